@@ -1,0 +1,118 @@
+"""GPT-2: token ids -> logits, in NumPy  (Radford et al. 2019; parameters named after OpenAI's checkpoint).
+
+The model is a pure function of its tokens.  Inside it keeps the keys and values of the last call (the KV cache); a new call reuses
+those of the longest common prefix and runs only the rest.  So a sampler asks `model(x + drafts, K + 1)` and never thinks of
+caches: after a rejection the refused tokens are simply no longer in the prefix.
+
+Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and would turn the whole
+forward pass into float64.
+
+But: inference only, one sequence at a time, no dropout.
+"""
+import math
+import operator
+
+from backend import xp
+from linear import linear
+
+SMALL = 16          # up to so many rows a product costs about as much as one row: a decode step or a verification, no prefill
+
+
+def gelu(x):                                                                # the tanh form, as OpenAI's
+    return 0.5 * x * (1 + xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
+
+
+def softmax(x):
+    e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
+    return e / xp.sum(e, axis=-1, keepdims=True)
+
+
+def layer_norm(x, g, b, eps=1e-5):                                          # mean 0 and variance 1, then scale g and shift b
+    x = x - xp.sum(x, axis=-1, keepdims=True) / x.shape[-1]
+    variance = xp.sum(x * x, axis=-1, keepdims=True) / x.shape[-1]          # the biased one
+    return x / xp.sqrt(variance + eps) * g + b
+
+
+def feed_forward(x, c_fc, c_proj):                                          # [n, n_embd] -> [n, n_embd]
+    return linear(gelu(linear(x, **c_fc)), **c_proj)                        # -> [n, 4 * n_embd] -> [n, n_embd]
+
+
+def attention(x, c_attn, c_proj, keys, values, n_past):                     # [n, n_embd] -> [n, n_embd]
+    """Attend to the n_past cached positions and the n new ones, whose keys and values join the cache [n_head, n_ctx, d_head]."""
+    n, n_embd = x.shape
+    n_head, n_ctx, d_head = keys.shape
+    qkv = linear(x, **c_attn).reshape(n, 3, n_head, d_head)                 # [n, n_embd] -> [n, 3, n_head, d_head]
+    q, k, v = qkv.transpose(1, 2, 0, 3)                                     # [n_head, n, d_head] each
+    s = n_past + n
+    keys[:, n_past:s], values[:, n_past:s] = k, v
+    scores = q @ keys[:, :s].transpose(0, 2, 1) * (1 / math.sqrt(d_head))   # [n_head, n, s]
+    if n > 1:
+        scores += causal_mask(n, s)
+    heads = softmax(scores) @ values[:, :s]                                 # [n_head, n, s] -> [n_head, n, d_head]
+    return linear(heads.transpose(1, 0, 2).reshape(n, n_embd), **c_proj)    # [n_head, n, d_head] -> [n, n_embd]
+
+
+def causal_mask(n, s):
+    """[n, s]: query i of the last n may see key j of s iff j <= i + s - n: 0 there, else -1e10."""
+    return xp.triu(xp.full((n, s), -1e10, dtype=xp.float32), s - n + 1)
+
+
+def transformer_block(x, ln_1, attn, ln_2, mlp, keys, values, n_past):      # [n, n_embd] -> [n, n_embd]
+    x = x + attention(layer_norm(x, **ln_1), **attn, keys=keys, values=values, n_past=n_past)
+    return x + feed_forward(layer_norm(x, **ln_2), **mlp)
+
+
+def common_prefix(a, b):
+    """Length of the longest common prefix of two lists."""
+    n = min(len(a), len(b))
+    return n if a[:n] == b[:n] else next(i for i in range(n) if a[i] != b[i])
+
+
+class GPT2:
+    """model(tokens, n_last) -> logits [n_last, n_vocab] of the last n_last positions, float32.
+
+    params      {"wte": [n_vocab, n_embd], "wpe": [n_ctx, n_embd], "blocks": [...], "ln_f": {"g", "b"}}
+    n_head      attention heads; each has n_embd / n_head dimensions
+    """
+
+    def __init__(self, params, n_head):
+        self.params = params
+        self.n_vocab, n_embd = params["wte"].shape
+        self.n_ctx = len(params["wpe"])
+        # [n_layer, 2, n_head, n_ctx, d_head]: the system gives memory only to positions that are written
+        self.cache = xp.empty((len(params["blocks"]), 2, n_head, self.n_ctx, n_embd // n_head), dtype=xp.float32)
+        self.reset()
+
+    def reset(self):
+        """Empty the cache."""
+        self.cached = []                                                    # the tokens whose keys and values are in the cache
+
+    def __call__(self, tokens, n_last=1):
+        tokens = self.checked(tokens, n_last)
+        n_past = min(common_prefix(tokens, self.cached), len(tokens) - n_last)
+        if len(tokens) - n_last - n_past > SMALL:                           # a prompt runs by itself, so that its numbers are the same
+            self.forward(tokens, n_past, len(tokens) - n_last)              # whatever number of rows is asked for after it
+            n_past = len(tokens) - n_last
+        x = self.forward(tokens, n_past, len(tokens))                       # [n, n_embd]
+        return linear(layer_norm(x[-n_last:], **self.params["ln_f"]), self.params["wte"].T)     # [n_last, n_vocab]
+
+    def forward(self, tokens, start, stop):
+        """Run tokens[start:stop] on top of the cached tokens[:start] -> [stop - start, n_embd]."""
+        assert tokens[:start] == self.cached[:start]
+        self.cached = tokens[:start]                                        # if we are interrupted, only these are sure
+        x = self.params["wte"][tokens[start:stop]] + self.params["wpe"][start:stop]             # [n, n_embd]
+        for block, (keys, values) in zip(self.params["blocks"], self.cache):
+            x = transformer_block(x, **block, keys=keys, values=values, n_past=start)
+        self.cached = tokens[:stop]
+        return x
+
+    def checked(self, tokens, n_last):
+        """The tokens as a list of int, or ValueError.  (CuPy would wrap an index out of range and say nothing.)"""
+        tokens = [operator.index(token) for token in tokens]
+        if not 1 <= n_last <= len(tokens) <= self.n_ctx:
+            raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: there must be at least n_last = 1 tokens, "
+                             f"and at most {self.n_ctx} fit into the context")
+        if not 0 <= min(tokens) <= max(tokens) < self.n_vocab:
+            raise ValueError(f"token ids must be in 0 .. {self.n_vocab - 1}, not {min(tokens)} .. {max(tokens)}: "
+                             "is this the model's own encoder?")
+        return tokens

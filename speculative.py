@@ -1,0 +1,79 @@
+"""Speculative sampling: Algorithm 2 of Chen et al. 2023 (arXiv 2302.01318); the same method as Algorithm 1 of Leviathan et al. 2022
+(arXiv 2211.17192), found independently.
+
+A small draft model proposes K tokens, one at a time.  The target model looks at all of them in one pass, which costs little more than
+one token.  A modified rejection sampling keeps some of them and corrects the first it refuses, so that the text has exactly the law of
+the target alone.
+
+The letters are Chen's.  Leviathan et al. swap them:
+
+                        this file and Chen      Leviathan
+    target              q                       p
+    draft               p                       q
+    number of drafts    K                       gamma
+
+Where the code differs from the printed Algorithm 2: n stays as it is within a round (the paper's listing advances it inside the accept
+loop); a round drafts fewer than K tokens where fewer are wanted, so exactly T are made; and EOS ends the text.
+
+But: one draft at a time (no trees), one sequence (no batch).
+"""
+import numpy as np
+
+from sampling import Round, prepare, sample
+
+
+def verify(target_probs, draft_probs, drafts, rng):
+    """The accept loop: how many drafts are kept, and the token that follows them.  Returns (n_accepted, next_token).
+
+    target_probs    [K + 1, n_vocab]    q(. | x_1 .. x_n, xt_1 .. xt_{j-1})   for j = 1 .. K + 1
+    draft_probs     [K, n_vocab]        p(. | x_1 .. x_n, xt_1 .. xt_{j-1})   for j = 1 .. K:  the laws the drafts were drawn from
+    drafts          [K]                 xt_1 .. xt_K, possibly none
+
+    Lossless (Theorem 1): a draft xt ~ p survives as x with probability p(x) min(1, q(x) / p(x)) = min(p(x), q(x)).
+    All else is rejected, 1 - sum min(p, q) = sum max(0, q - p), which is just what normalizes (q - p)_+, so x follows from a rejection
+    with probability max(0, q(x) - p(x)).  The sum of the two is q(x), whatever p is.
+
+    >>> q, p = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
+    >>> verify(q, p, [1], np.random.default_rng(0))             # q > p at token 1: accepted, then the bonus
+    (1, 2)
+    """
+    for j, token in enumerate(drafts):
+        q, p = target_probs[j], draft_probs[j]                  # [n_vocab] each
+        if rng.random() * p[token] < q[token]:                  # r < min(1, q / p), without the division
+            continue                                            # accept xt_j
+        residual = np.maximum(q - p, 0)                         # (q - p)_+ up to its norm, which `sample` divides by
+        return j, sample(residual if residual.any() else q, rng)            # p = q up to rounding: nothing left but q
+    return len(drafts), sample(target_probs[-1], rng)           # all accepted: one more from q(. | .., xt_1 .. xt_K)
+
+
+def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature=1.0, top_k=0, top_p=1.0, eos=None):
+    """Generate `n_tokens` tokens after `tokens`, up to K + 1 a target pass.  Returns a generator of rounds (sampling.Round).
+
+    draft, target   tokens, n_last -> logits [n_last, n_vocab]
+    K               drafts a round, at least 1
+    rng             numpy.random.Generator, the only source of chance
+    eos             an id, several, or None: generation ends with the first of them, which is emitted
+    The law is that of sampling.probabilities.  Raises ValueError for bad arguments at the call, not at the first round.
+    """
+    tokens, law, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
+    if K < 1:
+        raise ValueError(f"K is {K}: draft at least one token a round")
+
+    def rounds():
+        x, T = list(tokens), len(tokens) + n_tokens
+        while len(x) < T:
+            drafts, p = [], []
+            for _ in range(min(K, T - len(x) - 1)):             # xt_j ~ p(. | x_1 .. x_n, xt_1 .. xt_{j-1})
+                p.append(law(draft(x + drafts))[0])             # [n_vocab]
+                drafts.append(sample(p[-1], rng))
+            q = law(target(x + drafts, len(drafts) + 1))        # [K + 1, n_vocab]    q(. | x_1 .. x_n, xt_1 .. xt_j), one pass
+            n_accepted, next_token = verify(q, p, drafts, rng)
+            new = drafts[:n_accepted] + [next_token]
+            while any(token in ends for token in new[:-1]):     # EOS among the accepted: what follows it was never said
+                new.pop()
+            x += new
+            yield Round(new, drafts, min(n_accepted, len(new)), q, p)
+            if new[-1] in ends:
+                return
+
+    return rounds()

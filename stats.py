@@ -1,0 +1,63 @@
+"""What a run tells: acceptance rate, tokens per target pass, the costs c and v, and the speed-up they predict.
+
+Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3; v is ours, since the paper takes the verification of K + 1 tokens to
+cost one step, and in NumPy it does not.
+
+But: the prediction takes acceptances to be independent and equally likely, as the paper's does.  Real ones come in clusters.
+"""
+from statistics import median
+from time import perf_counter
+
+
+class Timed:
+    """A model that notes its calls: [(n_last, seconds), ...]."""
+
+    def __init__(self, model):
+        self.model, self.calls = model, []
+
+    def __call__(self, tokens, n_last=1):
+        start = perf_counter()
+        logits = self.model(tokens, n_last)
+        self.calls.append((n_last, perf_counter() - start))
+        return logits
+
+    def __getattr__(self, name):                                # n_ctx, n_vocab, reset
+        return getattr(self.model, name)
+
+    def seconds(self, n_last):
+        """Median seconds of a call for n_last rows, the first call (the prompt) left out; None where there was none."""
+        return median(times) if (times := [s for n, s in self.calls[1:] if n == n_last]) else None
+
+
+def acceptance(rounds):
+    """(accepted, tested) over all rounds.  A draft after the first rejection, or after EOS, was never tested."""
+    accepted = sum(r.n_accepted for r in rounds)
+    rejected = sum(r.n_accepted < len(r.drafts) and len(r.tokens) > r.n_accepted for r in rounds)
+    return accepted, accepted + rejected
+
+
+def ratio(a, b):
+    """a / b, or None where either was not measured or b is 0."""
+    return a / b if a is not None and b else None
+
+
+def expected_tokens(alpha, K):
+    """Tokens a round, 1 + alpha + .. + alpha^K  (Leviathan et al., equation 1).
+
+    >>> round(expected_tokens(.6, 2), 4)
+    1.96
+    """
+    return sum(alpha ** i for i in range(K + 1))
+
+
+def predicted_speedup(alpha, K, c, v=1.0):
+    """Expected speed-up over the baseline  (Leviathan et al., theorem 3.8, with v in the place of 1).
+
+    alpha   probability that a draft is accepted
+    c       seconds of a draft step over seconds of a target step
+    v       seconds of a target pass over K + 1 rows over seconds of a target step
+
+    >>> round(predicted_speedup(.8, 5, c=0), 2)                 # the paper's table 1
+    3.69
+    """
+    return expected_tokens(alpha, K) / (K * c + v)

@@ -1,0 +1,259 @@
+"""Train the embedded pair: a byte-level BPE tokenizer, a GPT-2 target, and a draft distilled from it.
+
+    pip install ".[training]"
+    python training/train.py --text my_books.txt --out models
+
+The text is UTF-8 (plain or .xz), its documents separated by <|endoftext|>.  A few whole documents are held out; everything
+reported comes from them.  The draft is trained in the same loop on the target's own laws (forward KL at temperature 1):
+acceptance is what counts for a draft, not its loss on the text.
+
+Interrupt it whenever you like: the state is saved every `--save_every` steps, and the same command goes on from there.
+PyTorch is needed here and nowhere else.
+
+But: one process, one device; no dropout, since a small model sees the text only a few times.
+"""
+import argparse
+import json
+import lzma
+import math
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # encoder.py and checkpoint.py
+
+EOS = "<|endoftext|>"
+TARGET = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)     # heads of 64, as in every GPT-2
+DRAFT = dict(n_vocab=4096, n_ctx=512, n_embd=128, n_head=2, n_layer=2)
+N_CTX = 512
+
+
+# The model: GPT-2, with gpt2.py's parameter names ------------------------------------------------------------------------------
+
+class Linear(nn.Module):
+    """OpenAI's layout: w [n_in, n_out]."""
+
+    def __init__(self, n_in, n_out, std):
+        super().__init__()
+        self.w = nn.Parameter(torch.randn(n_in, n_out) * std)
+        self.b = nn.Parameter(torch.zeros(n_out))
+
+    def forward(self, x):
+        return F.linear(x, self.w.T, self.b)
+
+
+class LayerNorm(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.g, self.b = nn.Parameter(torch.ones(n)), nn.Parameter(torch.zeros(n))
+
+    def forward(self, x):
+        return F.layer_norm(x, x.shape[-1:], self.g, self.b, 1e-5)
+
+
+class Block(nn.Module):
+    def __init__(self, n_embd, n_head, n_layer):
+        super().__init__()
+        self.n_head = n_head
+        std, residual_std = n_embd ** -0.5, n_embd ** -0.5 / math.sqrt(2 * n_layer)
+        self.ln_1, self.ln_2 = LayerNorm(n_embd), LayerNorm(n_embd)
+        self.attn = nn.ModuleDict(dict(c_attn=Linear(n_embd, 3 * n_embd, std), c_proj=Linear(n_embd, n_embd, residual_std)))
+        self.mlp = nn.ModuleDict(dict(c_fc=Linear(n_embd, 4 * n_embd, std), c_proj=Linear(4 * n_embd, n_embd, residual_std / 2)))
+
+    def forward(self, x):                                                # [B, T, n_embd] -> [B, T, n_embd]
+        B, T, C = x.shape
+        q, k, v = (t.view(B, T, self.n_head, -1).transpose(1, 2) for t in self.attn.c_attn(self.ln_1(x)).split(C, dim=-1))
+        heads = causal_attention(q, k, v)                                # [B, n_head, T, d_head]
+        x = x + self.attn.c_proj(heads.transpose(1, 2).reshape(B, T, C))
+        return x + self.mlp.c_proj(F.gelu(self.mlp.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
+def causal_attention(q, k, v, rows=128):
+    """softmax(q k^T / sqrt(d)) v under the causal mask.  On a CPU, in blocks of queries that never touch keys after their block:
+    compiled, in bfloat16, this trains 1.3 times as fast as PyTorch's fused kernel."""
+    if q.is_cuda:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    blocks = []
+    for i in range(0, q.shape[2], rows):
+        block = q[:, :, i: i + rows] @ k[:, :, : i + rows].transpose(2, 3) * q.shape[-1] ** -0.5
+        n, s = block.shape[-2:]
+        block = block.float().masked_fill(torch.ones(n, s, dtype=torch.bool).triu(s - n + 1), -math.inf)
+        blocks.append(block.softmax(-1).to(v.dtype) @ v[:, :, : i + rows])
+    return torch.cat(blocks, 2)
+
+
+class GPT2(nn.Module):
+    def __init__(self, n_vocab, n_ctx, n_embd, n_head, n_layer):
+        super().__init__()
+        self.wte = nn.Parameter(torch.randn(n_vocab, n_embd) * 0.02)
+        self.wpe = nn.Parameter(torch.randn(n_ctx, n_embd) * 0.01)
+        self.h = nn.ModuleList(Block(n_embd, n_head, n_layer) for _ in range(n_layer))
+        self.ln_f = LayerNorm(n_embd)
+
+    def forward(self, tokens):                                           # [B, T] -> [B * T, n_vocab]
+        x = self.wte[tokens] + self.wpe[: tokens.shape[1]]
+        for block in self.h:
+            x = block(x)
+        return F.linear(self.ln_f(x).flatten(0, 1), self.wte)
+
+
+# Data --------------------------------------------------------------------------------------------------------------------------
+
+def read_documents(path):
+    raw = Path(path).read_bytes()
+    text = (lzma.decompress(raw) if str(path).endswith(".xz") else raw).decode("utf-8")
+    return [document.strip() + "\n" for document in text.split(EOS) if document.strip()]
+
+
+def train_tokenizer(documents, folder, n_vocab):
+    """Byte-level BPE in OpenAI's two files: encoder.json (256 bytes, the merges, <|endoftext|>) and vocab.bpe (the merges)."""
+    from encoder import bytes_to_unicode
+    from tokenizers import ByteLevelBPETokenizer
+    trainer = ByteLevelBPETokenizer()
+    trainer.train_from_iterator(documents, vocab_size=n_vocab - 1, special_tokens=[], show_progress=False)
+    trainer.save_model(str(folder))                                      # vocab.json, merges.txt
+    merges = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()[1:]
+    entries = list(bytes_to_unicode().values()) + [merge.replace(" ", "") for merge in merges] + [EOS]
+    assert len(entries) == len(set(entries)) == n_vocab
+    (folder / "vocab.bpe").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8", newline="\n")
+    (folder / "encoder.json").write_text(json.dumps({entry: i for i, entry in enumerate(entries)}), encoding="utf-8")
+    (folder / "vocab.json").unlink(), (folder / "merges.txt").unlink()
+
+
+def tokenize(documents, folder):
+    """Every document with <|endoftext|> before it, as GPT-2 saw its training text."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    vocab = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
+    merges = [tuple(line.split()) for line in (folder / "vocab.bpe").read_text(encoding="utf-8").splitlines()[1:]]
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return np.concatenate([np.array([vocab[EOS]] + encoding.ids, np.uint16) for encoding in tokenizer.encode_batch(documents)])
+
+
+def batch_of(tokens, step, batch, seed):
+    """Batch `step` of the endless stream: each epoch cuts the text at another offset and shuffles the pieces."""
+    per_epoch = (len(tokens) - 2 * N_CTX) // N_CTX // batch
+    epoch, i = divmod(step, per_epoch)
+    rng = np.random.default_rng([seed, epoch])
+    offset = rng.integers(N_CTX)
+    starts = offset + N_CTX * rng.permutation(per_epoch * batch)[i * batch: (i + 1) * batch]
+    return torch.from_numpy(np.stack([tokens[s: s + N_CTX + 1] for s in starts]).astype(np.int64))
+
+
+# Training ----------------------------------------------------------------------------------------------------------------------
+
+def losses(target, draft, batch):
+    """Target: cross-entropy with the text.  Draft: cross-entropy with the target's law, which it has to match."""
+    inputs, labels = batch[:, :-1], batch[:, 1:].flatten()
+    with torch.autocast(batch.device.type, dtype=torch.bfloat16):
+        p, q = target(inputs), draft(inputs)
+    log_p, log_q = p.float().log_softmax(-1), q.float().log_softmax(-1)
+    return F.nll_loss(log_p, labels), -(log_p.detach().exp() * log_q).sum(-1).mean()
+
+
+@torch.no_grad()
+def evaluate(target, draft, tokens, n_bytes, device, batch=16):
+    """Held-out text: nats per token of both, bits per byte, and the acceptance rates that the text itself gives (teacher-forced):
+    at temperature 1 the mean of sum min(p, q), at temperature 0 the share of equal argmaxes."""
+    n = (len(tokens) - 1) // N_CTX
+    windows = torch.from_numpy(np.stack([tokens[i * N_CTX: (i + 1) * N_CTX + 1] for i in range(n)]).astype(np.int64))
+    totals = np.zeros(4)
+    for rows in windows.split(batch):
+        rows = rows.to(device)
+        labels = rows[:, 1:].flatten()
+        p, q = (model(rows[:, :-1]).float().log_softmax(-1) for model in (target, draft))
+        totals += [F.nll_loss(p, labels, reduction="sum").item(), F.nll_loss(q, labels, reduction="sum").item(),
+                   torch.minimum(p, q).exp().sum().item(), (p.argmax(-1) == q.argmax(-1)).sum().item()]
+    loss_target, loss_draft, overlap, agreement = totals / (n * N_CTX)
+    per_byte = len(tokens) / n_bytes / math.log(2)
+    return dict(target_nats=loss_target, draft_nats=loss_draft, target_bits_per_byte=loss_target * per_byte,
+                draft_bits_per_byte=loss_draft * per_byte, acceptance_temperature_1=overlap, acceptance_temperature_0=agreement)
+
+
+def optimizers(models, lr):
+    """Muon for the matrices inside the blocks, AdamW for embeddings, norms and biases."""
+    matrices = [p for model in models for p in model.h.parameters() if p.ndim == 2]
+    inside = {id(p) for p in matrices}
+    others = [p for model in models for p in model.parameters() if id(p) not in inside]
+    return [torch.optim.Muon(matrices, lr=lr, weight_decay=0.02, momentum=0.95, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(others, lr=lr, weight_decay=0.0, betas=(0.9, 0.98))]
+
+
+def schedule(step, steps):
+    """Warm-up, a long plateau, then straight to zero over the second half."""
+    return min(1.0, (step + 1) / 100, 2 * (1 - step / steps))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--text", required=True)
+    parser.add_argument("--out", default="models")
+    parser.add_argument("--work", default="training/work", help="tokenized text, training state (not committed)")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--batch", type=int, default=16, help="pieces of n_ctx tokens a step")
+    parser.add_argument("--micro_batch", type=int, default=4, help="of these, so many at once (4 suits a CPU's caches; 16 a GPU)")
+    parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--held_out", type=int, default=4, help="documents that are never trained on")
+    parser.add_argument("--save_every", type=int, default=250)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    work = Path(args.work)
+    work.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(args.seed)
+
+    documents = read_documents(args.text)
+    held_out = documents[len(documents) // args.held_out // 2:: len(documents) // args.held_out][: args.held_out]
+    documents = [document for document in documents if document not in held_out]
+    if not (work / "vocab.bpe").exists():
+        train_tokenizer(documents, work, TARGET["n_vocab"])
+        np.save(work / "train.npy", tokenize(documents, work))
+        np.save(work / "held_out.npy", tokenize(held_out, work))
+    tokens, test_tokens = np.load(work / "train.npy"), np.load(work / "held_out.npy")
+    n_bytes = sum(len(document.encode("utf-8")) for document in held_out)
+    print(f"{len(tokens):,} tokens to train on, {len(test_tokens):,} held out ({n_bytes:,} bytes)")
+
+    target, draft = GPT2(**TARGET).to(args.device), GPT2(**DRAFT).to(args.device)
+    opts = optimizers([target, draft], args.lr)
+    step, state = 0, work / "state.pt"
+    if state.exists():
+        saved = torch.load(state, map_location=args.device)
+        step = saved["step"]
+        target.load_state_dict(saved["target"]), draft.load_state_dict(saved["draft"])
+        for opt, opt_state in zip(opts, saved["opts"]):
+            opt.load_state_dict(opt_state)
+        print(f"going on from step {step}")
+
+    compiled, start = torch.compile(losses), time.time()
+    while step < args.steps:
+        for opt in opts:
+            for group in opt.param_groups:
+                group["lr"] = args.lr * schedule(step, args.steps)
+        pieces = batch_of(tokens, step, args.batch, args.seed).to(args.device).split(args.micro_batch)
+        for piece in pieces:
+            loss_target, loss_draft = compiled(target, draft, piece)
+            ((loss_target + loss_draft) / len(pieces)).backward()
+        for opt in opts:
+            opt.step()
+            opt.zero_grad()
+        step += 1
+        if step % 20 == 0 or step == args.steps:
+            row = dict(step=step, tokens=step * args.batch * N_CTX, seconds=time.time() - start,
+                       train_target_nats=loss_target.item(), train_draft_cross_entropy=loss_draft.item())
+            if step % args.save_every == 0 or step == args.steps:
+                torch.save(dict(step=step, target=target.state_dict(), draft=draft.state_dict(),
+                                opts=[opt.state_dict() for opt in opts]), state.with_suffix(".part"))
+                state.with_suffix(".part").replace(state)
+                row |= evaluate(target, draft, test_tokens[: 64 * N_CTX + 1], n_bytes * 64 * N_CTX / len(test_tokens), args.device)
+            with open(work / "log.jsonl", "a") as log:
+                print(json.dumps(row), file=log)
+            print(" ".join(f"{k} {v:.4g}" for k, v in row.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
