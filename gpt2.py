@@ -4,6 +4,9 @@ The model is a pure function of its tokens.  Inside it keeps the keys and values
 those of the longest common prefix and runs only the rest.  So a sampler asks `model(x + drafts, K + 1)` and never thinks of
 caches: after a rejection the refused tokens are simply no longer in the prefix.
 
+A position gives the same bits whether it runs alone (a decode step) or among up to 16 (a verification): each row is multiplied by
+itself (linear.py), attention runs over blocks of 64 keys, and what lies behind the mask adds exact zeros.
+
 Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and would turn the whole
 forward pass into float64.
 
@@ -13,18 +16,18 @@ import math
 import operator
 
 from backend import xp
-from linear import linear
+from linear import SMALL, linear, row_products
 
-SMALL = 16          # up to so many rows a product costs about as much as one row: a decode step or a verification, no prefill
+BLOCK = 64          # keys; attention runs over whole blocks of the cache
 
 
 def gelu(x):                                                                # the tanh form, as OpenAI's
     return 0.5 * x * (1 + xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
 
 
-def softmax(x):
+def softmax(x):                                                             # over the last axis
     e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
-    return e / xp.sum(e, axis=-1, keepdims=True)
+    return e / xp.vecdot(e, xp.ones_like(e[0, 0]))[..., None]               # note: unlike sum, keeps its bits if zeros follow
 
 
 def layer_norm(x, g, b, eps=1e-5):                                          # mean 0 and variance 1, then scale g and shift b
@@ -37,28 +40,27 @@ def feed_forward(x, c_fc, c_proj):                                          # [n
     return linear(gelu(linear(x, **c_fc)), **c_proj)                        # -> [n, 4 * n_embd] -> [n, n_embd]
 
 
-def attention(x, c_attn, c_proj, keys, values, n_past):                     # [n, n_embd] -> [n, n_embd]
+def attention(x, c_attn, c_proj, keys, values, n_past, mask):               # [n, n_embd] -> [n, n_embd]
     """Attend to the n_past cached positions and the n new ones, whose keys and values join the cache [n_head, n_ctx, d_head]."""
-    n, n_embd = x.shape
-    n_head, n_ctx, d_head = keys.shape
+    n, s = mask.shape
+    n_head, _, d_head = keys.shape
     qkv = linear(x, **c_attn).reshape(n, 3, n_head, d_head)                 # [n, n_embd] -> [n, 3, n_head, d_head]
     q, k, v = qkv.transpose(1, 2, 0, 3)                                     # [n_head, n, d_head] each
-    s = n_past + n
-    keys[:, n_past:s], values[:, n_past:s] = k, v
-    scores = q @ keys[:, :s].transpose(0, 2, 1) * (1 / math.sqrt(d_head))   # [n_head, n, s]
-    if n > 1:
-        scores += causal_mask(n, s)
-    heads = softmax(scores) @ values[:, :s]                                 # [n_head, n, s] -> [n_head, n, d_head]
-    return linear(heads.transpose(1, 0, 2).reshape(n, n_embd), **c_proj)    # [n_head, n, d_head] -> [n, n_embd]
+    keys[:, n_past:n_past + n], values[:, n_past:n_past + n] = k, v
+    q = q * (1 / math.sqrt(d_head))
+    scores = row_products(q, keys[:, :s].transpose(0, 2, 1)) + mask         # [n_head, n, s]
+    heads = row_products(softmax(scores), values[:, :s])                    # [n_head, n, s] -> [n_head, n, d_head]
+    return linear(heads.transpose(1, 0, 2).reshape(n, -1), **c_proj)        # -> [n, n_embd] -> [n, n_embd]
 
 
-def causal_mask(n, s):
-    """[n, s]: query i of the last n may see key j of s iff j <= i + s - n: 0 there, else -1e10."""
-    return xp.triu(xp.full((n, s), -1e10, dtype=xp.float32), s - n + 1)
+def causal_mask(n_past, n, n_ctx):
+    """[n, s]: 0 where new position n_past + i may see key j, that is j <= n_past + i, else -1e10.  s is in whole blocks of keys."""
+    s = min(n_ctx, -(-(n_past + n) // BLOCK) * BLOCK)
+    return xp.triu(xp.full((n, s), -1e10, dtype=xp.float32), n_past + 1)
 
 
-def transformer_block(x, ln_1, attn, ln_2, mlp, keys, values, n_past):      # [n, n_embd] -> [n, n_embd]
-    x = x + attention(layer_norm(x, **ln_1), **attn, keys=keys, values=values, n_past=n_past)
+def transformer_block(x, ln_1, attn, ln_2, mlp, **cache):                   # [n, n_embd] -> [n, n_embd]
+    x = x + attention(layer_norm(x, **ln_1), **attn, **cache)
     return x + feed_forward(layer_norm(x, **ln_2), **mlp)
 
 
@@ -79,8 +81,8 @@ class GPT2:
         self.params = params
         self.n_vocab, n_embd = params["wte"].shape
         self.n_ctx = len(params["wpe"])
-        # [n_layer, 2, n_head, n_ctx, d_head]: the system gives memory only to positions that are written
-        self.cache = xp.empty((len(params["blocks"]), 2, n_head, self.n_ctx, n_embd // n_head), dtype=xp.float32)
+        # [n_layer, keys and values, n_head, n_ctx, d_head]; the system gives memory only to what is written
+        self.cache = xp.zeros((len(params["blocks"]), 2, n_head, self.n_ctx, n_embd // n_head), dtype=xp.float32)
         self.reset()
 
     def reset(self):
@@ -88,22 +90,26 @@ class GPT2:
         self.cached = []                                                    # the tokens whose keys and values are in the cache
 
     def __call__(self, tokens, n_last=1):
+        """Raises ValueError for ids outside the vocabulary, or more tokens than fit into the context."""
         tokens = self.checked(tokens, n_last)
         n_past = min(common_prefix(tokens, self.cached), len(tokens) - n_last)
-        if len(tokens) - n_last - n_past > SMALL:                           # a prompt runs by itself, so that its numbers are the same
-            self.forward(tokens, n_past, len(tokens) - n_last)              # whatever number of rows is asked for after it
-            n_past = len(tokens) - n_last
-        x = self.forward(tokens, n_past, len(tokens))                       # [n, n_embd]
-        return linear(layer_norm(x[-n_last:], **self.params["ln_f"]), self.params["wte"].T)     # [n_last, n_vocab]
+        n_prompt = len(tokens) - n_last
+        if n_prompt - n_past > SMALL:                                       # a long prompt runs by itself, the same way whatever
+            self.forward(tokens[:n_prompt], n_past)                         # n_last is, so that its bits are the same, too
+            n_past = n_prompt
+        x = self.forward(tokens, n_past)[-n_last:]                          # [n, n_embd] -> [n_last, n_embd]
+        return linear(layer_norm(x, **self.params["ln_f"]), self.params["wte"].T)               # [n_last, n_vocab]
 
-    def forward(self, tokens, start, stop):
-        """Run tokens[start:stop] on top of the cached tokens[:start] -> [stop - start, n_embd]."""
-        assert tokens[:start] == self.cached[:start]
-        self.cached = tokens[:start]                                        # if we are interrupted, only these are sure
-        x = self.params["wte"][tokens[start:stop]] + self.params["wpe"][start:stop]             # [n, n_embd]
+    def forward(self, tokens, n_past):
+        """Run tokens[n_past:] on top of the cache -> [n, n_embd]."""
+        assert tokens[:n_past] == self.cached[:n_past]
+        new = tokens[n_past:]
+        self.cached = tokens[:n_past]                                       # if we are interrupted, only these are sure
+        mask = causal_mask(n_past, len(new), self.n_ctx)
+        x = self.params["wte"][new] + self.params["wpe"][n_past:len(tokens)]                    # [n, n_embd]
         for block, (keys, values) in zip(self.params["blocks"], self.cache):
-            x = transformer_block(x, **block, keys=keys, values=values, n_past=start)
-        self.cached = tokens[:stop]
+            x = transformer_block(x, **block, keys=keys, values=values, n_past=n_past, mask=mask)
+        self.cached = tokens
         return x
 
     def checked(self, tokens, n_last):

@@ -8,7 +8,6 @@ A checkpoint is a flat dict of names such as "model/h0/attn/c_attn/w"; the forwa
 import json
 from pathlib import Path
 
-import numpy as np
 from tqdm import tqdm
 
 from backend import xp
@@ -16,6 +15,7 @@ from checkpoint import openai_names, read_safetensors, read_tensorflow
 from download import MODELS, download
 from encoder import load_encoder
 from gpt2 import GPT2
+from linear import lay_out
 
 EMBEDDED = ("demo-draft", "demo-target")                        # they come with the repository, in models/ beside this file
 
@@ -91,5 +91,6 @@ def nested(arrays, hparams, folder):
         place = params
         for part in path:
             place = params["blocks"][int(part[1:])] if part[0] == "h" else place.setdefault(part, {})
-        place[last] = xp.asarray(np.asarray(array, dtype=np.float32).reshape(shape))
+        array = xp.asarray(array.reshape(shape), dtype=xp.float32)
+        place[last] = lay_out(array) if last == "w" else array  # the one copy that is made
     return params
