@@ -26,13 +26,14 @@ def gelu(x):                                                                # th
 
 
 def softmax(x):                                                             # over the last axis
-    e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))
-    return e / xp.vecdot(e, xp.ones_like(e[0, 0]))[..., None]               # note: unlike sum, keeps its bits if zeros follow
+    e = xp.exp(x - x.max(axis=-1, keepdims=True))
+    total = xp.vecdot(e, xp.ones(e.shape[-1], dtype=e.dtype))               # note: zeros at the end do not change the bits of a
+    return e / total[..., None]                                             # vecdot, those of a sum they do
 
 
 def layer_norm(x, g, b, eps=1e-5):                                          # mean 0 and variance 1, then scale g and shift b
-    x = x - xp.sum(x, axis=-1, keepdims=True) / x.shape[-1]
-    variance = xp.sum(x * x, axis=-1, keepdims=True) / x.shape[-1]          # the biased one
+    x = x - x.sum(axis=-1, keepdims=True) / x.shape[-1]
+    variance = xp.vecdot(x, x)[..., None] / x.shape[-1]                     # the biased one
     return x / xp.sqrt(variance + eps) * g + b
 
 
@@ -91,9 +92,15 @@ class GPT2:
 
     def __call__(self, tokens, n_last=1):
         """Raises ValueError for ids outside the vocabulary, or more tokens than fit into the context."""
-        tokens = self.checked(tokens, n_last)
-        n_past = min(common_prefix(tokens, self.cached), len(tokens) - n_last)
+        tokens = list(tokens)
+        if not 1 <= n_last <= len(tokens) <= self.n_ctx:
+            raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: there must be at least n_last = 1 tokens, "
+                             f"and at most {self.n_ctx} fit into the context")
         n_prompt = len(tokens) - n_last
+        n_past = min(common_prefix(tokens, self.cached), n_prompt)
+        for token in tokens[n_past:]:                                       # CuPy would wrap an index out of range and say nothing
+            if not 0 <= operator.index(token) < self.n_vocab:
+                raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: is this the model's own encoder?")
         if n_prompt - n_past > SMALL:                                       # a long prompt runs by itself, the same way whatever
             self.forward(tokens[:n_prompt], n_past)                         # n_last is, so that its bits are the same, too
             n_past = n_prompt
@@ -111,14 +118,3 @@ class GPT2:
             x = transformer_block(x, **block, keys=keys, values=values, n_past=n_past, mask=mask)
         self.cached = tokens
         return x
-
-    def checked(self, tokens, n_last):
-        """The tokens as a list of int, or ValueError.  (CuPy would wrap an index out of range and say nothing.)"""
-        tokens = [operator.index(token) for token in tokens]
-        if not 1 <= n_last <= len(tokens) <= self.n_ctx:
-            raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: there must be at least n_last = 1 tokens, "
-                             f"and at most {self.n_ctx} fit into the context")
-        if not 0 <= min(tokens) <= max(tokens) < self.n_vocab:
-            raise ValueError(f"token ids must be in 0 .. {self.n_vocab - 1}, not {min(tokens)} .. {max(tokens)}: "
-                             "is this the model's own encoder?")
-        return tokens

@@ -8,17 +8,17 @@ import inspect
 import json as json_format
 import os
 import sys
+from math import isfinite
 from time import perf_counter
 
 import fire
 import numpy as np
-from fire.decorators import SetParseFns
 from tqdm import tqdm
 
 import backend as backends
 from autoregressive import autoregressive_sampling
 from speculative import speculative_sampling
-from stats import Timed, acceptance, expected_tokens, predicted_speedup, ratio
+from stats import Timed, acceptance, bottleneck, predicted_speedup, ratio
 from utils import load_model
 
 PROMPT = "The old man looked out over the sea, and for a long time he said nothing."
@@ -52,36 +52,19 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
     draft, draft_encoder = load_model(draft_model_size, models_dir)
     target, encoder = load_model(target_model_size, models_dir)
     if draft_encoder.ids != encoder.ids or draft_encoder.ranks != encoder.ranks:
-        raise ValueError(f"{draft_model_size} and {target_model_size} do not share one vocabulary: a draft's token must mean the same "
+        raise ValueError(f"{draft_model_size} and {target_model_size} have different vocabularies: a draft's token must mean the same "
                          "to the target, so take two models of one family")
-    tokens = encoder.encode(prompt)
-    settings["eos"] = encoder.eos
+    tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
 
-    def run(title, sampler, *models):
-        """One timed run from empty caches.  The models run once before it, so that neither run pays for waking up the machine."""
-        for model in models:
-            model(tokens, 1), model.reset()
-        timed = [Timed(model) for model in models]
-        rounds, start = [], perf_counter()
-        with tqdm(total=n_tokens_to_generate, desc=title, unit="tok", leave=False, disable=None) as bar:
-            for r in sampler(*timed, tokens, n_tokens_to_generate):
-                rounds.append(r)
-                bar.update(len(r.tokens))
-        seconds = perf_counter() - start
-        new = [token for r in rounds for token in r.tokens]
-        text = encoder.decode(new[:-1] if new and new[-1] == encoder.eos else new)
-        return rounds, timed, dict(text=text, tokens=new, seconds=seconds, tokens_per_second=ratio(len(new), seconds))
+    def baseline(model):
+        return autoregressive_sampling(model, tokens, n_tokens_to_generate, np.random.default_rng(seed), **settings)
 
-    def baseline(model, tokens, n):
-        return autoregressive_sampling(model, tokens, n, np.random.default_rng(seed), **settings)
+    def speculative(draft, target):
+        return speculative_sampling(draft, target, tokens, n_tokens_to_generate, K, np.random.default_rng(seed), **settings)
 
-    def speculative(draft, target, tokens, n):
-        return speculative_sampling(draft, target, tokens, n, K, np.random.default_rng(seed), **settings)
-
-    _, [target_alone], ar = run("Autoregressive sampling", baseline, target)
-    rounds, [timed_draft, timed_target], spec = run("Speculative sampling", speculative, draft, target)
-    accepted, tested = acceptance(rounds)
-    alpha, step = ratio(accepted, tested), target_alone.seconds(1)
+    _, (target_alone,), ar = run("Autoregressive sampling", baseline, [target], tokens, encoder)
+    rounds, (timed_draft, timed_target), spec = run("Speculative sampling", speculative, [draft, target], tokens, encoder)
+    step, alpha = target_alone.seconds(1), ratio(*acceptance(rounds))
     c, v = ratio(timed_draft.seconds(1), step), ratio(timed_target.seconds(K + 1), step)
     spec |= dict(rounds=len(rounds), acceptance_rate=alpha, tokens_per_target_pass=ratio(len(spec["tokens"]), len(rounds)))
     result = dict(prompt=prompt, draft=draft_model_size, target=target_model_size, backend=backend, K=K, temperature=temperature,
@@ -91,6 +74,21 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
     print(json_format.dumps(result) if json else report(result))
 
 
+def run(title, sampler, models, tokens, encoder):
+    """One timed run from empty caches -> (rounds, timed models, result)."""
+    for model in models:                                        # once before it: no run pays for waking up threads and memory
+        model(tokens), model.reset()
+    models, rounds, start = [Timed(model) for model in models], [], perf_counter()
+    with tqdm(desc=title, unit=" tokens", leave=False, disable=None) as bar:
+        for r in sampler(*models):
+            rounds.append(r)
+            bar.update(len(r.tokens))
+    seconds = perf_counter() - start
+    new = [token for r in rounds for token in r.tokens]
+    text = encoder.decode(new[:-1] if new and new[-1] == encoder.eos else new)
+    return rounds, models, dict(text=text, tokens=new, seconds=seconds, tokens_per_second=ratio(len(new), seconds))
+
+
 def report(r):
     """The result as a person reads it."""
     def block(title, run):
@@ -98,50 +96,49 @@ def report(r):
                 f"Time = {run['seconds']:.2f} s, {len(run['tokens'])} tokens, {show(run['tokens_per_second'], '.0f')} tokens per second\n")
 
     spec = r["speculative"]
-    return "\n".join([
-        block("Autoregressive sampling", r["autoregressive"]),
-        block("Speculative sampling", spec),
-        f"Speed-up {show(r['speedup'])}x (predicted {show(r['predicted_speedup'])}x), acceptance rate {show(spec['acceptance_rate'])}, "
-        f"{show(spec['tokens_per_target_pass'])} tokens per target pass"])
+    lines = [block("Autoregressive sampling", r["autoregressive"]), block("Speculative sampling", spec),
+             f"Speed-up {show(r['speedup'])}x (predicted {show(r['predicted_speedup'])}x), acceptance rate "
+             f"{show(spec['acceptance_rate'])}, {show(spec['tokens_per_target_pass'])} tokens per target pass"]
+    if r["predicted_speedup"] and r["predicted_speedup"] < 1.05:
+        lines.append(bottleneck(spec["acceptance_rate"], r["K"], r["cost_ratio"], r["verify_ratio"]))
+    return "\n".join(lines)
 
 
 def show(number, form=".2f"):
     return "-" if number is None else format(number, form)
 
 
-def parser(name, kind):
-    def parse(text):
-        try:
-            return kind(text)
-        except ValueError:
-            raise ValueError(f"--{name} {text}: that is no {'whole ' if kind is int else ''}number") from None
-    return parse
-
-
-FLAGS = {name: type(parameter.default) for name, parameter in inspect.signature(compare).parameters.items()}
+TYPES = {name: type(parameter.default) for name, parameter in inspect.signature(compare).parameters.items()}
 
 
 def as_typed(arguments):
-    """Check the words of the command line, and join each flag with its value: ["--K", "4"] -> ["--K=4"].
+    """Check the words of the command line and write each flag so that fire takes it as typed:  --prompt 1e3 -> --prompt='1e3'.
 
-    Left alone, fire guesses: a flag without a value is True, a stray word becomes K, a wrong flag is told after the whole job.
+    Left alone, fire guesses: 2017-10-10 is 1997, a flag without a value is True, a stray word becomes K, and a misspelt flag is told
+    after the whole job.
     """
     checked, words = [], iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")
-        name = flag[2:].replace("-", "_")
-        if not flag.startswith("--") or name not in FLAGS:
+        names = [n for n in TYPES if flag.replace("-", "_") == f"__{n}" or flag == f"-{n[0]}"]      # -K is short for --K
+        if len(names) != 1:
             raise ValueError(f"{word!r} is not a flag of this program: see python main.py --help")
-        if FLAGS[name] is bool:
+        kind = TYPES[names[0]]
+        if kind is bool:
             if equals:
                 raise ValueError(f"{flag} takes no value")
-            checked.append(flag)
-            continue
-        if not equals:
+            value = "True"
+        elif not equals:
             value = next(words, "--")
             if value.startswith("--"):
                 raise ValueError(f"{flag} needs a value (one that begins with -- is written {flag}=--...)")
-        checked.append(f"--{name}={value}")
+        try:
+            value = kind(value)
+            if kind is float and not isfinite(value):
+                raise ValueError
+            checked.append(f"--{names[0]}={value!r}")
+        except ValueError:
+            raise ValueError(f"{flag} {value}: that is no {'whole ' if kind is int else ''}number") from None
     return checked
 
 
@@ -149,9 +146,8 @@ def main(arguments):
     """Run the command line; returns the exit status."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")                    # a terminal that cannot show a character shows "?"
-    command = SetParseFns(**{name: parser(name, kind) for name, kind in FLAGS.items() if kind is not bool})(compare)
     try:
-        fire.Fire(command, command=["--help"] if arguments == ["--help"] else as_typed(arguments), name="main.py")
+        fire.Fire(compare, command=["--help"] if arguments in (["--help"], ["-h"]) else as_typed(arguments), name="main.py")
         sys.stdout.flush()
     except BrokenPipeError:                                     # the reader went away (| head): nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -38,7 +38,8 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
         raise ValueError("the logits hold NaN or infinity: the weights are damaged, or the model overflowed")
     if temperature == 0:
         probs = np.zeros_like(logits)
-        np.put_along_axis(probs, logits.argmax(axis=-1)[..., None], 1.0, axis=-1)
+        rows = probs.reshape(-1, probs.shape[-1])                               # a view
+        rows[np.arange(len(rows)), logits.argmax(axis=-1).reshape(-1)] = 1.0
         return probs
     with np.errstate(over="ignore"):                                            # a tiny temperature: -inf, hence 0, is right
         probs = np.exp((logits - largest) / temperature)                        # [..., n_vocab], the largest is 1

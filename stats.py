@@ -61,3 +61,11 @@ def predicted_speedup(alpha, K, c, v=1.0):
     3.69
     """
     return expected_tokens(alpha, K) / (K * c + v)
+
+
+def bottleneck(alpha, K, c, v):
+    """One sentence on why a pair does not pay: the one of its three numbers whose ideal value would gain most."""
+    reasons = [(predicted_speedup(1, K, c, v), f"too few drafts are accepted ({alpha:.0%})"),
+               (predicted_speedup(alpha, K, 0, v), f"a draft step is too dear ({c:.2f} of a target step)"),
+               (predicted_speedup(alpha, K, c, 1), f"checking {K + 1} tokens is too dear ({v:.1f} target steps)")]
+    return f"This pair gains little or nothing here, mostly because {max(reasons)[1]}."

@@ -16,6 +16,7 @@ import argparse
 import json
 import lzma
 import math
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -189,6 +190,38 @@ def schedule(step, steps):
     return min(1.0, (step + 1) / 100, 2 * (1 - step / steps))
 
 
+# The result --------------------------------------------------------------------------------------------------------------------
+
+def export(model, hparams, work, folder):
+    """An ordinary folder in OpenAI's layout, in half precision."""
+    from checkpoint import write_tensorflow
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = {}
+    for name, parameter in model.state_dict().items():                   # h.0.attn.c_attn.w -> model/h0/attn/c_attn/w
+        array = parameter.cpu().numpy().astype(np.float16)
+        name = "model/" + name.replace("h.", "h", 1).replace(".", "/") if name.startswith("h.") else "model/" + name.replace(".", "/")
+        arrays[name] = array[None] if name.endswith("/w") else array     # OpenAI's matrices are convolutions, [1, n_in, n_out]
+    write_tensorflow(folder / "model.ckpt", arrays)
+    (folder / "hparams.json").write_text(json.dumps(hparams, indent=1) + "\n", encoding="utf-8")
+    (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"\nall_model_checkpoint_paths: "model.ckpt"\n')
+    for name in ("encoder.json", "vocab.bpe"):
+        shutil.copy(work / name, folder / name)
+
+
+def plot(work):
+    """The loss curve, from the log."""
+    import matplotlib.pyplot as plt
+    rows = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()]
+    figure, axes = plt.subplots(figsize=(7, 4))
+    for key, label in (("train_target_nats", "target, training text"), ("target_nats", "target, held-out books"),
+                       ("draft_nats", "draft, held-out books")):
+        points = [(row["tokens"] / 1e6, row[key]) for row in rows if key in row]
+        axes.plot(*zip(*points), "o-" if "train" not in key else "-", label=label, markersize=3, linewidth=1)
+    axes.set(xlabel="million tokens of training", ylabel="nats per token", ylim=(3.4, 6))
+    axes.legend()
+    figure.savefig(work / "loss.png", dpi=150, bbox_inches="tight")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--text", required=True)
@@ -253,6 +286,13 @@ def main():
             with open(work / "log.jsonl", "a") as log:
                 print(json.dumps(row), file=log)
             print(" ".join(f"{k} {v:.4g}" for k, v in row.items()), flush=True)
+
+    for model, hparams, name in ((target, TARGET, "demo-target"), (draft, DRAFT, "demo-draft")):
+        export(model, hparams, work, Path(args.out) / name)
+    results = evaluate(target, draft, test_tokens, n_bytes, args.device)
+    (work / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    plot(work)
+    print(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,136 @@
+"""The command line, as a person and as a program meets it."""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from main import main
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(capsys, *arguments):
+    status = main(list(arguments))
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def result(capsys, *arguments):
+    status, out, _ = run(capsys, "--json", *arguments)
+    assert status == 0
+    return json.loads(out)
+
+
+def test_without_flags_it_shows_both_samplers_and_compares_them():
+    done = subprocess.run([sys.executable, "main.py"], cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0 and done.stderr == ""
+    one, two = done.stdout.split("Speculative sampling")
+    assert one.startswith("Autoregressive sampling")
+    assert "60 tokens" in one and "60 tokens" in two and "tokens per second" in one and "tokens per second" in two
+    for word in ("Speed-up", "predicted", "acceptance rate", "tokens per target pass"):
+        assert word in two.split("\n", 4)[-1]
+
+
+@pytest.mark.parametrize("prompt", ["The old man", "He said", "2017-10-10", "\u201cCaf\u00e9\u201d \U0001f600\n", "x"])
+@pytest.mark.parametrize("K", range(1, 9))
+def test_at_temperature_0_both_texts_are_the_same(capsys, prompt, K):
+    r = result(capsys, "--prompt", prompt, "--K", str(K), "-n", "40")
+    assert r["autoregressive"]["tokens"] == r["speculative"]["tokens"] and len(r["speculative"]["tokens"]) == 40
+    assert r["autoregressive"]["text"] == r["speculative"]["text"] != ""
+
+
+@pytest.mark.parametrize("typed", ["2017-10-10", "1.10", "a,b", "{x}", "5", "-", "True", "None", "'quoted\"", "[1, 2]", "a\\nb", "a\nb", " x "])
+def test_the_prompt_arrives_as_typed(capsys, typed):
+    assert result(capsys, "--prompt", typed, "-n", "1")["prompt"] == typed
+    assert result(capsys, f"--prompt={typed}", "-n", "1")["prompt"] == typed
+
+
+def test_a_prompt_that_looks_like_a_flag_is_written_after_an_equals_sign(capsys):
+    assert result(capsys, "--prompt=--x", "-n", "1")["prompt"] == "--x"
+
+
+def test_json_holds_every_promised_key_and_the_numbers_fit_together(capsys):
+    r = result(capsys, "--K", "3", "--temperature", "0.7", "--top_k", "50", "--top_p", "0.9", "--seed", "7")
+    assert {k: r[k] for k in ("draft", "target", "backend", "K", "temperature", "top_k", "top_p", "seed")} == dict(
+        draft="demo-draft", target="demo-target", backend="numpy", K=3, temperature=.7, top_k=50, top_p=.9, seed=7)
+    ar, spec = r["autoregressive"], r["speculative"]
+    assert len(ar["tokens"]) == len(spec["tokens"]) == 60
+    assert ar["tokens_per_second"] == pytest.approx(60 / ar["seconds"])
+    assert r["speedup"] == pytest.approx(ar["seconds"] / spec["seconds"])
+    assert spec["tokens_per_target_pass"] == pytest.approx(60 / spec["rounds"]) and 15 <= spec["rounds"] <= 60
+    assert 0 < spec["acceptance_rate"] < 1
+    tokens = sum(spec["acceptance_rate"] ** i for i in range(4))                # theorem 3.8, written out again
+    assert r["predicted_speedup"] == pytest.approx(tokens / (3 * r["cost_ratio"] + r["verify_ratio"]))
+
+
+def test_the_seed_fixes_the_text(capsys):
+    runs = [result(capsys, "--temperature", "1", "--seed", seed, "-n", "20") for seed in ("0", "0", "1")]
+    assert runs[0]["speculative"]["tokens"] == runs[1]["speculative"]["tokens"] != runs[2]["speculative"]["tokens"]
+
+
+def test_what_cannot_be_measured_is_null(capsys):
+    r = result(capsys, "-n", "0")
+    assert r["speculative"]["tokens"] == [] and r["speculative"]["acceptance_rate"] is None and r["predicted_speedup"] is None
+    assert run(capsys, "-n", "0")[0] == 0                                       # and the report can say so, too
+
+
+BAD = {"--prompt": "needs a value", "--prompt=": "prompt is empty", "--promt hi": "--promt", "hello": "hello", "--prompt a b": "'b'",
+       "--K 0": "K is 0", "--K x": "--K x", "--K 2.5": "--K 2.5", "--K": "--K needs", "--temperature -1": "temperature is -1",
+       "--temperature nan": "nan", "--temperature hot": "hot", "--top_p 0": "top_p is 0", "--top_p 1.5": "top_p is 1.5",
+       "--top_k -1": "top_k is -1", "-n 495": "do not fit into the context of 512", "-n -1": "-1", "--seed -1": "seed is -1",
+       "--draft_model_size nope": "'nope'", "--target_model_size tests": "tests is not a usable GPT-2 folder", "--backend x": "'x'",
+       "--json 3": "'3'", "--json=3": "--json takes no value", "--prompt \udcff": "surrogate", "-- --help": "'--'", "-t 1": "-t"}
+
+
+@pytest.mark.parametrize("typed", BAD)
+def test_bad_input_ends_in_one_sentence_and_status_2(capsys, typed, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    status, out, err = run(capsys, *typed.split(" "))
+    assert status == 2 and out == ""
+    assert err.startswith("error: ") and err.count("\n") == 1 and BAD[typed].encode("ascii", "replace").decode() in err
+
+
+def test_without_cupy_the_backend_says_what_is_missing(capsys):
+    try:
+        import cupy
+        cupy.zeros(1)
+    except Exception:
+        status, out, err = run(capsys, "--backend", "cupy")
+        assert status == 2 and "cupy" in err and "--backend numpy" in err and err.count("\n") == 1
+    else:
+        pytest.skip("CuPy works here")
+
+
+def test_two_vocabularies_are_refused(capsys, tmp_path):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    for file in (ROOT / "models" / "demo-draft").iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    ids = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
+    ids["!"], ids['"'] = ids['"'], ids["!"]
+    (folder / "encoder.json").write_text(json.dumps(ids), encoding="utf-8")
+    status, _, err = run(capsys, "--draft_model_size", str(folder))
+    assert status == 2 and "vocabular" in err
+
+
+@pytest.mark.parametrize("name", ["hparams.json", "encoder.json", "vocab.bpe", "model.ckpt.index", "model.ckpt.data-00000-of-00001"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "half", "a web page"])
+def test_a_damaged_folder_is_named_in_one_sentence(capsys, tmp_path, name, damage):
+    for file in (ROOT / "models" / "demo-draft").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    whole = (tmp_path / name).read_bytes()
+    if damage == "missing":
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes({"empty": b"", "half": whole[: len(whole) // 2], "a web page": b"<html>404</html>\n"}[damage])
+    status, out, err = run(capsys, "--draft_model_size", str(tmp_path), "-n", "1")
+    assert status == 2 and out == "" and str(tmp_path) in err and err.count("\n") == 1
+
+
+def test_interrupted_it_says_so_without_a_traceback(capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+    monkeypatch.setattr("main.load_model", interrupted)
+    assert run(capsys) == (130, "", "interrupted\n")
