@@ -101,8 +101,8 @@ class GPT2:
         for token in tokens[n_past:]:                                       # CuPy would wrap an index out of range and say nothing
             if not 0 <= operator.index(token) < self.n_vocab:
                 raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: is this the model's own encoder?")
-        if n_prompt - n_past > SMALL:                                       # a long prompt runs by itself, the same way whatever
-            self.forward(tokens[:n_prompt], n_past)                         # n_last is, so that its bits are the same, too
+        if n_past < n_prompt and len(tokens) - n_past > SMALL:              # a prompt runs by itself: the same rows, hence the same
+            self.forward(tokens[:n_prompt], n_past)                         # bits, however many are asked for after it
             n_past = n_prompt
         x = self.forward(tokens, n_past)[-n_last:]                          # [n, n_embd] -> [n_last, n_embd]
         return linear(layer_norm(x, **self.params["ln_f"]), self.params["wte"].T)               # [n_last, n_vocab]

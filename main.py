@@ -9,7 +9,7 @@ import json as json_format
 import os
 import sys
 from math import isfinite
-from time import perf_counter
+from pathlib import Path
 
 import fire
 import numpy as np
@@ -18,14 +18,17 @@ from tqdm import tqdm
 import backend as backends
 from autoregressive import autoregressive_sampling
 from speculative import speculative_sampling
-from stats import Timed, acceptance, bottleneck, predicted_speedup, ratio
+from stats import Timed, acceptance, bottleneck, clocked, predicted_speedup, ratio
+from terminal import watch
+from trace import Coins, recorded, write_trace
 from utils import load_model
 
 PROMPT = "The old man looked out over the sea, and for a long time he said nothing."
 
 
 def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft", target_model_size="demo-target", K=4,
-            temperature=0.0, top_k=0, top_p=1.0, seed=0, models_dir="models", backend="numpy", json=False):
+            temperature=0.0, top_k=0, top_p=1.0, seed=0, models_dir="models", backend="numpy", show_rounds=False, trace="",
+            json=False):
     """Generate a continuation of PROMPT twice, autoregressively and speculatively, and compare.
 
     Args:
@@ -40,68 +43,92 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         seed: of the random generator
         models_dir: where downloaded models are kept
         backend: numpy, or cupy for a GPU
+        show_rounds: show what became of each draft, a line a round
+        trace: a file for a web page that replays the speculative run
         json: print one JSON object
     """
-    settings = dict(temperature=temperature, top_k=top_k, top_p=top_p)
-    speculative_sampling(None, None, [0], n_tokens_to_generate, K, None, **settings)    # bad numbers end here, before a download
+    law = dict(temperature=temperature, top_k=top_k, top_p=top_p)
+    speculative_sampling(None, None, [0], n_tokens_to_generate, K, None, **law)     # bad numbers end here, before a download
     if seed < 0:
         raise ValueError(f"seed is {seed}: it must be 0 or more")
     if not prompt:
         raise ValueError("the prompt is empty: give it some text, as in --prompt 'Once upon a time'")
+    if trace and not Path(trace).resolve().parent.is_dir():
+        raise ValueError(f"--trace {trace}: there is no such folder")
     backends.use(backend)
-    draft, draft_encoder = load_model(draft_model_size, models_dir)
-    target, encoder = load_model(target_model_size, models_dir)
-    if draft_encoder.ids != encoder.ids or draft_encoder.ranks != encoder.ranks:
-        raise ValueError(f"{draft_model_size} and {target_model_size} have different vocabularies: a draft's token must mean the same "
-                         "to the target, so take two models of one family")
-    tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
+    draft, target, encoder = load_pair(draft_model_size, target_model_size, models_dir)
+    tokens, law["eos"], n = encoder.encode(prompt), encoder.eos, n_tokens_to_generate
+    coins, recording = Coins(np.random.default_rng(seed)), []
 
     def baseline(model):
-        return autoregressive_sampling(model, tokens, n_tokens_to_generate, np.random.default_rng(seed), **settings)
+        return autoregressive_sampling(model, tokens, n, np.random.default_rng(seed), **law)
 
     def speculative(draft, target):
-        return speculative_sampling(draft, target, tokens, n_tokens_to_generate, K, np.random.default_rng(seed), **settings)
+        return speculative_sampling(draft, target, tokens, n, K, coins, **law)
 
-    _, (target_alone,), ar = run("Autoregressive sampling", baseline, [target], tokens, encoder)
-    rounds, (timed_draft, timed_target), spec = run("Speculative sampling", speculative, [draft, target], tokens, encoder)
-    step, alpha = target_alone.seconds(1), ratio(*acceptance(rounds))
-    c, v = ratio(timed_draft.seconds(1), step), ratio(timed_target.seconds(K + 1), step)
-    spec |= dict(rounds=len(rounds), acceptance_rate=alpha, tokens_per_target_pass=ratio(len(spec["tokens"]), len(rounds)))
+    def shown(title, rounds):
+        """Pass the rounds on, and show them as they come."""
+        if json:
+            return tqdm(rounds, desc=title, unit=" rounds", leave=False, disable=None)
+        return watch(rounds, encoder, sys.stdout, title, prompt, show_rounds=show_rounds)
+
+    speculative(draft, target)                                                      # a prompt that is too long ends here
+    _, alone, ar = run("Autoregressive sampling", baseline, [target], tokens, shown)
+    if not json:
+        print(timing(ar))
+    keep = (lambda rounds: recorded(rounds, coins, recording)) if trace else iter
+    rounds, pair, spec = run("Speculative sampling", speculative, [draft, target], tokens, lambda title, r: shown(title, keep(r)))
+    if not json:
+        print(timing(spec))
     result = dict(prompt=prompt, draft=draft_model_size, target=target_model_size, backend=backend, K=K, temperature=temperature,
-                  top_k=top_k, top_p=top_p, seed=seed, autoregressive=ar, speculative=spec,
-                  speedup=ratio(spec["tokens_per_second"], ar["tokens_per_second"]),
-                  predicted_speedup=None if None in (alpha, c, v) else predicted_speedup(alpha, K, c, v), cost_ratio=c, verify_ratio=v)
-    print(json_format.dumps(result) if json else report(result))
+                  top_k=top_k, top_p=top_p, seed=seed, autoregressive=ar, speculative=spec, **figures(ar, alone, spec, pair, rounds, K))
+    for one in (ar, spec):
+        one["text"] = encoder.decode([token for token in one["tokens"] if token != encoder.eos])
+    if trace:
+        write_trace(trace, recording, result, encoder)
+    print(json_format.dumps(result) if json else summary(result))
 
 
-def run(title, sampler, models, tokens, encoder):
-    """One timed run from empty caches -> (rounds, timed models, result)."""
+def load_pair(draft, target, models_dir):
+    """(draft, target, their encoder); ValueError if they do not share one."""
+    (draft_model, draft_encoder), (target_model, encoder) = load_model(draft, models_dir), load_model(target, models_dir)
+    if draft_encoder.ids != encoder.ids or draft_encoder.ranks != encoder.ranks:
+        raise ValueError(f"{draft} and {target} have different vocabularies: a draft's token must mean the same to the target, "
+                         "so take two models of one family")
+    return draft_model, target_model, encoder
+
+
+def run(title, sampler, models, tokens, shown):
+    """One timed run from empty caches -> (rounds without their laws, timed models, result)."""
     for model in models:                                        # once before it: no run pays for waking up threads and memory
         model(tokens), model.reset()
-    models, rounds, start = [Timed(model) for model in models], [], perf_counter()
-    with tqdm(desc=title, unit=" tokens", leave=False, disable=None) as bar:
-        for r in sampler(*models):
-            rounds.append(r)
-            bar.update(len(r.tokens))
-    seconds = perf_counter() - start
+    timed, times = [Timed(model) for model in models], []
+    rounds = [r._replace(target_probs=None, draft_probs=None) for r in shown(title, clocked(sampler(*timed), times))]
     new = [token for r in rounds for token in r.tokens]
-    text = encoder.decode(new[:-1] if new and new[-1] == encoder.eos else new)
-    return rounds, models, dict(text=text, tokens=new, seconds=seconds, tokens_per_second=ratio(len(new), seconds))
+    return rounds, timed, dict(tokens=new, seconds=sum(times), tokens_per_second=ratio(len(new), sum(times)))
 
 
-def report(r):
-    """The result as a person reads it."""
-    def block(title, run):
-        return (f"{title}\n{'-' * len(title)}\n{r['prompt']}{run['text']}\n\n"
-                f"Time = {run['seconds']:.2f} s, {len(run['tokens'])} tokens, {show(run['tokens_per_second'], '.0f')} tokens per second\n")
+def figures(ar, alone, spec, pair, rounds, K):
+    """The numbers of the comparison; None for what could not be measured.  Also completes `spec`."""
+    step, alpha = alone[0].seconds(1), ratio(*acceptance(rounds))
+    c, v = ratio(pair[0].seconds(1), step), ratio(pair[1].seconds(K + 1), step)
+    spec |= dict(rounds=len(rounds), acceptance_rate=alpha, tokens_per_target_pass=ratio(len(spec["tokens"]), len(rounds)))
+    return dict(speedup=ratio(spec["tokens_per_second"], ar["tokens_per_second"]),
+                predicted_speedup=None if None in (alpha, c, v) else predicted_speedup(alpha, K, c, v), cost_ratio=c, verify_ratio=v)
 
+
+def timing(run):
+    return f"\nTime = {run['seconds']:.2f} s, {len(run['tokens'])} tokens, {show(run['tokens_per_second'], '.0f')} tokens per second\n"
+
+
+def summary(r):
+    """The line of comparison."""
     spec = r["speculative"]
-    lines = [block("Autoregressive sampling", r["autoregressive"]), block("Speculative sampling", spec),
-             f"Speed-up {show(r['speedup'])}x (predicted {show(r['predicted_speedup'])}x), acceptance rate "
-             f"{show(spec['acceptance_rate'])}, {show(spec['tokens_per_target_pass'])} tokens per target pass"]
+    line = (f"Speed-up {show(r['speedup'])}x (predicted {show(r['predicted_speedup'])}x), acceptance rate "
+            f"{show(spec['acceptance_rate'])}, {show(spec['tokens_per_target_pass'])} tokens per target pass")
     if r["predicted_speedup"] and r["predicted_speedup"] < 1.05:
-        lines.append(bottleneck(spec["acceptance_rate"], r["K"], r["cost_ratio"], r["verify_ratio"]))
-    return "\n".join(lines)
+        line += "\n" + bottleneck(spec["acceptance_rate"], r["K"], r["cost_ratio"], r["verify_ratio"])
+    return line
 
 
 def show(number, form=".2f"):

@@ -6,6 +6,7 @@ Draft, target and baseline all go through `probabilities`, so the p and q of the
 
 But: no repetition penalty, no beams; whatever turns logits into a law can be added in `probabilities`.
 """
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -95,5 +96,5 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
         raise ValueError(f"top_k is {top_k}: it must be a whole number, 0 (keep all) or more")
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p is {top_p}: it must be above 0 and at most 1 (keep all)")
-    ends = set() if eos is None else {eos} if np.ndim(eos) == 0 else set(eos)
+    ends = set() if eos is None else {eos} if isinstance(eos, Integral) else set(eos)
     return tokens, lambda logits: probabilities(logits, temperature, int(top_k), top_p), ends

@@ -29,6 +29,17 @@ class Timed:
         return median(times) if (times := [s for n, s in self.calls[1:] if n == n_last]) else None
 
 
+def clocked(rounds, times):
+    """Pass the rounds on, and append the seconds that each took to `times`.  What is done with them in between does not count."""
+    while True:
+        start = perf_counter()
+        r = next(rounds, None)
+        times.append(perf_counter() - start)
+        if r is None:
+            return
+        yield r
+
+
 def acceptance(rounds):
     """(accepted, tested) over all rounds.  A draft after the first rejection, or after EOS, was never tested."""
     accepted = sum(r.n_accepted for r in rounds)

@@ -1,0 +1,199 @@
+"""What the machine gives and what one pass of a model takes of it; benchmark.py makes tables of it.
+
+    machine()                       hardware, NumPy and BLAS, in words
+    seconds(n, f, g)                medians over repetitions f g f g
+    bandwidth(n), product_rate(n)   the two limits: bytes of weights a second, and floating-point operations a second
+    forward, parts, prefill, loading    rows of tables: a pass over few rows, by its parts, over a long prompt; a model from its files
+
+But: only NumPy's times mean something here.  With CuPy the clock would be read before the work is done.
+"""
+import contextlib
+import functools
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+import gpt2
+from synthetic import SIZES, random_model, write_folder
+from utils import load_model
+
+
+# The machine ----------------------------------------------------------------------------------------------------------------------
+
+def machine():
+    """What figures depend on: {name: words or number}."""
+    cpu = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        cpu = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    build = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    blas = f"{build['name']} {build['version']}"                                # as NumPy was built
+    with contextlib.suppress(ImportError, StopIteration):                       # as it runs, if threadpoolctl is there to ask
+        from threadpoolctl import threadpool_info
+        pool = next(pool for pool in threadpool_info() if pool["user_api"] == "blas")
+        blas = f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}, {pool['num_threads']} threads"
+    return {"CPU": cpu, "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
+            "Python": platform.python_version(), "NumPy": np.__version__, "BLAS": blas, "dtype": "float32",
+            **{key: value for key, value in sorted(os.environ.items()) if key.startswith("OPENBLAS_")}}
+
+
+def seconds(repetitions, *runs):
+    """Median seconds of each run, in the order A B A B, after one of each to warm up."""
+    times = [[] for _ in runs]
+    for _ in range(repetitions + 1):
+        for run, mine in zip(runs, times):
+            start = perf_counter()
+            run()
+            mine.append(perf_counter() - start)
+    return [median(mine[1:]) for mine in times]
+
+
+@functools.cache
+def bandwidth(n):
+    """Bytes a second at which a product of one row gets its weights: the better of A @ y and y @ A, A [n, n]."""
+    rng = np.random.default_rng(0)
+    A, y = rng.random((n, n), dtype=np.float32), rng.random(n, dtype=np.float32)
+    return A.nbytes / min(seconds(9, lambda: A @ y, lambda: y @ A))
+
+
+@functools.cache
+def product_rate(n):
+    """Floating-point operations a second of a large product."""
+    A = np.random.default_rng(0).random((n, n), dtype=np.float32)
+    return 2 * n ** 3 / seconds(5, lambda: A @ A)[0]
+
+
+def resident():
+    """Bytes of this process that are in memory; None where the system does not tell."""
+    with contextlib.suppress(OSError):
+        return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# One pass -------------------------------------------------------------------------------------------------------------------------
+
+def named(name, models_dir):
+    """A random model for a size of GPT-2, else the model of that name."""
+    return random_model(name) if name in SIZES else load_model(name, models_dir)[0]
+
+
+def label(name):
+    return f"{name} (random)" if name in SIZES else name
+
+
+def arrays_of(params):
+    """All arrays of nested parameters."""
+    if isinstance(params, np.ndarray):
+        return [params]
+    return [array for part in (params.values() if isinstance(params, dict) else params) for array in arrays_of(part)]
+
+
+def size_of(*models):
+    """Bytes of the weights; what models share counts once."""
+    return sum({id(array): array.nbytes for model in models for array in arrays_of(model.params)}.values())
+
+
+def some_tokens(model, n):
+    return [token % model.n_vocab for token in range(n)]
+
+
+def forward(name, models_dir, repetitions, rows, n_cached, n_matrix):
+    """A pass over the last 1, 2, 3 .. rows, on top of n_cached tokens in the cache."""
+    model = named(name, models_dir)
+    tokens = some_tokens(model, n_cached + max(rows))
+    times = seconds(repetitions, *(functools.partial(model, tokens[:n_cached + n], n) for n in rows))
+    size, rate = size_of(model), bandwidth(n_matrix)
+    return [{"model": label(name), "rows": n, "cached": n_cached, "ms": time * 1e3, "over one row": time / times[0],
+             "weights MB": size / 1e6, "GB/s": size / time / 1e9, "bandwidth GB/s": rate / 1e9,
+             "over weights / bandwidth": time * rate / size} for n, time in zip(rows, times)]
+
+
+def parts(name, models_dir, repetitions, rows, n_cached):
+    """The same, by parts of gpt2.py."""
+    model, table = named(name, models_dir), []
+    tokens = some_tokens(model, n_cached + max(rows))
+    for n in rows:
+        passes = []
+        for _ in range(repetitions + 1):
+            with parts_timed() as spent:
+                start = perf_counter()
+                model(tokens[:n_cached + n], n)
+                spent["the rest"] = perf_counter() - start - sum(spent.values())
+            passes.append(spent)
+        table += [{"model": label(name), "rows": n, "cached": n_cached, "part": part,
+                   "ms": 1e3 * median(spent[part] for spent in passes[1:])} for part in sorted(passes[0])]
+    return table
+
+
+@contextlib.contextmanager
+def parts_timed():
+    """Within it the functions of gpt2.py that do the work note their seconds in the Counter that it gives."""
+    def product(x, w, b=None):
+        if b is None:
+            return "output head"
+        return "feed-forward products" if max(w.shape) == 4 * min(w.shape) else "attention products"
+
+    def timed(function, part):
+        def call(*arguments, **more):
+            start = perf_counter()
+            result = function(*arguments, **more)
+            spent[part if isinstance(part, str) else part(*arguments, **more)] += perf_counter() - start
+            return result
+        return call
+
+    spent = Counter()
+    names = {"linear": product, "row_products": "attention over the cache", "softmax": "softmax", "gelu": "gelu",
+             "layer_norm": "layer norm"}
+    originals = {name: getattr(gpt2, name) for name in names}
+    try:
+        for name, part in names.items():
+            setattr(gpt2, name, timed(originals[name], part))
+        yield spent
+    finally:
+        for name, function in originals.items():
+            setattr(gpt2, name, function)
+
+
+def prefill(name, models_dir, repetitions, n_tokens, n_matrix):
+    """A long prompt: the share of the machine's rate of products that the whole pass reaches."""
+    model = named(name, models_dir)
+    tokens, n_embd = some_tokens(model, min(n_tokens, model.n_ctx)), model.params["wte"].shape[1]
+    n, blocks = len(tokens), model.params["blocks"]
+    time, = seconds(repetitions, lambda: (model.reset(), model(tokens)))
+    weights = sum(array.size for array in arrays_of(blocks) if array.ndim == 2)
+    work = 2 * n * weights + 4 * n * n * n_embd * len(blocks) + 2 * n_embd * model.n_vocab      # two operations a multiply-add
+    rate = product_rate(n_matrix // 4)
+    return [{"model": label(name), "tokens": n, "seconds": time, "GFlop/s": work / time / 1e9, "sgemm GFlop/s": rate / 1e9,
+             "share": work / time / rate}]
+
+
+LOADING = """
+import sys, time
+from measure import resident, size_of
+from utils import load_model
+before, start = resident() or 0, time.perf_counter()
+model, encoder = load_model(sys.argv[1], sys.argv[2])
+loaded = time.perf_counter()
+model(encoder.encode("The"))
+print(loaded - start, time.perf_counter() - loaded, (resident() or 0) - before, size_of(model))
+"""
+
+
+def loading(name, models_dir, repetitions):
+    """From files to the first token, each time in a new process.  Files just written are still in memory: no disk is timed."""
+    with tempfile.TemporaryDirectory() as folder:
+        if name in SIZES:
+            write_folder(folder, name)
+        command = [sys.executable, "-c", LOADING, folder if name in SIZES else name, os.path.abspath(models_dir)]
+        runs = [subprocess.run(command, cwd=Path(__file__).resolve().parent, check=True, capture_output=True, text=True).stdout.split()
+                for _ in range(repetitions)]
+    load, first, growth, size = (median(map(float, values)) for values in zip(*runs))
+    return [{"model": label(name), "load s": load, "first token s": first, "weights MB": size / 1e6, "growth MB": growth / 1e6,
+             "growth / weights": growth / size}]

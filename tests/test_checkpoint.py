@@ -1,0 +1,778 @@
+"""checkpoint.py against TensorFlow's own files, the safetensors library, a second encoding of both formats, and damage."""
+import doctest
+import gc
+import json
+import lzma
+import os
+import random
+import re
+import shutil
+import struct
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import checkpoint
+from checkpoint import CheckpointError, crc32c, openai_names, read_safetensors, read_tensorflow, write_tensorflow
+
+FIXTURES = Path(__file__).parent / "fixtures"
+TENSORFLOW, HUGGINGFACE = FIXTURES / "tensorflow", FIXTURES / "huggingface"
+VALUES = np.load(TENSORFLOW / "values.npz")         # as TensorFlow read them
+
+
+def same(a, b):
+    """Same type, shape and bits (NaN equals NaN, 0 does not equal -0)."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def write(path, data):
+    """A new file each time: some disks wait when an old one is cut to nothing and written again."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+
+
+def test_doctests():
+    assert doctest.testmod(checkpoint).failed == 0
+
+
+# crc32c
+
+def slow_crc32c(data):
+    """Bit by bit, from the polynomial."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data):
+    crc = slow_crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+
+
+def test_crc32c_published_vectors():        # RFC 3720, B.4
+    for data, crc in ((b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43),
+                      (bytes(range(32)), 0x46DD794E), (bytes(range(31, -1, -1)), 0x113FDB5C)):
+        assert crc32c(np.frombuffer(data, np.uint8)) == crc
+    assert checkpoint._masked_crc(b"123456789") == 0xC78AB0E5
+
+
+@pytest.mark.parametrize("n", [1, 66_559, 66_560, 66_561, 100_003])     # 66,560 bytes is where the lanes begin
+@pytest.mark.parametrize("start", [0, 1])
+def test_crc32c_of_long_arrays_equals_the_bitwise_one(n, start):
+    data = np.random.default_rng(n).integers(0, 256, n + 1, dtype=np.uint8)[start:n + start]
+    assert crc32c(data) == slow_crc32c(data.tobytes())
+
+
+def test_crc32c_of_more_than_one_chunk_of_lanes():
+    """17.04 MB of zeros with one byte in the first chunk and one in the last: the crc is linear, so the answer is known otherwise."""
+    def power(n, state):                    # state after n zero bytes, by squaring the 32 x 32 matrix of one
+        columns = [0x82F63B78] + [1 << i for i in range(31)]        # what one *bit* of shift does to each bit of the state
+
+        def apply(matrix, value):
+            out = 0
+            for i in range(32):
+                if value >> i & 1:
+                    out ^= matrix[i]
+            return out
+        n *= 8
+        while n:
+            if n & 1:
+                state = apply(columns, state)
+            columns = [apply(columns, c) for c in columns]
+            n >>= 1
+        return state
+    n = 4160 * 4096 + 5000
+    data = np.zeros(n, np.uint8)
+    assert crc32c(data) == power(n, 0xFFFFFFFF) ^ 0xFFFFFFFF
+    data[100] = 7
+    assert crc32c(data) == power(n - 100, power(100, 0xFFFFFFFF) ^ 7) ^ 0xFFFFFFFF
+
+
+# Files that TensorFlow wrote (make_tensorflow_fixture.py)
+
+@pytest.mark.parametrize("bundle, n_tensors", [("small", 44), ("bfloat16", 2), ("shards", 9)])
+def test_reads_what_tensorflow_wrote(bundle, n_tensors):
+    arrays = read_tensorflow(TENSORFLOW / bundle, verify=True)
+    expected = {key.removeprefix(f"{bundle}:"): VALUES[key] for key in VALUES.files if key.startswith(f"{bundle}:")}
+    assert list(arrays) == sorted(expected) and len(arrays) == n_tensors
+    for name, array in arrays.items():
+        assert same(array, expected[name]), name
+        assert not array.flags.writeable and array.flags.aligned
+    if bundle == "small":
+        assert arrays["model/h1/attn/c_attn/w"].shape == (1, 4, 12) and arrays["types/scalar"] == -7
+        assert arrays["types/float16"].dtype == np.float16
+
+
+def test_reads_an_index_of_several_blocks(tmp_path):
+    (tmp_path / "blocks.index").write_bytes(lzma.decompress((TENSORFLOW / "blocks.index.xz").read_bytes()))
+    shutil.copy(TENSORFLOW / "blocks.data-00000-of-00001", tmp_path)
+    arrays = read_tensorflow(tmp_path / "blocks", verify=True)
+    assert len(arrays) == 700 and np.array_equal(np.concatenate(list(arrays.values())), VALUES["blocks"])
+
+
+def test_writes_byte_for_byte_what_tensorflow_writes(tmp_path):
+    write_tensorflow(tmp_path / "m", {key.removeprefix("small:"): VALUES[key] for key in VALUES.files if key.startswith("small:")})
+    for end in ".index", ".data-00000-of-00001":
+        assert (tmp_path / f"m{end}").read_bytes() == (TENSORFLOW / f"sorted{end}").read_bytes()
+
+
+@pytest.mark.parametrize("bundle, reason", [("text", "type 7"), ("slices", "slices")])
+def test_refuses_what_tensorflow_wrote_and_it_cannot_read(bundle, reason):
+    with pytest.raises(CheckpointError, match=f"{bundle}.index: tensor '.*model/.*{reason}"):
+        read_tensorflow(TENSORFLOW / bundle)
+
+
+# Files that we wrote
+
+TYPES = ["<f4", "<f8", "<f2", ">f4", "<i4", "<i8", "i1", "u1", "<i2", "<u2", "<u4", "<u8", "?", "<c8", "<c16"]
+
+
+@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30),
+                       st.tuples(st.sampled_from(TYPES), st.lists(st.integers(0, 5), max_size=4)), max_size=40), st.randoms())
+@settings(max_examples=60)
+def test_what_is_written_is_read(tmp_path_factory, shapes, rng):
+    prefix = tmp_path_factory.mktemp("written") / "model.ckpt"
+    arrays = {}
+    for name, (dtype, shape) in shapes.items():
+        n = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        raw = bytes(rng.randrange(2) if dtype == "?" else rng.randrange(256) for _ in range(n))
+        arrays[name] = np.frombuffer(raw, dtype).reshape(shape)
+    write_tensorflow(prefix, arrays)
+    read = read_tensorflow(prefix, verify=True)
+    assert list(read) == sorted(arrays, key=lambda name: name.encode())
+    assert all(same(read[name], array.astype(array.dtype.newbyteorder("<"))) for name, array in arrays.items())
+    assert sorted(os.listdir(prefix.parent)) == ["model.ckpt.data-00000-of-00001", "model.ckpt.index"]
+
+
+def test_any_layout_in_memory_is_written_row_by_row(tmp_path):
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    write_tensorflow(tmp_path / "x", {"turned": x.T, "cut": x[::2, 1:], "scalar": x[1, 1], "list": [1.5, 2.5]})
+    arrays = read_tensorflow(tmp_path / "x", verify=True)
+    assert same(arrays["turned"], np.ascontiguousarray(x.T)) and same(arrays["cut"], x[::2, 1:].copy())
+    assert arrays["scalar"] == 7 and same(arrays["list"], np.array([1.5, 2.5]))
+
+
+@pytest.mark.parametrize("bad", [{"a": np.array(["text"])}, {"a": np.array([None])}, {"": np.zeros(1)}, {"x" * 1001: np.zeros(1)}])
+def test_what_cannot_be_written_leaves_the_old_files(tmp_path, bad):
+    write_tensorflow(tmp_path / "m", {"old": np.arange(3)})
+    with pytest.raises(CheckpointError, match="cannot be written; convert"):
+        write_tensorflow(tmp_path / "m", {"Z": np.zeros(10)} | bad)
+    assert len(os.listdir(tmp_path)) == 2 and same(read_tensorflow(tmp_path / "m", verify=True)["old"], np.arange(3))
+
+
+def test_stopped_anywhere_in_writing_there_is_the_old_the_new_or_no_checkpoint(tmp_path, monkeypatch):
+    """A machine that stops at its n-th file operation, for every n."""
+    old, new = {"x": np.zeros(5)}, {"x": np.ones(7)}
+
+    class Stopped(BaseException):
+        pass
+
+    def counted(operation, left):
+        def run(*args, **kwargs):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Stopped
+            return operation(*args, **kwargs)
+        return run
+    seen = set()
+    for n in range(20):
+        prefix = tmp_path / str(n)
+        write_tensorflow(prefix, old)
+        with monkeypatch.context() as patch:
+            left = [n]
+            for name in "replace", "remove":
+                patch.setattr(checkpoint.os, name, counted(getattr(os, name), left))
+            patch.setattr(checkpoint, "open", counted(open, left), raising=False)
+            try:
+                write_tensorflow(prefix, new)
+            except Stopped:
+                pass
+        try:
+            seen.add(read_tensorflow(prefix, verify=True)["x"].size)
+        except CheckpointError as error:
+            seen.add(re.search(r"[.](\w+)[^.]*: No such file", str(error))[1])
+    assert seen == {5, 7, "index"}
+
+
+def test_a_checkpoint_can_be_written_over_itself(tmp_path):
+    write_tensorflow(tmp_path / "m", {"x": np.arange(1000.0)})
+    arrays = read_tensorflow(tmp_path / "m")
+    write_tensorflow(tmp_path / "m", arrays)                                    # the arrays are views of the files that are replaced
+    assert same(arrays["x"], np.arange(1000.0)) and same(read_tensorflow(tmp_path / "m", verify=True)["x"], np.arange(1000.0))
+
+
+# Memory
+
+def mappings(path):
+    return sum(str(path) in line for line in open("/proc/self/maps"))
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="asks Linux for the mappings")
+def test_arrays_are_views_of_the_file_and_free_it_when_they_go(tmp_path):
+    size = 8 << 20
+    write_tensorflow(tmp_path / "m", {"a": np.zeros(size, np.uint8), "b": np.zeros(size // 2, np.float16)})
+    data = tmp_path / "m.data-00000-of-00001"
+    with open(tmp_path / "m.safetensors", "wb") as file:
+        head = json.dumps({"a": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}}).encode().ljust(96)
+        file.write(struct.pack("<Q", len(head)) + head + bytes(size))
+    for read, file in (lambda: read_tensorflow(tmp_path / "m"), data), (lambda: read_safetensors(tmp_path / "m.safetensors"),
+                                                                        tmp_path / "m.safetensors"):
+        tracemalloc.start()
+        arrays = read()
+        assert tracemalloc.get_traced_memory()[1] < 200_000                     # nothing of the 8 MB was copied
+        tracemalloc.stop()
+        assert mappings(file) == 1
+        last = arrays["a"][3:5]
+        del arrays
+        gc.collect()
+        assert mappings(file) == 1 and last.sum() == 0
+        del last
+        gc.collect()
+        assert mappings(file) == 0
+
+
+# A second encoding of the bundle, for files that no program should write
+
+def varint(n):
+    out = bytearray()
+    while True:
+        out.append(n & 127 | (128 if n > 127 else 0))
+        n >>= 7
+        if not n:
+            return bytes(out)
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value % 2**64)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def entry(dtype=1, shape=(2,), shard=0, offset=0, size=8, crc=b"", more=b""):
+    dims = b"".join(field(2, field(1, n)) for n in shape)
+    return (field(1, dtype) + field(2, dims) + field(3, shard) + field(4, offset) + field(5, size)
+            + (b"\x35" + crc if crc else b"") + more)
+
+
+HEADER = (b"", field(1, 1) + field(3, field(1, 1)))
+
+
+def block(entries, interval=16, kind=0, restarts=None, share=True):
+    out, starts, last = b"", [], b""
+    for i, (key, value) in enumerate(entries):
+        shared = 0
+        if i % interval == 0:
+            starts.append(len(out))
+        elif share:
+            while shared < min(len(key), len(last)) and key[shared] == last[shared]:
+                shared += 1
+        out += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        last = key
+    starts = starts or [0]
+    out += struct.pack(f"<{len(starts)}I", *starts) + struct.pack("<I", len(starts) if restarts is None else restarts)
+    return sealed(out, kind)
+
+
+def sealed(contents, kind=0):
+    contents += bytes([kind])
+    return contents + struct.pack("<I", masked(contents))
+
+
+def table(*blocks, handles=None, meta=None, index=None):
+    """handles: (offset, size) of the blocks, where they are not the true ones"""
+    out, true = b"", []
+    for one in blocks:
+        true.append((len(out), len(one) - 5))
+        out += one
+    handles = true if handles is None else handles
+    meta_at = len(out)
+    out += block([])
+    index_at = (len(out), None)
+    one = index or block([(b"\xff" * (i + 1), varint(a) + varint(n)) for i, (a, n) in enumerate(handles)], interval=1)
+    index_at = (len(out), len(one) - 5)
+    out += one
+    footer = varint(meta_at) + varint(8) + varint(index_at[0]) + varint(index_at[1])
+    return out + footer.ljust(40, b"\0") + bytes.fromhex("57fb808b247547db")
+
+
+def bundle(folder, index, data=b"\0\0\x80\x3f\0\0\0\x40", n_shards=1):        # 1.0, 2.0
+    (folder / "m.index").write_bytes(index)
+    for i in range(n_shards):
+        (folder / f"m.data-{i:05d}-of-{n_shards:05d}").write_bytes(data)
+    return folder / "m"
+
+
+def one(**changes):
+    return table(block([HEADER, (b"x", entry(**changes))]))
+
+
+def test_the_second_encoding_is_right(tmp_path):
+    assert np.array_equal(read_tensorflow(bundle(tmp_path, one()))["x"], np.float32([1, 2]))
+
+
+@pytest.mark.parametrize("interval", [1, 2, 7, 16, 1000])
+@pytest.mark.parametrize("n_blocks", [1, 2, 5, 50])
+def test_blocks_restarts_and_data_files(tmp_path, interval, n_blocks):
+    names = sorted(f"model/h{i}/ln_1/{kind}" for i in range(25) for kind in "bg")
+    entries = [(b"", field(1, 3) + field(3, field(1, 1)))]
+    for i, name in enumerate(names):
+        entries.append((name.encode(), entry(shape=(1,), shard=i % 3, offset=i // 3 * 4, size=4)))
+    blocks = [block(list(part), interval) for part in np.array_split(np.array(entries, object), n_blocks)]
+    prefix = bundle(tmp_path, table(*blocks), n_shards=3)
+    for i in range(3):
+        (tmp_path / f"m.data-{i:05d}-of-00003").write_bytes(np.arange(i, 60, 3, dtype="<f4").tobytes())
+    arrays = read_tensorflow(prefix)
+    assert list(arrays) == names and [array[0] for array in arrays.values()] == list(range(50))
+
+
+def test_what_the_format_allows_and_tensorflow_does_not_write(tmp_path):
+    unknown = field(99, 7) + field(98, b"text") + varint(97 << 3 | 5) + b"1234" + varint(96 << 3 | 1) + b"12345678"
+    long_tag = b"\x88\x00" + varint(1)                                          # field 1 in two bytes
+    cases = [one(more=unknown), one(more=long_tag), table(block([HEADER, (b"x", entry())], share=False)), one(offset=0, crc=b"1234"),
+             table(block([HEADER]), block([]), block([(b"x", entry())]))]
+    for index in cases:
+        assert np.array_equal(read_tensorflow(bundle(tmp_path, index))["x"], np.float32([1, 2]))
+    assert read_tensorflow(bundle(tmp_path, table(block([HEADER])))) == {}
+    # a gap between tensors (alignment), an offset that is no multiple of the item size, an empty tensor at the end
+    entries = [HEADER, (b"a", entry(shape=(1,), size=4)), (b"b", entry(shape=(1,), offset=7, size=4)), (b"c", entry(shape=(0,), offset=11, size=0)),
+               (b"d", entry(dtype=14, shape=(1,), offset=11, size=2))]
+    arrays = read_tensorflow(bundle(tmp_path, table(block(entries)), b"\0\0\x80\x3f...\0\0\0\x40\x80\xbf"))
+    assert [a.tolist() for a in arrays.values()] == [[1.0], [2.0], [], [-1.0]] and all(a.flags.aligned for a in arrays.values())
+
+
+HUGE = [2**31 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
+DAMAGED = {
+    "Snappy": (table(block([HEADER, (b"x", entry())], kind=1)), "Snappy"),
+    "big-endian": (table(block([(b"", field(1, 1) + field(2, 1)), (b"x", entry())])), "big-endian"),
+    "newer": (table(block([(b"", field(1, 1) + field(3, field(1, 1) + field(2, 2))), (b"x", entry())])), "newer"),
+    "slices": (one(more=field(7, b"")), "slices"),
+    "slice": (table(block([HEADER, (b"\0x\0\1", entry())])), "slices"),
+    "unknown rank": (one(more=field(2, field(3, 1))), "unknown shape"),
+    **{f"type {n}": (one(dtype=n), f"type {n}") for n in (0, 7, 11, 12, 13, 15, 16, 20, 21, 23 + 1, 29, 101, 114, 2**40)},
+    "type missing": (table(block([HEADER, (b"x", field(5, 8))])), "type 0"),
+    "wrong wire type": (table(block([HEADER, (b"x", field(1, b"\1") + field(5, 8))])), "type 0"),
+    "group": (one(more=varint(9 << 3 | 3)), "unknown type"),
+    "header missing": (table(block([(b"x", entry())])), "header"),
+    "nothing": (table(), "header"),
+    "order": (table(block([HEADER, (b"y", entry(size=0, shape=(0,))), (b"x", entry())])), "order"),
+    "twice": (table(block([HEADER, (b"x", entry()), (b"x", entry())])), "order"),
+    "order of blocks": (table(block([HEADER, (b"y", entry(size=0, shape=(0,)))]), block([(b"x", entry())])), "order"),
+    "not UTF-8": (table(block([HEADER, (b"\xff", entry())])), "UTF-8"),
+    "name": (table(block([HEADER, (b"x" * 1001, entry())])), "longer"),
+    "entry": (one(more=field(9, b"x" * 65536)), "longer"),
+    "shape": (one(shape=(3,)), "shape"),
+    "no shape": (one(shape=()), "shape"),
+    "negative": (one(shape=(-1, -2)), "shape"),
+    "33 dimensions": (one(shape=(1,) * 32 + (2,)), "shape"),
+    "empty but huge": (one(shape=(0, 2**62, 2**62), size=0), "shape"),
+    "empty but negative": (one(shape=(0, -1), size=0), "shape"),
+    **{f"size {n}": (one(size=n), "outside") for n in HUGE},
+    **{f"size and shape {n}": (one(size=n * 4 % 2**64, shape=(n,)), "outside|shape") for n in HUGE},
+    **{f"offset {n}": (one(offset=n), "outside") for n in [1, 8, 9, *HUGE]},
+    **{f"data file {n}": (one(shard=n), "data file") for n in [1, *HUGE]},
+    "no data files": (table(block([(b"", b""), (b"x", entry())])), "data file"),
+    "many data files": (table(block([(b"", field(1, 2**31 - 1)), (b"x", entry(shard=2**31 - 2))])), "No such file"),
+    "overlap": (table(block([HEADER, (b"x", entry()), (b"y", entry())])), "overlaps"),
+    "overlap by a byte": (table(block([HEADER, (b"x", entry(shape=(1,), size=4)), (b"y", entry(shape=(1,), offset=3, size=4))])), "overlaps"),
+    "endless number": (one(more=b"\xff" * 11), "64 bits"),
+    "number past the end": (one(more=b"\x08\xff"), "past its end"),
+    "field past the end": (one(more=varint(9 << 3 | 2) + varint(100) + b"short"), "past its end"),
+    "fixed field past the end": (one(more=b"\x35123"), "past its end"),
+    "shared more than there is": (table(sealed(b"\x05\x01\x00x" + struct.pack("<II", 0, 1))), "longer"),
+    "key past the end": (table(sealed(b"\x00\x7f\x00x" + struct.pack("<II", 0, 1))), "longer"),
+    "value past the end": (table(sealed(b"\x00\x01\x7fx" + struct.pack("<II", 0, 1))), "longer"),
+    "entry cut": (table(sealed(b"\x00\x80" + struct.pack("<II", 0, 1))), "past its end"),
+    **{f"{n} restarts": (table(block([HEADER], restarts=n)), "restarts") for n in (100, 2**31, 2**32 - 1)},
+    **{f"block at {n}": (table(block([HEADER]), handles=[(n, 8)]), "outside|checksum") for n in [1, *HUGE]},
+    **{f"block of {n}": (table(block([HEADER]), handles=[(0, n)]), "outside|checksum") for n in [0, 1, 7, 9, *HUGE]},
+    "the same block twice": (table(block([HEADER, (b"x", entry())]), handles=[(0, len(block([HEADER, (b"x", entry())])) - 5)] * 2), "overlap"),
+    "blocks in a wrong order": (table(block([(b"x", entry())]), block([HEADER]),
+                                      handles=[(len(block([(b"x", entry())])), len(block([HEADER])) - 5), (0, len(block([(b"x", entry())])) - 5)]),
+                                "overlap"),
+    "a handle that is no handle": (table(block([HEADER]), index=block([(b"x", b"\xff\xff")])), "past its end"),
+    "an empty handle": (table(block([HEADER]), index=block([(b"x", b"")])), "past its end"),
+    "an empty file": (b"", "not a TensorFlow"),
+    "only the footer": (table()[-48:], "outside|checksum"),
+    "only the last 8 bytes": (bytes.fromhex("57fb808b247547db"), "not a TensorFlow"),
+    "the footer cut": (table(block([HEADER]))[:-1], "not a TensorFlow"),
+    "an error page": (b"<?xml version='1.0'?><Error>BlobNotFound</Error>" * 3, "not a TensorFlow"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_index(tmp_path, case):
+    index, reason = DAMAGED[case]
+    with pytest.raises(CheckpointError, match=f"^{tmp_path}/m.*: .*({reason})") as error:
+        read_tensorflow(bundle(tmp_path, index))
+    assert "\n" not in str(error.value) and len(str(error.value)) < 2000
+
+
+def test_a_block_that_points_at_the_index_block_itself(tmp_path):
+    """Its keys are offsets then, and none of it is a header."""
+    good = block([HEADER])
+    index_at = len(good) + len(block([]))
+    index = table(good, handles=[(index_at, 14)])
+    assert len(index) - 48 - index_at == 14 + 5
+    with pytest.raises(CheckpointError, match="header"):
+        read_tensorflow(bundle(tmp_path, index))
+
+
+def test_every_bit_of_the_index_is_guarded(tmp_path):
+    """Any one flipped bit is an error, but in the unused metaindex block, its handle and the padding."""
+    index = one()
+    first = len(block([HEADER, (b"x", entry())]))
+    unused = {*range(first, first + 13), *range(len(index) - 48, len(index) - 46), *range(len(index) - 44, len(index) - 8)}
+    prefix = bundle(tmp_path, index)
+    for i in range(len(index)):
+        for bit in range(8):
+            bad = bytearray(index)
+            bad[i] ^= 1 << bit
+            write(tmp_path / "m.index", bad)
+            try:
+                read_tensorflow(prefix)
+                assert i in unused or (i, bit) == (len(index) - 45, 7), (i, bit)        # there, a number gets a second byte: 0
+            except CheckpointError:
+                pass
+
+
+def test_every_bit_of_the_data_is_guarded_when_asked(tmp_path):
+    write_tensorflow(tmp_path / "m", {"a": np.float32([1, 2]), "b": np.float16(3)})
+    path = tmp_path / "m.data-00000-of-00001"
+    data = path.read_bytes()
+    for i in range(len(data)):
+        for bit in range(8):
+            bad = bytearray(data)
+            bad[i] ^= 1 << bit
+            write(path, bad)
+            assert set(read_tensorflow(tmp_path / "m")) == {"a", "b"}
+            with pytest.raises(CheckpointError, match=f"data-00000-of-00001: tensor '{'a' if i < 8 else 'b'}' does not match its checksum"):
+                read_tensorflow(tmp_path / "m", verify=True)
+
+
+def test_missing_files_and_things_that_are_no_files(tmp_path):
+    with pytest.raises(CheckpointError, match="m.index: No such file"):
+        read_tensorflow(tmp_path / "m")
+    write_tensorflow(tmp_path / "m", {"a": np.zeros(3)})
+    data = tmp_path / "m.data-00000-of-00001"
+    data.unlink()
+    with pytest.raises(CheckpointError, match="m.data-00000-of-00001: No such file"):
+        read_tensorflow(tmp_path / "m")
+    data.mkdir()
+    with pytest.raises(CheckpointError, match="a folder or a device"):
+        read_tensorflow(tmp_path / "m")
+    data.rmdir()
+    data.write_bytes(b"")
+    with pytest.raises(CheckpointError, match="outside the file"):
+        read_tensorflow(tmp_path / "m")
+    os.mkfifo(tmp_path / "pipe.index")                                          # opening it would wait for ever
+    with pytest.raises(CheckpointError, match="a folder or a device"):
+        read_tensorflow(tmp_path / "pipe")
+    with pytest.raises(CheckpointError, match="No such file"):
+        read_safetensors(tmp_path / "none.safetensors")
+    with pytest.raises(CheckpointError, match="a folder or a device"):
+        read_safetensors(tmp_path)
+
+
+# safetensors
+
+def safetensors(header, data=b"", size=None):
+    header = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(header) if size is None else size) + header + data
+
+
+def described(begin=0, end=8, dtype="F32", shape=(2,), **more):
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end], **more}
+
+
+@pytest.mark.parametrize("padding", range(9))
+def test_reads_what_the_safetensors_library_writes(tmp_path, padding):
+    """padding: the metadata move the data through all alignments, where the library allows it."""
+    library = pytest.importorskip("safetensors.numpy")
+    rng = np.random.default_rng(padding)
+    arrays = {"empty": np.zeros((0, 3), np.float32), "scalar": np.array(3.5), "flag": np.array([True, False])}
+    for dtype in "f4", "f8", "f2", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8":
+        arrays[f"{dtype} é"] = rng.integers(0, 100, (3, padding)).astype(dtype)
+    path = tmp_path / "m.safetensors"
+    library.save_file(arrays, path, {"note": "x" * padding})
+    read = read_safetensors(path)
+    assert read.keys() == arrays.keys() and all(same(read[name], arrays[name]) for name in arrays)
+
+
+@pytest.mark.parametrize("padding", range(8))
+def test_unaligned_data_are_copied_and_right(tmp_path, padding):
+    """As in Hugging Face's gpt2, whose data begin at byte 14291."""
+    header = json.dumps({"x": described(), "y": described(8, 16, "F64", (1,))}).encode()
+    header = header.ljust((len(header) + 7) // 8 * 8 + padding)
+    path = tmp_path / "m"
+    path.write_bytes(safetensors(header, struct.pack("<ffd", 1, 2, 3)))
+    arrays = read_safetensors(path)
+    assert all(a.flags.aligned and not a.flags.writeable for a in arrays.values())
+    assert arrays["x"].tolist() == [1, 2] and arrays["y"].tolist() == [3]
+
+
+def test_reads_bfloat16_as_torch_wrote_it():
+    arrays, values = read_safetensors(HUGGINGFACE / "bfloat16.safetensors"), np.load(HUGGINGFACE / "values.npz")
+    assert len(arrays) == 12 and all(same(array, values[name]) for name, array in arrays.items())
+
+
+def test_order_in_the_header_does_not_matter(tmp_path):
+    (tmp_path / "m").write_bytes(safetensors({"b": described(8, 16), "__metadata__": {"a": "b"}, "c": described(16, 16, shape=[0]),
+                                              "a": described(0, 8)}, struct.pack("<4f", 1, 2, 3, 4)))
+    arrays = read_safetensors(tmp_path / "m")
+    assert list(arrays) == ["b", "c", "a"] and arrays["b"].tolist() == [3, 4] and arrays["a"].tolist() == [1, 2]
+
+
+D = bytes(8)
+DAMAGED_SAFETENSORS = {
+    "empty file": (b"", "not a safetensors"),
+    "7 bytes": (b"1234567", "not a safetensors"),
+    "no header": (bytes(8), "not a safetensors"),
+    "an error page": (b"<?xml version='1.0'?><Error>BlobNotFound</Error>" * 3, "not a safetensors"),
+    **{f"header of {n}": (safetensors({"x": described()}, D, size=n), "not a safetensors") for n in (10**6, 10**8 + 1, *HUGE)},
+    "a list": (safetensors(b"[1, 2, 3]" + b" " * 99), "not a safetensors"),
+    "a space first": (safetensors(b" {}"), "not a safetensors"),
+    "not JSON": (safetensors(b"{'x': 1}"), "JSON"),
+    "header cut": (safetensors(json.dumps({"x": described()}).encode()[:-1], D), "JSON"),
+    "not UTF-8": (safetensors(b'{"\xff": 1}'), "JSON"),
+    "a long integer": (safetensors(b'{"x": ' + b"9" * 5000 + b"}"), "JSON"),
+    "deep": (safetensors(b'{"x":' * 3000 + b" " * 99999 + b"1" + b"}" * 3000), "JSON"),
+    "brackets": (safetensors(b'{"x": [' + b"[]," * 10**6 + b"1]}"), "not a safetensors"),
+    "same name twice": (safetensors(b'{"x": %s, "x": %s}' % ((json.dumps(described()).encode(),) * 2), D), "twice"),
+    "same key twice": (safetensors(b'{"x": {"dtype": "F32", "dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}', D), "twice"),
+    "a number": (safetensors({"x": 1}, D), "described"),
+    "nothing said": (safetensors({"x": {}}, D), "described"),
+    "old key": (safetensors({"x": {"dtype": "F32", "shape": [2], "offsets": [0, 8]}}, D), "described"),
+    "a long name": (safetensors({"x" * 1001: described()}, D), "too long"),
+    **{f"shape {s}": (safetensors({"x": described() | {"shape": s}}, D), "shape")
+       for s in (3, "2", None, [1.0, 2.0], [-1, -2], ["2"], [True, 2], [[2]], {"a": 2}, [3], [], [0], [1] * 33, [0, 2**62, 2**62])},
+    **{f"offsets {o}": (safetensors({"x": described() | {"data_offsets": o}}, D), "offsets|outside|hole|overlap")
+       for o in (3, "08", None, [0], [0, 8, 16], [0.0, 8.0], [-8, 0], [8, 0], [1, 9], [0, 9], [0, 2**63], [2**64, 2**64 + 8], [8, 16])},
+    **{f"dtype {t}": (safetensors({"x": described(dtype=t)}, D), "not read") for t in ("F8_E5M2", "Q4", "f32", "", 1, None, ["F32"], "x" * 9999)},
+    "overlap": (safetensors({"x": described(), "y": described(4, 12)}, bytes(12)), "overlap"),
+    "the same range": (safetensors({"x": described(), "y": described()}, D), "overlap"),
+    "hole": (safetensors({"x": described(), "y": described(12, 20)}, bytes(20)), "hole"),
+    "hole at the start": (safetensors({"x": described(4, 12)}, bytes(12)), "hole"),
+    "bytes left over": (safetensors({"x": described()}, bytes(9)), "end"),
+    "bytes missing": (safetensors({"x": described()}, bytes(7)), "outside"),
+    "an empty tensor outside": (safetensors({"x": described(), "y": described(9, 9, shape=[0])}, D), "hole"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED_SAFETENSORS)
+def test_damaged_safetensors(tmp_path, case):
+    data, reason = DAMAGED_SAFETENSORS[case]
+    (tmp_path / "m").write_bytes(data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError, match=f"^{tmp_path}/m: .*({reason})") as error:
+            read_safetensors(tmp_path / "m")
+        assert tracemalloc.get_traced_memory()[1] < 100_000 + 4 * len(data)
+    finally:
+        tracemalloc.stop()
+    assert "\n" not in str(error.value) and len(str(error.value)) < 2000
+
+
+# Hugging Face's names
+
+@pytest.mark.parametrize("file", ["model", "old"])
+def test_logits_of_a_hugging_face_folder_are_those_of_transformers(tmp_path, file):
+    """With the prefix; and without, with mask buffers and lm_head. Everything from the file to the logits."""
+    from utils import load_model
+    for name in "config.json", "vocab.json", "merges.txt":
+        shutil.copy(HUGGINGFACE / name, tmp_path)
+    shutil.copy(HUGGINGFACE / f"{file}.safetensors", tmp_path / "model.safetensors")
+    values = np.load(HUGGINGFACE / "values.npz")
+    model, _ = load_model(tmp_path)
+    logits = model(values["tokens"].tolist(), len(values["tokens"]))
+    assert logits.shape == (8, 257) and np.abs(logits - values["logits"]).max() < 1e-5
+
+
+def test_names_of_hugging_face_to_names_of_openai():
+    arrays = read_safetensors(HUGGINGFACE / "old.safetensors")
+    renamed = openai_names(arrays)
+    small = {name for name in read_tensorflow(TENSORFLOW / "small") if name.startswith("model/")}
+    assert set(renamed) == small                                                # both have two layers
+    assert renamed["model/h1/attn/c_attn/b"] is arrays["h.1.attn.c_attn.bias"]
+    assert renamed["model/h0/ln_2/g"] is arrays["h.0.ln_2.weight"] and renamed["model/wpe"] is arrays["wpe.weight"]
+    assert openai_names({"h.10.mlp.c_fc.weight": 1, "transformer.h.47.ln_1.bias": 2, "transformer.ln_f.weight": 3}) == {
+        "model/h10/mlp/c_fc/w": 1, "model/h47/ln_1/b": 2, "model/ln_f/g": 3}
+
+
+@pytest.mark.parametrize("names, reason", [(["wte.weight", "transformer.wte.weight"], "with and without"), (["score.weight"], "score.weight.*none"),
+                                           (["h.0.crossattention.c_attn.weight"], "none"), (["wte.bias"], "none"), (["h.x.ln_1.bias"], "none"),
+                                           (["transformer.transformer.wte.weight"], "none"), (["model/wte"], "none"), ([""], "none"),
+                                           (["h.0.mlp.c_fc.weight\n"], "none"), (["lm_head.weight"], "tie")])
+def test_names_that_are_not_gpt2s_are_refused(names, reason):
+    with pytest.raises(CheckpointError, match=reason):
+        openai_names({name: np.zeros((2, 2)) for name in names})
+
+
+def test_an_lm_head_of_its_own_is_refused():
+    wte = np.ones((3, 2), np.float32)
+    assert set(openai_names({"lm_head.weight": wte.copy(), "transformer.wte.weight": wte})) == {"model/wte"}
+    for other in wte + np.eye(3, 2), wte[:2], np.ones((3, 2, 1)):
+        with pytest.raises(CheckpointError, match="tie"):
+            openai_names({"lm_head.weight": other, "transformer.wte.weight": wte})
+
+
+def test_names_and_shapes_of_more_than_100_mb_are_not_even_read(tmp_path):
+    with open(tmp_path / "m.index", "wb") as file:                              # a sparse file
+        file.seek(10**8)
+        file.write(one()[-48:])
+    with open(tmp_path / "m.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", 10**8 + 1) + b"{}")
+        file.truncate(10**8 + 100)
+    for read, path in (read_tensorflow, tmp_path / "m"), (read_safetensors, tmp_path / "m.safetensors"):
+        tracemalloc.start()
+        with pytest.raises(CheckpointError, match="not a"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+        tracemalloc.stop()
+
+
+# Damage at random
+
+def damage(rng, data):
+    """One to four of: flip a bit, change a byte, a huge number, cut, double, drop or move a piece."""
+    data = bytearray(data)
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        i, n = rng.randrange(len(data) + 1), rng.choice([1, 4, 8, 40])
+        j = rng.randrange(len(data) + 1)
+        action = rng.randrange(9)
+        if action <= 1 and i < len(data):
+            data[i] ^= 1 << rng.randrange(8)
+        elif action == 2 and i < len(data):
+            data[i] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+        elif action == 3:
+            data[i:i + n] = rng.choice([b"\xff" * n, bytes(n), varint(rng.choice(HUGE)), struct.pack("<Q", rng.choice(HUGE))])
+        elif action == 4:
+            del data[i:]
+        elif action == 5:
+            data[i:i] = data[j:j + n]
+        elif action == 6:
+            del data[i:i + n]
+        elif action == 7:
+            data[i:i + n] = data[j:j + n]
+        elif digits := list(re.finditer(rb"[0-9]+", data)):                     # a number in JSON
+            digit = rng.choice(digits)
+            data[digit.start():digit.end()] = str(rng.choice([0, 1, 4, -1, 2**31, 2**63, 2**64, 10**30, 1e400, 0.5, *range(20)])).encode()
+    return bytes(data)
+
+
+def resealed(data):
+    """The same .index with right checksums, so that damage gets past them; the footer must still say where the blocks are."""
+    data = bytearray(data)
+    ends = SMALL_BLOCKS if len(data) == len(SMALL) else ()
+    for start, end in ends:
+        data[end + 1:end + 5] = struct.pack("<I", checkpoint._masked_crc(bytes(data[start:end + 1])))
+    return bytes(data)
+
+
+def blocks_of(index):
+    """(start, end) of the data block and the index block of a small .index"""
+    numbers, at = [], len(index) - 48
+    while len(numbers) < 4:
+        n = shift = 0
+        while index[at] >= 128:
+            n, shift, at = n | (index[at] & 127) << shift, shift + 7, at + 1
+        numbers.append(n | index[at] << shift)
+        at += 1
+    meta, _, start, size = numbers
+    return [(0, meta - 5), (start, start + size)]
+
+
+SMALL = (TENSORFLOW / "small.index").read_bytes()
+SMALL_BLOCKS = blocks_of(SMALL)
+SMALL_DATA = (TENSORFLOW / "small.data-00000-of-00001").read_bytes()
+
+
+def read_quietly(read, size):
+    """CheckpointError or well-formed arrays; anything else is a failure. -> the arrays, or None"""
+    try:
+        arrays = read()
+    except CheckpointError as error:
+        assert "\n" not in str(error) and len(str(error)) < 3000
+        return None
+    assert isinstance(arrays, dict) and all(isinstance(name, str) for name in arrays)
+    assert sum(array.nbytes for array in arrays.values()) <= 2 * size           # no two overlap; bfloat16 doubles
+    for array in arrays.values():
+        array.tobytes()
+    return arrays
+
+
+def damaged_index(folder, rng):
+    data = damage(rng, SMALL)
+    write(folder / "m.index", resealed(data) if rng.random() < 0.7 else data)
+    if not (folder / "m.data-00000-of-00001").exists():
+        (folder / "m.data-00000-of-00001").write_bytes(SMALL_DATA)
+    return lambda: read_tensorflow(folder / "m"), len(SMALL) + len(SMALL_DATA)
+
+
+def damaged_data(folder, rng):
+    if not (folder / "m.index").exists():
+        (folder / "m.index").write_bytes(SMALL)
+    write(folder / "m.data-00000-of-00001", damage(rng, SMALL_DATA))
+    return lambda: read_tensorflow(folder / "m", verify=rng.random() < 0.2), len(SMALL) + len(SMALL_DATA)
+
+
+SAFETENSORS_FILES = [(HUGGINGFACE / f"{name}.safetensors").read_bytes() for name in ("model", "old", "bfloat16")]
+
+
+def damaged_safetensors(folder, rng):
+    data = rng.choice(SAFETENSORS_FILES)
+    head = 8 + int.from_bytes(data[:8], "little")
+    if rng.random() < 0.8:                                                      # what matters is in the header
+        header = damage(rng, data[8:head])
+        data = struct.pack("<Q", len(header) if rng.random() < 0.9 else rng.randrange(2 * head)) + header + data[head:]
+    else:
+        data = damage(rng, data)
+    write(folder / "m", data)
+    return lambda: read_safetensors(folder / "m"), len(data)
+
+
+KINDS = [damaged_index, damaged_data, damaged_safetensors]
+
+
+def fuzz(folder, kind, n, seed):
+    """-> (number of files refused, read)"""
+    rng, outcomes = random.Random(seed), [0, 0]
+    for i in range(n):
+        read, size = kind(folder, rng)
+        try:
+            outcomes[read_quietly(read, size) is not None] += 1
+        except BaseException as error:
+            raise AssertionError(f"{kind.__name__}, seed {seed}, file {i}") from error
+    return outcomes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_at_random(tmp_path, kind):
+    refused, read = fuzz(tmp_path, kind, 400, seed=1)
+    assert refused > 100 and read > 5                                           # both happen, so both are tested
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_at_random_10000_files(tmp_path, kind):
+    refused, read = fuzz(tmp_path, kind, 10_000, seed=2)
+    assert refused > 2000 and read > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_damaged_files_take_little_memory_and_time(tmp_path, kind):
+    rng = random.Random(3)
+    for _ in range(2000):
+        read, size = kind(tmp_path, rng)
+        tracemalloc.start()
+        read_quietly(read, size)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 150_000 + 5 * size

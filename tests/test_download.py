@@ -1,0 +1,625 @@
+"""download.py against a server on this machine that plays the real one, good and bad.
+
+After every failure: nothing partial is taken for whole, and a second start, with the server well again, completes and is right.
+"""
+import base64
+import hashlib
+import io
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import checkpoint
+import download as module
+from download import MODELS, DownloadError, check, download, is_complete
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA, INDEX = "model.ckpt.data-00000-of-00001", "model.ckpt.index"
+
+
+class Server(ThreadingHTTPServer):
+    """Serves self.files, knows Range and Content-MD5; self.faults: file -> iterator of what goes wrong, one a request."""
+    daemon_threads = True
+    nobody_hung_up = False
+    md5_of_range = "whole"                      # what Content-MD5 means in an answer to a Range; None: nothing is sent at all
+
+    def __init__(self, files):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files, self.faults, self.log = files, {}, []
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/base"
+
+    def handle_error(self, request, client_address):
+        pass                                    # the other side hung up
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True              # or every answer takes 40 ms
+
+    def log_message(self, *args):
+        pass
+
+    def do_GET(self):
+        file = self.path.split("/")[-1]
+        self.server.log.append((file, self.headers.get("Range")))
+        assert self.path == f"/base/tiny/{file}" and self.headers["Accept-Encoding"] == "identity"
+        fault = next(self.server.faults.get(file, iter(())), None)
+        if fault:
+            fault(self, self.server.files.get(file, b""))
+        elif file in self.server.files:
+            self.send_file(self.server.files[file])
+        else:
+            self.send_all(404, b"<Error>BlobNotFound</Error>")
+
+    def send_all(self, status, body, headers={}):
+        self.send_response(status)
+        for name, value in ({"Content-Length": len(body)} | headers).items():
+            if value is not None:
+                self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def send_file(self, body, n_bytes=None, ranges=True, headers={}):
+        """n_bytes: so many of the promised bytes are sent, then the connection is cut."""
+        start, status, extra = 0, 200, {"Content-MD5": md5(body)}
+        if ranges and (asked := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))):
+            start, status = int(asked[1]), 206
+            extra = {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}",
+                     "Content-MD5": md5(body[start:] if self.server.md5_of_range == "part" else body)}
+            if self.server.md5_of_range == "azure":
+                extra["x-ms-blob-content-md5"] = extra.pop("Content-MD5")
+        if self.server.md5_of_range is None:
+            extra.pop("Content-MD5")
+        rest = body[start:]
+        self.close_connection = n_bytes is not None
+        self.send_all(status, rest[:n_bytes], {"Content-Length": len(rest)} | extra | headers)
+
+
+def md5(data):
+    return base64.b64encode(hashlib.md5(data).digest()).decode()
+
+
+# What goes wrong
+
+def error_page(handler, body):                  # as a server in front of the real one does
+    handler.send_all(200, b'<?xml version="1.0"?><Error><Code>AccountIsDisabled</Code></Error>' * 15)
+
+
+def error_page_without_length(handler, body):
+    handler.send_all(200, b"2d\r\n<?xml version='1.0'?><Error>Disabled</Error> \r\n0\r\n\r\n",
+                     {"Content-Length": None, "Transfer-Encoding": "chunked"})
+
+
+def error_page_of_the_right_length(handler, body):
+    handler.send_all(200, (b"<?xml version='1.0'?>" * len(body))[:len(body)], {"Content-MD5": md5(body)})
+
+
+def endless(handler, body):
+    handler.send_response(200)
+    handler.end_headers()
+    handler.close_connection = True
+    for _ in range(1000):
+        handler.wfile.write(bytes(100_000))         # until the other side hangs up
+    handler.server.nobody_hung_up = True
+
+
+def answers(status):
+    return lambda handler, body: handler.send_all(status, b"no")
+
+
+def cut(n_bytes):
+    return lambda handler, body: handler.send_file(body, n_bytes)
+
+
+def hangs_up(handler, body):
+    handler.close_connection = True
+    handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def stalls(handler, body):
+    handler.send_file(body, len(body) // 2)
+    handler.wfile.flush()
+    time.sleep(3)
+
+
+def ignores_range(handler, body):
+    handler.send_file(body, ranges=False)
+
+
+def shorter(handler, body):
+    handler.send_file(body[:-1])
+
+
+def longer(handler, body):
+    handler.send_file(body + b"x")
+
+
+def sends_50_kb_at_a_time(handler, body):
+    start = int(re.fullmatch(r"bytes=(\d+)-", handler.headers["Range"])[1])
+    some = body[start:start + 50_000]
+    handler.send_all(206, some, {"Content-Range": f"bytes {start}-{start + len(some) - 1}/{len(body)}"})
+
+
+def other_range(handler, body):
+    handler.send_all(206, body[7:], {"Content-Range": f"bytes 7-{len(body) - 1}/{len(body)}"})
+
+
+def not_satisfiable(handler, body):
+    handler.send_all(416 if handler.headers.get("Range") else 404, b"", {"Content-Range": f"bytes */{len(body)}"})
+
+
+def wrong_md5(handler, body):
+    handler.send_file(body, headers={"Content-MD5": md5(b"other")})
+
+
+def nonsense_headers(handler, body):
+    handler.send_file(body, headers={"Content-Length": "many"})
+
+
+def flipped(handler, body):                     # what it sends has a Content-MD5, and it fits
+    body = bytearray(body)
+    body[len(body) * 2 // 3] ^= 4
+    handler.send_file(bytes(body))
+
+
+def flipped_without_md5(handler, body):
+    body = bytearray(body)
+    body[len(body) * 2 // 3] ^= 4
+    handler.send_file(bytes(body), headers={"Content-MD5": None})
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("origin")
+    rng = np.random.default_rng(0)
+    checkpoint.write_tensorflow(folder / "model.ckpt", {f"model/{name}": rng.standard_normal(n).astype(np.float32)
+                                                        for name, n in (("b", 768), ("g", 768), ("w", 76_000))})
+    (folder / "hparams.json").write_text('{"n_vocab": 3}')
+    (folder / "encoder.json").write_bytes(rng.bytes(30_000))
+    (folder / "vocab.bpe").write_bytes(rng.bytes(1_000))
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def server(files, monkeypatch):
+    server = Server(dict(files))
+    names = ["hparams.json", "encoder.json", "vocab.bpe", INDEX, DATA]
+    table = {"tiny": {"urls": [server.url + "/tiny"], "files": {name: (len(files[name]), None) for name in names}}}
+    table["tiny"]["files"]["encoder.json"] = (30_000, "sha256:" + hashlib.sha256(files["encoder.json"]).hexdigest())
+    monkeypatch.setattr(module, "MODELS", table)
+    monkeypatch.setattr(module, "WAIT", 0.001)
+    monkeypatch.setattr(module, "TIMEOUT", (1, 0.5))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def assert_not_taken_for_whole(folder, files):
+    """Whatever has its final name is right, and the folder is not complete."""
+    for path in folder.iterdir() if folder.exists() else ():
+        assert path.suffix in (".part", ".lock") or path.read_bytes() == files[path.name], path
+    assert not is_complete("tiny", folder.parent)
+
+
+def assert_whole(folder, files):
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == files     # and no .part, no lock
+    assert is_complete("tiny", folder.parent)
+    check("tiny", folder.parent)
+
+
+def fails_then_completes(server, tmp_path, reason):
+    """The first start fails and says why in one sentence; the second one completes."""
+    with pytest.raises(DownloadError, match=reason) as error:
+        download("tiny", tmp_path)
+    assert "\n" not in str(error.value) and re.search("start again|choose|free|delete", str(error.value))
+    assert_not_taken_for_whole(tmp_path / "tiny", server.files)
+    server.faults = {}
+    assert_whole(download("tiny", tmp_path), server.files)
+
+
+def test_downloads_what_is_needed_and_nothing_else(server, tmp_path):
+    server.files["model.ckpt.meta"] = server.files["checkpoint"] = b"not needed"
+    folder = download("tiny", tmp_path / "a" / "b")
+    assert folder == tmp_path / "a" / "b" / "tiny"
+    assert [file for file, _ in server.log] == ["hparams.json", "encoder.json", "vocab.bpe", INDEX, DATA]
+    assert_whole(folder, {name: data for name, data in server.files.items() if name not in ("model.ckpt.meta", "checkpoint")})
+    server.log.clear()
+    assert download("tiny", tmp_path / "a" / "b") == folder and server.log == []    # the second time nothing is asked for
+
+
+ERRORS = [(error_page, "instead of"), (error_page_without_length, "instead of"), (error_page_of_the_right_length, "checksum"),
+          (answers(404), "404"), (answers(403), "403"), (answers(500), "500"), (answers(503), "503"), (answers(204), "204"),
+          (endless, "instead of"), (hangs_up, "no connection"), (shorter, "instead of"), (longer, "instead of"), (cut(0), "cut"),
+          (other_range, "bytes 7-"), (wrong_md5, "checksum"), (nonsense_headers, "many"), (flipped_without_md5, "checksum")]
+
+
+@pytest.mark.parametrize("fault, reason", ERRORS, ids=lambda x: getattr(x, "__name__", None))
+def test_a_server_that_is_always_wrong(server, tmp_path, fault, reason):
+    server.faults = {"encoder.json": itertools.repeat(fault)}
+    fails_then_completes(server, tmp_path, reason)
+    assert not server.nobody_hung_up
+
+
+@pytest.mark.parametrize("file", [INDEX, DATA])
+def test_an_error_page_leaves_nothing_behind_even_where_nobody_sends_a_checksum(server, tmp_path, file):
+    server.md5_of_range = None
+    server.faults = {file: iter([error_page_without_length])}
+    fails_then_completes(server, tmp_path, "instead of")
+    assert server.log[-1] == (DATA, None)
+
+
+@pytest.mark.parametrize("fault, _", ERRORS, ids=lambda x: getattr(x, "__name__", None))
+def test_an_interrupted_download_meets_a_wrong_server(server, tmp_path, fault, _, monkeypatch):
+    """Half of the file is there when the server goes wrong."""
+    monkeypatch.setattr(module, "TIMEOUT", (1, 0.1))
+    server.faults = {DATA: itertools.chain([cut(len(server.files[DATA]) // 2)], itertools.repeat(fault))}
+    fails_then_completes(server, tmp_path, DATA)
+
+
+@pytest.mark.parametrize("fault", [answers(500), answers(503), answers(429), hangs_up, wrong_md5, cut(0), cut(100)],
+                         ids=lambda x: x.__name__)
+def test_wrong_once_then_fine(server, tmp_path, fault):
+    server.faults = {file: iter([fault]) for file in server.files}
+    assert_whole(download("tiny", tmp_path), server.files)
+
+
+def test_a_stalled_connection_is_given_up_and_resumed(server, tmp_path):
+    server.faults = {DATA: iter([stalls])}
+    assert_whole(download("tiny", tmp_path), server.files)
+    assert server.log[-1] == (DATA, f"bytes={len(server.files[DATA]) // 2 // module.CHUNK * module.CHUNK}-")
+
+
+@pytest.mark.parametrize("tenth, meaning", [(i, "whole") for i in range(11)] + [(5, "part"), (5, "azure"), (5, None)])
+def test_a_connection_cut_at_every_tenth(server, tmp_path, tenth, meaning):
+    """It is resumed where it was cut, but for the last chunk; and the start that follows a failure resumes, too."""
+    server.md5_of_range, size = meaning, len(server.files[DATA])
+    n_bytes = size * tenth // 10
+    server.faults = {DATA: itertools.chain([cut(n_bytes)], [answers(500)] * (module.TRIES - 1))}
+    if n_bytes < size:
+        with pytest.raises(DownloadError, match="500"):
+            download("tiny", tmp_path)
+        assert_not_taken_for_whole(tmp_path / "tiny", server.files)
+        part = (tmp_path / "tiny" / f"{DATA}.part").read_bytes()
+        assert len(part) > n_bytes - module.CHUNK and server.files[DATA].startswith(part)
+        server.faults.clear()
+    assert_whole(download("tiny", tmp_path), server.files)
+    if module.CHUNK < n_bytes < size:
+        assert server.log[-1] == (DATA, f"bytes={len(part)}-")
+
+
+def test_one_start_is_enough_however_often_the_connection_is_cut(server, tmp_path):
+    server.faults = {DATA: itertools.repeat(cut(20_000))}
+    assert_whole(download("tiny", tmp_path), server.files)
+    assert 10 < sum(file == DATA for file, _ in server.log) < 25
+
+
+def test_a_part_whose_last_byte_came_is_still_checked(server, tmp_path):
+    """The program was killed between the last byte and the check."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    wrong = bytes(len(server.files[DATA]))
+    for meaning in "whole", "azure":
+        server.md5_of_range = meaning
+        (folder / f"{DATA}.part").write_bytes(wrong)
+        assert_whole(download("tiny", tmp_path), server.files)
+        (folder / DATA).unlink()
+        (folder / f"{DATA}.part").write_bytes(server.files[DATA])
+        server.log.clear()
+        assert_whole(download("tiny", tmp_path), server.files)
+        assert server.log == [(DATA, f"bytes={len(wrong) - 1}-")]
+        (folder / DATA).unlink()
+
+
+@pytest.mark.parametrize("rubbish", [b"<?xml", bytes(100_000), bytes(1_000_000)])
+@pytest.mark.parametrize("file, meaning", [("encoder.json", "whole"), (DATA, "whole"), ("vocab.bpe", None)])
+def test_a_part_of_something_else_is_thrown_away(server, tmp_path, rubbish, file, meaning):
+    server.md5_of_range = meaning
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / f"{file}.part").write_bytes(rubbish)
+    assert_whole(download("tiny", tmp_path), server.files)
+
+
+def test_a_server_that_ignores_range(server, tmp_path):
+    server.faults = {DATA: itertools.chain([cut(150_000)], itertools.repeat(ignores_range))}
+    assert_whole(download("tiny", tmp_path), server.files)
+    assert server.log[-1][1] is not None                # it was asked for the rest, and sent everything
+
+
+def test_a_server_that_answers_a_range_in_pieces(server, tmp_path):
+    server.faults = {DATA: itertools.chain([cut(100_000)], itertools.repeat(sends_50_kb_at_a_time))}
+    assert_whole(download("tiny", tmp_path), server.files)
+
+
+def test_a_range_that_cannot_be_satisfied(server, tmp_path):
+    server.faults = {DATA: itertools.chain([cut(150_000)], itertools.repeat(not_satisfiable))}
+    fails_then_completes(server, tmp_path, "416")
+
+
+def test_wrong_bytes_with_a_right_md5_are_found_by_the_known_checksum_or_the_tensors_own(server, tmp_path):
+    for file in "encoder.json", DATA, INDEX:
+        server.faults = {file: itertools.repeat(flipped)}
+        fails_then_completes(server, tmp_path / file, "checksum")
+
+
+def test_the_next_address(server, tmp_path, files):
+    other = Server(dict(files))
+    closed = "http://127.0.0.1:1/base"                  # nobody listens there
+    try:
+        for fault in None, answers(404), answers(500), error_page, wrong_md5, flipped_without_md5, cut(0):
+            server.faults = {"encoder.json": itertools.repeat(fault)}
+            assert_whole(download("tiny", tmp_path / str(fault), [closed, server.url, other.url]), files)
+            assert other.log == ([] if fault is None else [("encoder.json", None)])
+            other.log.clear()
+        with pytest.raises(DownloadError, match="127.0.0.1:1/base/tiny/hparams.json .no connection. nor from .*404"):
+            server.faults = {"hparams.json": itertools.repeat(answers(404))}
+            download("tiny", tmp_path / "none", [closed, server.url])
+    finally:
+        other.shutdown()
+        other.server_close()
+
+
+def test_a_file_of_the_wrong_length_is_named_and_kept(server, tmp_path):
+    folder = download("tiny", tmp_path)
+    (folder / "encoder.json").write_bytes(b"mine")
+    (folder / "vocab.bpe").unlink()
+    server.log.clear()
+    for _ in range(2):
+        with pytest.raises(DownloadError, match="encoder.json has 4 bytes and should have 30000; delete it and start again"):
+            download("tiny", tmp_path)
+    assert (folder / "encoder.json").read_bytes() == b"mine" and server.log == []
+    (folder / "encoder.json").unlink()
+    assert_whole(download("tiny", tmp_path), server.files)
+    assert [file for file, _ in server.log] == ["encoder.json", "vocab.bpe"]
+
+
+def test_check_names_a_file_that_was_damaged_later(server, tmp_path):
+    folder = download("tiny", tmp_path)
+    for file in "encoder.json", DATA, INDEX:
+        data = bytearray(server.files[file])
+        data[20] ^= 1
+        (folder / file).write_bytes(data)
+        with pytest.raises(DownloadError, match=f"{file}.*delete it"):
+            check("tiny", tmp_path)
+        (folder / file).write_bytes(server.files[file])
+    check("tiny", tmp_path)
+
+
+def test_a_damaged_file_that_was_there_before_is_named_and_kept(server, tmp_path):
+    folder = download("tiny", tmp_path)
+    (folder / "vocab.bpe").unlink()
+    (folder / DATA).write_bytes(bytes(len(server.files[DATA])))
+    with pytest.raises(DownloadError, match="tensor.*checksum.*delete it"):
+        download("tiny", tmp_path)
+    assert (folder / DATA).read_bytes() == bytes(len(server.files[DATA])) and not is_complete("tiny", tmp_path)
+    (folder / DATA).unlink()
+    assert_whole(download("tiny", tmp_path), server.files)
+
+
+def test_disk_space_is_asked_for_before_the_first_byte(server, tmp_path, monkeypatch):
+    usage = shutil.disk_usage(tmp_path)
+    total = sum(map(len, server.files.values()))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=total - 1))
+    with pytest.raises(DownloadError, match="GB free"):
+        download("tiny", tmp_path)
+    assert server.log == []
+    (tmp_path / "tiny" / f"{DATA}.part").write_bytes(server.files[DATA][:1])    # what is there need not be found room for
+    assert_whole(download("tiny", tmp_path), server.files)
+
+
+def test_a_folder_that_cannot_be_written(server, tmp_path):
+    (tmp_path / "file").write_text("")
+    for models_dir in tmp_path / "file", Path("/proc/nowhere"):
+        with pytest.raises(DownloadError, match="cannot be written"):
+            download("tiny", models_dir)
+
+
+def test_unknown_name():
+    with pytest.raises(DownloadError, match="'125M'.*124M, 355M, 774M, 1558M, distilgpt2"):
+        download("125M")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_in_bytes_on_a_terminal_only(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    download("tiny", tmp_path / "1")
+    assert sys.stderr.getvalue() == ""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    # with a cut, a restart from zero and a damaged file on the way, the bar still ends at the sum
+    server.faults = {DATA: iter([cut(100_000), ignores_range]), "encoder.json": iter([wrong_md5])}
+    download("tiny", tmp_path / "2")
+    total = sum(map(len, server.files.values()))
+    assert re.search(rf"tiny: 100%\|.*\| {total / 1024:.0f}k/{total / 1024:.0f}k", sys.stderr.getvalue())
+    assert not re.search(r"1[0-9][1-9]%", sys.stderr.getvalue())
+
+
+# Other processes: a full disk, Ctrl-C, kill, two at once
+
+PROGRAM = """
+import json, resource, signal, sys
+sys.path.insert(0, {root!r})
+import download
+download.MODELS, download.WAIT, download.TIMEOUT = json.loads({table!r}), 0.01, (1, 20)
+{setup}
+try:
+    print(download.download("tiny", {models_dir!r}))
+except download.DownloadError as error:
+    sys.exit(str(error))
+"""
+
+
+def start(tmp_path, setup=""):
+    code = PROGRAM.format(root=str(ROOT), table=json.dumps(module.MODELS), setup=setup, models_dir=str(tmp_path))
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+class Gate:
+    """Sends half of a file, then waits to be opened."""
+    def __init__(self):
+        self.reached, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, handler, body):
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body[:len(body) // 2])
+        handler.wfile.flush()
+        self.reached.set()
+        self.open.wait(20)
+        handler.wfile.write(body[len(body) // 2:])
+
+
+def test_a_full_disk(server, tmp_path):
+    """The system refuses to let a file grow beyond 100,000 bytes, in the middle of a write."""
+    process = start(tmp_path, "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))")
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 1 and re.fullmatch(".*tiny cannot be written .File too large.; free some space.*\n", err), err
+    assert_not_taken_for_whole(tmp_path / "tiny", server.files)
+    assert len((tmp_path / "tiny" / f"{DATA}.part").read_bytes()) == 100_000
+    assert_whole(download("tiny", tmp_path), server.files)
+    assert server.log[-1] == (DATA, "bytes=100000-")
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
+def test_ctrl_c_and_kill_leave_what_a_second_start_resumes(server, tmp_path, sign):
+    gate, part = Gate(), tmp_path / "tiny" / f"{DATA}.part"
+    server.faults = {DATA: iter([gate])}
+    process = start(tmp_path)
+    assert gate.reached.wait(20)
+    wait_for(lambda: part.exists() and part.stat().st_size > 100_000)
+    process.send_signal(sign)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == -sign and ("KeyboardInterrupt" in err) == (sign == signal.SIGINT)
+    gate.open.set()
+    assert_not_taken_for_whole(tmp_path / "tiny", server.files)
+    resumed_from = part.stat().st_size
+    assert_whole(download("tiny", tmp_path), server.files)
+    assert server.log[-1] == (DATA, f"bytes={resumed_from}-")
+
+
+def test_two_programs_at_once_download_once(server, tmp_path):
+    gate = Gate()
+    server.faults = {DATA: iter([gate])}
+    first = start(tmp_path)
+    assert gate.reached.wait(20)
+    second = start(tmp_path)
+    assert "waiting" in second.stderr.readline()
+    assert not is_complete("tiny", tmp_path)
+    gate.open.set()
+    for process in first, second:
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, out.strip()) == (0, str(tmp_path / "tiny")), err
+    assert_whole(tmp_path / "tiny", server.files)
+    assert sorted(file for file, _ in server.log) == sorted(server.files)       # each once
+
+
+def test_the_second_program_goes_on_when_the_first_is_killed(server, tmp_path):
+    """A lock cannot go stale."""
+    gate = Gate()
+    server.faults = {DATA: iter([gate])}
+    first = start(tmp_path)
+    assert gate.reached.wait(20)
+    second = start(tmp_path)
+    assert "waiting" in second.stderr.readline()
+    first.kill()
+    first.communicate(timeout=20)
+    out, err = second.communicate(timeout=20)
+    assert second.returncode == 0, err
+    gate.open.set()
+    assert_whole(tmp_path / "tiny", server.files)
+
+
+def test_killed_between_the_last_file_and_its_checksums(server, tmp_path):
+    """All files have their names and the lock is still there: not complete until the tensors' checksums have been looked at."""
+    folder = download("tiny", tmp_path)
+    (folder / module.DOWNLOADING).touch()
+    assert not is_complete("tiny", tmp_path)
+    server.log.clear()
+    assert_whole(download("tiny", tmp_path), server.files)
+    assert server.log == []
+    (folder / module.DOWNLOADING).touch()
+    (folder / DATA).write_bytes(bytes(len(server.files[DATA])))
+    with pytest.raises(DownloadError, match="checksum.*delete it"):
+        download("tiny", tmp_path)
+    assert not is_complete("tiny", tmp_path)
+
+
+@pytest.mark.slow
+def test_many_programs_killed_at_random(server, tmp_path):
+    """Six programs at a time on one folder, killed at random moments, a server that cuts and fails at random."""
+    rng = random.Random(0)
+    wrong = [None, None, cut(30_000), answers(500), cut(0), hangs_up, wrong_md5, ignores_range, error_page]
+    for run in range(20):
+        folder = tmp_path / str(run) / "tiny"
+        server.faults = {file: (rng.choice(wrong) for _ in itertools.count()) for file in server.files}
+        for _ in range(3):
+            processes = [start(folder.parent) for _ in range(6)]
+            for process in processes:
+                time.sleep(rng.random() * 0.3)
+                process.kill()
+            for process in processes:
+                process.communicate()
+            for path in folder.iterdir() if folder.exists() else ():
+                assert path.suffix in (".part", ".lock") or path.read_bytes() == server.files[path.name], path
+        server.faults = {}
+        assert_whole(download("tiny", folder.parent), server.files)
+
+
+# The table
+
+@pytest.mark.parametrize("name, n_embd, n_layer", [("124M", 768, 12), ("355M", 1024, 24), ("774M", 1280, 36), ("1558M", 1600, 48)])
+def test_bytes_in_the_table_follow_from_the_shapes(name, n_embd, n_layer):
+    files, n = MODELS[name]["files"], n_embd
+    n_parameters = 50257 * n + 1024 * n + n_layer * (12 * n * n + 13 * n) + 2 * n
+    assert files[DATA][0] == 4 * n_parameters
+    head = {"n_vocab": 50257, "n_ctx": 1024, "n_embd": n_embd, "n_head": n_embd // 64, "n_layer": n_layer}
+    assert files["hparams.json"][0] == len(json.dumps(head, indent=2) + "\n")
+    assert all(url.startswith("https://") and url.endswith(f"/{name}") for url in MODELS[name]["urls"])
+
+
+def test_the_index_in_the_table_is_as_long_as_what_we_write(tmp_path):
+    """1 byte a tensor would do for the layout, but sizes and offsets are stored in as many bytes as they need; so: sparse files."""
+    n, n_layer = 768, 12
+    shapes = {"wte": [50257, n], "wpe": [1024, n], "ln_f/g": [n], "ln_f/b": [n]}
+    for i in range(n_layer):
+        for name, shape in {"ln_1/g": [n], "ln_1/b": [n], "ln_2/g": [n], "ln_2/b": [n], "attn/c_attn/w": [1, n, 3 * n],
+                            "attn/c_attn/b": [3 * n], "attn/c_proj/w": [1, n, n], "attn/c_proj/b": [n], "mlp/c_fc/w": [1, n, 4 * n],
+                            "mlp/c_fc/b": [4 * n], "mlp/c_proj/w": [1, 4 * n, n], "mlp/c_proj/b": [n]}.items():
+            shapes[f"h{i}/{name}"] = shape
+    offset, entries = 0, [(b"", bytes.fromhex("08011a020801"))]
+    for name, shape in sorted(shapes.items()):
+        size = 4 * int(np.prod(shape))
+        dims = checkpoint._to_message(*((0x12, checkpoint._to_message((0x08, d))) for d in shape))
+        entries.append((f"model/{name}".encode(), checkpoint._to_message((0x08, 1), (0x12, dims), (0x20, offset), (0x28, size),
+                                                                        (0x35, b"1234"))))
+        offset += size
+    assert len(checkpoint._to_index(entries)) == MODELS["124M"]["files"][INDEX][0] and offset == MODELS["124M"]["files"][DATA][0]

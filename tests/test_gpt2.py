@@ -1,0 +1,167 @@
+"""The forward pass against transformers' GPT-2, and the cache against no cache."""
+import numpy as np
+import pytest
+from helpers import error_of_cache, error_of_logits, tiny_gpt2, without_cache
+from hypothesis import given, settings, strategies as st
+
+import gpt2
+
+TOKENS = [int(token) for token in np.random.default_rng(0).integers(13, size=80)]          # as many as fit
+
+
+def every_array(x):
+    """The arrays in nested arguments or results."""
+    if isinstance(x, np.ndarray):
+        yield x
+    elif isinstance(x, (tuple, list, dict)):
+        for part in x.values() if isinstance(x, dict) else x:
+            yield from every_array(part)
+
+
+def test_logits_equal_those_of_transformers():
+    assert error_of_logits() < 1e-4
+
+
+# The cache (T7, T8) --------------------------------------------------------------------------------------------------------
+
+ids = st.integers(0, 12)
+calls = st.lists(st.tuples(st.integers(-8, 80), st.lists(ids, max_size=30), st.integers(1, 8)), max_size=12)
+
+
+@given(calls)
+@settings(max_examples=150)
+def test_logits_do_not_depend_on_earlier_calls(calls):
+    assert error_of_cache(calls) < 1e-11
+
+
+@given(calls)
+@settings(max_examples=30)
+def test_float32_logits_do_not_depend_on_earlier_calls_but_for_rounding(calls):
+    assert error_of_cache(calls, dtype=np.float32) < 2e-5
+
+
+@pytest.mark.parametrize("n", [2, 5, 17, 18, 40, 80])
+def test_a_text_may_be_split_anywhere(n):
+    whole = tiny_gpt2(dtype=np.float64)(TOKENS[:n], n)
+    for split in range(1, n):
+        model = tiny_gpt2(dtype=np.float64)
+        halves = np.concatenate([model(TOKENS[:split], split), model(TOKENS[:n], n - split)])
+        assert np.abs(halves - whole).max() < 1e-12
+
+
+def test_the_draft_has_no_hole_after_full_acceptance_and_full_rejection():
+    """Drafts d, e, f of x: the draft model never saw f.  All are accepted, then three others are all refused."""
+    x, d, e, f, bonus, correction = TOKENS[:5], 1, 2, 3, 4, 5
+    y = x + [d, e, f, bonus]
+    prompts = [x, x + [d], x + [d, e], y, y + [d], y + [d, e], y + [correction], y + [correction, d]]
+    draft, uncached = tiny_gpt2(dtype=np.float64), without_cache(tiny_gpt2(dtype=np.float64))
+    for tokens in prompts:
+        assert np.abs(draft(tokens) - uncached(tokens)).max() < 1e-12
+
+
+def test_only_tokens_that_are_new_are_run(monkeypatch):
+    rows = []
+    block = gpt2.transformer_block
+    monkeypatch.setattr(gpt2, "transformer_block", lambda x, **rest: rows.append(len(x)) or block(x, **rest))
+    model = tiny_gpt2(n_layer=1)
+    for name, tokens, n_last, expected in [
+            ("prompt", TOKENS[:6], 1, 6), ("step", TOKENS[:7], 1, 1), ("verification", TOKENS[:11], 5, 5),
+            ("rejection", TOKENS[:9] + [12], 1, 1), ("the same again", TOKENS[:9] + [12], 1, 1), ("shorter", TOKENS[:8], 1, 1),
+            ("another text", TOKENS[:3] + TOKENS[:3], 1, 3)]:
+        rows.clear()
+        model(tokens, n_last)
+        assert sum(rows) == expected, name
+
+
+def test_reset_empties_the_cache():
+    model = tiny_gpt2()
+    model(TOKENS[:9])
+    model.reset()
+    assert model.cached == [] and np.array_equal(model(TOKENS[:4]), tiny_gpt2()(TOKENS[:4]))
+
+
+@pytest.mark.parametrize("kept, tokens", [
+    ([], TOKENS[:30]), (TOKENS[:9], TOKENS[:9] + [1, 2]), (TOKENS[:9], TOKENS[:4] + [1, 2])],
+    ids=["prompt", "step", "rollback"])
+@pytest.mark.parametrize("layer", [0, 1])
+def test_a_call_that_is_interrupted_leaves_a_model_that_works(monkeypatch, kept, tokens, layer):
+    model, uncached = tiny_gpt2(dtype=np.float64), without_cache(tiny_gpt2(dtype=np.float64))
+    if kept:
+        model(kept)
+    block, blocks_run = gpt2.transformer_block, []
+
+    def interrupted(x, **rest):
+        if len(blocks_run) == layer:
+            raise KeyboardInterrupt
+        blocks_run.append(1)
+        return block(x, **rest)
+
+    monkeypatch.setattr(gpt2, "transformer_block", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model(tokens)
+    monkeypatch.undo()
+    for again in (tokens, kept + [3], tokens[:5]):
+        assert np.abs(model(again) - uncached(again)).max() < 1e-12
+
+
+# The contract (T10, T18) ---------------------------------------------------------------------------------------------------
+
+def test_every_intermediate_is_float32(monkeypatch):
+    seen = set()
+
+    def watched(name, function):
+        def call(*args, **kwargs):
+            result = function(*args, **kwargs)
+            seen.update((name, array.dtype) for array in every_array([args, kwargs, result]))
+            return result
+        return call
+
+    names = "gelu softmax layer_norm feed_forward attention causal_mask transformer_block linear row_products".split()
+    for name in names:
+        monkeypatch.setattr(gpt2, name, watched(name, getattr(gpt2, name)))
+    model = tiny_gpt2()
+    for tokens, n_last in [(TOKENS[:30], 1), (TOKENS[:31], 1), (TOKENS[:35], 4)]:
+        assert model(tokens, n_last).dtype == np.float32
+    assert seen == {(name, np.dtype(np.float32)) for name in names}
+
+
+@pytest.mark.parametrize("n_last", [1, 2, 20, 40])
+def test_n_last_gives_the_last_rows(n_last):
+    rows = tiny_gpt2(dtype=np.float64)(TOKENS[:40], 40)
+    logits = tiny_gpt2(dtype=np.float64)(TOKENS[:40], n_last)
+    assert logits.shape == (n_last, 13)
+    assert np.abs(logits - rows[-n_last:]).max() < 1e-12
+
+
+@pytest.mark.parametrize("tokens, n_last", [
+    ([13], 1), ([-1], 1), ([0, 1, 99, 2], 1), ([0, 1, -5], 1), (TOKENS + [0], 1), ([], 1), ([], 0), ([1, 2], 0), ([1, 2], -1),
+    ([1, 2], 3)], ids=str)
+@pytest.mark.parametrize("cached", [[0], [0, 1, 2]], ids=["short cache", "cache"])
+def test_bad_calls_are_value_errors_and_harm_nothing(tokens, n_last, cached):
+    model = tiny_gpt2()
+    before = model(cached)
+    with pytest.raises(ValueError, match="token"):
+        model(tokens, n_last)
+    assert np.abs(model(cached) - before).max() < 1e-5
+
+
+def test_ids_may_be_numpy_integers_and_not_floats():
+    assert np.array_equal(tiny_gpt2()(np.array(TOKENS[:5])), tiny_gpt2()(TOKENS[:5]))
+    with pytest.raises(TypeError):
+        tiny_gpt2()([1.0])
+
+
+def test_the_callers_tokens_and_earlier_logits_are_not_changed():
+    model, tokens = tiny_gpt2(), TOKENS[:8]
+    first = model(tokens, 3)
+    copy = first.copy()
+    model(tokens + [5], 3)
+    model([1, 2, 3], 3)
+    assert tokens == TOKENS[:8] and np.array_equal(first, copy)
+
+
+def test_the_cache_keeps_a_list_of_its_own():
+    model, tokens = tiny_gpt2(), TOKENS[:8]
+    model(tokens)
+    tokens[2] = (tokens[2] + 1) % 13
+    assert np.abs(model(tokens) - tiny_gpt2()(tokens)).max() < 1e-5

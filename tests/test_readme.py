@@ -1,0 +1,58 @@
+"""The README is true: its commands run, its output is what they print, its tables and links fit the files."""
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from download import MODELS
+from main import as_typed, main
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", README, re.S) for line in block.splitlines()]
+RUNS = [shlex.split(line.split("&& ")[-1])[2:] for line in COMMANDS if "python main.py" in line]
+
+
+def test_it_has_one_line_that_runs_the_program_and_one_that_runs_the_tests():
+    assert sum(line.startswith("python3 -m venv") and line.endswith("&& python main.py") for line in COMMANDS) == 1
+    assert sum(line.startswith("python3 -m venv") and line.endswith("&& pytest -q") for line in COMMANDS) == 1
+
+
+@pytest.mark.parametrize("arguments", RUNS, ids=" ".join)
+def test_each_command_runs(arguments, capsys):
+    if not set(arguments) & set(MODELS):
+        assert main(arguments) == 0
+        assert capsys.readouterr().out
+    else:                                                       # these download gigabytes first: their flags at least are right
+        assert as_typed(arguments)
+
+
+def test_the_output_shown_is_what_the_program_prints(capsys):
+    """All but the times, which no two runs share."""
+    def without_times(text):
+        return re.sub(r"[\d.]+(?=x| s,| tokens per second)", "N", text).strip()
+    shown = re.search(r"```text\n(Autoregressive.*?)```", README, re.S).group(1)
+    assert main([]) == 0
+    assert without_times(shown) == without_times(capsys.readouterr().out)
+
+
+def test_every_link_to_a_file_leads_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_line_counts_are_true():
+    for name, count in re.findall(r"\| \[`(\w+\.py)`\]\(\1\) \| (\d+) \|", README):
+        assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) == int(count), name
+
+
+def test_every_quoted_line_of_code_is_in_speculative_py():
+    code = re.sub(r"\s+", " ", (ROOT / "speculative.py").read_text(encoding="utf-8"))
+    rows = [row for row in README.split("## Reading order")[0].split("[`speculative.py`](speculative.py) |\n|---|---|\n")[1].splitlines()
+            if row.startswith("|")]
+    quoted = [line for row in rows for line in re.findall(r"`([^`]+)`", row.split(" | ")[-1])]
+    assert len(quoted) > 6
+    for line in quoted:
+        for part in line.replace(": continue", ":").split("residual, rng"):     # a comment may stand between the two halves
+            assert part in code, line

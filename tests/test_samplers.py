@@ -1,0 +1,348 @@
+"""What the samplers promise besides the law: greedy equality, counts, EOS, context, chance, arguments; and the statistics."""
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from helpers import Says, law_of_text, memoryless, scripted, table, text_of, tiny_gpt2, without_cache
+from hypothesis import given, settings, strategies as st
+
+import stats
+from autoregressive import autoregressive_sampling
+from sampling import probabilities
+from speculative import speculative_sampling, verify
+
+PROMPT = [1, 2]
+
+
+def speculative(draft, target, n_tokens, K, seed=0, prompt=PROMPT, **settings):
+    return list(speculative_sampling(draft, target, prompt, n_tokens, K, np.random.default_rng(seed), **settings))
+
+
+def baseline(target, n_tokens, seed=0, prompt=PROMPT, **settings):
+    return list(autoregressive_sampling(target, prompt, n_tokens, np.random.default_rng(seed), **settings))
+
+
+# Temperature 0 (T4, T8) ----------------------------------------------------------------------------------------------------
+
+@given(st.integers(0, 999), st.integers(1, 9), st.integers(0, 30), st.booleans())
+@settings(max_examples=100)
+def test_greedy_text_of_tables_is_the_baselines(seed, K, n_tokens, sparse):
+    draft, target = (table(s, zeros=.3 * sparse, n_vocab=3) for s in (seed, seed + 1))
+    expected = text_of(baseline(target, n_tokens, temperature=0))
+    assert text_of(speculative(draft, target, n_tokens, K, seed, temperature=0)) == expected
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_greedy_text_of_float64_models_is_the_baselines(seed, K):
+    target, draft = tiny_gpt2(seed, np.float64), tiny_gpt2(seed, np.float64, n_layer=1)
+    expected = text_of(baseline(target, 40, temperature=0))
+    for rng_seed in (0, 1):
+        rounds = speculative(draft, target, 40, K, rng_seed, temperature=0)
+        assert text_of(rounds) == expected
+    assert 0 < stats.acceptance(rounds)[0] < stats.acceptance(rounds)[1]           # some drafts were kept and some refused
+
+
+def test_greedy_float32_text_is_the_targets_argmax_or_within_rounding_of_it():
+    target, draft = tiny_gpt2(0), tiny_gpt2(0, n_layer=1)
+    text = PROMPT + list(text_of(speculative(draft, target, 70, 4, temperature=0)))
+    logits = without_cache(target)(text, len(text))[1:-1]                               # the rows that predict text[2:]
+    assert (logits.max(axis=1) - logits[np.arange(70), text[2:]]).max() < 1e-4
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_caches_do_not_change_a_round(temperature):
+    """Also where full acceptance, after which the draft has not seen its own last token, meets full rejection."""
+    def agrees_then_not(tokens, n_last=1):
+        logits = draft(tokens, n_last)
+        return logits if len(tokens) % 15 < 10 else -logits
+    runs = []
+    for wrap in (lambda model: model, without_cache):
+        draft, target = wrap(tiny_gpt2(0, np.float64)), wrap(tiny_gpt2(0, np.float64))
+        runs.append(speculative(agrees_then_not, target, 60, 3, temperature=temperature))
+    assert [r[:3] for r in runs[0]] == [r[:3] for r in runs[1]]
+    kept = [r.n_accepted for r in runs[0]]
+    assert (3, 0) in zip(kept, kept[1:])
+
+
+# A real generator ----------------------------------------------------------------------------------------------------------
+
+def test_samples_of_a_real_generator_have_the_targets_law():
+    """Chi-square over the 27 texts of three tokens, at a temperature where each is expected at least five times.  Its 0.999
+    quantile at 26 degrees of freedom is 54.1."""
+    draft, target, rng, n, warm = table(1), table(2), np.random.default_rng(0), 4000, dict(temperature=3)
+    law = law_of_text(target, PROMPT, 3, **warm)
+    counts = Counter(text_of(speculative_sampling(draft, target, PROMPT, 3, 2, rng, **warm)) for _ in range(n))
+    assert len(law) == 27 and min(law.values()) * n > 5
+    assert sum((counts[text] - n * law[text]) ** 2 / (n * law[text]) for text in law) < 54.1
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_same_seed_gives_the_same_text_and_another_seed_another(seed):
+    def texts(seed):
+        return text_of(speculative(table(1), table(2), 30, 3, seed)), text_of(baseline(table(2), 30, seed))
+    assert texts(seed) == texts(seed)
+    assert texts(seed) != texts(seed + 1)
+
+
+def test_global_random_states_are_not_touched():
+    np.random.seed(3)
+    before = repr(np.random.get_state()), random.getstate()
+    speculative(table(1), table(2), 20, 3)
+    baseline(table(2), 20)
+    assert (repr(np.random.get_state()), random.getstate()) == before
+
+
+# Exact counts (T5, T9) -----------------------------------------------------------------------------------------------------
+
+DRAFTS = {"full acceptance": table(2), "partial acceptance": table(1), "zero acceptance": memoryless([0, 0, 0, 1])}
+
+
+@pytest.mark.parametrize("more", ["0", "1", "2", "K", "K + 1", "K + 2", "20"])
+@pytest.mark.parametrize("K", [1, 2, 4])
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_exactly_n_tokens_are_made(draft, K, more):
+    n_tokens, target = eval(more, {"K": K}), (memoryless([.5, .5, 0, 0]) if draft == "zero acceptance" else table(2))
+    for seed in range(5):
+        rounds = speculative(DRAFTS[draft], target, n_tokens, K, seed)
+        assert len(text_of(rounds)) == n_tokens
+        assert all(len(r.tokens) == r.n_accepted + 1 and len(r.drafts) <= K for r in rounds)
+        if draft == "full acceptance":                              # K + 1 tokens a round, but for the last
+            assert [len(r.tokens) for r in rounds[:-1]] == [K + 1] * (-(-n_tokens // (K + 1)) - 1) * (n_tokens > 0)
+        if draft == "zero acceptance":
+            assert len(rounds) == n_tokens
+        assert len(baseline(target, n_tokens, seed)) == len(text_of(baseline(target, n_tokens, seed))) == n_tokens
+
+
+class Limited:
+    """A model with a context; it notes the longest text that it was asked about."""
+
+    def __init__(self, model, n_ctx):
+        self.model, self.n_ctx, self.longest = model, n_ctx, 0
+
+    def __call__(self, tokens, n_last=1):
+        self.longest = max(self.longest, len(tokens))
+        return self.model(tokens, n_last)
+
+
+@pytest.mark.parametrize("draft_ctx, target_ctx", [(12, 12), (12, 90), (90, 12)])
+@pytest.mark.parametrize("K", [1, 3, 20])
+def test_the_context_can_be_filled_and_never_be_exceeded(draft_ctx, target_ctx, K):
+    draft, target = Limited(table(2), draft_ctx), Limited(table(2), target_ctx)
+    assert len(text_of(speculative(draft, target, 12 - len(PROMPT), K))) == 10
+    assert draft.longest < 12 and target.longest < 12               # the last token is emitted and never looked at
+    with pytest.raises(ValueError, match="context of 12"):
+        speculative_sampling(draft, target, PROMPT, 11, K, np.random.default_rng(0))
+
+
+def test_the_baseline_fills_the_context_and_no_more():
+    model = Limited(table(2), 12)
+    assert len(baseline(model, 10)) == 10 and model.longest < 12
+    with pytest.raises(ValueError, match="context of 12"):
+        autoregressive_sampling(model, PROMPT, 11, np.random.default_rng(0))
+
+
+# EOS (T6) and token 0 (T12) ------------------------------------------------------------------------------------------------
+
+EOS_CASES = {                   # where it falls: what the target says after the prompt, what the draft says; K = 3, 9 is EOS
+    "first draft": ([9, 1, 2, 3, 4], [9, 1, 2, 3, 4]),
+    "middle draft": ([1, 9, 2, 3, 4], [1, 9, 2, 3, 4]),
+    "last draft": ([1, 2, 9, 3, 4], [1, 2, 9, 3, 4]),
+    "bonus": ([1, 2, 3, 9, 4], [1, 2, 3, 9, 4]),
+    "first correction": ([9, 1, 2, 3, 4], [5, 1, 2, 3, 4]),
+    "later correction": ([1, 2, 9, 3, 4], [1, 2, 5, 3, 4]),
+    "draft before a rejection": ([1, 9, 2, 3, 4], [1, 9, 5, 3, 4]),
+    "refused draft": ([1, 2, 3, 4, 9, 5], [1, 9, 3, 4, 9, 5]),
+    "twice": ([1, 9, 9, 2, 3], [1, 9, 9, 2, 3]),
+    "second round": ([1, 2, 3, 4, 5, 9, 6], [1, 2, 3, 4, 5, 9, 6]),
+}
+
+
+@pytest.mark.parametrize("eos", [9, [9], (8, 9), {8, 9}, np.array([9, 8])], ids=["id", "list", "tuple", "set", "array"])
+@pytest.mark.parametrize("says, guesses", EOS_CASES.values(), ids=EOS_CASES)
+def test_eos_is_the_last_token_wherever_it_falls(says, guesses, eos):
+    target, draft, expected = scripted(PROMPT + says), scripted(PROMPT + guesses), says[:says.index(9) + 1]
+    rounds = speculative(draft, target, 30, 3, eos=eos)
+    assert list(text_of(rounds)) == list(text_of(baseline(target, 30, eos=eos))) == expected
+    for r in rounds:
+        assert r.tokens[:r.n_accepted] == r.drafts[:r.n_accepted] and len(r.tokens) - r.n_accepted in (0, 1)
+
+
+def test_whichever_eos_comes_first_ends_the_text():
+    model = scripted(PROMPT + [1, 8, 2, 9, 3])
+    assert text_of(speculative(model, model, 30, 4, eos=[9, 8])) == text_of(baseline(model, 30, eos=[9, 8])) == (1, 8)
+
+
+def test_eos_in_the_prompt_ends_nothing():
+    model = scripted(PROMPT + [1] * 5)
+    assert len(text_of(speculative(model, model, 4, 2, eos=2))) == len(text_of(baseline(model, 4, eos=2))) == 4
+
+
+@pytest.mark.parametrize("guesses", [[0] * 9, [0, 1] * 5, [1] * 9], ids=["drafted", "half drafted", "corrected"])
+def test_token_0_is_a_token_like_any_other(guesses):
+    target, draft = scripted([0] * 11), scripted([0, 0] + guesses)
+    for eos in (None, 5, [5, 6]):
+        assert text_of(speculative(draft, target, 9, 3, prompt=[0, 0], eos=eos)) == (0,) * 9
+        assert text_of(baseline(target, 9, prompt=[0, 0], eos=eos)) == (0,) * 9
+    assert text_of(speculative(draft, target, 9, 3, prompt=[0, 0], eos=0)) == (0,)
+    assert text_of(baseline(target, 9, prompt=[0, 0], eos=0)) == (0,)
+
+
+# What a round holds (T13, T14) ---------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("settings", [dict(), dict(temperature=.6, top_k=3), dict(top_p=.7), dict(temperature=0)], ids=str)
+def test_a_round_holds_the_laws_that_were_sampled_from(settings):
+    draft, target, x = table(1, n_vocab=5), table(2, n_vocab=5), list(PROMPT)
+    for r in speculative(draft, target, 30, 4, **settings):
+        assert np.array_equal(r.target_probs, probabilities(target(x + r.drafts, len(r.drafts) + 1), **settings))
+        for j, probs in enumerate(r.draft_probs):
+            assert np.array_equal(probs, probabilities(draft(x + r.drafts[:j])[0], **settings))
+            assert probs[r.drafts[j]] > 0
+        x += r.tokens
+
+
+@pytest.mark.parametrize("settings", [{}, dict(temperature=.6), dict(top_k=2), dict(top_p=.7), dict(temperature=0)], ids=str)
+def test_a_draft_equal_to_the_target_is_never_refused(settings):
+    with np.errstate(all="raise"):
+        rounds = speculative(table(2, zeros=.3), table(2, zeros=.3), 200, 3, **settings)
+    assert [r.n_accepted for r in rounds] == [3] * 50 and all(len(r.tokens) == 4 for r in rounds)
+    assert stats.acceptance(rounds) == (150, 150)
+
+
+def test_a_token_without_mass_is_refused_even_if_u_is_0():
+    assert verify(np.array([[0., 1.], [1., 0.]]), np.array([[1., 0.]]), [0], Says(0.0, 0.0)) == (0, 1)
+
+
+def test_an_empty_residual_falls_back_to_the_target():
+    """Draft and target differ by rounding, and u is so near 1 that the draft is refused: nothing is left of q - p."""
+    q, p = np.array([[.5, .5], [1., 0.]]), np.array([[np.nextafter(.5, 1), .5]])
+    assert verify(q, p, [0], Says(1 - 2 ** -53, .7)) == (0, 1)
+
+
+# Arguments (T18) -----------------------------------------------------------------------------------------------------------
+
+BAD = [dict(tokens=[]), dict(n_tokens=-1), dict(n_tokens=2.5),
+       dict(temperature=-.1), dict(temperature=np.nan), dict(temperature=np.inf), dict(top_k=-1), dict(top_k=1.5),
+       dict(top_k=np.inf), dict(top_p=0), dict(top_p=-.5), dict(top_p=1.5), dict(top_p=np.nan)]
+
+
+def never(tokens, n_last=1):
+    raise AssertionError("the model was asked before the arguments were checked")
+
+
+@pytest.mark.parametrize("bad", [*BAD, dict(K=0), dict(K=-3), dict(K=2.5)], ids=str)
+def test_arguments_are_checked_at_the_call(bad):
+    arguments = dict(tokens=PROMPT, n_tokens=5, rng=np.random.default_rng(0)) | bad
+    with pytest.raises(ValueError, match=" "):
+        speculative_sampling(never, never, **{"K": 3} | arguments)
+    if "K" not in bad:
+        with pytest.raises(ValueError, match=" "):
+            autoregressive_sampling(never, **arguments)
+
+
+def test_models_of_different_vocabularies_are_refused_at_the_call():
+    with pytest.raises(ValueError, match="13 and 14"):
+        speculative_sampling(tiny_gpt2(n_vocab=13), tiny_gpt2(n_vocab=14), PROMPT, 5, 3, np.random.default_rng(0))
+
+
+def test_logits_that_are_nan_are_refused():
+    broken = memoryless([np.nan, .5, .5])
+    for rounds in (autoregressive_sampling(broken, PROMPT, 5, np.random.default_rng(0)),
+                   speculative_sampling(broken, table(2), PROMPT, 5, 3, np.random.default_rng(0)),
+                   speculative_sampling(table(2), broken, PROMPT, 5, 3, np.random.default_rng(0))):
+        with pytest.raises(ValueError, match="NaN"):
+            next(rounds)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+def test_the_callers_prompt_is_not_changed(kind):
+    prompt = kind(PROMPT)
+    rounds = [*speculative(table(1), table(2), 9, 3, prompt=prompt), *baseline(table(2), 9, prompt=prompt)]
+    assert type(prompt) is type(kind(PROMPT)) and list(prompt) == PROMPT
+    assert all(type(token) is int for r in rounds for token in [*r.tokens, *r.drafts])
+
+
+# Statistics (T20) ----------------------------------------------------------------------------------------------------------
+
+def test_accepted_corrected_and_bonus_tokens_add_up():
+    rounds = speculative(table(1), table(2), 200, 3)
+    accepted, tested = stats.acceptance(rounds)
+    bonus = sum(r.n_accepted == len(r.drafts) for r in rounds)
+    assert accepted + (tested - accepted) + bonus == len(text_of(rounds)) == 200
+    assert tested - accepted + bonus == len(rounds)
+    assert 0 < accepted < tested < sum(len(r.drafts) for r in rounds)          # what follows a rejection is not tested
+
+
+def test_acceptance_does_not_count_what_follows_eos():
+    says, guesses = EOS_CASES["middle draft"]
+    assert stats.acceptance(speculative(scripted(PROMPT + guesses), scripted(PROMPT + says), 30, 3, eos=9)) == (2, 2)
+    says, guesses = EOS_CASES["draft before a rejection"]
+    assert stats.acceptance(speculative(scripted(PROMPT + guesses), scripted(PROMPT + says), 30, 3, eos=9)) == (2, 2)
+    says, guesses = EOS_CASES["later correction"]
+    assert stats.acceptance(speculative(scripted(PROMPT + guesses), scripted(PROMPT + says), 30, 3, eos=9)) == (2, 3)
+    assert stats.acceptance(baseline(table(2), 9)) == stats.acceptance([]) == (0, 0)
+
+
+def many_rounds(draft, target, K):
+    """The first ten rounds of each of 150 runs, too early for the budget to shorten them."""
+    return [r for seed in range(150) for r in speculative(draft, target, 11 * (K + 1), K, seed)[:10]]
+
+
+def test_the_acceptance_rate_is_the_mass_that_both_laws_share():
+    """alpha = sum min(p, q) = .6, within four standard deviations; and 1 + .6 + .36 tokens a round."""
+    rounds = many_rounds(memoryless([.5, .3, .2]), memoryless([.1, .6, .3]), K=2)
+    accepted, tested = stats.acceptance(rounds)
+    assert abs(accepted / tested - .6) < 4 * (.6 * .4 / tested) ** .5
+    assert abs(len(text_of(rounds)) / len(rounds) - 1.96) < 4 * .87 / len(rounds) ** .5       # .87: of the capped geometric
+
+
+def test_the_acceptance_rate_is_the_mean_shared_mass_also_if_it_varies():
+    rounds = many_rounds(table(1, n_vocab=6), table(2, n_vocab=6), K=3)
+    accepted, tested = stats.acceptance(rounds)
+    shared = [np.minimum(r.target_probs[j], r.draft_probs[j]).sum()
+              for r in rounds for j in range(min(r.n_accepted + 1, len(r.drafts)))]             # the tested ones
+    assert len(shared) == tested
+    assert abs(accepted - sum(shared)) < 4 * sum(beta * (1 - beta) for beta in shared) ** .5
+
+
+def test_the_formula_is_off_where_acceptances_cluster():
+    """Rounds of K = 4 that accept all and that accept nothing take turns: 3 tokens a round, not 1 + .5 + .. + .5 ** 4."""
+    target, draft = scripted([1] * 70), scripted([2 if n >= 2 and (n - 2) % 6 == 5 else 1 for n in range(70)])
+    rounds = speculative(draft, target, 60, 4)
+    assert [len(r.tokens) for r in rounds] == [5, 1] * 10
+    assert stats.expected_tokens(.5, 4) == 1.9375 != 60 / len(rounds) == 3
+
+
+@pytest.mark.parametrize("alpha, K, speed", [
+    (.6, 2, 1.96), (.7, 3, 2.53), (.8, 2, 2.44), (.8, 5, 3.69), (.9, 2, 2.71), (.9, 10, 6.86)])
+def test_table_1_of_leviathan(alpha, K, speed):
+    assert round(stats.predicted_speedup(alpha, K, c=0), 2) == speed
+
+
+@pytest.mark.parametrize("alpha, K, c, speed", [
+    (.75, 7, .02, 3.1575), (.80, 7, .04, 3.2509), (.82, 7, .11, 2.4971), (.62, 7, .02, 2.2580), (.68, 5, .04, 2.3467),
+    (.71, 3, .11, 1.9338), (.65, 5, .02, 2.4015), (.73, 5, .04, 2.6193), (.74, 3, .11, 2.0247), (.53, 5, .02, 1.8914),
+    (.55, 3, .04, 1.8026), (.56, 3, .11, 1.5408)])
+def test_theorem_3_8_of_leviathan_at_table_4(alpha, K, c, speed):
+    assert round(stats.predicted_speedup(alpha, K, c), 4) == speed
+
+
+def test_expected_tokens_at_the_ends():
+    assert stats.expected_tokens(0, 5) == 1 and stats.expected_tokens(1, 5) == 6
+    assert stats.expected_tokens(.6, 2) == pytest.approx(1.96)
+    assert stats.predicted_speedup(1, 4, c=.25, v=1.5) == 5 / 2.5
+
+
+def test_timed_notes_the_calls_and_is_the_model_otherwise():
+    model = stats.Timed(tiny_gpt2())
+    assert np.array_equal(model([1, 2, 3], 2), tiny_gpt2()([1, 2, 3], 2)) and model.n_ctx == 80
+    assert [n_last for n_last, seconds in model.calls] == [2] and model.calls[0][1] > 0
+    model.calls = [(1, 9.0), (1, 2.0), (5, 7.0), (1, 4.0), (1, 3.0)]                # the first call is the prompt
+    assert model.seconds(1) == 3 and model.seconds(5) == 7 and model.seconds(2) is None
+    assert not hasattr(stats.Timed(table(1)), "n_ctx")
+
+
+def test_what_could_not_be_measured_is_none():
+    assert stats.ratio(1, 4) == .25 and stats.ratio(0, 4) == 0
+    assert stats.ratio(None, 4) is stats.ratio(1, None) is stats.ratio(1, 0) is None

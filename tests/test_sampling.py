@@ -1,0 +1,206 @@
+"""Logits -> the law, and a law -> a token, at the edges of what floating point can hold."""
+import itertools
+from functools import partial
+
+import numpy as np
+import pytest
+from helpers import Says, law_of_one_token
+from hypothesis import given, settings, strategies as st
+
+from sampling import probabilities, sample
+
+LARGEST_UNIFORM = 1 - 2.0 ** -53                                    # the largest number that Generator.random() returns
+V = 50257
+
+finite = st.floats(-50, 50)
+rows = st.lists(st.one_of(finite, st.just(-np.inf), st.sampled_from([0., 1., 2.])), min_size=1, max_size=7)
+rows = rows.filter(lambda row: max(row) > -np.inf)                  # one token at least must be possible
+extremes = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=7)
+temperatures = st.floats(.05, 20)
+
+
+# The law from its definition -----------------------------------------------------------------------------------------------
+
+def test_a_law_is_a_softmax():
+    assert probabilities(np.log([1, 2, 5])) == pytest.approx([1 / 8, 2 / 8, 5 / 8])
+
+
+@given(rows, st.one_of(st.just(0), temperatures), st.integers(0, 8))
+@settings(max_examples=300)
+def test_temperature_and_top_k_follow_their_definition(row, temperature, top_k):
+    expected = law_of_one_token(row, temperature, top_k)
+    assert probabilities(row, temperature, top_k) == pytest.approx(expected, abs=1e-12)
+
+
+@given(rows, temperatures, st.integers(0, 8), st.floats(.01, .99))
+@settings(max_examples=300)
+def test_the_nucleus_is_the_smallest_set_that_reaches_top_p(row, temperature, top_k, top_p):
+    """Reaches it, would not without its least token, and leaves out none that is likelier (up to rounding)."""
+    whole, law = probabilities(row, temperature, top_k), probabilities(row, temperature, top_k, top_p)
+    kept, dropped = whole[law > 0], whole[law == 0]
+    assert kept.sum() > top_p - 1e-12
+    assert kept.sum() - kept.min() < top_p + 1e-12
+    assert dropped.size == 0 or dropped.max() <= kept.min()
+    assert law[law > 0] == pytest.approx(kept / kept.sum(), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_nucleus_is_the_one_found_by_trying_all_subsets(seed):
+    rng = np.random.default_rng(seed)
+    row, top_p = rng.normal(scale=2, size=8), rng.random()
+    assert probabilities(row, top_p=top_p) == pytest.approx(law_of_one_token(row, top_p=top_p), abs=1e-12)
+
+
+def test_the_nucleus_is_holtzmans_and_not_openais():
+    """OpenAI's code keeps the largest set of mass at most .6: one token; the paper the smallest of at least .6: two."""
+    assert probabilities(np.log([.1, .5, .15, .25]), top_p=.6) == pytest.approx([0, 2 / 3, 0, 1 / 3])
+
+
+def test_ties_at_the_kth_place_are_all_kept():
+    assert probabilities([3., 1., 2., 2., 2., 0.], top_k=2).astype(bool).tolist() == [True, False, True, True, True, False]
+    assert probabilities([1., 1., 1.], top_k=1) == pytest.approx([1 / 3] * 3)
+
+
+def test_ties_at_the_edge_of_the_nucleus_go_to_the_lower_index():
+    assert probabilities([0., 0., 0., 0.], top_p=.5).tolist() == [.5, .5, 0, 0]
+
+
+def test_temperature_comes_before_top_k_and_top_k_before_top_p():
+    row = np.log([.4, .3, .2, .1])
+    assert probabilities(row, 2., top_p=.5).astype(bool).tolist() == [True, True, False, False]     # flatter: .33, ..
+    assert probabilities(row, .5, top_p=.5).astype(bool).tolist() == [True, False, False, False]    # sharper: .53, ..
+    assert probabilities(row, top_k=2, top_p=.55).astype(bool).tolist() == [True, False, False, False]  # 4/7 of what is left
+
+
+@pytest.mark.parametrize("top_k", [0, 4, 5, 100])
+def test_a_top_k_of_0_or_of_the_whole_vocabulary_keeps_all(top_k):
+    assert np.array_equal(probabilities([1., 2., 3., 4.], top_k=top_k), probabilities([1., 2., 3., 4.]))
+
+
+def test_temperature_0_takes_the_first_of_the_largest():
+    assert probabilities([1., 3., 3., -np.inf], temperature=0).tolist() == [0, 1, 0, 0]
+    assert probabilities([[1., 3., 3.], [2., 2., 1.]], temperature=0).tolist() == [[0, 1, 0], [1, 0, 0]]
+
+
+@given(rows, st.sampled_from([0, .5, 1., 3.]), st.sampled_from([0, 1, 2]), st.sampled_from([.3, .9, 1.]))
+def test_each_row_is_treated_by_itself(row, temperature, top_k, top_p):
+    logits = np.array([[row, row[::-1]], [row, row]])                                   # [2, 2, n_vocab]
+    law = probabilities(logits, temperature, top_k, top_p)
+    assert law.shape == logits.shape
+    for i in np.ndindex(2, 2):
+        assert np.array_equal(law[i], probabilities(logits[i], temperature, top_k, top_p))
+
+
+# Extremes, and what is refused ---------------------------------------------------------------------------------------------
+
+positive = partial(st.floats, 0, exclude_min=True)
+
+
+@given(extremes, st.one_of(st.just(0), positive(1e300)), st.integers(0, 8), positive(1))
+@settings(max_examples=300)
+def test_every_law_sums_to_1_whatever_the_logits(row, temperature, top_k, top_p):
+    with np.errstate(all="raise", under="ignore"):
+        law = probabilities(np.array(row, dtype=np.float32), temperature, top_k, top_p)
+    assert law.dtype == np.float64 and (law >= 0).all() and abs(law.sum() - 1) < 1e-12
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-10])
+def test_a_tiny_temperature_is_greedy_and_warns_of_nothing(temperature):
+    with np.errstate(all="raise", under="ignore"):
+        assert probabilities([1., -np.inf, 3., 2.9], temperature).tolist() == [0, 0, 1, 0]
+        assert probabilities([-1.7e308, 1.7e308], temperature).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("top_p", [1e-320, 1e-9, 1 - 2 ** -53])
+def test_a_top_p_near_its_ends_is_no_trap(top_p):
+    for row in ([0.] * 49, np.linspace(0, 1e-15, 49)):
+        law = probabilities(row, top_p=top_p)
+        assert abs(law.sum() - 1) < 1e-12 and (np.count_nonzero(law) == 1 if top_p < .5 else law.min() > 0)
+
+
+def test_what_is_impossible_stays_impossible():
+    row = [-np.inf, 1., -np.inf, 0.]
+    for settings_ in (dict(), dict(temperature=1e9), dict(top_k=3), dict(top_p=.99), dict(temperature=0)):
+        assert probabilities(row, **settings_)[[0, 2]].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("bad", [[np.nan, 1.], [1., np.inf], [-np.inf, -np.inf], [[1., 2.], [1., np.nan]],
+                                 [[1., 2.], [np.inf, 0.]]], ids=str)
+@pytest.mark.parametrize("settings", [dict(), dict(temperature=0), dict(top_k=1), dict(top_p=.5)], ids=str)
+def test_nan_and_infinity_are_refused(bad, settings):
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        probabilities(bad, **settings)
+
+
+@pytest.mark.parametrize("settings", [dict(), dict(temperature=0), dict(top_k=2), dict(top_p=.5)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_callers_logits_are_not_changed(settings, dtype):
+    logits = np.array([[1, 2, 3], [3, 1, 2]], dtype=dtype)
+    logits.flags.writeable = False
+    law = probabilities(logits, **settings)
+    law[:] = 0                                                      # nor does the law share their memory
+    assert logits.tolist() == [[1, 2, 3], [3, 1, 2]]
+
+
+# Drawing (T11) -------------------------------------------------------------------------------------------------------------
+
+@given(st.lists(st.one_of(st.just(0.0), st.floats(0, 1)), min_size=1, max_size=9).filter(any),
+       st.sampled_from([0.0, 5e-324, .25, .5, LARGEST_UNIFORM]))
+@settings(max_examples=500)
+def test_a_token_without_mass_is_never_drawn(probs, u):
+    assert probs[sample(np.array(probs), Says(u))] > 0
+
+
+def test_a_draw_inverts_the_cumulative_sum():
+    probs = np.array([0, .25, 0, .5, .25, 0])
+    assert [sample(probs, Says(u)) for u in (0, .2, .25, .5, .75, .9, LARGEST_UNIFORM)] == [1, 1, 3, 3, 4, 4, 4]
+
+
+@given(st.floats(1e-300, 1e300), st.floats(0, LARGEST_UNIFORM))
+def test_weights_need_not_sum_to_1(scale, u):
+    assert sample(scale * np.array([.25, .5, .25]), Says(u)) == (0 if u < .25 else 1 if u < .75 else 2)
+
+
+def test_a_draw_is_a_python_int_and_changes_nothing():
+    probs = np.array([.5, .5])
+    probs.flags.writeable = False
+    assert type(sample(probs, np.random.default_rng(0))) is int
+
+
+def float32_laws():
+    """Laws over GPT-2's vocabulary in float32, whose running sum in float32 would end below 1."""
+    rng = np.random.default_rng(0)
+    for scale in (0, 1, 3, 10):
+        weights = np.exp(rng.normal(scale=scale, size=V)).astype(np.float32)
+        yield weights / weights.sum()
+    yield np.where(np.arange(V) < 40, weights, 0) / weights[:40].sum()                  # nothing after the first 40
+
+
+def test_the_ends_of_a_large_float32_law_are_safe():
+    for probs in float32_laws():
+        for u in (0.0, 5e-324, .99993, .99997, LARGEST_UNIFORM):
+            assert probs[sample(probs, Says(u))] > 0
+        assert sample(probs, Says(LARGEST_UNIFORM)) >= np.flatnonzero(probs)[-1] - 50           # u near 1 is near the end
+
+
+def draws_of_a_large_float32_law(n):
+    probs, rng = next(itertools.islice(float32_laws(), 2, None)), np.random.default_rng(0)
+    tokens = np.array([sample(probs, rng) for _ in range(n)])
+    assert 0 <= tokens.min() and tokens.max() < V and (probs[tokens] > 0).all()
+    likely = np.argmax(probs)
+    assert abs(np.mean(tokens == likely) - probs[likely]) < 4 * (probs[likely] / n) ** .5
+
+
+def test_two_thousand_draws_of_a_large_float32_law():
+    draws_of_a_large_float32_law(2_000)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_draws_of_a_large_float32_law():
+    draws_of_a_large_float32_law(100_000)
+
+
+@given(st.lists(st.floats(-30, 30, width=32), min_size=3, max_size=8), st.integers(0, 2 ** 32))
+def test_a_drawn_token_is_one_that_top_k_and_top_p_kept(row, seed):
+    law = probabilities(np.array(row, dtype=np.float32), top_k=2, top_p=.9)
+    assert law[sample(law, np.random.default_rng(seed))] > 0

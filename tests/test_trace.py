@@ -1,0 +1,422 @@
+"""The page that replays a run: its numbers are those of the rounds, its text is data, and in a browser it does what it says."""
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoregressive import autoregressive_sampling
+from encoder import EOS, Encoder, bytes_to_unicode
+from helpers import Says, memoryless, table
+from main import main
+from sampling import Round, sample
+from speculative import speculative_sampling
+from stats import acceptance
+from trace import LIMIT, TEMPLATE, Coins, likeliest, page, reduce_round, rows, write_trace
+
+HOSTILE = ["</script><script>hacked = 1</script>", "<img src=x onerror='hacked = 1'>", "<!--<script>", "{{data}}", "&lt;b&gt;",
+           "\u2028\\u003c\"'"]
+WORDS = [" the", " sea", "\n", "漢字", *HOSTILE, "😀"]
+
+
+def encoder_of(words):
+    """A token for each word, then half a character, then EOS."""
+    char_of = bytes_to_unicode()
+    tokens = ["".join(char_of[b] for b in word.encode()) for word in words] + [char_of[0xe2]]
+    return Encoder({token: i for i, token in enumerate(tokens)} | {EOS: len(tokens)}, [])
+
+
+ENCODER = encoder_of(WORDS)
+SETTINGS = dict(prompt="Once <b>upon</b> a time", draft="small", target="large", K=3, temperature=1.0, top_k=0, top_p=1.0, seed=5)
+SPEEDS = dict(speedup=1.5, predicted_speedup=1.75, cost_ratio=.125, verify_ratio=None)
+
+
+def traced(n_tokens=40, K=3, seed=5, eos=None, n_vocab=ENCODER.n_vocab, **settings):
+    """A run of two table models -> (the rounds with their laws, the same reduced, all coins in their order)."""
+    models = [table(seed, zeros=.2, n_vocab=n_vocab), table(seed + 100, zeros=.2, n_vocab=n_vocab)]
+    coins, rounds, small, seen = Coins(np.random.default_rng(seed)), [], [], []
+    for r in speculative_sampling(*models, [0], n_tokens, K, coins, eos=eos, **settings):
+        seen += [coins.take()]
+        rounds.append(r)
+        small.append(reduce_round(r, seen[-1]))
+    return rounds, small, seen
+
+
+class Data(HTMLParser):
+    """Reads the page as a browser does, and keeps the tags and what stands in <script id="data">."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1] == ("script", {"id": "data", "type": "application/json"}):
+            self.text += data
+
+
+def data_of(html):
+    return json.loads(Data(html).text)
+
+
+# The coins ----------------------------------------------------------------------------------------------------------------------
+
+def test_the_recorder_gives_what_the_generator_gives_and_remembers_it():
+    rng, coins = np.random.default_rng(3), Coins(np.random.default_rng(3))
+    numbers = [rng.random() for _ in range(5)]
+    assert [coins.random() for _ in range(5)] == numbers
+    assert coins.take() == numbers and coins.take() == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("K", [1, 3])
+def test_each_coin_stands_with_the_draw_it_made(seed, K):
+    """Drawing again with the coin on the page gives the token on the page; the accept coins give the verdicts."""
+    rounds, small, seen = traced(K=K, seed=seed)
+    for r, s, coins in zip(rounds, small, seen):
+        for slot, p in zip(s["slots"], r.draft_probs):
+            assert sample(p, Says(slot["drawn_with"])) == slot["token"]
+            tested = slot["coin"] is not None
+            assert slot["verdict"] == ("not tested" if not tested else "accepted" if slot["coin"] < slot["accept"] else "rejected")
+        q = r.target_probs[r.n_accepted]
+        law = np.clip(q - r.draft_probs[r.n_accepted], 0, None) if r.n_accepted < len(r.drafts) else q
+        assert sample(law, Says(s["last"]["drawn_with"])) == s["last"]["token"] == r.tokens[-1]
+        used = [slot["drawn_with"] for slot in s["slots"]] + [slot["coin"] for slot in s["slots"] if slot["coin"] is not None]
+        assert [*used, s["last"]["drawn_with"]] == coins                        # every coin once, in the order it was drawn
+
+
+def test_after_an_accepted_eos_nothing_is_said_and_no_coin_is_lost():
+    law = np.full(ENCODER.n_vocab, 1 / ENCODER.n_vocab)
+    r = Round([4, ENCODER.eos], [4, ENCODER.eos, 2], 2, np.tile(law, (4, 1)), [law] * 3)
+    s = reduce_round(r, [.1, .2, .3, .4, .5, .6, .7])           # all three were accepted, then a bonus was drawn; EOS cut both off
+    assert [slot["verdict"] for slot in s["slots"]] == ["accepted", "accepted", "after the end"]
+    assert [slot["coin"] for slot in s["slots"]] == [.4, .5, .6] and s["last"] is None
+    assert data_of(page([s], SETTINGS, ENCODER))["rounds"][0]["text"] == [WORDS[4], ""]
+    ended = [small[-1] for seed in range(40) for _, small, _ in [traced(seed=seed, eos=ENCODER.eos)] if small[-1]["last"] is None]
+    assert ended and all(s["tokens"][-1] == ENCODER.eos for s in ended)
+
+
+def test_the_baseline_can_be_replayed_too():
+    coins = Coins(np.random.default_rng(0))
+    small = [reduce_round(r, coins.take()) for r in autoregressive_sampling(table(1, n_vocab=13), [0], 5, coins)]
+    assert [s["last"]["kind"] for s in small] == ["bonus"] * 5 and all(s["slots"] == [] for s in small)
+    assert data_of(page(small, SETTINGS, ENCODER))["totals"]["by_slot"] == []
+
+
+# The numbers --------------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("settings", [{}, dict(temperature=0), dict(top_k=3, temperature=.7)])
+def test_the_page_holds_the_numbers_of_the_rounds(settings):
+    rounds, small, _ = traced(**settings)
+    data = data_of(page(small, SETTINGS | SPEEDS, ENCODER))
+    assert data["settings"] == SETTINGS and len(data["rounds"]) == len(rounds)
+    for r, s in zip(rounds, data["rounds"]):
+        assert s["tokens"] == r.tokens and [slot["token"] for slot in s["slots"]] == r.drafts
+        assert [slot["verdict"] for slot in s["slots"]].count("accepted") == r.n_accepted
+        assert (s["last"]["kind"] == "bonus") == (r.n_accepted == len(r.drafts))
+        for j, slot in enumerate(s["slots"]):
+            x, q, p = r.drafts[j], r.target_probs[j], r.draft_probs[j]
+            assert (slot["q"], slot["p"]) == (q[x], p[x])
+            assert slot["accept"] == pytest.approx(1.0 if q[x] >= p[x] else q[x] / p[x])
+            assert slot["kept"] == pytest.approx(sum(min(a, b) for a, b in zip(q, p)), rel=5e-3)
+            for token, a, b in slot["laws"][:-1]:
+                assert [a, b] == pytest.approx([q[token], p[token]], rel=5e-3)
+            shown = {row[0] for row in slot["laws"]}
+            assert {x, int(q.argmax()), int(p.argmax()), None} <= shown
+            assert np.sum([row[1:] for row in slot["laws"]], axis=0) == pytest.approx([1, 1], abs=.01)
+        law = r.target_probs[r.n_accepted]
+        if r.n_accepted < len(r.drafts):
+            law = [max(0, q - p) for q, p in zip(law, r.draft_probs[r.n_accepted])]
+        for token, prob in s["last"]["law"][:-1]:
+            assert prob == pytest.approx(law[token] / sum(law), rel=5e-3)
+        assert s["last"]["prob"] == pytest.approx(law[r.tokens[-1]] / sum(law))
+
+
+def test_the_totals_are_those_of_the_run():
+    rounds, small, _ = traced(n_tokens=150)
+    totals = data_of(page(small, SETTINGS | SPEEDS, ENCODER))["totals"]
+    assert totals["rounds"] == len(rounds) and totals["tokens"] == 150
+    assert totals["tokens_per_target_pass"] == pytest.approx(150 / len(rounds))
+    assert {key: totals[key] for key in SPEEDS} == SPEEDS
+    for j, slot in enumerate(totals["by_slot"]):
+        assert slot["accepted"] == sum(r.n_accepted > j for r in rounds)
+        assert slot["tested"] == sum(r.n_accepted >= j and len(r.drafts) > j for r in rounds)
+        laws = [(r.target_probs[j], r.draft_probs[j]) for r in rounds if r.n_accepted >= j and len(r.drafts) > j]
+        assert slot["expected"] == pytest.approx(sum(np.minimum(q, p).sum() for q, p in laws), rel=5e-3)
+    assert (totals["accepted"], totals["tested"]) == acceptance(rounds)
+
+
+def test_the_likeliest_tokens_and_the_marked_ones_are_kept():
+    law = np.array([.05, .4, .1, .3, .15])
+    assert rows([law], [0], 2) == [[1, .4], [3, .3], [0, .05], [None, .25]]
+    assert rows([law, law[::-1]], [2], 1) == [[1, .4, .3], [3, .3, .4], [2, .1, .1], [None, .2, .2]]
+    assert likeliest(np.full(50, .02), 3).tolist() == [0, 1, 2]                 # ties do not let the whole vocabulary in
+    assert likeliest(np.eye(5)[3], 3).tolist() == [3]                           # nor do tokens that are impossible
+    assert likeliest(np.array([.5, .5]), 8).tolist() == [0, 1]
+
+
+def test_a_run_without_tokens_makes_a_page():
+    data = data_of(page([], SETTINGS | SPEEDS, ENCODER))
+    assert data["rounds"] == [] and data["totals"]["tokens_per_target_pass"] is None
+
+
+# Text is data -------------------------------------------------------------------------------------------------------------------
+
+def hostile_run():
+    n = len(WORDS)
+    laws = memoryless(np.full(n, 1 / n))
+    coins = Coins(np.random.default_rng(1))
+    return [reduce_round(r, coins.take()) for r in speculative_sampling(laws, laws, [0], 40, 3, coins)]
+
+
+def test_text_of_the_model_or_the_prompt_is_never_markup():
+    small, prompt = hostile_run(), "".join(HOSTILE)
+    html = page(small, SETTINGS | dict(prompt=prompt, draft=HOSTILE[1]), ENCODER)
+    assert Data(html).tags == Data(TEMPLATE.read_text(encoding="utf-8")).tags
+    data = data_of(html)
+    assert data["settings"]["prompt"] == prompt and data["settings"]["draft"] == HOSTILE[1]
+    assert set(HOSTILE) <= set(data["names"].values())
+    assert "".join(piece for r in data["rounds"] for piece in r["text"]) == ENCODER.decode([t for s in small for t in s["tokens"]])
+
+
+def test_the_template_shows_text_as_text_only_and_asks_nothing_of_the_network():
+    template = TEMPLATE.read_text(encoding="utf-8")
+    assert not re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|fetch\(|XMLHttp|https?://|@import|url\(", template)
+    assert "default-src 'none'" in template
+    assert template.count("{{data}}") == 1
+
+
+def test_a_character_made_of_two_tokens_is_whole_and_half_a_one_is_named_by_its_bytes():
+    encoder = Encoder({"".join(bytes_to_unicode()[b] for b in part): i for i, part in enumerate([b"\xe2\x80", b"\x94", b"a"])}, [])
+    law = np.array([.5, .3, .2])
+    rounds = [Round([0, 1], [0, 2], 1, np.stack([law, law, law]), [law, law]), Round([0], [], 0, law[None], [])]
+    coins = [[.1, .9, .1, .9, .6], [.1]]
+    data = data_of(page(list(map(reduce_round, rounds, coins)), SETTINGS, encoder))
+    assert [s["text"] for s in data["rounds"]] == [["", "—"], ["\ufffd"]]
+    assert data["names"] == {"0": "\\xe2\\x80", "1": "\\x94", "2": "a"}
+
+
+def test_the_page_of_the_longest_run_is_a_few_hundred_kilobytes(tmp_path):
+    n_vocab, K = 1000, 8
+    rng = np.random.default_rng(0)
+    encoder = encoder_of([f" <word{i}" for i in range(n_vocab - 2)])
+    q, p = rng.dirichlet(np.ones(n_vocab), K + 1), list(rng.dirichlet(np.ones(n_vocab), K))
+    r = Round([3], rng.integers(n_vocab, size=K).tolist(), 0, q, p)
+    write_trace(tmp_path / "run.html", [reduce_round(r, rng.random(K + 2).tolist())] * 1000, SETTINGS, encoder)
+    html = (tmp_path / "run.html").read_text(encoding="utf-8")
+    data = data_of(html)
+    assert LIMIT / 2 < (tmp_path / "run.html").stat().st_size < 500_000
+    assert 50 < len(data["rounds"]) < 1000 == data["totals"]["rounds"]          # cut off, but the totals hold all of them
+
+
+# How it looks -------------------------------------------------------------------------------------------------------------------
+
+def test_every_colour_of_text_can_be_read_on_both_backgrounds():
+    """WCAG 2.1: a contrast of at least 4.5, light and dark."""
+    def luminance(colour):
+        r_g_b = np.array([int(colour[i:i + 2], 16) / 255 for i in (0, 2, 4)])
+        return np.dot([.2126, .7152, .0722], np.where(r_g_b <= .04045, r_g_b / 12.92, ((r_g_b + .055) / 1.055) ** 2.4))
+    schemes = re.findall(r":root \{(.*?)\}", TEMPLATE.read_text(encoding="utf-8"), re.S)
+    assert len(schemes) == 2
+    for scheme in schemes:
+        colours = {name: luminance(value) for name, value in re.findall(r"--(\w+): #(\w+)", scheme)}
+        for ink in ("ink", "soft", "q", "p", "good", "bad"):
+            for ground in ("paper", "sheet"):
+                dark, light = sorted([colours[ink], colours[ground]])
+                assert (light + .05) / (dark + .05) >= 4.5, (ink, ground)
+
+
+# The command line ---------------------------------------------------------------------------------------------------------------
+
+def test_the_command_line_writes_the_page_of_its_run(tmp_path, capsys):
+    arguments = ["--json", "--temperature", "1", "-n", "20"]
+    assert main(arguments) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert main([*arguments, "--trace", str(tmp_path / "run.html")]) == 0
+    result = json.loads(capsys.readouterr().out)
+    data = data_of((tmp_path / "run.html").read_text(encoding="utf-8"))
+    assert result["speculative"]["tokens"] == plain["speculative"]["tokens"]    # who looks on changes nothing
+    assert [token for r in data["rounds"] for token in r["tokens"]] == result["speculative"]["tokens"]
+    assert "".join(piece for r in data["rounds"] for piece in r["text"]) == result["speculative"]["text"]
+    for key, value in (data["settings"] | {key: data["totals"][key] for key in SPEEDS}).items():
+        assert value == result[key]
+    assert data["totals"]["tokens_per_target_pass"] == result["speculative"]["tokens_per_target_pass"]
+    assert data["totals"]["accepted"] / data["totals"]["tested"] == result["speculative"]["acceptance_rate"]
+
+
+def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("main.load_model", None)
+    for place in (tmp_path, tmp_path / "nowhere" / "run.html"):
+        assert main(["--trace", str(place)]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and str(place) in err and err.count("\n") == 1
+
+
+# In a browser -------------------------------------------------------------------------------------------------------------------
+
+FLAGS = ("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+         "--disable-component-update --disable-sync").split()
+
+
+class Browser:
+    """Headless Chromium through Selenium, with what these tests ask of it."""
+
+    def __init__(self, folder):
+        webdriver = pytest.importorskip("selenium.webdriver", reason="no Selenium: pip install selenium")
+        chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
+        driver = shutil.which("chromedriver")
+        if not chromium or not driver:
+            pytest.skip("no Chromium, or no chromedriver: apt-get install chromium chromium-driver")
+        options = webdriver.ChromeOptions()
+        options.binary_location = chromium
+        for flag in [*FLAGS, f"--user-data-dir={folder}"]:
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+
+    def open(self, path, width=1280, height=800, dark=False):
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                    dict(width=width, height=height, deviceScaleFactor=1, mobile=width < 500))
+        scheme = dict(name="prefers-color-scheme", value="dark" if dark else "light")
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", dict(features=[scheme]))
+        self.driver.get(Path(path).as_uri())
+
+    def run(self, script):
+        return self.driver.execute_script(script)
+
+    def texts(self, selector):
+        return self.run(f"return [...document.querySelectorAll({selector!r})].map(e => e.textContent)")
+
+    def press(self, key):
+        self.driver.switch_to.active_element.send_keys(key)
+
+    def complaints(self):
+        return self.driver.get_log("browser")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.driver.quit()
+
+
+def spaced(text):
+    return text.replace(" ", "·").replace("\n", "↵")
+
+
+def check_round(browser, i, rounds, small):
+    """The page shows round i: every number of it is computed here from the round."""
+    r, s = rounds[i], small[i]
+    n, k = r.n_accepted, len(r.drafts)
+    assert browser.texts("#count") == [f"{i + 1} / {len(rounds)}"]
+    said = ENCODER.decode([t for before in rounds[:i] for t in before.tokens] + r.tokens[:n])
+    rejected = spaced(browser.run(f"return names[{r.drafts[n]}]")) if n < k else ""
+    text = spaced(SETTINGS["prompt"] + said) + rejected + spaced(ENCODER.decode(r.tokens[n:]))
+    assert spaced(browser.texts("#text")[0]) == text
+    summary = browser.texts("#summary")[0]
+    assert summary.startswith(f"Round {i + 1} of {len(rounds)}. ")
+    assert (f"{n} of {k} draft" in summary) == (k > 0) and ("rejected" in summary) == (n < k)
+    frames = browser.texts("#slots > li h3")
+    names = [spaced(ENCODER.decode([token])) for token in r.drafts]
+    assert frames == [*names[:n + 1], spaced(ENCODER.decode(r.tokens[-1:])), *names[n + 1:]]
+    verdicts = ["✓ accepted"] * n + ["✗ rejected"] * (n < k) + ["→ by the target"] + ["– not tested"] * (k - n - 1)
+    assert browser.texts(".verdict") == verdicts
+    for slot, q, p, x, shown in zip(s["slots"], r.target_probs, r.draft_probs, r.drafts, browser.run(FACTS)):
+        assert shown[".accept"] == pytest.approx(min(1, q[x] / p[x]), abs=.00051)
+        if slot["coin"] is None:
+            assert shown[".r"] == "–"
+        else:
+            coin, sign, accept = shown[".r"].split()
+            assert [float(coin), float(accept)] == pytest.approx([slot["coin"], min(1, q[x] / p[x])], abs=.00051)
+            assert sign == ("<" if slot["verdict"] == "accepted" else "≥") and (float(coin) < float(accept)) == (sign == "<")
+        values = [value for token, *values in slot["laws"] if token is not None for value in values]
+        assert shown["bars"] == pytest.approx([100 * value / max(values) for value in values], abs=.01)
+
+
+FACTS = """return [...document.querySelectorAll(".slot:not(.is-own)")].map(slot => ({
+    ".accept": parseFloat(slot.querySelector(".accept").textContent), ".r": slot.querySelector("b.r").textContent,
+    "bars": [...slot.querySelectorAll(".bar")].map(bar => parseFloat(bar.style.width))}))"""
+
+
+@pytest.mark.slow
+def test_in_a_browser_it_steps_through_the_run_and_shows_its_numbers(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+    rounds, small, _ = traced(n_tokens=24, n_vocab=len(WORDS))
+    write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
+    browser.open(tmp_path / "run.html")
+    last = len(rounds) - 1
+    for i in range(len(rounds)):
+        check_round(browser, i, rounds, small)
+        browser.press(Keys.ARROW_RIGHT)
+    check_round(browser, last, rounds, small)                   # the end is the end
+    browser.press(Keys.ARROW_LEFT)
+    check_round(browser, last - 1, rounds, small)
+    browser.press(Keys.HOME)
+    check_round(browser, 0, rounds, small)
+    browser.press(Keys.END)
+    check_round(browser, last, rounds, small)
+    for button, i in [("back", last - 1), ("first", 0), ("next", 1), ("last", last)]:
+        browser.driver.find_element("id", button).click()
+        check_round(browser, i, rounds, small)
+    slider = browser.driver.find_element("id", "at")
+    slider.send_keys(Keys.ARROW_LEFT)                           # once, though both the slider and the page know the key
+    check_round(browser, last - 1, rounds, small)
+    browser.run("$('at').value = 3; $('at').dispatchEvent(new Event('input'))")
+    check_round(browser, 2, rounds, small)
+    assert dict(zip(browser.texts("#figures dt"), browser.texts("#figures dd"))) == {
+        "tokens per target pass": f"{24 / len(rounds):.2f}", "acceptance rate": "{:.2f}".format(np.divide(*acceptance(rounds))),
+        "speed-up, measured": "1.50×", "speed-up, predicted": "1.75×", "draft step, c": "0.13", "checking K + 1, v": "–"}
+    tested = [[r for r in rounds if r.n_accepted >= j and len(r.drafts) > j] for j in range(3)]
+    counts = [f"{sum(r.n_accepted > j for r in some)} / {len(some)}" for j, some in enumerate(tested)]
+    assert browser.texts("#by-slot td:nth-child(2)") == counts
+    assert browser.complaints() == []
+
+
+@pytest.mark.slow
+def test_in_a_browser_hostile_text_stays_text(browser, tmp_path):
+    small = hostile_run()
+    write_trace(tmp_path / "run.html", small, SETTINGS | dict(prompt="".join(HOSTILE), target=HOSTILE[1]), ENCODER)
+    browser.open(tmp_path / "run.html")
+    for i in range(len(small)):
+        browser.run(f"show({i})")
+        assert browser.run("return [document.images.length, document.scripts.length, typeof hacked]") == [0, 2, "undefined"]
+    assert browser.texts("#text")[0].startswith("".join(HOSTILE)) and HOSTILE[1] in browser.texts("#settings")[0]
+    assert browser.complaints() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [(360, 740), (1280, 800)], ids=["narrow", "wide"])
+def test_in_a_browser_it_fits_the_screen(browser, tmp_path, size, dark):
+    _, small, _ = traced(n_tokens=24, K=5)
+    long = SETTINGS | SPEEDS | dict(prompt="W" * 300, draft="a-very-long-name-of-a-folder/" * 4)
+    write_trace(tmp_path / "run.html", small, long, ENCODER)
+    browser.open(tmp_path / "run.html", *size, dark=dark)
+    for i in range(len(small)):
+        browser.run(f"show({i})")
+        assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+    browser.run("document.querySelectorAll('details').forEach(e => e.open = true)")
+    outside = """return [...document.querySelectorAll("#slots li *")].filter(e => {
+        const frame = e.closest(".slot").getBoundingClientRect(), box = e.getBoundingClientRect();
+        return box.right > frame.right + 1 || box.left < frame.left - 1 }).map(e => e.outerHTML)"""
+    assert browser.run(outside) == []
+    controls = browser.run("return [...document.querySelectorAll('button')].map(e => e.getBoundingClientRect())"
+                           ".map(box => [box.top, box.width, box.height])")
+    assert all(top < size[1] and width >= 44 and height >= 44 for top, width, height in controls)
+    ground = browser.run("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark
+    assert browser.complaints() == []
+
+
+@pytest.mark.slow
+def test_in_a_browser_a_run_without_tokens_says_so(browser, tmp_path):
+    write_trace(tmp_path / "run.html", [], SETTINGS | SPEEDS, ENCODER)
+    browser.open(tmp_path / "run.html")
+    assert browser.texts("#summary") == ["Nothing was generated."] and browser.complaints() == []
