@@ -53,6 +53,8 @@ QUICK = dict(repetitions=1, K=[1, 4], n_tokens=8, synthetic=["tiny:1"], dials=[0
 
 def load_pair(name, s):
     """(draft, target, prompts as tokens):  "124M:1558M", or "synthetic:355M:2:0.1" for synthetic_pair("355M", 2, 0.1)."""
+    if name.count(":") != (3 if name.startswith("synthetic:") else 1):
+        raise ValueError(f"{name!r} is no pair: write draft:target, or synthetic:SIZE:LAYERS:DIAL")
     if name.startswith("synthetic:"):
         _, size, n_first, dial = name.split(":")
         draft, target = synthetic_pair(size, int(n_first), float(dial))
@@ -242,7 +244,9 @@ def plot(table, rows, folder):
                           label=", ".join(f"{key} {value}" for key, value in zip(by, group)))
             axes.axline((1, 1), slope=x == "predicted", color="grey", linewidth=0.5)            # no gain; or just as predicted
         axes.set(xlabel=x, ylabel=y, title=table)
-        axes.legend(fontsize="small")
+        if x == "predicted":
+            axes.set_aspect("equal", adjustable="datalim")
+        figure.legend(loc="outside lower center", ncols=3, fontsize="small")
         figure.savefig(Path(folder) / f"{table}_{x}.png", dpi=100)
 
 

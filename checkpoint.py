@@ -71,6 +71,19 @@ def _map_file(path):
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
+def release(array):
+    """Give the memory of a mapped array back to the system, once it is copied; it is read from the file again if it is used again."""
+    base = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    mapping = getattr(base, "obj", base)  # np.frombuffer keeps a memoryview of the mmap
+    if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        first = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
+        begin, end = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE, (first + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE  # whole pages
+        if begin < end:
+            mapping.madvise(mmap.MADV_DONTNEED, begin, end - begin)
+
+
 def _array(name, data, begin, end, dtype, shape):
     """The bytes begin:end of a file -> an array; a view wherever possible."""
     item_size = 2 if dtype == BFLOAT16 else np.dtype(dtype).itemsize

@@ -7,9 +7,11 @@ Without flags it runs the embedded pair.
 import inspect
 import json as json_format
 import os
+import shutil
 import sys
 from math import isfinite
 from pathlib import Path
+from textwrap import fill
 
 import fire
 import numpy as np
@@ -20,10 +22,10 @@ from autoregressive import autoregressive_sampling
 from speculative import speculative_sampling
 from stats import Timed, acceptance, bottleneck, clocked, predicted_speedup, ratio
 from terminal import watch
-from trace import Coins, recorded, write_trace
+from replay import Coins, recorded, write_trace
 from utils import load_model
 
-PROMPT = "The old man looked out over the sea, and for a long time he said nothing."
+PROMPT = "There was a long silence."
 
 
 def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft", target_model_size="demo-target", K=4,
@@ -53,8 +55,8 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         raise ValueError(f"seed is {seed}: it must be 0 or more")
     if not prompt:
         raise ValueError("the prompt is empty: give it some text, as in --prompt 'Once upon a time'")
-    if trace and not Path(trace).resolve().parent.is_dir():
-        raise ValueError(f"--trace {trace}: there is no such folder")
+    if trace and (Path(trace).is_dir() or not Path(trace).resolve().parent.is_dir()):
+        raise ValueError(f"cannot write {trace}: name a file in a folder that exists, as in --trace run.html")
     backends.use(backend)
     draft, target, encoder = load_pair(draft_model_size, target_model_size, models_dir)
     tokens, law["eos"], n = encoder.encode(prompt), encoder.eos, n_tokens_to_generate
@@ -70,7 +72,7 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         """Pass the rounds on, and show them as they come."""
         if json:
             return tqdm(rounds, desc=title, unit=" rounds", leave=False, disable=None)
-        return watch(rounds, encoder, sys.stdout, title, prompt, show_rounds=show_rounds)
+        return watch(rounds, encoder, sys.stdout, title, prompt, show_rounds=show_rounds and title != "Autoregressive sampling")
 
     speculative(draft, target)                                                      # a prompt that is too long ends here
     _, alone, ar = run("Autoregressive sampling", baseline, [target], tokens, shown)
@@ -86,7 +88,11 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         one["text"] = encoder.decode([token for token in one["tokens"] if token != encoder.eos])
     if trace:
         write_trace(trace, recording, result, encoder)
-    print(json_format.dumps(result) if json else summary(result))
+    if json:
+        print(json_format.dumps(result))
+    else:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
+        print(*(fill(line, width) for line in summary(result)), sep="\n")
 
 
 def load_pair(draft, target, models_dir):
@@ -122,13 +128,12 @@ def timing(run):
 
 
 def summary(r):
-    """The line of comparison."""
+    """The line of comparison, and one that says why, where the pair does not pay."""
     spec = r["speculative"]
-    line = (f"Speed-up {show(r['speedup'])}x (predicted {show(r['predicted_speedup'])}x), acceptance rate "
-            f"{show(spec['acceptance_rate'])}, {show(spec['tokens_per_target_pass'])} tokens per target pass")
+    yield (f"Speed-up {show(r['speedup'])}x (predicted {show(r['predicted_speedup'])}x), acceptance rate "
+           f"{show(spec['acceptance_rate'])}, {show(spec['tokens_per_target_pass'])} tokens per target pass")
     if r["predicted_speedup"] and r["predicted_speedup"] < 1.05:
-        line += "\n" + bottleneck(spec["acceptance_rate"], r["K"], r["cost_ratio"], r["verify_ratio"])
-    return line
+        yield bottleneck(spec["acceptance_rate"], r["K"], r["cost_ratio"], r["verify_ratio"])
 
 
 def show(number, form=".2f"):

@@ -85,16 +85,16 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
         raise ValueError(f"draft and target have different vocabularies ({' and '.join(map(str, sorted(vocabularies)))} tokens)")
     if not tokens:
         raise ValueError("the prompt is empty: give it at least one token")
-    if n_tokens < 0:
-        raise ValueError(f"the number of tokens to generate is {n_tokens}: it must be 0 or more")
+    if not isinstance(n_tokens, Integral) or n_tokens < 0:
+        raise ValueError(f"the number of tokens to generate is {n_tokens}: it must be a whole number, 0 or more")
     if len(tokens) + n_tokens > n_ctx:
         raise ValueError(f"a prompt of {len(tokens)} tokens and {n_tokens} new ones do not fit into the context of {n_ctx}: "
                          f"ask for at most {max(0, n_ctx - len(tokens))} tokens, or shorten the prompt")
     if not 0 <= temperature < float("inf"):
         raise ValueError(f"temperature is {temperature}: it must be 0 (greedy) or a positive number")
-    if top_k < 0 or top_k != int(top_k):
+    if not isinstance(top_k, Integral) or top_k < 0:
         raise ValueError(f"top_k is {top_k}: it must be a whole number, 0 (keep all) or more")
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p is {top_p}: it must be above 0 and at most 1 (keep all)")
     ends = set() if eos is None else {eos} if isinstance(eos, Integral) else set(eos)
-    return tokens, lambda logits: probabilities(logits, temperature, int(top_k), top_p), ends
+    return tokens, lambda logits: probabilities(logits, temperature, top_k, top_p), ends

@@ -17,6 +17,8 @@ loop); a round drafts fewer than K tokens where fewer are wanted, so exactly T a
 
 But: one draft at a time (no trees), one sequence (no batch).
 """
+from numbers import Integral
+
 import numpy as np
 
 from sampling import Round, prepare, sample
@@ -56,8 +58,8 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     The law is that of sampling.probabilities.  Raises ValueError for bad arguments at the call, not at the first round.
     """
     tokens, law, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
-    if K < 1:
-        raise ValueError(f"K is {K}: draft at least one token a round")
+    if not isinstance(K, Integral) or K < 1:
+        raise ValueError(f"K is {K}: it must be a whole number, at least one draft a round")
 
     def rounds():
         x, T = list(tokens), len(tokens) + n_tokens

@@ -8,10 +8,11 @@ A checkpoint is a flat dict of names such as "model/h0/attn/c_attn/w"; the forwa
 import json
 from pathlib import Path
 
+import numpy as np
 from tqdm import tqdm
 
 from backend import xp
-from checkpoint import openai_names, read_safetensors, read_tensorflow
+from checkpoint import openai_names, read_safetensors, read_tensorflow, release
 from download import MODELS, download
 from encoder import load_encoder
 from gpt2 import GPT2
@@ -84,13 +85,15 @@ def nested(arrays, hparams, folder):
     for name, shape in tqdm(shapes(**hparams).items(), desc=f"Loading {folder.name}", leave=False, disable=None):
         if name not in arrays:
             raise ValueError(f"{folder}: {name} is missing from the checkpoint")
-        array = arrays[name]
-        if array.shape not in (shape, (1, *shape)):             # OpenAI keeps its matrices as convolutions, [1, n_in, n_out]
-            raise ValueError(f"{folder}: {name} has the shape {array.shape}, and hparams say {shape}")
+        mapped = arrays[name]
+        if mapped.shape not in (shape, (1, *shape)):            # OpenAI keeps its matrices as convolutions, [1, n_in, n_out]
+            raise ValueError(f"{folder}: {name} has the shape {mapped.shape}, and hparams say {shape}")
         *path, last = name.removeprefix("model/").split("/")
         place = params
         for part in path:
             place = params["blocks"][int(part[1:])] if part[0] == "h" else place.setdefault(part, {})
-        array = xp.asarray(array.reshape(shape), dtype=xp.float32)
-        place[last] = lay_out(array) if last == "w" else array  # the one copy that is made
+        array = xp.asarray(mapped.reshape(shape), dtype=xp.float32)
+        place[last] = lay_out(array) if last == "w" else array  # what is laid out anew is held once
+        if not np.shares_memory(place[last], mapped):
+            release(mapped)
     return params

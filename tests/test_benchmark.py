@@ -102,7 +102,7 @@ def test_transformers_given_our_weights_computes_our_logits():
     assert np.abs(model(tokens, 20) - theirs).max() < 1e-4
 
 
-@pytest.mark.parametrize("flag", ["--tables=nothing", "--n_tokens=many", "--n_token=3", "K=3", "--K", "--pairs=demo-draft:nowhere",
+@pytest.mark.parametrize("flag", ["--tables=nothing", "--n_tokens=many", "--n_token=3", "K=3", "--K", "--pairs=demo-draft:nowhere", "--pairs=124M",
                                   "--prompts=nowhere.txt"])
 def test_a_bad_flag_gets_one_sentence(capsys, flag):
     assert benchmark.main(["--quick", "--tables=pairs", flag]) == 2

@@ -259,6 +259,15 @@ def test_a_server_that_is_always_wrong(server, tmp_path, fault, reason):
     assert not server.nobody_hung_up
 
 
+@pytest.mark.parametrize("fault, n_requests", [(answers(404), 1), (answers(403), 1), (error_page, 1), (shorter, 1), (wrong_md5, 2),
+                                               (answers(500), 5), (answers(429), 5), (hangs_up, 5)])
+def test_trying_again_only_where_it_can_help(server, tmp_path, fault, n_requests):
+    server.faults = {"encoder.json": itertools.repeat(fault)}
+    with pytest.raises(DownloadError):
+        download("tiny", tmp_path)
+    assert server.log == [("hparams.json", None)] + [("encoder.json", None)] * n_requests
+
+
 @pytest.mark.parametrize("file", [INDEX, DATA])
 def test_an_error_page_leaves_nothing_behind_even_where_nobody_sends_a_checksum(server, tmp_path, file):
     server.md5_of_range = None
@@ -336,6 +345,14 @@ def test_a_part_of_something_else_is_thrown_away(server, tmp_path, rubbish, file
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / f"{file}.part").write_bytes(rubbish)
     assert_whole(download("tiny", tmp_path), server.files)
+
+
+def test_a_part_that_is_longer_than_the_file_is_not_resumed(server, tmp_path):
+    server.md5_of_range = None                          # only the tensors' checksums would tell, at the very end
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / f"{DATA}.part").write_bytes(bytes(1_000_000))
+    assert_whole(download("tiny", tmp_path), server.files)
+    assert server.log[-1] == (DATA, None)
 
 
 def test_a_server_that_ignores_range(server, tmp_path):

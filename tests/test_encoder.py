@@ -134,7 +134,7 @@ LINES = (VERSION, *map(" ".join, MERGES))
 
 
 def write(folder, ids=IDS, lines=LINES, names=("encoder.json", "vocab.bpe"), newline="\n", encoding="utf-8"):
-    (folder / names[0]).write_bytes(json.dumps(ids).encode(encoding))
+    (folder / names[0]).write_bytes(json.dumps(ids, ensure_ascii=False).encode(encoding))
     (folder / names[1]).write_bytes((newline.join(lines) + newline).encode(encoding))
 
 
@@ -162,7 +162,7 @@ DAMAGED = {
     "an id is a list": dict(ids=IDS | {TOKENS[5]: [5]}),
     "a byte is missing": dict(ids={token: i for i, token in enumerate(TOKENS[1:])}),
     "a merged token is missing": dict(ids={token: i for i, token in enumerate(t for t in TOKENS if t != "aaaa")}),
-    "a merge of three": dict(lines=(VERSION, "a b c")),
+    "a merge of three": dict(lines=[line.replace("Ġt he", "Ġ t he") for line in LINES]),
     "a merge of one": dict(lines=(VERSION, "Ġ t", "h")),
     "merges are another language's": dict(lines=(VERSION, "х у")),
     "merges are a web page": dict(lines=("<!DOCTYPE html>", "<html><body>404</body></html>")),

@@ -79,7 +79,7 @@ def test_what_cannot_be_measured_is_null(capsys):
 BAD = {"--prompt": "needs a value", "--prompt=": "prompt is empty", "--promt hi": "--promt", "hello": "hello", "--prompt a b": "'b'",
        "--K 0": "K is 0", "--K x": "--K x", "--K 2.5": "--K 2.5", "--K": "--K needs", "--temperature -1": "temperature is -1",
        "--temperature nan": "nan", "--temperature hot": "hot", "--top_p 0": "top_p is 0", "--top_p 1.5": "top_p is 1.5",
-       "--top_k -1": "top_k is -1", "-n 495": "do not fit into the context of 512", "-n -1": "-1", "--seed -1": "seed is -1",
+       "--top_k -1": "top_k is -1", "-n 600": "do not fit into the context of 512", "-n -1": "-1", "--seed -1": "seed is -1",
        "--draft_model_size nope": "'nope'", "--target_model_size tests": "tests is not a usable GPT-2 folder", "--backend x": "'x'",
        "--json 3": "'3'", "--json=3": "--json takes no value", "--prompt \udcff": "surrogate", "-- --help": "'--'", "-t 1": "-t"}
 

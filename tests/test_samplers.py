@@ -338,7 +338,7 @@ def test_timed_notes_the_calls_and_is_the_model_otherwise():
     model = stats.Timed(tiny_gpt2())
     assert np.array_equal(model([1, 2, 3], 2), tiny_gpt2()([1, 2, 3], 2)) and model.n_ctx == 80
     assert [n_last for n_last, seconds in model.calls] == [2] and model.calls[0][1] > 0
-    model.calls = [(1, 9.0), (1, 2.0), (5, 7.0), (1, 4.0), (1, 3.0)]                # the first call is the prompt
+    model.calls = [(1, 9.0), (1, 2.0), (5, 7.0), (1, 8.0), (1, 3.0)]                # the first call is the prompt
     assert model.seconds(1) == 3 and model.seconds(5) == 7 and model.seconds(2) is None
     assert not hasattr(stats.Timed(table(1)), "n_ctx")
 
@@ -346,3 +346,24 @@ def test_timed_notes_the_calls_and_is_the_model_otherwise():
 def test_what_could_not_be_measured_is_none():
     assert stats.ratio(1, 4) == .25 and stats.ratio(0, 4) == 0
     assert stats.ratio(None, 4) is stats.ratio(1, None) is stats.ratio(1, 0) is None
+
+
+def test_the_clock_stands_still_between_rounds(monkeypatch):
+    now, times = [0], []
+
+    def slow(tokens, n_last=1):
+        now[0] += 2
+        return table(2)(tokens, n_last)
+
+    monkeypatch.setattr(stats, "perf_counter", lambda: now[0])
+    rounds = autoregressive_sampling(slow, PROMPT, 3, np.random.default_rng(0))
+    for r in stats.clocked(rounds, times):
+        now[0] += 100                                               # whoever watches takes his time
+        assert len(r.tokens) == 1
+    assert sum(times) == 3 * 2
+
+
+@pytest.mark.parametrize("alpha, c, v, reason", [
+    (.1, .1, 1, "too few drafts are accepted (10%)"), (.9, 1, 1.2, "a draft step is too dear"), (.9, .05, 5, "checking 5 tokens")])
+def test_the_bottleneck_is_what_would_gain_most(alpha, c, v, reason):
+    assert reason in stats.bottleneck(alpha, 4, c, v)

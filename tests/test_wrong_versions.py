@@ -133,4 +133,4 @@ def test_a_wrong_forward_pass_is_caught(changes):
 
 def test_the_unchanged_model_passes():
     assert error_of_cache(random_calls(), mutant(gpt2)) < 1e-12
-    assert error_of_logits(mutant(gpt2)) < 1e-4
+    assert error_of_logits(mutant(gpt2)) < 1e-6

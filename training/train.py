@@ -217,7 +217,7 @@ def plot(work):
                        ("draft_nats", "draft, held-out books")):
         points = [(row["tokens"] / 1e6, row[key]) for row in rows if key in row]
         axes.plot(*zip(*points), "o-" if "train" not in key else "-", label=label, markersize=3, linewidth=1)
-    axes.set(xlabel="million tokens of training", ylabel="nats per token", ylim=(3.4, 6))
+    axes.set(xlabel="million tokens of training", ylabel="nats per token", ylim=(3.4, 6), title="The embedded pair")
     axes.legend()
     figure.savefig(work / "loss.png", dpi=150, bbox_inches="tight")
 
@@ -228,7 +228,7 @@ def main():
     parser.add_argument("--out", default="models")
     parser.add_argument("--work", default="training/work", help="tokenized text, training state (not committed)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--batch", type=int, default=16, help="pieces of n_ctx tokens a step")
     parser.add_argument("--micro_batch", type=int, default=4, help="of these, so many at once (4 suits a CPU's caches; 16 a GPU)")
     parser.add_argument("--lr", type=float, default=3e-3)

@@ -5,7 +5,7 @@
     write_trace("run.html", small, result, encoder)             # `result`: what main.py --json prints
 
 A round holds 2 K + 1 laws over the whole vocabulary, so each is reduced as it comes: the likeliest tokens of q and of p, and those
-that were drafted or emitted.  The letters are Chen's: q the target, p the draft.  The page itself is trace.html.
+that were drafted or emitted.  The letters are Chen's: q the target, p the draft.  The page itself is replay.html.
 
 But: the coins are sorted by the order in which speculative.py draws them; another way of verifying needs another `reduce_round`.
 A long run is replayed up to LIMIT bytes; its totals hold all rounds.
@@ -17,7 +17,7 @@ import numpy as np
 
 from stats import ratio
 
-TEMPLATE = Path(__file__).with_name("trace.html")
+TEMPLATE = Path(__file__).with_name("replay.html")
 LIMIT = 350_000
 
 
