@@ -112,8 +112,9 @@ def load_encoder(folder):
         raise ValueError(f"cannot read the vocabulary in {folder} ({error}): fetch the folder's files again") from None
     merges = [tuple(line.split()) for line in lines if line and not line.startswith("#version")]
     made = set(bytes_to_unicode().values()) | {"".join(pair) for pair in merges}
-    if (not isinstance(ids, dict) or any(type(i) is not int for i in ids.values()) or sorted(ids.values()) != list(range(len(ids)))
-            or any(len(pair) != 2 for pair in merges) or any(not token.startswith("<") for token in made ^ ids.keys())):      # what no merge makes can only be a <|special|>
+    whole = isinstance(ids, dict) and all(type(i) is int for i in ids.values()) and sorted(ids.values()) == list(range(len(ids)))
+    fit = all(len(pair) == 2 for pair in merges) and whole and all(token.startswith("<") for token in made ^ ids.keys())
+    if not fit:                                                  # a token that no merge makes can only be a <|special|> one
         raise ValueError(f"the vocabulary in {folder} is damaged ({ids_file.name} and {merges_file.name} do not fit together): "
                          "fetch the folder's files again")
     return Encoder(ids, merges)

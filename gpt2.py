@@ -83,7 +83,7 @@ class GPT2:
         self.n_vocab, n_embd = params["wte"].shape
         self.n_ctx = len(params["wpe"])
         # [n_layer, keys and values, n_head, n_ctx, d_head]; the system gives memory only to what is written
-        self.cache = xp.zeros((len(params["blocks"]), 2, n_head, self.n_ctx, n_embd // n_head), dtype=xp.float32)
+        self.cache = xp.zeros((len(params["blocks"]), 2, n_head, self.n_ctx, n_embd // n_head), dtype=params["wte"].dtype)
         self.reset()
 
     def reset(self):
@@ -94,8 +94,8 @@ class GPT2:
         """Raises ValueError for ids outside the vocabulary, or more tokens than fit into the context."""
         tokens = list(tokens)
         if not 1 <= n_last <= len(tokens) <= self.n_ctx:
-            raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: there must be at least n_last = 1 tokens, "
-                             f"and at most {self.n_ctx} fit into the context")
+            raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: n_last must be 1 .. the number of tokens, "
+                             f"of which at most {self.n_ctx} fit into the context")
         n_prompt = len(tokens) - n_last
         n_past = min(common_prefix(tokens, self.cached), n_prompt)
         for token in tokens[n_past:]:                                       # CuPy would wrap an index out of range and say nothing

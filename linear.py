@@ -25,7 +25,7 @@ def row_products(a, b):
 
     >>> import numpy as np
     >>> a, b = np.ones((3, 2)), np.arange(8.).reshape(2, 4)
-    >>> (row_products(a, b) == a @ b).all()
+    >>> bool((row_products(a, b) == a @ b).all())
     True
     """
     if not 1 < a.shape[-2] <= SMALL:                                            # one row is a `gemv` anyhow

@@ -7,6 +7,7 @@ Draft, target and baseline all go through `probabilities`, so the p and q of the
 But: no repetition penalty, no beams; whatever turns logits into a law can be added in `probabilities`.
 """
 from numbers import Integral
+from operator import index
 from typing import NamedTuple
 
 import numpy as np
@@ -78,7 +79,10 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
 
     Raises ValueError in one sentence that says what is wrong.
     """
-    tokens = [int(token) for token in tokens]
+    try:
+        tokens = [index(token) for token in tokens]
+    except TypeError:
+        raise ValueError("the prompt must be a list of token ids: encode a text first") from None
     n_ctx = min(getattr(model, "n_ctx", float("inf")) for model in models)
     vocabularies = {model.n_vocab for model in models if hasattr(model, "n_vocab")}
     if len(vocabularies) > 1:

@@ -67,8 +67,8 @@ def test_only_tokens_that_are_new_are_run(monkeypatch):
     model = tiny_gpt2(n_layer=1)
     for name, tokens, n_last, expected in [
             ("prompt", TOKENS[:6], 1, 6), ("step", TOKENS[:7], 1, 1), ("verification", TOKENS[:11], 5, 5),
-            ("rejection", TOKENS[:9] + [12], 1, 1), ("the same again", TOKENS[:9] + [12], 1, 1), ("shorter", TOKENS[:8], 1, 1),
-            ("another text", TOKENS[:3] + TOKENS[:3], 1, 3)]:
+            ("rejection", TOKENS[:9] + [12], 1, 1), ("the same again", TOKENS[:9] + [12], 1, 1),
+            ("a shorter text", TOKENS[:8], 1, 1), ("another text", TOKENS[:3] + TOKENS[:3], 1, 3)]:
         rows.clear()
         model(tokens, n_last)
         assert sum(rows) == expected, name

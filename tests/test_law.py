@@ -51,7 +51,7 @@ def test_verify_turns_one_draft_into_a_token_of_the_targets_law(draft, target):
 
 
 def test_verify_keeps_the_mass_that_both_laws_share():
-    """The worked example of papers.md, appendix B: accepted mass (.1, .3, .2), acceptance .6, residual (0, .75, .25)."""
+    """By hand: accepted mass (.1, .3, .2), so acceptance .6; residual (0, .3, .1) / .4 = (0, .75, .25)."""
     q, p, bonus = [.1, .6, .3], [.5, .3, .2], [1, 0, 0]
     laws = [exact_law(lambda rng: verify(np.array([q, bonus]), np.array([p]), [guess], rng)) for guess in range(3)]
     assert [law.get((1, 0), 0) for law in laws] == pytest.approx([.2, 1, 1])

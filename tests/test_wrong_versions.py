@@ -68,16 +68,18 @@ def test_a_harmless_change_passes(changes):
     assert error_of_law(mutant(speculative, *changes).speculative_sampling) < 1e-12
 
 
-# The worked example of papers.md, 0.5: target (.1, .6, .3), draft (.5, .3, .2) ---------------------------------------------
+# One token by hand: target (.1, .6, .3), draft (.5, .3, .2) ----------------------------------------------------------------
 
-@pytest.mark.parametrize("changes, expected", [([], [.1, .6, .3]), ([(RESIDUAL, "residual = q")], [.14, .54, .32])],
-                         ids=["right", "target instead of residual"])
-def test_wrong_laws_of_one_token_are_as_computed_by_hand(changes, expected):
+@pytest.mark.parametrize("changes, drawn_from, expected", [
+    ([], [.5, .3, .2], [.1, .6, .3]),
+    ([(RESIDUAL, "residual = q")], [.5, .3, .2], [.14, .54, .32]),
+    ([], [1, 0, 0], [.2, .6, .2])], ids=["right", "target instead of residual", "draft is the argmax"])
+def test_wrong_laws_of_one_token_are_as_computed_by_hand(changes, drawn_from, expected):
     q, p = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
     verify, law = mutant(speculative, *changes).verify, np.zeros(3)
     for draft in range(3):
         for (n_accepted, token), chance in exact_law(lambda rng: verify(q, p, [draft], rng)).items():
-            law[draft if n_accepted else token] += p[0, draft] * chance
+            law[draft if n_accepted else token] += drawn_from[draft] * chance
     assert law == pytest.approx(expected)
 
 
