@@ -28,4 +28,9 @@ def use(name):
     xp.__dict__.update({key: getattr(module, key) for key in dir(module) if not key.startswith("_")})
 
 
+def to_host(x):
+    """The array as a NumPy array."""
+    return x.get() if hasattr(x, "get") else x
+
+
 use("numpy")

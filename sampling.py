@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from backend import to_host
+
 
 class Round(NamedTuple):
     """What one pass of the target gave.  The baseline yields rounds without drafts."""
@@ -101,4 +103,4 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p is {top_p}: it must be above 0 and at most 1 (keep all)")
     ends = set() if eos is None else {eos} if isinstance(eos, Integral) else set(eos)
-    return tokens, lambda logits: probabilities(logits, temperature, top_k, top_p), ends
+    return tokens, lambda logits: probabilities(to_host(logits), temperature, top_k, top_p), ends

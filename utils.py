@@ -94,6 +94,6 @@ def nested(arrays, hparams, folder):
             place = params["blocks"][int(part[1:])] if part[0] == "h" else place.setdefault(part, {})
         array = xp.asarray(mapped.reshape(shape), dtype=xp.float32)
         place[last] = lay_out(array) if last == "w" else array  # what is laid out anew is held once
-        if not np.shares_memory(place[last], mapped):
+        if not (isinstance(array, np.ndarray) and np.shares_memory(place[last], mapped)):
             release(mapped)
     return params
