@@ -11,7 +11,8 @@ def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, to
     model           tokens, n_last -> logits [n_last, n_vocab]
     rng             numpy.random.Generator, the only source of chance
     eos             an id, several, or None: generation ends with the first of them, which is emitted
-    The law is that of sampling.probabilities.  Raises ValueError for bad arguments at the call, not at the first round.
+    temperature, top_k, top_p   as in sampling.probabilities: they make the q of the paper
+    Raises ValueError for bad arguments at the call, not at the first round.
     """
     tokens, law, ends = prepare([model], tokens, n_tokens, temperature, top_k, top_p, eos)
 

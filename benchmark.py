@@ -101,7 +101,7 @@ def by_position(rounds, K):
     [1.0, 0.5, None]
     """
     accepted = [sum(r.n_accepted > j for r in rounds) for j in range(K)]
-    rejected = [sum(r.n_accepted == j < len(r.drafts) for r in rounds) for j in range(K)]
+    rejected = [sum(r.n_accepted == j < len(r.drafts) and len(r.tokens) > j for r in rounds) for j in range(K)]
     return [ratio(a, a + b) for a, b in zip(accepted, rejected)]
 
 

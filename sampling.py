@@ -36,7 +36,7 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
     >>> probabilities(np.log([.5, .25, .15, .1]), top_p=.6).round(3)
     array([0.667, 0.333, 0.   , 0.   ])
     """
-    logits = np.asarray(logits, dtype=np.float64)
+    logits = np.asarray(logits, dtype=np.float64, order="C")                    # C order: the reshapes below must be views
     largest = logits.max(axis=-1, keepdims=True)                                # [..., 1]; NaN where a logit is NaN
     if not np.isfinite(largest).all():
         raise ValueError("the logits hold NaN or infinity: the weights are damaged, or the model overflowed")

@@ -13,7 +13,8 @@ The letters are Chen's.  Leviathan et al. swap them:
     number of drafts    K                       gamma
 
 Where the code differs from the printed Algorithm 2: n stays as it is within a round (the paper's listing advances it inside the accept
-loop); a round drafts fewer than K tokens where fewer are wanted, so exactly T are made; and EOS ends the text.
+loop); the text ends at length T exactly, prompt included (the paper's may run past it), because a round drafts fewer than K tokens
+where fewer are wanted; and EOS ends the text.
 
 But: one draft at a time (no trees), one sequence (no batch).
 """
@@ -29,21 +30,21 @@ def verify(target_probs, draft_probs, drafts, rng):
 
     target_probs    [K + 1, n_vocab]    q(. | x_1 .. x_n, xt_1 .. xt_{j-1})   for j = 1 .. K + 1
     draft_probs     [K, n_vocab]        p(. | x_1 .. x_n, xt_1 .. xt_{j-1})   for j = 1 .. K:  the laws the drafts were drawn from
-    drafts          [K]                 xt_1 .. xt_K, possibly none
+    drafts          [K]                 xt_1 .. xt_K; here K is the number that this round drafted, possibly 0
 
     Lossless (Theorem 1): a draft xt ~ p survives as x with probability p(x) min(1, q(x) / p(x)) = min(p(x), q(x)).
-    All else is rejected, 1 - sum min(p, q) = sum max(0, q - p), which is just what normalizes (q - p)_+, so x follows from a rejection
-    with probability max(0, q(x) - p(x)).  The sum of the two is q(x), whatever p is.
+    All else is rejected, 1 - sum min(p, q) = sum max(0, q - p), which is just what (q - p)_+ = max(0, q - p) / sum divides by, so x
+    follows from a rejection with probability max(0, q(x) - p(x)).  The sum of the two is q(x), whatever p is.
 
     >>> q, p = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
     >>> verify(q, p, [1], np.random.default_rng(0))             # q > p at token 1: accepted, then the bonus
     (1, 2)
     """
-    for j, token in enumerate(drafts):
+    for j, token in enumerate(drafts):                          # j counts from 0: row j and drafts[j] are the paper's j + 1
         q, p = target_probs[j], draft_probs[j]                  # [n_vocab] each
         if rng.random() * p[token] < q[token]:                  # r < min(1, q / p), without the division
-            continue                                            # accept xt_j
-        residual = np.maximum(q - p, 0)                         # (q - p)_+ up to its norm, which `sample` divides by
+            continue                                            # accept: the token stays, try the next
+        residual = np.maximum(q - p, 0)                         # (q - p)_+ before its division by the sum: `sample` needs none
         return j, sample(residual if residual.any() else q, rng)            # p = q up to rounding: nothing left but q
     return len(drafts), sample(target_probs[-1], rng)           # all accepted: one more from q(. | .., xt_1 .. xt_K)
 
@@ -55,7 +56,8 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     K               drafts a round, at least 1
     rng             numpy.random.Generator, the only source of chance
     eos             an id, several, or None: generation ends with the first of them, which is emitted
-    The law is that of sampling.probabilities.  Raises ValueError for bad arguments at the call, not at the first round.
+    temperature, top_k, top_p   as in sampling.probabilities, for draft and target alike: they make the p and q of the paper
+    Raises ValueError for bad arguments at the call, not at the first round.
     """
     tokens, law, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
     if not isinstance(K, Integral) or K < 1:
@@ -65,10 +67,10 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
         x, T = list(tokens), len(tokens) + n_tokens
         while len(x) < T:
             drafts, p = [], []
-            for _ in range(min(K, T - len(x) - 1)):             # xt_j ~ p(. | x_1 .. x_n, xt_1 .. xt_{j-1})
+            for _ in range(min(K, T - len(x) - 1)):             # xt_j ~ p(. | x_1 .. x_n, xt_1 .. xt_{j-1}), n = len(x); k in all
                 p.append(law(draft(x + drafts))[0])             # [n_vocab]
                 drafts.append(sample(p[-1], rng))
-            q = law(target(x + drafts, len(drafts) + 1))        # [K + 1, n_vocab]    q(. | x_1 .. x_n, xt_1 .. xt_j), one pass
+            q = law(target(x + drafts, len(drafts) + 1))        # [k + 1, n_vocab]    q(. | x_1 .. x_n, xt_1 .. xt_{j-1}), j = 1 .. k + 1
             n_accepted, next_token = verify(q, p, drafts, rng)
             new = drafts[:n_accepted] + [next_token]
             while any(token in ends for token in new[:-1]):     # EOS among the accepted: what follows it was never said

@@ -207,3 +207,10 @@ def test_a_hundred_thousand_draws_of_a_large_float32_law():
 def test_a_drawn_token_is_one_that_top_k_and_top_p_kept(row, seed):
     law = probabilities(np.array(row, dtype=np.float32), top_k=2, top_p=.9)
     assert law[sample(law, np.random.default_rng(seed))] > 0
+
+
+def test_the_memory_order_of_the_logits_does_not_matter():
+    logits = np.random.default_rng(0).standard_normal((2, 3, 4))
+    for settings in (dict(temperature=0), dict(top_p=.6), dict(top_k=2)):
+        expected = probabilities(logits, **settings).swapaxes(0, 1)
+        assert (probabilities(logits.swapaxes(0, 1), **settings) == expected).all() and expected.sum() == pytest.approx(6)
