@@ -1,12 +1,13 @@
-"""Products of few rows with many weights: y = x @ w + b for 1 to 16 rows at the speed of the memory, and the same bits for every row.
+"""Products of few rows with many weights: y = x @ w + b for 1 to 16 rows, the weights fetched once, every row with the same bits.
 
 A decode step multiplies one row with every weight; a verification multiplies K + 1 rows.  The weights come from memory once
 either way, so both should take the same time.  A library does not see it so: for one row it calls `gemv`, which streams the weights; for
 two or more it calls `gemm`, which first packs the weights into a copy, and that takes five times as long as reading them.
 
-So we never leave `gemv`.  The weights are cut into panels that fit into the caches of the cores, and every row meets a panel before the next
-panel is fetched: the first row pays for the memory, the others find the panel in the cache.  A panel of PANEL weights is also
-just large enough for OpenBLAS to share a `gemv` between two threads.
+So we never leave `gemv`.  The weights are cut into panels that fit into the caches of the cores, and every row meets a panel before
+the next panel is fetched: the first row pays for the memory, the others find the panel in the cache.  (They are not free: five rows
+cost about two, with `gemm` about five.)  A panel of PANEL weights is also just large enough for OpenBLAS to share a `gemv` between
+two threads.
 
 The second gain is exactness.  Each row is a `gemv` of its own, the same call whatever stands in the other rows, so row i of a
 (K + 1)-row product has the same bits as the one-row product.  With `gemm` it does not, and greedy speculative text would now and then
