@@ -2,18 +2,18 @@
 
 A decode step multiplies one row with every weight; a verification multiplies K + 1 rows.  The weights come from memory once
 either way, so both should take the same time.  A library does not see it so: for one row it calls `gemv`, which streams the weights; for
-two or more it calls `gemm`, which first packs the weights into a copy, and that takes five times as long as reading them.
+two or more it calls `gemm`, which first packs the weights into a copy, and that takes several times as long as reading them.
 
 So we never leave `gemv`.  The weights are cut into panels that fit into the caches of the cores, and every row meets a panel before
-the next panel is fetched: the first row pays for the memory, the others find the panel in the cache.  (They are not free: five rows
-cost about two, with `gemm` about five.)  A panel of PANEL weights is also just large enough for OpenBLAS to share a `gemv` between
+the next panel is fetched: the first row pays for the memory, the others find the panel in the cache.  (They are not free: notebook 4
+measures both ways.)  A panel of PANEL weights is also just large enough for OpenBLAS to share a `gemv` between
 two threads.
 
 The second gain is exactness.  Each row is a `gemv` of its own, the same call whatever stands in the other rows, so row i of a
 (K + 1)-row product has the same bits as the one-row product.  With `gemm` it does not, and greedy speculative text would now and then
 part from greedy text.
 
-Measured with benchmark.py; the figures are in the README.
+Figures: the README (benchmark.py made them) and notebook 4.
 """
 from backend import xp
 
