@@ -4,8 +4,9 @@
     python training/train.py --text my_books.txt --out models
 
 The text is UTF-8 (plain or .xz), its documents separated by <|endoftext|>.  A few whole documents are held out; everything
-reported comes from them.  The draft is trained in the same loop on the target's own laws (forward KL at temperature 1):
-acceptance is what counts for a draft, not its loss on the text.
+reported comes from them.  Acceptance is what counts for a draft, not its loss on the text: it learns the target's laws, first in the
+same loop as the target (`--steps`; forward KL at temperature 1), then from the finished target (`--draft_steps`; the loss is the share of
+its tokens that the target rejects).
 
 Interrupt it whenever you like: the state is saved every `--save_every` steps, and the same command goes on from there.
 PyTorch is needed here and nowhere else.
@@ -148,13 +149,19 @@ def batch_of(tokens, step, batch, seed):
 
 # Training ----------------------------------------------------------------------------------------------------------------------
 
-def losses(target, draft, batch):
-    """Target: cross-entropy with the text.  Draft: cross-entropy with the target's law, which it has to match."""
+def losses(target, draft, batch, finished):
+    """Target: cross-entropy with the text.  Draft: cross-entropy with the target's law p, which it has to match; once the target is
+    finished, 1 - sum min(p, q), its rejection rate (Leviathan et al., corollary 3.6)."""
     inputs, labels = batch[:, :-1], batch[:, 1:].flatten()
     with torch.autocast(batch.device.type, dtype=torch.bfloat16):
-        p, q = target(inputs), draft(inputs)
-    log_p, log_q = p.float().log_softmax(-1), q.float().log_softmax(-1)
-    return F.nll_loss(log_p, labels), -(log_p.detach().exp() * log_q).sum(-1).mean()
+        with torch.set_grad_enabled(not finished):
+            p = target(inputs).float().log_softmax(-1)
+        q = draft(inputs).float().log_softmax(-1)
+    if finished:
+        draft_loss = 1 - torch.minimum(p, q).exp().sum(-1).mean()
+    else:
+        draft_loss = -(p.detach().exp() * q).sum(-1).mean()
+    return F.nll_loss(p, labels), draft_loss
 
 
 @torch.no_grad()
@@ -190,17 +197,72 @@ def schedule(step, steps):
     return min(1.0, (step + 1) / 100, 2 * (1 - step / steps))
 
 
+def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
+    """Stage "pair": both models.  Stage "draft": the draft alone, from the finished target."""
+    finished, work = stage == "draft", Path(args.work)
+    opts, step, state = optimizers([draft] if finished else [target, draft], args.lr), 0, work / f"{stage}.pt"
+    if state.exists():
+        saved = torch.load(state, map_location=args.device)
+        step = saved["step"]
+        target.load_state_dict(saved["target"]), draft.load_state_dict(saved["draft"])
+        for opt, opt_state in zip(opts, saved["opts"]):
+            opt.load_state_dict(opt_state)
+        print(f"{stage}: going on from step {step}")
+
+    target.requires_grad_(not finished)
+    compiled, start = torch.compile(losses), time.time()
+    while step < steps:
+        for opt in opts:
+            for group in opt.param_groups:
+                group["lr"] = args.lr * schedule(step, steps)
+        pieces = batch_of(tokens, step, args.batch, args.seed + finished).to(args.device).split(args.micro_batch)
+        for piece in pieces:
+            loss_target, loss_draft = compiled(target, draft, piece, finished)
+            ((loss_draft if finished else loss_target + loss_draft) / len(pieces)).backward()
+        for opt in opts:
+            opt.step()
+            opt.zero_grad()
+        step += 1
+        if step % 20 == 0 or step == steps:
+            row = dict(stage=stage, step=step, tokens=(step + finished * args.steps) * args.batch * N_CTX, seconds=time.time() - start,
+                       train_target_nats=loss_target.item(), train_draft_loss=loss_draft.item())
+            if step % args.save_every == 0 or step == steps:
+                torch.save(dict(step=step, target=target.state_dict(), draft=draft.state_dict(),
+                                opts=[opt.state_dict() for opt in opts]), state.with_suffix(".part"))
+                state.with_suffix(".part").replace(state)
+                row |= evaluate(target, draft, test_tokens, n_bytes, args.device)
+            with open(work / "log.jsonl", "a") as log:
+                print(json.dumps(row), file=log)
+            print(" ".join(f"{k} {v:.4g}" if k != "stage" else v for k, v in row.items()), flush=True)
+
+
 # The result --------------------------------------------------------------------------------------------------------------------
+
+def load(model, folder):
+    """The weights of an exported folder into a model of the same shape."""
+    from checkpoint import read_tensorflow
+    arrays = read_tensorflow(folder / "model.ckpt")
+    names = {name: tensorflow_name(name) for name in model.state_dict()}
+    model.load_state_dict({name: torch.from_numpy(arrays[theirs].astype(np.float32)).view_as(model.get_parameter(name))
+                           for name, theirs in names.items()})
+
+
+def tensorflow_name(name):
+    """
+    >>> tensorflow_name("h.0.attn.c_attn.w"), tensorflow_name("wte")
+    ('model/h0/attn/c_attn/w', 'model/wte')
+    """
+    return "model/" + (name.replace("h.", "h", 1) if name.startswith("h.") else name).replace(".", "/")
+
 
 def export(model, hparams, work, folder):
     """An ordinary folder in OpenAI's layout, in half precision."""
     from checkpoint import write_tensorflow
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {}
-    for name, parameter in model.state_dict().items():                   # h.0.attn.c_attn.w -> model/h0/attn/c_attn/w
+    for name, parameter in model.state_dict().items():
         array = parameter.cpu().numpy().astype(np.float16)
-        name = "model/" + name.replace("h.", "h", 1).replace(".", "/") if name.startswith("h.") else "model/" + name.replace(".", "/")
-        arrays[name] = array[None] if name.endswith("/w") else array     # OpenAI's matrices are convolutions, [1, n_in, n_out]
+        arrays[tensorflow_name(name)] = array[None] if name.endswith(".w") else array     # OpenAI's matrices are [1, n_in, n_out]
     write_tensorflow(folder / "model.ckpt", arrays)
     (folder / "hparams.json").write_text(json.dumps(hparams, indent=1) + "\n", encoding="utf-8")
     (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"\nall_model_checkpoint_paths: "model.ckpt"\n')
@@ -228,7 +290,9 @@ def main():
     parser.add_argument("--out", default="models")
     parser.add_argument("--work", default="training/work", help="tokenized text, training state (not committed)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=2000, help="of both models")
+    parser.add_argument("--draft_steps", type=int, default=2000, help="of the draft alone, afterwards")
+    parser.add_argument("--start", help="a folder with demo-target and demo-draft to go on from, in place of random weights")
     parser.add_argument("--batch", type=int, default=16, help="pieces of n_ctx tokens a step")
     parser.add_argument("--micro_batch", type=int, default=4, help="of these, so many at once (4 suits a CPU's caches; 16 a GPU)")
     parser.add_argument("--lr", type=float, default=3e-3)
@@ -243,8 +307,12 @@ def main():
     documents = read_documents(args.text)
     held_out = documents[len(documents) // args.held_out // 2:: len(documents) // args.held_out][: args.held_out]
     documents = [document for document in documents if document not in held_out]
-    if not (work / "vocab.bpe").exists():
-        train_tokenizer(documents, work, TARGET["n_vocab"])
+    if not (work / "held_out.npy").exists():
+        if args.start:
+            for name in ("encoder.json", "vocab.bpe"):
+                shutil.copy(Path(args.start) / "demo-target" / name, work / name)
+        else:
+            train_tokenizer(documents, work, TARGET["n_vocab"])
         np.save(work / "train.npy", tokenize(documents, work))
         np.save(work / "held_out.npy", tokenize(held_out, work))
     tokens, test_tokens = np.load(work / "train.npy"), np.load(work / "held_out.npy")
@@ -252,40 +320,10 @@ def main():
     print(f"{len(tokens):,} tokens to train on, {len(test_tokens):,} held out ({n_bytes:,} bytes)")
 
     target, draft = GPT2(**TARGET).to(args.device), GPT2(**DRAFT).to(args.device)
-    opts = optimizers([target, draft], args.lr)
-    step, state = 0, work / "state.pt"
-    if state.exists():
-        saved = torch.load(state, map_location=args.device)
-        step = saved["step"]
-        target.load_state_dict(saved["target"]), draft.load_state_dict(saved["draft"])
-        for opt, opt_state in zip(opts, saved["opts"]):
-            opt.load_state_dict(opt_state)
-        print(f"going on from step {step}")
-
-    compiled, start = torch.compile(losses), time.time()
-    while step < args.steps:
-        for opt in opts:
-            for group in opt.param_groups:
-                group["lr"] = args.lr * schedule(step, args.steps)
-        pieces = batch_of(tokens, step, args.batch, args.seed).to(args.device).split(args.micro_batch)
-        for piece in pieces:
-            loss_target, loss_draft = compiled(target, draft, piece)
-            ((loss_target + loss_draft) / len(pieces)).backward()
-        for opt in opts:
-            opt.step()
-            opt.zero_grad()
-        step += 1
-        if step % 20 == 0 or step == args.steps:
-            row = dict(step=step, tokens=step * args.batch * N_CTX, seconds=time.time() - start,
-                       train_target_nats=loss_target.item(), train_draft_cross_entropy=loss_draft.item())
-            if step % args.save_every == 0 or step == args.steps:
-                torch.save(dict(step=step, target=target.state_dict(), draft=draft.state_dict(),
-                                opts=[opt.state_dict() for opt in opts]), state.with_suffix(".part"))
-                state.with_suffix(".part").replace(state)
-                row |= evaluate(target, draft, test_tokens[: 64 * N_CTX + 1], n_bytes * 64 * N_CTX / len(test_tokens), args.device)
-            with open(work / "log.jsonl", "a") as log:
-                print(json.dumps(row), file=log)
-            print(" ".join(f"{k} {v:.4g}" for k, v in row.items()), flush=True)
+    if args.start:
+        load(target, Path(args.start) / "demo-target"), load(draft, Path(args.start) / "demo-draft")
+    for stage, steps in (("pair", args.steps), ("draft", args.draft_steps)):
+        train(stage, steps, target, draft, tokens, test_tokens[: 64 * N_CTX + 1], n_bytes * 64 * N_CTX / len(test_tokens), args)
 
     for model, hparams, name in ((target, TARGET, "demo-target"), (draft, DRAFT, "demo-draft")):
         export(model, hparams, work, Path(args.out) / name)
