@@ -32,7 +32,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from autoregressive import autoregressive_sampling
-from measure import forward, loading, machine, parts, prefill, resident, seconds, size_of
+from measure import forward, loading, machine, parts, prefill, resident, seconds, size_of, textbook
 from speculative import speculative_sampling
 from stats import Timed, acceptance, predicted_speedup, ratio
 from synthetic import synthetic_pair
@@ -137,12 +137,13 @@ def to_transformers(model):
     """The same weights as a GPT2LMHeadModel."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
-    n_layer, _, n_head, n_ctx, d_head = model.cache.shape
-    theirs = GPT2LMHeadModel(GPT2Config(vocab_size=model.n_vocab, n_positions=n_ctx, n_embd=n_head * d_head, n_layer=n_layer,
+    n_layer, _, n_head, _, d_head = model.cache.shape
+    theirs = GPT2LMHeadModel(GPT2Config(vocab_size=model.n_vocab, n_positions=model.n_ctx, n_embd=n_head * d_head, n_layer=n_layer,
                                         n_head=n_head, bos_token_id=None, eos_token_id=None)).eval()
+    params = textbook(model.params)
     with torch.no_grad():
         for name, parameter in theirs.named_parameters():                       # "transformer.h.0.attn.c_attn.weight"
-            place = model.params
+            place = params
             for part in name.removeprefix("transformer.").split("."):
                 if not isinstance(place, np.ndarray):                           # "wte.weight" is one of ours already as "wte"
                     part = {"h": "blocks", "bias": "b", "weight": "w" if "w" in place else "g"}.get(part, part)

@@ -16,9 +16,10 @@ import math
 import operator
 
 from backend import xp
-from linear import SMALL, linear, row_products
+from linear import FEW, lay_out, linear, row_products
 
 BLOCK = 64          # keys; attention runs over whole blocks of the cache
+CHUNK = 96          # positions of a prompt that run at once: what they need besides the weights stays in the caches of the cores
 
 
 def gelu(x):                                                                # the tanh form, as OpenAI's
@@ -49,14 +50,20 @@ def attention(x, c_attn, c_proj, keys, values, n_past, mask):               # [n
     q, k, v = qkv.transpose(1, 2, 0, 3)                                     # [n_head, n, d_head] each
     keys[:, n_past:n_past + n], values[:, n_past:n_past + n] = k, v
     q = q * (1 / math.sqrt(d_head))
-    scores = row_products(q, keys[:, :s].transpose(0, 2, 1)) + mask         # [n_head, n, s]
+    blocks = keys[:, :s].reshape(n_head, -1, BLOCK, d_head).transpose(0, 1, 3, 2)           # [n_head, n_blocks, d_head, BLOCK]
+    scores = row_products(q[:, None], blocks).transpose(0, 2, 1, 3)         # [n_head, n, n_blocks, BLOCK]
+    scores = scores.reshape(n_head, n, s) + mask
     heads = row_products(softmax(scores), values[:, :s])                    # [n_head, n, s] -> [n_head, n, d_head]
     return linear(heads.transpose(1, 0, 2).reshape(n, -1), **c_proj)        # -> [n, n_embd] -> [n, n_embd]
 
 
-def causal_mask(n_past, n, n_ctx):
+def whole_blocks(n):
+    return -(-n // BLOCK) * BLOCK
+
+
+def causal_mask(n_past, n):
     """[n, s]: 0 where new position n_past + i may see key j, that is j <= n_past + i, else -1e10.  s is in whole blocks of keys."""
-    s = min(n_ctx, -(-(n_past + n) // BLOCK) * BLOCK)
+    s = whole_blocks(n_past + n)
     return xp.triu(xp.full((n, s), -1e10, dtype=xp.float32), n_past + 1)
 
 
@@ -83,7 +90,8 @@ class GPT2:
         self.n_vocab, n_embd = params["wte"].shape
         self.n_ctx = len(params["wpe"])
         # [n_layer, keys and values, n_head, n_ctx, d_head]; the system gives memory only to what is written
-        self.cache = xp.zeros((len(params["blocks"]), 2, n_head, self.n_ctx, n_embd // n_head), dtype=params["wte"].dtype)
+        self.cache = xp.zeros((len(params["blocks"]), 2, n_head, whole_blocks(self.n_ctx), n_embd // n_head), dtype=params["wte"].dtype)
+        self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=params["wte"].dtype)}
         self.reset()
 
     def reset(self):
@@ -101,18 +109,19 @@ class GPT2:
         for token in tokens[n_past:]:                                       # CuPy would wrap an index out of range and say nothing
             if not 0 <= operator.index(token) < self.n_vocab:
                 raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: is this the model's own encoder?")
-        if n_past < n_prompt and len(tokens) - n_past > SMALL:              # a prompt runs by itself: the same rows, hence the same
-            self.forward(tokens[:n_prompt], n_past)                         # bits, however many are asked for after it
+        if len(tokens) - n_past > FEW:                                      # a prompt runs by itself, so that it has the same bits
+            for start in range(n_past, n_prompt, CHUNK):                    # however many positions are asked for after it
+                self.forward(tokens[:min(start + CHUNK, n_prompt)], start)
             n_past = n_prompt
         x = self.forward(tokens, n_past)[-n_last:]                          # [n, n_embd] -> [n_last, n_embd]
-        return linear(layer_norm(x, **self.params["ln_f"]), self.params["wte"].T)               # [n_last, n_vocab]
+        return linear(layer_norm(x, **self.params["ln_f"]), **self.head)    # [n_last, n_embd] -> [n_last, n_vocab]
 
     def forward(self, tokens, n_past):
         """Run tokens[n_past:] on top of the cache -> [n, n_embd]."""
         assert tokens[:n_past] == self.cached[:n_past]
         new = tokens[n_past:]
         self.cached = tokens[:n_past]                                       # if we are interrupted, only these are sure
-        mask = causal_mask(n_past, len(new), self.n_ctx)
+        mask = causal_mask(n_past, len(new))
         x = self.params["wte"][new] + self.params["wpe"][n_past:len(tokens)]                    # [n, n_embd]
         for block, (keys, values) in zip(self.params["blocks"], self.cache):
             x = transformer_block(x, **block, keys=keys, values=values, n_past=n_past, mask=mask)

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 import backend as backends
 from autoregressive import autoregressive_sampling
+from linear import exact_rows
 from speculative import speculative_sampling
 from stats import Timed, acceptance, bottleneck, clocked, predicted_speedup, ratio
 from terminal import watch
@@ -83,7 +84,8 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
     if not json:
         print(timing(spec))
     result = dict(prompt=prompt, draft=draft_model_size, target=target_model_size, backend=backend, K=K, temperature=temperature,
-                  top_k=top_k, top_p=top_p, seed=seed, autoregressive=ar, speculative=spec, **figures(ar, alone, spec, pair, rounds, K))
+                  top_k=top_k, top_p=top_p, seed=seed, autoregressive=ar, speculative=spec, **figures(ar, alone, spec, pair, rounds, K),
+                  same_text=ar["tokens"] == spec["tokens"], same_bits=K < exact_rows())
     for one in (ar, spec):
         one["text"] = encoder.decode([token for token in one["tokens"] if token != encoder.eos])
     if trace:
@@ -128,10 +130,16 @@ def timing(run):
 
 
 def summary(r):
-    """The line of comparison, and one that says why, where the pair does not pay."""
+    """The line of comparison; at temperature 0, whether the texts are the same; where the pair does not pay, why."""
     spec = r["speculative"]
     yield (f"Speed-up {show(r['speedup'])}x (predicted {show(r['predicted_speedup'])}x), acceptance rate "
            f"{show(spec['acceptance_rate'])}, {show(spec['tokens_per_target_pass'])} tokens per target pass")
+    if r["temperature"] == 0:
+        yield {(True, True): "The two texts are the same, as they always are at temperature 0 on this machine.",
+               (True, False): f"The two texts are the same; on this machine a near-tie may part them when K = {r['K']}.",
+               (False, False): f"The two texts part at a near-tie, which can happen on this machine when K = {r['K']}.",
+               (False, True): "The two texts are not the same, which must not happen at temperature 0: please report it.",
+               }[r["same_text"], r["same_bits"]]
     if r["predicted_speedup"] and r["predicted_speedup"] < 1.05:
         yield bottleneck(spec["acceptance_rate"], r["K"], r["cost_ratio"], r["verify_ratio"])
 

@@ -96,8 +96,22 @@ def arrays_of(params):
 
 
 def size_of(*models):
-    """Bytes of the weights; what models share counts once."""
-    return sum({id(array): array.nbytes for model in models for array in arrays_of(model.params)}.values())
+    """Bytes of the weights; what models share counts once, and so do the token embeddings, which are also the output head."""
+    weights = [value for model in models for name, value in model.params.items() if name != "head"]
+    return sum({id(array): array.nbytes for array in arrays_of(weights)}.values())
+
+
+def textbook(params):
+    """The same parameters with each matrix [n_in, n_out], not in tiles (linear.py), and token embeddings that are the output head."""
+    if isinstance(params, list):
+        return [textbook(part) for part in params]
+    if not isinstance(params, dict):
+        return params
+    if "w" not in params:
+        return {name: textbook(part) for name, part in params.items() if name != "head"}
+    n_tiles, _, n_in, width = params["w"].shape
+    w = params["w"].transpose(1, 2, 0, 3).reshape(n_in, n_tiles * width)[:, :len(params["b"])]
+    return {"w": w, "b": params["b"]}
 
 
 def some_tokens(model, n):
@@ -135,10 +149,11 @@ def parts(name, models_dir, repetitions, rows, n_cached):
 @contextlib.contextmanager
 def parts_timed():
     """Within it the functions of gpt2.py that do the work note their seconds in the Counter that it gives."""
-    def product(x, w, b=None):
-        if b is None:
+    def product(x, w, b):
+        n_in, n_out = x.shape[1], len(b)
+        if n_out > 4 * n_in:
             return "output head"
-        return "feed-forward products" if max(w.shape) == 4 * min(w.shape) else "attention products"
+        return "feed-forward products" if 4 in (n_in // n_out, n_out // n_in) else "attention products"
 
     def timed(function, part):
         def call(*arguments, **more):
@@ -165,10 +180,10 @@ def prefill(name, models_dir, repetitions, n_tokens, n_matrix):
     """A long prompt: the share of the machine's rate of products that the whole pass reaches."""
     model = named(name, models_dir)
     tokens, n_embd = some_tokens(model, min(n_tokens, model.n_ctx)), model.params["wte"].shape[1]
-    n, blocks = len(tokens), model.params["blocks"]
+    n, n_layer = len(tokens), len(model.params["blocks"])
     time, = seconds(repetitions, lambda: (model.reset(), model(tokens)))
-    weights = sum(array.size for array in arrays_of(blocks) if array.ndim == 2)
-    work = 2 * n * weights + 4 * n * n * n_embd * len(blocks) + 2 * n_embd * model.n_vocab      # two operations a multiply-add
+    pairs = n * (n + 1) / 2                                                     # of a query and a key that it may see
+    work = 2 * n_layer * (12 * n * n_embd ** 2 + 2 * pairs * n_embd) + 2 * n_embd * model.n_vocab   # two operations a multiply-add
     rate = product_rate(n_matrix // 4)
     return [{"model": label(name), "tokens": n, "seconds": time, "GFlop/s": work / time / 1e9, "sgemm GFlop/s": rate / 1e9,
              "share": work / time / rate}]

@@ -43,10 +43,9 @@ def random_arrays(size, n_first=0, dial=1.0):
             std = shape[0] ** -0.5 if last == "w" else EMBEDDING
             if name.endswith("c_proj/w") and int(part[1:]) >= n_first:
                 std *= dial
-            array = rng.random(shape[::-1] if last == "w" else shape, dtype=np.float32)         # uniform: normal takes longer
+            array = arrays[name] = rng.random(shape, dtype=np.float32)          # uniform: normal takes longer
             array -= 0.5
             array *= 12 ** 0.5 * std
-            arrays[name] = array.T if last == "w" else array                    # already as `lay_out` wants it: no copy
     return arrays
 
 

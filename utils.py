@@ -93,7 +93,8 @@ def nested(arrays, hparams, folder):
         for part in path:
             place = params["blocks"][int(part[1:])] if part[0] == "h" else place.setdefault(part, {})
         array = xp.asarray(mapped.reshape(shape), dtype=xp.float32)
-        place[last] = lay_out(array) if last == "w" else array  # what is laid out anew is held once
-        if not (isinstance(array, np.ndarray) and np.shares_memory(place[last], mapped)):
-            release(mapped)
+        place[last] = lay_out(array) if last == "w" else array
+        if last == "wte":
+            params["head"] = lay_out(array.T)                   # the output head: the same weights, transposed
+        release(mapped)                                         # what was read; wte's rows come back from the file when they are asked for
     return params

@@ -7,7 +7,7 @@ import pytest
 
 import benchmark
 import gpt2
-from measure import parts_timed, size_of
+from measure import arrays_of, parts_timed, size_of, textbook
 from sampling import Round, probabilities
 from stats import acceptance
 from synthetic import SIZES, random_arrays, random_model, synthetic_pair, write_folder
@@ -68,7 +68,14 @@ def test_acceptance_by_position_counts_what_was_tested():
 def test_the_synthetic_draft_is_the_first_layers_of_its_target_and_costs_no_memory():
     draft, target = synthetic_pair("tiny", 2, 0.5)
     assert [a is b for a, b in zip(draft.params["blocks"], target.params["blocks"])] == [True, True]
-    assert size_of(draft, target) == size_of(target) == 4 * sum(a.size for a in random_arrays("tiny").values())
+    assert size_of(draft, target) == size_of(target)
+
+
+def test_textbook_matrices_are_those_of_the_files():
+    arrays, params = random_arrays("tiny"), textbook(random_model("tiny").params)
+    assert sum(a.size for a in arrays_of(params)) == sum(a.size for a in arrays.values())
+    assert (params["blocks"][3]["attn"]["c_attn"]["w"] == arrays["model/h3/attn/c_attn/w"]).all()       # 96 outputs, two tiles
+    assert (params["blocks"][0]["mlp"]["c_proj"]["w"] == arrays["model/h0/mlp/c_proj/w"]).all()
 
 
 def test_the_dial_turns_acceptance_from_1_down():

@@ -1,12 +1,14 @@
-"""Greedy equality by construction: a position has the same bits alone (a decode step) and in company (a verification).
+"""Greedy equality by construction: a position has the same bits alone (a decode step) and in company (a verification, a prompt).
 
-Elsewhere one row goes through `gemv` and K + 1 rows through `gemm`, whose last bits differ; here every row is a `gemv` of its own.
+Elsewhere one row goes through `gemv` and K + 1 rows through `gemm`, whose last bits differ.  linear.py has two ways round that; the second
+one, for machines without the kernel of the first, is tested everywhere.
 """
 import numpy as np
 import pytest
 
+import linear as linear_module
 from autoregressive import autoregressive_sampling
-from linear import PANEL, lay_out, linear, row_products
+from linear import DEPTH, FEW, ROWS, TILE, lay_out, linear, row_products
 from speculative import speculative_sampling
 from synthetic import synthetic_pair
 from utils import load_model
@@ -37,32 +39,57 @@ def test_logits_of_a_verification_are_those_of_single_steps_bit_for_bit(n_prompt
     assert len(verified) >= 30 and same_bits(steps, verified)
 
 
+@pytest.fixture(params=["blocks of rows", "row by row"])
+def most_rows(request, monkeypatch):
+    """Both ways of linear.py -> how many rows keep their bits."""
+    if request.param == "row by row":
+        monkeypatch.setattr(linear_module, "exact", lambda: False)
+    elif not linear_module.exact():
+        pytest.skip("this BLAS has no kernel for small products whose rows keep their bits")
+    return 40 if request.param == "blocks of rows" else FEW
+
+
 @pytest.mark.parametrize("n_in, n_out", [(192, 576), (192, 4096), (768, 2304), (768, 768), (3072, 768), (768, 50257), (1600, 4800), (96, 97)])
-def test_rows_of_a_product_do_not_depend_on_their_company(n_in, n_out):
+def test_rows_of_a_product_do_not_depend_on_their_company(n_in, n_out, most_rows):
     rng = np.random.default_rng(0)
-    w = lay_out(rng.standard_normal((n_in, n_out), dtype=np.float32))
+    w = rng.standard_normal((n_in, n_out), dtype=np.float32)
     b = rng.standard_normal(n_out, dtype=np.float32)
-    x = rng.standard_normal((16, n_in), dtype=np.float32)
-    alone = np.concatenate([linear(row[None], w, b) for row in x])
+    x = rng.standard_normal((most_rows, n_in), dtype=np.float32)
+    tiles = lay_out(w)
+    alone = np.concatenate([linear(row[None], tiles, b) for row in x])
     assert np.allclose(alone, x.astype(np.float64) @ w + b, atol=1e-3)
-    for n in range(2, 17):
-        assert same_bits(linear(x[:n], w, b), alone[:n]), n
+    for n in range(2, most_rows + 1):
+        assert same_bits(linear(x[:n], tiles, b), alone[:n]), n
 
 
-def test_the_shapes_above_cover_one_panel_several_and_a_rest():
-    def panels(n_in, n_out):
-        width = -(-n_out // max(1, n_in * n_out // PANEL) // 16) * 16
-        return n_out // width, n_out % width
-    assert panels(768, 50257)[0] > 50 and panels(768, 50257)[1] > 0 and panels(768, 2304) == (2, 0) and panels(192, 576)[0] == 1
+def test_the_shapes_above_cover_every_way_to_cut():
+    assert 768 < DEPTH < 1600 and 3072 > 2 * DEPTH and 576 % TILE == 0 and 50257 % TILE and 97 % TILE and 40 > 3 * ROWS
+    small, large = lay_out(np.zeros((192, 576), np.float32)), lay_out(np.zeros((768, 2304), np.float32))
+    assert small.size < linear_module.SHARE < large.size
+
+
+@pytest.mark.parametrize("n_tokens", [1, 63, 64, 65, 500])
+def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, most_rows):
+    rng = np.random.default_rng(n_tokens)
+    q, k = rng.standard_normal((3, most_rows, 64), dtype=np.float32), rng.standard_normal((3, 64, TILE), dtype=np.float32)
+    p, v = rng.random((3, most_rows, n_tokens), dtype=np.float32), rng.standard_normal((3, n_tokens, 64), dtype=np.float32)
+    k = k.transpose(0, 2, 1)
+    for a, b in ((q, k), (p, v)):
+        alone = np.concatenate([row_products(a[:, i:i + 1], b) for i in range(most_rows)], axis=1)
+        assert np.allclose(alone, a.astype(np.float64) @ b, atol=1e-3)
+        for n in range(2, most_rows + 1):
+            assert same_bits(row_products(a[:, :n], b), alone[:, :n]), n
 
 
 def test_plain_products_would_not_do():
-    """The wrong version: with `gemm` some row differs.  (If it does not on your machine, good for you: this is then skipped.)"""
+    """The wrong version: `x @ w + b`, where one row is a `gemv` and five are a `gemm`."""
     rng = np.random.default_rng(0)
     w, x = rng.standard_normal((768, 2304), dtype=np.float32), rng.standard_normal((5, 768), dtype=np.float32)
+    b = np.zeros(2304, np.float32)
     if same_bits(x @ w, np.concatenate([row[None] @ w for row in x])):
         pytest.skip("this BLAS gives the same bits for one row and for five")
-    assert same_bits(row_products(x, w), np.concatenate([row[None] @ w for row in x]))
+    assert not same_bits(linear(x, w, b), np.concatenate([linear(row[None], w, b) for row in x]))
+    assert same_bits(linear(x, lay_out(w), b), np.concatenate([linear(row[None], lay_out(w), b) for row in x]))
 
 
 @pytest.mark.parametrize("K", range(1, 9))

@@ -108,7 +108,7 @@ WRONG_FORWARD = {
         (".reshape(n, 3, n_head, d_head)", ".reshape(n, n_head, 3, d_head).transpose(0, 2, 1, 3)")],
     "a token does not see itself": [("dtype=xp.float32), n_past + 1)", "dtype=xp.float32), n_past)")],
     "a token sees the next one": [("dtype=xp.float32), n_past + 1)", "dtype=xp.float32), n_past + 2)")],
-    "a bias is missing": [("**c_proj)            ", "w=c_proj['w'])            ")],
+    "a bias is missing": [("**c_proj)            ", "w=c_proj['w'], b=0 * c_proj['b'])            ")],
     "the variance is the unbiased one": [("variance = xp.vecdot(x, x)[..., None] / x.shape[-1]",
                                           "variance = xp.vecdot(x, x)[..., None] / (x.shape[-1] - 1)")],
     "the layer norm has no bias": [("* g + b", "* g")],
