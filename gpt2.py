@@ -19,7 +19,7 @@ from backend import xp
 from linear import FEW, lay_out, linear, row_products
 
 BLOCK = 64          # keys; attention runs over whole blocks of the cache
-CHUNK = 96          # positions of a prompt that run at once: what they need besides the weights stays in the caches of the cores
+CHUNK = 192         # positions of a prompt that run at once: what they need besides the weights stays in the caches of the cores
 
 
 def gelu(x):                                                                # the tanh form, as OpenAI's

@@ -20,7 +20,8 @@ Figures: the README (benchmark.py made them) and notebook 4.
 import functools
 import math
 import os
-from concurrent.futures import ThreadPoolExecutor, wait
+import queue
+import threading
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from backend import xp
 
 TILE, DEPTH, ROWS = 64, 1280, 12        # outputs, inputs and rows of the largest product that is not packed
 FEW = 16                                # rows that go one by one where there is no such product
-SHARE = 1_500_000                       # weights; a product of more is shared between threads (to wake one takes some 30 us)
+SHARE = 1_000_000                       # weights; a product of more is shared between threads
 THREADS = int(os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or min(4, os.cpu_count()))
 
 
@@ -50,8 +51,37 @@ def exact_rows():
 
 
 @functools.cache
-def pool():
-    return ThreadPoolExecutor(THREADS - 1)
+def helpers():
+    """The queue of THREADS - 1 threads that wait for work.  (concurrent.futures takes 50 us a product longer.)"""
+    def help():
+        while True:
+            f, i, j, done = jobs.get()
+            try:
+                f(i, j)
+                done.put(None)
+            except BaseException as error:                                      # the caller's to deal with
+                done.put(error)
+            f = done = None
+
+    jobs = queue.SimpleQueue()
+    for _ in range(THREADS - 1):
+        threading.Thread(target=help, daemon=True).start()
+    return jobs
+
+
+def share(f, n, work):
+    """f(0, n); if there is much work, in parts f(i, j) at the same time.  The helpers need some 30 us to wake up and get a little less."""
+    if work < SHARE or THREADS == 1:
+        return f(0, n)
+    first = round(n * 1.4 / (THREADS + 0.4))
+    cuts = [first + (n - first) * i // (THREADS - 1) for i in range(THREADS)]
+    done = queue.SimpleQueue()
+    for i, j in zip(cuts, cuts[1:]):
+        helpers().put((f, i, j, done))
+    f(0, first)
+    for error in [done.get() for _ in cuts[1:]]:
+        if error is not None:
+            raise error
 
 
 def blocks(a):
@@ -67,64 +97,55 @@ def blocks(a):
     return a.reshape(*a.shape[:-2], (n + missing) // rows, rows, a.shape[-1])
 
 
-def product(a, b, out=None):
-    """a [.., rows, k] @ b [.., k, m] -> [.., rows, m], at most DEPTH of the k inputs at once."""
-    matmul = functools.partial(np.matmul, order="C")                            # all blocks of rows with one tile, then the next tile
-    out = matmul(a[..., :DEPTH], b[..., :DEPTH, :], out=out)
-    for i in range(DEPTH, a.shape[-1], DEPTH):
-        out += matmul(a[..., i:i + DEPTH], b[..., i:i + DEPTH, :])
-    return out
-
-
-def multiply(a, b, out=None):
-    """The same, b [n, .., k, m] cut along its first axis for the threads, if it is large.  a has that axis, too, or not."""
-    if b.size * a.shape[-3] < SHARE or THREADS == 1:
-        return product(a, b, out)
-    if out is None:
-        out = np.empty((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), dtype=a.dtype)
-    cuts = [len(b) * i // THREADS for i in range(THREADS + 1)]
-    parts = [(a[i:j] if a.ndim == b.ndim else a, b[i:j], out[i:j]) for i, j in zip(cuts, cuts[1:])]
-    others = [pool().submit(product, *part) for part in parts[1:]]
-    product(*parts[0])
-    wait(others)
-    return out
-
-
 def row_products(a, b):
     """a [.., n, k] @ b [.., k, m] -> [.., n, m], m <= TILE; the bits of a row do not depend on the other rows.
 
     >>> import numpy as np
-    >>> a, b = np.ones((3, 2)), np.arange(8.).reshape(2, 4)
+    >>> a, b = np.ones((1, 3, 2)), np.arange(8.).reshape(1, 2, 4)
     >>> bool((row_products(a, b) == a @ b).all())
     True
     """
     if xp.ndarray is not np.ndarray:                                            # a GPU
         return a @ b
-    y = multiply(blocks(a), b[..., None, :, :])                                 # [.., n_blocks, rows, m]
-    return y.reshape(*y.shape[:-3], -1, y.shape[-1])[..., :a.shape[-2], :]
+    if a.shape[-1] > DEPTH:
+        return row_products(a[..., :DEPTH], b[..., :DEPTH, :]) + row_products(a[..., DEPTH:], b[..., DEPTH:, :])
+    n, a, b = a.shape[-2], blocks(a), b[..., None, :, :]                        # [.., n_blocks, rows, k], [.., 1, k, m]
+    y = np.empty((*map(max, a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), dtype=a.dtype)
+    share(lambda i, j: np.matmul(a[i:j], b[i:j], out=y[i:j], order="C"), len(a), b.size * a.shape[-3])
+    return y.reshape(*y.shape[:-3], -1, y.shape[-1])[..., :n, :]
 
 
 def linear(x, w, b):
     """x [n, n_in] @ w + b [n_out] -> [n, n_out].  w is [n_in, n_out], or the tiles that `lay_out` made of it."""
     if w.ndim == 2:
         return x @ w + b
-    n, (n_tiles, _, _, width) = len(x), w.shape
+    n, (n_tiles, n_chunks, _, depth, width) = len(x), w.shape
     x = blocks(x)                                                               # [n_blocks, rows, n_in]
-    y = xp.empty((*x.shape[:2], n_tiles, width), dtype=x.dtype)
-    multiply(x, w, out=y.transpose(2, 0, 1, 3))                                 # [n_tiles, n_blocks, rows, TILE]
-    y = y.reshape(-1, n_tiles * width)[:n, :len(b)]
+    n_blocks, rows, _ = x.shape
+    chunks = x.reshape(n_blocks, rows, n_chunks, depth).transpose(2, 0, 1, 3)   # [n_chunks, n_blocks, rows, depth]
+    y = np.empty((n_blocks, rows, n_tiles, width), dtype=x.dtype)
+    out = y.transpose(2, 0, 1, 3)                                               # [n_tiles, n_blocks, rows, width]
+
+    def product(i, j):                                                          # order: a tile meets all rows before the next tile comes
+        if n_chunks == 1:
+            np.matmul(x, w[i:j, 0], out=out[i:j], order="C")
+        else:
+            np.matmul(chunks, w[i:j], order="C").sum(axis=1, out=out[i:j])
+    share(product, n_tiles, w.size * n_blocks)
+    y = y.reshape(n_blocks * rows, n_tiles * width)[:n, :len(b)]
     y += b
     return y
 
 
 def lay_out(w):
-    """w [n_in, n_out] -> tiles [n_tiles, 1, n_in, TILE], the last one filled up with zeros.  (On a GPU: w.)"""
+    """w [n_in, n_out] -> tiles [n_tiles, n_chunks, 1, n_in / n_chunks, TILE], the last one filled up with zeros.  (On a GPU: w.)"""
     if xp.ndarray is not np.ndarray:
         return w
     n_in, n_out = w.shape
     whole, rest = divmod(n_out, TILE)
+    n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
     tiles = np.zeros((whole + (rest > 0), n_in, TILE), dtype=w.dtype)
     tiles[:whole] = w[:, :whole * TILE].reshape(n_in, whole, TILE).transpose(1, 0, 2)
     if rest:
         tiles[-1, :, :rest] = w[:, whole * TILE:]
-    return tiles[:, None]
+    return tiles.reshape(len(tiles), n_chunks, 1, n_in // n_chunks, TILE)

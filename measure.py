@@ -109,8 +109,8 @@ def textbook(params):
         return params
     if "w" not in params:
         return {name: textbook(part) for name, part in params.items() if name != "head"}
-    n_tiles, _, n_in, width = params["w"].shape
-    w = params["w"].transpose(1, 2, 0, 3).reshape(n_in, n_tiles * width)[:, :len(params["b"])]
+    n_tiles, n_chunks, _, depth, width = params["w"].shape
+    w = params["w"].transpose(1, 2, 3, 0, 4).reshape(n_chunks * depth, n_tiles * width)[:, :len(params["b"])]
     return {"w": w, "b": params["b"]}
 
 
