@@ -81,6 +81,21 @@ def test_reset_empties_the_cache():
     assert model.cached == [] and np.array_equal(model(TOKENS[:4]), tiny_gpt2()(TOKENS[:4]))
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("position", [9, 70])
+@pytest.mark.parametrize("reset", [True, False])
+def test_numbers_that_overflowed_leave_with_their_text(bad, position, reset):
+    """The cache is read in whole blocks of keys, and behind the mask 0 * NaN would be NaN."""
+    model = tiny_gpt2()
+    model.params["wpe"][position] = bad                             # so a text that is longer than `position` overflows
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(model(TOKENS)).all()
+    if reset:
+        model.reset()
+    for n in (position - 4, position, position // 2):
+        assert np.abs(model(TOKENS[:n]) - tiny_gpt2()(TOKENS[:n])).max() < 2e-5, n
+
+
 @pytest.mark.parametrize("kept, tokens", [
     ([], TOKENS[:30]), (TOKENS[:9], TOKENS[:9] + [1, 2]), (TOKENS[:9], TOKENS[:4] + [1, 2])],
     ids=["prompt", "step", "rollback"])
