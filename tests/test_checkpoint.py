@@ -602,6 +602,14 @@ def test_damaged_safetensors(tmp_path, case):
     assert "\n" not in str(error.value) and len(str(error.value)) < 2000
 
 
+def test_the_longest_name_and_a_file_without_numbers_are_read(tmp_path):
+    name = "x" * 1000
+    write_tensorflow(tmp_path / "m", {name: np.arange(2)})
+    assert read_tensorflow(tmp_path / "m")[name].tolist() == [0, 1]
+    (tmp_path / "m").write_bytes(safetensors({name: described(0, 0, shape=[0])}))       # it ends with its header
+    assert read_safetensors(tmp_path / "m")[name].size == 0
+
+
 # Hugging Face's names
 
 @pytest.mark.parametrize("file", ["model", "old"])

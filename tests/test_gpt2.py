@@ -23,6 +23,10 @@ def test_logits_equal_those_of_transformers():
     assert error_of_logits(dtype=np.float64) < 1e-6                 # without the rounding, the formulas are the same
 
 
+def test_a_softmax_of_large_scores_does_not_overflow():
+    assert gpt2.softmax(np.float32([[300, 300, -1e10]])).tolist() == [[.5, .5, 0]]
+
+
 # The cache (T7, T8) --------------------------------------------------------------------------------------------------------
 
 ids = st.integers(0, 12)
@@ -61,17 +65,20 @@ def test_the_draft_has_no_hole_after_full_acceptance_and_full_rejection():
 
 
 def test_only_tokens_that_are_new_are_run(monkeypatch):
+    """In one pass, but for a prompt and what is asked after it if they are more than 16."""
     rows = []
     block = gpt2.transformer_block
     monkeypatch.setattr(gpt2, "transformer_block", lambda x, **rest: rows.append(len(x)) or block(x, **rest))
     model = tiny_gpt2(n_layer=1)
     for name, tokens, n_last, expected in [
-            ("prompt", TOKENS[:6], 1, 6), ("step", TOKENS[:7], 1, 1), ("verification", TOKENS[:11], 5, 5),
-            ("rejection", TOKENS[:9] + [12], 1, 1), ("the same again", TOKENS[:9] + [12], 1, 1),
-            ("a shorter text", TOKENS[:8], 1, 1), ("another text", TOKENS[:3] + TOKENS[:3], 1, 3)]:
+            ("prompt", TOKENS[:6], 1, [6]), ("step", TOKENS[:7], 1, [1]), ("verification", TOKENS[:11], 5, [5]),
+            ("rejection", TOKENS[:9] + [12], 1, [1]), ("the same again", TOKENS[:9] + [12], 1, [1]),
+            ("a shorter text", TOKENS[:8], 1, [1]), ("another text", TOKENS[:3] + TOKENS[:3], 1, [3]),
+            ("16 more", TOKENS[:3] + TOKENS[:19], 1, [16]), ("two more", TOKENS[:3] + TOKENS[:21], 1, [2]),
+            ("long prompt", TOKENS[5:22], 1, [16, 1]), ("long prompt and drafts", TOKENS[40:73], 5, [28, 5])]:
         rows.clear()
         model(tokens, n_last)
-        assert sum(rows) == expected, name
+        assert rows == expected, name
 
 
 def test_reset_empties_the_cache():
