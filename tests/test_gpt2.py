@@ -81,6 +81,12 @@ def test_only_tokens_that_are_new_are_run(monkeypatch):
         assert rows == expected, name
 
 
+@pytest.mark.parametrize("n_past, n, n_ctx, s", [(0, 1, 1024, 64), (63, 1, 1024, 64), (63, 2, 1024, 128), (128, 5, 1024, 192), (70, 5, 80, 80)])
+def test_attention_looks_at_the_blocks_of_keys_that_are_in_use(n_past, n, n_ctx, s):
+    visible = gpt2.causal_mask(n_past, n, n_ctx) == 0
+    assert visible.shape == (n, s) and visible.sum(axis=1).tolist() == list(range(n_past + 1, n_past + n + 1))
+
+
 def test_reset_empties_the_cache():
     model = tiny_gpt2()
     model(TOKENS[:9])
