@@ -114,6 +114,8 @@ class GPT2:
                 self.forward(tokens[:min(start + CHUNK, n_prompt)], start)
             n_past = n_prompt
         x = self.forward(tokens, n_past)[-n_last:]                          # [n, n_embd] -> [n_last, n_embd]
+        if not xp.isfinite(x).all():                                        # damaged weights or an overflow: forget it all, because
+            self.cache[:, :, :, :len(tokens)], self.cached = 0, []          # behind the mask 0 * NaN would still be NaN
         return linear(layer_norm(x, **self.params["ln_f"]), **self.head)    # [n_last, n_embd] -> [n_last, n_vocab]
 
     def forward(self, tokens, n_past):

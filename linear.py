@@ -29,7 +29,7 @@ from backend import xp
 
 TILE, DEPTH, ROWS = 64, 1280, 12        # outputs, inputs and rows of the largest product that is not packed
 FEW = 16                                # rows that go one by one where there is no such product
-SHARE = 1_000_000                       # weights; a product of more is shared between threads
+SHARE, LATE = 1_000_000, 250_000        # weights: products of more are shared between threads; what is done until another thread wakes up
 THREADS = int(os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or min(4, os.cpu_count()))
 
 
@@ -70,10 +70,10 @@ def helpers():
 
 
 def share(f, n, work):
-    """f(0, n); if there is much work, in parts f(i, j) at the same time.  The helpers need some 30 us to wake up and get a little less."""
+    """f(0, n); if there is much work, in parts f(i, j) at the same time, that of the caller a little larger."""
     if work < SHARE or THREADS == 1:
         return f(0, n)
-    first = round(n * 1.4 / (THREADS + 0.4))
+    first = round(n / THREADS * (1 + (THREADS - 1) * LATE / work))
     cuts = [first + (n - first) * i // (THREADS - 1) for i in range(THREADS)]
     done = queue.SimpleQueue()
     for i, j in zip(cuts, cuts[1:]):

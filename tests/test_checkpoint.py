@@ -3,6 +3,7 @@ import doctest
 import gc
 import json
 import lzma
+import mmap
 import os
 import random
 import re
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import checkpoint
-from checkpoint import CheckpointError, crc32c, openai_names, read_safetensors, read_tensorflow, write_tensorflow
+from checkpoint import CheckpointError, crc32c, openai_names, read_safetensors, read_tensorflow, release, write_tensorflow
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TENSORFLOW, HUGGINGFACE = FIXTURES / "tensorflow", FIXTURES / "huggingface"
@@ -238,6 +239,27 @@ def test_arrays_are_views_of_the_file_and_free_it_when_they_go(tmp_path):
         assert mappings(file) == 0
 
 
+def resident(path):
+    """Bytes of the mapped file that are in memory."""
+    return 1024 * int(re.search(rf"{re.escape(str(path))}.*\n(?:.*\n)*?Rss: *(\d+) kB", Path("/proc/self/smaps").read_text())[1])
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="asks Linux for the memory in use")
+def test_release_gives_back_the_whole_pages_of_one_array_and_changes_no_number(tmp_path):
+    size = 4 << 20
+    values = {"a": np.full(100, 1, np.uint8), "b": np.full(size, 2, np.uint8), "c": np.full(size, 3, np.uint8)}
+    write_tensorflow(tmp_path / "m", values)
+    arrays, copy = read_tensorflow(tmp_path / "m"), np.ones(size)
+    assert all(same(arrays[name], values[name]) for name in values)             # so all of it has been read
+    before = resident(tmp_path / "m.data")
+    for array in arrays["a"], copy, arrays["b"][:0]:                            # less than a page, and none of the file's
+        release(array)
+    assert resident(tmp_path / "m.data") == before > 2 * size
+    release(arrays["b"])
+    assert resident(tmp_path / "m.data") == before - (size - mmap.PAGESIZE)     # it shares its first and last page with a and c
+    assert all(same(arrays[name], values[name]) for name in values) and (copy == 1).all()
+
+
 # A second encoding of the bundle, for files that no program should write
 
 def varint(n):
@@ -382,6 +404,7 @@ DAMAGED = {
     "overlap": (table(block([HEADER, (b"x", entry()), (b"y", entry())])), "overlaps"),
     "overlap by a byte": (table(block([HEADER, (b"x", entry(shape=(1,), size=4)), (b"y", entry(shape=(1,), offset=3, size=4))])), "overlaps"),
     "endless number": (one(more=b"\xff" * 11), "64 bits"),
+    "a number of eleven bytes": (one(more=varint(9 << 3) + b"\x80" * 10 + b"\1"), "64 bits"),
     "number past the end": (one(more=b"\x08\xff"), "past its end"),
     "field past the end": (one(more=varint(9 << 3 | 2) + varint(100) + b"short"), "past its end"),
     "fixed field past the end": (one(more=b"\x35123"), "past its end"),
@@ -577,6 +600,14 @@ def test_damaged_safetensors(tmp_path, case):
     finally:
         tracemalloc.stop()
     assert "\n" not in str(error.value) and len(str(error.value)) < 2000
+
+
+def test_the_longest_name_and_a_file_without_numbers_are_read(tmp_path):
+    name = "x" * 1000
+    write_tensorflow(tmp_path / "m", {name: np.arange(2)})
+    assert read_tensorflow(tmp_path / "m")[name].tolist() == [0, 1]
+    (tmp_path / "m").write_bytes(safetensors({name: described(0, 0, shape=[0])}))       # it ends with its header
+    assert read_safetensors(tmp_path / "m")[name].size == 0
 
 
 # Hugging Face's names

@@ -23,6 +23,10 @@ def test_logits_equal_those_of_transformers():
     assert error_of_logits(dtype=np.float64) < 1e-6                 # without the rounding, the formulas are the same
 
 
+def test_a_softmax_of_large_scores_does_not_overflow():
+    assert gpt2.softmax(np.float32([[300, 300, -1e10]])).tolist() == [[.5, .5, 0]]
+
+
 # The cache (T7, T8) --------------------------------------------------------------------------------------------------------
 
 ids = st.integers(0, 12)
@@ -61,17 +65,26 @@ def test_the_draft_has_no_hole_after_full_acceptance_and_full_rejection():
 
 
 def test_only_tokens_that_are_new_are_run(monkeypatch):
+    """In one pass, but for a prompt and what is asked after it if they are more than 16."""
     rows = []
     block = gpt2.transformer_block
     monkeypatch.setattr(gpt2, "transformer_block", lambda x, **rest: rows.append(len(x)) or block(x, **rest))
     model = tiny_gpt2(n_layer=1)
     for name, tokens, n_last, expected in [
-            ("prompt", TOKENS[:6], 1, 6), ("step", TOKENS[:7], 1, 1), ("verification", TOKENS[:11], 5, 5),
-            ("rejection", TOKENS[:9] + [12], 1, 1), ("the same again", TOKENS[:9] + [12], 1, 1),
-            ("a shorter text", TOKENS[:8], 1, 1), ("another text", TOKENS[:3] + TOKENS[:3], 1, 3)]:
+            ("prompt", TOKENS[:6], 1, [6]), ("step", TOKENS[:7], 1, [1]), ("verification", TOKENS[:11], 5, [5]),
+            ("rejection", TOKENS[:9] + [12], 1, [1]), ("the same again", TOKENS[:9] + [12], 1, [1]),
+            ("a shorter text", TOKENS[:8], 1, [1]), ("another text", TOKENS[:3] + TOKENS[:3], 1, [3]),
+            ("16 more", TOKENS[:3] + TOKENS[:19], 1, [16]), ("two more", TOKENS[:3] + TOKENS[:21], 1, [2]),
+            ("long prompt", TOKENS[5:22], 1, [16, 1]), ("long prompt and drafts", TOKENS[40:73], 5, [28, 5])]:
         rows.clear()
         model(tokens, n_last)
-        assert sum(rows) == expected, name
+        assert rows == expected, name
+
+
+@pytest.mark.parametrize("n_past, n, s", [(0, 1, 64), (63, 1, 64), (63, 2, 128), (128, 5, 192)])
+def test_attention_looks_at_the_blocks_of_keys_that_are_in_use(n_past, n, s):
+    visible = gpt2.causal_mask(n_past, n) == 0
+    assert visible.shape == (n, s) and visible.sum(axis=1).tolist() == list(range(n_past + 1, n_past + n + 1))
 
 
 def test_reset_empties_the_cache():
@@ -79,6 +92,21 @@ def test_reset_empties_the_cache():
     model(TOKENS[:9])
     model.reset()
     assert model.cached == [] and np.array_equal(model(TOKENS[:4]), tiny_gpt2()(TOKENS[:4]))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("position", [9, 70])
+@pytest.mark.parametrize("reset", [True, False])
+def test_numbers_that_overflowed_leave_with_their_text(bad, position, reset):
+    """The cache is read in whole blocks of keys, and behind the mask 0 * NaN would be NaN."""
+    model = tiny_gpt2()
+    model.params["wpe"][position] = bad                             # so a text that is longer than `position` overflows
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(model(TOKENS)).all()
+    if reset:
+        model.reset()
+    for n in (position - 4, position, position // 2):
+        assert np.abs(model(TOKENS[:n]) - tiny_gpt2()(TOKENS[:n])).max() < 2e-5, n
 
 
 @pytest.mark.parametrize("kept, tokens", [

@@ -56,6 +56,10 @@ def test_the_nucleus_is_holtzmans_and_not_openais():
     assert probabilities(np.log([.1, .5, .15, .25]), top_p=.6) == pytest.approx([0, 2 / 3, 0, 1 / 3])
 
 
+def test_a_set_of_just_top_p_is_large_enough():
+    assert probabilities([0., 0., 0., 0.], top_p=.5).tolist() == [.5, .5, 0, 0]
+
+
 def test_ties_at_the_kth_place_are_all_kept():
     assert probabilities([3., 1., 2., 2., 2., 0.], top_k=2).astype(bool).tolist() == [True, False, True, True, True, False]
     assert probabilities([1., 1., 1.], top_k=1) == pytest.approx([1 / 3] * 3)
@@ -72,6 +76,10 @@ def test_temperature_comes_before_top_k_and_top_k_before_top_p():
     assert probabilities(row, 2., top_p=.5).astype(bool).tolist() == [True, True, False, False]     # flatter: .33, ..
     assert probabilities(row, .5, top_p=.5).astype(bool).tolist() == [True, False, False, False]    # sharper: .53, ..
     assert probabilities(row, top_k=2, top_p=.55).astype(bool).tolist() == [True, False, False, False]  # 4/7 of what is left
+
+
+def test_a_top_p_of_1_keeps_all():
+    assert probabilities([0., -40., -700.], top_p=1).all()          # although the first alone weighs 1 - 4e-18
 
 
 @pytest.mark.parametrize("top_k", [0, 4, 5, 100])
