@@ -1,4 +1,4 @@
-"""The array module: NumPy, or CuPy after `use("cupy")`.
+"""The array module: NumPy, or CuPy after `use("cupy")`; and all that a GPU needs besides: the way back to the host, and a clock.
 
 `xp` is a namespace that holds the functions of the module in use, so `from backend import xp` may stand at the top of a file
 and the switch still reaches it.
@@ -7,6 +7,9 @@ But: it is one switch for the whole program, made before a model is loaded.
 """
 import importlib
 import types
+from time import perf_counter
+
+import numpy as np
 
 xp = types.SimpleNamespace()
 
@@ -20,17 +23,64 @@ def use(name):
         raise ValueError(f"there is no backend {name!r}: use numpy or cupy")
     try:
         module = importlib.import_module(name)
-        module.zeros(1) + 1                                     # the driver and the device answer
-    except Exception as error:                                  # CuPy raises its own kinds for a driver that is not there
-        raise ValueError(f"the backend {name} does not work here ({error or type(error).__name__}): "
-                         "install CuPy and a CUDA driver on a machine with a GPU, or use --backend numpy") from None
+        one = module.ones((1, 1), dtype=module.float32)
+        to_host(one @ one)                                      # the driver, the device and CUDA's libraries answer
+    except Exception as error:                                  # CuPy raises its own kinds
+        raise ValueError(f"the backend {name} does not work here: {missing(error)}; or use --backend numpy") from None
     xp.__dict__.clear()
     xp.__dict__.update({key: getattr(module, key) for key in dir(module) if not key.startswith("_")})
+    if not hasattr(xp, "vecdot"):                               # CuPy 14.2 does not have it
+        xp.vecdot = lambda a, b: (a * b).sum(axis=-1)
+
+
+def missing(error):
+    """What CuPy lacks, in words."""
+    if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
+        return "the package CuPy is not installed (pip install 'cupy-cuda12x[ctk]')"
+    text = " ".join(str(error.__cause__ or error).split())      # CuPy wraps what stopped its import in a page of advice
+    if "cudaErrorInsufficientDriver" in text:
+        return "CuPy is installed, but NVIDIA's driver is not, or is too old for it"
+    if "cudaErrorNoDevice" in text:
+        return "CuPy and NVIDIA's driver are installed, but there is no device, that is, no GPU they can use"
+    return f"CuPy is installed, but says: {text or type(error).__name__}"
+
+
+def on_gpu():
+    return hasattr(xp, "cuda")
 
 
 def to_host(x):
     """The array as a NumPy array."""
     return x.get() if hasattr(x, "get") else x
+
+
+def largest_to_host(logits, k):
+    """Logits [.., n_vocab] as a NumPy array in which all but the k largest of a row may be -inf: from a GPU no others cross.
+
+    Ties with the k-th and NaN cross, too, so that a law that needs only the k largest stays what it is.  k = 0 is all.
+    """
+    if not hasattr(logits, "get") or not 0 < k < logits.shape[-1]:
+        return to_host(logits)
+    kth = logits.max(axis=-1, keepdims=True) if k == 1 else xp.partition(logits, -k, axis=-1)[..., -k, None]        # [.., 1]
+    ids = xp.flatnonzero(~(logits < kth))
+    result = np.full(logits.shape, -np.inf, dtype=logits.dtype)
+    result.reshape(-1)[to_host(ids)] = to_host(logits.reshape(-1)[ids])
+    return result
+
+
+def clock():
+    """Seconds.  On a GPU first wait for what it was told to do: CuPy's functions return before their work is done."""
+    if on_gpu():
+        xp.cuda.get_current_stream().synchronize()
+    return perf_counter()
+
+
+def gpu():
+    """What figures depend on where there is a GPU in use: {name: words}."""
+    if not on_gpu():
+        return {}
+    cupy = importlib.import_module("cupy")
+    return {"GPU": cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode(), "CuPy": cupy.__version__}
 
 
 use("numpy")

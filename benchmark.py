@@ -18,7 +18,8 @@ as .json and .md, and as a plot where matplotlib is installed.
 are independent, (tokens per pass) / (K c + v).
 
 Times are medians over repetitions in the order A B A B, after a warm-up.  Every timed run starts from an empty cache and generates
-equally many tokens; loading, tokenizing and printing are outside, the prompt's own pass is inside.
+equally many tokens; loading, tokenizing and printing are outside, the prompt's own pass is inside.  With --backend=cupy the models run
+on a GPU, which every table names, and each reading of the clock waits for it.
 
 But: on a busy machine all of it is noise, and more so with two threads, which wait for each other.
 """
@@ -26,12 +27,12 @@ import json
 import sys
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from types import SimpleNamespace
 
 import numpy as np
 
 from autoregressive import autoregressive_sampling
+from backend import clock, on_gpu, use
 from measure import forward, loading, machine, parts, prefill, resident, seconds, size_of, textbook
 from speculative import speculative_sampling
 from stats import Timed, acceptance, predicted_speedup, ratio
@@ -39,8 +40,8 @@ from synthetic import synthetic_pair
 from utils import load_model
 
 PROMPTS = Path(__file__).resolve().parent / "prompts.txt"
-DEFAULTS = dict(tables=["pairs", "synthetic", "forward", "parts", "prefill", "loading"], out="", models_dir="models", repetitions=5,
-                pairs=["demo-draft:demo-target"], K=[1, 2, 3, 4, 5, 6, 8], temperatures=[0.0, 1.0], n_tokens=60, prompts="",
+DEFAULTS = dict(tables=["pairs", "synthetic", "forward", "parts", "prefill", "loading"], out="", models_dir="models", backend="numpy",
+                repetitions=5, pairs=["demo-draft:demo-target"], K=[1, 2, 3, 4, 5, 6, 8], temperatures=[0.0, 1.0], n_tokens=60, prompts="",
                 synthetic=["355M:2"], dials=[0.0, 0.02, 0.05, 0.1, 0.2, 1.0], n_synthetic=30,       # size:layers of the draft
                 K_fixed=4,                                                      # of the tables synthetic and transformers
                 models=["demo-target", "124M", "355M"], rows=[1, 2, 3, 4, 5, 6, 8, 9, 12, 16], n_cached=60, n_prefill=512,
@@ -72,13 +73,13 @@ def generate(models, prompts, n_tokens, temperature, K=None):
         timed = [Timed(model) for model in models]
         for model in models:
             model.reset()
-        start = perf_counter()
+        start = clock()
         if K is None:
             run = autoregressive_sampling(*timed, tokens, n_tokens, np.random.default_rng(seed), temperature=temperature)
         else:
             run = speculative_sampling(*timed, tokens, n_tokens, K, np.random.default_rng(seed), temperature=temperature)
         rounds += run
-        total += perf_counter() - start
+        total += clock() - start
         watched.append(timed)
     return total, rounds, watched
 
@@ -191,6 +192,8 @@ def rows_of(table, s):
     if table == "synthetic":                                                    # at temperature 1: greedy noise repeats itself
         return [row for name in synthetic for row in compare(name, [s.K_fixed], 1.0, s.n_synthetic, s)]
     if table == "transformers":
+        if on_gpu():
+            raise ValueError("the table transformers is measured on the CPU: take it with --backend=numpy")
         return [row for name in [*s.pairs, *synthetic] for row in against_transformers(name, s.K_fixed, s)]
     more = {"forward": (forward, 3 * s.repetitions, s.rows, s.n_cached, s.n_matrix),
             "parts": (parts, 3 * s.repetitions, [1, 5], s.n_cached),
@@ -289,6 +292,7 @@ def main(words):
         return 0
     try:
         s = read_flags(words)
+        use(s.backend)
         about = machine() | {"repetitions": s.repetitions}
         for table in s.tables:
             rows = rows_of(table, s)

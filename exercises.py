@@ -9,10 +9,10 @@ import importlib.util
 import sys
 import traceback
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 
+from backend import clock
 from stats import Timed
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "tests"))
@@ -145,9 +145,9 @@ def measure(mine, n=60, K=4):
         for model in models:
             model(prompt), model.reset()
         models = [Timed(model) for model in models]
-        start = perf_counter()
+        start = clock()
         text(sampler(*models, prompt, n, *more, np.random.default_rng(0)))
-        runs.append((perf_counter() - start, models))
+        runs.append((clock() - start, models))
     (base, (alone,)), (spec, (small, large)) = runs
     c, v, tokens = small.seconds(1) / alone.seconds(1), large.seconds(K + 1) / alone.seconds(1), n / len(large.calls)
     print(f"\nAt temperature 1, K = {K}: {tokens:.2f} tokens a pass, c = {c:.2f}, v = {v:.2f}, so it should be {tokens / (K * c + v):.2f} times as "

@@ -25,7 +25,7 @@ import threading
 
 import numpy as np
 
-from backend import xp
+from backend import on_gpu, xp
 
 TILE, DEPTH, ROWS = 64, 1280, 12        # outputs, inputs and rows of the largest product that is not packed
 FEW = 16                                # rows that go one by one where there is no such product
@@ -45,7 +45,7 @@ def exact():
 
 def exact_rows():
     """How many rows at once keep their bits here; 1 promises nothing (a GPU)."""
-    if xp.ndarray is not np.ndarray:
+    if on_gpu():
         return 1
     return math.inf if exact() else FEW
 
@@ -105,7 +105,7 @@ def row_products(a, b):
     >>> bool((row_products(a, b) == a @ b).all())
     True
     """
-    if xp.ndarray is not np.ndarray:                                            # a GPU
+    if on_gpu():
         return a @ b
     if a.shape[-1] > DEPTH:
         return row_products(a[..., :DEPTH], b[..., :DEPTH, :]) + row_products(a[..., DEPTH:], b[..., DEPTH:, :])
@@ -139,7 +139,7 @@ def linear(x, w, b):
 
 def lay_out(w):
     """w [n_in, n_out] -> tiles [n_tiles, n_chunks, 1, n_in / n_chunks, TILE], the last one filled up with zeros.  (On a GPU: w.)"""
-    if xp.ndarray is not np.ndarray:
+    if on_gpu():
         return w
     n_in, n_out = w.shape
     whole, rest = divmod(n_out, TILE)

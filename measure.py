@@ -1,11 +1,11 @@
 """What the machine gives and what one pass of a model takes of it; benchmark.py makes tables of it.
 
-    machine()                       hardware, NumPy and BLAS, in words
+    machine()                       hardware, NumPy and BLAS or CuPy, in words
     seconds(n, f, g)                medians over repetitions f g f g
     bandwidth(n), product_rate(n)   the two limits: bytes of weights a second, and floating-point operations a second
     forward, parts, prefill, loading    rows of tables: a pass over few rows, by its parts, over a long prompt; a model from its files
 
-But: only NumPy's times mean something here.  With CuPy the clock would be read before the work is done.
+But: memory is the host's; how much of a GPU's is taken is not told.
 """
 import contextlib
 import functools
@@ -17,11 +17,11 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 
 import numpy as np
 
 import gpt2
+from backend import clock, gpu, on_gpu, xp
 from synthetic import SIZES, random_model, write_folder
 from utils import load_model
 
@@ -41,7 +41,7 @@ def machine():
         pool = next(pool for pool in threadpool_info() if pool["user_api"] == "blas")
         blas = f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}, {pool['num_threads']} threads"
     return {"CPU": cpu, "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
-            "Python": platform.python_version(), "NumPy": np.__version__, "BLAS": blas, "dtype": "float32",
+            "Python": platform.python_version(), "NumPy": np.__version__, "BLAS": blas, "dtype": "float32", **gpu(),
             **{key: value for key, value in sorted(os.environ.items()) if key.startswith("OPENBLAS_")}}
 
 
@@ -50,9 +50,9 @@ def seconds(repetitions, *runs):
     times = [[] for _ in runs]
     for _ in range(repetitions + 1):
         for run, mine in zip(runs, times):
-            start = perf_counter()
+            start = clock()
             run()
-            mine.append(perf_counter() - start)
+            mine.append(clock() - start)
     return [median(mine[1:]) for mine in times]
 
 
@@ -60,14 +60,14 @@ def seconds(repetitions, *runs):
 def bandwidth(n):
     """Bytes a second at which a product of one row gets its weights: the better of A @ y and y @ A, A [n, n]."""
     rng = np.random.default_rng(0)
-    A, y = rng.random((n, n), dtype=np.float32), rng.random(n, dtype=np.float32)
+    A, y = xp.asarray(rng.random((n, n), dtype=np.float32)), xp.asarray(rng.random(n, dtype=np.float32))
     return A.nbytes / min(seconds(9, lambda: A @ y, lambda: y @ A))
 
 
 @functools.cache
 def product_rate(n):
     """Floating-point operations a second of a large product."""
-    A = np.random.default_rng(0).random((n, n), dtype=np.float32)
+    A = xp.asarray(np.random.default_rng(0).random((n, n), dtype=np.float32))
     return 2 * n ** 3 / seconds(5, lambda: A @ A)[0]
 
 
@@ -90,7 +90,7 @@ def label(name):
 
 def arrays_of(params):
     """All arrays of nested parameters."""
-    if isinstance(params, np.ndarray):
+    if isinstance(params, xp.ndarray):
         return [params]
     return [array for part in (params.values() if isinstance(params, dict) else params) for array in arrays_of(part)]
 
@@ -137,9 +137,9 @@ def parts(name, models_dir, repetitions, rows, n_cached):
         passes = []
         for _ in range(repetitions + 1):
             with parts_timed() as spent:
-                start = perf_counter()
+                start = clock()
                 model(tokens[:n_cached + n], n)
-                spent["the rest"] = perf_counter() - start - sum(spent.values())
+                spent["the rest"] = clock() - start - sum(spent.values())
             passes.append(spent)
         table += [{"model": label(name), "rows": n, "cached": n_cached, "part": part,
                    "ms": 1e3 * median(spent[part] for spent in passes[1:])} for part in sorted(passes[0])]
@@ -157,9 +157,9 @@ def parts_timed():
 
     def timed(function, part):
         def call(*arguments, **more):
-            start = perf_counter()
+            start = clock()
             result = function(*arguments, **more)
-            spent[part if isinstance(part, str) else part(*arguments, **more)] += perf_counter() - start
+            spent[part if isinstance(part, str) else part(*arguments, **more)] += clock() - start
             return result
         return call
 
@@ -190,14 +190,16 @@ def prefill(name, models_dir, repetitions, n_tokens, n_matrix):
 
 
 LOADING = """
-import sys, time
+import sys
+from backend import clock, use
 from measure import resident, size_of
 from utils import load_model
-before, start = resident() or 0, time.perf_counter()
+use(sys.argv[3])
+before, start = resident() or 0, clock()
 model, encoder = load_model(sys.argv[1], sys.argv[2])
-loaded = time.perf_counter()
+loaded = clock()
 model(encoder.encode("The"))
-print(loaded - start, time.perf_counter() - loaded, (resident() or 0) - before, size_of(model))
+print(loaded - start, clock() - loaded, (resident() or 0) - before, size_of(model))
 """
 
 
@@ -206,7 +208,8 @@ def loading(name, models_dir, repetitions):
     with tempfile.TemporaryDirectory() as folder:
         if name in SIZES:
             write_folder(folder, name)
-        command = [sys.executable, "-c", LOADING, folder if name in SIZES else name, os.path.abspath(models_dir)]
+        command = [sys.executable, "-c", LOADING, folder if name in SIZES else name, os.path.abspath(models_dir),
+                   "cupy" if on_gpu() else "numpy"]
         runs = [subprocess.run(command, cwd=Path(__file__).resolve().parent, check=True, capture_output=True, text=True).stdout.split()
                 for _ in range(repetitions)]
     load, first, growth, size = (median(map(float, values)) for values in zip(*runs))

@@ -6,7 +6,8 @@ cost one step, and in NumPy it does not.
 But: the prediction takes acceptances to be independent and equally likely, as the paper's does.  Real ones come in clusters.
 """
 from statistics import median
-from time import perf_counter
+
+from backend import clock
 
 
 class Timed:
@@ -16,9 +17,9 @@ class Timed:
         self.model, self.calls = model, []
 
     def __call__(self, tokens, n_last=1):
-        start = perf_counter()
+        start = clock()
         logits = self.model(tokens, n_last)
-        self.calls.append((n_last, perf_counter() - start))
+        self.calls.append((n_last, clock() - start))
         return logits
 
     def __getattr__(self, name):                                # n_ctx, n_vocab, reset
@@ -32,9 +33,9 @@ class Timed:
 def clocked(rounds, times):
     """Pass the rounds on, and append the seconds that each took to `times`.  What is done with them in between does not count."""
     while True:
-        start = perf_counter()
+        start = clock()
         r = next(rounds, None)
-        times.append(perf_counter() - start)
+        times.append(clock() - start)
         if r is None:
             return
         yield r
