@@ -103,5 +103,5 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
     if not 0 < top_p <= 1:
         raise ValueError(f"top_p is {top_p}: it must be above 0 and at most 1 (keep all)")
     ends = set() if eos is None else {eos} if isinstance(eos, Integral) else set(eos)
-    needed = 1 if temperature == 0 else top_k
+    needed = 1 if temperature == 0 else top_k                   # logits of a row that the law depends on; 0 is all
     return tokens, lambda logits: probabilities(largest_to_host(logits, needed), temperature, top_k, top_p), ends

@@ -4,8 +4,8 @@
 
 It has the functions and methods that CuPy has and no others, and it refuses what CuPy refuses: a conversion to NumPy that is not asked
 for, NumPy arrays and lists among its arguments, NumPy arrays or lists assigned to items, its arrays as Python integers.  It goes further
-where CuPy does something wrong in silence or something odd: an index out of range (CuPy wraps it), a floating-point number as index (cut
-off), a bool as index.
+where CuPy does something wrong or odd in silence: an index out of range (CuPy wraps it), a floating-point number as index (cut off), a
+bool as index, a list or NumPy array in those of its functions that let one pass.
 
     counts      bytes to the host and to the device, waits ("syncs"), bytes of factors that a product had to copy, arrays made by dtype
     pending     whether work was ordered since the last wait: a clock that is read then is wrong
@@ -39,9 +39,9 @@ tril_indices triu triu_indices true_divide trunc union1d unique unpackbits unwra
 """.split()
 METHODS = """
 all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod cumsum diagonal dot fill flatten max mean
-min nonzero partition prod ptp put ravel repeat reshape round searchsorted sort squeeze std sum swapaxes take trace transpose var view
+min nonzero partition prod put ravel repeat reshape round searchsorted sort squeeze std sum swapaxes take trace transpose var view
 """.split()
-CONSTANTS = "e euler_gamma inf nan newaxis pi bool_ float16 float32 float64 int8 int16 int32 int64 intp uint8 uint16 uint32 uint64 dtype".split()
+CONSTANTS = "e inf nan newaxis pi bool_ dtype float16 float32 float64 int8 int16 int32 int64 intp uint8 uint16 uint32 uint64".split()
 
 FROM_HOST = {"array", "asarray", "asanyarray"}                              # these take what NumPy holds
 FROM_NUMBERS = {"arange", "bartlett", "blackman", "diag_indices", "empty", "eye", "full", "hamming", "hanning", "identity", "indices",
@@ -220,7 +220,7 @@ class ndarray:
                 return to_device(index).astype(np.int64)
         elif index is None or index is Ellipsis or isinstance(index, slice) or hasattr(index, "__index__") and not isinstance(index, bool):
             return index
-        raise IndexError("only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid indices")
+        raise IndexError("only integers, slices, ellipsis, numpy.newaxis and integer or boolean arrays are valid indices")
 
     def __matmul__(self, other):
         return product(self, other)

@@ -1,4 +1,4 @@
-"""The same source on CuPy, without a GPU: everything runs on a strict stand-in (strict_cupy.py).  And what crosses to the host, and when."""
+"""The same source on CuPy, without a GPU: it runs on a strict stand-in (strict_cupy.py).  And what crosses to the host, and when."""
 import contextlib
 import json
 import os
@@ -123,7 +123,7 @@ def test_no_product_copies_the_weights():
         model(PROMPT)
         counts.clear()
         model(PROMPT + [1, 2, 3, 4], 5)
-        assert counts["bytes copied for products"] < 0.2 * measure.size_of(model)        # of queries, keys and values
+        assert counts["bytes copied for products"] < 0.1 * measure.size_of(model)        # of queries, keys and values
 
 
 @pytest.mark.parametrize("settings, bytes_a_row", [
@@ -149,7 +149,8 @@ def test_the_law_has_the_same_bits_whether_few_logits_cross_or_all(settings, sha
     logits = np.random.default_rng(1).normal(size=shape).round(1).astype(np.float32)            # rounded: full of ties
     logits[..., 10:20] = -np.inf
     expected = probabilities(logits, **settings)
-    law = prepare([lambda *_: None], [0], 1, settings.pop("temperature", 1.0), settings.pop("top_k", 0), settings.pop("top_p", 1.0), None)[1]
+    settings = dict(temperature=1.0, top_k=0, top_p=1.0) | settings
+    _, law, _ = prepare([lambda *_: None], [0], 1, eos=None, **settings)
     with stand_in():
         assert law(cupy.asarray(logits)).tobytes() == expected.tobytes()
 
@@ -213,12 +214,12 @@ BROKEN = {
     "driver": (broken(CUDARuntimeError("cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version")),
                "NVIDIA's driver is not"),
     "device": (broken(CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")), "there is no device"),
-    "a library": (broken(ImportError('Failure finding "libcublas.so.12"')), 'CuPy is installed, but says: Failure finding "libcublas.so.12"'),
+    "a library": (broken(ImportError("Failure finding libcublas.so.12")), "CuPy is installed, but says: Failure finding libcublas.so.12"),
     "anything": (broken(RuntimeError("one\ntwo")), "says: one two"), "no word": (broken(RuntimeError()), "says: RuntimeError")}
 
 
 @pytest.mark.parametrize("what", BROKEN)
-@pytest.mark.parametrize("program, flags", [(main, ["--backend", "cupy"]), (benchmark.main, ["--backend=cupy", "--quick"])], ids=["main", "benchmark"])
+@pytest.mark.parametrize("program, flags", [(main, ["--backend", "cupy"]), (benchmark.main, ["--backend=cupy"])], ids=["main", "benchmark"])
 def test_one_sentence_says_what_is_missing(capsys, monkeypatch, what, program, flags):
     module, sentence = BROKEN[what]
     monkeypatch.setitem(sys.modules, "cupy", module)
@@ -294,18 +295,22 @@ def names():
                 n=np.ones((4, 6), np.float32))
 
 
-REFUSED = {                                                                     # and by CuPy as well, unless `strict`
+# CuPy refuses these, too, but for a few that it does in silence: it wraps indices out of range, cuts 1.0 off, takes True for a mask, and in
+# some functions a list, or a NumPy array for what NumPy then does with it.
+REFUSED = {
     TypeError: ["np.asarray(a)", "a + n", "n + a", "n * b", "a += n", "a + [1] * 6", "a @ n", "n @ a.T", "cp.matmul(a, n)", "cp.exp(n)",
                 "cp.exp([1.0])", "cp.maximum(a, n)", "cp.sum(n)", "cp.sum([1])", "cp.where(n > 0, a, a)", "cp.stack([a, n])",
                 "cp.concatenate([n, n])", "cp.ascontiguousarray(n)", "cp.triu([[1]])", "np.vecdot(a, a)", "np.add(a, n)", "a == n", "a < n",
                 "range(i[1])", "[1, 2, 3][i[1]]", "hash(a)", "a[:i[1]]", "cp.add(a, a, out=n)", "np.concatenate([a, n])", "a.dot(n)"],
     ValueError: ["a[0] = n[0]", "a[0] = [1.0] * 6", "a.item()", "a.reshape(5, 5)", "int(a)", "if a: pass"],
     IndexError: ["a[7]", "a[[0, 99]]", "a[cp.asarray([0, -5])]", "a[1.0]", "a[True]", "a[a]"],
-    AttributeError: ["cp.vecdot", "cp.tril_indices_from(a).nothing", "cp.random", "cp.errstate", "cp.array_api", "a.tostring", "a.__index__"]}
-ALLOWED = ["a * 2", "2.0 / a", "a * np.float32(2)", "cp.sqrt(2)", "np.exp(a)", "a[[0, 1]]", "a[range(2)]", "a[np.array([0, 1])]", "a[i]", "a[..., None]",
-           "a[:, 1:3]", "a[np.int64(1)]", "int(a[0, 0])", "bool(a[0, 0] > 0)", "cp.asarray(n)", "a[0] = 1", "a[0] = b", "a += 1", "len(a)", "x, y, z, w = a",
-           "cp.full((2, 2), -1e10, dtype=cp.float32)", "cp.triu(a, 1)", "cp.matmul(a[..., None, :], b[:, None])", "a.max(axis=-1, keepdims=True)",
-           "cp.concatenate([a, a])", "a.transpose(1, 0).reshape(2, 12)", "cp.partition(a, -2, axis=-1)", "cp.flatnonzero(~(a < b))"]
+    AttributeError: ["cp.vecdot", "cp.random", "cp.errstate", "cp.array_api", "a.tostring", "a.__index__"]}
+ALLOWED = [
+    "a * 2", "2.0 / a", "a * np.float32(2)", "cp.sqrt(2)", "np.exp(a)", "a[[0, 1]]", "a[range(2)]", "a[np.array([0, 1])]", "a[i]",
+    "a[..., None]", "a[:, 1:3]", "a[np.int64(1)]", "int(a[0, 0])", "bool(a[0, 0] > 0)", "cp.asarray(n)", "a[0] = 1", "a[0] = b", "a += 1",
+    "len(a)", "x, y, z, w = a", "cp.full((2, 2), -1e10, dtype=cp.float32)", "cp.triu(a, 1)", "cp.matmul(a[..., None, :], b[:, None])",
+    "a.max(axis=-1, keepdims=True)", "cp.concatenate([a, a])", "a.transpose(1, 0).reshape(2, 12)", "cp.partition(a, -2, axis=-1)",
+    "cp.flatnonzero(~(a < b))"]
 
 
 @pytest.mark.parametrize("error, code", [(error, code) for error, codes in REFUSED.items() for code in codes])
@@ -344,7 +349,7 @@ def test_the_stand_in_has_no_name_that_cupy_has_not():
     """CuPy can be imported without a GPU."""
     real = pytest.importorskip("cupy")
     assert {name for name in dir(cupy) if name[0] != "_" and not hasattr(real, name)} == set()
-    assert {name for name in dir(cupy.ndarray) if name[:2] != "__" and name not in ("_array", "checked") and not hasattr(real.ndarray, name)} == set()
+    assert {name for name in dir(cupy.ndarray) if name[:2] != "__" and not hasattr(real.ndarray, name)} == {"checked"}
     with pytest.raises(TypeError, match="Implicit conversion"):
         real.ndarray.__array__(real.ndarray((), memptr=real.cuda.MemoryPointer(real.cuda.UnownedMemory(8, 8, None, 0), 0)))
 
