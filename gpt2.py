@@ -2,15 +2,15 @@
 
 The model is a pure function of its tokens.  Inside it keeps the keys and values of the last call (the KV cache); a new call reuses
 those of the longest common prefix and runs only the rest.  So a sampler asks `model(x + drafts, K + 1)` and never thinks of
-caches: after a rejection the refused tokens are simply no longer in the prefix.
+caches: after a rejection the rejected tokens are simply no longer in the prefix.
 
-A position gives the same bits whether it runs alone (a decode step) or among up to 16 (a verification): each row is multiplied by
-itself (linear.py), attention runs over blocks of 64 keys, and what lies behind the mask adds exact zeros.
+A position gives the same bits whether it runs alone (a decode step) or among others (a verification): in a product no row depends on the
+others (linear.py), attention runs over whole blocks of 64 keys, and what lies behind the mask adds exact zeros.
 
 Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and would turn the whole
 forward pass into float64.
 
-But: inference only, one sequence at a time, no dropout.
+But: inference only, one sequence and one thread at a time, no dropout.
 """
 import math
 import operator
@@ -19,7 +19,7 @@ from backend import xp
 from linear import FEW, lay_out, linear, row_products
 
 BLOCK = 64          # keys; attention runs over whole blocks of the cache
-CHUNK = 192         # positions of a prompt that run at once: what they need besides the weights stays in the caches of the cores
+CHUNK = 192         # positions in one chunk of prefill: their activations stay in the caches of the cores
 
 
 def gelu(x):                                                                # the tanh form, as OpenAI's
@@ -43,15 +43,18 @@ def feed_forward(x, c_fc, c_proj):                                          # [n
 
 
 def attention(x, c_attn, c_proj, keys, values, n_past, mask):               # [n, n_embd] -> [n, n_embd]
-    """Attend to the n_past cached positions and the n new ones, whose keys and values join the cache [n_head, n_ctx, d_head]."""
+    """Attend to the n_past cached positions and the n new ones, whose keys and values join the cache [n_head, n_ctx, d_head].
+
+    mask [n, s]: the s keys are those of all these positions, rounded up to whole blocks.
+    """
     n, s = mask.shape
     n_head, _, d_head = keys.shape
     qkv = linear(x, **c_attn).reshape(n, 3, n_head, d_head)                 # [n, n_embd] -> [n, 3, n_head, d_head]
     q, k, v = qkv.transpose(1, 2, 0, 3)                                     # [n_head, n, d_head] each
     keys[:, n_past:n_past + n], values[:, n_past:n_past + n] = k, v
     q = q * (1 / math.sqrt(d_head))
-    blocks = keys[:, :s].reshape(n_head, -1, BLOCK, d_head).transpose(0, 1, 3, 2)           # [n_head, n_blocks, d_head, BLOCK]
-    scores = row_products(q[:, None], blocks).transpose(0, 2, 1, 3)         # [n_head, n, n_blocks, BLOCK]
+    k = keys[:, :s].reshape(n_head, -1, BLOCK, d_head).transpose(0, 1, 3, 2)                # [n_head, s / BLOCK, d_head, BLOCK]
+    scores = row_products(q[:, None], k).transpose(0, 2, 1, 3)              # [n_head, n, s / BLOCK, BLOCK]
     scores = scores.reshape(n_head, n, s) + mask
     heads = row_products(softmax(scores), values[:, :s])                    # [n_head, n, s] -> [n_head, n, d_head]
     return linear(heads.transpose(1, 0, 2).reshape(n, -1), **c_proj)        # -> [n, n_embd] -> [n, n_embd]
@@ -109,13 +112,13 @@ class GPT2:
         for token in tokens[n_past:]:                                       # CuPy would wrap an index out of range and say nothing
             if not 0 <= operator.index(token) < self.n_vocab:
                 raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: is this the model's own encoder?")
-        if len(tokens) - n_past > FEW:                                      # a prompt runs by itself, so that it has the same bits
-            for start in range(n_past, n_prompt, CHUNK):                    # however many positions are asked for after it
+        if len(tokens) - n_past > FEW:                                      # prefill runs by itself: its bits do not depend on n_last
+            for start in range(n_past, n_prompt, CHUNK):
                 self.forward(tokens[:min(start + CHUNK, n_prompt)], start)
             n_past = n_prompt
         x = self.forward(tokens, n_past)[-n_last:]                          # [n, n_embd] -> [n_last, n_embd]
-        if not xp.isfinite(x).all():                                        # damaged weights or an overflow: forget it all, because
-            self.cache[:, :, :, :len(tokens)], self.cached = 0, []          # behind the mask 0 * NaN would still be NaN
+        if not xp.isfinite(x).all():                                        # damaged weights or an overflow: leave nothing of it in
+            self.cache[:, :, :, :len(tokens)], self.cached = 0, []          # the cache, where 0 * NaN behind the mask would be NaN
         return linear(layer_norm(x, **self.params["ln_f"]), **self.head)    # [n_last, n_embd] -> [n_last, n_vocab]
 
     def forward(self, tokens, n_past):

@@ -6,11 +6,12 @@ two or more it calls `gemm`, which first packs the weights into a copy, and that
 
 OpenBLAS on AVX-512 has another kernel, for products of at most a million multiplications.  It does not pack, and it adds up the
 inputs in their order, each row by itself.  So the weights are laid out once as tiles of 64 outputs, each contiguous in memory, and up to
-12 rows meet a tile at a time: 12 * 64 * 1280 = 983,040.  Tile after tile streams by, at the pace of the memory for one row as for five;
-and a prompt, cut into blocks of 12 rows, is no slower than in `gemm`.
+12 rows meet a tile at a time: 12 * 64 * 1280 = 983,040.  Tile after tile streams by once, whatever the number of rows; what further rows
+cost is arithmetic, and much of it is done while the next tile is on its way.  Prefill, cut into blocks of 12 rows, is no slower than in `gemm`.
 
-The second gain is exactness.  A row has the same bits in a decode step, in a verification and in a prompt, so greedy speculative text is
-greedy text by construction.  (A single row would go to `gemv`, whose last bits differ: it goes twice.)
+The second gain is exactness.  With this kernel a row has the same bits in a decode step, in a verification and in prefill (the product is
+batch-invariant), so greedy speculative text is greedy text by construction.  (A single row would go to `gemv`, whose last bits differ, so
+its block is that row and a copy of it.)
 
 Other kernels (AVX2, other libraries) have no such product; `exact()` finds out by trying.  There each of up to 16 rows meets a tile in a
 `gemv` of its own, while the tile is in the cache: the same bits again, though further rows are less of a bargain.
@@ -29,8 +30,10 @@ from backend import on_gpu, xp
 
 TILE, DEPTH, ROWS = 64, 1280, 12        # outputs, inputs and rows of the largest product that is not packed
 FEW = 16                                # rows that go one by one where there is no such product
-SHARE, LATE = 1_000_000, 250_000        # weights: products of more are shared between threads; what is done until another thread wakes up
-THREADS = int(os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or min(4, os.cpu_count()))
+SHARE = 1_000_000                       # products of more weights are shared between threads
+LATE = 250_000                          # weights that the caller gets through before another thread has woken up
+SET = (os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or "").split(",")[0]
+THREADS = int(SET) if SET.isdecimal() and int(SET) else min(4, os.cpu_count() or 1)         # a few cores take all that the memory gives
 
 
 @functools.cache
@@ -38,9 +41,10 @@ def exact():
     """True if the rows of a product of 2 to ROWS rows with a tile keep their bits in any company: tried, not believed."""
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((ROWS, DEPTH), dtype=np.float32), rng.standard_normal((DEPTH, TILE), dtype=np.float32)
-    products = [(x[:, :depth], w[:depth]) for depth in (24, 64, 192, 768, DEPTH)]
-    products += [(x[:, :TILE], np.ascontiguousarray(w[:TILE].T).T)]                         # as queries meet keys
-    return all((a[i:i + n] @ b == (a @ b)[i:i + n]).all() for a, b in products for n in range(2, ROWS) for i in (0, ROWS - n))
+    pairs = [(x[:, :depth], w[:depth]) for depth in (TILE, 192, 768, DEPTH)]
+    pairs += [(x[:, :TILE], np.ascontiguousarray(w[:TILE].T).T)]                # as queries meet keys
+    return all((a[i:i + n] @ b == y[i:i + n]).all() for a, b, y in ((a, b, a @ b) for a, b in pairs)
+               for n in range(2, ROWS) for i in (0, ROWS - n))
 
 
 def exact_rows():
@@ -51,9 +55,9 @@ def exact_rows():
 
 
 @functools.cache
-def helpers():
-    """The queue of THREADS - 1 threads that wait for work.  (concurrent.futures takes 50 us a product longer.)"""
-    def help():
+def workers():
+    """The queue of THREADS - 1 threads that wait for work.  (concurrent.futures does the same, but takes 50 us a product longer.)"""
+    def work():
         while True:
             f, i, j, done = jobs.get()
             try:
@@ -61,23 +65,27 @@ def helpers():
                 done.put(None)
             except BaseException as error:                                      # the caller's to deal with
                 done.put(error)
-            f = done = None
+            f = done = None                                                     # a thread that waits keeps no arrays alive
 
     jobs = queue.SimpleQueue()
     for _ in range(THREADS - 1):
-        threading.Thread(target=help, daemon=True).start()
+        threading.Thread(target=work, daemon=True).start()
     return jobs
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=workers.cache_clear)                     # a fork has the queue, but not its threads
+
+
 def share(f, n, work):
-    """f(0, n); if there is much work, in parts f(i, j) at the same time, that of the caller a little larger."""
+    """f(0, n); if there is much work, in parts f(i, j) at the same time.  The caller starts LATE weights ahead, so that all end together."""
     if work < SHARE or THREADS == 1:
         return f(0, n)
     first = round(n / THREADS * (1 + (THREADS - 1) * LATE / work))
     cuts = [first + (n - first) * i // (THREADS - 1) for i in range(THREADS)]
     done = queue.SimpleQueue()
     for i, j in zip(cuts, cuts[1:]):
-        helpers().put((f, i, j, done))
+        workers().put((f, i, j, done))
     f(0, first)
     for error in [done.get() for _ in cuts[1:]]:
         if error is not None:
@@ -88,7 +96,7 @@ def blocks(a):
     """[.., n, k] -> [.., n_blocks, rows, k], the rows that meet a tile at once; the last block is filled up with other rows."""
     n = a.shape[-2]
     if exact():
-        rows = max(2, -(-n // -(-n // ROWS)))                                   # 2 to ROWS, about the same in every block
+        rows = max(2, math.ceil(n / math.ceil(n / ROWS)))                       # 2 to ROWS, about the same in every block
     else:
         rows = 1 if n <= FEW else n
     missing = -n % rows
@@ -98,7 +106,7 @@ def blocks(a):
 
 
 def row_products(a, b):
-    """a [.., n, k] @ b [.., k, m] -> [.., n, m], m <= TILE; the bits of a row do not depend on the other rows.
+    """a [h, .., n, k] @ b [h, .., k, m] -> [h, .., n, m]; the bits of a row do not depend on the other rows (threads share the h).
 
     >>> import numpy as np
     >>> a, b = np.ones((1, 3, 2)), np.arange(8.).reshape(1, 2, 4)
@@ -109,6 +117,8 @@ def row_products(a, b):
         return a @ b
     if a.shape[-1] > DEPTH:
         return row_products(a[..., :DEPTH], b[..., :DEPTH, :]) + row_products(a[..., DEPTH:], b[..., DEPTH:, :])
+    if b.shape[-1] > TILE:
+        return np.concatenate([row_products(a, b[..., i:i + TILE]) for i in range(0, b.shape[-1], TILE)], axis=-1)
     n, a, b = a.shape[-2], blocks(a), b[..., None, :, :]                        # [.., n_blocks, rows, k], [.., 1, k, m]
     y = np.empty((*map(max, a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), dtype=a.dtype)
     share(lambda i, j: np.matmul(a[i:j], b[i:j], out=y[i:j], order="C"), len(a), b.size * a.shape[-3])

@@ -2,7 +2,7 @@
 (arXiv 2211.17192), found independently.
 
 A small draft model proposes K tokens, one at a time.  The target model looks at all of them in one pass, which costs little more than
-one token.  A modified rejection sampling keeps some of them and corrects the first it refuses, so that the text has exactly the law of
+one token.  A modified rejection sampling keeps some of them and corrects the first it rejects, so that the text has exactly the law of
 the target alone.
 
 The letters are Chen's.  Leviathan et al. swap them:
@@ -28,13 +28,13 @@ from sampling import Round, prepare, sample
 def verify(target_probs, draft_probs, drafts, rng):
     """The accept loop: how many drafts are kept, and the token that follows them.  Returns (n_accepted, next_token).
 
-    target_probs    [K + 1, n_vocab]    q(. | x_1 .. x_n, xt_1 .. xt_{j-1})   for j = 1 .. K + 1
-    draft_probs     [K, n_vocab]        p(. | x_1 .. x_n, xt_1 .. xt_{j-1})   for j = 1 .. K:  the laws the drafts were drawn from
-    drafts          [K]                 xt_1 .. xt_K; here K is the number that this round drafted, possibly 0
+    target_probs    [k + 1, n_vocab]    q(. | x_1 .. x_n, xt_1 .. xt_{j-1})   for j = 1 .. k + 1
+    draft_probs     [k, n_vocab]        p(. | x_1 .. x_n, xt_1 .. xt_{j-1})   for j = 1 .. k:  the laws the drafts were drawn from
+    drafts          [k]                 xt_1 .. xt_k;  k <= K is the number that this round drafted, possibly 0
 
-    Lossless (Theorem 1): a draft xt ~ p survives as x with probability p(x) min(1, q(x) / p(x)) = min(p(x), q(x)).
-    All else is rejected, 1 - sum min(p, q) = sum max(0, q - p), which is just what (q - p)_+ = max(0, q - p) / sum divides by, so x
-    follows from a rejection with probability max(0, q(x) - p(x)).  The sum of the two is q(x), whatever p is.
+    Lossless (Theorem 1): x can come in two ways.  As a draft that survives, with probability p(x) min(1, q(x) / p(x)) = min(p(x), q(x)).
+    Or after a rejection, which has probability Z = 1 - sum min(p, q) = sum max(0, q - p), by a draw from (q - p)_+ = max(0, q - p) / Z:
+    together max(0, q(x) - p(x)).  The two add up to q(x), whatever p is.
 
     >>> q, p = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
     >>> verify(q, p, [1], np.random.default_rng(0))             # q > p at token 1: accepted, then the bonus
@@ -46,7 +46,7 @@ def verify(target_probs, draft_probs, drafts, rng):
             continue                                            # accept: the token stays, try the next
         residual = np.maximum(q - p, 0)                         # (q - p)_+ before its division by the sum: `sample` needs none
         return j, sample(residual if residual.any() else q, rng)            # p = q up to rounding: nothing left but q
-    return len(drafts), sample(target_probs[-1], rng)           # all accepted: one more from q(. | .., xt_1 .. xt_K)
+    return len(drafts), sample(target_probs[-1], rng)           # all accepted: one more from q(. | .., xt_1 .. xt_k)
 
 
 def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature=1.0, top_k=0, top_p=1.0, eos=None):
@@ -67,8 +67,8 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
         x, T = list(tokens), len(tokens) + n_tokens
         while len(x) < T:
             drafts, p = [], []
-            for _ in range(min(K, T - len(x) - 1)):             # xt_j ~ p(. | x_1 .. x_n, xt_1 .. xt_{j-1}), n = len(x); k in all
-                p.append(law(draft(x + drafts))[0])             # [n_vocab]
+            for _ in range(min(K, T - len(x) - 1)):             # k drafts: the last token that is wanted comes from the target
+                p.append(law(draft(x + drafts))[0])             # [n_vocab]    p(. | x_1 .. x_n, xt_1 .. xt_{j-1}), n = len(x)
                 drafts.append(sample(p[-1], rng))
             q = law(target(x + drafts, len(drafts) + 1))        # [k + 1, n_vocab]    q(. | x_1 .. x_n, xt_1 .. xt_{j-1}), j = 1 .. k + 1
             n_accepted, next_token = verify(q, p, drafts, rng)

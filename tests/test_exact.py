@@ -3,6 +3,12 @@
 Elsewhere one row goes through `gemv` and K + 1 rows through `gemm`, whose last bits differ.  linear.py has two ways round that; the second
 one, for machines without the kernel of the first, is tested everywhere.
 """
+import os
+import signal
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
@@ -68,17 +74,63 @@ def test_the_shapes_above_cover_every_way_to_cut():
     assert small.size < linear_module.SHARE < large.size
 
 
-@pytest.mark.parametrize("n_tokens", [1, 63, 64, 65, 500])
-def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, most_rows):
+@pytest.mark.parametrize("n_tokens, d_head", [(1, 64), (63, 64), (64, 64), (65, 8), (500, 64), (1000, 128), (1500, 64)])
+def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, d_head, most_rows):
     rng = np.random.default_rng(n_tokens)
-    q, k = rng.standard_normal((3, most_rows, 64), dtype=np.float32), rng.standard_normal((3, 64, TILE), dtype=np.float32)
-    p, v = rng.random((3, most_rows, n_tokens), dtype=np.float32), rng.standard_normal((3, n_tokens, 64), dtype=np.float32)
+    q, k = rng.standard_normal((3, most_rows, d_head), dtype=np.float32), rng.standard_normal((3, TILE, d_head), dtype=np.float32)
+    p, v = rng.random((3, most_rows, n_tokens), dtype=np.float32), rng.standard_normal((3, n_tokens, d_head), dtype=np.float32)
     k = k.transpose(0, 2, 1)
     for a, b in ((q, k), (p, v)):
         alone = np.concatenate([row_products(a[:, i:i + 1], b) for i in range(most_rows)], axis=1)
         assert np.allclose(alone, a.astype(np.float64) @ b, atol=1e-3)
         for n in range(2, most_rows + 1):
             assert same_bits(row_products(a[:, :n], b), alone[:, :n]), n
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 8])
+def test_work_is_shared_whole_between_threads_and_an_error_comes_back(n_threads, monkeypatch):
+    monkeypatch.setattr(linear_module, "THREADS", n_threads)
+    linear_module.workers.cache_clear()
+    for n in (1, 2, 7, 50):
+        done = np.zeros(n)
+
+        def work(i, j):
+            done[i:j] += 1
+
+        linear_module.share(work, n, 10 ** 7)
+        assert (done == 1).all()
+
+    def fails(i, j):
+        if i < 50 <= j:
+            raise MemoryError("the last part")
+    with pytest.raises(MemoryError, match="the last part"):
+        linear_module.share(fails, 50, 10 ** 7)
+    linear_module.workers.cache_clear()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_can_multiply():
+    x, w, b = np.ones((2, 1024), np.float32), lay_out(np.ones((1024, 1024), np.float32)), np.zeros(1024, np.float32)
+    assert w.size > linear_module.SHARE and (linear(x, w, b) == 1024).all()     # the threads are there
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if (linear(x, w, b) == 1024).all() else 1)
+    for _ in range(200):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, signal.SIGKILL)
+    assert ended and os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.parametrize("words, expected", [("3", 3), ("1", 1), ("4,2", 4), ("0", None), ("-1", None), ("abc", None), ("2.5", None), ("", None)])
+def test_the_number_of_threads_is_the_one_that_is_set_or_that_of_the_cores(words, expected):
+    run = subprocess.run([sys.executable, "-c", "import linear; print(linear.THREADS)"], env={**os.environ, "OPENBLAS_NUM_THREADS": "",
+                         "OMP_NUM_THREADS": words}, cwd=linear_module.__file__.rpartition(os.sep)[0], capture_output=True, text=True, check=True)
+    assert int(run.stdout) == (expected or min(4, os.cpu_count()))
 
 
 def test_plain_products_would_not_do():
