@@ -16,7 +16,7 @@ import math
 import operator
 
 from backend import xp
-from linear import FEW, lay_out, linear, row_products
+from linear import exact_rows, linear, row_products
 
 BLOCK = 64          # keys; attention runs over whole blocks of the cache
 CHUNK = 192         # positions in one chunk of prefill: their activations stay in the caches of the cores
@@ -112,7 +112,7 @@ class GPT2:
         for token in tokens[n_past:]:                                       # CuPy would wrap an index out of range and say nothing
             if not 0 <= operator.index(token) < self.n_vocab:
                 raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: is this the model's own encoder?")
-        if len(tokens) - n_past > FEW:                                      # prefill runs by itself: its bits do not depend on n_last
+        if len(tokens) - n_past > min(CHUNK, exact_rows()):                 # prefill runs by itself: its bits do not depend on n_last
             for start in range(n_past, n_prompt, CHUNK):
                 self.forward(tokens[:min(start + CHUNK, n_prompt)], start)
             n_past = n_prompt

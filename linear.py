@@ -95,10 +95,12 @@ def share(f, n, work):
 def blocks(a):
     """[.., n, k] -> [.., n_blocks, rows, k], the rows that meet a tile at once; the last block is filled up with other rows."""
     n = a.shape[-2]
-    if exact():
-        rows = max(2, math.ceil(n / math.ceil(n / ROWS)))                       # 2 to ROWS, about the same in every block
-    else:
+    if not exact():
         rows = 1 if n <= FEW else n
+    elif n > ROWS:
+        rows = math.ceil(n / math.ceil(n / ROWS))                               # about the same in every block
+    else:
+        return (a.repeat(2, axis=-2) if n == 1 else a)[..., None, :, :]
     missing = -n % rows
     if missing:
         a = xp.concatenate([a, a[..., :missing, :]], axis=-2)

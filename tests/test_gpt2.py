@@ -64,8 +64,10 @@ def test_the_draft_has_no_hole_after_full_acceptance_and_full_rejection():
         assert np.abs(draft(tokens) - uncached(tokens)).max() < 1e-12
 
 
-def test_only_tokens_that_are_new_are_run(monkeypatch):
-    """In one pass, but for a prompt and what is asked after it if they are more than 16."""
+@pytest.mark.parametrize("limit, first, second", [(16, [16, 1], [28, 5]), (np.inf, [17], [33])])
+def test_only_tokens_that_are_new_are_run(limit, first, second, monkeypatch):
+    """In one pass, but for a prompt and what is asked after it if they are more rows than keep their bits, or more than a chunk."""
+    monkeypatch.setattr(gpt2, "exact_rows", lambda: limit)
     rows = []
     block = gpt2.transformer_block
     monkeypatch.setattr(gpt2, "transformer_block", lambda x, **rest: rows.append(len(x)) or block(x, **rest))
@@ -75,7 +77,7 @@ def test_only_tokens_that_are_new_are_run(monkeypatch):
             ("rejection", TOKENS[:9] + [12], 1, [1]), ("the same again", TOKENS[:9] + [12], 1, [1]),
             ("a shorter text", TOKENS[:8], 1, [1]), ("another text", TOKENS[:3] + TOKENS[:3], 1, [3]),
             ("16 more", TOKENS[:3] + TOKENS[:19], 1, [16]), ("two more", TOKENS[:3] + TOKENS[:21], 1, [2]),
-            ("long prompt", TOKENS[5:22], 1, [16, 1]), ("long prompt and drafts", TOKENS[40:73], 5, [28, 5])]:
+            ("long prompt", TOKENS[5:22], 1, first), ("long prompt and drafts", TOKENS[40:73], 5, second)]:
         rows.clear()
         model(tokens, n_last)
         assert rows == expected, name
