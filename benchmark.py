@@ -227,6 +227,10 @@ def as_markdown(title, about, rows):
     return "\n".join([f"## {title}", "", "; ".join(f"{key} {value}" for key, value in about.items()), "", *lines, ""])
 
 
+LABELS = {"K": "K, drafts a round", "measured": "measured speed-up", "predicted": "predicted speed-up", "acceptance": "acceptance rate",
+          "rows": "rows of a pass", "over one row": "time over that of one row", "share": "share of the time of a pass"}
+
+
 def plot(table, rows, folder):
     """The pictures of a table, where matplotlib is installed."""
     try:
@@ -247,7 +251,7 @@ def plot(table, rows, folder):
                 axes.plot([x for x, _ in points], [y for _, y in points], "o" if x == "predicted" else "o-",
                           label=", ".join(f"{key} {value}" for key, value in zip(by, group)))
             axes.axline((1, 1), slope=x == "predicted", color="grey", linewidth=0.5)            # no gain; or just as predicted
-        axes.set(xlabel=x, ylabel=y, title=table)
+        axes.set(xlabel=LABELS.get(x, x), ylabel=LABELS.get(y, y), title=table)
         if x == "predicted":
             axes.set_aspect("equal", adjustable="datalim")
         figure.legend(loc="outside lower center", ncols=3, fontsize="small")
