@@ -36,8 +36,8 @@ def decode_and_verify(model, tokens, n_prompt, n_rows):
     return np.array(steps[: len(verified)]), np.array(verified)
 
 
-@pytest.mark.parametrize("n_rows", [2, 3, 5, 9, 16])
-@pytest.mark.parametrize("n_prompt", [1, 2, 12, 15, 16, 17, 18, 33, 60, 64, 65, 200])
+@pytest.mark.parametrize("n_rows", [2, 5, 16])
+@pytest.mark.parametrize("n_prompt", [1, 15, 16, 17, 33, 64, 65, 200])
 def test_logits_of_a_verification_are_those_of_single_steps_bit_for_bit(n_prompt, n_rows):
     model, _ = load_model("demo-target")
     tokens = np.random.default_rng(n_prompt).integers(0, 4096, n_prompt + 35).tolist()
@@ -148,7 +148,7 @@ def test_plain_products_would_not_do():
 def test_greedy_texts_are_the_same_token_for_token(K):
     draft, _ = load_model("demo-draft")
     target, encoder = load_model("demo-target")
-    for n_prompt in (1, 5, 14, 17, 40):
+    for n_prompt in (1, 14, 40):
         tokens = np.random.default_rng([K, n_prompt]).integers(0, 4096, n_prompt).tolist()
         one = autoregressive_sampling(target, tokens, 60, np.random.default_rng(0), temperature=0)
         one = [token for r in one for token in r.tokens]
