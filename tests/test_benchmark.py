@@ -7,6 +7,7 @@ import pytest
 
 import benchmark
 import gpt2
+from checkpoint import read_tensorflow
 from measure import arrays_of, parts_timed, size_of, textbook
 from sampling import Round, probabilities
 from stats import acceptance
@@ -69,6 +70,12 @@ def test_the_synthetic_draft_is_the_first_layers_of_its_target_and_costs_no_memo
     draft, target = synthetic_pair("tiny", 2, 0.5)
     assert [a is b for a, b in zip(draft.params["blocks"], target.params["blocks"])] == [True, True]
     assert size_of(draft, target) == size_of(target)
+
+
+@pytest.mark.parametrize("name", ["demo-draft", "demo-target"])
+def test_the_size_counts_every_parameter_of_the_files_once(name):
+    arrays = read_tensorflow(benchmark.PROMPTS.parent / "models" / name / "model.ckpt")
+    assert size_of(load_model(name)[0]) == 4 * sum(a.size for a in arrays.values())          # their widths fill whole tiles
 
 
 def test_textbook_matrices_are_those_of_the_files():

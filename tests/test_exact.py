@@ -36,8 +36,12 @@ def decode_and_verify(model, tokens, n_prompt, n_rows):
     return np.array(steps[: len(verified)]), np.array(verified)
 
 
-@pytest.mark.parametrize("n_rows", [2, 5, 16])
-@pytest.mark.parametrize("n_prompt", [1, 15, 16, 17, 33, 64, 65, 200])
+def long(*values):
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
+@pytest.mark.parametrize("n_rows", [2, 5, 16, *long(3, 9)])
+@pytest.mark.parametrize("n_prompt", [1, 15, 16, 17, 33, 64, 65, 200, *long(2, 12, 18, 60)])
 def test_logits_of_a_verification_are_those_of_single_steps_bit_for_bit(n_prompt, n_rows):
     model, _ = load_model("demo-target")
     tokens = np.random.default_rng(n_prompt).integers(0, 4096, n_prompt + 35).tolist()
@@ -144,11 +148,12 @@ def test_plain_products_would_not_do():
     assert same_bits(linear(x, lay_out(w), b), np.concatenate([linear(row[None], lay_out(w), b) for row in x]))
 
 
+@pytest.mark.parametrize("n_prompts", [3, *long(5)])
 @pytest.mark.parametrize("K", range(1, 9))
-def test_greedy_texts_are_the_same_token_for_token(K):
+def test_greedy_texts_are_the_same_token_for_token(K, n_prompts):
     draft, _ = load_model("demo-draft")
     target, encoder = load_model("demo-target")
-    for n_prompt in (1, 14, 40):
+    for n_prompt in (1, 14, 40, 5, 17)[:n_prompts]:
         tokens = np.random.default_rng([K, n_prompt]).integers(0, 4096, n_prompt).tolist()
         one = autoregressive_sampling(target, tokens, 60, np.random.default_rng(0), temperature=0)
         one = [token for r in one for token in r.tokens]
