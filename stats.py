@@ -1,7 +1,7 @@
 """What a run tells: acceptance rate, tokens per target pass, the costs c and v, and the speed-up they predict.
 
 Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3; v is ours, since the paper takes the verification of K + 1 tokens to
-cost one step, and in NumPy it does not.
+cost one step, and it costs more.
 
 But: the prediction takes acceptances to be independent and equally likely, as the paper's does.  Real ones come in clusters.
 """
