@@ -5,7 +5,7 @@ those of the longest common prefix and runs only the rest.  So a sampler asks `m
 caches: after a rejection the rejected tokens are simply no longer in the prefix.
 
 A position gives the same bits whether it runs alone (a decode step) or among others (a verification): in a product no row depends on the
-others (linear.py), attention runs over whole blocks of 64 keys, and what lies behind the mask adds exact zeros.
+others (compute/linear.py), attention runs over whole blocks of 64 keys, and what lies behind the mask adds exact zeros.
 
 Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and would turn the whole
 forward pass into float64.
@@ -15,8 +15,8 @@ But: inference only, one sequence and one thread at a time, no dropout.
 import math
 import operator
 
-from backend import xp
-from linear import exact_rows, linear, row_products
+from compute.backend import xp
+from compute.linear import exact_rows, linear, row_products
 
 BLOCK = 64          # keys; attention runs over whole blocks of the cache
 CHUNK = 192         # positions in one chunk of prefill: their activations stay in the caches of the cores

@@ -17,13 +17,13 @@ import fire
 import numpy as np
 from tqdm import tqdm
 
-import backend as backends
+from compute import backend as backends
 from autoregressive import autoregressive_sampling
-from linear import exact_rows
+from compute.linear import exact_rows
 from speculative import speculative_sampling
-from stats import Timed, acceptance, bottleneck, clocked, predicted_speedup, ratio
-from terminal import watch
-from replay import Coins, recorded, write_trace
+from reporting.stats import Timed, acceptance, bottleneck, clocked, predicted_speedup, ratio
+from reporting.terminal import watch
+from reporting.replay import Coins, recorded, write_trace
 from utils import load_model
 
 PROMPT = "There was a long silence."

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backend import largest_to_host
+from compute.backend import largest_to_host
 
 
 class Round(NamedTuple):

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from backend import xp
-from checkpoint import openai_names, read_safetensors, read_tensorflow, release
-from download import MODELS, download
+from compute.backend import xp
+from loading.checkpoint import openai_names, read_safetensors, read_tensorflow, release
+from loading.download import MODELS, download
 from encoder import load_encoder
 from gpt2 import GPT2
-from linear import lay_out
+from compute.linear import lay_out
 
 EMBEDDED = ("demo-draft", "demo-target")                        # they come with the repository, in models/ beside this file
 

@@ -18,7 +18,7 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-import checkpoint  # noqa: E402
+from loading import checkpoint  # noqa: E402
 
 FOLDER = Path(__file__).resolve().parent / "fixtures" / "tensorflow"
 

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-import benchmark
+import benchmarks.__main__ as benchmark
 import gpt2
-from checkpoint import read_tensorflow
-from measure import arrays_of, parts_timed, size_of, textbook
+from loading.checkpoint import read_tensorflow
+from benchmarks.measure import arrays_of, parts_timed, size_of, textbook
 from sampling import Round, probabilities
-from stats import acceptance
-from synthetic import SIZES, random_arrays, random_model, synthetic_pair, write_folder
+from reporting.stats import acceptance
+from benchmarks.synthetic import SIZES, random_arrays, random_model, synthetic_pair, write_folder
 from utils import load_model, shapes
 
 TABLES = ["pairs", "synthetic", "forward", "parts", "prefill", "loading"]
@@ -74,7 +74,7 @@ def test_the_synthetic_draft_is_the_first_layers_of_its_target_and_costs_no_memo
 
 @pytest.mark.parametrize("name", ["demo-draft", "demo-target"])
 def test_the_size_counts_every_parameter_of_the_files_once(name):
-    arrays = read_tensorflow(benchmark.PROMPTS.parent / "models" / name / "model.ckpt")
+    arrays = read_tensorflow(benchmark.PROMPTS.parent.parent / "models" / name / "model.ckpt")
     assert size_of(load_model(name)[0]) == 4 * sum(a.size for a in arrays.values())          # their widths fill whole tiles
 
 

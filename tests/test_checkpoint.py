@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-import checkpoint
-from checkpoint import CheckpointError, crc32c, openai_names, read_safetensors, read_tensorflow, release, write_tensorflow
+from loading import checkpoint
+from loading.checkpoint import CheckpointError, crc32c, openai_names, read_safetensors, read_tensorflow, release, write_tensorflow
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TENSORFLOW, HUGGINGFACE = FIXTURES / "tensorflow", FIXTURES / "huggingface"

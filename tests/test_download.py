@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import checkpoint
-import download as module
-from download import MODELS, DownloadError, check, download, is_complete
+from loading import checkpoint
+from loading import download as module
+from loading.download import MODELS, DownloadError, check, download, is_complete
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA, INDEX = "model.ckpt.data-00000-of-00001", "model.ckpt.index"
@@ -477,7 +477,7 @@ def test_progress_in_bytes_on_a_terminal_only(server, tmp_path, monkeypatch):
 PROGRAM = """
 import json, resource, signal, sys
 sys.path.insert(0, {root!r})
-import download
+from loading import download
 download.MODELS, download.WAIT, download.TIMEOUT = json.loads({table!r}), 0.01, (1, 20)
 {setup}
 try:

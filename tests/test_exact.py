@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-import linear as linear_module
+from compute import linear as linear_module
 from autoregressive import autoregressive_sampling
-from linear import DEPTH, FEW, ROWS, TILE, lay_out, linear, row_products
+from compute.linear import DEPTH, FEW, ROWS, TILE, lay_out, linear, row_products
 from speculative import speculative_sampling
-from synthetic import synthetic_pair
+from benchmarks.synthetic import synthetic_pair
 from utils import load_model
 
 
@@ -132,8 +133,8 @@ def test_a_forked_process_can_multiply():
 
 @pytest.mark.parametrize("words, expected", [("3", 3), ("1", 1), ("4,2", 4), ("0", None), ("-1", None), ("abc", None), ("2.5", None), ("", None)])
 def test_the_number_of_threads_is_the_one_that_is_set_or_that_of_the_cores(words, expected):
-    run = subprocess.run([sys.executable, "-c", "import linear; print(linear.THREADS)"], env={**os.environ, "OPENBLAS_NUM_THREADS": "",
-                         "OMP_NUM_THREADS": words}, cwd=linear_module.__file__.rpartition(os.sep)[0], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", "from compute import linear; print(linear.THREADS)"], env={**os.environ, "OPENBLAS_NUM_THREADS": "",
+                         "OMP_NUM_THREADS": words}, cwd=Path(linear_module.__file__).parent.parent, capture_output=True, text=True, check=True)
     assert int(run.stdout) == (expected or min(4, os.cpu_count()))
 
 

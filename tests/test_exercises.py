@@ -1,4 +1,5 @@
 """exercises.py: this repository's own code passes every step, an empty file none, and every wrong version is stopped."""
+import os
 import subprocess
 import sys
 import types
@@ -10,12 +11,12 @@ from helpers import mutant
 from test_wrong_versions import WRONG
 
 import autoregressive
-import exercises
+import exercises.__main__ as exercises
 import sampling
 import speculative
-import stats
+from reporting import stats
 
-ROOT = Path(exercises.__file__).parent
+ROOT = Path(exercises.__file__).parent.parent
 NAMES = {"probabilities": 1, "sample": 1, "autoregressive_sampling": 2, "verify": 3, "speculative_sampling": 4, "expected_tokens": 6,
          "predicted_speedup": 6}                            # name: the step that asks for it
 
@@ -69,7 +70,7 @@ def test_other_use_of_chance_gets_a_hint(sample, capsys):
 
 
 def run(folder, *arguments):
-    return subprocess.run([sys.executable, str(ROOT / "exercises.py"), *arguments], cwd=folder, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-m", "exercises", *arguments], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
 
 
 def test_the_command_says_what_is_missing_and_in_the_end_what_it_gains(tmp_path):
@@ -80,11 +81,11 @@ def test_the_command_says_what_is_missing_and_in_the_end_what_it_gains(tmp_path)
     begun = run(tmp_path)
     assert begun.returncode == 1 and "Step 1, the law: not yet." in begun.stdout and not begun.stderr
     mine.write_text("from sampling import probabilities, sample\nfrom autoregressive import autoregressive_sampling\n"
-                    "from speculative import speculative_sampling, verify\nfrom stats import expected_tokens, predicted_speedup\n", encoding="utf-8")
+                    "from speculative import speculative_sampling, verify\nfrom reporting.stats import expected_tokens, predicted_speedup\n", encoding="utf-8")
     done = run(tmp_path, "my_speculative.py")
     assert done.returncode == 0 and "Step 6, what it gains: right." in done.stdout and "tokens a pass" in done.stdout and not done.stderr
 
 
 def test_the_text_names_every_function():
-    words = (ROOT / "exercises.md").read_text(encoding="utf-8")
+    words = (ROOT / "exercises" / "README.md").read_text(encoding="utf-8")
     assert all(f"def {name}(" in words for name in NAMES) and words.count("## Step") == 6

@@ -14,8 +14,8 @@ from helpers import Says, memoryless, table
 from main import main
 from sampling import Round, sample
 from speculative import speculative_sampling
-from stats import acceptance
-from replay import LIMIT, TEMPLATE, Coins, likeliest, page, reduce_round, rows, write_trace
+from reporting.stats import acceptance
+from reporting.replay import LIMIT, TEMPLATE, Coins, likeliest, page, reduce_round, rows, write_trace
 
 HOSTILE = ["</script><script>hacked = 1</script>", "<img src=x onerror='hacked = 1'>", "<!--<script>", "{{data}}", "&lt;b&gt;",
            "\u2028\\u003c\"'"]

@@ -7,7 +7,7 @@ import pytest
 from helpers import Says, law_of_text, memoryless, scripted, table, text_of, tiny_gpt2, without_cache
 from hypothesis import given, settings, strategies as st
 
-import stats
+from reporting import stats
 from autoregressive import autoregressive_sampling
 from sampling import probabilities
 from speculative import speculative_sampling, verify

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import terminal
+from reporting import terminal
 from encoder import EOS, Encoder, bytes_to_unicode
 from main import main
 from sampling import Round
-from terminal import signs, watch
+from reporting.terminal import signs, watch
 
 BYTES = bytes_to_unicode()
 

@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # encoder.py and checkpoint.py
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # encoder.py and loading/
 
 EOS = "<|endoftext|>"
 TARGET = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)     # heads of 64, as in every GPT-2
@@ -240,7 +240,7 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
 
 def load(model, folder):
     """The weights of an exported folder into a model of the same shape."""
-    from checkpoint import read_tensorflow
+    from loading.checkpoint import read_tensorflow
     arrays = read_tensorflow(folder / "model.ckpt")
     names = {name: tensorflow_name(name) for name in model.state_dict()}
     model.load_state_dict({name: torch.from_numpy(arrays[theirs].astype(np.float32)).view_as(model.get_parameter(name))
@@ -257,7 +257,7 @@ def tensorflow_name(name):
 
 def export(model, hparams, work, folder):
     """An ordinary folder in OpenAI's layout, in half precision."""
-    from checkpoint import write_tensorflow
+    from loading.checkpoint import write_tensorflow
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {}
     for name, parameter in model.state_dict().items():

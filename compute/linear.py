@@ -16,7 +16,7 @@ its block is that row and a copy of it.)
 Other kernels (AVX2, other libraries) have no such product; `exact()` finds out by trying.  There each of up to 16 rows meets a tile in a
 `gemv` of its own, while the tile is in the cache: the same bits again, though further rows are less of a bargain.
 
-Figures: the README (benchmark.py made them) and notebook 4.
+Figures: the README (`python -m benchmarks` made them) and notebook 4.
 """
 import functools
 import math
@@ -26,7 +26,7 @@ import threading
 
 import numpy as np
 
-from backend import on_gpu, xp
+from compute.backend import on_gpu, xp
 
 TILE, DEPTH, ROWS = 64, 1280, 12        # outputs, inputs and rows of the largest product that is not packed
 FEW = 16                                # rows that go one by one where there is no such product

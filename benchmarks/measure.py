@@ -1,4 +1,4 @@
-"""What the machine gives and what one pass of a model takes of it; benchmark.py makes tables of it.
+"""What the machine gives and what one pass of a model takes of it; `python -m benchmarks` makes tables of it.
 
     machine()                       hardware, NumPy and BLAS or CuPy, in words
     seconds(n, f, g)                medians over repetitions f g f g
@@ -21,8 +21,8 @@ from statistics import median
 import numpy as np
 
 import gpt2
-from backend import clock, gpu, on_gpu, xp
-from synthetic import SIZES, random_model, write_folder
+from compute.backend import clock, gpu, on_gpu, xp
+from benchmarks.synthetic import SIZES, random_model, write_folder
 from utils import load_model
 
 
@@ -102,7 +102,7 @@ def size_of(*models):
 
 
 def textbook(params):
-    """The same parameters with each matrix [n_in, n_out], not in tiles (linear.py), and token embeddings that are the output head."""
+    """The same parameters with each matrix [n_in, n_out], not in tiles (compute/linear.py), and token embeddings that are the output head."""
     if isinstance(params, list):
         return [textbook(part) for part in params]
     if not isinstance(params, dict):
@@ -191,8 +191,8 @@ def prefill(name, models_dir, repetitions, n_tokens, n_matrix):
 
 LOADING = """
 import sys
-from backend import clock, use
-from measure import resident, size_of
+from compute.backend import clock, use
+from benchmarks.measure import resident, size_of
 from utils import load_model
 use(sys.argv[3])
 before, start = resident() or 0, clock()
@@ -210,7 +210,7 @@ def loading(name, models_dir, repetitions):
             write_folder(folder, name)
         command = [sys.executable, "-c", LOADING, folder if name in SIZES else name, os.path.abspath(models_dir),
                    "cupy" if on_gpu() else "numpy"]
-        runs = [subprocess.run(command, cwd=Path(__file__).resolve().parent, check=True, capture_output=True, text=True).stdout.split()
+        runs = [subprocess.run(command, cwd=Path(__file__).resolve().parent.parent, check=True, capture_output=True, text=True).stdout.split()
                 for _ in range(repetitions)]
     load, first, growth, size = (median(map(float, values)) for values in zip(*runs))
     return [{"model": label(name), "load s": load, "first token s": first, "weights MB": size / 1e6, "growth MB": growth / 1e6,

@@ -7,7 +7,7 @@ But: the prediction takes acceptances to be independent and equally likely, as t
 """
 from statistics import median
 
-from backend import clock
+from compute.backend import clock
 
 
 class Timed:

@@ -1,6 +1,6 @@
-"""Says how far your own speculative sampling has come:  python exercises.py [my_speculative.py]
+"""Says how far your own speculative sampling has come:  python -m exercises [my_speculative.py]
 
-exercises.md describes the steps.  They are checked in order, up to the first that is not right.
+README.md in this folder describes the steps.  They are checked in order, up to the first that is not right.
 
 In the place of the random generator your code gets something that walks every branch that chance could take (tests/helpers.py).
 So its law is computed, not estimated, and a mistake that shows in one text of a million is found like any other.
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from backend import clock
-from stats import Timed
+from compute.backend import clock
+from reporting.stats import Timed
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import helpers      # noqa: E402
 from helpers import Says, exact_law, law_of_one_token, law_of_text, memoryless, scripted, table      # noqa: E402
 
@@ -157,7 +157,7 @@ def measure(mine, n=60, K=4):
 if __name__ == "__main__":
     path = Path(sys.argv[1] if len(sys.argv) > 1 else "my_speculative.py")
     if not path.exists():
-        sys.exit(f"There is no {path} yet: make an empty file of that name and begin with step 1 of exercises.md.")
+        sys.exit(f"There is no {path} yet: make an empty file of that name and begin with step 1 of exercises/README.md.")
     spec = importlib.util.spec_from_file_location("mine", path.resolve())
     mine = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(mine)

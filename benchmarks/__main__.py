@@ -1,7 +1,7 @@
 """What speculative sampling gains on this machine, and why: tables of measurements, each with what it depends on.
 
-    python benchmark.py --tables=pairs --out=results        the embedded pair: acceptance, c, v, predicted and measured speed-up
-    python benchmark.py --quick                             every table in a few seconds, on models too small to mean anything
+    python -m benchmarks --tables=pairs --out=results        the embedded pair: acceptance, c, v, predicted and measured speed-up
+    python -m benchmarks --quick                           every table in a few seconds, on models too small to mean anything
 
     pairs           draft:target over K and temperatures, on a file of prompts
     synthetic       the same for a random full-size pair (synthetic.py) over its dial: speed-ups for acceptance rates from 0 to 1
@@ -32,11 +32,11 @@ from types import SimpleNamespace
 import numpy as np
 
 from autoregressive import autoregressive_sampling
-from backend import clock, on_gpu, use
-from measure import forward, loading, machine, parts, prefill, resident, seconds, size_of, textbook
+from compute.backend import clock, on_gpu, use
+from benchmarks.measure import forward, loading, machine, parts, prefill, resident, seconds, size_of, textbook
 from speculative import speculative_sampling
-from stats import Timed, acceptance, predicted_speedup, ratio
-from synthetic import synthetic_pair
+from reporting.stats import Timed, acceptance, predicted_speedup, ratio
+from benchmarks.synthetic import synthetic_pair
 from utils import load_model
 
 PROMPTS = Path(__file__).resolve().parent / "prompts.txt"

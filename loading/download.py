@@ -1,6 +1,6 @@
 """A model's name -> a folder with every file of it, whole and checked.
 
-    python download.py 124M              # from Python: download("124M") -> Path("models/124M")
+    python -m loading.download 124M              # from Python: download("124M") -> Path("models/124M")
 
 A file is written as NAME.part, which a second start continues where the first one stopped (HTTP Range); it gets its name only when
 its length, the server's Content-MD5 and the checksum in the table below are right. At the end TensorFlow's own checksum of every
@@ -14,7 +14,7 @@ the lock that makes a second program wait; the system gives it free when its own
 But:
 - Nobody's files are overwritten: a file of the wrong length under its final name is an error that names it.
 - A folder that was complete once is judged by the lengths of its files, because reading 6 GB at every start is slow;
-  `python download.py 124M` reads them.
+  `python -m loading.download 124M` reads them.
 - The graph (.meta) and the `checkpoint` file are not downloaded: no reader here needs them.
 """
 import argparse
@@ -30,7 +30,7 @@ from pathlib import Path
 import requests
 from tqdm import tqdm
 
-from checkpoint import CheckpointError, read_tensorflow
+from loading.checkpoint import CheckpointError, read_tensorflow
 
 OPENAI = ("https://openaipublic.blob.core.windows.net/gpt-2/models", "https://f001.backblazeb2.com/file/LLMs-from-scratch/gpt2")
 DISTILGPT2 = "https://huggingface.co/distilbert/distilgpt2/resolve/2290a62682d06624634c1f46a6ad5be0f47f38aa"

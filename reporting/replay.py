@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stats import ratio
+from reporting.stats import ratio
 
 TEMPLATE = Path(__file__).with_name("replay.html")
 LIMIT = 350_000

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from checkpoint import write_tensorflow
+from loading.checkpoint import write_tensorflow
 from encoder import bytes_to_unicode
 from gpt2 import GPT2
 from utils import nested, shapes

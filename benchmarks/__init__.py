@@ -1,0 +1,1 @@
+"""Tables and plots of what this costs and gains: python -m benchmarks --help."""

@@ -1,0 +1,1 @@
+"""The array module, and products of few rows with many weights."""

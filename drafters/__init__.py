@@ -1,0 +1,1 @@
+"""Who guesses: one way of drafting a file, one file a paper."""

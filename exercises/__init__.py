@@ -1,0 +1,1 @@
+"""Build speculative sampling yourself: python -m exercises; the steps are in README.md."""

@@ -1,0 +1,1 @@
+"""Files and names -> arrays and folders: checkpoints and downloads."""

@@ -1,0 +1,1 @@
+"""The rounds of a run -> numbers, terminal colours, a replay page."""
