@@ -50,3 +50,11 @@ def test_every_quoted_line_of_code_is_in_speculative_py():
     assert len(quoted) > 6
     for line in quoted:
         assert line.removesuffix(" continue") in code, line                     # a comment may stand before the `continue`
+
+
+def test_the_workflow_runs_the_lines_for_windows():
+    """The other systems' lines it takes from the README itself."""
+    workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    lines = re.search(r"```bat\n(.*?)```", README, re.S).group(1).splitlines()
+    assert len(lines) == 4
+    assert "\n".join(" " * 10 + line for line in lines) in workflow

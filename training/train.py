@@ -1,6 +1,6 @@
 """Train the embedded pair: a byte-level BPE tokenizer, a GPT-2 target, and a draft distilled from it.
 
-    pip install ".[training]"
+    pip install -e ".[training]"
     python training/train.py --text my_books.txt --out models
 
 The text is UTF-8 (plain or .xz), its documents separated by <|endoftext|>.  A few whole documents are held out; everything
