@@ -1,0 +1,104 @@
+"""A model's folder -> one GGUF file, the format of llama.cpp: a model that was trained or downloaded here runs there.
+
+    pip install -e ".[gguf]"
+    python -m loading.to_gguf models/demo-target demo-target.gguf
+    llama-completion -m demo-target.gguf -p "There was a" -n 60 --temp 0
+
+The file holds the float32 weights under llama.cpp's names, the hyperparameters, and the tokenizer: tokens and merges.
+The gguf package, which llama.cpp's authors maintain, knows the format; what is here is the dictionary between the two.
+
+But: float32 only (llama-quantize makes smaller files of it), and writing only.
+"""
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from encoder import load_encoder
+from utils import read_folder, shapes
+
+NAMES = {"wte": "token_embd.weight", "wpe": "position_embd.weight", "ln_f": "output_norm", "ln_1": "attn_norm",
+         "attn/c_attn": "attn_qkv", "attn/c_proj": "attn_output", "ln_2": "ffn_norm", "mlp/c_fc": "ffn_up",
+         "mlp/c_proj": "ffn_down", "w": "weight", "g": "weight", "b": "bias"}
+
+
+def gguf_name(name):
+    """OpenAI's name of a parameter -> llama.cpp's.
+
+    >>> [gguf_name(name) for name in ("model/wte", "model/h11/attn/c_attn/w", "model/ln_f/b")]
+    ['token_embd.weight', 'blk.11.attn_qkv.weight', 'output_norm.bias']
+    """
+    layer, part, last = re.fullmatch(r"model/(?:h(\d+)/)?(\w+|\w+/\w+?)(?:/([wgb]))?", name).groups()
+    return ".".join([*(["blk", layer] if layer else []), NAMES[part], *([NAMES[last]] if last else [])])
+
+
+def write_gguf(path, hparams, arrays, encoder):
+    """The file at `path`, complete or not at all.
+
+    arrays      {OpenAI's name: array}, matrices [n_in, n_out] or [1, n_in, n_out]
+    Raises ValueError where the gguf package is not installed, an array is missing, or the vocabulary is of another model.
+    """
+    if encoder.n_vocab != hparams["n_vocab"]:
+        raise ValueError(f"the vocabulary has {encoder.n_vocab} tokens and the model {hparams['n_vocab']}: "
+                         "these files do not belong together")
+    try:
+        import gguf
+    except ImportError:
+        raise ValueError('the package gguf is not installed: pip install -e ".[gguf]"') from None
+    part = Path(f"{path}.part")
+    writer = gguf.GGUFWriter(part, "gpt2")
+    writer.add_context_length(hparams["n_ctx"])
+    writer.add_embedding_length(hparams["n_embd"])
+    writer.add_feed_forward_length(4 * hparams["n_embd"])
+    writer.add_block_count(hparams["n_layer"])
+    writer.add_head_count(hparams["n_head"])
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    add_tokenizer(writer, encoder, gguf.TokenType)
+    for name, shape in shapes(**hparams).items():
+        if name not in arrays:
+            raise ValueError(f"{name} is missing from the checkpoint")
+        array = np.asarray(arrays[name], dtype=np.float32).reshape(shape)
+        # llama.cpp keeps the weights of one output together: [n_in, n_out] -> [n_out, n_in]
+        writer.add_tensor(gguf_name(name), np.ascontiguousarray(array.T) if name.endswith("/w") else array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    os.replace(part, path)
+
+
+def add_tokenizer(writer, encoder, types):
+    """Byte-level BPE as llama.cpp knows it: the tokens in their order, which of them are special, and the merges."""
+    tokens = [encoder.tokens[i] for i in range(encoder.n_vocab)]
+    merged = set(encoder.char_of.values()) | {"".join(pair) for pair in encoder.ranks}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")               # the regular expression that cuts the text into chunks
+    writer.add_token_list(tokens)
+    writer.add_token_types([types.NORMAL if token in merged else types.CONTROL for token in tokens])
+    writer.add_token_merges([" ".join(pair) for pair in encoder.ranks])
+    writer.add_add_bos_token(False)
+    if encoder.eos is not None:
+        writer.add_bos_token_id(encoder.eos)
+        writer.add_eos_token_id(encoder.eos)
+
+
+def main(words):
+    """Run the command line; returns the exit status."""
+    if len(words) != 2 or words[0].startswith("-"):
+        print("usage: python -m loading.to_gguf FOLDER FILE.gguf", file=sys.stderr)
+        return 2
+    folder, path = Path(words[0]), Path(words[1])
+    try:
+        write_gguf(path, *read_folder(folder), load_encoder(folder))
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"{path}: {path.stat().st_size / 1e6:.0f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

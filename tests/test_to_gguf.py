@@ -1,0 +1,79 @@
+"""What loading/to_gguf.py writes is what llama.cpp expects: names and shapes from its source, values from the model's files."""
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoregressive import autoregressive_sampling
+from benchmarks.synthetic import SIZES, random_arrays, write_folder
+from loading.to_gguf import main
+from utils import load_model
+
+gguf = pytest.importorskip("gguf", reason='the gguf package is missing: pip install -e ".[test]"')
+
+
+def create_tensors(n_vocab, n_ctx, n_embd, n_layer, **_):
+    """The names and sizes that llama.cpp asks for, in its order of dimensions (src/models/gpt2.cpp, ggml 0.25)."""
+    yield from [("token_embd.weight", [n_embd, n_vocab]), ("position_embd.weight", [n_embd, n_ctx])]
+    yield from [("output_norm.weight", [n_embd]), ("output_norm.bias", [n_embd])]
+    for i in range(n_layer):
+        for name, n_in, n_out in [("attn_qkv", n_embd, 3 * n_embd), ("attn_output", n_embd, n_embd),
+                                  ("ffn_up", n_embd, 4 * n_embd), ("ffn_down", 4 * n_embd, n_embd)]:
+            yield from [(f"blk.{i}.{name}.weight", [n_in, n_out]), (f"blk.{i}.{name}.bias", [n_out])]
+        for name in ("attn_norm", "ffn_norm"):
+            yield from [(f"blk.{i}.{name}.weight", [n_embd]), (f"blk.{i}.{name}.bias", [n_embd])]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """(model's folder, what is in its GGUF file)."""
+    folder = tmp_path_factory.mktemp("tiny")
+    write_folder(folder, "tiny")
+    assert main([str(folder), str(folder / "tiny.gguf")]) == 0
+    return folder, gguf.GGUFReader(folder / "tiny.gguf")
+
+
+def test_every_tensor_that_llama_cpp_asks_for_is_there_in_its_shape_and_no_other(written):
+    found = {tensor.name: tensor.shape.tolist() for tensor in written[1].tensors}
+    assert found == dict(create_tensors(**SIZES["tiny"]))
+
+
+def test_the_values_are_those_of_the_model(written):
+    found, arrays = {tensor.name: tensor.data for tensor in written[1].tensors}, random_arrays("tiny")
+    assert (found["token_embd.weight"] == arrays["model/wte"]).all()
+    assert (found["blk.3.ffn_up.weight"].T == arrays["model/h3/mlp/c_fc/w"]).all()
+    assert (found["blk.0.attn_qkv.weight"].T == arrays["model/h0/attn/c_attn/w"]).all()
+    assert (found["output_norm.weight"] == arrays["model/ln_f/g"]).all()
+
+
+def test_the_tokenizer_is_byte_level_bpe_with_this_vocabulary_and_these_merges(written):
+    folder, file = written
+    encoder = load_model(folder)[1]
+    values = {name: field.contents() for name, field in file.fields.items()}
+    assert values["tokenizer.ggml.tokens"] == [encoder.tokens[i] for i in range(encoder.n_vocab)]
+    assert values["tokenizer.ggml.merges"] == [" ".join(pair) for pair in encoder.ranks]
+    assert [i for i, t in enumerate(values["tokenizer.ggml.token_type"]) if t == 3] == [encoder.eos]      # control
+    assert values["gpt2.attention.head_count"] == SIZES["tiny"]["n_head"] and values["gpt2.context_length"] == 128
+
+
+def test_llama_cpp_itself_continues_a_prompt_as_we_do(tmp_path):
+    binary = Path(os.environ.get("LLAMA_CPP", "nowhere")) / "llama-completion"
+    if not binary.exists():
+        pytest.skip("no llama.cpp: set LLAMA_CPP to the folder that holds llama-completion")
+    model, encoder = load_model("demo-target")
+    assert main(["models/demo-target", str(tmp_path / "demo.gguf")]) == 0
+    prompt = "There was a long silence."
+    rounds = autoregressive_sampling(model, encoder.encode(prompt), 60, np.random.default_rng(0), temperature=0)
+    words = ["-m", tmp_path / "demo.gguf", "-p", prompt, "-n", "60", "--temp", "0", "-no-cnv", "--no-display-prompt", "-lv", "0"]
+    theirs = subprocess.run([binary, *words], check=True, capture_output=True, text=True).stdout
+    assert theirs.strip() == encoder.decode([token for r in rounds for token in r.tokens]).strip()
+
+
+@pytest.mark.parametrize("words", [[], ["models/demo-draft"], ["--help"], ["models", "x.gguf"],
+                                   ["models/demo-draft", "nowhere/x.gguf"]])
+def test_a_bad_command_gets_one_sentence(capsys, words):
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
