@@ -1,24 +1,29 @@
 """Files -> named arrays: the two formats GPT-2's weights come in, read with NumPy alone.
 
-    read_tensorflow(prefix)   OpenAI's "tensor bundle": prefix.index names the tensors, prefix.data-00000-of-00001 holds them
+    read_tensorflow(prefix)   OpenAI's "tensor bundle": prefix.index names the tensors,
+                              prefix.data-00000-of-00001 holds them
     read_safetensors(path)    Hugging Face's format: a JSON header, then the tensors
     write_tensorflow          the first of the two, so that a model trained here is an ordinary OpenAI folder
     openai_names              Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
 
-Names, shapes and types are those of the file. Arrays are read-only views of the memory-mapped file, so reading costs no memory
-until they are used, and the mapping goes when the last of them does. Only two things are copied: bfloat16, which NumPy does not
-have and which becomes float32, and tensors that do not start at a multiple of their item size (a product with those is ten times
-slower).
+Names, shapes and types are those of the file.  Arrays are read-only views of the memory-mapped file, so
+reading costs no memory until they are used, and the mapping goes when the last of them does.  Two things
+are copied: bfloat16, which NumPy does not have and which becomes float32, and tensors that do not start at
+a multiple of their item size (a product with those is ten times slower).
 
-Sources, tensorflow/tensorflow: core/protobuf/tensor_bundle.proto, core/lib/io/format.h, core/lib/io/table_builder.cc,
-core/util/tensor_bundle/tensor_bundle.cc; and the format section of huggingface/safetensors' README.
+Sources, tensorflow/tensorflow: core/protobuf/tensor_bundle.proto, core/lib/io/format.h,
+core/lib/io/table_builder.cc, core/util/tensor_bundle/tensor_bundle.cc; and the format section of
+huggingface/safetensors' README.
 
 But:
-- No file is trusted: every length, offset and size is checked before it is used, and what is wrong becomes one CheckpointError.
-- A flipped bit inside a tensor changes a number and nothing else. TensorFlow's files hold a checksum of each tensor that
-  finds it (verify=True: one reading of the whole file); safetensors has none.
-- Not read: Snappy-compressed, big-endian, sliced (partitioned) and text tensors, resources, quantised types; pickled .bin files.
-- A file that is cut short by another program while its arrays are in use ends the process (SIGBUS), as with any memory mapping.
+- No file is trusted: every length, offset and size is checked before it is used, and what is wrong becomes
+  one CheckpointError.
+- A flipped bit inside a tensor changes a number and nothing else.  TensorFlow's files hold a checksum of
+  each tensor that finds it (verify=True: one reading of the whole file); safetensors has none.
+- Not read: Snappy-compressed, big-endian, sliced (partitioned) and text tensors, resources, quantised
+  types; pickled .bin files.
+- A file that another program cuts short while its arrays are in use ends the process (SIGBUS), as with any
+  memory mapping.  One that is written to in place changes the arrays; utils.check_files notices.
 """
 import contextlib
 import functools
@@ -32,37 +37,41 @@ import numpy as np
 
 MAGIC = bytes.fromhex("57fb808b247547db")  # the last 8 bytes of an .index file
 MAX_HEADER = 100_000_000  # bytes of names and shapes, in both formats; GPT-2's largest is 70 kB
-MAX_NAME = 1000  # bytes; in an .index a name repeats the beginning of the last one at no cost, so a few bytes could name gigabytes
+# bytes; in an .index a name repeats the start of the last one, so a few bytes could name gigabytes
+MAX_NAME = 1000
 MAX_ENTRY = 65536  # bytes; what is said about one tensor is 50
 BFLOAT16 = "bfloat16"  # the upper half of a float32
-TENSORFLOW_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "|u1", 5: "<i2", 6: "|i1", 8: "<c8", 9: "<i8", 10: "|b1", 14: BFLOAT16,
-                    17: "<u2", 18: "<c16", 19: "<f2", 22: "<u4", 23: "<u8"}
-SAFETENSORS_TYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": BFLOAT16, "BOOL": "|b1", "U8": "|u1", "I8": "|i1",
-                     "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8", "C64": "<c8"}
+TENSORFLOW_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "|u1", 5: "<i2", 6: "|i1", 8: "<c8", 9: "<i8",
+                    10: "|b1", 14: BFLOAT16, 17: "<u2", 18: "<c16", 19: "<f2", 22: "<u4", 23: "<u8"}
+SAFETENSORS_TYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": BFLOAT16, "BOOL": "|b1", "U8": "|u1",
+                     "I8": "|i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8",
+                     "I64": "<i8", "C64": "<c8"}
 
 
 class CheckpointError(ValueError):
     """One sentence: which file, what is wrong with it, what to do."""
 
 
-def _need(ok, what):
+def need(ok, what):
+    """What a file must fulfil."""
     if not ok:
         raise CheckpointError(f"{what}; the file is damaged or incomplete, get it again")
 
 
 @contextlib.contextmanager
-def _reading(path):
+def reading(path):
     """Whatever goes wrong inside is told with the file's name."""
     try:
         yield
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
     except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror or error}; is the path right, and every file of the model there?") from None
+        raise CheckpointError(f"{path}: {error.strerror or error}; is the path right, and every file of the "
+                              "model there?") from None
 
 
-def _map_file(path):
-    """-> the file's bytes, uint8 [n], read-only"""
+def map_file(path):
+    """The file's bytes, uint8 [n], read-only."""
     if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for ever
         raise CheckpointError("this is a folder or a device; give the path of a file")
     with open(path, "rb") as file:
@@ -72,25 +81,27 @@ def _map_file(path):
 
 
 def release(array):
-    """Give the memory of a mapped array back to the system, once it is copied; it is read from the file again if it is used again."""
+    """Give a mapped array's memory back to the system, once it is copied: if used again, it is read again."""
     base = array
     while isinstance(base, np.ndarray):
         base = base.base
     mapping = getattr(base, "obj", base)  # np.frombuffer keeps a memoryview of the mmap
     if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         first = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
-        begin, end = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE, (first + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE  # whole pages
+        begin = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE  # whole pages: up from the first byte ..
+        end = (first + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE  # .. and down from the last
         if begin < end:
             mapping.madvise(mmap.MADV_DONTNEED, begin, end - begin)
 
 
-def _array(name, data, begin, end, dtype, shape):
+def as_array(name, data, begin, end, dtype, shape):
     """The bytes begin:end of a file -> an array; a view wherever possible."""
     item_size = 2 if dtype == BFLOAT16 else np.dtype(dtype).itemsize
-    _need(0 <= begin <= end <= len(data), f"tensor {name!r} lies outside the file")
-    # dimensions of 0 count as 1 in the second test: NumPy cannot hold the strides of [0, 2**62]
-    _need(len(shape) <= 32 and math.prod(n or 1 for n in shape) * item_size < 2**62
-          and math.prod(shape) * item_size == end - begin, f"tensor {name!r} has a shape that does not fit its size")
+    need(0 <= begin <= end <= len(data), f"tensor {name!r} lies outside the file")
+    # a dimension of 0 counts as 1 in the second test: NumPy cannot hold the strides of [0, 2**62]
+    need(len(shape) <= 32 and math.prod(n or 1 for n in shape) * item_size < 2**62
+         and math.prod(shape) * item_size == end - begin,
+         f"tensor {name!r} has a shape that does not fit its size")
     array = data[begin:end].view("<u2" if dtype == BFLOAT16 else dtype).reshape(shape)
     if not array.flags.aligned:
         array = array.copy()
@@ -100,20 +111,26 @@ def _array(name, data, begin, end, dtype, shape):
     return array
 
 
-# crc32c (Castagnoli), the checksum of TensorFlow's files. Python's zlib.crc32 is another polynomial.
-# The state after a stretch of bytes is a linear function, over bits, of the state before it and of the bytes. So a long tensor is
-# cut into lanes that are worked on side by side, four bytes at a time, all starting from 0, and the lanes are then joined in order:
-# state after A B = shift(state after A) ^ (state after B from 0), where shift feeds as many zeros as B has bytes.
-LANE = 1040  # words of four bytes; not a power of two, or the lanes would fight for the same lines of the cache
+# crc32c (Castagnoli), the checksum of TensorFlow's files ----------------------------------------------------
+#
+# Python's zlib.crc32 is another polynomial.  The state after a stretch of bytes is a linear function, over
+# bits, of the state before it and of the bytes.  So a long tensor is cut into lanes that are worked on side
+# by side, four bytes at a time, all starting from 0, and the lanes are then joined in order:
+# state after A B = shift(state after A) ^ (state after B from 0), where shift feeds as many zeros as B has
+# bytes.
+
+# words of four bytes; not a power of two, or the lanes would fight for the same lines of the cache
+LANE = 1040
 
 
 @functools.cache
-def _crc_tables():
+def crc_tables():
+    """What a byte does to the state [256], each half of a word [2, 65536], a lane of zeros [4, 256]."""
     byte = np.arange(256, dtype=np.uint32)
-    shift = byte << np.arange(0, 32, 8, dtype=np.uint32)[:, None]  # [4, 256]: every value of each of the four bytes of a state
+    shift = byte << np.arange(0, 32, 8, dtype=np.uint32)[:, None]  # [4, 256]
     for _ in range(8):
         byte = byte >> 1 ^ (byte & 1) * np.uint32(0x82F63B78)
-    words = np.arange(65536, dtype=np.uint32) << np.array([[0], [16]], np.uint32)  # [2, 65536]: of each of its two halves
+    words = np.arange(65536, dtype=np.uint32) << np.array([[0], [16]], np.uint32)  # [2, 65536]
     for _ in range(4):
         words = words >> 8 ^ byte[words & 0xFF]
     for _ in range(LANE):
@@ -127,7 +144,7 @@ def crc32c(data):
     >>> hex(crc32c(np.frombuffer(b"123456789", np.uint8)))
     '0xe3069283'
     """
-    byte, (low, high), shift = _crc_tables()
+    byte, (low, high), shift = crc_tables()
     state, done = 0xFFFFFFFF, 0
     if len(data) >= 16 * 4 * LANE:  # shorter: not worth it
         while n_lanes := min((len(data) - done) // (4 * LANE), 4096):
@@ -145,23 +162,25 @@ def crc32c(data):
     return state ^ 0xFFFFFFFF
 
 
-def _masked_crc(data):
+def masked_crc(data):
     """As it is stored: a checksum of data that itself holds checksums would be weak."""
     crc = crc32c(np.frombuffer(data, np.uint8))
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-# TensorFlow: the .index file is a LevelDB table, keys and values in blocks, and the values are protocol buffers.
+# Reading TensorFlow's files ---------------------------------------------------------------------------------
+#
+# The .index file is a LevelDB table: keys and values in blocks.  The values are protocol buffers.
 
-def _varint(data, at):
-    """-> the number at data[at:], seven bits a byte, the lowest first; where the next thing begins
+def read_varint(data, at):
+    """The number at data[at:], seven bits a byte, the lowest first; and where the next thing begins.
 
-    >>> _varint(bytes([0xAC, 0x02, 0x07]), 0)
+    >>> read_varint(bytes([0xAC, 0x02, 0x07]), 0)
     (300, 2)
     """
     value = 0
     for shift in range(0, 70, 7):
-        _need(at < len(data), "a number runs past its end")
+        need(at < len(data), "a number runs past its end")
         value |= (data[at] & 0x7F) << shift
         at += 1
         if data[at - 1] < 0x80:
@@ -169,172 +188,206 @@ def _varint(data, at):
     raise CheckpointError("a number is longer than 64 bits; the file is damaged, get it again")
 
 
-def _message(data):
-    """A protocol buffer -> [(tag, value)]; a tag is field number * 8 + wire type, so a field of the wrong type is an unknown one."""
+def read_message(data):
+    """A protocol buffer -> [(tag, value)].
+
+    A tag is field number * 8 + wire type, so a field of the wrong type is an unknown one.
+    """
     fields, at = [], 0
     while at < len(data):
-        tag, at = _varint(data, at)
-        _need(tag & 7 in (0, 1, 2, 5), "an entry has a field of unknown type")
+        tag, at = read_varint(data, at)
+        need(tag & 7 in (0, 1, 2, 5), "an entry has a field of unknown type")
         if tag & 7 == 0:
-            value, at = _varint(data, at)
+            value, at = read_varint(data, at)
         else:
-            size, at = _varint(data, at) if tag & 7 == 2 else ({1: 8, 5: 4}[tag & 7], at)
-            _need(size <= len(data) - at, "an entry has a field that runs past its end")
+            size, at = read_varint(data, at) if tag & 7 == 2 else ({1: 8, 5: 4}[tag & 7], at)
+            need(size <= len(data) - at, "an entry has a field that runs past its end")
             value, at = data[at:at + size], at + size
         fields.append((tag, value))
     return fields
 
 
-def _block(index, offset, size):
-    """-> [(key, value)]; an entry is: bytes shared with the key before, bytes not shared, bytes of the value, end of the key, value"""
-    _need(offset + size + 5 <= len(index) - 48, "a block lies outside the file")
-    data, kind, checksum = index[offset:offset + size], index[offset + size], index[offset + size + 1:offset + size + 5]
-    _need(_masked_crc(index[offset:offset + size + 1]) == int.from_bytes(checksum, "little"), "a block does not match its checksum")
+def read_block(index, offset, size):
+    """A block of the table -> [(key, value)].
+
+    An entry is: bytes shared with the key before, bytes not shared, bytes of the value; the end of the key;
+    the value.  After the entries come the restarts (entries that share nothing, for binary search), which
+    are not needed by who reads all entries in order; then their number.
+    """
+    need(offset + size + 5 <= len(index) - 48, "a block lies outside the file")
+    data, kind = index[offset:offset + size], index[offset + size]
+    checksum = int.from_bytes(index[offset + size + 1:offset + size + 5], "little")
+    need(masked_crc(index[offset:offset + size + 1]) == checksum, "a block does not match its checksum")
     if kind != 0:
-        raise CheckpointError(f"a block is compressed (kind {kind}; 1 is Snappy), which is not read; save it uncompressed")
-    n_restarts = int.from_bytes(data[-4:], "little")  # entries that share nothing, for binary search; we read all from the first on
+        raise CheckpointError(f"a block is compressed (kind {kind}; 1 is Snappy), which is not read; "
+                              "save it uncompressed")
+    n_restarts = int.from_bytes(data[-4:], "little")
     end, at, key, entries = size - 4 * (1 + n_restarts), 0, b"", []
-    _need(end >= 0, "a block is shorter than its table of restarts")
+    need(end >= 0, "a block is shorter than its table of restarts")
     data = data[:end]
     while at < end:
-        shared, at = _varint(data, at)
-        non_shared, at = _varint(data, at)
-        value_size, at = _varint(data, at)
-        _need(shared <= len(key) and shared + non_shared <= MAX_NAME and value_size <= MAX_ENTRY
-              and non_shared + value_size <= end - at, "an entry is longer than its block or a name")
+        shared, at = read_varint(data, at)
+        non_shared, at = read_varint(data, at)
+        value_size, at = read_varint(data, at)
+        need(shared <= len(key) and shared + non_shared <= MAX_NAME and value_size <= MAX_ENTRY
+             and non_shared + value_size <= end - at, "an entry is longer than its block or a name")
         key = key[:shared] + data[at:at + non_shared]
-        entries.append((key, data[at + non_shared:at + non_shared + value_size]))
-        at += non_shared + value_size
+        at += non_shared
+        entries.append((key, data[at:at + value_size]))
+        at += value_size
     return entries
 
 
-def _read_index(path):
-    """-> (number of data files, [_entry of each tensor])"""
-    index = _map_file(path)
-    _need(48 <= len(index) <= MAX_HEADER and index[-8:].tobytes() == MAGIC, "this is not a TensorFlow .index file")
+def read_index(path):
+    """An .index file -> (number of data files, [what read_entry says of each tensor])."""
+    index = map_file(path)
+    need(48 <= len(index) <= MAX_HEADER and index[-8:].tobytes() == MAGIC,
+         "this is not a TensorFlow .index file")
     index = index.tobytes()
-    _, at = _varint(index, len(index) - 48)  # the footer: where the metaindex block is (which is empty), where the index block is
-    _, at = _varint(index, at)
-    offset, at = _varint(index, at)
-    size, _ = _varint(index, at)
+    # the footer: where the metaindex block is (which is empty), where the index block is
+    _, at = read_varint(index, len(index) - 48)
+    _, at = read_varint(index, at)
+    offset, at = read_varint(index, at)
+    size, _ = read_varint(index, at)
     entries, done = [], 0
-    for _, handle in _block(index, offset, size):  # where each data block is
-        offset, at = _varint(handle, 0)
-        size, _ = _varint(handle, at)
-        _need(offset >= done, "two blocks overlap")
+    for _, handle in read_block(index, offset, size):  # where each data block is
+        offset, at = read_varint(handle, 0)
+        size, _ = read_varint(handle, at)
+        need(offset >= done, "two blocks overlap")
         done = offset + size + 5
-        entries += _block(index, offset, size)
-    _need(all(a < b for (a, _), (b, _) in zip(entries, entries[1:])), "the names are not in order")
-    _need(entries and entries[0][0] == b"", "the header is missing")
-    header = dict(_message(entries[0][1]))
+        entries += read_block(index, offset, size)
+    need(all(a < b for (a, _), (b, _) in zip(entries, entries[1:])), "the names are not in order")
+    need(entries and entries[0][0] == b"", "the header is missing")
+    header = dict(read_message(entries[0][1]))
     if header.get(0x10, 0) != 0:
-        raise CheckpointError("the numbers are big-endian, which is not read; save the checkpoint on a little-endian machine")
-    if dict(_message(header.get(0x1A, b""))).get(0x10, 0) > 1:
-        raise CheckpointError("the file asks for a newer reader than this one; save it with tf.compat.v1.train.Saver")
-    return header.get(0x08, 0), [_entry(key, value) for key, value in entries[1:]]
+        raise CheckpointError("the numbers are big-endian, which is not read; save the checkpoint on a "
+                              "little-endian machine")
+    if dict(read_message(header.get(0x1A, b""))).get(0x10, 0) > 1:
+        raise CheckpointError("the file asks for a newer reader than this one; save it with "
+                              "tf.compat.v1.train.Saver")
+    return header.get(0x08, 0), [read_entry(key, value) for key, value in entries[1:]]
 
 
-def _entry(key, value):
-    """-> name, NumPy's type, shape, number of the data file, offset, size, checksum"""
-    entry, name = dict(_message(value)), key.decode("utf-8", "replace")
+def read_entry(key, value):
+    """One tensor -> (name, NumPy's type, shape, number of the data file, offset, size, checksum)."""
+    entry, name = dict(read_message(value)), key.decode("utf-8", "replace")
     if 0x3A in entry or key[0] == 0:  # the whole tensor, and each slice: its name in another encoding
         raise CheckpointError(f"tensor {name!r} is cut into slices, which is not read; save it unpartitioned")
-    _need(name.encode("utf-8") == key, f"the name {name!r} is not UTF-8")
+    need(name.encode("utf-8") == key, f"the name {name!r} is not UTF-8")
     if entry.get(0x08) not in TENSORFLOW_TYPES:
-        raise CheckpointError(f"tensor {name!r} is of TensorFlow's type {entry.get(0x08, 0)}, which is not read (nor is any text, "
-                              "resource, quantised or reference type); save the weights as float32 or float16")
-    shape = _message(entry.get(0x12, b""))
-    _need(all(tag != 0x18 or unknown == 0 for tag, unknown in shape), f"tensor {name!r} has an unknown shape")
-    shape = [dict(_message(size)).get(0x08, 0) for tag, size in shape if tag == 0x12]
-    return (name, TENSORFLOW_TYPES[entry[0x08]], shape, entry.get(0x18, 0), entry.get(0x20, 0), entry.get(0x28, 0),
-            int.from_bytes(entry.get(0x35, b""), "little"))
+        kind = entry.get(0x08, 0)
+        raise CheckpointError(f"tensor {name!r} is of TensorFlow's type {kind}, which is not read (nor is "
+                              "any text, resource, quantised or reference type); save the weights as float32 "
+                              "or float16")
+    shape = read_message(entry.get(0x12, b""))
+    need(all(tag != 0x18 or unknown == 0 for tag, unknown in shape), f"tensor {name!r} has an unknown shape")
+    shape = [dict(read_message(size)).get(0x08, 0) for tag, size in shape if tag == 0x12]
+    return (name, TENSORFLOW_TYPES[entry[0x08]], shape, entry.get(0x18, 0), entry.get(0x20, 0),
+            entry.get(0x28, 0), int.from_bytes(entry.get(0x35, b""), "little"))
 
 
 def read_tensorflow(prefix, verify=False):
     """read_tensorflow("models/124M/model.ckpt")["model/wte"] -> float32 [50257, 768]
 
     verify      read all the data and compare the checksum of every tensor
+    Raises CheckpointError.
     """
     prefix = os.fspath(prefix)
-    with _reading(f"{prefix}.index"):
-        n_files, entries = _read_index(f"{prefix}.index")
-        _need(all(number < n_files for _, _, _, number, *_ in entries), "a tensor lies in a data file that does not exist")
+    with reading(f"{prefix}.index"):
+        n_files, entries = read_index(f"{prefix}.index")
+        need(all(number < n_files for _, _, _, number, *_ in entries),
+             "a tensor lies in a data file that does not exist")
     arrays = {name: None for name, *_ in entries}  # in the order of their names, whichever file they are in
     for number in sorted({entry[3] for entry in entries}):
         path = f"{prefix}.data-{number:05d}-of-{n_files:05d}"
-        with _reading(path):
-            data, done = _map_file(path), 0
-            here = sorted((entry for entry in entries if entry[3] == number), key=lambda entry: entry[4:6])  # by offset and size
-            for name, dtype, shape, _, offset, size, checksum in here:
-                _need(offset >= done, f"tensor {name!r} overlaps another")
+        with reading(path):
+            data, done = map_file(path), 0
+            here = [entry for entry in entries if entry[3] == number]
+            # by offset, then size: an empty tensor lies before the one that begins at the same byte
+            for name, dtype, shape, _, offset, size, checksum in sorted(here, key=lambda entry: entry[4:6]):
+                need(offset >= done, f"tensor {name!r} overlaps another")
                 done = offset + size
-                arrays[name] = _array(name, data, offset, done, dtype, shape)
+                arrays[name] = as_array(name, data, offset, done, dtype, shape)
                 if verify:
-                    _need(_masked_crc(data[offset:done]) == checksum, f"tensor {name!r} does not match its checksum")
+                    need(masked_crc(data[offset:done]) == checksum,
+                         f"tensor {name!r} does not match its checksum")
     return arrays
 
 
-def _to_varint(value):
-    """300 -> b"\\xac\\x02" """
+# Writing TensorFlow's files ---------------------------------------------------------------------------------
+
+def to_varint(value):
+    r"""
+    >>> to_varint(300)
+    b'\xac\x02'
+    """
     data = b""
     while value >= 0x80:
         data, value = data + bytes([value & 0x7F | 0x80]), value >> 7
     return data + bytes([value])
 
 
-def _to_message(*fields):
-    """(tag, value) ... -> a protocol buffer; zeros are not written"""
-    encode = {0: _to_varint, 2: lambda value: _to_varint(len(value)) + value, 5: bytes}
+def to_message(*fields):
+    """(tag, value) ... -> a protocol buffer; zeros are not written."""
+    encode = {0: to_varint, 2: lambda value: to_varint(len(value)) + value, 5: bytes}
     return b"".join(bytes([tag]) + encode[tag & 7](value) for tag, value in fields if value != 0)
 
 
-def _to_block(entries, interval):
-    """[(key, value)], keys ascending -> a block and its trailer; every interval-th entry is a restart and holds its whole key"""
+def to_block(entries, interval):
+    """[(key, value)], keys ascending -> a block and its trailer; every interval-th entry is a restart."""
     block, restarts, last = b"", [], b""
     for i, (key, value) in enumerate(entries):
         if i % interval == 0:
             restarts.append(len(block))
             last = b""
         shared = len(os.path.commonprefix([last, key]))
-        block += _to_varint(shared) + _to_varint(len(key) - shared) + _to_varint(len(value)) + key[shared:] + value
+        block += to_varint(shared) + to_varint(len(key) - shared) + to_varint(len(value))
+        block += key[shared:] + value
         last = key
     restarts = restarts or [0]
-    block += b"".join(n.to_bytes(4, "little") for n in restarts + [len(restarts)]) + b"\0"  # 0: not compressed
-    return block + _masked_crc(block).to_bytes(4, "little")
+    block += b"".join(n.to_bytes(4, "little") for n in [*restarts, len(restarts)])
+    block += b"\0"  # not compressed
+    return block + masked_crc(block).to_bytes(4, "little")
 
 
-def _to_index(entries):
-    """[(key, value)] -> an .index file: one data block, the empty metaindex block, the index block, the footer"""
-    data, meta = _to_block(entries, 16), _to_block([], 1)
-    first = entries[-1][0][:1]  # the one key of the index block is the shortest above the last name, b"n" for GPT-2
-    index = _to_block([(bytes([first[0] + 1]) if first else b"", _to_varint(0) + _to_varint(len(data) - 5))], 1)
-    footer = b"".join(map(_to_varint, (len(data), len(meta) - 5, len(data) + len(meta), len(index) - 5)))
+def to_index(entries):
+    """[(key, value)] -> an .index file: data block, metaindex block (empty), index block, footer."""
+    data, meta = to_block(entries, 16), to_block([], 1)
+    # the one key of the index block is the shortest above the last name: b"n" for GPT-2
+    first = entries[-1][0][:1]
+    key = bytes([first[0] + 1]) if first else b""
+    index = to_block([(key, to_varint(0) + to_varint(len(data) - 5))], 1)
+    footer = b"".join(map(to_varint, (len(data), len(meta) - 5, len(data) + len(meta), len(index) - 5)))
     return data + meta + index + footer.ljust(40, b"\0") + MAGIC
 
 
 def write_tensorflow(prefix, arrays):
     """{name: array} -> prefix.index, prefix.data-00000-of-00001
 
-    Both are written under other names and renamed last, and an old index goes before the old data: whatever interrupts this, there
-    is the old checkpoint, the new one, or one without index that no reader takes for whole.
+    Both are written under other names and renamed last, and an old index goes before the old data: whatever
+    interrupts this, there is the old checkpoint, the new one, or one without index that no reader takes for
+    whole.  Raises CheckpointError for a type or a name that cannot be written.
     """
     prefix, types = os.fspath(prefix), {dtype: number for number, dtype in TENSORFLOW_TYPES.items()}
     index_path, data_path, part = f"{prefix}.index", f"{prefix}.data-00000-of-00001", f".{os.getpid()}.part"
-    entries = [(b"", _to_message((0x08, 1), (0x1A, _to_message((0x08, 1)))))]
+    entries = [(b"", to_message((0x08, 1), (0x1A, to_message((0x08, 1)))))]
     try:
         with open(data_path + part, "wb") as file:
-            for key, array in sorted((name.encode("utf-8"), np.asarray(array)) for name, array in arrays.items()):
+            named = ((name.encode("utf-8"), np.asarray(array)) for name, array in arrays.items())
+            for key, array in sorted(named, key=lambda item: item[0]):
                 dtype = array.dtype.newbyteorder("<")
                 if dtype.str not in types or not 0 < len(key) <= MAX_NAME:
-                    raise CheckpointError(f"{prefix}: a tensor of type {array.dtype} named {key[:50]!r} cannot be written; "
-                                          "convert it to float32 or rename it")
-                raw = array.astype(dtype, order="C", copy=False).reshape(-1).view(np.uint8)  # little-endian, row-major
-                shape = _to_message(*((0x12, _to_message((0x08, n))) for n in array.shape))
-                entries.append((key, _to_message((0x08, types[dtype.str]), (0x12, shape), (0x20, file.tell()), (0x28, raw.size),
-                                                 (0x35, _masked_crc(raw).to_bytes(4, "little")))))
+                    raise CheckpointError(f"{prefix}: a tensor of type {array.dtype} named {key[:50]!r} "
+                                          "cannot be written; convert it to float32 or rename it")
+                # little-endian, row by row
+                raw = array.astype(dtype, order="C", copy=False).reshape(-1).view(np.uint8)
+                shape = to_message(*((0x12, to_message((0x08, n))) for n in array.shape))
+                crc = masked_crc(raw).to_bytes(4, "little")
+                entries.append((key, to_message((0x08, types[dtype.str]), (0x12, shape), (0x20, file.tell()),
+                                                (0x28, raw.size), (0x35, crc))))
                 file.write(raw)
         with open(index_path + part, "wb") as file:
-            file.write(_to_index(entries))
+            file.write(to_index(entries))
         with contextlib.suppress(FileNotFoundError):
             os.remove(index_path)
         os.replace(data_path + part, data_path)
@@ -345,48 +398,63 @@ def write_tensorflow(prefix, arrays):
                 os.remove(path)
 
 
-def _no_twins(pairs):
-    _need(len(dict(pairs)) == len(pairs), "a name occurs twice")
+# safetensors ------------------------------------------------------------------------------------------------
+
+def no_twins(pairs):
+    """The members of a JSON object -> a dict; JSON itself would keep the last of two."""
+    need(len(dict(pairs)) == len(pairs), "a name occurs twice")
     return dict(pairs)
 
 
-def _read_header(data):
-    """-> ({name: {"dtype": "F32", "shape": [768], "data_offsets": [begin, end]}}, where the tensors begin)"""
+def read_header(data):
+    """A file's bytes -> (the header, its length).
+
+    The header is {name: {"dtype": "F32", "shape": [768], "data_offsets": [begin, end]}}.
+    """
     size = int.from_bytes(data[:8].tobytes(), "little")
-    _need(size <= MAX_HEADER and size <= len(data) - 8, "this is not a safetensors file, or its end is missing")
+    need(size <= MAX_HEADER and size <= len(data) - 8,
+         "this is not a safetensors file, or its end is missing")
     text = data[8:8 + size].tobytes()
-    # "[[],[],.." would need 20 times its size in memory; a tensor's "{" and two "[" come with 40 other characters
-    _need(text[:1] == b"{" and text.count(b"[") + text.count(b"{") <= 9 + size / 10, "this is not a safetensors file")
+    # "[[],[],.." would need 20 times its size in memory; a tensor's "{" and two "[" come with 40 characters
+    need(text[:1] == b"{" and text.count(b"[") + text.count(b"{") <= 9 + size / 10,
+         "this is not a safetensors file")
     try:
-        header = json.loads(text.decode("utf-8"), object_pairs_hook=_no_twins)
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=no_twins)
     except CheckpointError:
         raise
     except (ValueError, RecursionError):
         raise CheckpointError("the header is not JSON; the file is damaged, get it again") from None
     header.pop("__metadata__", None)
     for name, entry in header.items():
-        _need(len(name) <= MAX_NAME, "a name is too long")
-        _need(isinstance(entry, dict) and {"dtype", "shape", "data_offsets"} <= entry.keys(), f"tensor {name!r} is not described")
+        need(len(name) <= MAX_NAME, "a name is too long")
+        need(isinstance(entry, dict) and {"dtype", "shape", "data_offsets"} <= entry.keys(),
+             f"tensor {name!r} is not described")
         shape, offsets = entry["shape"], entry["data_offsets"]
-        _need(isinstance(shape, list) and isinstance(offsets, list) and len(offsets) == 2
-              and all(type(n) is int and n >= 0 for n in shape + offsets), f"tensor {name!r} has a wrong shape or wrong offsets")
+        need(isinstance(shape, list) and isinstance(offsets, list) and len(offsets) == 2
+             and all(type(n) is int and n >= 0 for n in shape + offsets),
+             f"tensor {name!r} has a wrong shape or wrong offsets")
         if not isinstance(entry["dtype"], str) or entry["dtype"] not in SAFETENSORS_TYPES:
-            raise CheckpointError(f"tensor {name!r} is of type {str(entry['dtype'])[:20]!r}, which is not read; save it as F32")
+            raise CheckpointError(f"tensor {name!r} is of type {str(entry['dtype'])[:20]!r}, which is not "
+                                  "read; save it as F32")
     return header, 8 + size
 
 
 def read_safetensors(path):
-    """read_safetensors("models/distilgpt2/model.safetensors")["transformer.wte.weight"] -> float32 [50257, 768]"""
-    with _reading(path):
-        data = _map_file(path)
-        header, start = _read_header(data)
-        arrays, done = {name: None for name in header}, 0
+    """read_safetensors("distilgpt2/model.safetensors")["transformer.wte.weight"] -> float32 [50257, 768]
+
+    Raises CheckpointError.
+    """
+    with reading(path):
+        data = map_file(path)
+        header, start = read_header(data)
+        arrays, done = dict.fromkeys(header), 0
         for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
             begin, end = entry["data_offsets"]
-            _need(begin == done, f"tensor {name!r} overlaps another or leaves a hole")
-            arrays[name] = _array(name, data, start + begin, start + end, SAFETENSORS_TYPES[entry["dtype"]], entry["shape"])
+            need(begin == done, f"tensor {name!r} overlaps another or leaves a hole")
+            dtype, shape = SAFETENSORS_TYPES[entry["dtype"]], entry["shape"]
+            arrays[name] = as_array(name, data, start + begin, start + end, dtype, shape)
             done = end
-        _need(start + done == len(data), "the file does not end with its last tensor")
+        need(start + done == len(data), "the file does not end with its last tensor")
         return arrays
 
 
@@ -399,19 +467,22 @@ def openai_names(arrays):
     renamed = {}
     for name, array in arrays.items():
         short = name.removeprefix("transformer.")
-        if short.endswith((".attn.bias", ".attn.masked_bias")):  # the causal mask; .attn.c_attn.bias is another
+        if short.endswith((".attn.bias", ".attn.masked_bias")):  # the causal mask, not .attn.c_attn.bias
             continue
         if short == "lm_head.weight":  # a copy of wte
             wte = arrays.get("transformer.wte.weight", arrays.get("wte.weight"))
             if wte is None or not np.array_equal(array, wte):
-                raise CheckpointError("lm_head.weight differs from wte.weight: GPT-2 ties the two; take a model that does")
+                raise CheckpointError("lm_head.weight differs from wte.weight: GPT-2 ties the two; take a "
+                                      "model that does")
             continue
-        if re.fullmatch(r"w[tp]e\.weight|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)", short) is None:
+        if re.fullmatch(r"w[tp]e\.weight|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)",
+                        short) is None:
             raise CheckpointError(f"tensor {name!r} is none of GPT-2's; take a plain GPT-2 language model")
         short = re.sub(r"(w[tp]e)\.weight", r"\1", short)
         short = re.sub(r"(ln_.)\.weight", r"\1/g", short).replace(".weight", "/w").replace(".bias", "/b")
         short = "model/" + short.replace("h.", "h", 1).replace(".", "/")
         if short in renamed:
-            raise CheckpointError(f"tensor {name!r} occurs with and without the prefix 'transformer.'; keep one of the two")
+            raise CheckpointError(f"tensor {name!r} occurs with and without the prefix 'transformer.'; "
+                                  "keep one of the two")
         renamed[short] = array
     return renamed

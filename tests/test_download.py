@@ -635,8 +635,8 @@ def test_the_index_in_the_table_is_as_long_as_what_we_write(tmp_path):
     offset, entries = 0, [(b"", bytes.fromhex("08011a020801"))]
     for name, shape in sorted(shapes.items()):
         size = 4 * int(np.prod(shape))
-        dims = checkpoint._to_message(*((0x12, checkpoint._to_message((0x08, d))) for d in shape))
-        entries.append((f"model/{name}".encode(), checkpoint._to_message((0x08, 1), (0x12, dims), (0x20, offset), (0x28, size),
+        dims = checkpoint.to_message(*((0x12, checkpoint.to_message((0x08, d))) for d in shape))
+        entries.append((f"model/{name}".encode(), checkpoint.to_message((0x08, 1), (0x12, dims), (0x20, offset), (0x28, size),
                                                                         (0x35, b"1234"))))
         offset += size
-    assert len(checkpoint._to_index(entries)) == MODELS["124M"]["files"][INDEX][0] and offset == MODELS["124M"]["files"][DATA][0]
+    assert len(checkpoint.to_index(entries)) == MODELS["124M"]["files"][INDEX][0] and offset == MODELS["124M"]["files"][DATA][0]
