@@ -24,7 +24,7 @@ from speculative import speculative_sampling
 from reporting.stats import Timed, acceptance, bottleneck, clocked, predicted_speedup, ratio
 from reporting.terminal import watch
 from reporting.replay import Coins, recorded, write_trace
-from utils import load_model
+from utils import check_files, load_model
 
 PROMPT = "There was a long silence."
 
@@ -81,6 +81,8 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         print(timing(ar))
     keep = (lambda rounds: recorded(rounds, coins, recording)) if trace else iter
     rounds, pair, spec = run("Speculative sampling", speculative, [draft, target], tokens, lambda title, r: shown(title, keep(r)))
+    for model in (draft, target):
+        check_files(model)                                      # nobody wrote to its weights meanwhile
     if not json:
         print(timing(spec))
     result = dict(prompt=prompt, draft=draft_model_size, target=target_model_size, backend=backend, K=K, temperature=temperature,

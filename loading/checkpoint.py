@@ -80,13 +80,18 @@ def map_file(path):
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
+def mapping_of(array):
+    """The mmap that the array is a view of, or None."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    array = getattr(array, "obj", array)  # np.frombuffer keeps a memoryview of the mmap
+    return array if isinstance(array, mmap.mmap) else None
+
+
 def release(array):
     """Give a mapped array's memory back to the system, once it is copied: if used again, it is read again."""
-    base = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    mapping = getattr(base, "obj", base)  # np.frombuffer keeps a memoryview of the mmap
-    if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+    mapping = mapping_of(array)
+    if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
         first = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
         begin = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE  # whole pages: up from the first byte ..
         end = (first + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE  # .. and down from the last

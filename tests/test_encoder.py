@@ -1,29 +1,35 @@
 """The tokenizer against tiktoken, and what holds for any text and any ids.
 
-The tests with GPT-2's own vocabulary look for it in the folder that the environment variable GPT2_VOCAB names (encoder.json
-and vocab.bpe), then in models/; without it they are skipped.  The others build a small vocabulary of their own.
+The tests with GPT-2's own vocabulary look for it in the folder that the environment variable GPT2_VOCAB names
+(encoder.json and vocab.bpe), then in models/; without it they are skipped.  The others build a small
+vocabulary of their own.
 """
 import json
 import os
 import random
+import textwrap
 import unicodedata
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 import regex
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+import encoder as encoder_module
 from encoder import CHUNKS, EOS, Encoder, bytes_to_unicode, load_encoder
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = [Path(os.environ["GPT2_VOCAB"])] if "GPT2_VOCAB" in os.environ else []
 FOLDERS += [ROOT / "models" / name for name in ("124M", "355M", "774M", "1558M", "distilgpt2")]
-WHERE = next((folder for folder in FOLDERS if list(folder.glob("encoder.json")) or list(folder.glob("vocab.json"))), None)
-needs_vocabulary = pytest.mark.skipif(WHERE is None, reason="GPT-2's vocabulary is not here: set GPT2_VOCAB to its folder")
+WHERE = next((folder for folder in FOLDERS
+              if list(folder.glob("encoder.json")) or list(folder.glob("vocab.json"))), None)
+needs_vocabulary = pytest.mark.skipif(WHERE is None,
+                                      reason="GPT-2's vocabulary is not here: set GPT2_VOCAB to its folder")
 
-MERGES = [("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("i", "n"), ("o", "n"), ("a", "a"), ("aa", "aa"), ("l", "l"), ("Ã", "©"),
-          ("Ġ", "Ġ"), ("ð", "Ł"), ("ðŁ", "ĺ")]
+MERGES = [("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("i", "n"), ("o", "n"), ("a", "a"), ("aa", "aa"), ("l", "l"),
+          ("Ã", "©"), ("Ġ", "Ġ"), ("ð", "Ł"), ("ðŁ", "ĺ")]
 TOKENS = [*bytes_to_unicode().values(), *map("".join, MERGES), EOS]
 SMALL = Encoder({token: i for i, token in enumerate(TOKENS)}, MERGES)
 
@@ -40,13 +46,15 @@ def gpt2_tiktoken():
     from tiktoken.load import data_gym_to_mergeable_bpe_ranks, load_tiktoken_bpe
     names = ("vocab.bpe", "encoder.json") if (WHERE / "vocab.bpe").exists() else ("merges.txt", "vocab.json")
     ranks = data_gym_to_mergeable_bpe_ranks(*(str(WHERE / name) for name in names))
-    if (WHERE / "r50k_base.tiktoken").exists():                     # tiktoken's own copy of the same vocabulary
+    # tiktoken's own copy of the same vocabulary
+    if (WHERE / "r50k_base.tiktoken").exists():
         assert load_tiktoken_bpe(str(WHERE / "r50k_base.tiktoken")) == ranks
-    pattern = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""      # tiktoken's form
+    # tiktoken's form
+    pattern = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
     return tiktoken.Encoding("gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens={EOS: 50256})
 
 
-# Any vocabulary ------------------------------------------------------------------------------------------------------------
+# Any vocabulary ---------------------------------------------------------------------------------------------
 
 def test_pairs_merge_in_the_order_of_their_ranks():
     def pieces(text):
@@ -57,10 +65,31 @@ def test_pairs_merge_in_the_order_of_their_ranks():
     assert SMALL.encode("") == []
 
 
+def test_the_heap_merges_as_the_textbook_at_the_top_of_the_file_does():
+    """The listing in the docstring is run."""
+    listing = {}
+    exec(textwrap.dedent(encoder_module.__doc__.split("textbook:\n")[1].split("`Encoder.merge`")[0]), listing)
+    assert listing["merge"](["h", "e", "r"], {("h", "e"): 0, ("he", "r"): 1}) == ["her"]
+    rng, n_merged = random.Random(0), 0
+    # few letters: equal ranks, overlaps, long chains
+    for _ in range(300):
+        tokens, merges = ["a", "b"], []
+        for _ in range(8):
+            merges.append((rng.choice(tokens), rng.choice(tokens)))
+            tokens.append("".join(merges[-1]))
+        symbols = rng.choices("ab", k=rng.randrange(30))
+        encoder = Encoder({}, list(dict.fromkeys(merges)))
+        expected = listing["merge"](list(symbols), encoder.ranks)
+        assert encoder.merge(list(symbols)) == expected, (symbols, merges)
+        n_merged += len(symbols) - len(expected)
+    assert n_merged > 1000
+
+
 @pytest.mark.parametrize("text, chunks", [
     ("Hello world", ["Hello", " world"]), ("it's HE'S we'll", ["it", "'s", " HE", "'", "S", " we", "'ll"]),
-    ("a  b", ["a", " ", " b"]), ("a   ", ["a", "   "]), ("a \n b", ["a", " \n", " b"]), ("a\nb", ["a", "\n", "b"]),
-    ("\r\n\r\nx", ["\r\n\r", "\n", "x"]), ("x1234.5", ["x", "1234", ".", "5"]), ("a\u00a0b", ["a", "\u00a0", "b"]),
+    ("a  b", ["a", " ", " b"]), ("a   ", ["a", "   "]), ("a \n b", ["a", " \n", " b"]),
+    ("a\nb", ["a", "\n", "b"]), ("\r\n\r\nx", ["\r\n\r", "\n", "x"]),
+    ("x1234.5", ["x", "1234", ".", "5"]), ("a\u00a0b", ["a", "\u00a0", "b"]),
     ("no-one's!?", ["no", "-", "one", "'s", "!?"])])
 def test_text_is_cut_into_words_numbers_punctuation_and_space(text, chunks):
     assert CHUNKS.findall(text) == chunks
@@ -75,13 +104,13 @@ def test_bytes_to_unicode_is_openais():
 
 @given(st.text())
 @example("e\u0301 👩\u200d👩\u200d👧 \U0010ffff\x00")
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_decoding_gives_the_text_back(text):
     assert SMALL.decode(SMALL.encode(text)) == text
 
 
 @given(st.lists(st.integers(-5, len(TOKENS) + 5)))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_any_list_of_ids_can_be_decoded(ids):
     known = b"".join(SMALL.to_bytes(i) for i in ids if 0 <= i < len(TOKENS))
     assert SMALL.decode([i for i in ids if 0 <= i < len(TOKENS)]) == known.decode("utf-8", errors="replace")
@@ -93,7 +122,7 @@ def test_an_unknown_id_shows_as_a_replacement_character():
 
 
 @given(st.text(), st.integers(1, 4))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_stream_joins_to_the_text_and_shows_no_broken_character(text, width):
     ids, show = SMALL.encode(text), SMALL.stream()
     pieces = [show(ids[i:i + width]) for i in range(0, len(ids), width)] + [show([], final=True)]
@@ -105,7 +134,7 @@ def test_a_stream_joins_to_the_text_and_shows_no_broken_character(text, width):
 
 
 @given(st.lists(st.integers(0, len(TOKENS) - 1)), st.integers(1, 4))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_stream_of_any_ids_joins_to_their_decoding(ids, width):
     show = SMALL.stream()
     pieces = [show(ids[i:i + width]) for i in range(0, len(ids), width)] + [show([], final=True)]
@@ -124,12 +153,10 @@ def test_the_end_of_text_token_in_a_text_is_text():
     assert SMALL.decode([SMALL.eos]) == EOS == SMALL.decode(SMALL.encode(EOS))
 
 
-# Files ---------------------------------------------------------------------------------------------------------------------
+# Files ------------------------------------------------------------------------------------------------------
 
 VERSION = "#version: 0.2"
 IDS = {token: i for i, token in enumerate(TOKENS)}
-
-
 LINES = (VERSION, *map(" ".join, MERGES))
 
 
@@ -138,18 +165,24 @@ def write(folder, ids=IDS, lines=LINES, names=("encoder.json", "vocab.bpe"), new
     (folder / names[1]).write_bytes((newline.join(lines) + newline).encode(encoding))
 
 
-@pytest.mark.parametrize("names", [("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")], ids=["OpenAI", "HF"])
+@pytest.mark.parametrize("names", [("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")],
+                         ids=["OpenAI", "HF"])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["unix", "windows"])
 def test_both_namings_and_both_line_ends_give_the_same_encoder(tmp_path, names, newline):
     write(tmp_path, names=names, newline=newline)
     encoder = load_encoder(str(tmp_path))
-    assert (encoder.ids, encoder.ranks, encoder.eos, encoder.n_vocab) == (IDS, SMALL.ranks, SMALL.eos, len(TOKENS))
+    assert encoder.ids == IDS and encoder.ranks == SMALL.ranks
+    assert encoder.eos == SMALL.eos and encoder.n_vocab == len(TOKENS)
     assert encoder.encode("the then aaaa é 😀") == SMALL.encode("the then aaaa é 😀")
 
 
 def test_a_vocabulary_without_end_of_text_has_no_eos(tmp_path):
     write(tmp_path, ids={token: i for token, i in IDS.items() if token != EOS})
     assert load_encoder(tmp_path).eos is None
+
+
+def numbered(tokens):
+    return {token: i for i, token in enumerate(tokens)}
 
 
 DAMAGED = {
@@ -160,21 +193,58 @@ DAMAGED = {
     "an id is null": dict(ids=IDS | {TOKENS[5]: None}),
     "an id is text": dict(ids=IDS | {TOKENS[5]: "5"}),
     "an id is a list": dict(ids=IDS | {TOKENS[5]: [5]}),
-    "a byte is missing": dict(ids={token: i for i, token in enumerate(TOKENS[1:])}),
-    "a merged token is missing": dict(ids={token: i for i, token in enumerate(t for t in TOKENS if t != "aaaa")}),
+    "a byte is missing": dict(ids=numbered(TOKENS[1:])),
+    "a merged token is missing": dict(ids=numbered(t for t in TOKENS if t != "aaaa")),
     "a merge of three": dict(lines=[line.replace("Ġt he", "Ġ t he") for line in LINES]),
     "a merge of one": dict(lines=(VERSION, "Ġ t", "h")),
     "merges are another language's": dict(lines=(VERSION, "х у")),
     "merges are a web page": dict(lines=("<!DOCTYPE html>", "<html><body>404</body></html>")),
     "the last merges are missing": dict(lines=LINES[:-3]),
     "the files are UTF-16": dict(encoding="utf-16"),
+    "there is a hole in the ids": dict(ids=IDS | {EOS: len(TOKENS)}),
+    "the ids begin with 1": dict(ids={token: i + 1 for token, i in IDS.items()}),
+    "an id is True": dict(ids=IDS | {TOKENS[1]: True}),
+    "an id is a float": dict(ids=IDS | {TOKENS[1]: 1.0}),
+    "the token < has another name": dict(ids=numbered(t.replace("<", "<x") for t in TOKENS)),
+    "a merged token that begins with < has another name": dict(ids=numbered([*TOKENS, "</x"]),
+                                                               lines=(*LINES, "< /")),
+    "a token that nothing makes": dict(ids=IDS | {"unheard-of": len(TOKENS)}),
 }
 
 
 @pytest.mark.parametrize("change", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_vocabulary_is_a_value_error_that_names_the_folder(tmp_path, change):
     write(tmp_path, **change)
+    with pytest.raises(ValueError, match=f"{tmp_path.name}.*fetch the folder's files again"):
+        load_encoder(tmp_path)
+
+
+def test_more_special_tokens_are_welcome(tmp_path):
+    write(tmp_path, ids=IDS | {"<|user|>": len(TOKENS)}, lines=(*LINES, "< |"))
+    with pytest.raises(ValueError, match="damaged"):            # a merge makes "<|", and it has no id
+        load_encoder(tmp_path)
+    write(tmp_path, ids=IDS | {"<|user|>": len(TOKENS), "<|": len(TOKENS) + 1}, lines=(*LINES, "< |"))
+    assert load_encoder(tmp_path).encode("<|user|>")[0] == len(TOKENS) + 1
+
+
+@pytest.mark.parametrize("name", ["encoder.json", "vocab.bpe"])
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000], ids=["brackets", "braces"])
+def test_a_file_of_nothing_but_brackets_is_a_value_error(tmp_path, name, text):
+    write(tmp_path)
+    (tmp_path / name).write_text(text)
     with pytest.raises(ValueError, match=tmp_path.name):
+        load_encoder(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("names", [("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")],
+                         ids=["OpenAI", "HF"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_pipe_is_not_waited_for(tmp_path, names, which):
+    write(tmp_path, names=names)
+    (tmp_path / names[which]).unlink()
+    os.mkfifo(tmp_path / names[which])
+    with pytest.raises(ValueError, match=f"{tmp_path.name}.*{names[which]} is missing, or no file"):
         load_encoder(tmp_path)
 
 
@@ -190,34 +260,39 @@ def test_a_missing_or_cut_file_is_a_value_error_that_names_the_folder(tmp_path, 
         load_encoder(tmp_path)
 
 
-# GPT-2's vocabulary --------------------------------------------------------------------------------------------------------
+# GPT-2's vocabulary -----------------------------------------------------------------------------------------
 
 TEXTS = """
-Hello world|hello, WORLD!|Alan Turing theorized that computers would one day become|The quick brown fox.|a|A|I|AI|
-it's|It's|IT'S|they're we've I'm you'll he'd don't|THEY'RE WE'VE I'M YOU'LL HE'D DON'T|'s|''s|'S|'ll'll|o'clock|'tis|x's's|
-rock 'n' roll|’s it’s don’t|a'sb|'re'|'d'm't|cafés'|classes|glasses pass less|his hers its us|bus's|ss|sss|1's|!'s|é's|
-naïve café|über straße|Ελληνικά|Русский текст|עברית|العربية|हिन्दी|ไทย|中文字符|日本語テキスト|한국어|ﷺ|ǅ ǈ|ŉ|ß ẞ|ﬁ ﬂ|İstanbul ı|
-ΑΒΓ αβγ ς|你好，世界！|こんにちは。元気？|안녕 하세요|Привет, мир!|¿Qué? ¡Sí!|Œuvre|Þórr|Łódź|Čeština|Tiếng Việt|ქართული|Հայերեն|አማርኛ|
-ᚠᚢᚦ|𝔘𝔫𝔦𝔠𝔬𝔡𝔢|𐍈|ꙮ|e\u0301|e\u0301e\u0301|n\u0303o|a\u0300\u0301\u0302\u0303|\u0301|\u0301\u0301 \u0301|Z\u0351\u036b\u0343algo|
-😀|😀😀|👍🏽|👩\u200d👩\u200d👧\u200d👦|🇩🇪🇫🇷|❤\ufe0f|🏳\ufe0f\u200d🌈|a😀b|☃ ☂|☕\ufe0e|1\ufe0f\u20e3|👨🏿\u200d🚀.|
-0|1|12|123|1234567890|3.14159|1,000,000|-5|+1|1e-10|0x1F|2017-10-10|12:30|½ ¼ ²|٣٤٥|१२३|Ⅷ ⅷ|①②③|1st 2nd|a1b2|1a|v2.0.1|
-!|!!|!!!|?!|...|…|--|—|–|***|###|@user|#tag|a@b.com|http://x.org/?q=1&r=2|C:\\dir|\\|\\n|{}[]()<>|"quoted"|“quoted”|«q»|`code`|
-~|^|_|__init__|a_b|100%|$5.00|€5|def f(x): return x**2|<html>&amp;</html>|x == y != z|/* c */|// c|i++|a->b|&&|%s %d|;;|:-)|
-\u00a0|a\u00a0b|a \u00a0 b|\u2003a|\u3000日|\u200b|a\u200bb|\ufeff|\ufeffa|\u2028|a\u2029b|\u0085|a\u0085b|\u180e|\u202eabc|
-\x00|\x00\x00|\x01|\x07|\x1b[0m|\x7f|\x80|\x9f|\x1c|\x1d|\x1e|\x1f|a\x1cb| \x1f |\x0b|\x0c|a\x0b\x0cb|soft\u00adhyphen|\u1680x|
-\ufffd|\ufffe|\uffff|\U0001fffe|\U0010ffff|\ue000|\U000f0000|\u0378|\U000e0001|\U0001f9ff|\U00020000|\U0003134a|\u0e3f|\u20bf|
-\U0001d400\U0001d7d8|\ua9d0|\U00010140|SolidGoldMagikarp| SolidGoldMagikarp|petertodd| attRot|rawdownload|embedreportprint|
-aaaaaaaaaaaaaaaa|abababab|xyxyxyxyx|zzzzzzz|supercalifragilisticexpialidocious|¯\\_(ツ)_/¯"""
+Hello world|hello, WORLD!|Alan Turing theorized that computers would one day become|The quick brown fox.|
+a|A|I|AI|it's|It's|IT'S|they're we've I'm you'll he'd don't|THEY'RE WE'VE I'M YOU'LL HE'D DON'T|'s|''s|'S|
+'ll'll|o'clock|'tis|x's's|rock 'n' roll|’s it’s don’t|a'sb|'re'|'d'm't|cafés'|classes|glasses pass less|
+his hers its us|bus's|ss|sss|1's|!'s|é's|naïve café|über straße|Ελληνικά|Русский текст|עברית|العربية|
+हिन्दी|ไทย|中文字符|日本語テキスト|한국어|ﷺ|ǅ ǈ|ŉ|ß ẞ|ﬁ ﬂ|İstanbul ı|ΑΒΓ αβγ ς|你好，世界！|こんにちは。元気？|안녕 하세요|Привет, мир!|
+¿Qué? ¡Sí!|Œuvre|Þórr|Łódź|Čeština|Tiếng Việt|ქართული|Հայերեն|አማርኛ|ᚠᚢᚦ|𝔘𝔫𝔦𝔠𝔬𝔡𝔢|𐍈|ꙮ|e\u0301|e\u0301e\u0301|
+n\u0303o|a\u0300\u0301\u0302\u0303|\u0301|\u0301\u0301 \u0301|Z\u0351\u036b\u0343algo|😀|😀😀|👍🏽|
+👩\u200d👩\u200d👧\u200d👦|🇩🇪🇫🇷|❤\ufe0f|🏳\ufe0f\u200d🌈|a😀b|☃ ☂|☕\ufe0e|1\ufe0f\u20e3|👨🏿\u200d🚀.|0|1|12|123|
+1234567890|3.14159|1,000,000|-5|+1|1e-10|0x1F|2017-10-10|12:30|½ ¼ ²|٣٤٥|१२३|Ⅷ ⅷ|①②③|1st 2nd|a1b2|1a|
+v2.0.1|!|!!|!!!|?!|...|…|--|—|–|***|###|@user|#tag|a@b.com|http://x.org/?q=1&r=2|C:\\dir|\\|\\n|{}[]()<>|
+"quoted"|“quoted”|«q»|`code`|~|^|_|__init__|a_b|100%|$5.00|€5|def f(x): return x**2|<html>&amp;</html>|
+x == y != z|/* c */|// c|i++|a->b|&&|%s %d|;;|:-)|\u00a0|a\u00a0b|a \u00a0 b|\u2003a|\u3000日|\u200b|
+a\u200bb|\ufeff|\ufeffa|\u2028|a\u2029b|\u0085|a\u0085b|\u180e|\u202eabc|\x00|\x00\x00|\x01|\x07|\x1b[0m|
+\x7f|\x80|\x9f|\x1c|\x1d|\x1e|\x1f|a\x1cb| \x1f |\x0b|\x0c|a\x0b\x0cb|soft\u00adhyphen|\u1680x|\ufffd|
+\ufffe|\uffff|\U0001fffe|\U0010ffff|\ue000|\U000f0000|\u0378|\U000e0001|\U0001f9ff|\U00020000|\U0003134a|
+\u0e3f|\u20bf|\U0001d400\U0001d7d8|\ua9d0|\U00010140|SolidGoldMagikarp| SolidGoldMagikarp|petertodd|
+ attRot|rawdownload|embedreportprint|aaaaaaaaaaaaaaaa|abababab|xyxyxyxyx|zzzzzzz|
+supercalifragilisticexpialidocious|¯\\_(ツ)_/¯"""
 SPACES = """
-||   |    |     |      |a | a|  a|   a|a  |a  b|a   b|1 1|1  1| 1|  1| !|  !|! |!  !| 's|  's|a 's|a's | '|' s| 'S|
-N|NN|NNN|R|RN|RNRN|NR|T|TT|Ta| Ta|T a|aN|aNb|aNNb|a Nb|aN b|a N b|aRNb|a RN b|aN  b|a  N|  N  |N N|aTTb|a T b| N|N |N's|
-    def f():N        return 1NN|\u00a0 a| \u00a0a|\u3000 a| \u2003 \u2003b|N\u00a0Nx|x\u2028 y"""
+||   |    |     |      |a | a|  a|   a|a  |a  b|a   b|1 1|1  1| 1|  1| !|  !|! |!  !| 's|  's|a 's|a's |
+ '|' s| 'S|N|NN|NNN|R|RN|RNRN|NR|T|TT|Ta| Ta|T a|aN|aNb|aNNb|a Nb|aN b|a N b|aRNb|a RN b|aN  b|a  N|  N  |
+N N|aTTb|a T b| N|N |N's|    def f():N        return 1NN|\u00a0 a| \u00a0a|\u3000 a| \u2003 \u2003b|
+N\u00a0Nx|x\u2028 y"""
 
 
 @needs_vocabulary
 def test_a_few_hundred_texts_have_tiktokens_ids(gpt2_encoder, gpt2_tiktoken):
     spaces = SPACES.replace("\n", "").replace("N", "\n").replace("R", "\r").replace("T", "\t").split("|")
-    texts = [*TEXTS.replace("\n", "").split("|"), *spaces, *TEXTS.split("\n"), TEXTS, "a" + " " * 50 + "b", " " * 1000]
+    texts = [*TEXTS.replace("\n", "").split("|"), *spaces, *TEXTS.split("\n"), TEXTS, "a" + " " * 50 + "b",
+             " " * 1000]
     for text in texts:
         assert gpt2_encoder.encode(text) == gpt2_tiktoken.encode_ordinary(text), repr(text)
         assert gpt2_encoder.decode(gpt2_encoder.encode(text)) == text
@@ -245,9 +320,9 @@ def test_an_emoji_split_over_tokens_is_streamed_whole(gpt2_encoder):
 
 @needs_vocabulary
 @pytest.mark.parametrize("letters", ["a", "abcdefghijklmnopqrstuvwxyz"], ids=["one letter", "random letters"])
-@pytest.mark.parametrize("n", [100_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_a_long_text_without_a_space_is_no_trap(gpt2_encoder, gpt2_tiktoken, letters, n):
-    """A megabyte takes seconds; looking through all of it for every merge, as OpenAI's code does, would take weeks."""
+    """A megabyte takes seconds; looking through it for every merge, as OpenAI does, weeks."""
     text = "".join(random.Random(0).choices(letters, k=n))
     ids = gpt2_encoder.encode(text)
     gpt2_encoder.cache.clear()
@@ -255,19 +330,26 @@ def test_a_long_text_without_a_space_is_no_trap(gpt2_encoder, gpt2_tiktoken, let
     assert ids == gpt2_tiktoken.encode_ordinary(text)
 
 
-def characters(ranks):
+def characters(ranks, step):
     """{category: characters}, all of Unicode but what `regex` and tiktoken disagree about.
 
-    What is a letter, a number or a space is decided by their Unicode tables, which can be of different years.  With regex
-    2026.11.15 and tiktoken 0.14.0, 17,480 of the 1,112,064 code points differ, all of them assigned since 2021 (Unicode 14).
+    Beyond the first 12,288 code points every step-th.
+
+    What is a letter, a number or a space is decided by their Unicode tables, which can be of different years.
+    With regex 2026.11.15 and tiktoken 0.14.0, 17,480 of the 1,112,064 code points differ, all of them
+    assigned since 2021 (Unicode 14).
     """
     import tiktoken
-    everything = "".join(map(chr, (*range(0xd800), *range(0xe000, 0x110000))))
+    points = *range(0x3000), *range(0x3000, 0xd800, step), *range(0xe000, 0x110000, step)
+    everything = "".join(map(chr, points))
     differ = set()
-    for kind in (r"\p{L}", r"\p{N}", r"\s"):                        # tiktoken drops what its pattern does not match
+    # tiktoken drops what its pattern does not match
+    for kind in (r"\p{L}", r"\p{N}", r"\s"):
         finder = tiktoken.Encoding(kind, pat_str=kind, mergeable_ranks=ranks, special_tokens={})
-        differ |= set(finder.decode(finder.encode_ordinary(everything))) ^ set(regex.findall(kind, everything))
-    assert all(unicodedata.ucd_3_2_0.category(char) == "Cn" for char in differ)         # none was assigned before 2002
+        theirs = finder.decode(finder.encode_ordinary(everything))
+        differ |= set(theirs) ^ set(regex.findall(kind, everything))
+    # none was assigned before 2002
+    assert all(unicodedata.ucd_3_2_0.category(char) == "Cn" for char in differ)
     by_category = defaultdict(list)
     for char in everything:
         if char not in differ:
@@ -276,21 +358,23 @@ def characters(ranks):
 
 
 def fuzz(rng, alphabet):
-    """A text of up to 40 pieces: characters of every kind, runs, contractions, ends of lines, joined emoji, accents."""
+    """A text of up to 40 pieces: characters of every kind, runs, contractions, line ends, emoji, accents."""
     pieces = [lambda: rng.choice(alphabet), lambda: rng.choice(alphabet) * rng.choice((2, 3, 30)),
               lambda: " " * rng.choice((1, 1, 2, 3, 7, 60)),
-              lambda: rng.choice(["\n", "\r\n", "\r", "\n\n", "\t", "\v", "\f", "\u2028", "\x85", "\u00a0", "\u3000"]),
+              lambda: rng.choice(["\n", "\r\n", "\r", "\n\n", "\t", "\v", "\f", "\u2028", "\x85", "\u00a0",
+                                  "\u3000"]),
               lambda: rng.choice("'’") + rng.choice("s t re ve m ll d S T RE Ve M LL D x".split()),
               lambda: "\u200d".join(rng.choices("👩👨👧🚀🏽❤🌈", k=3)),
               lambda: "e" + "".join(rng.choices("\u0301\u0308\u0323\u20dd", k=2)),
-              lambda: rng.choice(["the", "Hello", "ing", "1999", "3.14", "café", "中文", "!", "...", "a", "Z", "0"])]
+              lambda: rng.choice(["the", "Hello", "ing", "1999", "3.14", "café", "中文", "!", "...", "a", "Z",
+                                  "0"])]
     return "".join(rng.choice(pieces)() for _ in range(rng.randrange(40)))
 
 
 @needs_vocabulary
-@pytest.mark.parametrize("n_texts", [1_000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_random_texts_have_tiktokens_ids(gpt2_encoder, gpt2_tiktoken, n_texts):
-    by_category = characters(gpt2_tiktoken._mergeable_ranks)
+@pytest.mark.parametrize("n_texts, step", [(1_000, 50), pytest.param(100_000, 1, marks=pytest.mark.slow)])
+def test_random_texts_have_tiktokens_ids(gpt2_encoder, gpt2_tiktoken, n_texts, step):
+    by_category = characters(gpt2_tiktoken._mergeable_ranks, step)
     assert len(by_category) == 29                                   # all of Unicode's but Cs, the surrogates
     rng = random.Random(n_texts)
     for n in range(n_texts):
