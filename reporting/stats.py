@@ -1,9 +1,10 @@
-"""What a run tells: acceptance rate, tokens per target pass, the costs c and v, and the speed-up they predict.
+"""What a run tells: acceptance rate, tokens per target pass, the costs c and v, the speed-up they predict.
 
-Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3; v is ours, since the paper takes the verification of K + 1 tokens to
-cost one step, and it costs more.
+Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3; v is ours, since the paper takes the
+verification of K + 1 tokens to cost one step, and it costs more.
 
-But: the prediction takes acceptances to be independent and equally likely, as the paper's does.  Real ones come in clusters.
+But: the prediction takes acceptances to be independent and equally likely, as the paper's does.  Real ones
+are nearly so: notebook 3 compares the number of accepted drafts in a round with a coin's.
 """
 from statistics import median
 
@@ -22,16 +23,20 @@ class Timed:
         self.calls.append((n_last, clock() - start))
         return logits
 
-    def __getattr__(self, name):                                # n_ctx, n_vocab, reset
+    def __getattr__(self, name):                # n_ctx, n_vocab, reset
         return getattr(self.model, name)
 
     def seconds(self, n_last):
-        """Median seconds of a call for n_last rows, the first call (the prompt) left out; None where there was none."""
-        return median(times) if (times := [s for n, s in self.calls[1:] if n == n_last]) else None
+        """Median seconds of a call for n_last rows, without the first, the prompt; None: no such call."""
+        times = [seconds for n, seconds in self.calls[1:] if n == n_last]
+        return median(times) if times else None
 
 
 def clocked(rounds, times):
-    """Pass the rounds on, and append the seconds that each took to `times`.  What is done with them in between does not count."""
+    """Pass the rounds on, and append the seconds that each took to `times`; the last entry is the end's.
+
+    What is done with the rounds in between does not count.
+    """
     while True:
         start = clock()
         r = next(rounds, None)
@@ -41,8 +46,23 @@ def clocked(rounds, times):
         yield r
 
 
+def is_tree(r):
+    return getattr(r, "parents", None) is not None
+
+
+def taken(r):
+    """Indices of the accepted among r.drafts: the first of a chain, or a path in a tree (-1: the root)."""
+    if not is_tree(r):
+        return list(range(r.n_accepted))
+    paths = [[]]                                        # siblings may be equal, so there may be several
+    for token in r.tokens[:r.n_accepted]:
+        paths = [path + [i] for path in paths for i, parent in enumerate(r.parents)
+                 if parent == (path or [-1])[-1] and r.drafts[i] == token]
+    return paths[0]
+
+
 def acceptance(rounds):
-    """(accepted, tested) over all rounds.  A draft after the first rejection, or after EOS, was never tested."""
+    """(accepted, tested) of all rounds.  What follows a rejection, or EOS, was never tested."""
     accepted = sum(r.n_accepted for r in rounds)
     rejected = sum(r.n_accepted < len(r.drafts) and len(r.tokens) > r.n_accepted for r in rounds)
     return accepted, accepted + rejected
@@ -59,7 +79,7 @@ def expected_tokens(alpha, K):
     >>> round(expected_tokens(.6, 2), 4)
     1.96
     """
-    return sum(alpha ** i for i in range(K + 1))
+    return sum(alpha**i for i in range(K + 1))
 
 
 def predicted_speedup(alpha, K, c, v=1.0):
@@ -69,15 +89,47 @@ def predicted_speedup(alpha, K, c, v=1.0):
     c       seconds of a draft step over seconds of a target step
     v       seconds of a target pass over K + 1 rows over seconds of a target step
 
-    >>> round(predicted_speedup(.8, 5, c=0), 2)                 # the paper's table 1
+    >>> round(predicted_speedup(.8, 5, c=0), 2)         # the paper's table 1
     3.69
     """
     return expected_tokens(alpha, K) / (K * c + v)
 
 
+def best_K(alpha, K, c, v, largest=32):
+    """The K that promises most, and its v, from what one K gave.
+
+    Assumed: the acceptance rate is the same at every K, and the time of a pass grows evenly with its rows,
+    so that v is 1 + (v - 1) k / K for k drafts.
+
+    >>> best_K(.8, 12, c=.1, v=2.5)
+    (4, 1.5)
+    """
+    def v_of(k):
+        return 1 + (v - 1) * k / K
+    best = max(range(1, max(K, largest) + 1), key=lambda k: predicted_speedup(alpha, k, c, v_of(k)))
+    return best, v_of(best)
+
+
+def advice(alpha, K, c, v):
+    """One sentence on what would gain more: another K; or, where no K pays, which of the numbers is to blame.
+
+    None where K is right, or so near that the assumptions of `best_K` weigh more.
+    """
+    best, v_best = best_K(alpha, K, c, v)
+    gain = predicted_speedup(alpha, best, c, v_best)
+    if gain < 1.05:
+        return bottleneck(alpha, best, c, v_best)
+    if gain > 1.05 * predicted_speedup(alpha, K, c, v):
+        return (f"By the numbers of this run K = {best} is best (predicted {gain:.2f}x), "
+                "if the time of a pass grows evenly with its rows.")
+    return None
+
+
 def bottleneck(alpha, K, c, v):
-    """One sentence on why a pair does not pay: the one of its three numbers whose ideal value would gain most."""
-    reasons = [(predicted_speedup(1, K, c, v), f"too few drafts are accepted ({alpha:.0%})"),
-               (predicted_speedup(alpha, K, 0, v), f"a draft step is too dear ({c:.2f} of a target step)"),
-               (predicted_speedup(alpha, K, c, 1), f"checking {K + 1} tokens is too dear ({v:.1f} target steps)")]
+    """One sentence on why a pair does not pay: the number whose ideal value would gain most."""
+    reasons = [
+        (predicted_speedup(1, K, c, v), f"too few drafts are accepted ({alpha:.0%})"),
+        (predicted_speedup(alpha, K, 0, v), f"a draft step is too dear ({c:.2f} of a target step)"),
+        (predicted_speedup(alpha, K, c, 1), f"checking {K + 1} tokens is too dear ({v:.1f} target steps)"),
+    ]
     return f"This pair gains little or nothing here, mostly because {max(reasons)[1]}."

@@ -1,78 +1,137 @@
-"""The rounds of a run on a terminal, as they come: the text in colour as in Figure 1 of Leviathan et al. 2022, or one line a round.
+"""The rounds of a run on a terminal, as they come: text in colour as in Figure 1 of Leviathan et al. 2022,
+or one line a round.
 
     sign    style               a token that is
     +       green               a draft, accepted
     -       red, struck         a draft, rejected
-    .       dim                 a draft nobody asked for: after the first rejection, or after the end of the text
-    =       bold, blue          the target's own: the correction of a rejected draft, or the bonus after K accepted ones
+    .       dim                 a draft, not tested: after the first rejection, or after the end of the text;
+                                in a tree, a node beside the path that was taken, tested or not
+    =       bold, blue          the target's own: the correction of a rejected draft, or the bonus
 
-The signs stand in the lines of --show_rounds, so they can be read without colour.  Running text has no style where nothing was
-drafted, so the baseline's is plain.  Where the output is no terminal, or NO_COLOR is set (https://no-color.org), not one escape code is
-written, and the running text is the text alone, without its rejected drafts.
+Block verification tests all drafts and keeps those up to the last one that passes; the others are rejected.
 
-But: no cursor movement, what is written stays; a Windows console older than Windows 10 shows the codes as they are.
+The signs stand in the lines of --show_rounds, so they can be read without colour.  Running text has no style
+where nothing was drafted, so the baseline's is plain.  Where the output is no terminal, or NO_COLOR is set
+(https://no-color.org), not one escape code is written, and the running text is the text alone, without its
+rejected drafts.
+
+But: no cursor movement, what is written stays, so on a terminal a word appears when it is whole; a Windows
+console older than Windows 10 shows the codes as they are.
 """
 import os
+import re
 import shutil
 from unicodedata import combining, east_asian_width
+
+from reporting.stats import is_tree, taken
 
 STYLES = {"+": "32", "-": "31;9", ".": "2", "=": "1;94"}
 LEGEND = [("+", "accepted"), ("-", "rejected"), (".", "not tested"), ("=", "the target's own")]
 CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
 
 
-def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False):
-    """Pass the rounds on, and write each to `out` as it comes.  `colour` None: where `out` is a terminal that wants it."""
+def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False, block=False):
+    """Pass the rounds on, and write each to `out` as it comes.
+
+    colour      None: where `out` is a terminal that wants it
+    block       the rounds come from block verification
+    """
     colour = wants_colour(out) if colour is None else colour
     width = shutil.get_terminal_size().columns if out.isatty() else float("inf")
-    stream, said = encoder.stream(), prompt                     # `said`: what is written only at the end
+    text, stream = Wrapped(out, width, colour), encoder.stream()
+    said, drafted = [(prompt, None)], False             # `said`: written only at the end
     out.write(f"{title}\n{'-' * len(title)}\n")
     if show_rounds:
         out.write(aligned("round      ", LEGEND, width, colour))
     else:
-        out.write(prompt)
+        text.write(prompt)
     for number, r in enumerate(rounds, 1):
         if show_rounds:
-            tokens = [(sign, label(encoder, token)) for sign, token in signs(r)]
+            tokens = [(sign, label(encoder, token)) for sign, token in signs(r, block)]
             out.write(aligned(f"{number:5} {f'{r.n_accepted}/{len(r.drafts)}':>5}", tokens, width, colour))
-            said += stream([token for token in r.tokens if token != encoder.eos]).translate(CONTROLS)
+            said += running(r, encoder, stream, False, block)
         else:
-            out.write("".join(painted(r, encoder, stream, colour)))
+            for piece in running(r, encoder, stream, colour, block):
+                text.write(*piece)
+        drafted = drafted or len(r.drafts) > 0
         out.flush()
         yield r
-    rest = stream([], final=True)                               # half a character, if the last token ends in one
-    out.write(f"\n{said}{rest}\n" if show_rounds else f"{rest}\n")
+    if show_rounds:
+        out.write("\n")
+        for piece, _ in said:
+            text.write(piece)
+    text.write(stream([], final=True) + "\n")           # half a character, if the last token ends in one
+    if colour and drafted and not show_rounds:
+        names = [paint(name, sign, colour) for sign, name in LEGEND if sign != "."]
+        out.write(f"(colours: {', '.join(names)})\n")
     out.flush()
 
 
-def painted(r, encoder, stream, colour):
-    """A round as running text, token by token."""
-    for sign, token in signs(r):
+def running(r, encoder, stream, with_rejected, block=False):
+    """A round as running text: (text, its sign) token by token, no sign where nothing was drafted."""
+    for sign, token in signs(r, block):
         if token == encoder.eos or sign == ".":
             continue
         if sign != "-":
-            yield paint(stream([token]).translate(CONTROLS), sign, colour and r.drafts)
-        elif colour:
-            yield paint(visible(encoder, token), sign, colour)
+            yield stream([token]), sign if len(r.drafts) else None
+        elif with_rejected:
+            yield visible(encoder, token), sign
 
 
-def signs(r):
-    """The tokens of a round in the order they were made, each with its sign:  [("+", 5), ("-", 7), (".", 2), ("=", 8)]."""
-    n = r.n_accepted
-    rejected = len(r.tokens) > n                                # else EOS was among the accepted drafts, and ended the round
-    return ([("+", token) for token in r.drafts[:n]]
-            + [("-" if rejected and j == 0 else ".", token) for j, token in enumerate(r.drafts[n:])]
+def signs(r, block=False):
+    """The tokens of a round in the order they were made: [("+", 5), ("-", 7), (".", 2), ("=", 8)].
+
+    Of a tree the path that was taken comes first, then the other nodes.
+    """
+    n, path = r.n_accepted, taken(r)
+    left = [token for i, token in enumerate(r.drafts) if i not in path]
+    ended = len(r.tokens) == n                          # by an EOS among the accepted: nothing was rejected
+    rejected = 0 if ended or is_tree(r) else len(left) if block else 1
+    return ([("+", r.drafts[i]) for i in path]
+            + [("-" if j < rejected else ".", token) for j, token in enumerate(left)]
             + [("=", token) for token in r.tokens[n:]])
 
 
 def visible(encoder, token):
-    """A token by itself, on one line: bytes that are no character, and what a terminal would obey, as \\x1b."""
+    """A token by itself, on one line; bytes that are no character, and what a terminal obeys, as \\x1b."""
     text = encoder.to_bytes(token).decode("utf-8", errors="backslashreplace")
     return text.replace("\n", "\u21b5").replace("\t", "\\t").translate(CONTROLS)
 
 
 def label(encoder, token):
     return "(end)" if token == encoder.eos else visible(encoder, token).replace(" ", "\u00b7")
+
+
+class Wrapped:
+    """Running text in colour, its lines broken between words; where lines have no end, just written."""
+
+    def __init__(self, out, width, colour):
+        self.out, self.width, self.colour = out, width, colour
+        self.column, self.space, self.word = 0, "", []  # space and word (parts with signs): not yet written
+
+    def write(self, text, sign=None):
+        for part in re.findall(r"\n|[ \t]+|[^ \t\n]+", text.translate(CONTROLS)):
+            if part[0] not in " \t\n":
+                self.word.append((part, sign))
+                continue
+            self.flush()
+            self.space += part
+            if part == "\n":
+                self.out.write(self.space)
+                self.column, self.space = 0, ""
+        if self.width == float("inf") or sum(cells(part) for part, _ in self.word) >= self.width:
+            self.flush()
+
+    def flush(self):
+        """Write the word, and the space before it, below where it does not fit into this line."""
+        if not self.word:
+            return
+        needed = cells(self.space) + sum(cells(part) for part, _ in self.word)
+        if 0 < self.column and self.column + needed > self.width:
+            self.out.write("\n")
+            self.column, needed, self.space = 0, needed - cells(self.space), ""
+        self.out.write(self.space + "".join(paint(part, sign, self.colour) for part, sign in self.word))
+        self.column, self.space, self.word = self.column + needed, "", []
 
 
 def aligned(head, tokens, width, colour):
@@ -87,13 +146,16 @@ def aligned(head, tokens, width, colour):
 
 
 def cells(text):
-    """Columns a terminal gives to `text`."""
-    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+    """Columns a terminal gives to `text`; a tab takes at most eight."""
+    return sum(0 if combining(char) else 8 if char == "\t" else 2 if east_asian_width(char) in "WF" else 1
+               for char in text)
 
 
 def paint(text, sign, colour):
-    word = text.lstrip(" ")                                     # the space before a word is not struck
-    return f"{text[:len(text) - len(word)]}\x1b[{STYLES[sign]}m{word}\x1b[0m" if colour and word else text
+    word = text.lstrip(" ")                             # the space before a word is not struck
+    if not (colour and sign and word):
+        return text
+    return f"{text[:len(text) - len(word)]}\x1b[{STYLES[sign]}m{word}\x1b[0m"
 
 
 def wants_colour(out):

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from collections import namedtuple
 
 import pytest
 from hypothesis import given
@@ -26,6 +27,7 @@ def encoder_of(*texts):
 
 ENCODER = encoder_of(" the", " sea", " was", " of", "\n", " a")
 THE, SEA, WAS, OF, LINE, A, END = range(256, 263)
+TreeRound = namedtuple("TreeRound", [*Round._fields, "parents"])    # Round's own, once it has `parents`
 ROUNDS = [Round([THE, SEA, OF], [THE, SEA, WAS, A], 2, None, None), Round([THE, LINE], [THE], 1, None, None)]
 
 
@@ -41,9 +43,9 @@ class Terminal(io.TextIOWrapper):
         return self.buffer.getvalue().decode("utf-8")
 
 
-def written(rounds, encoder=ENCODER, out=None, **style):
+def written(rounds, encoder=ENCODER, out=None, prompt="Prompt", **style):
     out = out or io.StringIO()
-    assert list(watch(rounds, encoder, out, "Title", "Prompt", **style)) == list(rounds)
+    assert list(watch(rounds, encoder, out, "Title", prompt, **style)) == list(rounds)
     return out.text() if isinstance(out, Terminal) else out.getvalue()
 
 
@@ -51,12 +53,15 @@ def without_style(text):
     return re.sub("\x1b\\[[0-9;]*m", "", text)
 
 
+LEGEND = "(colours: \x1b[32maccepted\x1b[0m, \x1b[31;9mrejected\x1b[0m, \x1b[1;94mthe target's own\x1b[0m)\n"
+
+
 def test_accepted_is_green_rejected_red_and_struck_the_targets_own_blue(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert written([*ROUNDS, Round([OF], [], 0, None, None)], out=Terminal()) == (
-        "Title\n-----\nPrompt \x1b[32mthe\x1b[0m \x1b[32msea\x1b[0m \x1b[31;9mwas\x1b[0m \x1b[1;94mof\x1b[0m \x1b[32mthe\x1b[0m"
-        "\x1b[1;94m\n\x1b[0m of\n")
+        "Title\n-----\nPrompt \x1b[32mthe\x1b[0m \x1b[32msea\x1b[0m \x1b[31;9mwas\x1b[0m \x1b[1;94mof\x1b[0m"
+        " \x1b[32mthe\x1b[0m\n of\n" + LEGEND)
 
 
 @pytest.mark.parametrize("why", ["no terminal", "NO_COLOR", "dumb terminal"])
@@ -103,7 +108,7 @@ def test_characters_of_several_bytes_are_never_broken(text, chance, colour):
     assert written(rounds, colour=False) == f"Title\n-----\nPrompt{text}\n"
     shown = written(rounds, colour=colour)
     assert "\ufffd" not in shown
-    kept = re.sub(r"\x1b\[31;9m.*?\x1b\[0m", "", shown)                         # without the rejected
+    kept = re.sub(r"\x1b\[31;9m.*?\x1b\[0m", "", shown.removesuffix(LEGEND))    # without the rejected
     assert without_style(kept) == f"Title\n-----\nPrompt{text}\n"
     assert written(rounds, colour=colour, show_rounds=True).endswith(f"\nPrompt{text}\n")
 
@@ -117,7 +122,7 @@ def test_eos_is_never_printed(show_rounds):
     rounds = [Round([THE, OF], [THE, END], 1, None, None), Round([THE, END], [THE, END, A], 2, None, None),
               Round([END], [], 0, None, None)]
     for colour in (False, True):
-        text = written(rounds, colour=colour, show_rounds=show_rounds)
+        text = written(rounds, colour=colour, show_rounds=show_rounds).removesuffix(LEGEND)
         assert EOS not in text and without_style(text).endswith("Prompt the of the\n")
         assert ("(end)" in text) == show_rounds
 
@@ -131,9 +136,19 @@ def test_what_a_terminal_would_obey_is_shown_and_not_sent():
     rounds = [Round([*clear, THE], clear, len(clear), None, None), Round([THE], clear[:1], 0, None, None)]
     for show_rounds in (False, True):
         for colour in (False, True):
-            text = without_style(written(rounds, colour=colour, show_rounds=show_rounds))
-            assert not set(text) & {"\x1b", "\r", "\x07"}
+            text = without_style(written(rounds, prompt="\x1b[2J\x9b2JHi", colour=colour, show_rounds=show_rounds))
+            assert not set(text) & {"\x1b", "\r", "\x07", "\x9b"} and "\n\\x1b[2J\\x9b2JHi" in text
     assert "\\x1b[2J\\x0d\\x07 the" in written(rounds)
+
+
+def test_also_the_second_set_of_controls_is_shown_and_not_sent():
+    """U+0080 to U+009F: some terminals obey U+009B as they obey ESC [."""
+    codes = ["\x80", "\x9b", "\x9f", "\x7f"]
+    encoder = encoder_of(*codes)
+    rounds = [Round([256, 257, 258, 259], [256, 257, 258, 256], 3, None, None)]
+    for style in (dict(colour=False), dict(colour=True), dict(show_rounds=True)):
+        text = written(rounds, encoder, **style)
+        assert not set(text) & set(codes) and "\\x9b" in text and "\\x7f" in text
 
 
 def test_each_round_is_written_before_the_next_is_asked_for():
@@ -145,6 +160,46 @@ def test_each_round_is_written_before_the_next_is_asked_for():
             yield r
     list(watch(rounds(), ENCODER, out, "Title", "Prompt"))
     assert asked == ["Title\n-----\nPrompt", "Title\n-----\nPrompt the sea of"]
+
+
+def test_a_column_more_or_less_is_counted_for_wide_and_combining_characters():
+    assert list(map(terminal.cells, ["ab", "漢字", "e\u0301", "\uff21", ""])) == [2, 4, 1, 2, 0]
+
+
+@pytest.mark.parametrize("show_rounds", [False, True])
+def test_on_a_terminal_no_word_of_the_text_is_broken(monkeypatch, show_rounds):
+    monkeypatch.setattr(terminal.shutil, "get_terminal_size", lambda: os.terminal_size((30, 24)))
+    words = encoder_of(" extra", "ordin", "ary", " in")
+    rounds = [Round([256, 257, 258, 259], [256, 257, 258, 256], 3, None, None)] * 9
+    shown = written(rounds, words, Terminal(), prompt="A prompt of some more words than a line can hold is broken, too.",
+                    colour=True, show_rounds=show_rounds)
+    shown = without_style(shown.removesuffix(LEGEND)).split("\n\n" if show_rounds else "-----\n")[1]
+    lines = shown.split("\n")
+    assert max(map(len, lines)) <= 30 and min(map(len, lines[:-2])) > 12
+    kept = [word for line in lines for word in line.split()]
+    if not show_rounds:                                 # the rejected stand in the text, too
+        kept = [word for word in kept if word != "extra"]
+    assert kept == "A prompt of some more words than a line can hold is broken, too.".split() + ["extraordinary", "in"] * 9
+
+
+def test_of_a_tree_the_path_is_accepted_and_the_other_nodes_were_not_taken():
+    """Root -> the, the, sea; the second "the" -> of; of -> was, a.  The path: the second "the", of, a."""
+    r = TreeRound([THE, OF, A, LINE], [THE, THE, SEA, OF, WAS, A], 3, None, None, parents=[-1, -1, -1, 1, 3, 3])
+    assert signs(r) == [("+", THE), ("+", OF), ("+", A), (".", THE), (".", SEA), (".", WAS), ("=", LINE)]
+    assert written([r], colour=False) == "Title\n-----\nPrompt the of a\n\n"
+
+
+def test_in_block_verification_every_draft_that_is_not_kept_is_rejected():
+    assert signs(ROUNDS[0], block=True) == [("+", THE), ("+", SEA), ("-", WAS), ("-", A), ("=", OF)]
+    ended = Round([THE, END], [THE, END, A], 2, None, None)
+    assert signs(ended, block=True) == [("+", THE), ("+", END), (".", A)]
+
+
+def test_no_colour_where_the_terminal_or_the_user_wants_none(monkeypatch):
+    for no_colour, term, wanted in [("", "xterm", True), ("1", "xterm", False), ("", "dumb", False)]:
+        monkeypatch.setenv("NO_COLOR", no_colour)
+        monkeypatch.setenv("TERM", term)
+        assert terminal.wants_colour(Terminal()) == wanted and not terminal.wants_colour(io.StringIO())
 
 
 # The command line ---------------------------------------------------------------------------------------------------------------
@@ -163,8 +218,9 @@ def test_on_a_terminal_the_text_streams_in_colour_and_elsewhere_it_is_plain(monk
     one, two = coloured.split("Speculative sampling")
     assert "\x1b" not in plain + one and "\x1b[32m" in two and "\x1b[31;9m" in two and "\x1b[1;94m" in two
 
-    def texts(output):                                          # without the rejected, the styles and the times
-        return re.findall(r"-\n(.*?)\n\nTime", without_style(re.sub(r" ?\x1b\[31;9m.*?\x1b\[0m", "", output)), re.S)
+    def texts(output):              # without the rejected, the styles, the breaks of the lines and the times
+        output = without_style(re.sub(r"\s?\x1b\[31;9m.*?\x1b\[0m", "", output.replace(LEGEND, "")))
+        return [re.sub(r"\s", " ", text) for text in re.findall(r"-\n(.*?)\n\nTime", output, re.S)]
     assert texts(coloured) == texts(plain) and len(texts(plain)) == 2
 
 
