@@ -1,24 +1,29 @@
 """The rounds of a run -> one web page that replays them, a single file that needs no server and no network.
 
     coins = Coins(np.random.default_rng(0))
-    small = [reduce_round(r, coins.take()) for r in speculative_sampling(draft, target, tokens, 60, 4, coins)]
-    write_trace("run.html", small, result, encoder)             # `result`: what main.py --json prints
+    small = [reduce_round(r, coins.take())
+             for r in speculative_sampling(draft, target, tokens, 60, 4, coins)]
+    write_trace("run.html", small, result, encoder)     # `result`: what main.py --json prints
 
-A round holds 2 K + 1 laws over the whole vocabulary, so each is reduced as it comes: the likeliest tokens of q and of p, and those
-that were drafted or emitted.  The letters are Chen's: q the target, p the draft.  The page itself is replay.html.
+A round holds 2 K + 1 distributions over the whole vocabulary, so each is reduced as it comes: the likeliest tokens of
+q and of p, and those that were drafted or emitted.  The letters are Chen's: q the target, p the draft.  The page itself
+is replay.html.
 
-But: the coins are sorted by the order in which speculative.py draws them; another way of verifying needs another `reduce_round`.
-A long run is replayed up to LIMIT bytes; its totals hold all rounds.
+But: the coins are sorted by the order in which speculative.py and samplers/block.py draw them; of a tree the page shows
+the nodes and the path that was taken, not the coins, since every rule for a node asks for others.  A long run is
+replayed up to LIMIT bytes; its totals hold all rounds.
 """
 import json
 from pathlib import Path
 
 import numpy as np
 
-from reporting.stats import ratio
+from reporting.stats import is_tree, ratio, taken
 
 TEMPLATE = Path(__file__).with_name("replay.html")
 LIMIT = 350_000
+SETTINGS = ("prompt", "draft", "target", "K", "temperature", "top_k", "top_p", "seed")
+SPEEDS = ("speedup", "predicted_speedup", "cost_ratio", "verify_ratio")
 
 
 class Coins:
@@ -37,61 +42,114 @@ class Coins:
         return seen
 
 
-def reduce_round(r, coins, n_top=8):
-    """A round and the coins drawn in it -> the little of both that the page shows, ready for JSON.
-
-    Each token was drawn with one coin, and so was each verdict, in this order (k = len(r.drafts)):
-
-        coins[:k]       drew the drafts
-        coins[k:-1]     decided on the drafts from the left, up to the first rejection
-        coins[-1]       drew the correction or the bonus; unused where EOS, among the accepted, had ended the text
-    """
-    k, n, ended = len(r.drafts), r.n_accepted, len(r.tokens) == r.n_accepted
-    decided = coins[k:-1]
-    slots = []
-    for j, (x, q, p) in enumerate(zip(r.drafts, r.target_probs, r.draft_probs)):
-        kept = np.minimum(q, p).sum()                           # the chance that a draft is accepted here, whichever it is
-        slots.append(dict(
-            token=x, drawn_with=coins[j], q=float(q[x]), p=float(p[x]), accept=min(1.0, float(q[x] / p[x])),
-            coin=decided[j] if j < len(decided) else None, kept=short(kept), laws=rows([q, p], [x, *r.tokens[j:j + 1]], n_top),
-            verdict="accepted" if j < n else "after the end" if ended else "rejected" if j == n else "not tested"))
-    if ended:
-        return dict(tokens=r.tokens, slots=slots, last=None)
-    law, kind = r.target_probs[n], "bonus"
-    if n < k:
-        residual, kind = np.maximum(law - r.draft_probs[n], 0), "correction"
-        law = residual / residual.sum() if residual.any() else law
-    x = r.tokens[n]
-    last = dict(token=x, kind=kind, drawn_with=coins[-1], prob=float(law[x]), law=rows([law], [x], n_top))
-    return dict(tokens=r.tokens, slots=slots, last=last)
-
-
-def recorded(rounds, coins, small):
+def recorded(rounds, coins, small, block=False):
     """Pass the rounds on, and append each, reduced, to `small`."""
     for r in rounds:
-        small.append(reduce_round(r, coins.take()))
+        small.append(reduce_round(r, coins.take(), block=block))
         yield r
 
 
-def rows(laws, marked, n_top):
-    """[[token, *its probability in each law], ...]: the n_top likeliest of each law and the marked ones, the likeliest first; then
-    [None, ...], the mass of all others.
+def reduce_round(r, coins, n_top=5, block=False):
+    """A round and the coins drawn in it -> the little of both that the page shows, ready for JSON.
+
+    The coins, in the order in which they were drawn (k = len(r.drafts)):
+
+        k of them       drew the drafts; none did, where the drafter copies text
+        up to k         decided on the drafts from the left, up to the first rejection; in block verification all k
+        the last        drew the correction or the bonus; unused where EOS, among the accepted, had ended the text
+    """
+    if is_tree(r):
+        return reduce_tree(r, n_top)
+    k = len(r.drafts)
+    n_drawn = k if len(coins) > k + 1 else 0            # where k coins drew the drafts, at least k + 2 were drawn
+    drawn, decided = coins[:n_drawn] or [None] * k, coins[n_drawn:-1]
+    weights = block_weights(r) if block else [1.0] * (k + 1)
+    chances = block_chances(r, weights) if block else [
+        min(1.0, q[x] / p[x]) for x, q, p in zip(r.drafts, r.target_probs, r.draft_probs)]
+    slots = []
+    for j, (x, q, p) in enumerate(zip(r.drafts, r.target_probs, r.draft_probs)):
+        kept = np.minimum(weights[j] * q, p).sum()      # the chance that a draft is accepted here, whichever it is
+        slots.append(dict(
+            token=x, drawn_with=drawn[j], q=float(q[x]), p=float(p[x]), accept=float(chances[j]),
+            coin=decided[j] if j < len(decided) else None, kept=short(kept), verdict=verdict(r, j, block),
+            probs=rows([q, p], [x, *r.tokens[j:j + 1]], n_top)))
+    last = reduce_last(r, coins[-1], weights[r.n_accepted], n_top) if len(r.tokens) > r.n_accepted else None
+    return dict(tokens=r.tokens, slots=slots, last=last, block=block)
+
+
+def verdict(r, j, block):
+    """What became of draft j."""
+    if j < r.n_accepted:
+        return "accepted"
+    if len(r.tokens) == r.n_accepted:                   # an EOS among the accepted
+        return "after the end"
+    return "rejected" if j == r.n_accepted or block else "not tested"
+
+
+def reduce_last(r, coin, weight, n_top):
+    """The correction or the bonus, and the distribution it was drawn from.  `weight`: 1, or block verification's."""
+    probs, kind, mass = r.target_probs[r.n_accepted], "bonus", None
+    if r.n_accepted < len(r.drafts):
+        residual, kind = np.maximum(weight * probs - r.draft_probs[r.n_accepted], 0), "correction"
+        mass = short(residual.sum())
+        probs = residual / residual.sum() if residual.any() else probs
+    x = r.tokens[-1]
+    return dict(token=x, kind=kind, drawn_with=coin, mass=mass, prob=float(probs[x]), probs=rows([probs], [x], n_top))
+
+
+def block_weights(r):
+    """P_0 .. P_k of block verification (Sun et al. 2024, arXiv 2403.10444): the chance that as many drafts are kept."""
+    weights = [1.0]
+    for x, q, p in zip(r.drafts, r.target_probs, r.draft_probs):
+        weights.append(min(1.0, weights[-1] * q[x] / p[x]))
+    return weights
+
+
+def block_chances(r, weights):
+    """The chance of each draft's coin in block verification; the last coin that falls below its own decides."""
+    chances = []
+    for weight, q, p in zip(weights[1:-1], r.target_probs[1:], r.draft_probs[1:]):
+        z = np.maximum(weight * q - p, 0).sum()
+        chances.append(z / (z + 1 - weight) if z + 1 - weight else 1.0)
+    return chances + weights[1:][-1:]
+
+
+def reduce_tree(r, n_top):
+    """A round that drafted a tree: its nodes, the path that was taken, and what the target said at its end."""
+    path = taken(r)
+    nodes = [dict(token=x, parent=parent, q=short(r.target_probs[parent + 1][x]), taken=i in path)
+             for i, (x, parent) in enumerate(zip(r.drafts, r.parents))]
+    last = None
+    if len(r.tokens) > r.n_accepted:
+        end, x = (path or [-1])[-1], r.tokens[-1]
+        q = r.target_probs[end + 1]
+        last = dict(token=x, kind="correction" if end in r.parents else "bonus", parent=end, prob=float(q[x]),
+                    probs=rows([q], [x], n_top))
+    return dict(tokens=r.tokens, slots=[], nodes=nodes, last=last)
+
+
+def rows(distributions, marked, n_top):
+    """[[token, *its probability in each], ...]: the n_top likeliest of each distribution and the marked tokens, the
+    likeliest first; then [None, ...], the mass of all others.
 
     >>> rows([np.array([.5, .25, .125, .125])], [3], n_top=1)
     [[0, 0.5], [3, 0.125], [None, 0.375]]
     """
-    kept = np.unique([*marked, *(token for law in laws for token in likeliest(law, n_top))]).astype(int)
-    laws = np.stack(laws)                                       # [1 or 2, n_vocab]
-    kept = kept[np.argsort(-laws[:, kept].max(axis=0), kind="stable")]
-    others = np.maximum(laws.sum(axis=-1) - laws[:, kept].sum(axis=-1), 0)
-    return [[token, *map(short, column)] for token, column in zip([*kept.tolist(), None], [*laws[:, kept].T, others])]
+    best = [token for probs in distributions for token in likeliest(probs, n_top)]
+    kept = np.unique([*marked, *best]).astype(int)
+    probs = np.stack(distributions)                     # [1 or 2, n_vocab]
+    kept = kept[np.argsort(-probs[:, kept].max(axis=0), kind="stable")]
+    others = np.maximum(probs.sum(axis=-1) - probs[:, kept].sum(axis=-1), 0)
+    columns = [*probs[:, kept].T, others]
+    return [[token, *map(short, column)] for token, column in zip([*kept.tolist(), None], columns)]
 
 
-def likeliest(law, n):
-    """The n likeliest tokens of a law [n_vocab], ties by index; fewer where fewer are possible."""
-    least = np.partition(law, -min(n, len(law)))[-min(n, len(law))]             # np.argpartition takes thirty times as long
-    tokens = np.flatnonzero((law >= least) & (law > 0))
-    return tokens[np.argsort(-law[tokens], kind="stable")][:n]
+def likeliest(probs, n):
+    """The n likeliest tokens of probs [n_vocab], ties by index; fewer where fewer are possible."""
+    n = min(n, len(probs))
+    least = np.partition(probs, -n)[-n]                 # np.argpartition takes thirty times as long
+    tokens = np.flatnonzero((probs >= least) & (probs > 0))
+    return tokens[np.argsort(-probs[tokens], kind="stable")][:n]
 
 
 def short(x):
@@ -99,40 +157,64 @@ def short(x):
 
 
 def totals(rounds, result):
-    """Of all reduced rounds.  `by_slot[j]`: how many drafts j were tested, accepted, and were to be expected to be accepted."""
+    """Of all reduced rounds.  `by_slot[j]`: how many drafts j were tested, how many accepted, how many expected to be."""
     by_slot = []
     for j in range(max((len(r["slots"]) for r in rounds), default=0)):
         tested = [s for r in rounds for s in r["slots"][j:j + 1] if s["verdict"] in ("accepted", "rejected")]
         accepted = sum(s["verdict"] == "accepted" for s in tested)
         by_slot.append(dict(tested=len(tested), accepted=accepted, expected=sum(s["kept"] for s in tested)))
     n_tokens = sum(len(r["tokens"]) for r in rounds)
-    return dict(rounds=len(rounds), tokens=n_tokens, tokens_per_target_pass=ratio(n_tokens, len(rounds)), by_slot=by_slot,
-                accepted=sum(s["accepted"] for s in by_slot), tested=sum(s["tested"] for s in by_slot),
-                **{key: result.get(key) for key in ("speedup", "predicted_speedup", "cost_ratio", "verify_ratio")})
+    return dict(rounds=len(rounds), tokens=n_tokens, tokens_per_target_pass=ratio(n_tokens, len(rounds)),
+                by_slot=by_slot, accepted=sum(s["accepted"] for s in by_slot),
+                tested=sum(s["tested"] for s in by_slot), **{key: result.get(key) for key in SPEEDS})
 
 
-def page(rounds, result, encoder):
-    """The whole page as a string.  `rounds`: from reduce_round."""
-    stream, shown, size = encoder.stream(), [], 0
+def pieces(encoder, rounds):
+    """Lists of tokens, one a round -> the text of each token; half a character waits for its other half."""
+    stream = encoder.stream()
+    texts = [[stream([token] if token != encoder.eos else []) for token in tokens] for tokens in rounds]
+    if texts:
+        texts[-1][-1] += stream([], final=True)
+    return texts
+
+
+def page(rounds, result, encoder, seconds=None):
+    """The whole page as a string.
+
+    rounds      from reduce_round
+    seconds     (of each step of the baseline, of each of these rounds), for the race; or None
+    """
+    shown, size = [], 0
     for r in rounds:
         size += len(compact(r))
         if size > LIMIT:
             break
-        shown.append(r | dict(text=[stream([token] if token != encoder.eos else []) for token in r["tokens"]]))
-    if shown:
-        shown[-1]["text"][-1] += stream([], final=True)
-    ids = {token for r in shown for part in [*r["slots"], *filter(None, [r["last"]])]
-           for token in [part["token"], *(row[0] for row in part.get("laws") or part["law"])]} - {None}
-    names = {token: encoder.to_bytes(token).decode("utf-8", errors="backslashreplace") for token in sorted(ids)}
-    settings = {key: result.get(key) for key in ("prompt", "draft", "target", "K", "temperature", "top_k", "top_p", "seed")}
-    data = compact(dict(settings=settings, totals=totals(rounds, result), names=names, rounds=shown))
+        shown.append(r)
+    shown = [r | dict(text=text) for r, text in zip(shown, pieces(encoder, [r["tokens"] for r in shown]))]
+    race = None
+    if seconds and shown:
+        n = sum(len(r["tokens"]) for r in shown)        # a long run is cut; then both are
+        alone = [[token] for token in result["autoregressive"]["tokens"][:n]]
+        race = dict(text=[text for [text] in pieces(encoder, alone)], alone=[*map(short, seconds[0][:len(alone)])],
+                    rounds=[*map(short, seconds[1][:len(shown)])])
+    data = compact(dict(settings={key: result.get(key) for key in SETTINGS}, totals=totals(rounds, result),
+                        names=names(shown, encoder), rounds=shown, race=race))
     # A string of the model may hold "</script>": without "<" nothing in the data can end the element it stands in.
     return TEMPLATE.read_text(encoding="utf-8").replace("{{data}}", data.replace("<", "\\u003c"), 1)
+
+
+def names(rounds, encoder):
+    """{token: its text} for every token that the page names."""
+    parts = [part for r in rounds for part in [*r["slots"], *r.get("nodes", []), r["last"]] if part]
+    ids = {part["token"] for part in parts} | {row[0] for part in parts for row in part.get("probs", [])}
+    return {token: encoder.to_bytes(token).decode("utf-8", errors="backslashreplace")
+            for token in sorted(ids - {None})}
 
 
 def compact(data):
     return json.dumps(data, allow_nan=False, separators=(",", ":"))
 
 
-def write_trace(path, rounds, result, encoder):
-    Path(path).write_text(page(rounds, result, encoder), encoding="utf-8")
+def write_trace(path, rounds, result, encoder, seconds=None):
+    """Write the page; the arguments are those of `page`."""
+    Path(path).write_text(page(rounds, result, encoder, seconds), encoding="utf-8")

@@ -125,15 +125,15 @@ def test_the_page_holds_the_numbers_of_the_rounds(settings):
             assert (slot["q"], slot["p"]) == (q[x], p[x])
             assert slot["accept"] == pytest.approx(1.0 if q[x] >= p[x] else q[x] / p[x])
             assert slot["kept"] == pytest.approx(sum(min(a, b) for a, b in zip(q, p)), rel=5e-3)
-            for token, a, b in slot["laws"][:-1]:
+            for token, a, b in slot["probs"][:-1]:
                 assert [a, b] == pytest.approx([q[token], p[token]], rel=5e-3)
-            shown = {row[0] for row in slot["laws"]}
+            shown = {row[0] for row in slot["probs"]}
             assert {x, int(q.argmax()), int(p.argmax()), None} <= shown
-            assert np.sum([row[1:] for row in slot["laws"]], axis=0) == pytest.approx([1, 1], abs=.01)
+            assert np.sum([row[1:] for row in slot["probs"]], axis=0) == pytest.approx([1, 1], abs=.01)
         law = r.target_probs[r.n_accepted]
         if r.n_accepted < len(r.drafts):
             law = [max(0, q - p) for q, p in zip(law, r.draft_probs[r.n_accepted])]
-        for token, prob in s["last"]["law"][:-1]:
+        for token, prob in s["last"]["probs"][:-1]:
             assert prob == pytest.approx(law[token] / sum(law), rel=5e-3)
         assert s["last"]["prob"] == pytest.approx(law[r.tokens[-1]] / sum(law))
 
@@ -336,7 +336,7 @@ def check_round(browser, i, rounds, small):
             coin, sign, accept = shown[".r"].split()
             assert [float(coin), float(accept)] == pytest.approx([slot["coin"], min(1, q[x] / p[x])], abs=.00051)
             assert sign == ("<" if slot["verdict"] == "accepted" else "≥") and (float(coin) < float(accept)) == (sign == "<")
-        values = [value for token, *values in slot["laws"] if token is not None for value in values]
+        values = [value for token, *values in slot["probs"] if token is not None for value in values]
         assert shown["bars"] == pytest.approx([100 * value / max(values) for value in values], abs=.01)
 
 
