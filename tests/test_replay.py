@@ -2,6 +2,7 @@
 import json
 import re
 import shutil
+from collections import namedtuple
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def data_of(html):
     return json.loads(Data(html).text)
 
 
-# The coins ----------------------------------------------------------------------------------------------------------------------
+# The coins ------------------------------------------------------------------------
 
 def test_the_recorder_gives_what_the_generator_gives_and_remembers_it():
     rng, coins = np.random.default_rng(3), Coins(np.random.default_rng(3))
@@ -109,7 +110,63 @@ def test_the_baseline_can_be_replayed_too():
     assert data_of(page(small, SETTINGS, ENCODER))["totals"]["by_slot"] == []
 
 
-# The numbers --------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("block", [False, True])
+def test_a_drafter_that_copies_has_drawn_nothing(block):
+    """Drafts without coins of their own: all but the last coin are verdicts, in whatever way the round went."""
+    p, q = np.eye(4)[[1, 2, 3]], np.full((4, 4), .25)
+    for n_accepted, coins in [(3, [.1, .2, .2, .5]), (0, [.3, .5]), (1, [.1, .3, .5])]:
+        if block and len(coins) < 4:
+            continue
+        tokens = [1, 2, 3][:n_accepted] + [0]
+        s = reduce_round(Round(tokens, [1, 2, 3], n_accepted, q, p), coins, block=block)
+        assert [slot["drawn_with"] for slot in s["slots"]] == [None] * 3 and s["last"]["drawn_with"] == .5
+        assert [slot["coin"] for slot in s["slots"] if slot["coin"] is not None] == coins[:-1]
+
+
+def test_the_chances_of_a_block_are_those_of_the_paper():
+    """Sun et al. 2024 with q = (1/3, 2/3), p = (2/3, 1/3), k = 2, and drafts 0, 0, worked out by hand:
+    P_1 = (1/3) / (2/3) = 1/2, and z = max(0, 1/2 * 1/3 - 2/3) + max(0, 1/2 * 2/3 - 1/3) = 0, so h_1 = 0; h_2 = P_2 = 1/4.
+    Drafts 1, 0: P_1 = 1, z = 1/3, h_1 = 1; h_2 = P_2 = 1/2."""
+    q, p = np.tile([1 / 3, 2 / 3], (3, 1)), np.tile([2 / 3, 1 / 3], (2, 1))
+    s = reduce_round(Round([0, 0, 1], [0, 0], 2, q, p), [.1, .2, .9, .2, .6], block=True)
+    assert [slot["accept"] for slot in s["slots"]] == pytest.approx([0, .25])
+    assert [slot["verdict"] for slot in s["slots"]] == ["accepted", "accepted"]     # though the first coin refused
+    assert [slot["kept"] for slot in s["slots"]] == pytest.approx([2 / 3, 1 / 6 + 1 / 3], rel=1e-3)
+    s = reduce_round(Round([1, 1], [1, 0], 1, q, p), [.9, .2, .9, .7, .6], block=True)
+    assert [slot["accept"] for slot in s["slots"]] == pytest.approx([1, .5])
+    assert [slot["verdict"] for slot in s["slots"]] == ["accepted", "rejected"]
+    assert s["last"]["mass"] == pytest.approx(1 / 3, rel=1e-3) and s["last"]["prob"] == 1
+
+
+def tree_round():
+    """The root has the children 0 " the", 1 " sea", 0 " the"; the second " the" has 1 " sea" and 3 "漢字"; 2 is the bonus."""
+    r = namedtuple("TreeRound", [*Round._fields, *{"parents"} - {*Round._fields}])
+    q = np.random.default_rng(0).dirichlet(np.ones(len(WORDS)), 6)
+    return r(tokens=[0, 1, 2], drafts=[0, 1, 0, 1, 3], n_accepted=2, target_probs=q, draft_probs=None, parents=[-1, -1, -1, 2, 2])
+
+
+def test_of_a_tree_the_page_holds_the_nodes_and_the_path():
+    r = tree_round()
+    s = reduce_round(r, [.5] * 9)
+    assert [node["taken"] for node in s["nodes"]] == [False, False, True, True, False]
+    assert [node["q"] for node in s["nodes"]] == pytest.approx(
+        [r.target_probs[row][x] for row, x in [(0, 0), (0, 1), (0, 0), (3, 1), (3, 3)]], rel=1e-3)
+    assert s["last"]["parent"] == 3 and s["last"]["kind"] == "bonus" and s["last"]["prob"] == r.target_probs[4][2]
+    data = data_of(page([s], SETTINGS, ENCODER))
+    assert data["rounds"][0]["text"] == [" the", " sea", "\n"] and data["totals"]["by_slot"] == []
+
+
+def test_the_race_has_the_seconds_of_both_runs():
+    rounds, small, _ = traced(n_tokens=24)
+    result = SETTINGS | dict(autoregressive=dict(tokens=list(range(4)) * 6))
+    seconds = [.5 + i for i in range(25)], [.25 + i for i in range(len(rounds) + 1)]    # the last entry is the way to the end
+    race = data_of(page(small, result, ENCODER, seconds))["race"]
+    assert race["alone"] == seconds[0][:24] and race["rounds"] == seconds[1][:-1]
+    assert race["text"] == [ENCODER.decode([token]) for token in range(4)] * 6
+    assert data_of(page(small, result, ENCODER))["race"] is None
+
+
+# The numbers ------------------------------------------------------------------------
 
 @pytest.mark.parametrize("settings", [{}, dict(temperature=0), dict(top_k=3, temperature=.7)])
 def test_the_page_holds_the_numbers_of_the_rounds(settings):
@@ -166,7 +223,7 @@ def test_a_run_without_tokens_makes_a_page():
     assert data["rounds"] == [] and data["totals"]["tokens_per_target_pass"] is None
 
 
-# Text is data -------------------------------------------------------------------------------------------------------------------
+# Text is data ------------------------------------------------------------------------
 
 def hostile_run():
     n = len(WORDS)
@@ -215,7 +272,7 @@ def test_the_page_of_the_longest_run_is_a_few_hundred_kilobytes(tmp_path):
     assert 50 < len(data["rounds"]) < 1000 == data["totals"]["rounds"]          # cut off, but the totals hold all of them
 
 
-# How it looks -------------------------------------------------------------------------------------------------------------------
+# How it looks ------------------------------------------------------------------------
 
 def test_every_colour_of_text_can_be_read_on_both_backgrounds():
     """WCAG 2.1: a contrast of at least 4.5, light and dark."""
@@ -232,7 +289,7 @@ def test_every_colour_of_text_can_be_read_on_both_backgrounds():
                 assert (light + .05) / (dark + .05) >= 4.5, (ink, ground)
 
 
-# The command line ---------------------------------------------------------------------------------------------------------------
+# The command line ------------------------------------------------------------------------
 
 def test_the_command_line_writes_the_page_of_its_run(tmp_path, capsys):
     arguments = ["--json", "--temperature", "1", "-n", "20"]
@@ -258,7 +315,7 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, capsys
         assert out == "" and str(place) in err and err.count("\n") == 1
 
 
-# In a browser -------------------------------------------------------------------------------------------------------------------
+# In a browser ------------------------------------------------------------------------
 
 FLAGS = ("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
          "--disable-component-update --disable-sync").split()
@@ -280,12 +337,13 @@ class Browser:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
 
-    def open(self, path, width=1280, height=800, dark=False):
+    def open(self, path, width=1280, height=800, dark=False, address=""):
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                                     dict(width=width, height=height, deviceScaleFactor=1, mobile=width < 500))
         scheme = dict(name="prefers-color-scheme", value="dark" if dark else "light")
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", dict(features=[scheme]))
-        self.driver.get(Path(path).as_uri())
+        self.driver.get("about:blank")
+        self.driver.get(Path(path).as_uri() + address)
 
     def run(self, script):
         return self.driver.execute_script(script)
@@ -365,10 +423,7 @@ def test_in_a_browser_it_steps_through_the_run_and_shows_its_numbers(browser, tm
     for button, i in [("back", last - 1), ("first", 0), ("next", 1), ("last", last)]:
         browser.driver.find_element("id", button).click()
         check_round(browser, i, rounds, small)
-    slider = browser.driver.find_element("id", "at")
-    slider.send_keys(Keys.ARROW_LEFT)                           # once, though both the slider and the page know the key
-    check_round(browser, last - 1, rounds, small)
-    browser.run("$('at').value = 3; $('at').dispatchEvent(new Event('input'))")
+    browser.driver.find_elements("css selector", "#strip button")[2].click()
     check_round(browser, 2, rounds, small)
     assert dict(zip(browser.texts("#figures dt"), browser.texts("#figures dd"))) == {
         "tokens per target pass": f"{24 / len(rounds):.2f}", "acceptance rate": "{:.2f}".format(np.divide(*acceptance(rounds))),
@@ -377,6 +432,106 @@ def test_in_a_browser_it_steps_through_the_run_and_shows_its_numbers(browser, tm
     counts = [f"{sum(r.n_accepted > j for r in some)} / {len(some)}" for j, some in enumerate(tested)]
     assert browser.texts("#by-slot td:nth-child(2)") == counts
     assert browser.complaints() == []
+
+
+@pytest.mark.slow
+def test_in_a_browser_a_clicker_and_the_space_bar_turn_the_rounds(browser, tmp_path):
+    from selenium.webdriver.common.keys import Keys
+    _, small, _ = traced(n_tokens=24)
+    write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
+    browser.open(tmp_path / "run.html")
+    at = 0
+    for key, step in [(Keys.PAGE_DOWN, 1), (" ", 1), (Keys.PAGE_UP, -1), (" ", 1), (Keys.PAGE_DOWN, 1)]:
+        browser.press(key)
+        at += step
+        assert browser.run("return [now, location.hash]") == [at, f"#{at + 1}"]
+    browser.driver.find_elements("css selector", "#strip button")[1].click()
+    browser.press(" ")                                          # in the strip it goes on, and the focus with it
+    assert browser.run("return [now, document.activeElement === $('strip').children[2]]") == [2, True]
+    browser.driver.find_element("id", "back").click()
+    browser.press(" ")                                          # once more what the button does
+    assert browser.run("return now") == 0
+    assert browser.run("return document.querySelectorAll('#strip [tabindex=\"0\"], #strip [aria-current]').length") == 1
+    assert browser.complaints() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address, i", [("#7", 6), ("#1", 0), ("", 0), ("#999", -1), ("#0", 0), ("#x", 0)])
+def test_in_a_browser_an_address_leads_to_its_round(browser, tmp_path, address, i):
+    _, small, _ = traced(n_tokens=40)
+    write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
+    browser.open(tmp_path / "run.html", address=address)
+    assert browser.run("return now") == i % len(small)
+    browser.run("location.hash = '#3'")
+    assert browser.texts("#count") == [f"3 / {len(small)}"]
+
+
+@pytest.mark.slow
+def test_in_a_browser_the_whole_text_has_the_colours_of_its_origin(browser, tmp_path):
+    rounds, small, _ = traced(n_tokens=24, n_vocab=4)
+    write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
+    browser.open(tmp_path / "run.html")
+    browser.run("show(999)")
+    for kind, tokens in [("accepted", [r.tokens[:r.n_accepted] for r in rounds]), ("own", [r.tokens[r.n_accepted:] for r in rounds])]:
+        shown, text = "".join(browser.texts(f"#text .{kind}")), "".join(map(ENCODER.decode, tokens))
+        assert re.sub(r"\s", "", shown) == re.sub(r"\s", "", text) != ""
+    heights = browser.run("return [...$('strip').children].map(b => [...b.children].map(c => c.className).join(''))")
+    assert heights == ["a" * r.n_accepted + "x" * (r.n_accepted < len(r.drafts)) + "o" for r in rounds]
+
+
+@pytest.mark.slow
+def test_in_a_browser_it_plays_and_races_on_one_clock(browser, tmp_path):
+    """The clock is turned by hand: at each moment exactly the steps that had ended by then are written."""
+    rounds, small, _ = traced(n_tokens=24, n_vocab=4)
+    alone = [t % 4 for t in range(24)]
+    seconds = [.01 * (1 + i % 3) for i in range(24)], [.02 + .01 * (i % 2) for i in range(len(rounds))]
+    result = SETTINGS | SPEEDS | dict(autoregressive=dict(tokens=alone))
+    write_trace(tmp_path / "run.html", small, result, ENCODER, seconds)
+    browser.open(tmp_path / "run.html")
+    browser.run("clock = 0; performance.now = () => clock; requestAnimationFrame = tick => (step = tick, 1); $('pace').value = '0'")
+    browser.press("r")
+    assert browser.run("return [$('replay').hidden, $('race').hidden]") == [True, False]
+    prompt = spaced(SETTINGS["prompt"])
+    for time in (0, .1049, .2551, 9):
+        browser.run(f"clock = {1000 * time}; step()")
+        done = [sum(end <= time for end in np.cumsum(some)) for some in seconds]
+        assert spaced(browser.texts("#text-alone")[0]) == prompt + spaced(ENCODER.decode(alone[:done[0]]))
+        told = [token for r in rounds[:done[1]] for token in r.tokens]
+        assert spaced(browser.texts("#text-rounds")[0]) == prompt + spaced(ENCODER.decode(told))
+        assert browser.texts("#clock-rounds")[0].startswith(f"{min(time, sum(seconds[1])):.3f} s, {len(told)} token")
+    assert f"{sum(seconds[0]) / sum(seconds[1]):.2f}×" in browser.texts("#outcome")[0]
+    browser.press("\ue00c")                                     # Escape
+    assert browser.run("return [$('replay').hidden, $('race').hidden]") == [False, True]
+    browser.run("setInterval = tick => (turn = tick, 1); clearInterval = () => 0")
+    browser.press("p")
+    browser.run("turn(); turn()")
+    assert browser.run("return [now, $('play').textContent]") == [2, "Pause"]
+    browser.driver.find_element("id", "next").click()           # a hand on the controls ends it
+    assert browser.run("return [now, $('play').textContent]") == [3, "Play"]
+    assert browser.complaints() == []
+
+
+@pytest.mark.slow
+def test_in_a_browser_a_tree_shows_the_path_that_was_taken(browser, tmp_path):
+    write_trace(tmp_path / "run.html", [reduce_round(tree_round(), [.5] * 9)], SETTINGS | SPEEDS, ENCODER)
+    browser.open(tmp_path / "run.html")
+    assert browser.texts(".node.is-taken .accepted") == ["the", "sea"] and len(browser.texts(".node")) == 1 + 5 + 1
+    inner = "return document.querySelector('.node.is-own').parentNode.parentNode.parentNode.querySelector('.node').textContent"
+    assert browser.run(inner).startswith("·sea")                # the target's own token hangs on the end of the path
+    assert "A tree of 5 drafts, 2 of them taken" in browser.texts("#summary")[0]
+    assert browser.complaints() == []
+
+
+@pytest.mark.slow
+def test_in_a_browser_the_bars_of_a_round_are_above_the_fold(browser, tmp_path):
+    _, small, _ = traced(n_tokens=24, K=4)
+    write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
+    for size in [(1280, 800), (1920, 1080)]:
+        browser.open(tmp_path / "run.html", *size)
+        for i in range(len(small)):
+            browser.run(f"show({i})")
+            lowest = "return Math.max(...[...document.querySelectorAll('.bars li')].map(e => e.getBoundingClientRect().bottom))"
+            assert browser.run(lowest) < browser.run("return document.querySelector('nav').getBoundingClientRect().top")
 
 
 @pytest.mark.slow
@@ -407,9 +562,10 @@ def test_in_a_browser_it_fits_the_screen(browser, tmp_path, size, dark):
         const frame = e.closest(".slot").getBoundingClientRect(), box = e.getBoundingClientRect();
         return box.right > frame.right + 1 || box.left < frame.left - 1 }).map(e => e.outerHTML)"""
     assert browser.run(outside) == []
-    controls = browser.run("return [...document.querySelectorAll('button')].map(e => e.getBoundingClientRect())"
-                           ".map(box => [box.top, box.width, box.height])")
-    assert all(top < size[1] and width >= 44 and height >= 44 for top, width, height in controls)
+    controls = browser.run("return [...document.querySelectorAll('nav > button')].filter(e => e.offsetParent)"
+                           ".map(e => e.getBoundingClientRect()).map(box => [box.top, box.width, box.height])")
+    assert len(controls) >= 3 and all(top < size[1] and width >= 44 and height >= 44 for top, width, height in controls)
+    assert min(browser.run("return [...$('strip').children].map(e => e.getBoundingClientRect().width)")) >= 24
     ground = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark
     assert browser.complaints() == []

@@ -202,7 +202,7 @@ def test_no_colour_where_the_terminal_or_the_user_wants_none(monkeypatch):
         assert terminal.wants_colour(Terminal()) == wanted and not terminal.wants_colour(io.StringIO())
 
 
-# The command line ---------------------------------------------------------------------------------------------------------------
+# The command line ------------------------------------------------------------------------
 
 def test_on_a_terminal_the_text_streams_in_colour_and_elsewhere_it_is_plain(monkeypatch, capsys):
     monkeypatch.delenv("NO_COLOR", raising=False)
