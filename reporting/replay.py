@@ -5,13 +5,13 @@
              for r in speculative_sampling(draft, target, tokens, 60, 4, coins)]
     write_trace("run.html", small, result, encoder)     # `result`: what main.py --json prints
 
-A round holds 2 K + 1 distributions over the whole vocabulary, so each is reduced as it comes: the likeliest tokens of
-q and of p, and those that were drafted or emitted.  The letters are Chen's: q the target, p the draft.  The page itself
-is replay.html.
+A round holds 2 K + 1 distributions over the whole vocabulary, so each is reduced as it comes: the likeliest
+tokens of q and of p, and those that were drafted or emitted.  The letters are Chen's: q the target, p the
+draft.  The page itself is replay.html.
 
-But: the coins are sorted by the order in which speculative.py and samplers/block.py draw them; of a tree the page shows
-the nodes and the path that was taken, not the coins, since every rule for a node asks for others.  A long run is
-replayed up to LIMIT bytes; its totals hold all rounds.
+But: the coins are sorted by the order in which speculative.py and samplers/block.py draw them; of a tree the
+page shows the nodes and the path that was taken, not the coins, since each rule for a node asks for others.
+A long run is replayed up to LIMIT bytes; its totals hold all rounds.
 """
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ SPEEDS = ("speedup", "predicted_speedup", "cost_ratio", "verify_ratio")
 
 
 class Coins:
-    """A numpy.random.Generator that remembers what it gave.  The samplers ask it for `random()` and nothing else."""
+    """A numpy.random.Generator that remembers what it gave.  The samplers ask it for `random()` alone."""
 
     def __init__(self, rng):
         self.rng, self.seen = rng, []
@@ -55,20 +55,20 @@ def reduce_round(r, coins, n_top=5, block=False):
     The coins, in the order in which they were drawn (k = len(r.drafts)):
 
         k of them       drew the drafts; none did, where the drafter copies text
-        up to k         decided on the drafts from the left, up to the first rejection; in block verification all k
-        the last        drew the correction or the bonus; unused where EOS, among the accepted, had ended the text
+        up to k         decided on the drafts from the left, up to the first rejection; on a block all k
+        the last        drew the correction or the bonus; unused where an accepted EOS had ended the text
     """
     if is_tree(r):
         return reduce_tree(r, n_top)
     k = len(r.drafts)
-    n_drawn = k if len(coins) > k + 1 else 0            # where k coins drew the drafts, at least k + 2 were drawn
+    n_drawn = k if len(coins) > k + 1 else 0    # where k coins drew the drafts, the round has at least k + 2
     drawn, decided = coins[:n_drawn] or [None] * k, coins[n_drawn:-1]
     weights = block_weights(r) if block else [1.0] * (k + 1)
     chances = block_chances(r, weights) if block else [
         min(1.0, q[x] / p[x]) for x, q, p in zip(r.drafts, r.target_probs, r.draft_probs)]
     slots = []
     for j, (x, q, p) in enumerate(zip(r.drafts, r.target_probs, r.draft_probs)):
-        kept = np.minimum(weights[j] * q, p).sum()      # the chance that a draft is accepted here, whichever it is
+        kept = np.minimum(weights[j] * q, p).sum()      # the chance that a draft is accepted, whichever it is
         slots.append(dict(
             token=x, drawn_with=drawn[j], q=float(q[x]), p=float(p[x]), accept=float(chances[j]),
             coin=decided[j] if j < len(decided) else None, kept=short(kept), verdict=verdict(r, j, block),
@@ -87,18 +87,19 @@ def verdict(r, j, block):
 
 
 def reduce_last(r, coin, weight, n_top):
-    """The correction or the bonus, and the distribution it was drawn from.  `weight`: 1, or block verification's."""
+    """The correction or the bonus, and what it was drawn from.  `weight`: 1, or block verification's."""
     probs, kind, mass = r.target_probs[r.n_accepted], "bonus", None
     if r.n_accepted < len(r.drafts):
         residual, kind = np.maximum(weight * probs - r.draft_probs[r.n_accepted], 0), "correction"
         mass = short(residual.sum())
         probs = residual / residual.sum() if residual.any() else probs
     x = r.tokens[-1]
-    return dict(token=x, kind=kind, drawn_with=coin, mass=mass, prob=float(probs[x]), probs=rows([probs], [x], n_top))
+    return dict(token=x, kind=kind, drawn_with=coin, mass=mass, prob=float(probs[x]),
+                probs=rows([probs], [x], n_top))
 
 
 def block_weights(r):
-    """P_0 .. P_k of block verification (Sun et al. 2024, arXiv 2403.10444): the chance that as many drafts are kept."""
+    """P_0 .. P_k of block verification (Sun et al., arXiv 2403.10444): the chances to keep as many drafts."""
     weights = [1.0]
     for x, q, p in zip(r.drafts, r.target_probs, r.draft_probs):
         weights.append(min(1.0, weights[-1] * q[x] / p[x]))
@@ -106,7 +107,7 @@ def block_weights(r):
 
 
 def block_chances(r, weights):
-    """The chance of each draft's coin in block verification; the last coin that falls below its own decides."""
+    """The chance h_j of each draft's coin in block verification; the last coin below its chance decides."""
     chances = []
     for weight, q, p in zip(weights[1:-1], r.target_probs[1:], r.draft_probs[1:]):
         z = np.maximum(weight * q - p, 0).sum()
@@ -115,7 +116,7 @@ def block_chances(r, weights):
 
 
 def reduce_tree(r, n_top):
-    """A round that drafted a tree: its nodes, the path that was taken, and what the target said at its end."""
+    """A round that drafted a tree: its nodes, the path that was taken, what the target said at its end."""
     path = taken(r)
     nodes = [dict(token=x, parent=parent, q=short(r.target_probs[parent + 1][x]), taken=i in path)
              for i, (x, parent) in enumerate(zip(r.drafts, r.parents))]
@@ -129,7 +130,7 @@ def reduce_tree(r, n_top):
 
 
 def rows(distributions, marked, n_top):
-    """[[token, *its probability in each], ...]: the n_top likeliest of each distribution and the marked tokens, the
+    """[[token, *its probability in each], ...]: the n_top likeliest of each distribution and the marked, the
     likeliest first; then [None, ...], the mass of all others.
 
     >>> rows([np.array([.5, .25, .125, .125])], [3], n_top=1)
@@ -157,7 +158,7 @@ def short(x):
 
 
 def totals(rounds, result):
-    """Of all reduced rounds.  `by_slot[j]`: how many drafts j were tested, how many accepted, how many expected to be."""
+    """Of all reduced rounds.  `by_slot[j]`: how many drafts j were tested, accepted, and expected to be."""
     by_slot = []
     for j in range(max((len(r["slots"]) for r in rounds), default=0)):
         tested = [s for r in rounds for s in r["slots"][j:j + 1] if s["verdict"] in ("accepted", "rejected")]
@@ -195,11 +196,12 @@ def page(rounds, result, encoder, seconds=None):
     if seconds and shown:
         n = sum(len(r["tokens"]) for r in shown)        # a long run is cut; then both are
         alone = [[token] for token in result["autoregressive"]["tokens"][:n]]
-        race = dict(text=[text for [text] in pieces(encoder, alone)], alone=[*map(short, seconds[0][:len(alone)])],
+        race = dict(text=[text for [text] in pieces(encoder, alone)],
+                    alone=[*map(short, seconds[0][:len(alone)])],
                     rounds=[*map(short, seconds[1][:len(shown)])])
     data = compact(dict(settings={key: result.get(key) for key in SETTINGS}, totals=totals(rounds, result),
                         names=names(shown, encoder), rounds=shown, race=race))
-    # A string of the model may hold "</script>": without "<" nothing in the data can end the element it stands in.
+    # A string of the model may hold "</script>": without "<" nothing in the data can end its element.
     return TEMPLATE.read_text(encoding="utf-8").replace("{{data}}", data.replace("<", "\\u003c"), 1)
 
 

@@ -1,4 +1,5 @@
-"""The page that replays a run: its numbers are those of the rounds, its text is data, and in a browser it does what it says."""
+"""The page that replays a run: its numbers are the rounds', its text is data, and it does what it says."""
+
 import json
 import re
 import shutil
@@ -8,18 +9,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import Says, memoryless, table
 
 from autoregressive import autoregressive_sampling
 from encoder import EOS, Encoder, bytes_to_unicode
-from helpers import Says, memoryless, table
 from main import main
+from reporting.replay import LIMIT, TEMPLATE, Coins, likeliest, page, reduce_round, rows, write_trace
+from reporting.stats import acceptance
 from sampling import Round, sample
 from speculative import speculative_sampling
-from reporting.stats import acceptance
-from reporting.replay import LIMIT, TEMPLATE, Coins, likeliest, page, reduce_round, rows, write_trace
 
-HOSTILE = ["</script><script>hacked = 1</script>", "<img src=x onerror='hacked = 1'>", "<!--<script>", "{{data}}", "&lt;b&gt;",
-           "\u2028\\u003c\"'"]
+HOSTILE = [
+    "</script><script>hacked = 1</script>",
+    "<img src=x onerror='hacked = 1'>",
+    "<!--<script>",
+    "{{data}}",
+    "&lt;b&gt;",
+    "\u2028\\u003c\"'",
+]
 WORDS = [" the", " sea", "\n", "漢字", *HOSTILE, "😀"]
 
 
@@ -31,12 +38,21 @@ def encoder_of(words):
 
 
 ENCODER = encoder_of(WORDS)
-SETTINGS = dict(prompt="Once <b>upon</b> a time", draft="small", target="large", K=3, temperature=1.0, top_k=0, top_p=1.0, seed=5)
+SETTINGS = dict(
+    prompt="Once <b>upon</b> a time",
+    draft="small",
+    target="large",
+    K=3,
+    temperature=1.0,
+    top_k=0,
+    top_p=1.0,
+    seed=5,
+)
 SPEEDS = dict(speedup=1.5, predicted_speedup=1.75, cost_ratio=.125, verify_ratio=None)
 
 
 def traced(n_tokens=40, K=3, seed=5, eos=None, n_vocab=ENCODER.n_vocab, **settings):
-    """A run of two table models -> (the rounds with their laws, the same reduced, all coins in their order)."""
+    """A run of two table models -> (the rounds, the same reduced, all coins in their order)."""
     models = [table(seed, zeros=.2, n_vocab=n_vocab), table(seed + 100, zeros=.2, n_vocab=n_vocab)]
     coins, rounds, small, seen = Coins(np.random.default_rng(seed)), [], [], []
     for r in speculative_sampling(*models, [0], n_tokens, K, coins, eos=eos, **settings):
@@ -78,41 +94,54 @@ def test_the_recorder_gives_what_the_generator_gives_and_remembers_it():
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("K", [1, 3])
 def test_each_coin_stands_with_the_draw_it_made(seed, K):
-    """Drawing again with the coin on the page gives the token on the page; the accept coins give the verdicts."""
+    """Drawing again with the page's coin gives the page's token; the accept coins give the verdicts."""
     rounds, small, seen = traced(K=K, seed=seed)
     for r, s, coins in zip(rounds, small, seen):
         for slot, p in zip(s["slots"], r.draft_probs):
             assert sample(p, Says(slot["drawn_with"])) == slot["token"]
             tested = slot["coin"] is not None
-            assert slot["verdict"] == ("not tested" if not tested else "accepted" if slot["coin"] < slot["accept"] else "rejected")
+            assert slot["verdict"] == (
+                "not tested" if not tested else "accepted" if slot["coin"] < slot["accept"] else "rejected"
+            )
         q = r.target_probs[r.n_accepted]
-        law = np.clip(q - r.draft_probs[r.n_accepted], 0, None) if r.n_accepted < len(r.drafts) else q
-        assert sample(law, Says(s["last"]["drawn_with"])) == s["last"]["token"] == r.tokens[-1]
-        used = [slot["drawn_with"] for slot in s["slots"]] + [slot["coin"] for slot in s["slots"] if slot["coin"] is not None]
-        assert [*used, s["last"]["drawn_with"]] == coins                        # every coin once, in the order it was drawn
+        probs = np.clip(q - r.draft_probs[r.n_accepted], 0, None) if r.n_accepted < len(r.drafts) else q
+        assert sample(probs, Says(s["last"]["drawn_with"])) == s["last"]["token"] == r.tokens[-1]
+        used = [slot["drawn_with"] for slot in s["slots"]] + [
+            slot["coin"] for slot in s["slots"] if slot["coin"] is not None
+        ]
+        assert [*used, s["last"]["drawn_with"]] == coins  # every coin once, in the order it was drawn
 
 
 def test_after_an_accepted_eos_nothing_is_said_and_no_coin_is_lost():
-    law = np.full(ENCODER.n_vocab, 1 / ENCODER.n_vocab)
-    r = Round([4, ENCODER.eos], [4, ENCODER.eos, 2], 2, np.tile(law, (4, 1)), [law] * 3)
-    s = reduce_round(r, [.1, .2, .3, .4, .5, .6, .7])           # all three were accepted, then a bonus was drawn; EOS cut both off
+    probs = np.full(ENCODER.n_vocab, 1 / ENCODER.n_vocab)
+    r = Round([4, ENCODER.eos], [4, ENCODER.eos, 2], 2, np.tile(probs, (4, 1)), [probs] * 3)
+    s = reduce_round(
+        r, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
+    )  # all three were accepted, then a bonus was drawn; EOS cut both off
     assert [slot["verdict"] for slot in s["slots"]] == ["accepted", "accepted", "after the end"]
     assert [slot["coin"] for slot in s["slots"]] == [.4, .5, .6] and s["last"] is None
     assert data_of(page([s], SETTINGS, ENCODER))["rounds"][0]["text"] == [WORDS[4], ""]
-    ended = [small[-1] for seed in range(40) for _, small, _ in [traced(seed=seed, eos=ENCODER.eos)] if small[-1]["last"] is None]
+    ended = [
+        small[-1]
+        for seed in range(40)
+        for _, small, _ in [traced(seed=seed, eos=ENCODER.eos)]
+        if small[-1]["last"] is None
+    ]
     assert ended and all(s["tokens"][-1] == ENCODER.eos for s in ended)
 
 
 def test_the_baseline_can_be_replayed_too():
     coins = Coins(np.random.default_rng(0))
-    small = [reduce_round(r, coins.take()) for r in autoregressive_sampling(table(1, n_vocab=13), [0], 5, coins)]
+    small = [
+        reduce_round(r, coins.take()) for r in autoregressive_sampling(table(1, n_vocab=13), [0], 5, coins)
+    ]
     assert [s["last"]["kind"] for s in small] == ["bonus"] * 5 and all(s["slots"] == [] for s in small)
     assert data_of(page(small, SETTINGS, ENCODER))["totals"]["by_slot"] == []
 
 
 @pytest.mark.parametrize("block", [False, True])
 def test_a_drafter_that_copies_has_drawn_nothing(block):
-    """Drafts without coins of their own: all but the last coin are verdicts, in whatever way the round went."""
+    """Drafts without coins of their own: all but the last coin are verdicts, however the round went."""
     p, q = np.eye(4)[[1, 2, 3]], np.full((4, 4), .25)
     for n_accepted, coins in [(3, [.1, .2, .2, .5]), (0, [.3, .5]), (1, [.1, .3, .5])]:
         if block and len(coins) < 4:
@@ -125,12 +154,15 @@ def test_a_drafter_that_copies_has_drawn_nothing(block):
 
 def test_the_chances_of_a_block_are_those_of_the_paper():
     """Sun et al. 2024 with q = (1/3, 2/3), p = (2/3, 1/3), k = 2, and drafts 0, 0, worked out by hand:
-    P_1 = (1/3) / (2/3) = 1/2, and z = max(0, 1/2 * 1/3 - 2/3) + max(0, 1/2 * 2/3 - 1/3) = 0, so h_1 = 0; h_2 = P_2 = 1/4.
+    P_1 = (1/3) / (2/3) = 1/2, z = max(0, 1/2 * 1/3 - 2/3) + max(0, 1/2 * 2/3 - 1/3) = 0, h_1 = 0, h_2 = 1/4.
     Drafts 1, 0: P_1 = 1, z = 1/3, h_1 = 1; h_2 = P_2 = 1/2."""
     q, p = np.tile([1 / 3, 2 / 3], (3, 1)), np.tile([2 / 3, 1 / 3], (2, 1))
     s = reduce_round(Round([0, 0, 1], [0, 0], 2, q, p), [.1, .2, .9, .2, .6], block=True)
     assert [slot["accept"] for slot in s["slots"]] == pytest.approx([0, .25])
-    assert [slot["verdict"] for slot in s["slots"]] == ["accepted", "accepted"]     # though the first coin refused
+    assert [slot["verdict"] for slot in s["slots"]] == [
+        "accepted",
+        "accepted",
+    ]  # though the first coin refused
     assert [slot["kept"] for slot in s["slots"]] == pytest.approx([2 / 3, 1 / 6 + 1 / 3], rel=1e-3)
     s = reduce_round(Round([1, 1], [1, 0], 1, q, p), [.9, .2, .9, .7, .6], block=True)
     assert [slot["accept"] for slot in s["slots"]] == pytest.approx([1, .5])
@@ -139,10 +171,17 @@ def test_the_chances_of_a_block_are_those_of_the_paper():
 
 
 def tree_round():
-    """The root has the children 0 " the", 1 " sea", 0 " the"; the second " the" has 1 " sea" and 3 "漢字"; 2 is the bonus."""
+    """Root -> 0 " the", 1 " sea", 0 " the"; the second " the" -> 1 " sea", 3 "漢字"; the bonus is 2."""
     r = namedtuple("TreeRound", [*Round._fields, *{"parents"} - {*Round._fields}])
     q = np.random.default_rng(0).dirichlet(np.ones(len(WORDS)), 6)
-    return r(tokens=[0, 1, 2], drafts=[0, 1, 0, 1, 3], n_accepted=2, target_probs=q, draft_probs=None, parents=[-1, -1, -1, 2, 2])
+    return r(
+        tokens=[0, 1, 2],
+        drafts=[0, 1, 0, 1, 3],
+        n_accepted=2,
+        target_probs=q,
+        draft_probs=None,
+        parents=[-1, -1, -1, 2, 2],
+    )
 
 
 def test_of_a_tree_the_page_holds_the_nodes_and_the_path():
@@ -151,7 +190,11 @@ def test_of_a_tree_the_page_holds_the_nodes_and_the_path():
     assert [node["taken"] for node in s["nodes"]] == [False, False, True, True, False]
     assert [node["q"] for node in s["nodes"]] == pytest.approx(
         [r.target_probs[row][x] for row, x in [(0, 0), (0, 1), (0, 0), (3, 1), (3, 3)]], rel=1e-3)
-    assert s["last"]["parent"] == 3 and s["last"]["kind"] == "bonus" and s["last"]["prob"] == r.target_probs[4][2]
+    assert (
+        s["last"]["parent"] == 3
+        and s["last"]["kind"] == "bonus"
+        and s["last"]["prob"] == r.target_probs[4][2]
+    )
     data = data_of(page([s], SETTINGS, ENCODER))
     assert data["rounds"][0]["text"] == [" the", " sea", "\n"] and data["totals"]["by_slot"] == []
 
@@ -159,7 +202,10 @@ def test_of_a_tree_the_page_holds_the_nodes_and_the_path():
 def test_the_race_has_the_seconds_of_both_runs():
     rounds, small, _ = traced(n_tokens=24)
     result = SETTINGS | dict(autoregressive=dict(tokens=list(range(4)) * 6))
-    seconds = [.5 + i for i in range(25)], [.25 + i for i in range(len(rounds) + 1)]    # the last entry is the way to the end
+    seconds = (
+        [0.5 + i for i in range(25)],
+        [0.25 + i for i in range(len(rounds) + 1)],
+    )  # the last entry is the way to the end
     race = data_of(page(small, result, ENCODER, seconds))["race"]
     assert race["alone"] == seconds[0][:24] and race["rounds"] == seconds[1][:-1]
     assert race["text"] == [ENCODER.decode([token]) for token in range(4)] * 6
@@ -187,12 +233,12 @@ def test_the_page_holds_the_numbers_of_the_rounds(settings):
             shown = {row[0] for row in slot["probs"]}
             assert {x, int(q.argmax()), int(p.argmax()), None} <= shown
             assert np.sum([row[1:] for row in slot["probs"]], axis=0) == pytest.approx([1, 1], abs=.01)
-        law = r.target_probs[r.n_accepted]
+        probs = r.target_probs[r.n_accepted]
         if r.n_accepted < len(r.drafts):
-            law = [max(0, q - p) for q, p in zip(law, r.draft_probs[r.n_accepted])]
+            probs = [max(0, q - p) for q, p in zip(probs, r.draft_probs[r.n_accepted])]
         for token, prob in s["last"]["probs"][:-1]:
-            assert prob == pytest.approx(law[token] / sum(law), rel=5e-3)
-        assert s["last"]["prob"] == pytest.approx(law[r.tokens[-1]] / sum(law))
+            assert prob == pytest.approx(probs[token] / sum(probs), rel=5e-3)
+        assert s["last"]["prob"] == pytest.approx(probs[r.tokens[-1]] / sum(probs))
 
 
 def test_the_totals_are_those_of_the_run():
@@ -204,17 +250,19 @@ def test_the_totals_are_those_of_the_run():
     for j, slot in enumerate(totals["by_slot"]):
         assert slot["accepted"] == sum(r.n_accepted > j for r in rounds)
         assert slot["tested"] == sum(r.n_accepted >= j and len(r.drafts) > j for r in rounds)
-        laws = [(r.target_probs[j], r.draft_probs[j]) for r in rounds if r.n_accepted >= j and len(r.drafts) > j]
-        assert slot["expected"] == pytest.approx(sum(np.minimum(q, p).sum() for q, p in laws), rel=5e-3)
+        pairs = [
+            (r.target_probs[j], r.draft_probs[j]) for r in rounds if r.n_accepted >= j and len(r.drafts) > j
+        ]
+        assert slot["expected"] == pytest.approx(sum(np.minimum(q, p).sum() for q, p in pairs), rel=5e-3)
     assert (totals["accepted"], totals["tested"]) == acceptance(rounds)
 
 
 def test_the_likeliest_tokens_and_the_marked_ones_are_kept():
-    law = np.array([.05, .4, .1, .3, .15])
-    assert rows([law], [0], 2) == [[1, .4], [3, .3], [0, .05], [None, .25]]
-    assert rows([law, law[::-1]], [2], 1) == [[1, .4, .3], [3, .3, .4], [2, .1, .1], [None, .2, .2]]
-    assert likeliest(np.full(50, .02), 3).tolist() == [0, 1, 2]                 # ties do not let the whole vocabulary in
-    assert likeliest(np.eye(5)[3], 3).tolist() == [3]                           # nor do tokens that are impossible
+    probs = np.array([.05, .4, .1, .3, .15])
+    assert rows([probs], [0], 2) == [[1, .4], [3, .3], [0, .05], [None, .25]]
+    assert rows([probs, probs[::-1]], [2], 1) == [[1, .4, .3], [3, .3, .4], [2, .1, .1], [None, .2, .2]]
+    assert likeliest(np.full(50, 0.02), 3).tolist() == [0, 1, 2]  # ties do not let the whole vocabulary in
+    assert likeliest(np.eye(5)[3], 3).tolist() == [3]  # nor do tokens that are impossible
     assert likeliest(np.array([.5, .5]), 8).tolist() == [0, 1]
 
 
@@ -227,9 +275,9 @@ def test_a_run_without_tokens_makes_a_page():
 
 def hostile_run():
     n = len(WORDS)
-    laws = memoryless(np.full(n, 1 / n))
+    model = memoryless(np.full(n, 1 / n))
     coins = Coins(np.random.default_rng(1))
-    return [reduce_round(r, coins.take()) for r in speculative_sampling(laws, laws, [0], 40, 3, coins)]
+    return [reduce_round(r, coins.take()) for r in speculative_sampling(model, model, [0], 40, 3, coins)]
 
 
 def test_text_of_the_model_or_the_prompt_is_never_markup():
@@ -239,20 +287,34 @@ def test_text_of_the_model_or_the_prompt_is_never_markup():
     data = data_of(html)
     assert data["settings"]["prompt"] == prompt and data["settings"]["draft"] == HOSTILE[1]
     assert set(HOSTILE) <= set(data["names"].values())
-    assert "".join(piece for r in data["rounds"] for piece in r["text"]) == ENCODER.decode([t for s in small for t in s["tokens"]])
+    assert "".join(piece for r in data["rounds"] for piece in r["text"]) == ENCODER.decode(
+        [t for s in small for t in s["tokens"]]
+    )
 
 
 def test_the_template_shows_text_as_text_only_and_asks_nothing_of_the_network():
     template = TEMPLATE.read_text(encoding="utf-8")
-    assert not re.findall(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|fetch\(|XMLHttp|https?://|@import|url\(", template)
+    assert not re.findall(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|fetch\(|XMLHttp|https?://|@import|url\(",
+        template,
+    )
     assert "default-src 'none'" in template
     assert template.count("{{data}}") == 1
 
 
 def test_a_character_made_of_two_tokens_is_whole_and_half_a_one_is_named_by_its_bytes():
-    encoder = Encoder({"".join(bytes_to_unicode()[b] for b in part): i for i, part in enumerate([b"\xe2\x80", b"\x94", b"a"])}, [])
-    law = np.array([.5, .3, .2])
-    rounds = [Round([0, 1], [0, 2], 1, np.stack([law, law, law]), [law, law]), Round([0], [], 0, law[None], [])]
+    encoder = Encoder(
+        {
+            "".join(bytes_to_unicode()[b] for b in part): i
+            for i, part in enumerate([b"\xe2\x80", b"\x94", b"a"])
+        },
+        [],
+    )
+    probs = np.array([.5, .3, .2])
+    rounds = [
+        Round([0, 1], [0, 2], 1, np.stack([probs, probs, probs]), [probs, probs]),
+        Round([0], [], 0, probs[None], []),
+    ]
     coins = [[.1, .9, .1, .9, .6], [.1]]
     data = data_of(page(list(map(reduce_round, rounds, coins)), SETTINGS, encoder))
     assert [s["text"] for s in data["rounds"]] == [["", "—"], ["\ufffd"]]
@@ -265,11 +327,15 @@ def test_the_page_of_the_longest_run_is_a_few_hundred_kilobytes(tmp_path):
     encoder = encoder_of([f" <word{i}" for i in range(n_vocab - 2)])
     q, p = rng.dirichlet(np.ones(n_vocab), K + 1), list(rng.dirichlet(np.ones(n_vocab), K))
     r = Round([3], rng.integers(n_vocab, size=K).tolist(), 0, q, p)
-    write_trace(tmp_path / "run.html", [reduce_round(r, rng.random(K + 2).tolist())] * 1000, SETTINGS, encoder)
+    write_trace(
+        tmp_path / "run.html", [reduce_round(r, rng.random(K + 2).tolist())] * 1000, SETTINGS, encoder
+    )
     html = (tmp_path / "run.html").read_text(encoding="utf-8")
     data = data_of(html)
     assert LIMIT / 2 < (tmp_path / "run.html").stat().st_size < 500_000
-    assert 50 < len(data["rounds"]) < 1000 == data["totals"]["rounds"]          # cut off, but the totals hold all of them
+    assert (
+        50 < len(data["rounds"]) < 1000 == data["totals"]["rounds"]
+    )  # cut off, but the totals hold all of them
 
 
 # How it looks ------------------------------------------------------------------------
@@ -278,7 +344,11 @@ def test_every_colour_of_text_can_be_read_on_both_backgrounds():
     """WCAG 2.1: a contrast of at least 4.5, light and dark."""
     def luminance(colour):
         r_g_b = np.array([int(colour[i:i + 2], 16) / 255 for i in (0, 2, 4)])
-        return np.dot([.2126, .7152, .0722], np.where(r_g_b <= .04045, r_g_b / 12.92, ((r_g_b + .055) / 1.055) ** 2.4))
+        return np.dot(
+            [0.2126, 0.7152, 0.0722],
+            np.where(r_g_b <= 0.04045, r_g_b / 12.92, ((r_g_b + 0.055) / 1.055) ** 2.4),
+        )
+
     schemes = re.findall(r":root \{(.*?)\}", TEMPLATE.read_text(encoding="utf-8"), re.S)
     assert len(schemes) == 2
     for scheme in schemes:
@@ -317,8 +387,10 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, capsys
 
 # In a browser ------------------------------------------------------------------------
 
-FLAGS = ("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-         "--disable-component-update --disable-sync").split()
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
 
 
 class Browser:
@@ -326,7 +398,9 @@ class Browser:
 
     def __init__(self, folder):
         webdriver = pytest.importorskip("selenium.webdriver", reason="no Selenium: pip install selenium")
-        chromium = next(filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None)
+        chromium = next(
+            filter(None, map(shutil.which, ["chromium", "chromium-browser", "google-chrome"])), None
+        )
         driver = shutil.which("chromedriver")
         if not chromium or not driver:
             pytest.skip("no Chromium, or no chromedriver: apt-get install chromium chromium-driver")
@@ -384,7 +458,9 @@ def check_round(browser, i, rounds, small):
     frames = browser.texts("#slots > li h3")
     names = [spaced(ENCODER.decode([token])) for token in r.drafts]
     assert frames == [*names[:n + 1], spaced(ENCODER.decode(r.tokens[-1:])), *names[n + 1:]]
-    verdicts = ["✓ accepted"] * n + ["✗ rejected"] * (n < k) + ["→ by the target"] + ["– not tested"] * (k - n - 1)
+    verdicts = (
+        ["✓ accepted"] * n + ["✗ rejected"] * (n < k) + ["→ by the target"] + ["– not tested"] * (k - n - 1)
+    )
     assert browser.texts(".verdict") == verdicts
     for slot, q, p, x, shown in zip(s["slots"], r.target_probs, r.draft_probs, r.drafts, browser.run(FACTS)):
         assert shown[".accept"] == pytest.approx(min(1, q[x] / p[x]), abs=.00051)
@@ -392,14 +468,19 @@ def check_round(browser, i, rounds, small):
             assert shown[".r"] == "–"
         else:
             coin, sign, accept = shown[".r"].split()
-            assert [float(coin), float(accept)] == pytest.approx([slot["coin"], min(1, q[x] / p[x])], abs=.00051)
-            assert sign == ("<" if slot["verdict"] == "accepted" else "≥") and (float(coin) < float(accept)) == (sign == "<")
+            assert [float(coin), float(accept)] == pytest.approx(
+                [slot["coin"], min(1, q[x] / p[x])], abs=0.00051
+            )
+            assert sign == ("<" if slot["verdict"] == "accepted" else "≥") and (
+                float(coin) < float(accept)
+            ) == (sign == "<")
         values = [value for token, *values in slot["probs"] if token is not None for value in values]
         assert shown["bars"] == pytest.approx([100 * value / max(values) for value in values], abs=.01)
 
 
 FACTS = """return [...document.querySelectorAll(".slot:not(.is-own)")].map(slot => ({
-    ".accept": parseFloat(slot.querySelector(".accept").textContent), ".r": slot.querySelector("b.r").textContent,
+    ".accept": parseFloat(slot.querySelector(".accept").textContent),
+    ".r": slot.querySelector("b.r").textContent,
     "bars": [...slot.querySelectorAll(".bar")].map(bar => parseFloat(bar.style.width))}))"""
 
 
@@ -426,8 +507,13 @@ def test_in_a_browser_it_steps_through_the_run_and_shows_its_numbers(browser, tm
     browser.driver.find_elements("css selector", "#strip button")[2].click()
     check_round(browser, 2, rounds, small)
     assert dict(zip(browser.texts("#figures dt"), browser.texts("#figures dd"))) == {
-        "tokens per target pass": f"{24 / len(rounds):.2f}", "acceptance rate": "{:.2f}".format(np.divide(*acceptance(rounds))),
-        "speed-up, measured": "1.50×", "speed-up, predicted": "1.75×", "draft step, c": "0.13", "checking K + 1, v": "–"}
+        "tokens per target pass": f"{24 / len(rounds):.2f}",
+        "acceptance rate": f"{np.divide(*acceptance(rounds)):.2f}",
+        "speed-up, measured": "1.50×",
+        "speed-up, predicted": "1.75×",
+        "draft step, c": "0.13",
+        "checking K + 1, v": "–",
+    }
     tested = [[r for r in rounds if r.n_accepted >= j and len(r.drafts) > j] for j in range(3)]
     counts = [f"{sum(r.n_accepted > j for r in some)} / {len(some)}" for j, some in enumerate(tested)]
     assert browser.texts("#by-slot td:nth-child(2)") == counts
@@ -446,12 +532,17 @@ def test_in_a_browser_a_clicker_and_the_space_bar_turn_the_rounds(browser, tmp_p
         at += step
         assert browser.run("return [now, location.hash]") == [at, f"#{at + 1}"]
     browser.driver.find_elements("css selector", "#strip button")[1].click()
-    browser.press(" ")                                          # in the strip it goes on, and the focus with it
+    browser.press(" ")  # in the strip it goes on, and the focus with it
     assert browser.run("return [now, document.activeElement === $('strip').children[2]]") == [2, True]
     browser.driver.find_element("id", "back").click()
     browser.press(" ")                                          # once more what the button does
     assert browser.run("return now") == 0
-    assert browser.run("return document.querySelectorAll('#strip [tabindex=\"0\"], #strip [aria-current]').length") == 1
+    assert (
+        browser.run(
+            "return document.querySelectorAll('#strip [tabindex=\"0\"], #strip [aria-current]').length"
+        )
+        == 1
+    )
     assert browser.complaints() == []
 
 
@@ -472,10 +563,15 @@ def test_in_a_browser_the_whole_text_has_the_colours_of_its_origin(browser, tmp_
     write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
     browser.open(tmp_path / "run.html")
     browser.run("show(999)")
-    for kind, tokens in [("accepted", [r.tokens[:r.n_accepted] for r in rounds]), ("own", [r.tokens[r.n_accepted:] for r in rounds])]:
+    for kind, tokens in [
+        ("accepted", [r.tokens[: r.n_accepted] for r in rounds]),
+        ("own", [r.tokens[r.n_accepted :] for r in rounds]),
+    ]:
         shown, text = "".join(browser.texts(f"#text .{kind}")), "".join(map(ENCODER.decode, tokens))
         assert re.sub(r"\s", "", shown) == re.sub(r"\s", "", text) != ""
-    heights = browser.run("return [...$('strip').children].map(b => [...b.children].map(c => c.className).join(''))")
+    heights = browser.run(
+        "return [...$('strip').children].map(b => [...b.children].map(c => c.className).join(''))"
+    )
     assert heights == ["a" * r.n_accepted + "x" * (r.n_accepted < len(r.drafts)) + "o" for r in rounds]
 
 
@@ -488,7 +584,10 @@ def test_in_a_browser_it_plays_and_races_on_one_clock(browser, tmp_path):
     result = SETTINGS | SPEEDS | dict(autoregressive=dict(tokens=alone))
     write_trace(tmp_path / "run.html", small, result, ENCODER, seconds)
     browser.open(tmp_path / "run.html")
-    browser.run("clock = 0; performance.now = () => clock; requestAnimationFrame = tick => (step = tick, 1); $('pace').value = '0'")
+    browser.run(
+        "clock = 0; performance.now = () => clock; $('pace').value = '0';"
+        "requestAnimationFrame = tick => (step = tick, 1)"
+    )
     browser.press("r")
     assert browser.run("return [$('replay').hidden, $('race').hidden]") == [True, False]
     prompt = spaced(SETTINGS["prompt"])
@@ -498,7 +597,9 @@ def test_in_a_browser_it_plays_and_races_on_one_clock(browser, tmp_path):
         assert spaced(browser.texts("#text-alone")[0]) == prompt + spaced(ENCODER.decode(alone[:done[0]]))
         told = [token for r in rounds[:done[1]] for token in r.tokens]
         assert spaced(browser.texts("#text-rounds")[0]) == prompt + spaced(ENCODER.decode(told))
-        assert browser.texts("#clock-rounds")[0].startswith(f"{min(time, sum(seconds[1])):.3f} s, {len(told)} token")
+        assert browser.texts("#clock-rounds")[0].startswith(
+            f"{min(time, sum(seconds[1])):.3f} s, {len(told)} token"
+        )
     assert f"{sum(seconds[0]) / sum(seconds[1]):.2f}×" in browser.texts("#outcome")[0]
     browser.press("\ue00c")                                     # Escape
     assert browser.run("return [$('replay').hidden, $('race').hidden]") == [False, True]
@@ -515,9 +616,13 @@ def test_in_a_browser_it_plays_and_races_on_one_clock(browser, tmp_path):
 def test_in_a_browser_a_tree_shows_the_path_that_was_taken(browser, tmp_path):
     write_trace(tmp_path / "run.html", [reduce_round(tree_round(), [.5] * 9)], SETTINGS | SPEEDS, ENCODER)
     browser.open(tmp_path / "run.html")
-    assert browser.texts(".node.is-taken .accepted") == ["the", "sea"] and len(browser.texts(".node")) == 1 + 5 + 1
-    inner = "return document.querySelector('.node.is-own').parentNode.parentNode.parentNode.querySelector('.node').textContent"
-    assert browser.run(inner).startswith("·sea")                # the target's own token hangs on the end of the path
+    assert (
+        browser.texts(".node.is-taken .accepted") == ["the", "sea"]
+        and len(browser.texts(".node")) == 1 + 5 + 1
+    )
+    parent = "document.querySelector('.node.is-own').closest('ul').parentNode"
+    end = browser.run(f"return {parent}.querySelector('.node').textContent")
+    assert end.startswith("·sea")                       # the target's own token hangs on the end of the path
     assert "A tree of 5 drafts, 2 of them taken" in browser.texts("#summary")[0]
     assert browser.complaints() == []
 
@@ -530,19 +635,30 @@ def test_in_a_browser_the_bars_of_a_round_are_above_the_fold(browser, tmp_path):
         browser.open(tmp_path / "run.html", *size)
         for i in range(len(small)):
             browser.run(f"show({i})")
-            lowest = "return Math.max(...[...document.querySelectorAll('.bars li')].map(e => e.getBoundingClientRect().bottom))"
-            assert browser.run(lowest) < browser.run("return document.querySelector('nav').getBoundingClientRect().top")
+            bottoms = "[...document.querySelectorAll('.bars li')].map(e => e.getBoundingClientRect().bottom)"
+            lowest = f"return Math.max(...{bottoms})"
+            assert browser.run(lowest) < browser.run(
+                "return document.querySelector('nav').getBoundingClientRect().top"
+            )
 
 
 @pytest.mark.slow
 def test_in_a_browser_hostile_text_stays_text(browser, tmp_path):
     small = hostile_run()
-    write_trace(tmp_path / "run.html", small, SETTINGS | dict(prompt="".join(HOSTILE), target=HOSTILE[1]), ENCODER)
+    write_trace(
+        tmp_path / "run.html", small, SETTINGS | dict(prompt="".join(HOSTILE), target=HOSTILE[1]), ENCODER
+    )
     browser.open(tmp_path / "run.html")
     for i in range(len(small)):
         browser.run(f"show({i})")
-        assert browser.run("return [document.images.length, document.scripts.length, typeof hacked]") == [0, 2, "undefined"]
-    assert browser.texts("#text")[0].startswith("".join(HOSTILE)) and HOSTILE[1] in browser.texts("#settings")[0]
+        assert browser.run("return [document.images.length, document.scripts.length, typeof hacked]") == [
+            0,
+            2,
+            "undefined",
+        ]
+    assert (
+        browser.texts("#text")[0].startswith("".join(HOSTILE)) and HOSTILE[1] in browser.texts("#settings")[0]
+    )
     assert browser.complaints() == []
 
 
@@ -562,9 +678,13 @@ def test_in_a_browser_it_fits_the_screen(browser, tmp_path, size, dark):
         const frame = e.closest(".slot").getBoundingClientRect(), box = e.getBoundingClientRect();
         return box.right > frame.right + 1 || box.left < frame.left - 1 }).map(e => e.outerHTML)"""
     assert browser.run(outside) == []
-    controls = browser.run("return [...document.querySelectorAll('nav > button')].filter(e => e.offsetParent)"
-                           ".map(e => e.getBoundingClientRect()).map(box => [box.top, box.width, box.height])")
-    assert len(controls) >= 3 and all(top < size[1] and width >= 44 and height >= 44 for top, width, height in controls)
+    controls = browser.run(
+        "return [...document.querySelectorAll('nav > button')].filter(e => e.offsetParent)"
+        ".map(e => e.getBoundingClientRect()).map(box => [box.top, box.width, box.height])"
+    )
+    assert len(controls) >= 3 and all(
+        top < size[1] and width >= 44 and height >= 44 for top, width, height in controls
+    )
     assert min(browser.run("return [...$('strip').children].map(e => e.getBoundingClientRect().width)")) >= 24
     ground = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reporting import terminal
 from encoder import EOS, Encoder, bytes_to_unicode
 from main import main
-from sampling import Round
+from reporting import terminal
 from reporting.terminal import signs, watch
+from sampling import Round
 
 BYTES = bytes_to_unicode()
 
@@ -22,7 +22,9 @@ BYTES = bytes_to_unicode()
 def encoder_of(*texts):
     """Tokens 0 .. 255 are the bytes, then come the texts, then EOS."""
     tokens = [*(bytes([b]) for b in range(256)), *(text.encode() for text in texts)]
-    return Encoder({"".join(BYTES[b] for b in token): i for i, token in enumerate(tokens)} | {EOS: len(tokens)}, [])
+    return Encoder(
+        {"".join(BYTES[b] for b in token): i for i, token in enumerate(tokens)} | {EOS: len(tokens)}, []
+    )
 
 
 ENCODER = encoder_of(" the", " sea", " was", " of", "\n", " a")
@@ -89,14 +91,23 @@ def test_no_line_of_show_rounds_is_wider_than_the_terminal(monkeypatch, columns)
     monkeypatch.setattr(terminal.shutil, "get_terminal_size", lambda: os.terminal_size((columns, 24)))
     wide = encoder_of(" 漢字", " extraordinary")
     rounds = [Round([256, 257, 256, 257], [256, 257, 256, 256, 257, 257], 3, None, None)] * 12
-    lines = without_style(written(rounds, wide, Terminal(), show_rounds=True)).split("\n\nPrompt")[0].split("\n")[2:]
+    lines = (
+        without_style(written(rounds, wide, Terminal(), show_rounds=True))
+        .split("\n\nPrompt")[0]
+        .split("\n")[2:]
+    )
     assert max(map(terminal.cells, lines)) <= columns
     assert sum(bool(line[:5].strip().isdigit()) for line in lines) == 12
     joined = re.sub(r"\s+", " ", " ".join(lines))
-    assert joined.count("12 3/6 +·漢字 +·extraordinary +·漢字 -·漢字 .·extraordinary .·extraordinary =·extraordinary") == 1
+    twelfth = "12 3/6 +·漢字 +·extraordinary +·漢字 -·漢字 .·extraordinary .·extraordinary =·extraordinary"
+    assert joined.count(twelfth) == 1
 
 
-@given(st.text(alphabet="aé—漢😀\u0301", min_size=1, max_size=8), st.randoms(use_true_random=False), st.booleans())
+@given(
+    st.text(alphabet="aé—漢😀\u0301", min_size=1, max_size=8),
+    st.randoms(use_true_random=False),
+    st.booleans(),
+)
 def test_characters_of_several_bytes_are_never_broken(text, chance, colour):
     """Every byte is a token here, and any of them may be an accepted draft, a correction or a bonus."""
     data, rounds = list(text.encode()), []
@@ -114,7 +125,9 @@ def test_characters_of_several_bytes_are_never_broken(text, chance, colour):
 
 
 def test_half_a_character_at_the_end_is_told_as_the_text_tells_it():
-    assert written([Round([0xe2, 0x80], [0xe2], 1, None, None)]).endswith("Prompt" + ENCODER.decode([0xe2, 0x80]) + "\n")
+    assert written([Round([0xE2, 0x80], [0xE2], 1, None, None)]).endswith(
+        "Prompt" + ENCODER.decode([0xE2, 0x80]) + "\n"
+    )
 
 
 @pytest.mark.parametrize("show_rounds", [False, True])
@@ -136,7 +149,9 @@ def test_what_a_terminal_would_obey_is_shown_and_not_sent():
     rounds = [Round([*clear, THE], clear, len(clear), None, None), Round([THE], clear[:1], 0, None, None)]
     for show_rounds in (False, True):
         for colour in (False, True):
-            text = without_style(written(rounds, prompt="\x1b[2J\x9b2JHi", colour=colour, show_rounds=show_rounds))
+            text = without_style(
+                written(rounds, prompt="\x1b[2J\x9b2JHi", colour=colour, show_rounds=show_rounds)
+            )
             assert not set(text) & {"\x1b", "\r", "\x07", "\x9b"} and "\n\\x1b[2J\\x9b2JHi" in text
     assert "\\x1b[2J\\x0d\\x07 the" in written(rounds)
 
@@ -171,20 +186,32 @@ def test_on_a_terminal_no_word_of_the_text_is_broken(monkeypatch, show_rounds):
     monkeypatch.setattr(terminal.shutil, "get_terminal_size", lambda: os.terminal_size((30, 24)))
     words = encoder_of(" extra", "ordin", "ary", " in")
     rounds = [Round([256, 257, 258, 259], [256, 257, 258, 256], 3, None, None)] * 9
-    shown = written(rounds, words, Terminal(), prompt="A prompt of some more words than a line can hold is broken, too.",
-                    colour=True, show_rounds=show_rounds)
+    shown = written(
+        rounds,
+        words,
+        Terminal(),
+        prompt="A prompt of some more words than a line can hold is broken, too.",
+        colour=True,
+        show_rounds=show_rounds,
+    )
     shown = without_style(shown.removesuffix(LEGEND)).split("\n\n" if show_rounds else "-----\n")[1]
     lines = shown.split("\n")
     assert max(map(len, lines)) <= 30 and min(map(len, lines[:-2])) > 12
     kept = [word for line in lines for word in line.split()]
     if not show_rounds:                                 # the rejected stand in the text, too
         kept = [word for word in kept if word != "extra"]
-    assert kept == "A prompt of some more words than a line can hold is broken, too.".split() + ["extraordinary", "in"] * 9
+    assert (
+        kept
+        == "A prompt of some more words than a line can hold is broken, too.".split()
+        + ["extraordinary", "in"] * 9
+    )
 
 
 def test_of_a_tree_the_path_is_accepted_and_the_other_nodes_were_not_taken():
     """Root -> the, the, sea; the second "the" -> of; of -> was, a.  The path: the second "the", of, a."""
-    r = TreeRound([THE, OF, A, LINE], [THE, THE, SEA, OF, WAS, A], 3, None, None, parents=[-1, -1, -1, 1, 3, 3])
+    r = TreeRound(
+        [THE, OF, A, LINE], [THE, THE, SEA, OF, WAS, A], 3, None, None, parents=[-1, -1, -1, 1, 3, 3]
+    )
     assert signs(r) == [("+", THE), ("+", OF), ("+", A), (".", THE), (".", SEA), (".", WAS), ("=", LINE)]
     assert written([r], colour=False) == "Title\n-----\nPrompt the of a\n\n"
 
