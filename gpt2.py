@@ -95,6 +95,7 @@ class GPT2:
         # [n_layer, keys and values, n_head, n_ctx, d_head]; the system gives memory only to what is written
         self.cache = xp.zeros((len(params["blocks"]), 2, n_head, whole_blocks(self.n_ctx), n_embd // n_head), dtype=params["wte"].dtype)
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=params["wte"].dtype)}
+        self.exact_rows = exact_rows(n_embd, n_embd // n_head, self.n_ctx)          # rows at once that keep their bits
         self.reset()
 
     def reset(self):
@@ -112,7 +113,7 @@ class GPT2:
         for token in tokens[n_past:]:                                       # CuPy would wrap an index out of range and say nothing
             if not 0 <= operator.index(token) < self.n_vocab:
                 raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: is this the model's own encoder?")
-        if len(tokens) - n_past > min(CHUNK, exact_rows()):                 # prefill runs by itself: its bits do not depend on n_last
+        if len(tokens) - n_past > min(CHUNK, self.exact_rows):            # prefill runs by itself: its bits do not depend on n_last
             for start in range(n_past, n_prompt, CHUNK):
                 self.forward(tokens[:min(start + CHUNK, n_prompt)], start)
             n_past = n_prompt

@@ -19,7 +19,6 @@ from tqdm import tqdm
 
 from compute import backend as backends
 from autoregressive import autoregressive_sampling
-from compute.linear import exact_rows
 from speculative import speculative_sampling
 from reporting.stats import Timed, acceptance, bottleneck, clocked, predicted_speedup, ratio
 from reporting.terminal import watch
@@ -87,7 +86,7 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         print(timing(spec))
     result = dict(prompt=prompt, draft=draft_model_size, target=target_model_size, backend=backend, K=K, temperature=temperature,
                   top_k=top_k, top_p=top_p, seed=seed, autoregressive=ar, speculative=spec, **figures(ar, alone, spec, pair, rounds, K),
-                  same_text=ar["tokens"] == spec["tokens"], same_bits=K < exact_rows())
+                  same_text=ar["tokens"] == spec["tokens"], same_bits=K < target.exact_rows)
     for one in (ar, spec):
         one["text"] = encoder.decode([token for token in one["tokens"] if token != encoder.eos])
     if trace:

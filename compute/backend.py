@@ -1,7 +1,7 @@
-"""The array module: NumPy, or CuPy after `use("cupy")`; and all that a GPU needs besides: the way back to the host, and a clock.
+"""The array module: NumPy, or CuPy after `use("cupy")`; and what else a GPU needs: the way back, a clock.
 
-`xp` is a namespace that holds the functions of the module in use, so `from backend import xp` may stand at the top of a file
-and the switch still reaches it.
+`xp` is a namespace that holds the functions of the module in use, so `from compute.backend import xp` may
+stand at the top of a file and the switch still reaches it.
 
 But: it is one switch for the whole program, made before a model is loaded.
 """
@@ -24,12 +24,13 @@ def use(name):
     try:
         module = importlib.import_module(name)
         one = module.ones((1, 1), dtype=module.float32)
-        to_host(one @ one)                                      # the driver, the device and CUDA's libraries answer
-    except Exception as error:                                  # CuPy raises its own kinds
-        raise ValueError(f"the backend {name} does not work here: {missing(error)}; or use --backend numpy") from None
+        to_host(one @ one)                              # the driver, the device and CUDA's libraries answer
+    except Exception as error:                          # CuPy raises its own kinds
+        advice = f"{missing(error)}; or use --backend numpy"
+        raise ValueError(f"the backend {name} does not work here: {advice}") from None
     xp.__dict__.clear()
     xp.__dict__.update({key: getattr(module, key) for key in dir(module) if not key.startswith("_")})
-    if not hasattr(xp, "vecdot"):                               # CuPy 14.2 does not have it
+    if not hasattr(xp, "vecdot"):                       # CuPy 14.2 does not have it
         xp.vecdot = lambda a, b: (a * b).sum(axis=-1)
 
 
@@ -37,7 +38,7 @@ def missing(error):
     """What CuPy lacks, in words."""
     if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
         return "the package CuPy is not installed (pip install 'cupy-cuda12x[ctk]')"
-    text = " ".join(str(error.__cause__ or error).split())      # CuPy wraps what stopped its import in a page of advice
+    text = " ".join(str(error.__cause__ or error).split())      # CuPy wraps what stopped its import in advice
     if "cudaErrorInsufficientDriver" in text:
         return "CuPy is installed, but NVIDIA's driver is not, or is too old for it"
     if "cudaErrorNoDevice" in text:
@@ -55,13 +56,15 @@ def to_host(x):
 
 
 def largest_to_host(logits, k):
-    """Logits [.., n_vocab] as a NumPy array in which all but the k largest of a row may be -inf: from a GPU no others cross.
+    """Logits [.., n_vocab] -> a NumPy array in which all but the k largest of a row may be -inf.
 
-    Ties with the k-th and NaN cross, too, so that a law that needs only the k largest stays what it is.  k = 0 is all.
+    From a GPU no others cross. Ties with the k-th and NaN do, so that a distribution that needs only the k
+    largest stays what it is. k = 0 is all.
     """
     if not hasattr(logits, "get") or not 0 < k < logits.shape[-1]:
         return to_host(logits)
-    kth = logits.max(axis=-1, keepdims=True) if k == 1 else xp.partition(logits, -k, axis=-1)[..., -k, None]        # [.., 1]
+    # [.., 1]
+    kth = logits.max(axis=-1, keepdims=True) if k == 1 else xp.partition(logits, -k, axis=-1)[..., -k, None]
     ids = xp.flatnonzero(~(logits < kth))
     result = np.full(logits.shape, -np.inf, dtype=logits.dtype)
     result.reshape(-1)[to_host(ids)] = to_host(logits.reshape(-1)[ids])
@@ -69,7 +72,7 @@ def largest_to_host(logits, k):
 
 
 def clock():
-    """Seconds.  On a GPU first wait for what it was told to do: CuPy's functions return before their work is done."""
+    """Seconds. On a GPU first wait for what it was told to do: CuPy's functions return before that."""
     if on_gpu():
         xp.cuda.get_current_stream().synchronize()
     return perf_counter()
@@ -80,7 +83,8 @@ def gpu():
     if not on_gpu():
         return {}
     cupy = importlib.import_module("cupy")
-    return {"GPU": cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode(), "CuPy": cupy.__version__}
+    device = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    return {"GPU": device["name"].decode(), "CuPy": cupy.__version__}
 
 
 use("numpy")

@@ -1,22 +1,31 @@
-"""Products of few rows with many weights: y = x @ w + b, the weights fetched once, every row with the same bits in any company.
+"""Products of few rows with many weights: y = x @ w + b, the weights fetched once, rows independent.
 
-A decode step multiplies one row with every weight; a verification multiplies K + 1 rows.  The weights come from memory once
-either way, so both should take the same time.  A library does not see it so: for one row it calls `gemv`, which streams the weights; for
-two or more it calls `gemm`, which first packs the weights into a copy, and that takes several times as long as reading them.
+On first reading `linear(x, w, b)` is `x @ w + b`, and `row_products(a, b)` is `a @ b`. The rest is speed,
+and bits.
 
-OpenBLAS on AVX-512 has another kernel, for products of at most a million multiplications.  It does not pack, and it adds up the
-inputs in their order, each row by itself.  So the weights are laid out once as tiles of 64 outputs, each contiguous in memory, and up to
-12 rows meet a tile at a time: 12 * 64 * 1280 = 983,040.  Tile after tile streams by once, whatever the number of rows; what further rows
-cost is arithmetic, and much of it is done while the next tile is on its way.  Prefill, cut into blocks of 12 rows, is no slower than in `gemm`.
+A decode step multiplies one row with every weight; a verification multiplies K + 1 rows. The weights come
+from memory once either way, so both should take the same time. A library does not see it so: for one row it
+calls `gemv`, which streams the weights; for two or more it calls `gemm`, which first packs them into a
+copy, and that takes several times as long as reading them.
 
-The second gain is exactness.  With this kernel a row has the same bits in a decode step, in a verification and in prefill (the product is
-batch-invariant), so greedy speculative text is greedy text by construction.  (A single row would go to `gemv`, whose last bits differ, so
-its block is that row and a copy of it.)
+OpenBLAS on AVX-512 has another kernel, for products of at most a million multiplications. It does not pack,
+and it adds up the inputs in their order, each row by itself. So the weights are laid out once as tiles of
+64 outputs, each contiguous in memory, and up to 12 rows meet a tile at a time: 12 * 64 * 1280 = 983,040.
+Tile after tile streams by once, whatever the number of rows; what further rows cost is arithmetic, and much
+of it is done while the next tile is on its way. Prefill, cut into blocks of 12 rows, is no slower than in
+`gemm`.
 
-Other kernels (AVX2, other libraries) have no such product; `exact()` finds out by trying.  There each of up to 16 rows meets a tile in a
-`gemv` of its own, while the tile is in the cache: the same bits again, though further rows are less of a bargain.
+The second gain is exactness. With this kernel a row has the same bits in a decode step, in a verification
+and in prefill (the product is batch-invariant), so greedy speculative text is greedy text by construction.
+(A single row would go to `gemv`, whose last bits differ, so its block is that row and a copy of it.)
+
+Other kernels (AVX2, other libraries) have no such product, or only at some sizes; `exact` finds out by
+trying. Where there is none, each of up to 16 rows meets a tile in a `gemv` of its own, while the tile is in
+the cache: the same bits again, though further rows are less of a bargain.
 
 Figures: the README (`python -m benchmarks` made them) and notebook 4.
+
+But: more than 16 rows keep their bits only where `exact_rows` says so, and on a GPU nothing is promised.
 """
 import functools
 import math
@@ -28,44 +37,58 @@ import numpy as np
 
 from compute.backend import on_gpu, xp
 
-TILE, DEPTH, ROWS = 64, 1280, 12        # outputs, inputs and rows of the largest product that is not packed
-FEW = 16                                # rows that go one by one where there is no such product
-SHARE = 1_000_000                       # products of more weights are shared between threads
-LATE = 250_000                          # weights that the caller gets through before another thread has woken up
+TILE, DEPTH, ROWS = 64, 1280, 12    # outputs, inputs and rows of the largest product that is not packed
+FEW = 16                            # rows that go one by one where there is no such product
+SHARE = 1_000_000                   # products of more weights are shared between threads
+LATE = 250_000                      # weights that the caller gets through before another thread has woken up
 SET = (os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or "").split(",")[0]
-THREADS = int(SET) if SET.isdecimal() and int(SET) else min(4, os.cpu_count() or 1)         # a few cores take all that the memory gives
+# a few cores take all that the memory gives
+THREADS = int(SET) if SET.isdecimal() and int(SET) else min(4, os.cpu_count() or 1)
 
 
 @functools.cache
-def exact():
-    """True if the rows of a product of 2 to ROWS rows with a tile keep their bits in any company: tried, not believed."""
+def exact(depth, width, by_columns=False, dtype="f"):
+    """True if rows keep their bits: of the 2 to ROWS rows of a product [n, depth] @ [depth, width] none
+    depends on the others, or on its place among them.
+
+    Tried, not believed, and for this product alone: some kernels keep the bits at most depths, not at all.
+    by_columns: the second factor lies in memory column by column, as keys do when queries meet them.
+    """
     rng = np.random.default_rng(0)
-    x, w = rng.standard_normal((ROWS, DEPTH), dtype=np.float32), rng.standard_normal((DEPTH, TILE), dtype=np.float32)
-    pairs = [(x[:, :depth], w[:depth]) for depth in (TILE, 192, 768, DEPTH)]
-    pairs += [(x[:, :TILE], np.ascontiguousarray(w[:TILE].T).T)]                # as queries meet keys
-    return all((a[i:i + n] @ b == y[i:i + n]).all() for a, b, y in ((a, b, a @ b) for a, b in pairs)
-               for n in range(2, ROWS) for i in (0, ROWS - n))
+    x, w = rng.random((ROWS, depth)).astype(dtype), rng.random((depth, width)).astype(dtype)
+    if by_columns:
+        w = np.asfortranarray(w)
+    y = x @ w
+    for n in range(2, ROWS):
+        for i in (0, ROWS - n):
+            if not (x[i:i + n] @ w == y[i:i + n]).all():
+                return False
+    return True
 
 
-def exact_rows():
-    """How many rows at once keep their bits here; 1 promises nothing (a GPU)."""
+def exact_rows(n_embd, d_head, n_ctx):
+    """How many rows at once keep their bits in all products of such a model; 1 promises nothing (a GPU)."""
     if on_gpu():
         return 1
-    return math.inf if exact() else FEW
+    weights = [(chunk(n_in), TILE) for n_in in (n_embd, 4 * n_embd)]
+    keys = [(d_head, TILE, True)]
+    values = [(n, width) for n in range(TILE, min(n_ctx, DEPTH) + TILE, TILE)
+              for width in {min(d_head, TILE), d_head % TILE or TILE}]
+    return math.inf if all(exact(*shape) for shape in weights + keys + values) else FEW
 
 
 @functools.cache
 def workers():
-    """The queue of THREADS - 1 threads that wait for work.  (concurrent.futures does the same, but takes 50 us a product longer.)"""
+    """The queue of THREADS - 1 threads that wait for work. (concurrent.futures takes 50 us longer.)"""
     def work():
         while True:
             f, i, j, done = jobs.get()
             try:
                 f(i, j)
                 done.put(None)
-            except BaseException as error:                                      # the caller's to deal with
+            except BaseException as error:              # the caller's to deal with
                 done.put(error)
-            f = done = None                                                     # a thread that waits keeps no arrays alive
+            f = done = None                             # a thread that waits keeps no arrays alive
 
     jobs = queue.SimpleQueue()
     for _ in range(THREADS - 1):
@@ -74,11 +97,14 @@ def workers():
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=workers.cache_clear)                     # a fork has the queue, but not its threads
+    os.register_at_fork(after_in_child=workers.cache_clear)     # a fork has the queue, but not its threads
 
 
 def share(f, n, work):
-    """f(0, n); if there is much work, in parts f(i, j) at the same time.  The caller starts LATE weights ahead, so that all end together."""
+    """f(0, n); if there is much work, in parts f(i, j) at the same time. All have ended when it returns.
+
+    The caller starts LATE weights ahead, so that all end together.
+    """
     if work < SHARE or THREADS == 1:
         return f(0, n)
     first = round(n / THREADS * (1 + (THREADS - 1) * LATE / work))
@@ -92,13 +118,13 @@ def share(f, n, work):
             raise error
 
 
-def blocks(a):
-    """[.., n, k] -> [.., n_blocks, rows, k], the rows that meet a tile at once; the last block is filled up with other rows."""
+def blocks(a, keeps_bits):
+    """[.., n, k] -> [.., n_blocks, rows, k]: those that meet a tile at once; other rows fill up the last."""
     n = a.shape[-2]
-    if not exact():
+    if not keeps_bits:
         rows = 1 if n <= FEW else n
     elif n > ROWS:
-        rows = math.ceil(n / math.ceil(n / ROWS))                               # about the same in every block
+        rows = math.ceil(n / math.ceil(n / ROWS))                   # about the same in every block
     else:
         return (a.repeat(2, axis=-2) if n == 1 else a)[..., None, :, :]
     missing = -n % rows
@@ -108,7 +134,7 @@ def blocks(a):
 
 
 def row_products(a, b):
-    """a [h, .., n, k] @ b [h, .., k, m] -> [h, .., n, m]; the bits of a row do not depend on the other rows (threads share the h).
+    """a [h, .., n, k] @ b [h, .., k, m] -> [h, .., n, m]; no row depends on the others. Threads share the h.
 
     >>> import numpy as np
     >>> a, b = np.ones((1, 3, 2)), np.arange(8.).reshape(1, 2, 4)
@@ -118,27 +144,32 @@ def row_products(a, b):
     if on_gpu():
         return a @ b
     if a.shape[-1] > DEPTH:
-        return row_products(a[..., :DEPTH], b[..., :DEPTH, :]) + row_products(a[..., DEPTH:], b[..., DEPTH:, :])
+        first = row_products(a[..., :DEPTH], b[..., :DEPTH, :])
+        return first + row_products(a[..., DEPTH:], b[..., DEPTH:, :])
     if b.shape[-1] > TILE:
-        return np.concatenate([row_products(a, b[..., i:i + TILE]) for i in range(0, b.shape[-1], TILE)], axis=-1)
-    n, a, b = a.shape[-2], blocks(a), b[..., None, :, :]                        # [.., n_blocks, rows, k], [.., 1, k, m]
+        parts = [row_products(a, b[..., i:i + TILE]) for i in range(0, b.shape[-1], TILE)]
+        return np.concatenate(parts, axis=-1)
+    n, by_columns = a.shape[-2], b.strides[-1] != b.itemsize
+    a = blocks(a, exact(*b.shape[-2:], by_columns, b.dtype.char))        # [.., n_blocks, rows, k]
+    b = b[..., None, :, :]                                          # [.., 1, k, m]
     y = np.empty((*map(max, a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), dtype=a.dtype)
     share(lambda i, j: np.matmul(a[i:j], b[i:j], out=y[i:j], order="C"), len(a), b.size * a.shape[-3])
     return y.reshape(*y.shape[:-3], -1, y.shape[-1])[..., :n, :]
 
 
 def linear(x, w, b):
-    """x [n, n_in] @ w + b [n_out] -> [n, n_out].  w is [n_in, n_out], or the tiles that `lay_out` made of it."""
+    """x [n, n_in] @ w + b [n_out] -> [n, n_out]. w: [n_in, n_out], or what `lay_out` made of it."""
     if w.ndim == 2:
         return x @ w + b
     n, (n_tiles, n_chunks, _, depth, width) = len(x), w.shape
-    x = blocks(x)                                                               # [n_blocks, rows, n_in]
+    x = blocks(x, exact(depth, width, dtype=w.dtype.char))               # [n_blocks, rows, n_in]
     n_blocks, rows, _ = x.shape
-    chunks = x.reshape(n_blocks, rows, n_chunks, depth).transpose(2, 0, 1, 3)   # [n_chunks, n_blocks, rows, depth]
+    # [n_chunks, n_blocks, rows, depth]
+    chunks = x.reshape(n_blocks, rows, n_chunks, depth).transpose(2, 0, 1, 3)
     y = np.empty((n_blocks, rows, n_tiles, width), dtype=x.dtype)
-    out = y.transpose(2, 0, 1, 3)                                               # [n_tiles, n_blocks, rows, width]
+    out = y.transpose(2, 0, 1, 3)                                   # [n_tiles, n_blocks, rows, width]
 
-    def product(i, j):                                                          # order: a tile meets all rows before the next tile comes
+    def product(i, j):              # order: a tile meets all rows before the next tile comes
         if n_chunks == 1:
             np.matmul(x, w[i:j, 0], out=out[i:j], order="C")
         else:
@@ -149,15 +180,19 @@ def linear(x, w, b):
     return y
 
 
+def chunk(n_in):
+    """How many of n_in inputs meet a tile at a time: the largest divisor that is at most DEPTH."""
+    return next(n_in // n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
+
+
 def lay_out(w):
-    """w [n_in, n_out] -> tiles [n_tiles, n_chunks, 1, n_in / n_chunks, TILE], the last one filled up with zeros.  (On a GPU: w.)"""
+    """w [n_in, n_out] -> tiles [n_tiles, n_chunks, 1, depth, TILE], zeros at the end. (On a GPU: w.)"""
     if on_gpu():
         return w
     n_in, n_out = w.shape
     whole, rest = divmod(n_out, TILE)
-    n_chunks = next(n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
     tiles = np.zeros((whole + (rest > 0), n_in, TILE), dtype=w.dtype)
     tiles[:whole] = w[:, :whole * TILE].reshape(n_in, whole, TILE).transpose(1, 0, 2)
     if rest:
         tiles[-1, :, :rest] = w[:, whole * TILE:]
-    return tiles.reshape(len(tiles), n_chunks, 1, n_in // n_chunks, TILE)
+    return tiles.reshape(len(tiles), -1, 1, chunk(n_in), TILE)
