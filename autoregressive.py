@@ -1,12 +1,13 @@
 """Auto-regressive sampling: Algorithm 1 of Chen et al. 2023 (arXiv 2302.01318), the baseline.
 
-In the paper's letters q is the law of the target model, x_1 .. x_n the tokens so far, T the final length.
-"""
+In the paper's letters q is the distribution of the target model, x_1 .. x_n are the tokens so far, T is the
+final length. """
 from sampling import Round, prepare, sample
 
 
 def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, top_k=0, top_p=1.0, eos=None):
-    """Generate `n_tokens` tokens after `tokens`, one target pass each.  Returns a generator of rounds (sampling.Round).
+    """Generate `n_tokens` tokens after `tokens`, one target pass each.  Returns a generator of rounds
+    (sampling.Round).
 
     model           tokens, n_last -> logits [n_last, n_vocab]
     rng             numpy.random.Generator, the only source of chance
@@ -14,16 +15,16 @@ def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, to
     temperature, top_k, top_p   as in sampling.probabilities: they make the q of the paper
     Raises ValueError for bad arguments at the call, not at the first round.
     """
-    tokens, law, ends = prepare([model], tokens, n_tokens, temperature, top_k, top_p, eos)
+    tokens, to_probs, ends = prepare([model], tokens, n_tokens, temperature, top_k, top_p, eos)
 
     def rounds():
         x, T = list(tokens), len(tokens) + n_tokens
         while len(x) < T:
-            q = law(model(x))                                   # [1, n_vocab]        q(. | x_1 .. x_n)
+            q = to_probs(model(x), 1)                           # [1, n_vocab]    q(. | x_1 .. x_n)
             new = [sample(q[0], rng)]                           # x_{n+1} ~ q(. | x_1 .. x_n)
             x += new
             yield Round(new, [], 0, q, [])
-            if new[-1] in ends:
+            if x[-1] in ends:
                 return
 
     return rounds()

@@ -1,14 +1,18 @@
 """GPT-2: token ids -> logits, in NumPy  (Radford et al. 2019; parameters named after OpenAI's checkpoint).
 
-The model is a pure function of its tokens.  Inside it keeps the keys and values of the last call (the KV cache); a new call reuses
-those of the longest common prefix and runs only the rest.  So a sampler asks `model(x + drafts, K + 1)` and never thinks of
-caches: after a rejection the rejected tokens are simply no longer in the prefix.
+On first reading `linear(x, w, b)` is `x @ w + b` and `row_products(a, b)` is `a @ b` (compute/linear.py).
 
-A position gives the same bits whether it runs alone (a decode step) or among others (a verification): in a product no row depends on the
-others (compute/linear.py), attention runs over whole blocks of 64 keys, and what lies behind the mask adds exact zeros.
+The model is a pure function of its tokens.  Inside it keeps the keys and values of the last call (the KV
+cache); a new call reuses those of the longest common prefix and runs only the rest.  So a sampler asks
+`model(x + drafts, K + 1)` and never thinks of caches: after a rejection the rejected tokens are simply no
+longer in the prefix.
 
-Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and would turn the whole
-forward pass into float64.
+A position gives the same bits whether it runs alone (a decode step) or among others (a verification): in a
+product no row depends on the others, attention runs over whole blocks of 64 keys, and what lies behind the
+mask adds exact zeros.
+
+Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and
+would turn the whole forward pass into float64.
 
 But: inference only, one sequence and one thread at a time, no dropout.
 """
@@ -28,36 +32,43 @@ def gelu(x):                                                                # th
 
 def softmax(x):                                                             # over the last axis
     e = xp.exp(x - x.max(axis=-1, keepdims=True))
-    total = xp.vecdot(e, xp.ones(e.shape[-1], dtype=e.dtype))               # note: zeros at the end do not change the bits of a
-    return e / total[..., None]                                             # vecdot, those of a sum they do
+    # Zeros at the end (keys behind the mask) do not change the bits of a vecdot; those of a sum they do.
+    total = xp.vecdot(e, xp.ones(e.shape[-1], dtype=e.dtype))
+    return e / total[..., None]
 
 
-def layer_norm(x, g, b, eps=1e-5):                                          # mean 0 and variance 1, then scale g and shift b
+def layer_norm(x, g, b, eps=1e-5):                           # mean 0 and variance 1, then scale g and shift b
     x = x - x.sum(axis=-1, keepdims=True) / x.shape[-1]
     variance = xp.vecdot(x, x)[..., None] / x.shape[-1]                     # the biased one
     return x / xp.sqrt(variance + eps) * g + b
 
 
 def feed_forward(x, c_fc, c_proj):                                          # [n, n_embd] -> [n, n_embd]
-    return linear(gelu(linear(x, **c_fc)), **c_proj)                        # -> [n, 4 * n_embd] -> [n, n_embd]
+    return linear(gelu(linear(x, **c_fc)), **c_proj)                       # -> [n, 4 * n_embd] -> [n, n_embd]
 
 
-def attention(x, c_attn, c_proj, keys, values, n_past, mask):               # [n, n_embd] -> [n, n_embd]
-    """Attend to the n_past cached positions and the n new ones, whose keys and values join the cache [n_head, n_ctx, d_head].
+def attention(x, c_attn, c_proj, **cache):                                  # [n, n_embd] -> [n, n_embd]
+    qkv = linear(x, **c_attn)                                               # [n, n_embd] -> [n, 3 * n_embd]
+    return linear(attend(qkv, **cache), **c_proj)                           # -> [n, n_embd] -> [n, n_embd]
 
-    mask [n, s]: the s keys are those of all these positions, rounded up to whole blocks.
+
+def attend(qkv, keys, values, n_past, mask):                                # [n, 3 * n_embd] -> [n, n_embd]
+    """Attend to the n_past cached positions and the n new ones, whose keys and values join the cache.
+
+    keys, values    [n_head, n_ctx, d_head]
+    mask            [n, s]    the s keys are those of all these positions, rounded up to whole blocks
     """
     n, s = mask.shape
     n_head, _, d_head = keys.shape
-    qkv = linear(x, **c_attn).reshape(n, 3, n_head, d_head)                 # [n, n_embd] -> [n, 3, n_head, d_head]
-    q, k, v = qkv.transpose(1, 2, 0, 3)                                     # [n_head, n, d_head] each
+    q, k, v = qkv.reshape(n, 3, n_head, d_head).transpose(1, 2, 0, 3)       # [n_head, n, d_head] each
     keys[:, n_past:n_past + n], values[:, n_past:n_past + n] = k, v
     q = q * (1 / math.sqrt(d_head))
-    k = keys[:, :s].reshape(n_head, -1, BLOCK, d_head).transpose(0, 1, 3, 2)                # [n_head, s / BLOCK, d_head, BLOCK]
+    # [n_head, s / BLOCK, d_head, BLOCK]
+    k = keys[:, :s].reshape(n_head, -1, BLOCK, d_head).transpose(0, 1, 3, 2)
     scores = row_products(q[:, None], k).transpose(0, 2, 1, 3)              # [n_head, n, s / BLOCK, BLOCK]
     scores = scores.reshape(n_head, n, s) + mask
-    heads = row_products(softmax(scores), values[:, :s])                    # [n_head, n, s] -> [n_head, n, d_head]
-    return linear(heads.transpose(1, 0, 2).reshape(n, -1), **c_proj)        # -> [n, n_embd] -> [n, n_embd]
+    heads = row_products(softmax(scores), values[:, :s])               # [n_head, n, s] -> [n_head, n, d_head]
+    return heads.transpose(1, 0, 2).reshape(n, -1)                          # -> [n, n_embd]
 
 
 def whole_blocks(n):
@@ -65,7 +76,10 @@ def whole_blocks(n):
 
 
 def causal_mask(n_past, n):
-    """[n, s]: 0 where new position n_past + i may see key j, that is j <= n_past + i, else -1e10.  s is in whole blocks of keys."""
+    """[n, s]: 0 where new position n_past + i may see key j, that is j <= n_past + i, else -1e10.
+
+    s is in whole blocks of keys.
+    """
     s = whole_blocks(n_past + n)
     return xp.triu(xp.full((n, s), -1e10, dtype=xp.float32), n_past + 1)
 
@@ -92,44 +106,57 @@ class GPT2:
         self.params = params
         self.n_vocab, n_embd = params["wte"].shape
         self.n_ctx = len(params["wpe"])
+        dtype, n_layer = params["wte"].dtype, len(params["blocks"])
         # [n_layer, keys and values, n_head, n_ctx, d_head]; the system gives memory only to what is written
-        self.cache = xp.zeros((len(params["blocks"]), 2, n_head, whole_blocks(self.n_ctx), n_embd // n_head), dtype=params["wte"].dtype)
-        self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=params["wte"].dtype)}
+        self.cache = xp.zeros((n_layer, 2, n_head, whole_blocks(self.n_ctx), n_embd // n_head), dtype=dtype)
+        self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=dtype)}
         self.exact_rows = exact_rows(n_embd, n_embd // n_head, self.n_ctx)          # rows at once that keep their bits
         self.reset()
 
     def reset(self):
         """Empty the cache."""
-        self.cached = []                                                    # the tokens whose keys and values are in the cache
+        self.cached = []                                   # the tokens whose keys and values are in the cache
 
     def __call__(self, tokens, n_last=1):
         """Raises ValueError for ids outside the vocabulary, or more tokens than fit into the context."""
         tokens = list(tokens)
         if not 1 <= n_last <= len(tokens) <= self.n_ctx:
-            raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: n_last must be 1 .. the number of tokens, "
-                             f"of which at most {self.n_ctx} fit into the context")
+            raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: n_last must be 1 .. the number of "
+                             f"tokens, of which at most {self.n_ctx} fit into the context")
         n_prompt = len(tokens) - n_last
         n_past = min(common_prefix(tokens, self.cached), n_prompt)
-        for token in tokens[n_past:]:                                       # CuPy would wrap an index out of range and say nothing
+        for token in tokens[n_past:]:                  # CuPy would wrap an index out of range and say nothing
             if not 0 <= operator.index(token) < self.n_vocab:
-                raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: is this the model's own encoder?")
-        if len(tokens) - n_past > min(CHUNK, self.exact_rows):            # prefill runs by itself: its bits do not depend on n_last
+                raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: "
+                                 "is this the model's own encoder?")
+        # Prefill runs by itself, so that its bits do not depend on n_last.
+        if len(tokens) - n_past > min(CHUNK, self.exact_rows):
             for start in range(n_past, n_prompt, CHUNK):
                 self.forward(tokens[:min(start + CHUNK, n_prompt)], start)
             n_past = n_prompt
-        x = self.forward(tokens, n_past)[-n_last:]                          # [n, n_embd] -> [n_last, n_embd]
-        if not xp.isfinite(x).all():                                        # damaged weights or an overflow: leave nothing of it in
-            self.cache[:, :, :, :len(tokens)], self.cached = 0, []          # the cache, where 0 * NaN behind the mask would be NaN
-        return linear(layer_norm(x, **self.params["ln_f"]), **self.head)    # [n_last, n_embd] -> [n_last, n_vocab]
+        x = self.forward(tokens, n_past)[-n_last:]          # [n, n_embd] -> [n_last, n_embd]
+        if not xp.isfinite(x).all():
+            # Damaged weights or an overflow.  Leave nothing of it in the cache: behind the mask 0 * NaN
+            # would be NaN.
+            self.cache[:, :, :, :len(tokens)], self.cached = 0, []
+        return self.logits(x)                               # [n_last, n_embd] -> [n_last, n_vocab]
 
     def forward(self, tokens, n_past):
         """Run tokens[n_past:] on top of the cache -> [n, n_embd]."""
         assert tokens[:n_past] == self.cached[:n_past]
+        self.cached = tokens[:n_past]                       # if we are interrupted, only these are sure
         new = tokens[n_past:]
-        self.cached = tokens[:n_past]                                       # if we are interrupted, only these are sure
-        mask = causal_mask(n_past, len(new))
-        x = self.params["wte"][new] + self.params["wpe"][n_past:len(tokens)]                    # [n, n_embd]
-        for block, (keys, values) in zip(self.params["blocks"], self.cache):
-            x = transformer_block(x, **block, keys=keys, values=values, n_past=n_past, mask=mask)
+        x = self.params["wte"][new] + self.params["wpe"][n_past:len(tokens)]    # [n, n_embd]
+        x = self.layers(x, n_past, causal_mask(n_past, len(new)))
         self.cached = tokens
         return x
+
+    def layers(self, x, n_past, mask, which=slice(None)):
+        """x [n, n_embd] through the blocks `which`, a slice -> [n, n_embd]."""
+        for block, (keys, values) in zip(self.params["blocks"][which], self.cache[which]):
+            x = transformer_block(x, **block, keys=keys, values=values, n_past=n_past, mask=mask)
+        return x
+
+    def logits(self, x):
+        """The output head: x [n, n_embd] -> [n, n_vocab]."""
+        return linear(layer_norm(x, **self.params["ln_f"]), **self.head)

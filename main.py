@@ -9,6 +9,7 @@ import json as json_format
 import os
 import shutil
 import sys
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from textwrap import fill
@@ -17,20 +18,21 @@ import fire
 import numpy as np
 from tqdm import tqdm
 
-from compute import backend as backends
 from autoregressive import autoregressive_sampling
-from speculative import speculative_sampling
+from compute import backend as backends
+from reporting.replay import Coins, recorded, write_trace
 from reporting.stats import Timed, acceptance, bottleneck, clocked, predicted_speedup, ratio
 from reporting.terminal import watch
-from reporting.replay import Coins, recorded, write_trace
+from sampling import check_K, check_settings, prepare
+from speculative import propose, speculative_sampling, verify
 from utils import check_files, load_model
 
 PROMPT = "There was a long silence."
 
 
-def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft", target_model_size="demo-target", K=4,
-            temperature=0.0, top_k=0, top_p=1.0, seed=0, models_dir="models", backend="numpy", show_rounds=False, trace="",
-            json=False):
+def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
+            target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0, models_dir="models", backend="numpy",
+            drafter="model", verifier="token", show_rounds=False, trace="", json=False):
     """Generate a continuation of PROMPT twice, autoregressively and speculatively, and compare.
 
     Args:
@@ -45,47 +47,50 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         seed: of the random generator
         models_dir: where downloaded models are kept
         backend: numpy, or cupy for a GPU
+        drafter: who guesses
+        verifier: how the guesses are judged
         show_rounds: show what became of each draft, a line a round
         trace: a file for a web page that replays the speculative run
         json: print one JSON object
     """
-    law = dict(temperature=temperature, top_k=top_k, top_p=top_p)
-    speculative_sampling(None, None, [0], n_tokens_to_generate, K, None, **law)     # bad numbers end here, before a download
-    if seed < 0:
-        raise ValueError(f"seed is {seed}: it must be 0 or more")
-    if not prompt:
-        raise ValueError("the prompt is empty: give it some text, as in --prompt 'Once upon a time'")
-    if trace and (Path(trace).is_dir() or not Path(trace).resolve().parent.is_dir()):
-        raise ValueError(f"cannot write {trace}: name a file in a folder that exists, as in --trace run.html")
+    settings = dict(temperature=temperature, top_k=top_k, top_p=top_p)
+    # before a download
+    check_flags(prompt, n_tokens_to_generate, K, seed, trace, drafter, verifier, settings)
     backends.use(backend)
     draft, target, encoder = load_pair(draft_model_size, target_model_size, models_dir)
-    tokens, law["eos"], n = encoder.encode(prompt), encoder.eos, n_tokens_to_generate
+    draft, target, propose = DRAFTERS[drafter](draft, target)
+    tokens, n = encoder.encode(prompt), n_tokens_to_generate
+    settings["eos"] = encoder.eos
+    prepare([draft, target], tokens, n, **settings)                      # a prompt that is too long ends here
     coins, recording = Coins(np.random.default_rng(seed)), []
 
     def baseline(model):
-        return autoregressive_sampling(model, tokens, n, np.random.default_rng(seed), **law)
+        return autoregressive_sampling(model, tokens, n, np.random.default_rng(seed), **settings)
 
     def speculative(draft, target):
-        return speculative_sampling(draft, target, tokens, n, K, coins, **law)
+        return speculative_sampling(draft, target, tokens, n, K, coins, **settings,
+                                    propose=propose, verify=VERIFIERS[verifier])
 
-    def shown(title, rounds):
-        """Pass the rounds on, and show them as they come."""
+    def shown(title, rounds, show_rounds=False):
+        """Pass the rounds on, and show them as they come.  (The clock stands still meanwhile.)"""
         if json:
             return tqdm(rounds, desc=title, unit=" rounds", leave=False, disable=None)
-        return watch(rounds, encoder, sys.stdout, title, prompt, show_rounds=show_rounds and title != "Autoregressive sampling")
+        return watch(rounds, encoder, sys.stdout, title, prompt, show_rounds=show_rounds)
 
-    speculative(draft, target)                                                      # a prompt that is too long ends here
-    _, alone, ar = run("Autoregressive sampling", baseline, [target], tokens, shown)
+    def shown_and_kept(rounds):
+        return shown("Speculative sampling", recorded(rounds, coins, recording) if trace else rounds, show_rounds)
+
+    _, alone, ar = run(baseline, [target], tokens, partial(shown, "Autoregressive sampling"))
     if not json:
         print(timing(ar))
-    keep = (lambda rounds: recorded(rounds, coins, recording)) if trace else iter
-    rounds, pair, spec = run("Speculative sampling", speculative, [draft, target], tokens, lambda title, r: shown(title, keep(r)))
+    rounds, pair, spec = run(speculative, [draft, target], tokens, shown_and_kept)
     for model in (draft, target):
         check_files(model)                                      # nobody wrote to its weights meanwhile
     if not json:
         print(timing(spec))
-    result = dict(prompt=prompt, draft=draft_model_size, target=target_model_size, backend=backend, K=K, temperature=temperature,
-                  top_k=top_k, top_p=top_p, seed=seed, autoregressive=ar, speculative=spec, **figures(ar, alone, spec, pair, rounds, K),
+    result = dict(prompt=prompt, draft=draft_model_size, target=target_model_size, backend=backend,
+                  drafter=drafter, verifier=verifier, K=K, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
+                  autoregressive=ar, speculative=spec, **figures(ar, alone, spec, pair, rounds, K),
                   same_text=ar["tokens"] == spec["tokens"], same_bits=K < target.exact_rows)
     for one in (ar, spec):
         one["text"] = encoder.decode([token for token in one["tokens"] if token != encoder.eos])
@@ -98,21 +103,47 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         print(*(fill(line, width) for line in summary(result)), sep="\n")
 
 
+# What the flags name.  A drafter makes (draft, target, propose) of the two models; a verifier is a `verify`.
+
+DRAFTERS = {
+    "model": lambda draft, target: (draft, target, propose),
+}
+VERIFIERS = {
+    "token": verify,
+}
+
+
+def check_flags(prompt, n_tokens, K, seed, trace, drafter, verifier, settings):
+    """Raises ValueError in one sentence for what can be told before a model is loaded."""
+    check_settings(n_tokens, **settings)
+    check_K(K)
+    if seed < 0:
+        raise ValueError(f"seed is {seed}: it must be 0 or more")
+    if not prompt:
+        raise ValueError("the prompt is empty: give it some text, as in --prompt 'Once upon a time'")
+    for flag, name, table in ("drafter", drafter, DRAFTERS), ("verifier", verifier, VERIFIERS):
+        if name not in table:
+            raise ValueError(f"there is no {flag} {name!r}: use one of {', '.join(table)}")
+    if trace and (Path(trace).is_dir() or not Path(trace).resolve().parent.is_dir()):
+        raise ValueError(f"cannot write {trace}: name a file in a folder that exists, as in --trace run.html")
+
+
 def load_pair(draft, target, models_dir):
     """(draft, target, their encoder); ValueError if they do not share one."""
-    (draft_model, draft_encoder), (target_model, encoder) = load_model(draft, models_dir), load_model(target, models_dir)
+    draft_model, draft_encoder = load_model(draft, models_dir)
+    target_model, encoder = load_model(target, models_dir)
     if draft_encoder.ids != encoder.ids or draft_encoder.ranks != encoder.ranks:
-        raise ValueError(f"{draft} and {target} have different vocabularies: a draft's token must mean the same to the target, "
-                         "so take two models of one family")
+        raise ValueError(f"{draft} and {target} have different vocabularies: a draft's token must mean the same to "
+                         "the target, so take two models of one family")
     return draft_model, target_model, encoder
 
 
-def run(title, sampler, models, tokens, shown):
-    """One timed run from empty caches -> (rounds without their laws, timed models, result)."""
-    for model in models:                                        # once before it: no run pays for waking up threads and memory
+def run(sampler, models, tokens, shown):
+    """One timed run from empty caches -> (rounds without their distributions, timed models, result)."""
+    for model in models:                        # once before it: no run pays for waking up threads and memory
         model(tokens), model.reset()
     timed, times = [Timed(model) for model in models], []
-    rounds = [r._replace(target_probs=None, draft_probs=None) for r in shown(title, clocked(sampler(*timed), times))]
+    rounds = [r._replace(target_probs=None, draft_probs=None) for r in shown(clocked(sampler(*timed), times))]
     new = [token for r in rounds for token in r.tokens]
     return rounds, timed, dict(tokens=new, seconds=sum(times), tokens_per_second=ratio(len(new), sum(times)))
 
@@ -121,26 +152,33 @@ def figures(ar, alone, spec, pair, rounds, K):
     """The numbers of the comparison; None for what could not be measured.  Also completes `spec`."""
     step, alpha = alone[0].seconds(1), ratio(*acceptance(rounds))
     c, v = ratio(pair[0].seconds(1), step), ratio(pair[1].seconds(K + 1), step)
-    spec |= dict(rounds=len(rounds), acceptance_rate=alpha, tokens_per_target_pass=ratio(len(spec["tokens"]), len(rounds)))
-    return dict(speedup=ratio(spec["tokens_per_second"], ar["tokens_per_second"]),
-                predicted_speedup=None if None in (alpha, c, v) else predicted_speedup(alpha, K, c, v), cost_ratio=c, verify_ratio=v)
+    spec |= dict(rounds=len(rounds), acceptance_rate=alpha,
+                 tokens_per_target_pass=ratio(len(spec["tokens"]), len(rounds)))
+    predicted = None if None in (alpha, c, v) else predicted_speedup(alpha, K, c, v)
+    return dict(speedup=ratio(spec["tokens_per_second"], ar["tokens_per_second"]), predicted_speedup=predicted,
+                cost_ratio=c, verify_ratio=v)
 
 
 def timing(run):
-    return f"\nTime = {run['seconds']:.2f} s, {len(run['tokens'])} tokens, {show(run['tokens_per_second'], '.0f')} tokens per second\n"
+    return (f"\nTime = {run['seconds']:.2f} s, {len(run['tokens'])} tokens, "
+            f"{show(run['tokens_per_second'], '.0f')} tokens per second\n")
+
+
+SAME = {        # (same_text, same_bits): what is said at temperature 0
+    (True, True): "The two texts are the same, as they always are at temperature 0 on this machine.",
+    (True, False): "The two texts are the same; on this machine a near-tie may part them when K = {K}.",
+    (False, False): "The two texts part at a near-tie, which can happen on this machine when K = {K}.",
+    (False, True): "The two texts are not the same, which must not happen at temperature 0: please report it.",
+}
 
 
 def summary(r):
-    """The line of comparison; at temperature 0, whether the texts are the same; where the pair does not pay, why."""
+    """The comparison; at temperature 0, whether the texts are the same; where the pair does not pay, why."""
     spec = r["speculative"]
     yield (f"Speed-up {show(r['speedup'])}x (predicted {show(r['predicted_speedup'])}x), acceptance rate "
            f"{show(spec['acceptance_rate'])}, {show(spec['tokens_per_target_pass'])} tokens per target pass")
     if r["temperature"] == 0:
-        yield {(True, True): "The two texts are the same, as they always are at temperature 0 on this machine.",
-               (True, False): f"The two texts are the same; on this machine a near-tie may part them when K = {r['K']}.",
-               (False, False): f"The two texts part at a near-tie, which can happen on this machine when K = {r['K']}.",
-               (False, True): "The two texts are not the same, which must not happen at temperature 0: please report it.",
-               }[r["same_text"], r["same_bits"]]
+        yield SAME[r["same_text"], r["same_bits"]].format(**r)
     if r["predicted_speedup"] and r["predicted_speedup"] < 1.05:
         yield bottleneck(spec["acceptance_rate"], r["K"], r["cost_ratio"], r["verify_ratio"])
 
@@ -153,15 +191,16 @@ TYPES = {name: type(parameter.default) for name, parameter in inspect.signature(
 
 
 def as_typed(arguments):
-    """Check the words of the command line and write each flag so that fire takes it as typed:  --prompt 1e3 -> --prompt='1e3'.
+    """Check the words of the command line and write each flag so that fire takes it as typed:  --prompt 1e3
+    -> --prompt='1e3'.
 
-    Left alone, fire guesses: 2017-10-10 is 1997, a flag without a value is True, a stray word becomes K, and a misspelt flag is told
-    after the whole job.
-    """
+    Left alone, fire guesses: 2017-10-10 is 1997, a flag without a value is True, a stray word becomes K,
+    and a misspelt flag is told after the whole job. """
     checked, words = [], iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")
-        names = [n for n in TYPES if flag.replace("-", "_") == f"__{n}" or flag == f"-{n[0]}"]      # -K is short for --K
+        # -K is short for --K
+        names = [n for n in TYPES if flag.replace("-", "_") == f"__{n}" or flag == f"-{n[0]}"]
         if len(names) != 1:
             raise ValueError(f"{word!r} is not a flag of this program: see python main.py --help")
         kind = TYPES[names[0]]
@@ -186,11 +225,12 @@ def as_typed(arguments):
 def main(arguments):
     """Run the command line; returns the exit status."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")                    # a terminal that cannot show a character shows "?"
+        stream.reconfigure(errors="replace")               # a terminal that cannot show a character shows "?"
     try:
-        fire.Fire(compare, command=["--help"] if arguments in (["--help"], ["-h"]) else as_typed(arguments), name="main.py")
+        command = ["--help"] if arguments in (["--help"], ["-h"]) else as_typed(arguments)
+        fire.Fire(compare, command=command, name="main.py")
         sys.stdout.flush()
-    except BrokenPipeError:                                     # the reader went away (| head): nobody is left to tell
+    except BrokenPipeError:                            # the reader went away (| head): nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

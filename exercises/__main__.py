@@ -3,7 +3,7 @@
 README.md in this folder describes the steps.  They are checked in order, up to the first that is not right.
 
 In the place of the random generator your code gets something that walks every branch that chance could take (tests/helpers.py).
-So its law is computed, not estimated, and a mistake that shows in one text of a million is found like any other.
+So its distribution is computed, not estimated, and a mistake that shows in one text of a million is found like any other.
 """
 import importlib.util
 import sys
@@ -12,14 +12,22 @@ from pathlib import Path
 
 import numpy as np
 
+import lossless
+
 from compute.backend import clock
+from lossless import (distribution_of_text, distribution_of_token, exact_distribution, memoryless, scripted,
+                      table)
 from reporting.stats import Timed
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-import helpers      # noqa: E402
-from helpers import Says, exact_law, law_of_one_token, law_of_text, memoryless, scripted, table      # noqa: E402
 
-Q, P = np.array([[.1, .6, .3], [0, .5, .5], [.2, .2, .6]]), np.array([[.5, .3, .2], [.6, .4, 0]])       # laws of target and draft
+Q, P = np.array([[.1, .6, .3], [0, .5, .5], [.2, .2, .6]]), np.array([[.5, .3, .2], [.6, .4, 0]])       # distributions of target and draft
+
+
+class Says:
+    """In the generator's place: `random()` returns these numbers, one after the other."""
+
+    def __init__(self, *numbers):
+        self.random = iter(numbers).__next__
 
 
 class Wrong(Exception):
@@ -27,7 +35,7 @@ class Wrong(Exception):
 
 
 def same(found, expected, what):
-    """Two laws, {outcome: probability} or arrays, are the same."""
+    """Two distributions, {outcome: probability} or arrays, are the same."""
     if isinstance(expected, dict):
         for outcome in sorted(expected.keys() | found.keys()):
             same(found.get(outcome, 0), expected.get(outcome, 0), f"{what}: the probability of {outcome}")
@@ -41,12 +49,12 @@ def text(result):
 
 
 def step_1(mine):
-    """the law"""
+    """the distribution"""
     for logits in ([2.0, 1.0, 0.5, -1.0], [-1.0, 4.0, 4.0, 0.3], [1000.0, 999.0, 0.0, 999.0]):
         for settings in ({}, dict(temperature=.5), dict(temperature=0), dict(top_k=2), dict(top_p=.6), dict(temperature=2, top_k=3, top_p=.8)):
-            expected = law_of_one_token(np.array(logits), **settings)
+            expected = distribution_of_token(np.array(logits), **settings)
             same(mine.probabilities(np.array([logits, logits]), **settings), [expected] * 2, f"probabilities of two rows {logits}, {settings},")
-    same(exact_law(lambda rng: int(mine.sample(Q[0], rng))), dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
+    same(exact_distribution(lambda rng: int(mine.sample(Q[0], rng))), dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
     weights = np.random.default_rng(0).random(50_257).astype(np.float32)
     weights[-9:] = 0
     token = mine.sample(weights / weights.sum(), Says(1 - 2 ** -53))
@@ -58,23 +66,23 @@ def step_2(mine):
     """auto-regressive sampling"""
     target, prompt = table(2, zeros=.3), [2, 0]
     for n, settings in (0, {}), (1, {}), (3, {}), (3, dict(temperature=.5, top_k=2)):
-        law = exact_law(lambda rng: text(mine.autoregressive_sampling(target, prompt, n, rng, **settings)))
-        same(law, law_of_text(target, prompt, n, **settings), f"{n} tokens after {prompt}, {settings}")
+        found = exact_distribution(lambda rng: text(mine.autoregressive_sampling(target, prompt, n, rng, **settings)))
+        same(found, distribution_of_text(target, prompt, n, **settings), f"{n} tokens after {prompt}, {settings}")
     if prompt != [2, 0]:
         raise Wrong("the caller's prompt was changed")
 
 
 def step_3(mine):
     """verify"""
-    def law(*drafts):
+    def found(*drafts):
         k = len(drafts)
-        return exact_law(lambda rng: "{} kept, then {}".format(*mine.verify(Q[:k + 1], P[:k], list(drafts), rng)))
-    same(law(1), {"1 kept, then 1": .5, "1 kept, then 2": .5}, "drafted [1], which is kept because q > p")
-    same(law(0), {"1 kept, then 1": .2 * .5, "1 kept, then 2": .2 * .5, "0 kept, then 1": .8 * .75, "0 kept, then 2": .8 * .25},
+        return exact_distribution(lambda rng: "{} kept, then {}".format(*mine.verify(Q[:k + 1], P[:k], list(drafts), rng)))
+    same(found(1), {"1 kept, then 1": .5, "1 kept, then 2": .5}, "drafted [1], which is kept because q > p")
+    same(found(0), {"1 kept, then 1": .2 * .5, "1 kept, then 2": .2 * .5, "0 kept, then 1": .8 * .75, "0 kept, then 2": .8 * .25},
          "drafted [0], which is kept with probability .2")
-    same(law(1, 0), {"1 kept, then 1": 1 / 6, "1 kept, then 2": 5 / 6}, "drafted [1, 0], where the target never says the second")
-    same(law(1, 1), {"2 kept, then 0": .2, "2 kept, then 1": .2, "2 kept, then 2": .6}, "drafted [1, 1], which are both kept")
-    same(law(), {"0 kept, then 0": .1, "0 kept, then 1": .6, "0 kept, then 2": .3}, "drafted nothing")
+    same(found(1, 0), {"1 kept, then 1": 1 / 6, "1 kept, then 2": 5 / 6}, "drafted [1, 0], where the target never says the second")
+    same(found(1, 1), {"2 kept, then 0": .2, "2 kept, then 1": .2, "2 kept, then 2": .6}, "drafted [1, 1], which are both kept")
+    same(found(), {"0 kept, then 0": .1, "0 kept, then 1": .6, "0 kept, then 2": .3}, "drafted nothing")
     if tuple(mine.verify(np.eye(2)[::-1], np.eye(2)[:1], [0], Says(0.0, .5))) != (0, 1):
         raise Wrong("a token that the target gives probability 0 is kept if rng.random() is exactly 0")
 
@@ -84,8 +92,8 @@ def step_4(mine):
     target = table(2, zeros=.2)
     for K in (1, 2):
         for draft, settings in (table(1, zeros=.2), {}), (table(3), dict(top_k=2)), (table(3), dict(temperature=0)):
-            law = exact_law(lambda rng: text(mine.speculative_sampling(draft, target, [0], 3, K, rng, **settings))[:3])
-            same(law, law_of_text(target, [0], 3, **settings), f"the first three tokens after [0], K = {K}, {settings}")
+            found = exact_distribution(lambda rng: text(mine.speculative_sampling(draft, target, [0], 3, K, rng, **settings))[:3])
+            same(found, distribution_of_text(target, [0], 3, **settings), f"the first three tokens after [0], K = {K}, {settings}")
     model = Timed(scripted([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]))
     text(mine.speculative_sampling(model.model, model, [0], 8, 3, np.random.default_rng(0)))
     if len(model.calls) != 2:
@@ -101,10 +109,10 @@ def step_5(mine):
                 raise Wrong(f"asked for {n} tokens at K = 3 it gave {len(found)}")
     draft, target = table(1), table(2)
     for eos in [1], [0, 2]:
-        law = exact_law(lambda rng: text(mine.autoregressive_sampling(target, [1], 4, rng, eos=eos)))
-        same(law, law_of_text(target, [1], 4, eos=eos), f"auto-regressive text, EOS is one of {eos}")
-        law = exact_law(lambda rng: text(mine.speculative_sampling(draft, target, [1], 4, 3, rng, eos=eos)))
-        same(law, law_of_text(target, [1], 4, eos=eos), f"speculative text, EOS is one of {eos}")
+        found = exact_distribution(lambda rng: text(mine.autoregressive_sampling(target, [1], 4, rng, eos=eos)))
+        same(found, distribution_of_text(target, [1], 4, eos=eos), f"auto-regressive text, EOS is one of {eos}")
+        found = exact_distribution(lambda rng: text(mine.speculative_sampling(draft, target, [1], 4, 3, rng, eos=eos)))
+        same(found, distribution_of_text(target, [1], 4, eos=eos), f"speculative text, EOS is one of {eos}")
 
 
 def step_6(mine):
@@ -128,7 +136,7 @@ def check(mine, steps=STEPS):
             frames = traceback.extract_tb(error.__traceback__)
             for f in [f for f in frames if f.filename == getattr(mine, "__file__", None)][-1:]:
                 print(f"  {Path(f.filename).name}, line {f.lineno}: {f.line}")
-            if frames[-1].filename == helpers.__file__ or "Uniform" in str(error) or "Walk" in str(error):
+            if frames[-1].filename == lossless.__file__ or "Uniform" in str(error) or "Walk" in str(error):
                 print("  (rng has only `random()`; its number may be multiplied, compared with one number, and given to np.searchsorted)")
             return n
         print(f"Step {n + 1}, {step.__doc__}: right.")

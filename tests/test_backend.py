@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import strict_cupy
-from helpers import memoryless, tiny_gpt2
+from helpers import tiny_gpt2
 from strict_cupy import counts, cupy
 
 from compute import backend
@@ -18,6 +18,7 @@ from benchmarks import measure
 from reporting import stats
 from autoregressive import autoregressive_sampling
 from compute.backend import xp
+from lossless import memoryless
 from main import main
 from sampling import prepare, probabilities
 from speculative import speculative_sampling

@@ -79,7 +79,7 @@ def test_the_command_says_what_is_missing_and_in_the_end_what_it_gains(tmp_path)
     mine = tmp_path / "my_speculative.py"
     mine.write_text("import numpy as np\n\ndef probabilities(logits, **settings):\n    return np.exp(logits)\n", encoding="utf-8")
     begun = run(tmp_path)
-    assert begun.returncode == 1 and "Step 1, the law: not yet." in begun.stdout and not begun.stderr
+    assert begun.returncode == 1 and "Step 1, the distribution: not yet." in begun.stdout and not begun.stderr
     mine.write_text("from sampling import probabilities, sample\nfrom autoregressive import autoregressive_sampling\n"
                     "from speculative import speculative_sampling, verify\nfrom reporting.stats import expected_tokens, predicted_speedup\n", encoding="utf-8")
     done = run(tmp_path, "my_speculative.py")

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import Says, memoryless, table
+from helpers import Says
 
 from autoregressive import autoregressive_sampling
 from encoder import EOS, Encoder, bytes_to_unicode
+from lossless import memoryless, table
 from main import main
 from reporting.replay import LIMIT, TEMPLATE, Coins, likeliest, page, reduce_round, rows, write_trace
 from reporting.stats import acceptance

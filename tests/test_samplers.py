@@ -1,14 +1,15 @@
-"""What the samplers promise besides the law: greedy equality, counts, EOS, context, chance, arguments; and the statistics."""
+"""What the samplers promise besides the distribution: greedy equality, counts, EOS, context, chance, arguments; and the statistics."""
 import random
 from collections import Counter
 
 import numpy as np
 import pytest
-from helpers import Says, law_of_text, memoryless, scripted, table, text_of, tiny_gpt2, without_cache
+from helpers import Says, tiny_gpt2, without_cache
 from hypothesis import given, settings, strategies as st
 
-from reporting import stats
 from autoregressive import autoregressive_sampling
+from lossless import distribution_of_text, memoryless, scripted, table, text_of
+from reporting import stats
 from sampling import probabilities
 from speculative import speculative_sampling, verify
 from utils import load_model
@@ -24,7 +25,7 @@ def baseline(target, n_tokens, seed=0, prompt=PROMPT, **settings):
     return list(autoregressive_sampling(target, prompt, n_tokens, np.random.default_rng(seed), **settings))
 
 
-# Temperature 0 (T4, T8) ----------------------------------------------------------------------------------------------------
+# Temperature 0 (T4, T8) -------------------------------------------------------------------------------------
 
 @given(st.integers(0, 999), st.integers(1, 9), st.integers(0, 30), st.booleans())
 @settings(max_examples=100)
@@ -42,13 +43,14 @@ def test_greedy_text_of_float64_models_is_the_baselines(seed, K):
     for rng_seed in (0, 1):
         rounds = speculative(draft, target, 40, K, rng_seed, temperature=0)
         assert text_of(rounds) == expected
-    assert 0 < stats.acceptance(rounds)[0] < stats.acceptance(rounds)[1]           # some drafts were kept and some refused
+    # some drafts were kept and some refused
+    assert 0 < stats.acceptance(rounds)[0] < stats.acceptance(rounds)[1]
 
 
 def test_greedy_float32_text_is_the_targets_argmax_or_within_rounding_of_it():
     target, draft = tiny_gpt2(0), tiny_gpt2(0, n_layer=1)
     text = PROMPT + list(text_of(speculative(draft, target, 70, 4, temperature=0)))
-    logits = without_cache(target)(text, len(text))[1:-1]                               # the rows that predict text[2:]
+    logits = without_cache(target)(text, len(text))[1:-1]                     # the rows that predict text[2:]
     assert (logits.max(axis=1) - logits[np.arange(70), text[2:]]).max() < 1e-4
 
 
@@ -63,7 +65,7 @@ def test_passes_of_more_than_16_rows_part_from_the_baseline_only_at_near_ties(n_
     text = text_of(rounds)
     assert len(rounds[0].target_probs) == 21
     for n in range(n_tokens):
-        if text[n] != expected[n]:                                                      # what follows is another text
+        if text[n] != expected[n]:                                              # what follows is another text
             second, first = np.sort(target(prompt + list(expected[:n]))[0])[-2:]
             assert first - second < 1e-4, f"the texts part at token {n}, where {first - second:.6f} separates the two best"
             break
@@ -84,16 +86,16 @@ def test_caches_do_not_change_a_round(temperature):
     assert (3, 0) in zip(kept, kept[1:])
 
 
-# A real generator ----------------------------------------------------------------------------------------------------------
+# A real generator -------------------------------------------------------------------------------------------
 
-def test_samples_of_a_real_generator_have_the_targets_law():
-    """Chi-square over the 27 texts of three tokens, at a temperature where each is expected at least five times.  Its 0.999
-    quantile at 26 degrees of freedom is 54.1."""
+def test_samples_of_a_real_generator_have_the_targets_distribution():
+    """Chi-square over the 27 texts of three tokens, at a temperature where each is expected at least five
+    times.  Its 0.999 quantile at 26 degrees of freedom is 54.1."""
     draft, target, rng, n, warm = table(1), table(2), np.random.default_rng(0), 4000, dict(temperature=3)
-    law = law_of_text(target, PROMPT, 3, **warm)
+    found = distribution_of_text(target, PROMPT, 3, **warm)
     counts = Counter(text_of(speculative_sampling(draft, target, PROMPT, 3, 2, rng, **warm)) for _ in range(n))
-    assert len(law) == 27 and min(law.values()) * n > 5
-    assert sum((counts[text] - n * law[text]) ** 2 / (n * law[text]) for text in law) < 54.1
+    assert len(found) == 27 and min(found.values()) * n > 5
+    assert sum((counts[text] - n * found[text]) ** 2 / (n * found[text]) for text in found) < 54.1
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -112,7 +114,7 @@ def test_global_random_states_are_not_touched():
     assert (repr(np.random.get_state()), random.getstate()) == before
 
 
-# Exact counts (T5, T9) -----------------------------------------------------------------------------------------------------
+# Exact counts (T5, T9) --------------------------------------------------------------------------------------
 
 DRAFTS = {"full acceptance": table(2), "partial acceptance": table(1), "zero acceptance": memoryless([0, 0, 0, 1])}
 
@@ -149,7 +151,7 @@ class Limited:
 def test_the_context_can_be_filled_and_never_be_exceeded(draft_ctx, target_ctx, K):
     draft, target = Limited(table(2), draft_ctx), Limited(table(2), target_ctx)
     assert len(text_of(speculative(draft, target, 12 - len(PROMPT), K))) == 10
-    assert draft.longest < 12 and target.longest < 12               # the last token is emitted and never looked at
+    assert draft.longest < 12 and target.longest < 12          # the last token is emitted and never looked at
     with pytest.raises(ValueError, match="context of 12"):
         speculative_sampling(draft, target, PROMPT, 11, K, np.random.default_rng(0))
 
@@ -161,9 +163,9 @@ def test_the_baseline_fills_the_context_and_no_more():
         autoregressive_sampling(model, PROMPT, 11, np.random.default_rng(0))
 
 
-# EOS (T6) and token 0 (T12) ------------------------------------------------------------------------------------------------
+# EOS (T6) and token 0 (T12) ---------------------------------------------------------------------------------
 
-EOS_CASES = {                   # where it falls: what the target says after the prompt, what the draft says; K = 3, 9 is EOS
+EOS_CASES = {    # where it falls: what the target says after the prompt, what the draft says; K = 3, 9 is EOS
     "first draft": ([9, 1, 2, 3, 4], [9, 1, 2, 3, 4]),
     "middle draft": ([1, 9, 2, 3, 4], [1, 9, 2, 3, 4]),
     "last draft": ([1, 2, 9, 3, 4], [1, 2, 9, 3, 4]),
@@ -207,10 +209,10 @@ def test_token_0_is_a_token_like_any_other(guesses):
     assert text_of(baseline(target, 9, prompt=[0, 0], eos=0)) == (0,)
 
 
-# What a round holds (T13, T14) ---------------------------------------------------------------------------------------------
+# What a round holds (T13, T14) ------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("settings", [dict(), dict(temperature=.6, top_k=3), dict(top_p=.7), dict(temperature=0)], ids=str)
-def test_a_round_holds_the_laws_that_were_sampled_from(settings):
+def test_a_round_holds_the_distributions_that_were_sampled_from(settings):
     draft, target, x = table(1, n_vocab=5), table(2, n_vocab=5), list(PROMPT)
     for r in speculative(draft, target, 30, 4, **settings):
         assert np.array_equal(r.target_probs, probabilities(target(x + r.drafts, len(r.drafts) + 1), **settings))
@@ -238,7 +240,7 @@ def test_an_empty_residual_falls_back_to_the_target():
     assert verify(q, p, [0], Says(1 - 2 ** -53, .7)) == (0, 1)
 
 
-# Arguments (T18) -----------------------------------------------------------------------------------------------------------
+# Arguments (T18) --------------------------------------------------------------------------------------------
 
 BAD = [dict(tokens=[]), dict(tokens="text"), dict(tokens=[1, 2.0]), dict(tokens=3), dict(n_tokens=-1), dict(n_tokens=2.5),
        dict(temperature=-.1), dict(temperature=np.nan), dict(temperature=np.inf), dict(top_k=-1), dict(top_k=1.5),
@@ -283,7 +285,7 @@ def test_the_callers_prompt_is_not_changed(kind):
     assert all(type(token) is int for r in rounds for token in [*r.tokens, *r.drafts])
 
 
-# Statistics (T20) ----------------------------------------------------------------------------------------------------------
+# Statistics (T20) -------------------------------------------------------------------------------------------
 
 def test_accepted_corrected_and_bonus_tokens_add_up():
     rounds = speculative(table(1), table(2), 200, 3)
@@ -291,7 +293,8 @@ def test_accepted_corrected_and_bonus_tokens_add_up():
     bonus = sum(r.n_accepted == len(r.drafts) for r in rounds)
     assert accepted + (tested - accepted) + bonus == len(text_of(rounds)) == 200
     assert tested - accepted + bonus == len(rounds)
-    assert 0 < accepted < tested < sum(len(r.drafts) for r in rounds)          # what follows a rejection is not tested
+    # what follows a rejection is not tested
+    assert 0 < accepted < tested < sum(len(r.drafts) for r in rounds)
 
 
 def test_acceptance_does_not_count_what_follows_eos():
@@ -309,19 +312,20 @@ def many_rounds(draft, target, K):
     return [r for seed in range(150) for r in speculative(draft, target, 11 * (K + 1), K, seed)[:10]]
 
 
-def test_the_acceptance_rate_is_the_mass_that_both_laws_share():
+def test_the_acceptance_rate_is_the_mass_that_both_distributions_share():
     """alpha = sum min(p, q) = .6, within four standard deviations; and 1 + .6 + .36 tokens a round."""
     rounds = many_rounds(memoryless([.5, .3, .2]), memoryless([.1, .6, .3]), K=2)
     accepted, tested = stats.acceptance(rounds)
     assert abs(accepted / tested - .6) < 4 * (.6 * .4 / tested) ** .5
-    assert abs(len(text_of(rounds)) / len(rounds) - 1.96) < 4 * .87 / len(rounds) ** .5       # .87: of the capped geometric
+    # .87: of the capped geometric
+    assert abs(len(text_of(rounds)) / len(rounds) - 1.96) < 4 * .87 / len(rounds) ** .5
 
 
 def test_the_acceptance_rate_is_the_mean_shared_mass_also_if_it_varies():
     rounds = many_rounds(table(1, n_vocab=6), table(2, n_vocab=6), K=3)
     accepted, tested = stats.acceptance(rounds)
     shared = [np.minimum(r.target_probs[j], r.draft_probs[j]).sum()
-              for r in rounds for j in range(min(r.n_accepted + 1, len(r.drafts)))]             # the tested ones
+              for r in rounds for j in range(min(r.n_accepted + 1, len(r.drafts)))]          # the tested ones
     assert len(shared) == tested
     assert abs(accepted - sum(shared)) < 4 * sum(beta * (1 - beta) for beta in shared) ** .5
 
@@ -358,7 +362,7 @@ def test_timed_notes_the_calls_and_is_the_model_otherwise():
     model = stats.Timed(tiny_gpt2())
     assert np.array_equal(model([1, 2, 3], 2), tiny_gpt2()([1, 2, 3], 2)) and model.n_ctx == 80
     assert [n_last for n_last, seconds in model.calls] == [2] and model.calls[0][1] > 0
-    model.calls = [(1, 9.0), (1, 2.0), (5, 7.0), (1, 8.0), (1, 3.0)]                # the first call is the prompt
+    model.calls = [(1, 9.0), (1, 2.0), (5, 7.0), (1, 8.0), (1, 3.0)]            # the first call is the prompt
     assert model.seconds(1) == 3 and model.seconds(5) == 7 and model.seconds(2) is None
     assert not hasattr(stats.Timed(table(1)), "n_ctx")
 

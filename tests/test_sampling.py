@@ -1,15 +1,16 @@
-"""Logits -> the law, and a law -> a token, at the edges of what floating point can hold."""
+"""Logits -> the distribution, and a distribution -> a token, at the edges of what floating point can hold."""
 import itertools
 from functools import partial
 
 import numpy as np
 import pytest
-from helpers import Says, law_of_one_token
+from helpers import Says
 from hypothesis import example, given, settings, strategies as st
 
+from lossless import distribution_of_token
 from sampling import probabilities, sample
 
-LARGEST_UNIFORM = 1 - 2.0 ** -53                                    # the largest number that Generator.random() returns
+LARGEST_UNIFORM = 1 - 2.0 ** -53                          # the largest number that Generator.random() returns
 V = 50257
 
 finite = st.floats(-50, 50)
@@ -19,16 +20,16 @@ extremes = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), 
 temperatures = st.floats(.05, 20)
 
 
-# The law from its definition -----------------------------------------------------------------------------------------------
+# The distribution from its definition -----------------------------------------------------------------------
 
-def test_a_law_is_a_softmax():
+def test_a_distribution_is_a_softmax():
     assert probabilities(np.log([1, 2, 5])) == pytest.approx([1 / 8, 2 / 8, 5 / 8])
 
 
 @given(rows, st.one_of(st.just(0), temperatures), st.integers(0, 8))
 @settings(max_examples=300)
 def test_temperature_and_top_k_follow_their_definition(row, temperature, top_k):
-    expected = law_of_one_token(row, temperature, top_k)
+    expected = distribution_of_token(row, temperature, top_k)
     assert probabilities(row, temperature, top_k) == pytest.approx(expected, abs=1e-12)
 
 
@@ -36,19 +37,19 @@ def test_temperature_and_top_k_follow_their_definition(row, temperature, top_k):
 @settings(max_examples=300)
 def test_the_nucleus_is_the_smallest_set_that_reaches_top_p(row, temperature, top_k, top_p):
     """Reaches it, would not without its least token, and leaves out none that is likelier (up to rounding)."""
-    whole, law = probabilities(row, temperature, top_k), probabilities(row, temperature, top_k, top_p)
-    kept, dropped = whole[law > 0], whole[law == 0]
+    whole, found = probabilities(row, temperature, top_k), probabilities(row, temperature, top_k, top_p)
+    kept, dropped = whole[found > 0], whole[found == 0]
     assert kept.sum() > top_p - 1e-12
     assert kept.sum() - kept.min() < top_p + 1e-12
     assert dropped.size == 0 or dropped.max() <= kept.min()
-    assert law[law > 0] == pytest.approx(kept / kept.sum(), abs=1e-12)
+    assert found[found > 0] == pytest.approx(kept / kept.sum(), abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_nucleus_is_the_one_found_by_trying_all_subsets(seed):
     rng = np.random.default_rng(seed)
     row, top_p = rng.normal(scale=2, size=8), rng.random()
-    assert probabilities(row, top_p=top_p) == pytest.approx(law_of_one_token(row, top_p=top_p), abs=1e-12)
+    assert probabilities(row, top_p=top_p) == pytest.approx(distribution_of_token(row, top_p=top_p), abs=1e-12)
 
 
 def test_the_nucleus_is_holtzmans_and_not_openais():
@@ -66,20 +67,24 @@ def test_ties_at_the_kth_place_are_all_kept():
 
 
 def test_ties_at_the_edge_of_the_nucleus_go_to_the_lower_index():
-    kept = np.flatnonzero(probabilities(np.tile([0., .5], 400), top_p=.8))          # all the likely ones, then some others
+    # all the likely ones, then some others
+    kept = np.flatnonzero(probabilities(np.tile([0., .5], 400), top_p=.8))
     others = kept[kept % 2 == 0]
     assert len(kept) == 400 + len(others) and others.tolist() == list(range(0, 2 * len(others), 2)) and 0 < len(others) < 400
 
 
 def test_temperature_comes_before_top_k_and_top_k_before_top_p():
     row = np.log([.4, .3, .2, .1])
-    assert probabilities(row, 2., top_p=.5).astype(bool).tolist() == [True, True, False, False]     # flatter: .33, ..
-    assert probabilities(row, .5, top_p=.5).astype(bool).tolist() == [True, False, False, False]    # sharper: .53, ..
-    assert probabilities(row, top_k=2, top_p=.55).astype(bool).tolist() == [True, False, False, False]  # 4/7 of what is left
+    # flatter: .33, ..
+    assert probabilities(row, 2., top_p=.5).astype(bool).tolist() == [True, True, False, False]
+    # sharper: .53, ..
+    assert probabilities(row, .5, top_p=.5).astype(bool).tolist() == [True, False, False, False]
+    # 4/7 of what is left
+    assert probabilities(row, top_k=2, top_p=.55).astype(bool).tolist() == [True, False, False, False]
 
 
 def test_a_top_p_of_1_keeps_all():
-    assert probabilities([0., -40., -700.], top_p=1).all()          # although the first alone weighs 1 - 4e-18
+    assert probabilities([0., -40., -700.], top_p=1).all()         # although the first alone weighs 1 - 4e-18
 
 
 @pytest.mark.parametrize("top_k", [0, 4, 5, 100])
@@ -95,23 +100,23 @@ def test_temperature_0_takes_the_first_of_the_largest():
 @given(rows, st.sampled_from([0, .5, 1., 3.]), st.sampled_from([0, 1, 2]), st.sampled_from([.3, .9, 1.]))
 def test_each_row_is_treated_by_itself(row, temperature, top_k, top_p):
     logits = np.array([[row, row[::-1]], [row, row]])                                   # [2, 2, n_vocab]
-    law = probabilities(logits, temperature, top_k, top_p)
-    assert law.shape == logits.shape
+    found = probabilities(logits, temperature, top_k, top_p)
+    assert found.shape == logits.shape
     for i in np.ndindex(2, 2):
-        assert np.array_equal(law[i], probabilities(logits[i], temperature, top_k, top_p))
+        assert np.array_equal(found[i], probabilities(logits[i], temperature, top_k, top_p))
 
 
-# Extremes, and what is refused ---------------------------------------------------------------------------------------------
+# Extremes, and what is refused ------------------------------------------------------------------------------
 
 positive = partial(st.floats, 0, exclude_min=True)
 
 
 @given(extremes, st.one_of(st.just(0), positive(1e300)), st.integers(0, 8), positive(1))
 @settings(max_examples=300)
-def test_every_law_sums_to_1_whatever_the_logits(row, temperature, top_k, top_p):
+def test_every_distribution_sums_to_1_whatever_the_logits(row, temperature, top_k, top_p):
     with np.errstate(all="raise", under="ignore"):
-        law = probabilities(np.array(row, dtype=np.float32), temperature, top_k, top_p)
-    assert law.dtype == np.float64 and (law >= 0).all() and abs(law.sum() - 1) < 1e-12
+        found = probabilities(np.array(row, dtype=np.float32), temperature, top_k, top_p)
+    assert found.dtype == np.float64 and (found >= 0).all() and abs(found.sum() - 1) < 1e-12
 
 
 @pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-10])
@@ -124,8 +129,8 @@ def test_a_tiny_temperature_is_greedy_and_warns_of_nothing(temperature):
 @pytest.mark.parametrize("top_p", [1e-320, 1e-9, 1 - 2 ** -53])
 def test_a_top_p_near_its_ends_is_no_trap(top_p):
     for row in ([0.] * 49, np.linspace(0, 1e-15, 49)):
-        law = probabilities(row, top_p=top_p)
-        assert abs(law.sum() - 1) < 1e-12 and (np.count_nonzero(law) == 1 if top_p < .5 else law.min() > 0)
+        found = probabilities(row, top_p=top_p)
+        assert abs(found.sum() - 1) < 1e-12 and (np.count_nonzero(found) == 1 if top_p < .5 else found.min() > 0)
 
 
 def test_what_is_impossible_stays_impossible():
@@ -147,12 +152,12 @@ def test_nan_and_infinity_are_refused(bad, settings):
 def test_the_callers_logits_are_not_changed(settings, dtype):
     logits = np.array([[1, 2, 3], [3, 1, 2]], dtype=dtype)
     logits.flags.writeable = False
-    law = probabilities(logits, **settings)
-    law[:] = 0                                                      # nor does the law share their memory
+    found = probabilities(logits, **settings)
+    found[:] = 0                                                # nor does the distribution share their memory
     assert logits.tolist() == [[1, 2, 3], [3, 1, 2]]
 
 
-# Drawing (T11) -------------------------------------------------------------------------------------------------------------
+# Drawing (T11) ----------------------------------------------------------------------------------------------
 
 @given(st.lists(st.one_of(st.just(0.0), st.floats(0, 1)), min_size=1, max_size=9).filter(any),
        st.sampled_from([0.0, 5e-324, .25, .5, LARGEST_UNIFORM]))
@@ -178,43 +183,44 @@ def test_a_draw_is_a_python_int_and_changes_nothing():
     assert type(sample(probs, np.random.default_rng(0))) is int
 
 
-def float32_laws():
+def float32_distributions():
     """Laws over GPT-2's vocabulary in float32, whose running sum in float32 would end below 1."""
     rng = np.random.default_rng(0)
     for scale in (0, 1, 3, 10):
         weights = np.exp(rng.normal(scale=scale, size=V)).astype(np.float32)
         yield weights / weights.sum()
-    yield np.where(np.arange(V) < 40, weights, 0) / weights[:40].sum()                  # nothing after the first 40
+    yield np.where(np.arange(V) < 40, weights, 0) / weights[:40].sum()            # nothing after the first 40
 
 
-def test_the_ends_of_a_large_float32_law_are_safe():
-    for probs in float32_laws():
+def test_the_ends_of_a_large_float32_distribution_are_safe():
+    for probs in float32_distributions():
         for u in (0.0, 5e-324, .99993, .99997, LARGEST_UNIFORM):
             assert probs[sample(probs, Says(u))] > 0
-        assert sample(probs, Says(LARGEST_UNIFORM)) >= np.flatnonzero(probs)[-1] - 50           # u near 1 is near the end
+        # u near 1 is near the end
+        assert sample(probs, Says(LARGEST_UNIFORM)) >= np.flatnonzero(probs)[-1] - 50
 
 
-def draws_of_a_large_float32_law(n):
-    probs, rng = next(itertools.islice(float32_laws(), 2, None)), np.random.default_rng(0)
+def draws_of_a_large_float32_distribution(n):
+    probs, rng = next(itertools.islice(float32_distributions(), 2, None)), np.random.default_rng(0)
     tokens = np.array([sample(probs, rng) for _ in range(n)])
     assert 0 <= tokens.min() and tokens.max() < V and (probs[tokens] > 0).all()
     likely = np.argmax(probs)
     assert abs(np.mean(tokens == likely) - probs[likely]) < 4 * (probs[likely] / n) ** .5
 
 
-def test_two_thousand_draws_of_a_large_float32_law():
-    draws_of_a_large_float32_law(2_000)
+def test_two_thousand_draws_of_a_large_float32_distribution():
+    draws_of_a_large_float32_distribution(2_000)
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_draws_of_a_large_float32_law():
-    draws_of_a_large_float32_law(100_000)
+def test_a_hundred_thousand_draws_of_a_large_float32_distribution():
+    draws_of_a_large_float32_distribution(100_000)
 
 
 @given(st.lists(st.floats(-30, 30, width=32), min_size=3, max_size=8), st.integers(0, 2 ** 32))
 def test_a_drawn_token_is_one_that_top_k_and_top_p_kept(row, seed):
-    law = probabilities(np.array(row, dtype=np.float32), top_k=2, top_p=.9)
-    assert law[sample(law, np.random.default_rng(seed))] > 0
+    found = probabilities(np.array(row, dtype=np.float32), top_k=2, top_p=.9)
+    assert found[sample(found, np.random.default_rng(seed))] > 0
 
 
 def test_the_memory_order_of_the_logits_does_not_matter():
