@@ -31,8 +31,8 @@ PROMPT = "There was a long silence."
 
 
 def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
-            target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0, models_dir="models", backend="numpy",
-            drafter="model", verifier="token", show_rounds=False, trace="", json=False):
+            target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
+            models_dir="models", backend="numpy", drafter="model", verifier="token", show_rounds=False, trace="", json=False):
     """Generate a continuation of PROMPT twice, autoregressively and speculatively, and compare.
 
     Args:
@@ -78,7 +78,8 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         return watch(rounds, encoder, sys.stdout, title, prompt, show_rounds=show_rounds)
 
     def shown_and_kept(rounds):
-        return shown("Speculative sampling", recorded(rounds, coins, recording) if trace else rounds, show_rounds)
+        rounds = recorded(rounds, coins, recording) if trace else rounds
+        return shown("Speculative sampling", rounds, show_rounds)
 
     _, alone, ar = run(baseline, [target], tokens, partial(shown, "Autoregressive sampling"))
     if not json:
@@ -89,8 +90,8 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
     if not json:
         print(timing(spec))
     result = dict(prompt=prompt, draft=draft_model_size, target=target_model_size, backend=backend,
-                  drafter=drafter, verifier=verifier, K=K, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
-                  autoregressive=ar, speculative=spec, **figures(ar, alone, spec, pair, rounds, K),
+                  drafter=drafter, verifier=verifier, K=K, temperature=temperature, top_k=top_k, top_p=top_p,
+                  seed=seed, autoregressive=ar, speculative=spec, **figures(ar, alone, spec, pair, rounds, K),
                   same_text=ar["tokens"] == spec["tokens"], same_bits=K < target.exact_rows)
     for one in (ar, spec):
         one["text"] = encoder.decode([token for token in one["tokens"] if token != encoder.eos])
@@ -133,8 +134,8 @@ def load_pair(draft, target, models_dir):
     draft_model, draft_encoder = load_model(draft, models_dir)
     target_model, encoder = load_model(target, models_dir)
     if draft_encoder.ids != encoder.ids or draft_encoder.ranks != encoder.ranks:
-        raise ValueError(f"{draft} and {target} have different vocabularies: a draft's token must mean the same to "
-                         "the target, so take two models of one family")
+        raise ValueError(f"{draft} and {target} have different vocabularies: a draft's token must mean the "
+                         "same to the target, so take two models of one family")
     return draft_model, target_model, encoder
 
 
@@ -155,8 +156,8 @@ def figures(ar, alone, spec, pair, rounds, K):
     spec |= dict(rounds=len(rounds), acceptance_rate=alpha,
                  tokens_per_target_pass=ratio(len(spec["tokens"]), len(rounds)))
     predicted = None if None in (alpha, c, v) else predicted_speedup(alpha, K, c, v)
-    return dict(speedup=ratio(spec["tokens_per_second"], ar["tokens_per_second"]), predicted_speedup=predicted,
-                cost_ratio=c, verify_ratio=v)
+    return dict(speedup=ratio(spec["tokens_per_second"], ar["tokens_per_second"]),
+                predicted_speedup=predicted, cost_ratio=c, verify_ratio=v)
 
 
 def timing(run):
@@ -168,7 +169,7 @@ SAME = {        # (same_text, same_bits): what is said at temperature 0
     (True, True): "The two texts are the same, as they always are at temperature 0 on this machine.",
     (True, False): "The two texts are the same; on this machine a near-tie may part them when K = {K}.",
     (False, False): "The two texts part at a near-tie, which can happen on this machine when K = {K}.",
-    (False, True): "The two texts are not the same, which must not happen at temperature 0: please report it.",
+    (False, True): "The two texts are not the same, which must not happen at temperature 0: report it.",
 }
 
 

@@ -120,13 +120,14 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
     needed = 1 if temperature == 0 else top_k     # logits of a row that the distribution depends on; 0 is all
 
     def to_probs(logits, n_rows=None):
+        logits = largest_to_host(logits, needed)
         *rows, n_vocab = np.shape(logits)
         if n_rows is not None and rows != [n_rows]:
             raise ValueError(f"a model was asked for the logits of {n_rows} positions and gave an array of "
                              f"the shape {np.shape(logits)}: it must be [n_last, n_vocab]")
         vocabularies.add(n_vocab)
         check_vocabularies(vocabularies)
-        return probabilities(largest_to_host(logits, needed), temperature, top_k, top_p)
+        return probabilities(logits, temperature, top_k, top_p)
 
     return tokens, to_probs, ends
 
