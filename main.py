@@ -32,7 +32,8 @@ PROMPT = "There was a long silence."
 
 def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
             target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
-            models_dir="models", backend="numpy", drafter="model", verifier="token", show_rounds=False, trace="", json=False):
+            models_dir="models", backend="numpy", drafter="model", verifier="token", show_rounds=False, trace="",
+            json=False):
     """Generate a continuation of PROMPT twice, autoregressively and speculatively, and compare.
 
     Args:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import sys
-from collections import namedtuple
 
 import pytest
 from hypothesis import given
@@ -29,7 +28,6 @@ def encoder_of(*texts):
 
 ENCODER = encoder_of(" the", " sea", " was", " of", "\n", " a")
 THE, SEA, WAS, OF, LINE, A, END = range(256, 263)
-TreeRound = namedtuple("TreeRound", [*Round._fields, "parents"])    # Round's own, once it has `parents`
 ROUNDS = [Round([THE, SEA, OF], [THE, SEA, WAS, A], 2, None, None), Round([THE, LINE], [THE], 1, None, None)]
 
 
@@ -209,7 +207,7 @@ def test_on_a_terminal_no_word_of_the_text_is_broken(monkeypatch, show_rounds):
 
 def test_of_a_tree_the_path_is_accepted_and_the_other_nodes_were_not_taken():
     """Root -> the, the, sea; the second "the" -> of; of -> was, a.  The path: the second "the", of, a."""
-    r = TreeRound(
+    r = Round(
         [THE, OF, A, LINE], [THE, THE, SEA, OF, WAS, A], 3, None, None, parents=[-1, -1, -1, 1, 3, 3]
     )
     assert signs(r) == [("+", THE), ("+", OF), ("+", A), (".", THE), (".", SEA), (".", WAS), ("=", LINE)]
