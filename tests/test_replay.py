@@ -171,6 +171,26 @@ def test_the_chances_of_a_block_are_those_of_the_paper():
     assert s["last"]["mass"] == pytest.approx(1 / 3, rel=1e-3) and s["last"]["prob"] == 1
 
 
+def test_a_block_is_judged_and_corrected_as_the_paper_says():
+    """Any block: the chances h_j, the residual and its mass, written out token by token (arXiv 2403.10444)."""
+    rng = np.random.default_rng(4)
+    for n in (0, 1, 2) * 4:
+        q, p, x = rng.dirichlet(np.ones(3), 4), rng.dirichlet(np.ones(3), 3), [0, 1, 2]
+        s = reduce_round(Round([*x[:n], 1], x, n, q, p), [*[.5] * 6, .25], block=True)
+        P = [1]
+        for j in range(3):
+            P.append(min(1, P[j] * q[j][x[j]] / p[j][x[j]]))
+        z = [sum(max(0, P[j] * q[j][y] - p[j][y]) for y in range(3)) for j in range(3)]
+        chances = [z[1] / (z[1] + 1 - P[1]), z[2] / (z[2] + 1 - P[2]), P[3]]
+        assert [slot["accept"] for slot in s["slots"]] == pytest.approx(chances)
+        assert [slot["verdict"] for slot in s["slots"]] == ["accepted"] * n + ["rejected"] * (3 - n)
+        assert s["last"]["mass"] == pytest.approx(z[n], rel=1e-3)
+        assert s["last"]["prob"] * z[n] == pytest.approx(max(0, P[n] * q[n][1] - p[n][1]))
+    same = np.full((3, 4), .25)
+    s = reduce_round(Round([0, 1, 2], [0, 1], 2, same, same[:2]), [.5] * 5, block=True)
+    assert [slot["accept"] for slot in s["slots"]] == [1, 1]            # q = p: 0 / 0 is sure
+
+
 def tree_round():
     """Root -> 0 " the", 1 " sea", 0 " the"; the second " the" -> 1 " sea", 3 "漢字"; the bonus is 2."""
     r = namedtuple("TreeRound", [*Round._fields, *{"parents"} - {*Round._fields}])

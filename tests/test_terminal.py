@@ -205,6 +205,19 @@ def test_on_a_terminal_no_word_of_the_text_is_broken(monkeypatch, show_rounds):
     )
 
 
+def test_on_a_terminal_lines_are_counted_from_the_last_break(monkeypatch):
+    monkeypatch.setattr(terminal.shutil, "get_terminal_size", lambda: os.terminal_size((12, 24)))
+    assert written([Round([THE, LINE, THE, SEA], [], 0, None, None)], out=Terminal(), colour=False).endswith(
+        "\nPrompt the\n the sea\n")
+
+
+def test_on_a_terminal_text_without_spaces_is_not_held_back(monkeypatch):
+    monkeypatch.setattr(terminal.shutil, "get_terminal_size", lambda: os.terminal_size((20, 24)))
+    out, encoder = Terminal(), encoder_of("漢字漢字漢字")
+    for number, _ in enumerate(watch([Round([256], [], 0, None, None)] * 9, encoder, out, "Title", "Prompt"), 1):
+        assert out.text().count("漢") >= 3 * (number - 1)
+
+
 def test_of_a_tree_the_path_is_accepted_and_the_other_nodes_were_not_taken():
     """Root -> the, the, sea; the second "the" -> of; of -> was, a.  The path: the second "the", of, a."""
     r = Round(
