@@ -47,7 +47,7 @@ def clocked(rounds, times):
 
 
 def is_tree(r):
-    return getattr(r, "parents", None) is not None
+    return r.parents is not None
 
 
 def taken(r):

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections import namedtuple
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -193,9 +192,8 @@ def test_a_block_is_judged_and_corrected_as_the_paper_says():
 
 def tree_round():
     """Root -> 0 " the", 1 " sea", 0 " the"; the second " the" -> 1 " sea", 3 "漢字"; the bonus is 2."""
-    r = namedtuple("TreeRound", [*Round._fields, *{"parents"} - {*Round._fields}])
     q = np.random.default_rng(0).dirichlet(np.ones(len(WORDS)), 6)
-    return r(
+    return Round(
         tokens=[0, 1, 2],
         drafts=[0, 1, 0, 1, 3],
         n_accepted=2,
