@@ -1,11 +1,12 @@
-"""Make tests/fixtures/huggingface: a tiny GPT-2 as Hugging Face's libraries save it, and its logits as transformers computes them.
+"""Make tests/fixtures/huggingface: a tiny GPT-2 as Hugging Face's libraries save it, and its logits.
 
     python -m venv /tmp/hf && /tmp/hf/bin/pip install torch transformers
     /tmp/hf/bin/python tests/make_safetensors_fixture.py
 
-Needed only to make the fixtures again. Made with transformers 5.23.0, safetensors 0.8.0, torch 2.13.0. Three files of the same model:
-model (as transformers saves it today, with the prefix "transformer."), old (as in the first days: no prefix, mask buffers, and a copy
-of wte named lm_head.weight) and bfloat16; and the values of the last, widened by torch.
+Needed only to make the fixtures again.  Made with transformers 5.23.0, safetensors 0.8.0, torch 2.13.0.
+Three files of the same model: model (as transformers saves it today, with the prefix "transformer."), old
+(as in the first days: no prefix, mask buffers, and a copy of wte named lm_head.weight) and bfloat16; and
+the values of the last, widened by torch.
 """
 import json
 import shutil
@@ -32,7 +33,8 @@ def main():
     model = GPT2LMHeadModel(GPT2Config(vocab_size=257, n_positions=8, n_embd=4, n_layer=2, n_head=2,
                                        bos_token_id=256, eos_token_id=256)).eval()
     for name, weight in model.named_parameters():
-        weight.data = torch.normal(1.0 if name.endswith("weight") and ".ln_" in name else 0.0, 0.4, weight.shape)
+        mean = 1.0 if name.endswith("weight") and ".ln_" in name else 0.0
+        weight.data = torch.normal(mean, 0.4, weight.shape)
     model.save_pretrained(FOLDER)
     (FOLDER / "generation_config.json").unlink(missing_ok=True)
     vocabulary = {letter: i for i, letter in enumerate(bytes_as_letters() + ["<|endoftext|>"])}
@@ -42,7 +44,8 @@ def main():
     weights = dict(model.transformer.named_parameters())
     masks = {f"h.{i}.attn.bias": torch.tril(torch.ones(8, 8)).reshape(1, 1, 8, 8) for i in range(2)}
     masks |= {f"h.{i}.attn.masked_bias": torch.tensor(-1e4) for i in range(2)}
-    save_file({**weights, **masks, "lm_head.weight": weights["wte.weight"].clone()}, FOLDER / "old.safetensors", {"format": "pt"})
+    save_file({**weights, **masks, "lm_head.weight": weights["wte.weight"].clone()},
+              FOLDER / "old.safetensors", {"format": "pt"})
     bfloat16 = {name: weight.data.bfloat16() for name, weight in weights.items() if name.startswith("h.0.")}
     save_file(bfloat16, FOLDER / "bfloat16.safetensors")
 

@@ -3,9 +3,10 @@
     python -m venv /tmp/tf && /tmp/tf/bin/pip install tensorflow-cpu
     /tmp/tf/bin/python tests/make_tensorflow_fixture.py
 
-Needed only to make the fixtures again; the tests read them without TensorFlow. Made with TensorFlow 2.21.0. Seven bundles:
-small (every type that is read but one), sorted (the same in another order), bfloat16, shards (three data files), blocks (an .index of several blocks, kept as .xz), text and
-slices (refused); and values.npz, the values of the first four, as TensorFlow reads them.
+Needed only to make the fixtures again; the tests read them without TensorFlow.  Made with TensorFlow
+2.21.0.  Seven bundles: small (every type that is read but one), sorted (the same in another order),
+bfloat16, shards (three data files), blocks (an .index of several blocks, kept as .xz), text and slices
+(refused); and values.npz, the values of the first four, as TensorFlow reads them.
 """
 import lzma
 import os
@@ -14,18 +15,18 @@ import tempfile
 from pathlib import Path
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import numpy as np
+import tensorflow as tf
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from loading import checkpoint  # noqa: E402
+from loading import checkpoint
 
 FOLDER = Path(__file__).resolve().parent / "fixtures" / "tensorflow"
 
 
 def save(prefix, tensors, slices=None):
-    tf.raw_ops.SaveV2(prefix=str(prefix), tensor_names=list(tensors), shape_and_slices=slices or [""] * len(tensors),
-                      tensors=list(tensors.values()))
+    tf.raw_ops.SaveV2(prefix=str(prefix), tensor_names=list(tensors),
+                      shape_and_slices=slices or [""] * len(tensors), tensors=list(tensors.values()))
 
 
 def read(prefix):
@@ -34,15 +35,18 @@ def read(prefix):
 
 
 def small(rng):
-    """GPT-2's names and shapes with n_embd 4, two layers: 28 names, so the block has a second restart; and one of each type."""
+    """GPT-2's names and shapes with n_embd 4, two layers (28 names: a second restart), and each type."""
     shapes = {"wte": [5, 4], "wpe": [3, 4], "ln_f/g": [4], "ln_f/b": [4]}
     for i in range(2):
-        for name, shape in {"ln_1/g": [4], "ln_1/b": [4], "attn/c_attn/w": [1, 4, 12], "attn/c_attn/b": [12], "attn/c_proj/w": [1, 4, 4],
-                            "attn/c_proj/b": [4], "ln_2/g": [4], "ln_2/b": [4], "mlp/c_fc/w": [1, 4, 16], "mlp/c_fc/b": [16],
+        for name, shape in {"ln_1/g": [4], "ln_1/b": [4], "attn/c_attn/w": [1, 4, 12], "attn/c_attn/b": [12],
+                            "attn/c_proj/w": [1, 4, 4], "attn/c_proj/b": [4], "ln_2/g": [4], "ln_2/b": [4],
+                            "mlp/c_fc/w": [1, 4, 16], "mlp/c_fc/b": [16],
                             "mlp/c_proj/w": [1, 16, 4], "mlp/c_proj/b": [4]}.items():
             shapes[f"h{i}/{name}"] = shape
-    tensors = {f"model/{name}": tf.constant(rng.standard_normal(shape), tf.float32) for name, shape in shapes.items()}
-    for dtype in (tf.float16, tf.float64, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32, tf.uint32, tf.int64, tf.uint64):
+    tensors = {f"model/{name}": tf.constant(rng.standard_normal(shape), tf.float32)
+               for name, shape in shapes.items()}
+    for dtype in (tf.float16, tf.float64, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32, tf.uint32,
+                  tf.int64, tf.uint64):
         tensors[f"types/{dtype.name}"] = tf.cast(tf.constant(rng.integers(0, 100, [3, 3])), dtype)
     tensors["types/bool"] = tf.constant([True, False, True])
     tensors["types/complex64"] = tf.constant([1 + 2j], tf.complex64)
@@ -68,12 +72,14 @@ def make_fixtures():
         for i, part in enumerate(parts):
             save(part, {f"{name}{i}": tf.constant(rng.standard_normal([2, 3]), tf.float32) for name in "abc"})
         tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=str(FOLDER / "shards"))
-    save(FOLDER / "blocks", {f"{i:04d}" + "x" * 900: tf.constant([i], tf.float32) for i in range(700)})  # 262144 bytes a block
+    # 262144 bytes a block
+    save(FOLDER / "blocks", {f"{i:04d}" + "x" * 900: tf.constant([i], tf.float32) for i in range(700)})
     save(FOLDER / "text", {"model/text": tf.constant(["words"])})
     save(FOLDER / "slices", {"model/wte": tf.ones([2, 4])}, ["4 4 0,2:-"])
     for name in "small", "bfloat16", "shards", "blocks":
         for key, value in read(FOLDER / name).items():  # NumPy has no bfloat16
-            values[f"{name}:{key}"] = value.astype(np.float32) if value.dtype == tf.bfloat16.as_numpy_dtype else value
+            bfloat16 = value.dtype == tf.bfloat16.as_numpy_dtype
+            values[f"{name}:{key}"] = value.astype(np.float32) if bfloat16 else value
     index = FOLDER / "blocks.index"
     (FOLDER / "blocks.index.xz").write_bytes(lzma.compress(index.read_bytes(), preset=9))
     index.unlink()
@@ -83,7 +89,7 @@ def make_fixtures():
 
 
 def check_what_we_write():
-    """TensorFlow reads our file: same names, types, values; and our .index is byte for byte the one it would write."""
+    """TensorFlow reads our file: same names, types, values; our .index is byte for byte the one it writes."""
     with tempfile.TemporaryDirectory() as folder:
         ours = checkpoint.read_tensorflow(FOLDER / "small", verify=True)
         checkpoint.write_tensorflow(f"{folder}/ours", ours)
@@ -91,17 +97,21 @@ def check_what_we_write():
         assert list(theirs) == list(ours)
         for name, value in ours.items():
             other = np.asarray(theirs[name])
-            assert (other.dtype, other.shape, other.tobytes()) == (value.dtype, value.shape, value.tobytes()), name
+            assert (other.dtype, other.shape) == (value.dtype, value.shape), name
+            assert other.tobytes() == value.tobytes(), name
         save(f"{folder}/again", {name: tf.constant(value) for name, value in ours.items()})
         for end in ".index", ".data-00000-of-00001":
             assert Path(f"{folder}/ours{end}").read_bytes() == Path(f"{folder}/again{end}").read_bytes(), end
         variables = tf.train.list_variables(f"{folder}/ours")
-        print(f"TensorFlow {tf.__version__} reads our file: {len(theirs)} tensors equal, index and data byte for byte as it writes them")
+        print(f"TensorFlow {tf.__version__} reads our file: {len(theirs)} tensors equal, index and data byte "
+              "for byte as it writes them")
         print("for example", variables[0], variables[-1])
-        many = {f"{i:04d}" + "y" * 500: np.full(3, i, np.float16) for i in range(1000)}  # TensorFlow would need several blocks
+        # TensorFlow would need several blocks
+        many = {f"{i:04d}" + "y" * 500: np.full(3, i, np.float16) for i in range(1000)}
         checkpoint.write_tensorflow(f"{folder}/many", many)
         theirs = read(f"{folder}/many")
-        assert all(np.array_equal(theirs[name], value) for name, value in many.items()) and len(theirs) == 1000
+        assert len(theirs) == 1000
+        assert all(np.array_equal(theirs[name], value) for name, value in many.items())
         print("and 1000 names of 504 bytes in one block")
 
 

@@ -1,4 +1,4 @@
-"""checkpoint.py against TensorFlow's own files, the safetensors library, a second encoding of both formats, and damage."""
+"""checkpoint.py against TensorFlow's own files, the safetensors library, a second encoding, and damage."""
 import doctest
 import gc
 import json
@@ -9,16 +9,24 @@ import random
 import re
 import shutil
 import struct
-import sys
 import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from loading import checkpoint
-from loading.checkpoint import CheckpointError, crc32c, openai_names, read_safetensors, read_tensorflow, release, write_tensorflow
+from loading.checkpoint import (
+    CheckpointError,
+    crc32c,
+    openai_names,
+    read_safetensors,
+    read_tensorflow,
+    release,
+    write_tensorflow,
+)
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TENSORFLOW, HUGGINGFACE = FIXTURES / "tensorflow", FIXTURES / "huggingface"
@@ -40,7 +48,7 @@ def test_doctests():
     assert doctest.testmod(checkpoint).failed == 0
 
 
-# crc32c
+# crc32c -----------------------------------------------------------------------------------------------------
 
 def slow_crc32c(data):
     """Bit by bit, from the polynomial."""
@@ -58,13 +66,14 @@ def masked(data):
 
 
 def test_crc32c_published_vectors():        # RFC 3720, B.4
-    for data, crc in ((b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43),
-                      (bytes(range(32)), 0x46DD794E), (bytes(range(31, -1, -1)), 0x113FDB5C)):
+    for data, crc in ((b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA),
+                      (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E),
+                      (bytes(range(31, -1, -1)), 0x113FDB5C)):
         assert crc32c(np.frombuffer(data, np.uint8)) == crc
     assert checkpoint.masked_crc(b"123456789") == 0xC78AB0E5
 
 
-@pytest.mark.parametrize("n", [1, 66_559, 66_560, 66_561, 100_003])     # 66,560 bytes is where the lanes begin
+@pytest.mark.parametrize("n", [1, 66_559, 66_560, 66_561, 100_003])  # 66,560 bytes is where the lanes begin
 @pytest.mark.parametrize("start", [0, 1])
 def test_crc32c_of_long_arrays_equals_the_bitwise_one(n, start):
     data = np.random.default_rng(n).integers(0, 256, n + 1, dtype=np.uint8)[start:n + start]
@@ -72,9 +81,10 @@ def test_crc32c_of_long_arrays_equals_the_bitwise_one(n, start):
 
 
 def test_crc32c_of_more_than_one_chunk_of_lanes():
-    """17.04 MB of zeros with one byte in the first chunk and one in the last: the crc is linear, so the answer is known otherwise."""
+    """17.04 MB of zeros, then one byte in the first chunk: the crc is linear, so it is known otherwise."""
     def power(n, state):                    # state after n zero bytes, by squaring the 32 x 32 matrix of one
-        columns = [0x82F63B78] + [1 << i for i in range(31)]        # what one *bit* of shift does to each bit of the state
+        # what one *bit* of shift does to each bit of the state
+        columns = [0x82F63B78] + [1 << i for i in range(31)]
 
         def apply(matrix, value):
             out = 0
@@ -96,12 +106,13 @@ def test_crc32c_of_more_than_one_chunk_of_lanes():
     assert crc32c(data) == power(n - 100, power(100, 0xFFFFFFFF) ^ 7) ^ 0xFFFFFFFF
 
 
-# Files that TensorFlow wrote (make_tensorflow_fixture.py)
+# Files that TensorFlow wrote (make_tensorflow_fixture.py) ---------------------------------------------------
 
 @pytest.mark.parametrize("bundle, n_tensors", [("small", 44), ("bfloat16", 2), ("shards", 9)])
 def test_reads_what_tensorflow_wrote(bundle, n_tensors):
     arrays = read_tensorflow(TENSORFLOW / bundle, verify=True)
-    expected = {key.removeprefix(f"{bundle}:"): VALUES[key] for key in VALUES.files if key.startswith(f"{bundle}:")}
+    expected = {key.removeprefix(f"{bundle}:"): VALUES[key]
+                for key in VALUES.files if key.startswith(f"{bundle}:")}
     assert list(arrays) == sorted(expected) and len(arrays) == n_tensors
     for name, array in arrays.items():
         assert same(array, expected[name]), name
@@ -119,7 +130,8 @@ def test_reads_an_index_of_several_blocks(tmp_path):
 
 
 def test_writes_byte_for_byte_what_tensorflow_writes(tmp_path):
-    write_tensorflow(tmp_path / "m", {key.removeprefix("small:"): VALUES[key] for key in VALUES.files if key.startswith("small:")})
+    write_tensorflow(tmp_path / "m", {key.removeprefix("small:"): VALUES[key]
+                                      for key in VALUES.files if key.startswith("small:")})
     for end in ".index", ".data-00000-of-00001":
         assert (tmp_path / f"m{end}").read_bytes() == (TENSORFLOW / f"sorted{end}").read_bytes()
 
@@ -130,14 +142,17 @@ def test_refuses_what_tensorflow_wrote_and_it_cannot_read(bundle, reason):
         read_tensorflow(TENSORFLOW / bundle)
 
 
-# Files that we wrote
+# Files that we wrote ----------------------------------------------------------------------------------------
 
 TYPES = ["<f4", "<f8", "<f2", ">f4", "<i4", "<i8", "i1", "u1", "<i2", "<u2", "<u4", "<u8", "?", "<c8", "<c16"]
 
 
-@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30),
-                       st.tuples(st.sampled_from(TYPES), st.lists(st.integers(0, 5), max_size=4)), max_size=40), st.randoms())
-@settings(max_examples=60)
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30)
+SHAPES = st.tuples(st.sampled_from(TYPES), st.lists(st.integers(0, 5), max_size=4))
+
+
+@given(st.dictionaries(NAMES, SHAPES, max_size=40), st.randoms())
+@settings(max_examples=30)
 def test_what_is_written_is_read(tmp_path_factory, shapes, rng):
     prefix = tmp_path_factory.mktemp("written") / "model.ckpt"
     arrays = {}
@@ -148,24 +163,28 @@ def test_what_is_written_is_read(tmp_path_factory, shapes, rng):
     write_tensorflow(prefix, arrays)
     read = read_tensorflow(prefix, verify=True)
     assert list(read) == sorted(arrays, key=lambda name: name.encode())
-    assert all(same(read[name], array.astype(array.dtype.newbyteorder("<"))) for name, array in arrays.items())
+    assert all(same(read[name], array.astype(array.dtype.newbyteorder("<")))
+               for name, array in arrays.items())
     assert sorted(os.listdir(prefix.parent)) == ["model.ckpt.data-00000-of-00001", "model.ckpt.index"]
 
 
 def test_any_layout_in_memory_is_written_row_by_row(tmp_path):
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
-    write_tensorflow(tmp_path / "x", {"turned": x.T, "cut": x[::2, 1:], "scalar": x[1, 1], "list": [1.5, 2.5]})
+    write_tensorflow(tmp_path / "x", {"turned": x.T, "cut": x[::2, 1:], "scalar": x[1, 1],
+                                      "list": [1.5, 2.5]})
     arrays = read_tensorflow(tmp_path / "x", verify=True)
     assert same(arrays["turned"], np.ascontiguousarray(x.T)) and same(arrays["cut"], x[::2, 1:].copy())
     assert arrays["scalar"] == 7 and same(arrays["list"], np.array([1.5, 2.5]))
 
 
-@pytest.mark.parametrize("bad", [{"a": np.array(["text"])}, {"a": np.array([None])}, {"": np.zeros(1)}, {"x" * 1001: np.zeros(1)}])
+@pytest.mark.parametrize("bad", [{"a": np.array(["text"])}, {"a": np.array([None])}, {"": np.zeros(1)},
+                                 {"x" * 1001: np.zeros(1)}])
 def test_what_cannot_be_written_leaves_the_old_files(tmp_path, bad):
     write_tensorflow(tmp_path / "m", {"old": np.arange(3)})
     with pytest.raises(CheckpointError, match="cannot be written; convert"):
         write_tensorflow(tmp_path / "m", {"Z": np.zeros(10)} | bad)
-    assert len(os.listdir(tmp_path)) == 2 and same(read_tensorflow(tmp_path / "m", verify=True)["old"], np.arange(3))
+    assert len(os.listdir(tmp_path)) == 2
+    assert same(read_tensorflow(tmp_path / "m", verify=True)["old"], np.arange(3))
 
 
 def test_stopped_anywhere_in_writing_there_is_the_old_the_new_or_no_checkpoint(tmp_path, monkeypatch):
@@ -202,14 +221,16 @@ def test_stopped_anywhere_in_writing_there_is_the_old_the_new_or_no_checkpoint(t
     assert seen == {5, 7, "index"}
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not replace a file that is mapped")
 def test_a_checkpoint_can_be_written_over_itself(tmp_path):
     write_tensorflow(tmp_path / "m", {"x": np.arange(1000.0)})
     arrays = read_tensorflow(tmp_path / "m")
-    write_tensorflow(tmp_path / "m", arrays)                                    # the arrays are views of the files that are replaced
-    assert same(arrays["x"], np.arange(1000.0)) and same(read_tensorflow(tmp_path / "m", verify=True)["x"], np.arange(1000.0))
+    write_tensorflow(tmp_path / "m", arrays)  # the arrays are views of the files that are replaced
+    for x in arrays["x"], read_tensorflow(tmp_path / "m", verify=True)["x"]:
+        assert same(x, np.arange(1000.0))
 
 
-# Memory
+# Memory -----------------------------------------------------------------------------------------------------
 
 def mappings(path):
     return sum(str(path) in line for line in open("/proc/self/maps"))
@@ -220,14 +241,14 @@ def test_arrays_are_views_of_the_file_and_free_it_when_they_go(tmp_path):
     size = 8 << 20
     write_tensorflow(tmp_path / "m", {"a": np.zeros(size, np.uint8), "b": np.zeros(size // 2, np.float16)})
     data = tmp_path / "m.data-00000-of-00001"
-    with open(tmp_path / "m.safetensors", "wb") as file:
-        head = json.dumps({"a": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}}).encode().ljust(96)
-        file.write(struct.pack("<Q", len(head)) + head + bytes(size))
-    for read, file in (lambda: read_tensorflow(tmp_path / "m"), data), (lambda: read_safetensors(tmp_path / "m.safetensors"),
-                                                                        tmp_path / "m.safetensors"):
+    other = tmp_path / "m.safetensors"
+    head = json.dumps({"a": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}})
+    other.write_bytes(safetensors(head.encode().ljust(96), bytes(size)))
+    for read, file in ((lambda: read_tensorflow(tmp_path / "m"), data),
+                       (lambda: read_safetensors(other), other)):
         tracemalloc.start()
         arrays = read()
-        assert tracemalloc.get_traced_memory()[1] < 200_000                     # nothing of the 8 MB was copied
+        assert tracemalloc.get_traced_memory()[1] < 200_000  # nothing of the 8 MB was copied
         tracemalloc.stop()
         assert mappings(file) == 1
         last = arrays["a"][3:5]
@@ -241,22 +262,25 @@ def test_arrays_are_views_of_the_file_and_free_it_when_they_go(tmp_path):
 
 def resident(path):
     """Bytes of the mapped file that are in memory."""
-    return 1024 * int(re.search(rf"{re.escape(str(path))}.*\n(?:.*\n)*?Rss: *(\d+) kB", Path("/proc/self/smaps").read_text())[1])
+    return 1024 * int(re.search(rf"{re.escape(str(path))}.*\n(?:.*\n)*?Rss: *(\d+) kB",
+                                Path("/proc/self/smaps").read_text())[1])
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="asks Linux for the memory in use")
 def test_release_gives_back_the_whole_pages_of_one_array_and_changes_no_number(tmp_path):
     size = 4 << 20
-    values = {"a": np.full(100, 1, np.uint8), "b": np.full(size, 2, np.uint8), "c": np.full(size, 3, np.uint8)}
+    values = {"a": np.full(100, 1, np.uint8), "b": np.full(size, 2, np.uint8),
+              "c": np.full(size, 3, np.uint8)}
     write_tensorflow(tmp_path / "m", values)
     arrays, copy = read_tensorflow(tmp_path / "m"), np.ones(size)
     assert all(same(arrays[name], values[name]) for name in values)             # so all of it has been read
     before = resident(tmp_path / "m.data")
-    for array in arrays["a"], copy, arrays["b"][:0]:                            # less than a page, and none of the file's
+    for array in arrays["a"], copy, arrays["b"][:0]:  # less than a page, and none of the file's
         release(array)
     assert resident(tmp_path / "m.data") == before > 2 * size
     release(arrays["b"])
-    assert resident(tmp_path / "m.data") == before - (size - mmap.PAGESIZE)     # it shares its first and last page with a and c
+    # it shares its first and last page with a and c
+    assert resident(tmp_path / "m.data") == before - (size - mmap.PAGESIZE)
     assert all(same(arrays[name], values[name]) for name in values) and (copy == 1).all()
 
 
@@ -298,7 +322,7 @@ def block(entries, interval=16, kind=0, restarts=None, share=True):
         out += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
         last = key
     starts = starts or [0]
-    out += struct.pack(f"<{len(starts)}I", *starts) + struct.pack("<I", len(starts) if restarts is None else restarts)
+    out += struct.pack(f"<{len(starts) + 1}I", *starts, len(starts) if restarts is None else restarts)
     return sealed(out, kind)
 
 
@@ -317,7 +341,8 @@ def table(*blocks, handles=None, meta=None, index=None):
     meta_at = len(out)
     out += block([])
     index_at = (len(out), None)
-    one = index or block([(b"\xff" * (i + 1), varint(a) + varint(n)) for i, (a, n) in enumerate(handles)], interval=1)
+    one = index or block([(b"\xff" * (i + 1), varint(a) + varint(n)) for i, (a, n) in enumerate(handles)],
+                         interval=1)
     index_at = (len(out), len(one) - 5)
     out += one
     footer = varint(meta_at) + varint(8) + varint(index_at[0]) + varint(index_at[1])
@@ -355,29 +380,34 @@ def test_blocks_restarts_and_data_files(tmp_path, interval, n_blocks):
 
 
 def test_what_the_format_allows_and_tensorflow_does_not_write(tmp_path):
-    unknown = field(99, 7) + field(98, b"text") + varint(97 << 3 | 5) + b"1234" + varint(96 << 3 | 1) + b"12345678"
+    unknown = field(99, 7) + field(98, b"text")
+    unknown += varint(97 << 3 | 5) + b"1234" + varint(96 << 3 | 1) + b"12345678"
     long_tag = b"\x88\x00" + varint(1)                                          # field 1 in two bytes
-    cases = [one(more=unknown), one(more=long_tag), table(block([HEADER, (b"x", entry())], share=False)), one(offset=0, crc=b"1234"),
-             table(block([HEADER]), block([]), block([(b"x", entry())]))]
+    cases = [one(more=unknown), one(more=long_tag), table(block([HEADER, (b"x", entry())], share=False)),
+             one(offset=0, crc=b"1234"), table(block([HEADER]), block([]), block([(b"x", entry())]))]
     for index in cases:
         assert np.array_equal(read_tensorflow(bundle(tmp_path, index))["x"], np.float32([1, 2]))
     assert read_tensorflow(bundle(tmp_path, table(block([HEADER])))) == {}
-    # a gap between tensors (alignment), an offset that is no multiple of the item size, an empty tensor at the end
-    entries = [HEADER, (b"a", entry(shape=(1,), size=4)), (b"b", entry(shape=(1,), offset=7, size=4)), (b"c", entry(shape=(0,), offset=11, size=0)),
+    # a gap between tensors (alignment), an offset that is no multiple of the item size, an empty tensor
+    entries = [HEADER, (b"a", entry(shape=(1,), size=4)), (b"b", entry(shape=(1,), offset=7, size=4)),
+               (b"c", entry(shape=(0,), offset=11, size=0)),
                (b"d", entry(dtype=14, shape=(1,), offset=11, size=2))]
     arrays = read_tensorflow(bundle(tmp_path, table(block(entries)), b"\0\0\x80\x3f...\0\0\0\x40\x80\xbf"))
-    assert [a.tolist() for a in arrays.values()] == [[1.0], [2.0], [], [-1.0]] and all(a.flags.aligned for a in arrays.values())
+    assert [a.tolist() for a in arrays.values()] == [[1.0], [2.0], [], [-1.0]]
+    assert all(a.flags.aligned for a in arrays.values())
 
 
 HUGE = [2**31 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 DAMAGED = {
     "Snappy": (table(block([HEADER, (b"x", entry())], kind=1)), "Snappy"),
     "big-endian": (table(block([(b"", field(1, 1) + field(2, 1)), (b"x", entry())])), "big-endian"),
-    "newer": (table(block([(b"", field(1, 1) + field(3, field(1, 1) + field(2, 2))), (b"x", entry())])), "newer"),
+    "newer": (table(block([(b"", field(1, 1) + field(3, field(1, 1) + field(2, 2))), (b"x", entry())])),
+              "newer"),
     "slices": (one(more=field(7, b"")), "slices"),
     "slice": (table(block([HEADER, (b"\0x\0\1", entry())])), "slices"),
     "unknown rank": (one(more=field(2, field(3, 1))), "unknown shape"),
-    **{f"type {n}": (one(dtype=n), f"type {n}") for n in (0, 7, 11, 12, 13, 15, 16, 20, 21, 23 + 1, 29, 101, 114, 2**40)},
+    **{f"type {n}": (one(dtype=n), f"type {n}")
+       for n in (0, 7, 11, 12, 13, 15, 16, 20, 21, 23 + 1, 29, 101, 114, 2**40)},
     "type missing": (table(block([HEADER, (b"x", field(5, 8))])), "type 0"),
     "wrong wire type": (table(block([HEADER, (b"x", field(1, b"\1") + field(5, 8))])), "type 0"),
     "group": (one(more=varint(9 << 3 | 3)), "unknown type"),
@@ -385,7 +415,8 @@ DAMAGED = {
     "nothing": (table(), "header"),
     "order": (table(block([HEADER, (b"y", entry(size=0, shape=(0,))), (b"x", entry())])), "order"),
     "twice": (table(block([HEADER, (b"x", entry()), (b"x", entry())])), "order"),
-    "order of blocks": (table(block([HEADER, (b"y", entry(size=0, shape=(0,)))]), block([(b"x", entry())])), "order"),
+    "order of blocks": (table(block([HEADER, (b"y", entry(size=0, shape=(0,)))]), block([(b"x", entry())])),
+                        "order"),
     "not UTF-8": (table(block([HEADER, (b"\xff", entry())])), "UTF-8"),
     "name": (table(block([HEADER, (b"x" * 1001, entry())])), "longer"),
     "entry": (one(more=field(9, b"x" * 65536)), "longer"),
@@ -400,9 +431,11 @@ DAMAGED = {
     **{f"offset {n}": (one(offset=n), "outside") for n in [1, 8, 9, *HUGE]},
     **{f"data file {n}": (one(shard=n), "data file") for n in [1, *HUGE]},
     "no data files": (table(block([(b"", b""), (b"x", entry())])), "data file"),
-    "many data files": (table(block([(b"", field(1, 2**31 - 1)), (b"x", entry(shard=2**31 - 2))])), "No such file"),
+    "many data files": (table(block([(b"", field(1, 2**31 - 1)), (b"x", entry(shard=2**31 - 2))])),
+                        "No such file"),
     "overlap": (table(block([HEADER, (b"x", entry()), (b"y", entry())])), "overlaps"),
-    "overlap by a byte": (table(block([HEADER, (b"x", entry(shape=(1,), size=4)), (b"y", entry(shape=(1,), offset=3, size=4))])), "overlaps"),
+    "overlap by a byte": (table(block([HEADER, (b"x", entry(shape=(1,), size=4)),
+                                       (b"y", entry(shape=(1,), offset=3, size=4))])), "overlaps"),
     "endless number": (one(more=b"\xff" * 11), "64 bits"),
     "a number of eleven bytes": (one(more=varint(9 << 3) + b"\x80" * 10 + b"\1"), "64 bits"),
     "number past the end": (one(more=b"\x08\xff"), "past its end"),
@@ -414,12 +447,16 @@ DAMAGED = {
     "entry cut": (table(sealed(b"\x00\x80" + struct.pack("<II", 0, 1))), "past its end"),
     **{f"{n} restarts": (table(block([HEADER], restarts=n)), "restarts") for n in (100, 2**31, 2**32 - 1)},
     **{f"block at {n}": (table(block([HEADER]), handles=[(n, 8)]), "outside|checksum") for n in [1, *HUGE]},
-    **{f"block of {n}": (table(block([HEADER]), handles=[(0, n)]), "outside|checksum") for n in [0, 1, 7, 9, *HUGE]},
-    "the same block twice": (table(block([HEADER, (b"x", entry())]), handles=[(0, len(block([HEADER, (b"x", entry())])) - 5)] * 2), "overlap"),
+    **{f"block of {n}": (table(block([HEADER]), handles=[(0, n)]), "outside|checksum")
+       for n in [0, 1, 7, 9, *HUGE]},
+    "the same block twice": (table(block([HEADER, (b"x", entry())]),
+                                   handles=[(0, len(block([HEADER, (b"x", entry())])) - 5)] * 2), "overlap"),
     "blocks in a wrong order": (table(block([(b"x", entry())]), block([HEADER]),
-                                      handles=[(len(block([(b"x", entry())])), len(block([HEADER])) - 5), (0, len(block([(b"x", entry())])) - 5)]),
+                                      handles=[(len(block([(b"x", entry())])), len(block([HEADER])) - 5),
+                                               (0, len(block([(b"x", entry())])) - 5)]),
                                 "overlap"),
-    "a handle that is no handle": (table(block([HEADER]), index=block([(b"x", b"\xff\xff")])), "past its end"),
+    "a handle that is no handle": (table(block([HEADER]), index=block([(b"x", b"\xff\xff")])),
+                                   "past its end"),
     "an empty handle": (table(block([HEADER]), index=block([(b"x", b"")])), "past its end"),
     "an empty file": (b"", "not a TensorFlow"),
     "only the footer": (table()[-48:], "outside|checksum"),
@@ -432,7 +469,7 @@ DAMAGED = {
 @pytest.mark.parametrize("case", DAMAGED)
 def test_damaged_index(tmp_path, case):
     index, reason = DAMAGED[case]
-    with pytest.raises(CheckpointError, match=f"^{tmp_path}/m.*: .*({reason})") as error:
+    with pytest.raises(CheckpointError, match=f"^{re.escape(str(tmp_path / 'm'))}.*: .*({reason})") as error:
         read_tensorflow(bundle(tmp_path, index))
     assert "\n" not in str(error.value) and len(str(error.value)) < 2000
 
@@ -451,7 +488,8 @@ def test_every_bit_of_the_index_is_guarded(tmp_path):
     """Any one flipped bit is an error, but in the unused metaindex block, its handle and the padding."""
     index = one()
     first = len(block([HEADER, (b"x", entry())]))
-    unused = {*range(first, first + 13), *range(len(index) - 48, len(index) - 46), *range(len(index) - 44, len(index) - 8)}
+    unused = {*range(first, first + 13), *range(len(index) - 48, len(index) - 46),
+              *range(len(index) - 44, len(index) - 8)}
     prefix = bundle(tmp_path, index)
     for i in range(len(index)):
         for bit in range(8):
@@ -460,7 +498,8 @@ def test_every_bit_of_the_index_is_guarded(tmp_path):
             write(tmp_path / "m.index", bad)
             try:
                 read_tensorflow(prefix)
-                assert i in unused or (i, bit) == (len(index) - 45, 7), (i, bit)        # there, a number gets a second byte: 0
+                # there, a number gets a second byte: 0
+                assert i in unused or (i, bit) == (len(index) - 45, 7), (i, bit)
             except CheckpointError:
                 pass
 
@@ -475,7 +514,8 @@ def test_every_bit_of_the_data_is_guarded_when_asked(tmp_path):
             bad[i] ^= 1 << bit
             write(path, bad)
             assert set(read_tensorflow(tmp_path / "m")) == {"a", "b"}
-            with pytest.raises(CheckpointError, match=f"data-00000-of-00001: tensor '{'a' if i < 8 else 'b'}' does not match its checksum"):
+            name = "a" if i < 8 else "b"
+            with pytest.raises(CheckpointError, match=f"data.*: tensor '{name}' does not match its checksum"):
                 read_tensorflow(tmp_path / "m", verify=True)
 
 
@@ -494,9 +534,10 @@ def test_missing_files_and_things_that_are_no_files(tmp_path):
     data.write_bytes(b"")
     with pytest.raises(CheckpointError, match="outside the file"):
         read_tensorflow(tmp_path / "m")
-    os.mkfifo(tmp_path / "pipe.index")                                          # opening it would wait for ever
-    with pytest.raises(CheckpointError, match="a folder or a device"):
-        read_tensorflow(tmp_path / "pipe")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe.index")  # opening it would wait for ever
+        with pytest.raises(CheckpointError, match="a folder or a device"):
+            read_tensorflow(tmp_path / "pipe")
     with pytest.raises(CheckpointError, match="No such file"):
         read_safetensors(tmp_path / "none.safetensors")
     with pytest.raises(CheckpointError, match="a folder or a device"):
@@ -541,15 +582,18 @@ def test_unaligned_data_are_copied_and_right(tmp_path, padding):
 
 
 def test_reads_bfloat16_as_torch_wrote_it():
-    arrays, values = read_safetensors(HUGGINGFACE / "bfloat16.safetensors"), np.load(HUGGINGFACE / "values.npz")
+    arrays = read_safetensors(HUGGINGFACE / "bfloat16.safetensors")
+    values = np.load(HUGGINGFACE / "values.npz")
     assert len(arrays) == 12 and all(same(array, values[name]) for name, array in arrays.items())
 
 
 def test_order_in_the_header_does_not_matter(tmp_path):
-    (tmp_path / "m").write_bytes(safetensors({"b": described(8, 16), "__metadata__": {"a": "b"}, "c": described(16, 16, shape=[0]),
-                                              "a": described(0, 8)}, struct.pack("<4f", 1, 2, 3, 4)))
+    header = {"b": described(8, 16), "__metadata__": {"a": "b"}, "c": described(16, 16, shape=[0]),
+              "a": described(0, 8)}
+    (tmp_path / "m").write_bytes(safetensors(header, struct.pack("<4f", 1, 2, 3, 4)))
     arrays = read_safetensors(tmp_path / "m")
-    assert list(arrays) == ["b", "c", "a"] and arrays["b"].tolist() == [3, 4] and arrays["a"].tolist() == [1, 2]
+    assert {name: a.tolist() for name, a in arrays.items()} == {"b": [3, 4], "c": [], "a": [1, 2]}
+    assert list(arrays) == ["b", "c", "a"]
 
 
 D = bytes(8)
@@ -558,7 +602,8 @@ DAMAGED_SAFETENSORS = {
     "7 bytes": (b"1234567", "not a safetensors"),
     "no header": (bytes(8), "not a safetensors"),
     "an error page": (b"<?xml version='1.0'?><Error>BlobNotFound</Error>" * 3, "not a safetensors"),
-    **{f"header of {n}": (safetensors({"x": described()}, D, size=n), "not a safetensors") for n in (10**6, 10**8 + 1, *HUGE)},
+    **{f"header of {n}": (safetensors({"x": described()}, D, size=n), "not a safetensors")
+       for n in (10**6, 10**8 + 1, *HUGE)},
     "a list": (safetensors(b"[1, 2, 3]" + b" " * 99), "not a safetensors"),
     "a space first": (safetensors(b" {}"), "not a safetensors"),
     "not JSON": (safetensors(b"{'x': 1}"), "JSON"),
@@ -567,17 +612,23 @@ DAMAGED_SAFETENSORS = {
     "a long integer": (safetensors(b'{"x": ' + b"9" * 5000 + b"}"), "JSON"),
     "deep": (safetensors(b'{"x":' * 3000 + b" " * 99999 + b"1" + b"}" * 3000), "JSON"),
     "brackets": (safetensors(b'{"x": [' + b"[]," * 10**6 + b"1]}"), "not a safetensors"),
-    "same name twice": (safetensors(b'{"x": %s, "x": %s}' % ((json.dumps(described()).encode(),) * 2), D), "twice"),
-    "same key twice": (safetensors(b'{"x": {"dtype": "F32", "dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}', D), "twice"),
+    "same name twice": (safetensors(b'{"x": %s, "x": %s}' % ((json.dumps(described()).encode(),) * 2), D),
+                        "twice"),
+    "same key twice": (safetensors(b'{"x": {"dtype": "F32", "dtype": "F32", "shape": [2], '
+                                   b'"data_offsets": [0, 8]}}', D), "twice"),
     "a number": (safetensors({"x": 1}, D), "described"),
     "nothing said": (safetensors({"x": {}}, D), "described"),
     "old key": (safetensors({"x": {"dtype": "F32", "shape": [2], "offsets": [0, 8]}}, D), "described"),
     "a long name": (safetensors({"x" * 1001: described()}, D), "too long"),
     **{f"shape {s}": (safetensors({"x": described() | {"shape": s}}, D), "shape")
-       for s in (3, "2", None, [1.0, 2.0], [-1, -2], ["2"], [True, 2], [[2]], {"a": 2}, [3], [], [0], [1] * 33, [0, 2**62, 2**62])},
-    **{f"offsets {o}": (safetensors({"x": described() | {"data_offsets": o}}, D), "offsets|outside|hole|overlap")
-       for o in (3, "08", None, [0], [0, 8, 16], [0.0, 8.0], [-8, 0], [8, 0], [1, 9], [0, 9], [0, 2**63], [2**64, 2**64 + 8], [8, 16])},
-    **{f"dtype {t}": (safetensors({"x": described(dtype=t)}, D), "not read") for t in ("F8_E5M2", "Q4", "f32", "", 1, None, ["F32"], "x" * 9999)},
+       for s in (3, "2", None, [1.0, 2.0], [-1, -2], ["2"], [True, 2], [[2]], {"a": 2}, [3], [], [0],
+                 [1] * 33, [0, 2**62, 2**62])},
+    **{f"offsets {o}": (safetensors({"x": described() | {"data_offsets": o}}, D),
+                        "offsets|outside|hole|overlap")
+       for o in (3, "08", None, [0], [0, 8, 16], [0.0, 8.0], [-8, 0], [8, 0], [1, 9], [0, 9], [0, 2**63],
+                 [2**64, 2**64 + 8], [8, 16])},
+    **{f"dtype {t}": (safetensors({"x": described(dtype=t)}, D), "not read")
+       for t in ("F8_E5M2", "Q4", "f32", "", 1, None, ["F32"], "x" * 9999)},
     "overlap": (safetensors({"x": described(), "y": described(4, 12)}, bytes(12)), "overlap"),
     "the same range": (safetensors({"x": described(), "y": described()}, D), "overlap"),
     "hole": (safetensors({"x": described(), "y": described(12, 20)}, bytes(20)), "hole"),
@@ -594,7 +645,8 @@ def test_damaged_safetensors(tmp_path, case):
     (tmp_path / "m").write_bytes(data)
     tracemalloc.start()
     try:
-        with pytest.raises(CheckpointError, match=f"^{tmp_path}/m: .*({reason})") as error:
+        path = re.escape(str(tmp_path / "m"))
+        with pytest.raises(CheckpointError, match=f"^{path}: .*({reason})") as error:
             read_safetensors(tmp_path / "m")
         assert tracemalloc.get_traced_memory()[1] < 100_000 + 4 * len(data)
     finally:
@@ -606,11 +658,11 @@ def test_the_longest_name_and_a_file_without_numbers_are_read(tmp_path):
     name = "x" * 1000
     write_tensorflow(tmp_path / "m", {name: np.arange(2)})
     assert read_tensorflow(tmp_path / "m")[name].tolist() == [0, 1]
-    (tmp_path / "m").write_bytes(safetensors({name: described(0, 0, shape=[0])}))       # it ends with its header
+    (tmp_path / "m").write_bytes(safetensors({name: described(0, 0, shape=[0])}))  # it ends with its header
     assert read_safetensors(tmp_path / "m")[name].size == 0
 
 
-# Hugging Face's names
+# Hugging Face's names ---------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("file", ["model", "old"])
 def test_logits_of_a_hugging_face_folder_are_those_of_transformers(tmp_path, file):
@@ -631,14 +683,19 @@ def test_names_of_hugging_face_to_names_of_openai():
     small = {name for name in read_tensorflow(TENSORFLOW / "small") if name.startswith("model/")}
     assert set(renamed) == small                                                # both have two layers
     assert renamed["model/h1/attn/c_attn/b"] is arrays["h.1.attn.c_attn.bias"]
-    assert renamed["model/h0/ln_2/g"] is arrays["h.0.ln_2.weight"] and renamed["model/wpe"] is arrays["wpe.weight"]
-    assert openai_names({"h.10.mlp.c_fc.weight": 1, "transformer.h.47.ln_1.bias": 2, "transformer.ln_f.weight": 3}) == {
+    assert renamed["model/h0/ln_2/g"] is arrays["h.0.ln_2.weight"]
+    assert renamed["model/wpe"] is arrays["wpe.weight"]
+    assert openai_names({"h.10.mlp.c_fc.weight": 1, "transformer.h.47.ln_1.bias": 2,
+                         "transformer.ln_f.weight": 3}) == {
         "model/h10/mlp/c_fc/w": 1, "model/h47/ln_1/b": 2, "model/ln_f/g": 3}
 
 
-@pytest.mark.parametrize("names, reason", [(["wte.weight", "transformer.wte.weight"], "with and without"), (["score.weight"], "score.weight.*none"),
-                                           (["h.0.crossattention.c_attn.weight"], "none"), (["wte.bias"], "none"), (["h.x.ln_1.bias"], "none"),
-                                           (["transformer.transformer.wte.weight"], "none"), (["model/wte"], "none"), ([""], "none"),
+@pytest.mark.parametrize("names, reason", [(["wte.weight", "transformer.wte.weight"], "with and without"),
+                                           (["score.weight"], "score.weight.*none"),
+                                           (["h.0.crossattention.c_attn.weight"], "none"),
+                                           (["wte.bias"], "none"), (["h.x.ln_1.bias"], "none"),
+                                           (["transformer.transformer.wte.weight"], "none"),
+                                           (["model/wte"], "none"), ([""], "none"),
                                            (["h.0.mlp.c_fc.weight\n"], "none"), (["lm_head.weight"], "tie")])
 def test_names_that_are_not_gpt2s_are_refused(names, reason):
     with pytest.raises(CheckpointError, match=reason):
@@ -668,7 +725,7 @@ def test_names_and_shapes_of_more_than_100_mb_are_not_even_read(tmp_path):
         tracemalloc.stop()
 
 
-# Damage at random
+# Damage at random -------------------------------------------------------------------------------------------
 
 def damage(rng, data):
     """One to four of: flip a bit, change a byte, a huge number, cut, double, drop or move a piece."""
@@ -682,7 +739,8 @@ def damage(rng, data):
         elif action == 2 and i < len(data):
             data[i] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
         elif action == 3:
-            data[i:i + n] = rng.choice([b"\xff" * n, bytes(n), varint(rng.choice(HUGE)), struct.pack("<Q", rng.choice(HUGE))])
+            data[i:i + n] = rng.choice([b"\xff" * n, bytes(n), varint(rng.choice(HUGE)),
+                                        struct.pack("<Q", rng.choice(HUGE))])
         elif action == 4:
             del data[i:]
         elif action == 5:
@@ -693,12 +751,13 @@ def damage(rng, data):
             data[i:i + n] = data[j:j + n]
         elif digits := list(re.finditer(rb"[0-9]+", data)):                     # a number in JSON
             digit = rng.choice(digits)
-            data[digit.start():digit.end()] = str(rng.choice([0, 1, 4, -1, 2**31, 2**63, 2**64, 10**30, 1e400, 0.5, *range(20)])).encode()
+            number = rng.choice([0, 1, 4, -1, 2**31, 2**63, 2**64, 10**30, 1e400, 0.5, *range(20)])
+            data[digit.start():digit.end()] = str(number).encode()
     return bytes(data)
 
 
 def resealed(data):
-    """The same .index with right checksums, so that damage gets past them; the footer must still say where the blocks are."""
+    """The same .index with right checksums, so that damage gets past them; the footer must still be right."""
     data = bytearray(data)
     ends = SMALL_BLOCKS if len(data) == len(SMALL) else ()
     for start, end in ends:
@@ -732,7 +791,7 @@ def read_quietly(read, size):
         assert "\n" not in str(error) and len(str(error)) < 3000
         return None
     assert isinstance(arrays, dict) and all(isinstance(name, str) for name in arrays)
-    assert sum(array.nbytes for array in arrays.values()) <= 2 * size           # no two overlap; bfloat16 doubles
+    assert sum(array.nbytes for array in arrays.values()) <= 2 * size  # no two overlap; bfloat16 doubles
     for array in arrays.values():
         array.tobytes()
     return arrays
@@ -753,15 +812,17 @@ def damaged_data(folder, rng):
     return lambda: read_tensorflow(folder / "m", verify=rng.random() < 0.2), len(SMALL) + len(SMALL_DATA)
 
 
-SAFETENSORS_FILES = [(HUGGINGFACE / f"{name}.safetensors").read_bytes() for name in ("model", "old", "bfloat16")]
+SAFETENSORS_FILES = [(HUGGINGFACE / f"{name}.safetensors").read_bytes()
+                     for name in ("model", "old", "bfloat16")]
 
 
 def damaged_safetensors(folder, rng):
     data = rng.choice(SAFETENSORS_FILES)
     head = 8 + int.from_bytes(data[:8], "little")
-    if rng.random() < 0.8:                                                      # what matters is in the header
+    if rng.random() < 0.8:  # what matters is in the header
         header = damage(rng, data[8:head])
-        data = struct.pack("<Q", len(header) if rng.random() < 0.9 else rng.randrange(2 * head)) + header + data[head:]
+        size = len(header) if rng.random() < 0.9 else rng.randrange(2 * head)
+        data = struct.pack("<Q", size) + header + data[head:]
     else:
         data = damage(rng, data)
     write(folder / "m", data)
@@ -785,8 +846,8 @@ def fuzz(folder, kind, n, seed):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_at_random(tmp_path, kind):
-    refused, read = fuzz(tmp_path, kind, 400, seed=1)
-    assert refused > 100 and read > 5                                           # both happen, so both are tested
+    refused, read = fuzz(tmp_path, kind, 200, seed=1)
+    assert refused > 50 and read > 3  # both happen, so both are tested
 
 
 @pytest.mark.slow
