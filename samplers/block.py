@@ -1,0 +1,47 @@
+"""Block verification: Sun et al. 2024 (arXiv 2403.10444), the same drafts judged together.
+
+    speculative_sampling(draft, target, tokens, n_tokens, K, rng, verify=block.verify)
+
+Algorithm 2 of Chen et al. judges each draft by itself, and the first refusal ends the round.  But a draft
+that the target likes much more than the drafter (q / p above 1) could make up for one that it likes less.
+Here the whole prefix is weighed.  The passes are the same, the distribution is the same, and the expected
+number of accepted drafts is never smaller; the paper shows that no lossless rule for one line of drafts
+accepts more.
+
+The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
+of drafts (gamma).  P_j and h_j are the paper's.
+
+Why it is lossless.  Claim: given the first j drafts, tau >= j has probability P_j.  It holds for the last.
+For the others from the right: the next draft survives with probability sum p min(1, P_j q / p) = sum min(p,
+P_j q) = P_j - z_j, where z_j = sum max(0, P_j q - p), and h_j is chosen so that h_j + (1 - h_j) (P_j - z_j)
+= P_j.  So tau = j has probability z_j, and given j drafts the next token is x as a surviving draft with
+weight min(p, P_j q), as the correction with weight max(0, P_j q - p): together P_j q(x).
+
+But: at temperature 0, and where the drafts are point masses, it accepts what Algorithm 2 accepts.
+"""
+import numpy as np
+
+from sampling import sample
+
+
+def verify(target_probs, draft_probs, drafts, rng):
+    """How many drafts are kept, and the token that follows them.  Returns (n_accepted, next_token).
+
+    The arguments are those of speculative.verify.  k + 1 random numbers are drawn: one a draft, from the
+    left, and one for the token that follows.
+
+    >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
+    >>> verify(q, p, [0, 1], np.random.default_rng(0))    # h_1 = 0, but P_2 = min(1, 1/2 * 2) = 1
+    (2, 0)
+    """
+    q = target_probs                                            # [k + 1, n_vocab]
+    p = [*draft_probs, np.zeros_like(q[-1])]                    # [k + 1, n_vocab]  after x̃_k nothing was drafted
+    weight, tau, residual = 1.0, 0, np.maximum(q[0] - p[0], 0)  # P_0 = 1
+    for j, token in enumerate(drafts, 1):
+        q_x, p_x = q[j - 1][token], p[j - 1][token]
+        weight = min(weight * q_x, p_x) / p_x                   # P_j = min(1, P_{j-1} q / p)
+        rest = np.maximum(weight * q[j] - p[j], 0)              # after the last draft this is P_k q
+        z = rest.sum()
+        if rng.random() * (z + 1 - weight) < z:                 # u < h_j = z_j / (z_j + 1 - P_j);  h_k = P_k
+            tau, residual = j, rest                             # the last that passes counts: go on
+    return tau, sample(residual if residual.any() else q[tau], rng)       # nothing left: p = q up to rounding

@@ -1,0 +1,98 @@
+"""Block verification: lossless, exactly; more drafts are accepted than by Algorithm 2; what it differs in."""
+import numpy as np
+import pytest
+from helpers import deviation_of, mutant, tiny_gpt2
+
+from autoregressive import autoregressive_sampling
+from lossless import PAIRS, PROMPT, case_deviation, cases, exact_distribution, memoryless, text_of
+from samplers import block
+from speculative import speculative_sampling, verify
+
+
+def block_sampling(*run, verify=block.verify, **settings):
+    return speculative_sampling(*run, **settings, verify=verify)
+
+
+CASES = list(cases(None, (1, 2), 3, {}))                        # K = 3 and 4 below: on texts of 4 and 5 tokens
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_text_has_the_targets_distribution(case):
+    assert case_deviation(block_sampling, *case) < 1e-12
+
+
+@pytest.mark.parametrize("name, K", [("disjoint supports", 4), ("draft is certain", 4), ("draft is the target", 3)])
+def test_long_blocks_and_a_bonus_have_the_targets_distribution(name, K):
+    assert case_deviation(block_sampling, name, *PAIRS[name], K + 1, K, {}) < 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K", [3, 4])
+@pytest.mark.parametrize("name", PAIRS)
+def test_long_blocks_have_the_targets_distribution_on_every_pair(name, K):
+    assert case_deviation(block_sampling, name, *PAIRS[name], 4, K, {}) < 1e-12
+    if name in ("zeros in both", "target is certain"):
+        assert case_deviation(block_sampling, name, *PAIRS[name], 5, K, {}) < 1e-12
+
+
+def mean_accepted(verify, draft, target, K):
+    """The exact expectation of the number of drafts that the first round accepts."""
+    found = exact_distribution(
+        lambda rng: next(block_sampling(draft, target, PROMPT, K + 1, K, rng, verify=verify)).n_accepted)
+    return sum(n * chance for n, chance in found.items())
+
+
+def test_the_toy_pair_accepts_11_ninths_where_single_drafts_accept_10():
+    draft, target = memoryless([2 / 3, 1 / 3]), memoryless([1 / 3, 2 / 3])
+    assert mean_accepted(verify, draft, target, 2) == pytest.approx(10 / 9, abs=1e-12)
+    assert mean_accepted(block.verify, draft, target, 2) == pytest.approx(11 / 9, abs=1e-12)
+
+
+@pytest.mark.parametrize("draft, target", PAIRS.values(), ids=PAIRS)
+def test_a_block_accepts_at_least_as_many_drafts_on_every_pair(draft, target):
+    for K in (1, 2, 3):
+        single, together = (mean_accepted(v, draft, target, K) for v in (verify, block.verify))
+        assert together >= single - 1e-12
+        if K == 1:                                                  # one draft: the same rule
+            assert together == pytest.approx(single, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_greedy_text_is_the_baselines(seed):
+    target, draft = tiny_gpt2(seed, np.float64), tiny_gpt2(seed, np.float64, n_layer=1)
+    rounds = list(block_sampling(draft, target, PROMPT, 40, 4, np.random.default_rng(seed), temperature=0))
+    alone = autoregressive_sampling(target, PROMPT, 40, np.random.default_rng(seed), temperature=0)
+    assert text_of(rounds) == text_of(alone)
+    assert 0 < sum(r.n_accepted for r in rounds) < sum(len(r.drafts) for r in rounds)
+
+
+def test_extreme_probabilities_raise_no_warning():
+    q, p = np.array([[.5, .5], [1, 0], [0, 1]]), np.array([[5e-324, 1], [1, 0]])
+    with np.errstate(all="raise"):
+        assert block.verify(q, p, [0, 0], np.random.default_rng(0)) == (2, 1)
+        assert block.verify(q[:1], [], [], np.random.default_rng(0))[0] == 0
+
+
+# Wrong versions ---------------------------------------------------------------------------------------------
+
+WRONG = {
+    "the first refusal ends the round": [
+        ("tau, residual = j, rest                             # the last that passes counts: go on",
+         "tau, residual = j, rest\n        else:\n            break")],
+    "the first that passes counts": [("residual = j, rest ", "residual = j, rest; break ")],
+    "each draft is weighed by itself": [("min(weight * q_x, p_x)", "min(q_x, p_x)")],
+    "a weight may exceed 1": [("min(weight * q_x, p_x) / p_x", "weight * q_x / p_x")],
+    "the coin is P_j": [("rng.random() * (z + 1 - weight) < z", "rng.random() < weight")],
+    "the residual of Algorithm 2": [("weight * q[j] - p[j]", "q[j] - p[j]")],
+    "the coin of the block with the residual of Algorithm 2": [
+        ("residual = j, rest ", "residual = j, np.maximum(q[j] - p[j], 0) ")],
+    "the correction is drawn from the target": [("residual if residual.any() else q[tau]", "q[tau]")],
+    "after a block that fails, the residual of its end": [
+        ("rest = np.maximum", "rest = residual = np.maximum")],
+}
+
+
+@pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
+def test_a_wrong_version_is_found(changes):
+    wrong = mutant(block, *changes)
+    assert deviation_of(lambda *run, **settings: block_sampling(*run, verify=wrong.verify, **settings)) > .002
