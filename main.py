@@ -23,6 +23,7 @@ from compute import backend as backends
 from reporting.replay import Coins, recorded, write_trace
 from reporting.stats import Timed, acceptance, bottleneck, clocked, predicted_speedup, ratio
 from reporting.terminal import watch
+from samplers import block
 from sampling import check_K, check_settings, prepare
 from speculative import propose, speculative_sampling, verify
 from utils import check_files, load_model
@@ -49,7 +50,7 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         models_dir: where downloaded models are kept
         backend: numpy, or cupy for a GPU
         drafter: who guesses
-        verifier: how the guesses are judged
+        verifier: how the guesses are judged: token (Algorithm 2), or block
         show_rounds: show what became of each draft, a line a round
         trace: a file for a web page that replays the speculative run
         json: print one JSON object
@@ -76,10 +77,12 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         """Pass the rounds on, and show them as they come.  (The clock stands still meanwhile.)"""
         if json:
             return tqdm(rounds, desc=title, unit=" rounds", leave=False, disable=None)
-        return watch(rounds, encoder, sys.stdout, title, prompt, show_rounds=show_rounds)
+        return watch(rounds, encoder, sys.stdout, title, prompt, show_rounds=show_rounds,
+                     block=verifier == "block")
 
     def shown_and_kept(rounds):
-        rounds = recorded(rounds, coins, recording) if trace else rounds
+        if trace:
+            rounds = recorded(rounds, coins, recording, block=verifier == "block")
         return shown("Speculative sampling", rounds, show_rounds)
 
     _, alone, ar = run(baseline, [target], tokens, partial(shown, "Autoregressive sampling"))
@@ -92,7 +95,8 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         print(timing(spec))
     result = dict(prompt=prompt, draft=draft_model_size, target=target_model_size, backend=backend,
                   drafter=drafter, verifier=verifier, K=K, temperature=temperature, top_k=top_k, top_p=top_p,
-                  seed=seed, autoregressive=ar, speculative=spec, **figures(ar, alone, spec, pair, rounds, K),
+                  seed=seed, autoregressive=ar, speculative=spec,
+                  **figures(ar, alone, spec, pair, rounds, K, verifier),
                   same_text=ar["tokens"] == spec["tokens"], same_bits=K < target.exact_rows)
     for one in (ar, spec):
         one["text"] = encoder.decode([token for token in one["tokens"] if token != encoder.eos])
@@ -112,6 +116,7 @@ DRAFTERS = {
 }
 VERIFIERS = {
     "token": verify,
+    "block": block.verify,
 }
 
 
@@ -150,13 +155,15 @@ def run(sampler, models, tokens, shown):
     return rounds, timed, dict(tokens=new, seconds=sum(times), tokens_per_second=ratio(len(new), sum(times)))
 
 
-def figures(ar, alone, spec, pair, rounds, K):
+def figures(ar, alone, spec, pair, rounds, K, verifier):
     """The numbers of the comparison; None for what could not be measured.  Also completes `spec`."""
-    step, alpha = alone[0].seconds(1), ratio(*acceptance(rounds))
+    step, alpha = alone[0].seconds(1), ratio(*acceptance(rounds, verifier == "block"))
     c, v = ratio(pair[0].seconds(1), step), ratio(pair[1].seconds(K + 1), step)
-    spec |= dict(rounds=len(rounds), acceptance_rate=alpha,
-                 tokens_per_target_pass=ratio(len(spec["tokens"]), len(rounds)))
-    predicted = None if None in (alpha, c, v) else predicted_speedup(alpha, K, c, v)
+    per_pass = ratio(len(spec["tokens"]), len(rounds))
+    spec |= dict(rounds=len(rounds), acceptance_rate=alpha, tokens_per_target_pass=per_pass)
+    predicted = None
+    if None not in (alpha, c, v):       # theorem 3.8 is about Algorithm 2; for others the tokens are counted
+        predicted = predicted_speedup(alpha, K, c, v) if verifier == "token" else per_pass / (K * c + v)
     return dict(speedup=ratio(spec["tokens_per_second"], ar["tokens_per_second"]),
                 predicted_speedup=predicted, cost_ratio=c, verify_ratio=v)
 
@@ -181,7 +188,7 @@ def summary(r):
            f"{show(spec['acceptance_rate'])}, {show(spec['tokens_per_target_pass'])} tokens per target pass")
     if r["temperature"] == 0:
         yield SAME[r["same_text"], r["same_bits"]].format(**r)
-    if r["predicted_speedup"] and r["predicted_speedup"] < 1.05:
+    if r["verifier"] == "token" and r["predicted_speedup"] and r["predicted_speedup"] < 1.05:
         yield bottleneck(spec["acceptance_rate"], r["K"], r["cost_ratio"], r["verify_ratio"])
 
 

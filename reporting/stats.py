@@ -61,11 +61,14 @@ def taken(r):
     return paths[0]
 
 
-def acceptance(rounds):
-    """(accepted, tested) of all rounds.  What follows a rejection, or EOS, was never tested."""
+def acceptance(rounds, block=False):
+    """(accepted, tested) of all rounds.  What follows a rejection, or EOS, was never tested.
+
+    block   of block verification, which tests all drafts, also after one that fails
+    """
     accepted = sum(r.n_accepted for r in rounds)
-    rejected = sum(r.n_accepted < len(r.drafts) and len(r.tokens) > r.n_accepted for r in rounds)
-    return accepted, accepted + rejected
+    rejected = [len(r.drafts) - r.n_accepted for r in rounds if len(r.tokens) > r.n_accepted]
+    return accepted, accepted + (sum(rejected) if block else sum(n > 0 for n in rejected))
 
 
 def ratio(a, b):

@@ -28,15 +28,17 @@ def verify(target_probs, draft_probs, drafts, rng):
     """How many drafts are kept, and the token that follows them.  Returns (n_accepted, next_token).
 
     The arguments are those of speculative.verify.  k + 1 random numbers are drawn: one a draft, from the
-    left, and one for the token that follows.
+    left, and one for the token that follows.  Below h_1 is 0 and P_2 = min(1, 1/2 * 2) = 1, so both drafts
+    stay; Algorithm 2 refuses the first of them half the time.
 
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
-    >>> verify(q, p, [0, 1], np.random.default_rng(0))    # h_1 = 0, but P_2 = min(1, 1/2 * 2) = 1
+    >>> verify(q, p, [0, 1], np.random.default_rng(0))
     (2, 0)
     """
     q = target_probs                                            # [k + 1, n_vocab]
-    p = [*draft_probs, np.zeros_like(q[-1])]                    # [k + 1, n_vocab]  after x̃_k nothing was drafted
-    weight, tau, residual = 1.0, 0, np.maximum(q[0] - p[0], 0)  # P_0 = 1
+    p = [*draft_probs, np.zeros_like(q[-1])]                    # [k + 1, n_vocab]; after x̃_k none was drafted
+    weight, tau = 1.0, 0                                        # P_0 = 1
+    residual = np.maximum(q[0] - p[0], 0)
     for j, token in enumerate(drafts, 1):
         q_x, p_x = q[j - 1][token], p[j - 1][token]
         weight = min(weight * q_x, p_x) / p_x                   # P_j = min(1, P_{j-1} q / p)

@@ -13,15 +13,16 @@ def block_sampling(*run, verify=block.verify, **settings):
     return speculative_sampling(*run, **settings, verify=verify)
 
 
-CASES = list(cases(None, (1, 2), 3, {}))                        # K = 3 and 4 below: on texts of 4 and 5 tokens
+CASES = list(cases(None, (1, 2), 3, {}))            # K = 3 and 4 need texts of 4 and 5 tokens: below
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}, {case[3:]}")
 def test_the_text_has_the_targets_distribution(case):
     assert case_deviation(block_sampling, *case) < 1e-12
 
 
-@pytest.mark.parametrize("name, K", [("disjoint supports", 4), ("draft is certain", 4), ("draft is the target", 3)])
+@pytest.mark.parametrize("name, K", [("disjoint supports", 4), ("draft is certain", 4),
+                                     ("draft is the target", 3)])
 def test_long_blocks_and_a_bonus_have_the_targets_distribution(name, K):
     assert case_deviation(block_sampling, name, *PAIRS[name], K + 1, K, {}) < 1e-12
 

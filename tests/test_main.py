@@ -65,6 +65,20 @@ def test_json_holds_every_promised_key_and_the_numbers_fit_together(capsys):
     assert r["predicted_speedup"] == pytest.approx(tokens / (3 * r["cost_ratio"] + r["verify_ratio"]))
 
 
+def test_blocks_are_judged_with_the_same_drafts_and_the_prediction_counts_their_tokens(capsys):
+    typed = ("--temperature", "1", "-n", "30", "--K", "3")
+    r, single = (result(capsys, *typed, "--verifier", verifier) for verifier in ("block", "token"))
+    assert r["speculative"]["tokens"] != single["speculative"]["tokens"] and r["verifier"] == "block"
+    assert 0 < r["speculative"]["acceptance_rate"] < 1
+    cost = 3 * r["cost_ratio"] + r["verify_ratio"]
+    assert r["predicted_speedup"] == pytest.approx(r["speculative"]["tokens_per_target_pass"] / cost)
+    greedy = result(capsys, "-n", "30", "--verifier", "block")
+    assert greedy["same_text"] and greedy["speculative"]["tokens_per_target_pass"] > 1
+    _, out, _ = run(capsys, *typed, "--verifier", "block", "--show_rounds")
+    lines = [line for line in out.splitlines() if "-" in line and "=" in line and "/3" in line]
+    assert lines and not any(" ." in line for line in lines)        # of a block no draft goes untested
+
+
 def test_the_seed_fixes_the_text(capsys):
     runs = [result(capsys, "--temperature", "1", "--seed", seed, "-n", "20") for seed in ("0", "0", "1")]
     assert runs[0]["speculative"]["tokens"] == runs[1]["speculative"]["tokens"] != runs[2]["speculative"]["tokens"]

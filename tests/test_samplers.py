@@ -307,6 +307,13 @@ def test_acceptance_does_not_count_what_follows_eos():
     assert stats.acceptance(baseline(table(2), 9)) == stats.acceptance([]) == (0, 0)
 
 
+def test_of_a_block_all_drafts_are_tested():
+    rounds = speculative(scripted(PROMPT + [1, 5, 2, 3, 4]), scripted(PROMPT + [1, 2, 3, 4, 4]), 30, 3)
+    assert rounds[0].n_accepted == 1 and stats.acceptance(rounds, block=True)[1] == sum(len(r.drafts) for r in rounds)
+    ended = speculative(scripted(PROMPT + [1, 9, 2, 3]), scripted(PROMPT + [1, 9, 2, 3]), 30, 3, eos=9)
+    assert stats.acceptance(ended, block=True) == (2, 2)
+
+
 def many_rounds(draft, target, K):
     """The first ten rounds of each of 150 runs, too early for the budget to shorten them."""
     return [r for seed in range(150) for r in speculative(draft, target, 11 * (K + 1), K, seed)[:10]]
