@@ -109,6 +109,8 @@ class GPT2:
         dtype, n_layer = params["wte"].dtype, len(params["blocks"])
         # [n_layer, keys and values, n_head, n_ctx, d_head]; the system gives memory only to what is written
         self.cache = xp.zeros((n_layer, 2, n_head, whole_blocks(self.n_ctx), n_embd // n_head), dtype=dtype)
+        # [n_ctx, n_embd]: what the last block made of each token in the cache
+        self.states = xp.zeros((self.n_ctx, n_embd), dtype=dtype)
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=dtype)}
         self.exact_rows = exact_rows(n_embd, n_embd // n_head, self.n_ctx)          # rows at once that keep their bits
         self.reset()
@@ -148,7 +150,7 @@ class GPT2:
         new = tokens[n_past:]
         x = self.params["wte"][new] + self.params["wpe"][n_past:len(tokens)]    # [n, n_embd]
         x = self.layers(x, n_past, causal_mask(n_past, len(new)))
-        self.cached = tokens
+        self.states[n_past:len(tokens)], self.cached = x, tokens
         return x
 
     def layers(self, x, n_past, mask, which=slice(None)):

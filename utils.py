@@ -133,10 +133,14 @@ def shapes(n_vocab, n_ctx, n_embd, n_layer, **_):
             **{f"model/h{i}/{name}": shape for i in range(n_layer) for name, shape in block.items()}}
 
 
-def nested(arrays, hparams, folder):
-    """Flat arrays -> nested float32 parameters, after a check of every shape and for NaN."""
+def nested(arrays, hparams, folder, wanted=None):
+    """Flat arrays -> nested float32 parameters, after a check of every shape and for NaN.
+
+    wanted      the shapes by name; those of a GPT-2 by default
+    """
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}
-    todo = tqdm(shapes(**hparams).items(), desc=f"Loading {folder.name}", leave=False, disable=None)
+    wanted = wanted or shapes(**hparams)
+    todo = tqdm(wanted.items(), desc=f"Loading {folder.name}", leave=False, disable=None)
     for name, shape in todo:
         if name not in arrays:
             raise ValueError(f"{folder}: {name} is missing from the checkpoint")

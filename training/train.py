@@ -67,10 +67,10 @@ class Block(nn.Module):
         self.attn = nn.ModuleDict(dict(c_attn=Linear(n_embd, 3 * n_embd, std), c_proj=Linear(n_embd, n_embd, residual_std)))
         self.mlp = nn.ModuleDict(dict(c_fc=Linear(n_embd, 4 * n_embd, std), c_proj=Linear(4 * n_embd, n_embd, residual_std / 2)))
 
-    def forward(self, x):                                                # [B, T, n_embd] -> [B, T, n_embd]
+    def forward(self, x, attend=None):                                   # [B, T, n_embd] -> [B, T, n_embd]
         B, T, C = x.shape
         q, k, v = (t.view(B, T, self.n_head, -1).transpose(1, 2) for t in self.attn.c_attn(self.ln_1(x)).split(C, dim=-1))
-        heads = causal_attention(q, k, v)                                # [B, n_head, T, d_head]
+        heads = (attend or causal_attention)(q, k, v)                    # [B, n_head, T, d_head]
         x = x + self.attn.c_proj(heads.transpose(1, 2).reshape(B, T, C))
         return x + self.mlp.c_proj(F.gelu(self.mlp.c_fc(self.ln_2(x)), approximate="tanh"))
 
@@ -114,8 +114,9 @@ def read_documents(path):
 
 def train_tokenizer(documents, folder, n_vocab):
     """Byte-level BPE in OpenAI's two files: encoder.json (256 bytes, the merges, <|endoftext|>) and vocab.bpe (the merges)."""
-    from encoder import bytes_to_unicode
     from tokenizers import ByteLevelBPETokenizer
+
+    from encoder import bytes_to_unicode
     trainer = ByteLevelBPETokenizer()
     trainer.train_from_iterator(documents, vocab_size=n_vocab - 1, special_tokens=[], show_progress=False)
     trainer.save_model(str(folder))                                      # vocab.json, merges.txt
@@ -135,6 +136,26 @@ def tokenize(documents, folder):
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     return np.concatenate([np.array([vocab[EOS]] + encoding.ids, np.uint16) for encoding in tokenizer.encode_batch(documents)])
+
+
+def prepare_text(path, n_held_out, work, vocabulary=None):
+    """Text -> (tokens to train on, tokens held out, bytes held out).  The vocabulary is that of a folder, or trained here; tokens and
+    vocabulary are kept in `work` and read from there the next time."""
+    documents = read_documents(path)
+    apart = len(documents) // n_held_out
+    held_out = documents[apart // 2:: apart][:n_held_out]
+    documents = [document for document in documents if document not in held_out]
+    if not (work / "held_out.npy").exists():
+        if vocabulary:
+            copy_vocabulary(vocabulary, work)
+        else:
+            train_tokenizer(documents, work, TARGET["n_vocab"])
+        np.save(work / "train.npy", tokenize(documents, work))
+        np.save(work / "held_out.npy", tokenize(held_out, work))
+    tokens, test_tokens = np.load(work / "train.npy"), np.load(work / "held_out.npy")
+    n_bytes = sum(len(document.encode("utf-8")) for document in held_out)
+    print(f"{len(tokens):,} tokens to train on, {len(test_tokens):,} held out ({n_bytes:,} bytes)")
+    return tokens, test_tokens, n_bytes
 
 
 def batch_of(tokens, step, batch, seed):
@@ -185,7 +206,7 @@ def evaluate(target, draft, tokens, n_bytes, device, batch=16):
 
 def optimizers(models, lr):
     """Muon for the matrices inside the blocks, AdamW for embeddings, norms and biases."""
-    matrices = [p for model in models for p in model.h.parameters() if p.ndim == 2]
+    matrices = [p for model in models for name, p in model.named_parameters() if p.ndim == 2 and name not in ("wte", "wpe")]
     inside = {id(p) for p in matrices}
     others = [p for model in models for p in model.parameters() if id(p) not in inside]
     return [torch.optim.Muon(matrices, lr=lr, weight_decay=0.02, momentum=0.95, adjust_lr_fn="match_rms_adamw"),
@@ -194,7 +215,7 @@ def optimizers(models, lr):
 
 def schedule(step, steps):
     """Warm-up, a long plateau, then straight to zero over the second half."""
-    return min(1.0, (step + 1) / 100, 2 * (1 - step / steps))
+    return min(1.0, (step + 1) / min(100, steps / 20), 2 * (1 - step / steps))
 
 
 def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
@@ -255,8 +276,8 @@ def tensorflow_name(name):
     return "model/" + (name.replace("h.", "h", 1) if name.startswith("h.") else name).replace(".", "/")
 
 
-def export(model, hparams, work, folder):
-    """An ordinary folder in OpenAI's layout, in half precision."""
+def export(model, hparams, folder):
+    """hparams.json and the weights in OpenAI's layout, in half precision."""
     from loading.checkpoint import write_tensorflow
     folder.mkdir(parents=True, exist_ok=True)
     arrays = {}
@@ -266,8 +287,11 @@ def export(model, hparams, work, folder):
     write_tensorflow(folder / "model.ckpt", arrays)
     (folder / "hparams.json").write_text(json.dumps(hparams, indent=1) + "\n", encoding="utf-8")
     (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"\nall_model_checkpoint_paths: "model.ckpt"\n')
+
+
+def copy_vocabulary(source, folder):
     for name in ("encoder.json", "vocab.bpe"):
-        shutil.copy(work / name, folder / name)
+        shutil.copy(Path(source) / name, Path(folder) / name)
 
 
 def plot(work):
@@ -304,20 +328,8 @@ def main():
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(args.seed)
 
-    documents = read_documents(args.text)
-    held_out = documents[len(documents) // args.held_out // 2:: len(documents) // args.held_out][: args.held_out]
-    documents = [document for document in documents if document not in held_out]
-    if not (work / "held_out.npy").exists():
-        if args.start:
-            for name in ("encoder.json", "vocab.bpe"):
-                shutil.copy(Path(args.start) / "demo-target" / name, work / name)
-        else:
-            train_tokenizer(documents, work, TARGET["n_vocab"])
-        np.save(work / "train.npy", tokenize(documents, work))
-        np.save(work / "held_out.npy", tokenize(held_out, work))
-    tokens, test_tokens = np.load(work / "train.npy"), np.load(work / "held_out.npy")
-    n_bytes = sum(len(document.encode("utf-8")) for document in held_out)
-    print(f"{len(tokens):,} tokens to train on, {len(test_tokens):,} held out ({n_bytes:,} bytes)")
+    vocabulary = Path(args.start) / "demo-target" if args.start else None
+    tokens, test_tokens, n_bytes = prepare_text(args.text, args.held_out, work, vocabulary)
 
     target, draft = GPT2(**TARGET).to(args.device), GPT2(**DRAFT).to(args.device)
     if args.start:
@@ -326,7 +338,8 @@ def main():
         train(stage, steps, target, draft, tokens, test_tokens[: 64 * N_CTX + 1], n_bytes * 64 * N_CTX / len(test_tokens), args)
 
     for model, hparams, name in ((target, TARGET, "demo-target"), (draft, DRAFT, "demo-draft")):
-        export(model, hparams, work, Path(args.out) / name)
+        export(model, hparams, Path(args.out) / name)
+        copy_vocabulary(work, Path(args.out) / name)
     results = evaluate(target, draft, test_tokens, n_bytes, args.device)
     (work / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     plot(work)

@@ -1,0 +1,49 @@
+"""Medusa (Cai et al. 2024, arXiv 2401.10774): heads that guess the tokens ahead, all at once.
+
+The target's last hidden state h, from which x_n was drawn, is there since the last verification.  Head j
+guesses from it the token j places after x_n, whatever comes in between:
+
+    p_j = softmax((SiLU(h W_j + b_j) + h) wte^T)        j = 1 .. the number of heads
+
+The heads ask neither for each other's tokens nor for x_n.  So one product makes all of them, at the cost of
+little more than one step of another drafter; and so they guess badly, the worse the further ahead.  Each p_j
+is a distribution like any other, the drafts are drawn from it, and `verify` does the rest: lossless, which
+the paper's own "typical acceptance" is not.
+
+The paper copies the output matrix for every head; here the target's own serves all.
+
+But: at most as many drafts a round as there are heads.
+"""
+from compute.backend import xp
+from compute.linear import linear
+from drafters.heads import last_states, load_head
+from sampling import sample
+
+
+class Medusa:
+    """`speculative_sampling(None, target, .., propose=Medusa(target).propose)`.
+
+    target      the GPT2 that the heads were trained on, the one that verifies
+    head        a folder; "demo-medusa" belongs to "demo-target"
+    params      in place of a folder: {"residuals": {"w" [n_embd, n_heads * n_embd], "b"}}
+    Raises ValueError for heads that belong to another target.
+    """
+
+    def __init__(self, target, head="demo-medusa", params=None):
+        self.target, self.residuals = target, (params or load_head("medusa", head, target))["residuals"]
+        self.n_heads = len(self.residuals["b"]) // target.params["wte"].shape[1]
+
+    def logits(self, x, k):
+        """The first k heads after x -> logits [k, n_vocab]."""
+        h = last_states(self.target, x, len(x) - 1)                         # [1, n_embd]
+        y = linear(h, **self.residuals).reshape(self.n_heads, -1)[:k]       # [k, n_embd]
+        silu = 0.5 * y * (1 + xp.tanh(0.5 * y))                             # y / (1 + exp(-y))
+        return linear(h + silu, **self.target.head)                         # [k, n_vocab]
+
+    def propose(self, draft, x, k, to_probs, rng):
+        """min(k, n_heads) tokens after x, one from each head: speculative.propose, without a draft model."""
+        k = min(k, self.n_heads)
+        if k == 0:
+            return [], []
+        p = to_probs(self.logits(x, k), k)                              # [k, n_vocab]
+        return [sample(row, rng) for row in p], p

@@ -1,0 +1,71 @@
+"""A prophet in the manner of EAGLE (Li et al. 2024, arXiv 2401.15077): it drafts from the target's states.
+
+The target's last hidden state says more about what comes next than the tokens do, and it is there for
+nothing: the last verification computed it.  The prophet is one transformer block that goes on from there.
+
+    at position i       the state before it (i - 1), the token x_i, the position  ->  the state at i
+    the state at i      times the target's own output matrix  ->  p(. | x_1 .. x_i)
+
+Up to x_n the states before are the target's.  From there on they are the prophet's own, so it drafts as many
+tokens as it is asked for (training/heads.py trains it on three such steps, in the manner of EAGLE-3).  The
+token that was drawn goes in beside the state, or the prophet would not know which of the likely ones it was:
+the paper's tokens "shifted by one".
+
+The paper's features f_1 .. f_n are the states here, after the target's last layer norm.  The first token has
+no state before it: zeros stand there.
+
+But: a line of drafts, no tree (EAGLE's are trees); the target it was trained on, no other; the states of the
+target's last layer alone (EAGLE-3 takes some of lower layers, too).
+"""
+from compute.linear import linear
+from drafters.heads import last_states, load_head, unit
+from gpt2 import GPT2, causal_mask, common_prefix, layer_norm
+from sampling import sample
+
+
+class Prophet:
+    """`speculative_sampling(None, target, .., propose=Prophet(target).propose)`.
+
+    target      the GPT2 that the head was trained on, the one that verifies
+    head        a folder; "demo-prophet" belongs to "demo-target"
+    params      in place of a folder: {"from_state": {"w", "b"}, "from_token", "from_position",
+                "blocks": [one], "ln_f": {"g", "b"}}; the first three matrices are [n_embd, n_embd]
+    Raises ValueError for a head that belongs to another target.
+    """
+
+    def __init__(self, target, head="demo-prophet", params=None):
+        params = params or load_head("prophet", head, target)
+        self.target, self.from_state = target, params["from_state"]
+        # What it makes of each token and of each position is known beforehand.
+        self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]
+        self.positions = unit(target.params["wpe"]) @ params["from_position"]       # [n_ctx, n_embd]
+        n_head = target.cache.shape[2]
+        self.block = GPT2({**target.params, "blocks": params["blocks"], "ln_f": params["ln_f"]}, n_head)
+        self.reset()
+
+    def reset(self):
+        """Empty the cache."""
+        self.cached = []                # the tokens whose keys and values, of the target's states, it has
+
+    def step(self, before, tokens, n_past):
+        """The states before some tokens [n, n_embd], and these [n] -> their own states [n, n_embd]."""
+        n = len(tokens)
+        x = linear(before, **self.from_state) + self.tokens[tokens] + self.positions[n_past:n_past + n]
+        x = self.block.layers(x, n_past, causal_mask(n_past, n))
+        return layer_norm(x, **self.block.params["ln_f"])
+
+    def propose(self, draft, x, k, to_probs, rng):
+        """k tokens after x, one at a time: speculative.propose, without a draft model."""
+        drafts, p = [], []
+        if k == 0:
+            return drafts, p
+        n_past = min(common_prefix(self.cached, x), len(x) - 1)
+        states, new = last_states(self.target, x, n_past), x[n_past:]       # [n - n_past, n_embd]
+        self.cached = x[:n_past]                                # if we are interrupted, only these are sure
+        while len(drafts) < k:
+            states = self.step(states, new, n_past)[-1:]        # [1, n_embd], at x_n, x̃_1, x̃_2 ..
+            p.append(to_probs(linear(states, **self.target.head), 1)[0])
+            drafts.append(sample(p[-1], rng))                   # x̃_j ~ p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})
+            new, n_past = drafts[-1:], n_past + len(new)
+        self.cached = list(x)                                   # keys and values of the drafts are its own
+        return drafts, p

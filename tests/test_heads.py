@@ -1,0 +1,229 @@
+"""Heads on the target: a prophet, Medusa.  They are lossless whatever they have learnt, they ask for no pass
+of the target of their own, and what they say depends on the tokens alone."""
+import json
+
+import numpy as np
+import pytest
+from helpers import mutant, tiny_gpt2
+
+import gpt2
+from compute.linear import linear
+from drafters import medusa, prophet
+from drafters.heads import checksum, head_shapes, load_head
+from drafters.medusa import Medusa
+from drafters.prophet import Prophet
+from gpt2 import layer_norm, softmax
+from loading.checkpoint import write_tensorflow
+from lossless import check
+from sampling import prepare
+from speculative import speculative_sampling
+
+N_HEADS = 3
+
+
+def tiny_head(kind, seed=1, n=8, dtype=np.float64):
+    """The parameters of a random head for a tiny GPT-2 of width n."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape):
+        return rng.normal(scale=0.4, size=shape).astype(dtype)
+
+    if kind == "medusa":
+        return {"residuals": {"w": normal(n, N_HEADS * n), "b": normal(N_HEADS * n)}}
+    donor = tiny_gpt2(seed, dtype, n_embd=n, n_layer=1).params
+    return {"from_state": {"w": normal(n, n), "b": normal(n)}, "from_token": normal(n, n),
+            "from_position": normal(n, n), "blocks": donor["blocks"], "ln_f": donor["ln_f"]}
+
+
+def tiny_prophet(target, module=prophet):
+    return module.Prophet(target, params=tiny_head("prophet"))
+
+
+def tiny_medusa(target, module=medusa):
+    return module.Medusa(target, params=tiny_head("medusa"))
+
+
+BOTH = pytest.mark.parametrize("tiny", [tiny_prophet, tiny_medusa])
+
+
+def sampler(head, target, *run, **settings):
+    return speculative_sampling(None, target, *run, propose=head.propose, **settings)
+
+
+def asked(head, x, k, seed=0, temperature=1.0):
+    """What the head proposes after x: (drafts, draft_probs)."""
+    to_probs = prepare([head.target], x, 0, temperature, 0, 1.0, None)[1]
+    return head.propose(None, x, k, to_probs, np.random.default_rng(seed))
+
+
+# Lossless ---------------------------------------------------------------------------------------------------
+
+def deviation(tiny, module, **more):
+    target = tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8)
+    return check(sampler, [(tiny(target, module), target)], n_tokens=3, **more)
+
+
+@pytest.mark.parametrize("tiny, module", [(tiny_prophet, prophet), (tiny_medusa, medusa)])
+def test_the_text_has_the_targets_distribution(tiny, module):
+    assert deviation(tiny, module, Ks=(2,)) < 1e-12
+
+
+@pytest.mark.parametrize("tiny, module, right, wrong", [
+    (tiny_prophet, prophet, "sample(p[-1], rng)", "sample(p[-1] ** 2, rng)"),
+    (tiny_prophet, prophet, "sample(p[-1], rng)", "sample(p[0], rng)"),
+    (tiny_medusa, medusa, "[sample(row, rng) for row in p], p", "[sample(row, rng) for row in p], p[::-1]"),
+    (tiny_medusa, medusa, "sample(row, rng)", "int(row.argmax())")])
+def test_a_head_that_draws_from_another_distribution_than_it_says_is_caught(tiny, module, right, wrong):
+    assert deviation(tiny, mutant(module, (right, wrong)), Ks=(2,), temperature=1.0) > 1e-3
+
+
+# What a head says depends on the tokens alone ---------------------------------------------------------------
+
+def error_of_memory(tiny, module, calls=30):
+    """The largest difference between what a head in long use says and one that is new, target and all: over
+    prompts that go on, are cut and change, resets, other calls of the target, to the end of the context."""
+    target = tiny_gpt2(5, np.float64, n_ctx=24)
+    head, rng, error, x = tiny(target, module), np.random.default_rng(7), 0.0, [1]
+    for i in range(calls):
+        x = x[:rng.integers(1, len(x) + 1)] if rng.random() < .5 else x
+        x = (x + rng.integers(0, 13, rng.integers(0, 6)).tolist())[:23]
+        if rng.random() < .2:
+            target([4, 4, 4]) if rng.random() < .5 else target.reset()
+        drafts, p = asked(head, x, k := min(50, 24 - len(x)), seed=i)
+        fresh = asked(tiny(tiny_gpt2(5, np.float64, n_ctx=24), module), x, k, seed=i)
+        assert drafts == fresh[0] and len(drafts) == (k if tiny is tiny_prophet else min(k, N_HEADS))
+        error = max(error, np.abs(np.array(p) - np.array(fresh[1])).max())
+        target(x + drafts)                                          # the verification
+    return error
+
+
+@pytest.mark.parametrize("tiny, module", [(tiny_prophet, prophet), (tiny_medusa, medusa)])
+def test_a_head_remembers_nothing_but_the_tokens(tiny, module):
+    assert error_of_memory(tiny, module) < 1e-12
+
+
+@pytest.mark.parametrize("right, wrong", [
+    ("        self.cached = list(x)  ", "        self.cached = x + drafts[:-1]  "),
+    ("n_past = min(common_prefix(self.cached, x), len(x) - 1)", "n_past = min(len(self.cached), len(x) - 1)"),
+    ("new, n_past = drafts[-1:], n_past + len(new)", "new, n_past = drafts[-1:], n_past + 1")])
+def test_a_prophet_with_a_stale_memory_is_caught(right, wrong):
+    with pytest.raises(AssertionError):
+        assert error_of_memory(tiny_prophet, mutant(prophet, (right, wrong))) < 1e-12
+
+
+def test_medusas_heads_are_the_papers_formula():
+    target, x = tiny_gpt2(5, np.float64), [3, 1, 4, 1, 5]
+    w, b = tiny_head("medusa")["residuals"].values()
+    params = target.params
+    target(x[:-1])
+    h = layer_norm(target.states[3], **params["ln_f"])              # x_n, the last token, was drawn from it
+    _, p = asked(tiny_medusa(target), x, 2)
+    for j, row in enumerate(p):
+        y = h @ w[:, 8 * j:8 * j + 8] + b[8 * j:8 * j + 8]
+        assert np.allclose(row, softmax((h + y / (1 + np.exp(-y))) @ params["wte"].T), atol=1e-12)
+
+
+def test_a_prophet_that_has_learnt_to_be_the_last_layer_foretells_the_target():
+    """A target whose block does nothing: its states are those of the tokens, which a prophet can be told."""
+    target = tiny_gpt2(5, np.float64, n_layer=1)
+    zero = {"w": np.zeros((8, 8)), "b": np.zeros(8)}
+    for part in target.params["blocks"][0]["attn"]["c_proj"], target.params["blocks"][0]["mlp"]["c_proj"]:
+        part["w"], part["b"] = np.zeros_like(part["w"]), np.zeros_like(part["b"])
+    wte = target.params["wte"]
+    wte[:] = (wte - wte.mean(1, keepdims=True)) / wte.std(1, keepdims=True)         # as `unit` makes them
+    target.params["wpe"][:] = 0
+    head = Prophet(target, params={"from_state": zero, "from_token": np.eye(8), "from_position": np.eye(8),
+                                   "blocks": target.params["blocks"], "ln_f": target.params["ln_f"]})
+    drafts, p = asked(head, [3, 1, 4], 4)
+    logits = target([3, 1, 4] + drafts[:-1], 4)
+    assert np.allclose(p, softmax(logits), atol=1e-4)
+
+
+# Passes of the target ---------------------------------------------------------------------------------------
+
+@BOTH
+@pytest.mark.parametrize("prompt", [[5], [5, 1, 2, 3, 4]])
+def test_no_pass_of_the_target_but_the_prompts_and_one_a_round(tiny, prompt, monkeypatch):
+    target, passes = tiny_gpt2(3), []
+    forward = target.forward
+    monkeypatch.setattr(target, "forward", lambda *run: passes.append(1) or forward(*run))
+    head = tiny(target)
+    rounds = list(sampler(head, target, prompt, 40, 4, np.random.default_rng(0)))
+    assert len(passes) == len(rounds) + (len(prompt) > 1)
+    passes.clear()
+    again = list(sampler(head, target, prompt, 40, 4, np.random.default_rng(0)))    # the prompt is cached
+    assert len(passes) == len(again) == len(rounds)
+
+
+@BOTH
+@pytest.mark.parametrize("calls", [1, 3, 9, 14, 22])
+def test_a_head_survives_an_interrupted_run(tiny, calls, monkeypatch):
+    """Ctrl-C after so many blocks, in target or prophet: afterwards it says what a new head says."""
+    target, block, left, x = tiny_gpt2(3, np.float64), gpt2.transformer_block, iter(range(calls)), [5, 1, 2]
+    head = tiny(target)
+
+    def interrupted(*args, **rest):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return block(*args, **rest) + 0
+    monkeypatch.setattr(gpt2, "transformer_block", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        for found in sampler(head, target, list(x), 40, 4, np.random.default_rng(0)):
+            x += found.tokens
+    monkeypatch.undo()
+    for tokens in (x, x + [4], [5, 1]):
+        fresh = asked(tiny(tiny_gpt2(3, np.float64)), tokens, 4)
+        drafts, p = asked(head, tokens, 4)
+        assert drafts == fresh[0] and np.allclose(p, fresh[1], atol=1e-12)
+
+
+# The folder of a head ---------------------------------------------------------------------------------------
+
+def write_head(folder, kind, target, **changes):
+    """A head's folder with random weights, in half precision, as training/heads.py writes it."""
+    rng, n = np.random.default_rng(0), target.params["wte"].shape[1]
+    sizes = {"n_heads": N_HEADS} if kind == "medusa" else {"exit_layer": 1} if kind == "exit" else {}
+    hparams = dict(kind=kind, target=checksum(target), **sizes) | changes
+    arrays = {name: rng.normal(scale=.4, size=shape).astype(np.float16)
+              for name, shape in head_shapes(kind, n, N_HEADS).items()}
+    folder.mkdir(exist_ok=True)
+    write_tensorflow(folder / "model.ckpt", arrays)
+    (folder / "hparams.json").write_text(json.dumps(hparams))
+    return arrays
+
+
+@pytest.mark.parametrize("kind", ["prophet", "medusa", "exit"])
+def test_a_written_head_is_read_again(kind, tmp_path):
+    target = tiny_gpt2(1)
+    arrays = write_head(tmp_path, kind, target)
+    params = load_head(kind, tmp_path, target)
+    for name, array in arrays.items():
+        place = params["blocks"][0] if "/h0/" in name else params
+        for part in name.removeprefix("model/").removeprefix("h0/").split("/"):
+            place = place[part]
+        one = np.eye(len(array), dtype=np.float32)                      # matrices lie in tiles: multiply
+        found = linear(one, place, np.zeros(array.shape[-1])) if name.endswith("/w") else place
+        assert found.dtype == np.float32 and (found == array).all()
+
+
+@pytest.mark.parametrize("make, kind", [(Prophet, "prophet"), (Medusa, "medusa")])
+def test_a_head_of_another_target_or_kind_is_refused(make, kind, tmp_path):
+    write_head(tmp_path, kind, tiny_gpt2(1))
+    assert make(tiny_gpt2(1), tmp_path)
+    with pytest.raises(ValueError, match="trained on another target"):
+        make(tiny_gpt2(2), tmp_path)
+    with pytest.raises(ValueError, match="there is no head or folder"):
+        make(tiny_gpt2(2), tmp_path / "nothing")
+    write_head(tmp_path, "exit", tiny_gpt2(1))
+    with pytest.raises(ValueError, match=f"of the kind 'exit', not '{kind}'"):
+        make(tiny_gpt2(1), tmp_path)
+    (tmp_path / "model.ckpt.index").write_bytes(b"")
+    with pytest.raises(ValueError, match="is not a head for this target"):
+        make(tiny_gpt2(1), tmp_path)
+
+
+def test_what_is_no_head_of_any_kind_is_refused(tmp_path):
+    for changes in (dict(n_heads="five"), dict(n_heads=None), dict(n_heads=0)):
+        write_head(tmp_path, "medusa", tiny_gpt2(1), **changes)
+        with pytest.raises(ValueError, match="n_heads is"):
+            Medusa(tiny_gpt2(1), tmp_path)

@@ -1,0 +1,327 @@
+"""Train heads on a finished target: drafters that read its hidden states in place of the text alone.
+
+    pip install ".[training]"
+    python training/heads.py prophet --text my_books.txt --target models/demo-target --out models
+    python training/heads.py medusa  ...
+    python training/heads.py exit    ...
+
+    prophet     one block that is fed with the target's last hidden state at each token and the token after
+                it, and then with its own states (EAGLE, Li et al. 2024; trained through three of its own
+                steps, in the manner of EAGLE-3, Li et al. 2025)
+    medusa      residual blocks, zero at first, each for a token further ahead (Medusa-1, Cai et al. 2024)
+    exit        one more block and norm after the first layers of the target (lucidrains' extra transformer
+                block; early exit as in LayerSkip, Elhoushi et al. 2024, but the target is not trained for it)
+
+Each ends in the target's own output matrix, so a head is small.  The target is frozen: its states are
+computed once, for as many pieces of the text as `--pieces` says, and kept in `--work`.  From them come the
+target's distributions, which the heads learn: with cross-entropy at first, and then with what counts, the
+share of their tokens that the target rejects, 1 - sum min(p, q).
+
+Interrupt it whenever you like: the same command goes on from the last saved step.
+
+But: states are taken at the words of the text, not at words that the target wrote itself; one process, one
+device.
+"""
+import argparse
+import hashlib
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from tqdm import tqdm
+
+import train
+from train import Block, LayerNorm, Linear
+
+PROPHET_STEPS, MEDUSA_HEADS = 3, 5
+
+
+# The heads --------------------------------------------------------------------------------------------------
+#
+# forward(low, last, token, position) -> one array [B, T, n] for each draft: its row i, multiplied with the
+# output matrix, gives the distribution of the token after the one at position i.
+#
+#   low, last   [B, T, n]   the target's states after its first layers, and after its last norm
+#   token       [B, T, n]   the embeddings of the tokens, each with mean 0 and variance 1
+#   position    [T, n]      the embeddings of the positions, likewise
+
+def shifted(x, n):
+    """x [.., T, d], n positions later; zeros before."""
+    return F.pad(x, (0, 0, n, 0))[..., : x.shape[-2], :]
+
+
+class Prophet(nn.Module):
+    """At position i: the state at i - 1, the token at i and its position -> the state at i.  Step 1 reads
+    the target's states; step s its own of step s - 1, and keys and values of the steps before, just as it
+    does when it drafts its s-th token."""
+
+    def __init__(self, n_embd, n_head):
+        super().__init__()
+        std = (3 * n_embd) ** -0.5
+        self.from_state = Linear(n_embd, n_embd, std)
+        self.from_token = nn.Parameter(torch.randn(n_embd, n_embd) * std)
+        self.from_position = nn.Parameter(torch.randn(n_embd, n_embd) * std)
+        self.h = nn.ModuleList([Block(n_embd, n_head, 1)])
+        self.ln_f = LayerNorm(n_embd)
+
+    def forward(self, low, last, token, position):
+        states, cache, drafts = last, [], []
+        known = token @ self.from_token + position @ self.from_position
+        for _ in range(PROPHET_STEPS):
+            x = self.from_state(shifted(states, 1)) + known
+            states = self.ln_f(self.h[0](x, lambda q, k, v: attention_over_steps(q, k, v, cache)))
+            drafts.append(states)
+        return drafts
+
+
+def attention_over_steps(q, k, v, cache, rows=128):
+    """The attention of step s = len(cache) + 1; all are [B, n_head, T, d_head], and k and v join the cache.
+
+    Query i sees the keys of step 1 up to i - (s - 1), those made of the target's states; then one key of each
+    later step, the last its own.  (In blocks of queries: see train.causal_attention.)"""
+    cache.append((k, v))
+    lag, q = len(cache) - 1, q * q.shape[-1] ** -0.5
+    later = [(shifted(k, lag - t), shifted(v, lag - t)) for t, (k, v) in enumerate(cache) if t]
+    k, v = cache[0]
+    blocks = []
+    for i in range(0, q.shape[2], rows):
+        here = slice(i, i + rows)
+        scores = (q[:, :, here] @ k[:, :, : i + rows].transpose(2, 3)).float()
+        n, s = scores.shape[-2:]
+        hidden = torch.ones(n, s, dtype=torch.bool, device=q.device).triu(s - n + 1 - lag)
+        own = [(q[:, :, here] * k[:, :, here]).sum(-1, keepdim=True).float() for k, _ in later]
+        weights = torch.cat([scores.masked_fill(hidden, -1e10), *own], -1).softmax(-1).to(v.dtype)
+        heads = weights[..., :s] @ v[:, :, : i + rows]
+        for t, (_, v_of_step) in enumerate(later):
+            heads = heads + weights[..., s + t, None] * v_of_step[:, :, here]
+        blocks.append(heads)
+    return torch.cat(blocks, 2)
+
+
+class Medusa(nn.Module):
+    """Head k: the target's state at position i -> the distribution of the token after position i + k."""
+
+    def __init__(self, n_embd, n_head):
+        super().__init__()
+        self.residuals = Linear(n_embd, MEDUSA_HEADS * n_embd, 0)
+
+    def forward(self, low, last, token, position):
+        residuals = F.silu(self.residuals(last)).split(last.shape[-1], -1)
+        return [shifted(last + residual, k) for k, residual in enumerate(residuals, 1)]
+
+
+class Exit(nn.Module):
+    def __init__(self, n_embd, n_head):
+        super().__init__()
+        self.h = nn.ModuleList([Block(n_embd, n_head, 1)])
+        self.ln_f = LayerNorm(n_embd)
+
+    def forward(self, low, last, token, position):
+        return [self.ln_f(self.h[0](low))]
+
+
+HEADS = {"prophet": Prophet, "medusa": Medusa, "exit": Exit}
+
+
+# The target's states ----------------------------------------------------------------------------------------
+
+class States:
+    """The frozen target's states at pieces of the text [n_pieces, n_ctx], computed when they are first asked
+    for, and kept in a file in half precision."""
+
+    def __init__(self, target, pieces, exit_layer, path, device):
+        self.target, self.pieces, self.exit_layer, self.device = target, pieces, exit_layer, device
+        shape = len(pieces), 2, pieces.shape[1], target.wte.shape[1]
+        self.kept = np.lib.format.open_memmap(path, "r+" if path.exists() else "w+", np.float16, shape)
+        wpe = target.wpe[: pieces.shape[1]]
+        self.wte, self.wpe = (F.layer_norm(a, a.shape[-1:]) for a in (target.wte, wpe))
+
+    @torch.no_grad()
+    def __getitem__(self, rows):
+        """Rows of pieces -> what the heads' forward asks for."""
+        tokens = torch.from_numpy(self.pieces[rows].astype(np.int64)).to(self.device)
+        missing = np.flatnonzero(~self.kept[rows, 1, 0].any(-1))         # no state is all zeros
+        if len(missing):
+            self.kept[rows[missing]] = self.computed(tokens[missing]).half().cpu().numpy()
+        low, last = torch.from_numpy(self.kept[rows]).to(self.device).float().unbind(1)
+        return low, last, self.wte[tokens], self.wpe
+
+    def computed(self, tokens):                                          # [B, T] -> [B, 2, T, n_embd]
+        target = self.target
+        with torch.autocast(self.device, dtype=torch.bfloat16):
+            x = target.wte[tokens] + target.wpe[: tokens.shape[1]]
+            for i, block in enumerate(target.h, 1):
+                x = block(x)
+                if i == self.exit_layer:
+                    low = x
+            return torch.stack([low.float(), target.ln_f(x).float()], 1)
+
+
+# Training ---------------------------------------------------------------------------------------------------
+
+def loss_of(head, wte, at, rejections, decay, low, last, *known):
+    """The mean over the drafts, each worth `decay` times the one before (it counts only if that one is
+    accepted), at the positions `at`: a softmax over the vocabulary costs more than the head itself, and
+    neighbouring positions teach it much the same."""
+    with torch.autocast(last.device.type, dtype=torch.bfloat16):
+        p = F.linear(last[:, at], wte).float().softmax(-1)               # [B, len(at), n_vocab], the target's
+        total, weights = 0, 0
+        for i, states in enumerate(head(low, last, *known)):
+            q = F.linear(states[:, at], wte).float().log_softmax(-1)
+            loss = 1 - torch.minimum(p, q.exp()).sum(-1) if rejections else -(p * q).sum(-1)
+            total, weights = total + decay ** i * loss.mean(), weights + decay ** i
+    return total / weights
+
+
+@torch.no_grad()
+def evaluate(head, states, wte, batch=4):
+    """Held-out text, acceptance by position: at temperature 1 the mean of sum min(p, q), at temperature 0 the
+    share of equal argmaxes."""
+    first = int(isinstance(head, Medusa))                                # head k is asked from position k on
+    totals = np.zeros((2, 1))
+    for rows in np.array_split(np.arange(len(states.pieces)), -(-len(states.pieces) // batch)):
+        low, last, *known = states[rows]
+        p, found = F.linear(last, wte), []
+        for ahead, x in enumerate(head(low, last, *known), first):
+            target, draft = p[:, ahead:], F.linear(x, wte)[:, ahead:]
+            overlap = torch.minimum(target.softmax(-1), draft.softmax(-1)).sum(-1).mean().item()
+            found.append((overlap, (target.argmax(-1) == draft.argmax(-1)).float().mean().item()))
+        totals = totals + len(rows) * np.array(found).T
+    at_1, at_0 = (totals / len(states.pieces)).tolist()
+    return dict(acceptance_temperature_1=at_1, acceptance_temperature_0=at_0)
+
+
+def resume(state, head, opts, device):
+    """The step that was saved last, its weights and the optimizers' memory put back; 0 if there is none."""
+    if not state.exists():
+        return 0
+    saved = torch.load(state, map_location=device)
+    head.load_state_dict(saved["head"])
+    for opt, opt_state in zip(opts, saved["opts"]):
+        opt.load_state_dict(opt_state)
+    print(f"going on from step {saved['step']}")
+    return saved["step"]
+
+
+def save(state, step, head, opts):
+    """Whole or not at all."""
+    part = state.with_suffix(".part")
+    torch.save(dict(step=step, head=head.state_dict(), opts=[opt.state_dict() for opt in opts]), part)
+    part.replace(state)
+
+
+def fit(kind, head, states, test_states, wte, args):
+    opts, work = train.optimizers([head], args.lr), Path(args.work)
+    done, start = resume(work / f"{kind}.pt", head, opts, args.device), time.time()
+    n_ctx, per_epoch = states.pieces.shape[1], len(states.pieces) // args.batch
+    for step in tqdm(range(done, args.steps), desc=kind, initial=done, total=args.steps, mininterval=5):
+        for opt in opts:
+            for group in opt.param_groups:
+                group["lr"] = args.lr * train.schedule(step, args.steps)
+        epoch, i = divmod(step, per_epoch)
+        rng = np.random.default_rng([args.seed, epoch])
+        rows = rng.permutation(per_epoch * args.batch)[i * args.batch: (i + 1) * args.batch]
+        at = torch.arange((i + epoch) % args.every, n_ctx, args.every, device=args.device)
+        parts = np.split(np.sort(rows), range(args.micro_batch, args.batch, args.micro_batch))
+        for part in parts:
+            rejections = step >= args.steps * args.cross_entropy
+            loss = loss_of(head, wte, at, rejections, args.decay, *states[part])
+            (loss / len(parts)).backward()
+        for opt in opts:
+            opt.step()
+            opt.zero_grad()
+        if (step + 1) % 10 and step + 1 < args.steps:
+            continue
+        row = dict(head=kind, step=step + 1, tokens=(step + 1) * args.batch * n_ctx,
+                   seconds=time.time() - start, loss=loss.item())
+        if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
+            save(work / f"{kind}.pt", step + 1, head, opts)
+            row |= evaluate(head, test_states, wte)
+        with open(work / f"{kind}.jsonl", "a") as log:
+            print(json.dumps(row), file=log)
+
+
+def plot(kind, work):
+    """The acceptance of each draft on held-out text while it was trained, from the log."""
+    import matplotlib.pyplot as plt
+    rows = [json.loads(line) for line in (work / f"{kind}.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if "acceptance_temperature_1" in row]
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.5), sharey=True)
+    for axis, T in zip(axes, (0, 1)):
+        curves = np.array([row[f"acceptance_temperature_{T}"] for row in rows])
+        for j, curve in enumerate(curves.T, 1):
+            axis.plot([row["tokens"] / 1e6 for row in rows], curve, label=f"draft {j}")
+        axis.set(xlabel="million tokens of training", title=f"{kind}, temperature {T}")
+    axes[0].set_ylabel("acceptance")
+    axes[0].legend()
+    figure.savefig(work / f"{kind}.png", dpi=150, bbox_inches="tight")
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("kind", choices=HEADS)
+    add("--text", required=True)
+    add("--target", default="models/demo-target", help="the folder of the finished target")
+    add("--out", default="models", help="the head is written to OUT/demo-KIND")
+    add("--work", default="training/work/heads", help="tokenized text, states, training state")
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--threads", type=int, default=0, help="of PyTorch on a CPU; 0: its own choice")
+    add("--pieces", type=int, default=3000, help="of n_ctx tokens each, drawn from the text")
+    add("--exit_layer", type=int, default=2, help="the layers before an exit head")
+    add("--steps", type=int, default=1500)
+    add("--cross_entropy", type=float, default=0.4, help="the share of the steps before the rejections")
+    add("--decay", type=float, default=0.8, help="the weight of a draft beside the one before")
+    add("--every", type=int, default=4, help="one position of so many is learnt from, another one each time")
+    add("--batch", type=int, default=8, help="pieces a step")
+    add("--micro_batch", type=int, default=8, help="of these, so many at once")
+    add("--lr", type=float, default=3e-3)
+    add("--held_out", type=int, default=4, help="documents that are never trained on")
+    add("--held_out_pieces", type=int, default=64, help="of these, the pieces that are evaluated")
+    add("--save_every", type=int, default=100)
+    add("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    work, folder = Path(args.work), Path(args.target)
+    work.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(args.seed)
+    if args.threads:
+        torch.set_num_threads(args.threads)
+
+    tokens, test_tokens, _ = train.prepare_text(args.text, args.held_out, work, vocabulary=folder)
+    hparams = json.loads((folder / "hparams.json").read_text(encoding="utf-8"))
+    target = train.GPT2(**hparams).requires_grad_(False)
+    train.load(target, folder)
+    target.to(args.device)
+    digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()
+    n_ctx, rng = hparams["n_ctx"], np.random.default_rng(args.seed)
+    whole = len(tokens) // n_ctx - 1
+    starts = rng.integers(n_ctx) + n_ctx * np.sort(rng.permutation(whole)[: args.pieces])
+    pieces = np.stack([tokens[s: s + n_ctx] for s in starts])
+    n_test = min(len(test_tokens) // n_ctx, args.held_out_pieces)
+    test_pieces = test_tokens[: n_test * n_ctx].reshape(n_test, n_ctx)
+    kept = f"states-{digest[:8]}-{args.exit_layer}-{args.seed}"
+    states, test_states = (
+        States(target, p, args.exit_layer, work / f"{kept}-{name}-{len(p)}.npy", args.device)
+        for p, name in ((pieces, "train"), (test_pieces, "held_out")))
+
+    head = HEADS[args.kind](hparams["n_embd"], hparams["n_head"]).to(args.device)
+    if hasattr(head, "ln_f"):
+        head.ln_f.load_state_dict(target.ln_f.state_dict())
+    fit(args.kind, head, states, test_states, target.wte, args)
+
+    hparams = dict(kind=args.kind, target=digest)
+    if args.kind == "medusa":
+        hparams["n_heads"] = MEDUSA_HEADS
+    if args.kind == "exit":
+        hparams["exit_layer"] = args.exit_layer
+    train.export(head, hparams, Path(args.out) / f"demo-{args.kind}")
+    plot(args.kind, work)
+    print(json.dumps(evaluate(head, test_states, target.wte), indent=1))
+
+
+if __name__ == "__main__":
+    main()
