@@ -1,13 +1,15 @@
 """What the machine gives and what one pass of a model takes of it; `python -m benchmarks` makes tables of it.
 
-    machine()                       hardware, NumPy and BLAS or CuPy, in words
-    seconds(n, f, g)                medians over repetitions f g f g
-    bandwidth(n), product_rate(n)   the two limits: bytes of weights a second, and floating-point operations a second
-    forward, parts, prefill, loading    rows of tables: a pass over few rows, by its parts, over a long prompt; a model from its files
+    machine()                           hardware, NumPy and BLAS or CuPy, in words
+    seconds(n, f, g)                    medians over repetitions f g f g
+    bandwidth(n), product_rate(n)       the limits: bytes of weights and floating-point operations a second
+    forward, parts, prefill, loading    rows of tables: a pass over few rows, by its parts, over a long
+                                        prompt; a model from its files
 
 But: memory is the host's; how much of a GPU's is taken is not told.
 """
 import contextlib
+import cProfile
 import functools
 import os
 import platform
@@ -20,13 +22,24 @@ from statistics import median
 
 import numpy as np
 
-import gpt2
-from compute.backend import clock, gpu, on_gpu, xp
 from benchmarks.synthetic import SIZES, random_model, write_folder
+from compute.backend import clock, gpu, on_gpu, xp
 from utils import load_model
 
+# What gpt2.py spends its time on: (function, called by) -> part of a pass
+PARTS = {
+    ("linear", "attention"): "attention products",
+    ("linear", "feed_forward"): "feed-forward products",
+    ("linear", "logits"): "output head",
+    ("row_products", "attend"): "attention over the cache",
+    ("softmax", "attend"): "softmax",
+    ("gelu", "feed_forward"): "gelu",
+    ("layer_norm", "transformer_block"): "layer norm",
+    ("layer_norm", "logits"): "layer norm",
+}
 
-# The machine ----------------------------------------------------------------------------------------------------------------------
+
+# The machine ------------------------------------------------------------------------------------------------
 
 def machine():
     """What figures depend on: {name: words or number}."""
@@ -35,13 +48,15 @@ def machine():
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         cpu = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     build = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    blas = f"{build['name']} {build['version']}"                                # as NumPy was built
-    with contextlib.suppress(ImportError, StopIteration):                       # as it runs, if threadpoolctl is there to ask
+    blas = f"{build['name']} {build['version']}"                # as NumPy was built
+    with contextlib.suppress(ImportError, StopIteration):       # as it runs, if threadpoolctl is there to ask
         from threadpoolctl import threadpool_info
         pool = next(pool for pool in threadpool_info() if pool["user_api"] == "blas")
-        blas = f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}, {pool['num_threads']} threads"
+        blas = (f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}, "
+                f"{pool['num_threads']} threads")
     return {"CPU": cpu, "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
-            "Python": platform.python_version(), "NumPy": np.__version__, "BLAS": blas, "dtype": "float32", **gpu(),
+            "Python": platform.python_version(), "NumPy": np.__version__, "BLAS": blas, "dtype": "float32",
+            **gpu(),
             **{key: value for key, value in sorted(os.environ.items()) if key.startswith("OPENBLAS_")}}
 
 
@@ -58,9 +73,10 @@ def seconds(repetitions, *runs):
 
 @functools.cache
 def bandwidth(n):
-    """Bytes a second at which a product of one row gets its weights: the better of A @ y and y @ A, A [n, n]."""
+    """Bytes a second at which a product of one row gets its weights [n, n]; of A @ y and y @ A the better."""
     rng = np.random.default_rng(0)
-    A, y = xp.asarray(rng.random((n, n), dtype=np.float32)), xp.asarray(rng.random(n, dtype=np.float32))
+    A = xp.asarray(rng.random((n, n), dtype=np.float32))
+    y = xp.asarray(rng.random(n, dtype=np.float32))
     return A.nbytes / min(seconds(9, lambda: A @ y, lambda: y @ A))
 
 
@@ -74,10 +90,11 @@ def product_rate(n):
 def resident():
     """Bytes of this process that are in memory; None where the system does not tell."""
     with contextlib.suppress(OSError):
-        return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-# One pass -------------------------------------------------------------------------------------------------------------------------
+# One pass ---------------------------------------------------------------------------------------------------
 
 def named(name, models_dir):
     """A random model for a size of GPT-2, else the model of that name."""
@@ -92,17 +109,18 @@ def arrays_of(params):
     """All arrays of nested parameters."""
     if isinstance(params, xp.ndarray):
         return [params]
-    return [array for part in (params.values() if isinstance(params, dict) else params) for array in arrays_of(part)]
+    parts = params.values() if isinstance(params, dict) else params
+    return [array for part in parts for array in arrays_of(part)]
 
 
 def size_of(*models):
-    """Bytes of the weights; what models share counts once, and so do the token embeddings, which are also the output head."""
+    """Bytes of the weights.  What models share counts once, and so do token embeddings that are the head."""
     weights = [value for model in models for name, value in model.params.items() if name != "head"]
     return sum({id(array): array.nbytes for array in arrays_of(weights)}.values())
 
 
 def textbook(params):
-    """The same parameters with each matrix [n_in, n_out], not in tiles (compute/linear.py), and token embeddings that are the output head."""
+    """The same parameters, matrices [n_in, n_out], not tiles (compute/linear.py), and no separate head."""
     if isinstance(params, list):
         return [textbook(part) for part in params]
     if not isinstance(params, dict):
@@ -124,9 +142,10 @@ def forward(name, models_dir, repetitions, rows, n_cached, n_matrix):
     tokens = some_tokens(model, n_cached + max(rows))
     times = seconds(repetitions, *(functools.partial(model, tokens[:n_cached + n], n) for n in rows))
     size, rate = size_of(model), bandwidth(n_matrix)
-    return [{"model": label(name), "rows": n, "cached": n_cached, "ms": time * 1e3, "over one row": time / times[0],
-             "weights MB": size / 1e6, "GB/s": size / time / 1e9, "bandwidth GB/s": rate / 1e9,
-             "over weights / bandwidth": time * rate / size} for n, time in zip(rows, times)]
+    return [{"model": label(name), "rows": n, "cached": n_cached, "ms": time * 1e3,
+             "over one row": time / times[0], "weights MB": size / 1e6, "GB/s": size / time / 1e9,
+             "bandwidth GB/s": rate / 1e9, "over weights / bandwidth": time * rate / size}
+            for n, time in zip(rows, times)]
 
 
 def parts(name, models_dir, repetitions, rows, n_cached):
@@ -137,9 +156,7 @@ def parts(name, models_dir, repetitions, rows, n_cached):
         passes = []
         for _ in range(repetitions + 1):
             with parts_timed() as spent:
-                start = clock()
                 model(tokens[:n_cached + n], n)
-                spent["the rest"] = clock() - start - sum(spent.values())
             passes.append(spent)
         table += [{"model": label(name), "rows": n, "cached": n_cached, "part": part,
                    "ms": 1e3 * median(spent[part] for spent in passes[1:])} for part in sorted(passes[0])]
@@ -148,32 +165,28 @@ def parts(name, models_dir, repetitions, rows, n_cached):
 
 @contextlib.contextmanager
 def parts_timed():
-    """Within it the functions of gpt2.py that do the work note their seconds in the Counter that it gives."""
-    def product(x, w, b):
-        n_in, n_out = x.shape[1], len(b)
-        if n_out > 4 * n_in:
-            return "output head"
-        return "feed-forward products" if 4 in (n_in // n_out, n_out // n_in) else "attention products"
+    """A Counter that holds the seconds of each part of what ran within, once that is done.
 
-    def timed(function, part):
-        def call(*arguments, **more):
-            start = clock()
-            result = function(*arguments, **more)
-            spent[part if isinstance(part, str) else part(*arguments, **more)] += clock() - start
-            return result
-        return call
-
+    Python's own profiler tells them: how long each function took, by who called it.
+    """
     spent = Counter()
-    names = {"linear": product, "row_products": "attention over the cache", "softmax": "softmax", "gelu": "gelu",
-             "layer_norm": "layer norm"}
-    originals = {name: getattr(gpt2, name) for name in names}
-    try:
-        for name, part in names.items():
-            setattr(gpt2, name, timed(originals[name], part))
+    clocks = {"timer": clock} if on_gpu() else {}               # the one that waits for the GPU
+    profiler = cProfile.Profile(builtins=False, **clocks)
+    start = clock()
+    with profiler:
         yield spent
-    finally:
-        for name, function in originals.items():
-            setattr(gpt2, name, function)
+    total = clock() - start
+    for caller in profiler.getstats():
+        for called in caller.calls or []:
+            part = PARTS.get((name_of(called.code), name_of(caller.code)))
+            if part:
+                spent[part] += called.totaltime
+    spent["the rest"] = total - sum(time for part, time in spent.items() if part != "the rest")
+
+
+def name_of(code):
+    """Of a function in gpt2.py's namespace, from its code; functions written in C have none."""
+    return getattr(code, "co_name", "")
 
 
 def prefill(name, models_dir, repetitions, n_tokens, n_matrix):
@@ -182,11 +195,12 @@ def prefill(name, models_dir, repetitions, n_tokens, n_matrix):
     tokens, n_embd = some_tokens(model, min(n_tokens, model.n_ctx)), model.params["wte"].shape[1]
     n, n_layer = len(tokens), len(model.params["blocks"])
     time, = seconds(repetitions, lambda: (model.reset(), model(tokens)))
-    pairs = n * (n + 1) / 2                                                     # of a query and a key that it may see
-    work = 2 * n_layer * (12 * n * n_embd ** 2 + 2 * pairs * n_embd) + 2 * n_embd * model.n_vocab   # two operations a multiply-add
+    pairs = n * (n + 1) / 2                                     # of a query and a key that it may see
+    multiply_adds = n_layer * (12 * n * n_embd ** 2 + 2 * pairs * n_embd) + n_embd * model.n_vocab
+    work = 2 * multiply_adds
     rate = product_rate(n_matrix // 4)
-    return [{"model": label(name), "tokens": n, "seconds": time, "GFlop/s": work / time / 1e9, "sgemm GFlop/s": rate / 1e9,
-             "share": work / time / rate}]
+    return [{"model": label(name), "tokens": n, "seconds": time, "GFlop/s": work / time / 1e9,
+             "sgemm GFlop/s": rate / 1e9, "share": work / time / rate}]
 
 
 LOADING = """
@@ -204,14 +218,15 @@ print(loaded - start, clock() - loaded, (resident() or 0) - before, size_of(mode
 
 
 def loading(name, models_dir, repetitions):
-    """From files to the first token, each time in a new process.  Files just written are still in memory: no disk is timed."""
+    """From files to the first token, each time in a new process.  The system keeps new files in memory."""
     with tempfile.TemporaryDirectory() as folder:
         if name in SIZES:
             write_folder(folder, name)
-        command = [sys.executable, "-c", LOADING, folder if name in SIZES else name, os.path.abspath(models_dir),
-                   "cupy" if on_gpu() else "numpy"]
-        runs = [subprocess.run(command, cwd=Path(__file__).resolve().parent.parent, check=True, capture_output=True, text=True).stdout.split()
-                for _ in range(repetitions)]
-    load, first, growth, size = (median(map(float, values)) for values in zip(*runs))
-    return [{"model": label(name), "load s": load, "first token s": first, "weights MB": size / 1e6, "growth MB": growth / 1e6,
-             "growth / weights": growth / size}]
+        command = [sys.executable, "-c", LOADING, folder if name in SIZES else name,
+                   os.path.abspath(models_dir), "cupy" if on_gpu() else "numpy"]
+        root = Path(__file__).resolve().parent.parent
+        outputs = [subprocess.run(command, cwd=root, check=True, capture_output=True, text=True).stdout
+                   for _ in range(repetitions)]
+    load, first, growth, size = (median(map(float, values)) for values in zip(*map(str.split, outputs)))
+    return [{"model": label(name), "load s": load, "first token s": first, "weights MB": size / 1e6,
+             "growth MB": growth / 1e6, "growth / weights": growth / size}]

@@ -1,11 +1,12 @@
-"""A model's folder -> one GGUF file, the format of llama.cpp: a model that was trained or downloaded here runs there.
+"""A model's folder -> one GGUF file, llama.cpp's format: what was trained or downloaded here runs there.
 
     pip install -e ".[gguf]"
     python -m loading.to_gguf models/demo-target demo-target.gguf
     llama-completion -m demo-target.gguf -p "There was a" -n 60 --temp 0
 
-The file holds the float32 weights under llama.cpp's names, the hyperparameters, and the tokenizer: tokens and merges.
-The gguf package, which llama.cpp's authors maintain, knows the format; what is here is the dictionary between the two.
+The file holds the float32 weights under llama.cpp's names, the hyperparameters, and the tokenizer: tokens
+and merges.  The gguf package, which llama.cpp's authors maintain, knows the format; what is here is the
+dictionary between the two.
 
 But: float32 only (llama-quantize makes smaller files of it), and writing only.
 """
@@ -19,9 +20,10 @@ import numpy as np
 from encoder import load_encoder
 from utils import read_folder, shapes
 
-NAMES = {"wte": "token_embd.weight", "wpe": "position_embd.weight", "ln_f": "output_norm", "ln_1": "attn_norm",
-         "attn/c_attn": "attn_qkv", "attn/c_proj": "attn_output", "ln_2": "ffn_norm", "mlp/c_fc": "ffn_up",
-         "mlp/c_proj": "ffn_down", "w": "weight", "g": "weight", "b": "bias"}
+NAMES = {"wte": "token_embd.weight", "wpe": "position_embd.weight", "ln_f": "output_norm",
+         "ln_1": "attn_norm", "attn/c_attn": "attn_qkv", "attn/c_proj": "attn_output",
+         "ln_2": "ffn_norm", "mlp/c_fc": "ffn_up", "mlp/c_proj": "ffn_down",
+         "w": "weight", "g": "weight", "b": "bias"}
 
 
 def gguf_name(name):
@@ -38,7 +40,8 @@ def write_gguf(path, hparams, arrays, encoder):
     """The file at `path`, complete or not at all.
 
     arrays      {OpenAI's name: array}, matrices [n_in, n_out] or [1, n_in, n_out]
-    Raises ValueError where the gguf package is not installed, an array is missing, or the vocabulary is of another model.
+    Raises ValueError where the gguf package is not installed, an array is missing, or the vocabulary does not
+    fit.
     """
     if encoder.n_vocab != hparams["n_vocab"]:
         raise ValueError(f"the vocabulary has {encoder.n_vocab} tokens and the model {hparams['n_vocab']}: "
@@ -71,7 +74,7 @@ def write_gguf(path, hparams, arrays, encoder):
 
 
 def add_tokenizer(writer, encoder, types):
-    """Byte-level BPE as llama.cpp knows it: the tokens in their order, which of them are special, and the merges."""
+    """Byte-level BPE as llama.cpp knows it: the tokens in their order, which are special, and the merges."""
     tokens = [encoder.tokens[i] for i in range(encoder.n_vocab)]
     merged = set(encoder.char_of.values()) | {"".join(pair) for pair in encoder.ranks}
     writer.add_tokenizer_model("gpt2")

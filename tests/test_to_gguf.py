@@ -1,4 +1,4 @@
-"""What loading/to_gguf.py writes is what llama.cpp expects: names and shapes from its source, values from the model's files."""
+"""What loading/to_gguf.py writes is what llama.cpp expects: names and shapes of its source, our values."""
 import os
 import subprocess
 from pathlib import Path
@@ -15,7 +15,7 @@ gguf = pytest.importorskip("gguf", reason='the gguf package is missing: pip inst
 
 
 def create_tensors(n_vocab, n_ctx, n_embd, n_layer, **_):
-    """The names and sizes that llama.cpp asks for, in its order of dimensions (src/models/gpt2.cpp, ggml 0.25)."""
+    """The names and sizes that llama.cpp asks for, in its order of dimensions (its src/models/gpt2.cpp)."""
     yield from [("token_embd.weight", [n_embd, n_vocab]), ("position_embd.weight", [n_embd, n_ctx])]
     yield from [("output_norm.weight", [n_embd]), ("output_norm.bias", [n_embd])]
     for i in range(n_layer):
@@ -54,8 +54,10 @@ def test_the_tokenizer_is_byte_level_bpe_with_this_vocabulary_and_these_merges(w
     values = {name: field.contents() for name, field in file.fields.items()}
     assert values["tokenizer.ggml.tokens"] == [encoder.tokens[i] for i in range(encoder.n_vocab)]
     assert values["tokenizer.ggml.merges"] == [" ".join(pair) for pair in encoder.ranks]
-    assert [i for i, t in enumerate(values["tokenizer.ggml.token_type"]) if t == 3] == [encoder.eos]      # control
-    assert values["gpt2.attention.head_count"] == SIZES["tiny"]["n_head"] and values["gpt2.context_length"] == 128
+    kinds = values["tokenizer.ggml.token_type"]
+    assert [i for i, kind in enumerate(kinds) if kind == gguf.TokenType.CONTROL] == [encoder.eos]
+    assert values["gpt2.attention.head_count"] == SIZES["tiny"]["n_head"]
+    assert values["gpt2.context_length"] == SIZES["tiny"]["n_ctx"]
 
 
 def test_llama_cpp_itself_continues_a_prompt_as_we_do(tmp_path):
@@ -65,9 +67,11 @@ def test_llama_cpp_itself_continues_a_prompt_as_we_do(tmp_path):
     model, encoder = load_model("demo-target")
     assert main(["models/demo-target", str(tmp_path / "demo.gguf")]) == 0
     prompt = "There was a long silence."
-    rounds = autoregressive_sampling(model, encoder.encode(prompt), 60, np.random.default_rng(0), temperature=0)
-    words = ["-m", tmp_path / "demo.gguf", "-p", prompt, "-n", "60", "--temp", "0", "-no-cnv", "--no-display-prompt", "-lv", "0"]
-    theirs = subprocess.run([binary, *words], check=True, capture_output=True, text=True).stdout
+    tokens, rng = encoder.encode(prompt), np.random.default_rng(0)
+    rounds = autoregressive_sampling(model, tokens, 60, rng, temperature=0)
+    words = ["-p", prompt, "-n", "60", "--temp", "0", "-no-cnv", "--no-display-prompt"]
+    command = [binary, "-m", tmp_path / "demo.gguf", *words]
+    theirs = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert theirs.strip() == encoder.decode([token for r in rounds for token in r.tokens]).strip()
 
 

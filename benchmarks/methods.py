@@ -1,0 +1,150 @@
+"""Every drafter and sampler of this repository side by side, on the embedded pair.
+
+    all_methods(draft, target, Ks)      the list: a new method is one more entry
+    methods_table(settings)             a row for each method and temperature, at its own best K or shape
+
+The prompts are those of prompts.txt and one that repeats itself.  Each shape of a method runs once; then the
+fastest takes turns with the baseline and the other methods.  What things cost is told in steps of the target
+alone: a pass over one row, and what follows it until there is a token.
+
+    easy, hard, repeating   tokens a target pass on the November morning, the engine and the rain below
+    rows a pass             of the target: the drafts and one
+    c                       drafting, a draft
+    v                       the target's pass over these rows, and what follows it until there are tokens
+    cost                    of a round: c times its drafts, and v
+    predicted               tokens per pass / cost
+    weights MB              beyond those of the target
+    deviation               of the text's distribution from the target's, computed by lossless.check
+
+But: this pair lies in the processor's cache, where calls and not weights take the time; at full size v is
+nearer to 1.
+"""
+from collections.abc import Callable
+from statistics import mean, median
+from typing import NamedTuple
+
+import lossless
+from benchmarks.measure import size_of
+from benchmarks.pairs import alone, generate, load_pair, text_of, typical
+from reporting.stats import acceptance, ratio
+from speculative import speculative_sampling
+from utils import load_model
+
+EASY = "It was a cold, grey morning in November, and the fog lay thick upon the river when we"
+HARD = "The engine had been built at Leeds in 1868; it weighed 34 tons, and its boiler carried 120 pounds of"
+REPEATING = ("The rain fell on the roof, and the rain fell on the road, and the rain fell on the river; "
+             "the rain fell on the roof, and the rain fell on the road, and the rain fell on")
+ROUNDING = 1e-9             # a deviation below it
+
+
+class Method(NamedTuple):
+    """An entry of the table."""
+    name: str
+    file: str               # where it is written
+    models: list            # what is timed, the target last
+    shapes: list            # K, or whatever else a method has in its place; the best is taken
+    run: Callable           # (*models, tokens, n_tokens, shape, rng, **settings) -> rounds
+    check: Callable         # (Ks=.., n_tokens=..) -> the largest deviation from the target's distribution
+    weights: int = 0        # bytes beyond those of the target
+    trained: bool = False   # does it need training?
+
+
+def chain(**doors):
+    """`run` of Algorithm 2 with another `propose` or `verify`; draft is None where the models hold none."""
+    def run(*arguments, **settings):
+        *draft, target, tokens, n_tokens, K, rng = arguments
+        return speculative_sampling(*(draft or [None]), target, tokens, n_tokens, K, rng, **doors, **settings)
+    return run
+
+
+def checked(run, **settings):
+    """`check` of a `run` that takes a draft and a target; settings as lossless.check takes them."""
+    return lambda **cases: lossless.check(run, **settings, **cases)
+
+
+def all_methods(draft, target, Ks):
+    """The list.  Ks: the numbers of drafts to try."""
+    return [
+        Method("draft model", "speculative.py", [draft, target], Ks, chain(), checked(chain()),
+               weights=size_of(draft), trained=True),
+    ]
+
+
+# The table --------------------------------------------------------------------------------------------------
+
+def methods_table(settings):
+    """A row for each method and temperature."""
+    draft, target, prompts = load_pair(settings.pairs[0], settings.models_dir, settings.prompts)
+    encoder = load_model(settings.pairs[0].split(":")[-1], settings.models_dir)[1]
+    three = [encoder.encode(text) for text in (EASY, HARD, REPEATING)]
+    prompts = [tokens for tokens in prompts if tokens not in three] + three
+    methods = [method for method in all_methods(draft, target, settings.K)
+               if settings.methods == ["all"] or method.name in settings.methods]
+    deviations = [method.check(Ks=settings.check_K, n_tokens=settings.check_tokens) for method in methods]
+    rows = []
+    for temperature in settings.temperatures:
+        measured = compare_methods(methods, target, prompts, temperature, settings)
+        rows += [row | {"deviation": deviation, "lossless": deviation < ROUNDING}
+                 for row, deviation in zip(measured, deviations)]
+    return rows
+
+
+def compare_methods(methods, target, prompts, temperature, settings):
+    """A row for each method: its fastest shape, taking turns with the baseline and the others."""
+    n_tokens = settings.n_tokens
+    generate(alone(n_tokens, temperature), [target], prompts)                   # the warm-up
+    shapes = [fastest_shape(method, prompts, n_tokens, temperature) for method in methods]
+    baseline, runs = [], [[] for _ in methods]
+    for _ in range(settings.repetitions):
+        baseline.append(generate(alone(n_tokens, temperature), [target], prompts))
+        for method, shape, mine in zip(methods, shapes, runs):
+            mine.append(generate(sampler_of(method, shape, n_tokens, temperature), method.models, prompts))
+    return [{"method": method.name, "file": method.file, "T": temperature, "shape": str(shape)}
+            | figures(baseline, mine) | {"weights MB": method.weights / 1e6, "trained": method.trained}
+            for method, shape, mine in zip(methods, shapes, runs)]
+
+
+def sampler_of(method, shape, n_tokens, temperature):
+    """A sampler for `generate`."""
+    def sampler(*arguments):
+        *models_and_tokens, rng = arguments
+        return method.run(*models_and_tokens, n_tokens, shape, rng, temperature=temperature)
+    return sampler
+
+
+def fastest_shape(method, prompts, n_tokens, temperature):
+    if len(method.shapes) == 1:
+        return method.shapes[0]
+    seconds = [generate(sampler_of(method, shape, n_tokens, temperature), method.models, prompts).seconds
+               for shape in method.shapes]
+    return method.shapes[seconds.index(min(seconds))]
+
+
+def figures(baseline, runs):
+    """What runs of a method gain over those of the baseline, and what a round of theirs costs."""
+    rounds, texts = runs[0].rounds, runs[0].texts               # repetitions share seeds, hence rounds
+    step = typical(baseline, "pass") + typical(baseline, "settling")
+    drafting = typical(runs, "drafting") / step
+    v = (typical(runs, "pass") + typical(runs, "settling")) / step
+    n_drafts, per_pass = mean(len(r.drafts) for r in rounds), tokens_per_pass(rounds)
+    return {"tokens per pass": per_pass,
+            "easy, hard, repeating": [tokens_per_pass(text) for text in texts[-3:]],
+            "rows a pass": n_drafts + 1, "acceptance": ratio(*acceptance(rounds)), "kept": kept(rounds),
+            "c": ratio(drafting, n_drafts), "v": v, "cost": drafting + v,
+            "predicted": per_pass / (drafting + v),
+            "measured": median(a.seconds / b.seconds for a, b in zip(baseline, runs))}
+
+
+def tokens_per_pass(rounds):
+    return len(text_of(rounds)) / len(rounds)
+
+
+def kept(rounds):
+    """The share of the rounds that keep at least one draft, two, ..
+
+    >>> from sampling import Round
+    >>> kept([Round([5, 6, 7], [5, 6], 2, [], []), Round([5, 8], [5, 9], 1, [], [])])
+    [1, 0.5]
+    """
+    most = max(r.n_accepted for r in rounds)
+    return [mean(r.n_accepted > j for r in rounds) for j in range(most)]

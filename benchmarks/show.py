@@ -1,0 +1,113 @@
+"""Rows -> Markdown and pictures.
+
+    as_markdown(title, about, rows)     a heading, what the figures depend on, and the rows {column: value}
+    plot(table, rows, folder)           the pictures of a table, where matplotlib is installed
+"""
+from collections import Counter
+from pathlib import Path
+
+LABELS = {"K": "K, drafts a round", "measured": "measured speed-up", "predicted": "predicted speed-up",
+          "acceptance": "acceptance rate", "rows": "rows of a pass", "share": "share of the time of a pass",
+          "over one row": "time over that of one row", "tokens per pass": "tokens a target pass",
+          "cost": "cost of a round, in steps of the target alone"}
+CURVES = {  # table: (x, y, what makes a curve)
+    "pairs": [("K", "measured", ("pair", "T")), ("predicted", "measured", ("pair", "T"))],
+    "synthetic": [("acceptance", "measured", ("K", "N")), ("predicted", "measured", ("K", "N"))],
+    "forward": [("rows", "over one row", ("model",))],
+}
+
+
+def shown(value):
+    """
+    >>> [shown(value) for value in (0.123456, 1234.5, 60, None, [0.5, None], "tiny", True, 4e-16)]
+    ['0.123', '1234', '60', '-', '0.50 -', 'tiny', 'yes', '4e-16']
+    """
+    if isinstance(value, list):
+        return " ".join("-" if v is None else f"{v:.2f}" for v in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        if 0 < abs(value) < 0.0005:
+            return f"{value:.0e}"
+        return f"{value:.3f}" if abs(value) < 100 else f"{value:.0f}"
+    return "-" if value is None else str(value)
+
+
+def as_markdown(title, about, rows):
+    cells = [list(rows[0]), *([shown(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    depends_on = "; ".join(f"{key} {value}" for key, value in about.items())
+    return "\n".join([f"## {title}", "", depends_on, "", *lines, ""])
+
+
+def plot(table, rows, folder):
+    try:
+        import matplotlib.figure
+    except ImportError:
+        return
+    for x, y, by in CURVES.get(table, []):
+        figure = matplotlib.figure.Figure(figsize=(7, 4), layout="constrained")
+        draw_curves(figure.subplots(), rows, x, y, by)
+        figure.legend(loc="outside lower center", ncols=3, fontsize="small")
+        figure.savefig(Path(folder) / f"{table}_{x}.png", dpi=100)
+    if table in ("parts", "methods"):
+        width, draw = (7, stack_parts) if table == "parts" else (11, draw_methods)
+        figure = matplotlib.figure.Figure(figsize=(width, 4.5), layout="constrained")
+        draw(figure, rows)
+        figure.savefig(Path(folder) / f"{table}.png", dpi=100)
+
+
+def draw_curves(axes, rows, x, y, by):
+    """A curve of y over x for each combination of what stands in the columns `by`."""
+    for group in dict.fromkeys(tuple(row[key] for key in by) for row in rows):
+        points = sorted((row[x], row[y]) for row in rows
+                        if row[x] is not None and tuple(row[key] for key in by) == group)
+        axes.plot(*zip(*points), "o" if x == "predicted" else "o-",
+                  label=", ".join(f"{key} {value}" for key, value in zip(by, group)))
+    # no gain; or just as predicted
+    axes.axline((1, 1), slope=x == "predicted", color="grey", linewidth=0.5)
+    axes.set(xlabel=LABELS[x], ylabel=LABELS[y])
+    if x == "predicted":
+        axes.set_aspect("equal", adjustable="datalim")
+
+
+def stack_parts(figure, rows):
+    """A bar for each model and number of rows, its parts as shares."""
+    axes = figure.subplots()
+    totals = Counter()
+    for row in rows:
+        totals[row["model"], row["rows"]] += row["ms"]
+    bars = list(totals)
+    left = dict.fromkeys(bars, 0.0)
+    for part in dict.fromkeys(row["part"] for row in rows):
+        shares = dict.fromkeys(bars, 0.0)
+        for row in rows:
+            bar = row["model"], row["rows"]
+            shares[bar] += row["ms"] / totals[bar] if row["part"] == part else 0.0
+        names = [f"{model}\n{n} rows" for model, n in bars]
+        axes.barh(names, shares.values(), left=left.values(), label=part)
+        left = {bar: left[bar] + shares[bar] for bar in bars}
+    axes.set(xlabel=LABELS["share"])
+    figure.legend(loc="outside lower center", ncols=3, fontsize="small")
+
+
+def draw_methods(figure, rows):
+    """Tokens a target pass over the cost of a round: on a line through the origin speed-ups are the same."""
+    temperatures = list(dict.fromkeys(row["T"] for row in rows))
+    for axes, temperature in zip(figure.subplots(1, len(temperatures), squeeze=False)[0], temperatures):
+        here = [row for row in rows if row["T"] == temperature and row["cost"]]
+        right, top = (1.15 * max(row[key] for row in here) for key in ("cost", "tokens per pass"))
+        for speed_up in (0.5, 1, 1.5, 2, 2.5, 3, 4):
+            x = min(right, top / speed_up)
+            axes.plot([0, x], [0, speed_up * x], color="lightgrey", linewidth=2 if speed_up == 1 else 0.7,
+                      zorder=0)
+            axes.annotate(f"{speed_up:g}x", (x, speed_up * x), color="grey", fontsize="small")
+        for row in here:
+            colour = "tab:blue" if row["lossless"] else "tab:red"
+            axes.plot(row["cost"], row["tokens per pass"], "o", color=colour)
+            axes.annotate(row["method"], (row["cost"], row["tokens per pass"]), textcoords="offset points",
+                          xytext=(5, 4), fontsize="small")
+        axes.set(xlabel=LABELS["cost"], ylabel=LABELS["tokens per pass"],
+                 title=f"temperature {temperature:g}", xlim=(0, 1.08 * right), ylim=(0, 1.05 * top))
