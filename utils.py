@@ -99,6 +99,9 @@ def read_folder(folder):
             config = read_json(folder / "config.json")
             names = {"n_vocab": "vocab_size", "n_ctx": "n_positions"}
             hparams = {size: config.get(names.get(size, size)) for size in SIZES}
+            for key, ours in ("activation_function", "gelu_new"), ("layer_norm_epsilon", 1e-5):
+                if config.get(key, ours) != ours:
+                    raise ValueError(f"{key} is {config[key]!r} there and {ours!r} here: take a plain GPT-2")
             arrays = openai_names(read_safetensors(folder / "model.safetensors"))
         else:
             raise ValueError("there is neither hparams.json (OpenAI) nor config.json (Hugging Face)")

@@ -397,6 +397,20 @@ def test_what_the_format_allows_and_tensorflow_does_not_write(tmp_path):
     assert all(a.flags.aligned for a in arrays.values())
 
 
+def test_an_empty_tensor_may_lie_where_another_begins(tmp_path):
+    """Whichever of the two has the first name: neither overlaps the other."""
+    for empty, full in ("a", "b"), ("b", "a"):
+        entries = {empty: entry(shape=(0,), size=0), full: entry()}
+        named = [HEADER, *((name.encode(), entries[name]) for name in "ab")]
+        arrays = read_tensorflow(bundle(tmp_path, table(block(named))))
+        assert arrays[empty].size == 0 and arrays[full].tolist() == [1, 2]
+        header = {empty: described(0, 0, shape=[0]), full: described()}
+        header = {name: header[name] for name in "ab"}
+        (tmp_path / "s").write_bytes(safetensors(header, struct.pack("<2f", 1, 2)))
+        arrays = read_safetensors(tmp_path / "s")
+        assert arrays[empty].size == 0 and arrays[full].tolist() == [1, 2]
+
+
 HUGE = [2**31 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 DAMAGED = {
     "Snappy": (table(block([HEADER, (b"x", entry())], kind=1)), "Snappy"),

@@ -67,6 +67,14 @@ def test_an_unknown_name_is_told_what_there_is():
         load_model("125M")
 
 
+def test_a_known_name_is_downloaded_to_where_models_are_kept(tmp_path, monkeypatch):
+    def download(name, models_dir):
+        assert (name, models_dir) == ("355M", "somewhere")
+        return folder(tmp_path)
+    monkeypatch.setattr(utils, "download", download)
+    assert load_model("355M", "somewhere")[0].n_ctx == 8
+
+
 def test_a_folder_without_any_model_is_told_what_it_lacks(tmp_path):
     refused(tmp_path, "neither hparams.json .* nor config.json")
 
@@ -158,6 +166,17 @@ def test_a_layout_of_hugging_face_without_a_size_is_refused(tmp_path):
                                                                                                  "n_layer"):
         (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != key}))
         refused(tmp_path, f"{size} is None, which is no size")
+
+
+@pytest.mark.parametrize("key, value", [("activation_function", "relu"), ("layer_norm_epsilon", 1e-6)])
+def test_a_model_that_computes_otherwise_is_refused_and_what_is_not_said_is_as_usual(tmp_path, key, value):
+    for file in HUGGINGFACE.iterdir():
+        shutil.copy(file, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {key: value}))
+    refused(tmp_path, f"{key} is {value!r} there")
+    (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != key}))
+    assert load_model(tmp_path)[0].n_ctx == 8
 
 
 # Memory, and files that change meanwhile --------------------------------------------------------------------
