@@ -12,24 +12,32 @@ alone: a pass over one row, and what follows it until there is a token.
     c                       drafting, a draft
     v                       the target's pass over these rows, and what follows it until there are tokens
     cost                    of a round: c times its drafts, and v
-    predicted               tokens per pass / cost
+    predicted               tokens per pass / cost; the prompt's pass counts in what is measured alone
     weights MB              beyond those of the target
     deviation               of the text's distribution from the target's, computed by lossless.check
 
 But: this pair lies in the processor's cache, where calls and not weights take the time; at full size v is
 nearer to 1.
 """
+import math
 from collections.abc import Callable
+from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
 
 import lossless
 from benchmarks.measure import size_of
 from benchmarks.pairs import alone, generate, load_pair, text_of, typical
-from reporting.stats import acceptance, ratio
+from benchmarks.synthetic import tiny_head, tiny_target
+from drafters.heads import head_shapes
+from drafters.medusa import Medusa
+from drafters.prophet import Prophet
+from reporting.stats import acceptance, is_tree, ratio
+from samplers import block
 from speculative import speculative_sampling
 from utils import load_model
 
+ROOT = Path(__file__).resolve().parent.parent
 EASY = "It was a cold, grey morning in November, and the fog lay thick upon the river when we"
 HARD = "The engine had been built at Leeds in 1868; it weighed 34 tons, and its boiler carried 120 pounds of"
 REPEATING = ("The rain fell on the roof, and the rain fell on the road, and the rain fell on the river; "
@@ -47,6 +55,7 @@ class Method(NamedTuple):
     check: Callable         # (Ks=.., n_tokens=..) -> the largest deviation from the target's distribution
     weights: int = 0        # bytes beyond those of the target
     trained: bool = False   # does it need training?
+    tests_all: bool = False     # of a round's drafts also those after a refusal
 
 
 def chain(**doors):
@@ -62,11 +71,49 @@ def checked(run, **settings):
     return lambda **cases: lossless.check(run, **settings, **cases)
 
 
+def checked_in_target(propose_of):
+    """`check` of a drafter that lives in its target: propose_of(target) -> propose, on a tiny GPT-2."""
+    def check(Ks, n_tokens):
+        target = tiny_target()
+        run = chain(propose=propose_of(target))
+        return lossless.check(run, [(None, target)], Ks, min(3, n_tokens))
+    return check
+
+
 def all_methods(draft, target, Ks):
     """The list.  Ks: the numbers of drafts to try."""
+    methods = chains(draft, target, Ks)
+    if all((ROOT / "models" / name).is_dir() for name in ("demo-prophet", "demo-medusa")):
+        methods += heads(target, Ks)
+    return methods
+
+
+def chains(draft, target, Ks):
+    """Another drafter, or another way to verify, for the loop of Algorithm 2."""
+    by_block = chain(verify=block.verify)
     return [
         Method("draft model", "speculative.py", [draft, target], Ks, chain(), checked(chain()),
                weights=size_of(draft), trained=True),
+        Method("block verification", "samplers/block.py", [draft, target], Ks, by_block, checked(by_block),
+               weights=size_of(draft), trained=True, tests_all=True),
+    ]
+
+
+def bytes_of(shapes):
+    """Of float32 arrays, {name: shape}."""
+    return 4 * sum(map(math.prod, shapes.values()))
+
+
+def heads(target, Ks):
+    """Drafters that read the target's states.  Their weights lie in models/."""
+    prophet, medusa, n = Prophet(target), Medusa(target), target.params["wte"].shape[1]
+    return [
+        Method("prophet", "drafters/prophet.py", [target], Ks, chain(propose=prophet.propose),
+               checked_in_target(lambda tiny: Prophet(tiny, params=tiny_head("prophet")).propose),
+               weights=bytes_of(head_shapes("prophet", n, 0)), trained=True),
+        Method("Medusa", "drafters/medusa.py", [target], Ks, chain(propose=medusa.propose),
+               checked_in_target(lambda tiny: Medusa(tiny, params=tiny_head("medusa")).propose),
+               weights=bytes_of(head_shapes("medusa", n, medusa.n_heads)), trained=True),
     ]
 
 
@@ -100,7 +147,8 @@ def compare_methods(methods, target, prompts, temperature, settings):
         for method, shape, mine in zip(methods, shapes, runs):
             mine.append(generate(sampler_of(method, shape, n_tokens, temperature), method.models, prompts))
     return [{"method": method.name, "file": method.file, "T": temperature, "shape": str(shape)}
-            | figures(baseline, mine) | {"weights MB": method.weights / 1e6, "trained": method.trained}
+            | figures(baseline, mine, method.tests_all)
+            | {"weights MB": method.weights / 1e6, "trained": method.trained}
             for method, shape, mine in zip(methods, shapes, runs)]
 
 
@@ -120,16 +168,17 @@ def fastest_shape(method, prompts, n_tokens, temperature):
     return method.shapes[seconds.index(min(seconds))]
 
 
-def figures(baseline, runs):
+def figures(baseline, runs, tests_all):
     """What runs of a method gain over those of the baseline, and what a round of theirs costs."""
     rounds, texts = runs[0].rounds, runs[0].texts               # repetitions share seeds, hence rounds
     step = typical(baseline, "pass") + typical(baseline, "settling")
     drafting = typical(runs, "drafting") / step
     v = (typical(runs, "pass") + typical(runs, "settling")) / step
     n_drafts, per_pass = mean(len(r.drafts) for r in rounds), tokens_per_pass(rounds)
+    alpha = None if is_tree(rounds[0]) else ratio(*acceptance(rounds, tests_all))
     return {"tokens per pass": per_pass,
             "easy, hard, repeating": [tokens_per_pass(text) for text in texts[-3:]],
-            "rows a pass": n_drafts + 1, "acceptance": ratio(*acceptance(rounds)), "kept": kept(rounds),
+            "rows a pass": n_drafts + 1, "acceptance": alpha, "kept": kept(rounds),
             "c": ratio(drafting, n_drafts), "v": v, "cost": drafting + v,
             "predicted": per_pass / (drafting + v),
             "measured": median(a.seconds / b.seconds for a, b in zip(baseline, runs))}
