@@ -1,0 +1,127 @@
+"""How many drafts: fewer where they are rejected, more where they are accepted.
+
+    propose = Schedule(lookup.propose)                  # one object a run
+    speculative_sampling(None, target, tokens, n_tokens, 8, rng, propose=propose)
+
+Each of these wraps a proposer, and asks it for fewer than the k drafts that the loop would take:
+
+    Schedule        +2 where all drafts of a round were accepted, else -1: the heuristic of transformers'
+                    assisted generation  (J. Gante, 2023; num_assistant_tokens_schedule="heuristic")
+    Confident       stop where the draft model is not sure  (assistant_confidence_threshold there, but
+                    before the token is drawn)
+    Optimum         the number that promises most (Leviathan et al. 2022, theorem 3.8), from a running
+                    estimate of the acceptance rate alpha, and the costs c and v
+
+Lossless, because a round is, whatever its number of drafts (notebook 2, "The induction").  That number may
+depend on all that was emitted before the round, and on the distributions that its drafts are drawn from.
+It may not depend on a draft in such a way that the draft is lost: to throw away an unlikely draft and stop
+there is wrong, to keep it and stop after it is right.
+
+The rounds are learnt from the text: the drafts of a round are accepted as far as they stand in it.
+
+But: chains of drafts only, no trees; and nothing here looks at a clock, since a run whose choices did would
+not repeat by its seed.  Whoever measures c and v does so before it.
+"""
+import numpy as np
+
+from compute.backend import to_host
+from gpt2 import common_prefix
+from speculative import propose as draft_propose
+
+
+class Schedule:
+    """+2 drafts where all of a round were accepted, else -1, and never fewer than one."""
+
+    def __init__(self, propose=draft_propose, first=5):
+        self.propose, self.first = propose, first
+        self.x, self.drafts = [], []
+        self.start()
+
+    def __call__(self, draft, x, k, to_probs, rng):
+        if len(x) <= len(self.x) or x[:len(self.x)] != self.x:          # another run: forget the last one
+            self.start()
+        elif self.drafts:
+            accepted = common_prefix(self.drafts, x[len(self.x):])
+            self.learn(accepted, accepted + (accepted < len(self.drafts)))
+        drafts, p = self.propose(draft, x, self.number(k), to_probs, rng)
+        self.x, self.drafts = list(x), list(drafts)
+        return drafts, p
+
+    def start(self):
+        self.K = self.first
+
+    def learn(self, accepted, tested):
+        """What became of the last round's drafts; those after a rejection were not tested."""
+        self.K = self.K + 2 if accepted == tested else max(1, self.K - 1)
+
+    def number(self, k):
+        """How many drafts, where the loop takes at most k."""
+        self.K = min(self.K, k)
+        return self.K
+
+
+class Optimum(Schedule):
+    """The k for which the expected tokens of a round over its time are largest; possibly 0.
+
+    c       a draft, in target steps
+    v       a target pass over K + 1 rows, in target steps; in between it is taken to grow evenly
+    memory  rounds after which what was seen counts 1 / e
+
+    alpha is estimated as if one draft had been accepted before the run and one rejected (Laplace's rule);
+    what was seen is forgotten little by little, so that after rounds without drafts it is tried again.
+    """
+
+    def __init__(self, c, v, K, propose=draft_propose, memory=8):
+        self.c, self.row, self.fade = c, max(0, v - 1) / K, np.exp(-1 / memory)
+        super().__init__(propose)
+
+    def start(self):
+        self.accepted = self.tested = 0.0
+
+    def learn(self, accepted, tested):
+        self.accepted, self.tested = self.accepted + accepted, self.tested + tested
+
+    def number(self, k):
+        self.accepted, self.tested = self.fade * self.accepted, self.fade * self.tested
+        alpha = (self.accepted + 1) / (self.tested + 2)
+        gains = [sum(alpha**i for i in range(n + 1)) / (1 + n * (self.c + self.row)) for n in range(k + 1)]
+        return int(np.argmax(gains))
+
+
+class Confident:
+    """Stop before a token is drawn from a distribution of the draft whose largest probability is small.
+
+    The draft's own distribution counts, at temperature 1, so that it means something at temperature 0, too.
+    A proposer that asks no model, such as lookup, is always sure.
+    """
+
+    def __init__(self, propose=draft_propose, threshold=.4):
+        self.propose, self.threshold = propose, threshold
+
+    def __call__(self, draft, x, k, to_probs, rng):
+        def to_probs_if_sure(logits, *n_rows):
+            if confidence(logits) < self.threshold:
+                raise Unsure
+            return to_probs(logits, *n_rows)
+
+        drafts, p = [], []
+        while len(drafts) < k:                                          # one at a time
+            try:
+                new, new_p = self.propose(draft, x + drafts, 1, to_probs_if_sure, rng)
+            except Unsure:
+                break
+            if not new:
+                break
+            drafts += new
+            p = None if new_p is None else [*p, *new_p]
+        return drafts, p
+
+
+class Unsure(Exception):
+    """Leaves a proposer before it draws."""
+
+
+def confidence(logits):
+    """The largest probability in the last row of logits [n, n_vocab], at temperature 1."""
+    row = to_host(logits)[-1].astype(np.float64)
+    return 1 / np.exp(row - row.max()).sum()

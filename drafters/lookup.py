@@ -1,0 +1,44 @@
+"""Prompt lookup: the drafts are copied from an earlier place in the text  (A. Saxena, "Prompt Lookup
+Decoding", November 2023, a repository without a paper; `prompt_lookup_num_tokens` in transformers).
+
+    speculative_sampling(None, target, tokens, n_tokens, K, rng, propose=lookup.propose)
+
+Summaries, translations, code and answers about a document repeat what stands above them.  So: take the last
+tokens of the text, find where they stood before, and propose what followed them there.  No model, no
+training, hardly any time.
+
+                            this file           Saxena              transformers
+    tokens that must match  N, then N-1 .. 1    max_ngram_size      max_matching_ngram_size
+    drafts                  k                   num_pred_tokens     prompt_lookup_num_tokens
+
+A draft is chosen here, not drawn: p is a point mass, and None says so.  A draft x̃ is then accepted with
+probability q(x̃), and after a rejection the residual (q - p)_+ is q without x̃.  A softmax in the place of
+the point mass would be wrong: notebook 5 tries it.
+
+Where several places match, the last one is taken, which is the likeliest to go on in the same way; both
+originals take the first.  Copying goes on into what it has just written, so a repeat that is shorter than k
+is followed all the same.
+
+But: one place is followed, not several at once, and how often it was right before counts for nothing.
+"""
+N = 3           # tokens that must match, at first
+
+
+def propose(draft, x, k, to_probs, rng):
+    """What followed the last tokens of x where they stood before: (drafts, None), and no drafts where they
+    are new.  `draft`, `to_probs` and `rng` are not used.
+
+    >>> propose(None, [7, 8, 9, 1, 7, 8], 3, None, None)            # 7, 8 stood at the beginning
+    ([9, 1, 7], None)
+    >>> propose(None, [5, 6, 6], 4, None, None)                     # a match may overlap the end
+    ([6, 6, 6, 6], None)
+    """
+    text = "".join(map(chr, x))                     # a token a character: strings are searched fast
+    for n in range(min(N, len(x) - 1), 0, -1):
+        start = text.rfind(text[-n:], 0, -1)        # without the last token, or it would find itself
+        if start >= 0:
+            copied = list(x)
+            for source in range(start + n, start + n + k):
+                copied.append(copied[source])
+            return copied[len(x):], None
+    return [], None

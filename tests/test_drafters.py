@@ -1,0 +1,283 @@
+"""Drafters: each is lossless, exactly; each has a wrong version that is caught; and they draft what they say."""
+from collections import Counter
+
+import numpy as np
+import pytest
+from helpers import mutant, tiny_gpt2
+from hypothesis import given, strategies
+
+import gpt2
+from autoregressive import autoregressive_sampling
+from drafters import adaptive, early_exit, lookup
+from drafters.adaptive import Confident, Optimum, Schedule
+from drafters.early_exit import EarlyExit
+from lossless import case_deviation, cases, check, memoryless, scripted, table
+from reporting.stats import predicted_speedup
+from speculative import propose, speculative_sampling
+from utils import load_model
+
+
+def with_propose(propose):
+    """A sampler for lossless.check."""
+    return lambda *run, **settings: speculative_sampling(*run, propose=propose, **settings)
+
+
+def early(n_layers, module=early_exit):
+    """(draft, target) that live in one tiny GPT-2."""
+    pair = module.EarlyExit(tiny_gpt2(1, np.float64, n_vocab=3, n_ctx=8), n_layers)
+    return pair.draft, pair.target
+
+
+# name: () -> (propose, pairs for lossless.check; None: its own)
+DRAFTERS = {
+    "lookup": lambda: (lookup.propose, None),
+    "+2 or -1": lambda: (Schedule(first=2), None),
+    "+2 or -1 copies": lambda: (Schedule(lookup.propose, first=2), None),
+    "confident": lambda: (Confident(threshold=.6), None),
+    "optimum": lambda: (Optimum(c=.1, v=1.3, K=4), None),
+    "early exit": lambda: (propose, [early(1)]),
+    "exit before the first layer": lambda: (propose, [early(0)]),
+}
+each_drafter = pytest.mark.parametrize("name", DRAFTERS)
+
+
+@each_drafter
+def test_it_is_lossless(name):
+    """A few of the standard cases."""
+    propose, pairs = DRAFTERS[name]()
+    chosen = [("", *pair, 3, K, settings) for pair in pairs or [(table(3, zeros=.4), table(4, zeros=.4))]
+              for K, settings in ((2, {}), (3, dict(eos=1)), (2, dict(temperature=.7, top_k=2)))]
+    assert max(case_deviation(with_propose(propose), *case) for case in chosen) < 1e-12
+
+
+@pytest.mark.slow
+@each_drafter
+def test_it_is_lossless_in_all_standard_cases(name):
+    propose, pairs = DRAFTERS[name]()
+    assert check(with_propose(propose), pairs) < 1e-12
+
+
+WRONG = {       # name: (what is changed, what becomes of it)
+    "lookup says it drew from the draft's softmax": lambda: (
+        mutant(lookup, ("return copied[len(x):], None",
+                        "return copied[len(x):], [to_probs(draft(copied[:len(x) + i]))[0] for i in range(k)]"))
+        .propose, [(memoryless([.5, .3, .2]), memoryless([.1, .6, .3]))]),
+    "an unlikely token is dropped after it was drawn": lambda: (
+        mutant(adaptive, ("            drafts += new\n", "            if new_p[0][new[0]] < .4: break\n"
+                          "            drafts += new\n")).Confident(threshold=0), None),
+    "how many drafts depends on the coins of the round to come": lambda: (
+        mutant(adaptive, ("        drafts, p = self.propose(draft, x, self.number(k), to_probs, rng)\n",
+                          "        drafts, p = self.propose(draft, x, self.number(k), to_probs, rng)\n"
+                          "        if drafts and drafts[-1] == 1: drafts, p = drafts[:-1], p[:-1]\n"))
+        .Schedule(first=2), None),
+    "the hidden states of rejected drafts stay": lambda: (
+        propose, [early(1, mutant(early_exit, ("if n_past < len(tokens)", "if len(self.cached) < len(tokens)")))]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_version_is_caught(name):
+    propose, pairs = WRONG[name]()
+    sampler, found = with_propose(propose), 0.0
+    for case in cases(pairs, (2,), 3, dict(temperature=1)):
+        found = max(found, case_deviation(sampler, *case))
+        if found > 1e-3:
+            return
+    raise AssertionError(f"the largest deviation found is {found}")
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load_model("demo-draft")[0], *load_model("demo-target")
+
+
+def pair_of(name, draft, target):
+    """(draft, target, propose) of the embedded models."""
+    if name.startswith("early"):
+        pair = EarlyExit(target, 8)
+        return pair.draft, pair.target, propose
+    return draft, target, DRAFTERS[name]()[0]
+
+
+ON_THE_EMBEDDED_PAIR = ["lookup", "+2 or -1", "+2 or -1 copies", "confident", "optimum", "early exit"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_THE_EMBEDDED_PAIR)
+def test_at_temperature_0_the_text_is_the_baselines_over_5000_tokens(demo, name):
+    a, b, propose = pair_of(name, *demo[:2])
+    prompts = ["The old man", "It was", "\u201cNo,\u201d she", "rain, rain, rain, rain,", "1, 2, 3,", "x"]
+    n_tokens = 0
+    for i, prompt in enumerate([*prompts, *(prompt + " the" for prompt in prompts)]):
+        run = demo[2].encode(prompt), 450
+        text = tokens_of(speculative_sampling(a, b, *run, 1 + i % 8, rng(), propose=propose, temperature=0))
+        assert text == tokens_of(autoregressive_sampling(demo[1], *run, rng(), temperature=0)), prompt
+        n_tokens += len(text)
+    assert n_tokens > 5000
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def tokens_of(rounds):
+    return [token for r in rounds for token in r.tokens]
+
+
+# Prompt lookup ----------------------------------------------------------------------------------------------
+
+def copied(x, k):
+    return lookup.propose(None, x, k, None, None)[0]
+
+
+def test_lookup_takes_the_longest_match_and_of_several_the_last():
+    assert copied([1, 2, 3, 4, 2, 3, 5, 1, 2, 3], 2) == [4, 2]          # 1, 2, 3 before 2, 3
+    assert copied([3, 4, 3, 5, 3], 1) == [5]
+    assert copied([0, 1, 0], 1) == [1]                                  # token 0 is a token
+
+
+def test_lookup_finds_nothing_where_the_last_token_is_new():
+    assert copied([1, 2, 3], 4) == copied([1], 4) == [] and copied([1, 1], 0) == []
+
+
+def test_lookup_follows_a_repeat_that_is_shorter_than_the_draft():
+    assert copied([9, 1, 2, 1, 2], 5) == [1, 2, 1, 2, 1]
+    assert copied([7, 7], 3) == [7, 7, 7]
+    assert copied([1, 2, 3, 1], 4) == [2, 3, 1, 2]
+
+
+@given(strategies.lists(strategies.integers(0, 3) | strategies.sampled_from([50256, 0xD800]), min_size=1),
+       strategies.integers(0, 6))
+def test_lookup_is_what_a_search_from_the_end_finds(x, k):
+    def search():
+        for n in (3, 2, 1):
+            for start in reversed(range(len(x) - n)):
+                if n < len(x) and x[start:start + n] == x[len(x) - n:]:
+                    period = len(x) - n - start
+                    return [x[len(x) - period + i % period] for i in range(k)]
+        return []
+    assert copied(x, k) == search()
+
+
+# How many drafts --------------------------------------------------------------------------------------------
+
+def numbers(propose, text, draft, n_tokens=40, K=8):
+    """How many drafts each round of a run had; the target says `text`."""
+    rounds = speculative_sampling(draft, scripted(text), [9], n_tokens, K, rng(), propose=propose)
+    return [len(r.drafts) for r in rounds]
+
+
+RIGHT = scripted([1, 2, 3, 4] * 20)
+WRONG_FROM_20 = scripted([1, 2, 3, 4] * 5 + [9] * 60)
+
+
+def test_the_schedule_adds_two_where_all_were_accepted_and_else_takes_one_away():
+    text = [1, 2, 3, 4] * 20
+    assert numbers(Schedule(first=1), text, RIGHT) == [1, 3, 5, 7, 8, 8, 1]     # at most K, and the text ends
+    found = numbers(Schedule(first=1), text, WRONG_FROM_20)             # the first 20 tokens are there after 4
+    assert found[:12] == [1, 3, 5, 7, 8, 7, 6, 5, 4, 3, 2, 1] and set(found[12:-1]) == {1}
+
+
+def test_a_schedule_starts_afresh_with_another_text():
+    schedule = Schedule(first=1)
+    assert numbers(schedule, [1, 2, 3, 4] * 20, RIGHT) == numbers(schedule, [1, 2, 3, 4] * 20, RIGHT)
+
+
+def test_the_optimum_is_the_number_that_promises_most():
+    c, v, K = .1, 1.8, 8
+    optimum = Optimum(c, v, K)
+    optimum.learn(71, 98)                                               # (71 + 1) / (98 + 2)
+    optimum.fade = 1
+    speed = [predicted_speedup(.72, n, c, 1 + (v - 1) * n / K) for n in range(K + 1)]
+    assert optimum.number(K) == int(np.argmax(speed)) == 3
+
+
+def test_the_optimum_drafts_less_where_drafts_are_rejected_and_tries_again():
+    always = numbers(Optimum(.2, 1.3, 8), [1, 2, 3, 4] * 20, RIGHT)
+    never = numbers(Optimum(.2, 1.3, 8), [1, 2, 3, 4] * 20, scripted([9]))
+    assert max(always) == 8 and never.count(0) > 20 and any(never[5:])
+
+
+def test_confident_stops_before_a_token_that_the_draft_is_not_sure_of():
+    sure, unsure = [5, 0, 0, 0], [0, 0, 0, .1]
+    def draft(tokens, n_last=1):
+        return np.array([sure if len(tokens) < 4 else unsure])
+    for temperature in (0, 1):
+        rounds = speculative_sampling(draft, memoryless([.25] * 4), [0], 9, 8, rng(), temperature=temperature,
+                                      propose=Confident(threshold=.5))
+        assert len(next(rounds).drafts) == 3
+
+
+# Early exit -------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_early_exit_gives_the_rounds_of_a_separate_pair(demo, temperature):
+    _, target, encoder = demo
+    pair, tokens = EarlyExit(target, 9), encoder.encode("There was a long silence.")
+    first = gpt2.GPT2(target.params | {"blocks": target.params["blocks"][:9]}, 3)
+    separate, shared = (
+        [(r.tokens, r.drafts) for r in speculative_sampling(a, b, tokens, 20, 4, rng(), temperature=temperature)]
+        for a, b in [(first, target), (pair.draft, pair.target)])
+    assert separate == shared and any(len(new) > 1 for new, _ in shared)
+
+
+def test_early_exit_runs_each_token_through_each_layer_once(demo, monkeypatch):
+    _, target, encoder = demo
+    rows, block = Counter(), gpt2.transformer_block
+
+    def counted(x, ln_1, *args, **more):
+        rows[id(ln_1["g"])] += len(x)
+        return block(x, ln_1, *args, **more)
+
+    monkeypatch.setattr(gpt2, "transformer_block", counted)
+    pair, tokens = EarlyExit(target, 6), encoder.encode("There was a long silence.")
+    rounds = list(speculative_sampling(pair.draft, pair.target, tokens, 30, 3, rng()))
+    assert 0 < sum(r.n_accepted for r in rounds) < sum(len(r.drafts) for r in rounds)
+    # the prompt without its last token; and in each round that of before, and the drafts
+    expected = len(tokens) - 1 + sum(1 + len(r.drafts) for r in rounds)
+    assert [rows[id(b["ln_1"]["g"])] for b in target.params["blocks"]] == [expected] * 16
+
+
+@given(strategies.lists(strategies.tuples(strategies.booleans(), strategies.integers(0, 9),
+                                          strategies.lists(strategies.integers(0, 12), max_size=5),
+                                          strategies.integers(1, 3), strategies.integers(0, 9)), max_size=8),
+       strategies.integers(0, 2))
+def test_both_halves_are_pure_functions_of_their_tokens(calls, n_layers):
+    """Whichever is asked, whatever was kept, and where either was reset."""
+    model, whole = tiny_gpt2(dtype=np.float64), tiny_gpt2(dtype=np.float64)
+    pair = EarlyExit(model, n_layers)
+    first = gpt2.GPT2(whole.params | {"blocks": whole.params["blocks"][:n_layers]}, 2)
+    tokens = [0]
+    for upper, keep, new, n_last, chance in calls:
+        tokens = (tokens[:keep] + new) or [0]
+        half, alone = (pair.target, whole) if upper else (pair.draft, first)
+        if chance == 0:
+            half.reset()
+        model([5, *tokens])                                             # its own cache is another one
+        n_last = min(n_last, len(tokens))
+        assert half(tokens, n_last) == pytest.approx(alone(tokens, n_last), abs=1e-12)
+
+
+def test_resetting_either_half_empties_both():
+    pair = EarlyExit(tiny_gpt2(), 1)
+    for half in (pair.draft, pair.target):
+        pair.draft([1, 2]), pair.target([1, 2, 3])
+        assert pair.draft.cached and pair.target.cached
+        half.reset()
+        assert pair.draft.cached == pair.target.cached == []
+
+
+def test_what_overflowed_leaves_nothing_in_either_cache():
+    model = tiny_gpt2()
+    model.params["wpe"][4] = np.inf
+    pair = EarlyExit(model, 1)
+    with np.errstate(all="ignore"):
+        expected, bad = pair.target([1, 2, 3]), pair.target([1, 2, 3, 4, 5])
+    assert np.isnan(bad).any()
+    assert (pair.target([1, 2, 3]) == expected).all() and np.isfinite(pair.draft([1, 2, 3])).all()
+
+
+@pytest.mark.parametrize("n_layers", [-1, 3])
+def test_an_exit_that_is_not_there_is_told_in_one_sentence(n_layers):
+    with pytest.raises(ValueError, match=f"after {n_layers} layers: the model has 2, so take 0 .. 2"):
+        EarlyExit(tiny_gpt2(), n_layers)
