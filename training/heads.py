@@ -61,6 +61,7 @@ class Prophet(nn.Module):
 
     def __init__(self, n_embd, n_head):
         super().__init__()
+        self.steps = PROPHET_STEPS
         std = (3 * n_embd) ** -0.5
         self.from_state = Linear(n_embd, n_embd, std)
         self.from_token = nn.Parameter(torch.randn(n_embd, n_embd) * std)
@@ -71,7 +72,7 @@ class Prophet(nn.Module):
     def forward(self, low, last, token, position):
         states, cache, drafts = last, [], []
         known = token @ self.from_token + position @ self.from_position
-        for _ in range(PROPHET_STEPS):
+        for _ in range(self.steps):
             x = self.from_state(shifted(states, 1)) + known
             states = self.ln_f(self.h[0](x, lambda q, k, v: attention_over_steps(q, k, v, cache)))
             drafts.append(states)
@@ -92,9 +93,9 @@ def attention_over_steps(q, k, v, cache, rows=128):
         here = slice(i, i + rows)
         scores = (q[:, :, here] @ k[:, :, : i + rows].transpose(2, 3)).float()
         n, s = scores.shape[-2:]
-        hidden = torch.ones(n, s, dtype=torch.bool, device=q.device).triu(s - n + 1 - lag)
+        scores = scores + torch.full((n, s), -1e10, device=q.device).triu(s - n + 1 - lag)
         own = [(q[:, :, here] * k[:, :, here]).sum(-1, keepdim=True).float() for k, _ in later]
-        weights = torch.cat([scores.masked_fill(hidden, -1e10), *own], -1).softmax(-1).to(v.dtype)
+        weights = torch.cat([scores, *own], -1).softmax(-1).to(v.dtype)
         heads = weights[..., :s] @ v[:, :, : i + rows]
         for t, (_, v_of_step) in enumerate(later):
             heads = heads + weights[..., s + t, None] * v_of_step[:, :, here]
@@ -182,6 +183,7 @@ def evaluate(head, states, wte, batch=4):
     """Held-out text, acceptance by position: at temperature 1 the mean of sum min(p, q), at temperature 0 the
     share of equal argmaxes."""
     first = int(isinstance(head, Medusa))                                # head k is asked from position k on
+    head.steps = PROPHET_STEPS
     totals = np.zeros((2, 1))
     for rows in np.array_split(np.arange(len(states.pieces)), -(-len(states.pieces) // batch)):
         low, last, *known = states[rows]
@@ -195,40 +197,21 @@ def evaluate(head, states, wte, batch=4):
     return dict(acceptance_temperature_1=at_1, acceptance_temperature_0=at_0)
 
 
-def resume(state, head, opts, device):
-    """The step that was saved last, its weights and the optimizers' memory put back; 0 if there is none."""
-    if not state.exists():
-        return 0
-    saved = torch.load(state, map_location=device)
-    head.load_state_dict(saved["head"])
-    for opt, opt_state in zip(opts, saved["opts"]):
-        opt.load_state_dict(opt_state)
-    print(f"going on from step {saved['step']}")
-    return saved["step"]
-
-
-def save(state, step, head, opts):
-    """Whole or not at all."""
-    part = state.with_suffix(".part")
-    torch.save(dict(step=step, head=head.state_dict(), opts=[opt.state_dict() for opt in opts]), part)
-    part.replace(state)
-
-
 def fit(kind, head, states, test_states, wte, args):
     opts, work = train.optimizers([head], args.lr), Path(args.work)
-    done, start = resume(work / f"{kind}.pt", head, opts, args.device), time.time()
-    n_ctx, per_epoch = states.pieces.shape[1], len(states.pieces) // args.batch
+    done, start = train.resume(work / f"{kind}.pt", dict(head=head), opts, args.device), time.time()
+    n_ctx, batch = states.pieces.shape[1], min(args.batch, len(states.pieces))
+    per_epoch = len(states.pieces) // batch
     for step in tqdm(range(done, args.steps), desc=kind, initial=done, total=args.steps, mininterval=5):
-        for opt in opts:
-            for group in opt.param_groups:
-                group["lr"] = args.lr * train.schedule(step, args.steps)
+        train.set_lr(opts, args.lr * train.schedule(step, args.steps))
         epoch, i = divmod(step, per_epoch)
         rng = np.random.default_rng([args.seed, epoch])
-        rows = rng.permutation(per_epoch * args.batch)[i * args.batch: (i + 1) * args.batch]
+        rows = rng.permutation(per_epoch * batch)[i * batch: (i + 1) * batch]
         at = torch.arange((i + epoch) % args.every, n_ctx, args.every, device=args.device)
-        parts = np.split(np.sort(rows), range(args.micro_batch, args.batch, args.micro_batch))
+        parts = np.split(np.sort(rows), range(args.micro_batch, batch, args.micro_batch))
         for part in parts:
             rejections = step >= args.steps * args.cross_entropy
+            head.steps = PROPHET_STEPS if rejections else 1     # a prophet's own states are worth little at first
             loss = loss_of(head, wte, at, rejections, args.decay, *states[part])
             (loss / len(parts)).backward()
         for opt in opts:
@@ -236,10 +219,10 @@ def fit(kind, head, states, test_states, wte, args):
             opt.zero_grad()
         if (step + 1) % 10 and step + 1 < args.steps:
             continue
-        row = dict(head=kind, step=step + 1, tokens=(step + 1) * args.batch * n_ctx,
+        row = dict(head=kind, step=step + 1, tokens=(step + 1) * batch * n_ctx,
                    seconds=time.time() - start, loss=loss.item())
         if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
-            save(work / f"{kind}.pt", step + 1, head, opts)
+            train.save(work / f"{kind}.pt", step + 1, dict(head=head), opts)
             row |= evaluate(head, test_states, wte)
         with open(work / f"{kind}.jsonl", "a") as log:
             print(json.dumps(row), file=log)

@@ -3,13 +3,14 @@
     pip install -e ".[training]"
     python training/train.py --text my_books.txt --out models
 
-The text is UTF-8 (plain or .xz), its documents separated by <|endoftext|>.  A few whole documents are held out; everything
-reported comes from them.  Acceptance is what counts for a draft, not its loss on the text: it learns the target's laws, first in the
-same loop as the target (`--steps`; forward KL at temperature 1), then from the finished target (`--draft_steps`; the loss is the share of
-its tokens that the target rejects).
+The text is UTF-8 (plain or .xz), its documents separated by <|endoftext|>.  A few whole documents are held
+out; everything reported comes from them.  Acceptance is what counts for a draft, not its loss on the text:
+it learns the target's distributions, first in the same loop as the target (`--steps`; forward KL at
+temperature 1), then from the finished target (`--draft_steps`; the loss is the share of its tokens that the
+target rejects).
 
-Interrupt it whenever you like: the state is saved every `--save_every` steps, and the same command goes on from there.
-PyTorch is needed here and nowhere else.
+Interrupt it whenever you like: the state is saved every `--save_every` steps, and the same command goes on
+from there.  PyTorch is needed in this folder and nowhere else.  heads.py goes on from here.
 
 But: one process, one device; no dropout, since a small model sees the text only a few times.
 """
@@ -26,6 +27,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
+from tqdm import tqdm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # encoder.py and loading/
 
@@ -35,7 +37,7 @@ DRAFT = dict(n_vocab=4096, n_ctx=512, n_embd=128, n_head=2, n_layer=2)
 N_CTX = 512
 
 
-# The model: GPT-2, with gpt2.py's parameter names ------------------------------------------------------------------------------
+# The model: GPT-2, with gpt2.py's parameter names -----------------------------------------------------------
 
 class Linear(nn.Module):
     """OpenAI's layout: w [n_in, n_out]."""
@@ -64,20 +66,23 @@ class Block(nn.Module):
         self.n_head = n_head
         std, residual_std = n_embd ** -0.5, n_embd ** -0.5 / math.sqrt(2 * n_layer)
         self.ln_1, self.ln_2 = LayerNorm(n_embd), LayerNorm(n_embd)
-        self.attn = nn.ModuleDict(dict(c_attn=Linear(n_embd, 3 * n_embd, std), c_proj=Linear(n_embd, n_embd, residual_std)))
-        self.mlp = nn.ModuleDict(dict(c_fc=Linear(n_embd, 4 * n_embd, std), c_proj=Linear(4 * n_embd, n_embd, residual_std / 2)))
+        self.attn = nn.ModuleDict(dict(c_attn=Linear(n_embd, 3 * n_embd, std),
+                                       c_proj=Linear(n_embd, n_embd, residual_std)))
+        self.mlp = nn.ModuleDict(dict(c_fc=Linear(n_embd, 4 * n_embd, std),
+                                      c_proj=Linear(4 * n_embd, n_embd, residual_std / 2)))
 
     def forward(self, x, attend=None):                                   # [B, T, n_embd] -> [B, T, n_embd]
         B, T, C = x.shape
-        q, k, v = (t.view(B, T, self.n_head, -1).transpose(1, 2) for t in self.attn.c_attn(self.ln_1(x)).split(C, dim=-1))
+        qkv = self.attn.c_attn(self.ln_1(x)).split(C, dim=-1)
+        q, k, v = (t.view(B, T, self.n_head, -1).transpose(1, 2) for t in qkv)
         heads = (attend or causal_attention)(q, k, v)                    # [B, n_head, T, d_head]
         x = x + self.attn.c_proj(heads.transpose(1, 2).reshape(B, T, C))
         return x + self.mlp.c_proj(F.gelu(self.mlp.c_fc(self.ln_2(x)), approximate="tanh"))
 
 
 def causal_attention(q, k, v, rows=128):
-    """softmax(q k^T / sqrt(d)) v under the causal mask.  On a CPU, in blocks of queries that never touch keys after their block:
-    compiled, in bfloat16, this trains 1.3 times as fast as PyTorch's fused kernel."""
+    """softmax(q k^T / sqrt(d)) v under the causal mask.  On a CPU, in blocks of queries that never touch keys
+    after their block: compiled, in bfloat16, this trains 1.3 times as fast as PyTorch's fused kernel."""
     if q.is_cuda:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     blocks = []
@@ -104,7 +109,7 @@ class GPT2(nn.Module):
         return F.linear(self.ln_f(x).flatten(0, 1), self.wte)
 
 
-# Data --------------------------------------------------------------------------------------------------------------------------
+# Data -------------------------------------------------------------------------------------------------------
 
 def read_documents(path):
     raw = Path(path).read_bytes()
@@ -113,7 +118,8 @@ def read_documents(path):
 
 
 def train_tokenizer(documents, folder, n_vocab):
-    """Byte-level BPE in OpenAI's two files: encoder.json (256 bytes, the merges, <|endoftext|>) and vocab.bpe (the merges)."""
+    """Byte-level BPE in OpenAI's two files: encoder.json (256 bytes, the merges, <|endoftext|>) and vocab.bpe
+    (the merges)."""
     from tokenizers import ByteLevelBPETokenizer
 
     from encoder import bytes_to_unicode
@@ -123,8 +129,10 @@ def train_tokenizer(documents, folder, n_vocab):
     merges = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()[1:]
     entries = list(bytes_to_unicode().values()) + [merge.replace(" ", "") for merge in merges] + [EOS]
     assert len(entries) == len(set(entries)) == n_vocab
-    (folder / "vocab.bpe").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", encoding="utf-8", newline="\n")
-    (folder / "encoder.json").write_text(json.dumps({entry: i for i, entry in enumerate(entries)}), encoding="utf-8")
+    lines = "\n".join(["#version: 0.2", *merges]) + "\n"
+    (folder / "vocab.bpe").write_text(lines, encoding="utf-8", newline="\n")
+    ids = {entry: i for i, entry in enumerate(entries)}
+    (folder / "encoder.json").write_text(json.dumps(ids), encoding="utf-8")
     (folder / "vocab.json").unlink(), (folder / "merges.txt").unlink()
 
 
@@ -132,15 +140,16 @@ def tokenize(documents, folder):
     """Every document with <|endoftext|> before it, as GPT-2 saw its training text."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     vocab = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
-    merges = [tuple(line.split()) for line in (folder / "vocab.bpe").read_text(encoding="utf-8").splitlines()[1:]]
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    lines = (folder / "vocab.bpe").read_text(encoding="utf-8").splitlines()[1:]
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[tuple(line.split()) for line in lines]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return np.concatenate([np.array([vocab[EOS]] + encoding.ids, np.uint16) for encoding in tokenizer.encode_batch(documents)])
+    encodings = tokenizer.encode_batch(documents)
+    return np.concatenate([np.array([vocab[EOS]] + encoding.ids, np.uint16) for encoding in encodings])
 
 
 def prepare_text(path, n_held_out, work, vocabulary=None):
-    """Text -> (tokens to train on, tokens held out, bytes held out).  The vocabulary is that of a folder, or trained here; tokens and
-    vocabulary are kept in `work` and read from there the next time."""
+    """Text -> (tokens to train on, tokens held out, bytes held out).  The vocabulary is that of a folder, or
+    trained here; tokens and vocabulary are kept in `work` and read from there the next time."""
     documents = read_documents(path)
     apart = len(documents) // n_held_out
     held_out = documents[apart // 2:: apart][:n_held_out]
@@ -159,8 +168,10 @@ def prepare_text(path, n_held_out, work, vocabulary=None):
 
 
 def batch_of(tokens, step, batch, seed):
-    """Batch `step` of the endless stream: each epoch cuts the text at another offset and shuffles the pieces."""
+    """Batch `step` of the endless stream: each epoch cuts the text elsewhere and shuffles the pieces."""
     per_epoch = (len(tokens) - 2 * N_CTX) // N_CTX // batch
+    if per_epoch < 1:
+        raise ValueError(f"the text is too short: {len(tokens):,} tokens do not make {batch} pieces of {N_CTX}")
     epoch, i = divmod(step, per_epoch)
     rng = np.random.default_rng([seed, epoch])
     offset = rng.integers(N_CTX)
@@ -168,11 +179,12 @@ def batch_of(tokens, step, batch, seed):
     return torch.from_numpy(np.stack([tokens[s: s + N_CTX + 1] for s in starts]).astype(np.int64))
 
 
-# Training ----------------------------------------------------------------------------------------------------------------------
+# Training ---------------------------------------------------------------------------------------------------
 
 def losses(target, draft, batch, finished):
-    """Target: cross-entropy with the text.  Draft: cross-entropy with the target's law p, which it has to match; once the target is
-    finished, 1 - sum min(p, q), its rejection rate (Leviathan et al., corollary 3.6)."""
+    """Target: cross-entropy with the text.  Draft: cross-entropy with the target's distribution p, which it
+    has to match; once the target is finished, 1 - sum min(p, q), its rejection rate (Leviathan et al.,
+    corollary 3.6, whose letters these are)."""
     inputs, labels = batch[:, :-1], batch[:, 1:].flatten()
     with torch.autocast(batch.device.type, dtype=torch.bfloat16):
         with torch.set_grad_enabled(not finished):
@@ -187,30 +199,35 @@ def losses(target, draft, batch, finished):
 
 @torch.no_grad()
 def evaluate(target, draft, tokens, n_bytes, device, batch=16):
-    """Held-out text: nats per token of both, bits per byte, and the acceptance rates that the text itself gives (teacher-forced):
-    at temperature 1 the mean of sum min(p, q), at temperature 0 the share of equal argmaxes."""
+    """Held-out text: nats per token of both, bits per byte, and the acceptance rates that the text itself
+    gives (teacher-forced): at temperature 1 the mean of sum min(p, q), at temperature 0 the share of equal
+    argmaxes."""
     n = (len(tokens) - 1) // N_CTX
-    windows = torch.from_numpy(np.stack([tokens[i * N_CTX: (i + 1) * N_CTX + 1] for i in range(n)]).astype(np.int64))
+    windows = np.stack([tokens[i * N_CTX: (i + 1) * N_CTX + 1] for i in range(n)])
+    windows = torch.from_numpy(windows.astype(np.int64))
     totals = np.zeros(4)
     for rows in windows.split(batch):
         rows = rows.to(device)
         labels = rows[:, 1:].flatten()
         p, q = (model(rows[:, :-1]).float().log_softmax(-1) for model in (target, draft))
-        totals += [F.nll_loss(p, labels, reduction="sum").item(), F.nll_loss(q, labels, reduction="sum").item(),
+        nll_target, nll_draft = (F.nll_loss(x, labels, reduction="sum").item() for x in (p, q))
+        totals += [nll_target, nll_draft,
                    torch.minimum(p, q).exp().sum().item(), (p.argmax(-1) == q.argmax(-1)).sum().item()]
     loss_target, loss_draft, overlap, agreement = totals / (n * N_CTX)
     per_byte = len(tokens) / n_bytes / math.log(2)
-    return dict(target_nats=loss_target, draft_nats=loss_draft, target_bits_per_byte=loss_target * per_byte,
-                draft_bits_per_byte=loss_draft * per_byte, acceptance_temperature_1=overlap, acceptance_temperature_0=agreement)
+    return dict(target_nats=loss_target, draft_nats=loss_draft,
+                target_bits_per_byte=loss_target * per_byte, draft_bits_per_byte=loss_draft * per_byte,
+                acceptance_temperature_1=overlap, acceptance_temperature_0=agreement)
 
 
 def optimizers(models, lr):
     """Muon for the matrices inside the blocks, AdamW for embeddings, norms and biases."""
-    matrices = [p for model in models for name, p in model.named_parameters() if p.ndim == 2 and name not in ("wte", "wpe")]
+    matrices = [p for model in models for name, p in model.named_parameters()
+                if p.ndim == 2 and name not in ("wte", "wpe")]
     inside = {id(p) for p in matrices}
     others = [p for model in models for p in model.parameters() if id(p) not in inside]
-    return [torch.optim.Muon(matrices, lr=lr, weight_decay=0.02, momentum=0.95, adjust_lr_fn="match_rms_adamw"),
-            torch.optim.AdamW(others, lr=lr, weight_decay=0.0, betas=(0.9, 0.98))]
+    muon = torch.optim.Muon(matrices, lr=lr, weight_decay=0.02, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    return [muon, torch.optim.AdamW(others, lr=lr, weight_decay=0.0, betas=(0.9, 0.98))]
 
 
 def schedule(step, steps):
@@ -218,54 +235,76 @@ def schedule(step, steps):
     return min(1.0, (step + 1) / min(100, steps / 20), 2 * (1 - step / steps))
 
 
+def resume(path, models, opts, device):
+    """Weights {name: model} and optimizers as they were saved last -> the steps that were done; 0 if none."""
+    if not path.exists():
+        return 0
+    saved = torch.load(path, map_location=device)
+    for name, model in models.items():
+        model.load_state_dict(saved[name])
+    for opt, opt_state in zip(opts, saved["opts"]):
+        opt.load_state_dict(opt_state)
+    print(f"{path.stem}: going on from step {saved['step']}")
+    return saved["step"]
+
+
+def save(path, step, models, opts):
+    """Whole or not at all: if we are interrupted, the last one stays."""
+    part = path.with_suffix(".part")
+    torch.save(dict(step=step, opts=[opt.state_dict() for opt in opts],
+                    **{name: model.state_dict() for name, model in models.items()}), part)
+    part.replace(path)
+
+
+def set_lr(opts, lr):
+    for group in (group for opt in opts for group in opt.param_groups):
+        group["lr"] = lr
+
+
 def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
     """Stage "pair": both models.  Stage "draft": the draft alone, from the finished target."""
     finished, work = stage == "draft", Path(args.work)
-    opts, step, state = optimizers([draft] if finished else [target, draft], args.lr), 0, work / f"{stage}.pt"
-    if state.exists():
-        saved = torch.load(state, map_location=args.device)
-        step = saved["step"]
-        target.load_state_dict(saved["target"]), draft.load_state_dict(saved["draft"])
-        for opt, opt_state in zip(opts, saved["opts"]):
-            opt.load_state_dict(opt_state)
-        print(f"{stage}: going on from step {step}")
-
+    models = dict(target=target, draft=draft)
+    opts = optimizers([draft] if finished else [target, draft], args.lr)
+    step = resume(work / f"{stage}.pt", models, opts, args.device)
     target.requires_grad_(not finished)
-    compiled, start = torch.compile(losses), time.time()
+    compiled, start = torch.compile(losses) if args.compile else losses, time.time()
+    if args.compile and step < steps:
+        print(f"{stage}: PyTorch compiles during the first step, which may take some minutes", flush=True)
+    bar = tqdm(total=steps, initial=step, desc=stage, unit="step")
     while step < steps:
-        for opt in opts:
-            for group in opt.param_groups:
-                group["lr"] = args.lr * schedule(step, steps)
-        pieces = batch_of(tokens, step, args.batch, args.seed + finished).to(args.device).split(args.micro_batch)
-        for piece in pieces:
+        set_lr(opts, args.lr * schedule(step, steps))
+        batch = batch_of(tokens, step, args.batch, args.seed + finished).to(args.device)
+        for piece in (pieces := batch.split(args.micro_batch)):
             loss_target, loss_draft = compiled(target, draft, piece, finished)
             ((loss_draft if finished else loss_target + loss_draft) / len(pieces)).backward()
         for opt in opts:
             opt.step()
             opt.zero_grad()
         step += 1
+        bar.update()
         if step % 20 == 0 or step == steps:
-            row = dict(stage=stage, step=step, tokens=(step + finished * args.steps) * args.batch * N_CTX, seconds=time.time() - start,
-                       train_target_nats=loss_target.item(), train_draft_loss=loss_draft.item())
+            row = dict(stage=stage, step=step, tokens=(step + finished * args.steps) * args.batch * N_CTX,
+                       seconds=time.time() - start, train_target_nats=loss_target.item(),
+                       train_draft_loss=loss_draft.item())
             if step % args.save_every == 0 or step == steps:
-                torch.save(dict(step=step, target=target.state_dict(), draft=draft.state_dict(),
-                                opts=[opt.state_dict() for opt in opts]), state.with_suffix(".part"))
-                state.with_suffix(".part").replace(state)
+                save(work / f"{stage}.pt", step, models, opts)
                 row |= evaluate(target, draft, test_tokens, n_bytes, args.device)
             with open(work / "log.jsonl", "a") as log:
                 print(json.dumps(row), file=log)
-            print(" ".join(f"{k} {v:.4g}" if k != "stage" else v for k, v in row.items()), flush=True)
+            bar.write(" ".join(f"{k} {v:.4g}" if k != "stage" else v for k, v in row.items()))
+    bar.close()
 
 
-# The result --------------------------------------------------------------------------------------------------------------------
+# The result -------------------------------------------------------------------------------------------------
 
 def load(model, folder):
     """The weights of an exported folder into a model of the same shape."""
     from loading.checkpoint import read_tensorflow
     arrays = read_tensorflow(folder / "model.ckpt")
-    names = {name: tensorflow_name(name) for name in model.state_dict()}
-    model.load_state_dict({name: torch.from_numpy(arrays[theirs].astype(np.float32)).view_as(model.get_parameter(name))
-                           for name, theirs in names.items()})
+    found = {name: torch.from_numpy(arrays[tensorflow_name(name)].astype(np.float32)).view_as(parameter)
+             for name, parameter in model.state_dict().items()}
+    model.load_state_dict(found)
 
 
 def tensorflow_name(name):
@@ -283,10 +322,12 @@ def export(model, hparams, folder):
     arrays = {}
     for name, parameter in model.state_dict().items():
         array = parameter.cpu().numpy().astype(np.float16)
-        arrays[tensorflow_name(name)] = array[None] if name.endswith(".w") else array     # OpenAI's matrices are [1, n_in, n_out]
+        # OpenAI's matrices are [1, n_in, n_out]
+        arrays[tensorflow_name(name)] = array[None] if name.endswith(".w") else array
     write_tensorflow(folder / "model.ckpt", arrays)
     (folder / "hparams.json").write_text(json.dumps(hparams, indent=1) + "\n", encoding="utf-8")
-    (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"\nall_model_checkpoint_paths: "model.ckpt"\n')
+    (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"\n'
+                                       'all_model_checkpoint_paths: "model.ckpt"\n')
 
 
 def copy_vocabulary(source, folder):
@@ -299,31 +340,33 @@ def plot(work):
     import matplotlib.pyplot as plt
     rows = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()]
     figure, axes = plt.subplots(figsize=(7, 4))
-    for key, label in (("train_target_nats", "target, training text"), ("target_nats", "target, held-out books"),
-                       ("draft_nats", "draft, held-out books")):
+    for key, label in (("train_target_nats", "target, training text"),
+                       ("target_nats", "target, held-out books"), ("draft_nats", "draft, held-out books")):
         points = [(row["tokens"] / 1e6, row[key]) for row in rows if key in row]
         axes.plot(*zip(*points), "o-" if "train" not in key else "-", label=label, markersize=3, linewidth=1)
-    axes.set(xlabel="million tokens of training", ylabel="nats per token", ylim=(3.4, 6), title="The embedded pair")
+    axes.set(xlabel="million tokens of training", ylabel="nats per token", title="The pair")
     axes.legend()
     figure.savefig(work / "loss.png", dpi=150, bbox_inches="tight")
 
 
-def main():
+def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--text", required=True)
-    parser.add_argument("--out", default="models")
-    parser.add_argument("--work", default="training/work", help="tokenized text, training state (not committed)")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--steps", type=int, default=2000, help="of both models")
-    parser.add_argument("--draft_steps", type=int, default=2000, help="of the draft alone, afterwards")
-    parser.add_argument("--start", help="a folder with demo-target and demo-draft to go on from, in place of random weights")
-    parser.add_argument("--batch", type=int, default=16, help="pieces of n_ctx tokens a step")
-    parser.add_argument("--micro_batch", type=int, default=4, help="of these, so many at once (4 suits a CPU's caches; 16 a GPU)")
-    parser.add_argument("--lr", type=float, default=3e-3)
-    parser.add_argument("--held_out", type=int, default=4, help="documents that are never trained on")
-    parser.add_argument("--save_every", type=int, default=250)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+    add = parser.add_argument
+    add("--text", required=True)
+    add("--out", default="models")
+    add("--work", default="training/work", help="tokenized text, training state (not committed)")
+    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--steps", type=int, default=2000, help="of both models")
+    add("--draft_steps", type=int, default=2000, help="of the draft alone, afterwards")
+    add("--start", help="a folder with demo-target and demo-draft to go on from, not from random weights")
+    add("--batch", type=int, default=16, help="pieces of n_ctx tokens a step")
+    add("--micro_batch", type=int, default=4, help="of these, so many at once (4 suits a CPU, 16 a GPU)")
+    add("--lr", type=float, default=3e-3)
+    add("--held_out", type=int, default=4, help="documents that are never trained on")
+    add("--save_every", type=int, default=250)
+    add("--no_compile", dest="compile", action="store_false", help="pays for a few steps")
+    add("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
     work = Path(args.work)
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(args.seed)
@@ -334,8 +377,9 @@ def main():
     target, draft = GPT2(**TARGET).to(args.device), GPT2(**DRAFT).to(args.device)
     if args.start:
         load(target, Path(args.start) / "demo-target"), load(draft, Path(args.start) / "demo-draft")
+    some = test_tokens[: 64 * N_CTX + 1]
     for stage, steps in (("pair", args.steps), ("draft", args.draft_steps)):
-        train(stage, steps, target, draft, tokens, test_tokens[: 64 * N_CTX + 1], n_bytes * 64 * N_CTX / len(test_tokens), args)
+        train(stage, steps, target, draft, tokens, some, n_bytes * len(some) / len(test_tokens), args)
 
     for model, hparams, name in ((target, TARGET, "demo-target"), (draft, DRAFT, "demo-draft")):
         export(model, hparams, Path(args.out) / name)

@@ -1,0 +1,95 @@
+"""Training, end to end on a few seconds' worth of text: what the scripts write is what NumPy then runs."""
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autoregressive import autoregressive_sampling
+from drafters.medusa import Medusa
+from drafters.prophet import Prophet
+from sampling import prepare
+from speculative import speculative_sampling
+from utils import load_model
+
+ROOT = Path(__file__).parent.parent
+SIZE = dict(n_vocab=400, n_ctx=64, n_embd=32, n_head=2)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """(the folder of a tiny pair and three heads, the modules that made them)."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[training]'")
+    pytest.importorskip("tokenizers", reason="tokenizers is not installed: pip install '.[training]'")
+    folder = tmp_path_factory.mktemp("trained")
+    documents = [path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("**/README.md"))]
+    (folder / "text.txt").write_text("<|endoftext|>".join(documents), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "training"))
+        import heads
+        import train
+        patch.setattr(train, "TARGET", dict(SIZE, n_layer=3))
+        patch.setattr(train, "DRAFT", dict(SIZE, n_layer=1))
+        patch.setattr(train, "N_CTX", SIZE["n_ctx"])
+        where = ["--text", f"{folder}/text.txt", "--out", f"{folder}", "--device", "cpu", "--held_out", "2"]
+        train.main([*where, "--work", f"{folder}/work", "--steps", "60", "--draft_steps", "60", "--batch", "8",
+                    "--save_every", "60", "--no_compile"])
+        for kind in heads.HEADS:
+            run = [kind, *where, "--work", f"{folder}/heads", "--target", f"{folder}/demo-target",
+                   "--exit_layer", "1", "--save_every", "20", "--held_out_pieces", "8", "--steps"]
+            heads.main([*run, "40"])
+            heads.main([*run, "80"])                            # goes on from step 40
+        yield folder, heads, torch
+        for name in "heads", "train":
+            sys.modules.pop(name)
+
+
+def log(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_losses_fall_and_acceptance_rises(trained):
+    rows = log(trained[0] / "work" / "log.jsonl")
+    assert rows[-1]["train_target_nats"] < rows[0]["train_target_nats"] - 0.5
+    for kind in "prophet", "medusa", "exit":
+        rows = [row for row in log(trained[0] / "heads" / f"{kind}.jsonl") if "acceptance_temperature_1" in row]
+        assert [row["step"] for row in rows] == [20, 40, 60, 80]        # resumed, nothing was done twice
+        first, last = rows[0]["acceptance_temperature_1"], rows[-1]["acceptance_temperature_1"]
+        assert min(last) > 0.1 and sum(last) > sum(first)
+
+
+@pytest.mark.slow
+def test_numpy_runs_what_was_trained(trained):
+    folder = trained[0]
+    (draft, encoder), (target, _) = load_model(folder / "demo-draft"), load_model(folder / "demo-target")
+    tokens, settings = encoder.encode("speculative sampling"), dict(temperature=0, eos=encoder.eos)
+    baseline = [r.tokens[0] for r in autoregressive_sampling(target, tokens, 40, None, **settings)]
+    heads = [Prophet(target, folder / "demo-prophet"), Medusa(target, folder / "demo-medusa")]
+    for one, more in [(draft, {}), *((None, dict(propose=head.propose)) for head in heads)]:
+        rounds = speculative_sampling(one, target, tokens, 40, 4, np.random.default_rng(0), **settings, **more)
+        assert [token for r in rounds for token in r.tokens] == baseline
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind, make", [("prophet", Prophet), ("medusa", Medusa)])
+def test_numpys_head_says_what_pytorchs_says(trained, kind, make):
+    """Each draft of a round, from PyTorch's unrolled steps on the whole text at once."""
+    folder, heads, torch = trained
+    target, encoder = load_model(folder / "demo-target")
+    module = heads.HEADS[kind](SIZE["n_embd"], SIZE["n_head"])
+    module.load_state_dict(torch.load(folder / "heads" / f"{kind}.pt")["head"])
+    x = encoder.encode("The target looks at all drafts in one pass.")[:30]
+    head, to_probs = make(target, folder / f"demo-{kind}"), prepare([target], x, 0, 1.0, 0, 1.0, None)[1]
+    drafts, p = head.propose(None, x, 3, to_probs, np.random.default_rng(0))
+
+    twin = heads.train.GPT2(**SIZE, n_layer=3)
+    heads.train.load(twin, folder / "demo-target")
+    with torch.no_grad():
+        states = heads.States(twin, np.array([x + drafts]), 1, folder / f"{kind}.states.npy", "cpu")
+        outputs = module(*states[np.arange(1)])
+        for j, states in enumerate(outputs[:3]):
+            row = len(x) - 1 + j                                        # the distribution of the token after this
+            expected = (states[0, row] @ twin.wte.T).softmax(-1).numpy()
+            assert np.abs(p[j] - expected).sum() / 2 < 0.02             # states and weights in half precision
