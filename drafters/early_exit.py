@@ -8,7 +8,7 @@ speculative-decoding).
                             this file           LayerSkip
     layers of the draft     n_layers            E
     drafts                  K                   d
-    kept between the two    hidden, cache       exit query cache, KV cache
+    kept between the two    states, cache       exit query cache, KV cache
 
 The output head reads the hidden states after the first layers, and that is the draft.  The target goes on
 from the same hidden states through the other layers.  So every token goes through every layer once, whoever
@@ -18,10 +18,16 @@ Each half is a model like any other: a pure function of its tokens, with a cache
 follows the longest common prefix.  Resetting either empties both.  The texts are those of a separate pair,
 because the same products are made with the same weights.
 
+With an exit head the draft has one more block, and a norm, of its own: lucidrains' "extra transformer block",
+which training/heads.py trains while the model stays as it is.
+
+    pair = EarlyExit(model, head="demo-exit")
+
 But: the model is used as it is.  The paper trains it for this (layer dropout, and a loss at every layer),
-and GPT-2 was not: its first layers guess badly unless they are most of the model.
+and GPT-2 was not: its first layers guess badly unless they are most of the model, or a head has learnt to
+read them.
 """
-from compute.backend import xp
+from drafters.heads import load_head
 from gpt2 import GPT2, causal_mask, common_prefix
 
 
@@ -29,53 +35,54 @@ class EarlyExit:
     """.draft, the first n_layers layers and the output head, and .target, the whole model; weights shared.
 
     model       a GPT2; its own cache stays as it is
-    n_layers    0 (the embeddings alone) .. all
-    Raises ValueError for another number of layers.
+    n_layers    0 (the embeddings alone) .. all; with a head, those that it was trained on
+    head        a folder ("demo-exit" belongs to "demo-target"), or its parameters {"blocks": [one], "ln_f",
+                "exit_layer"}
+    Raises ValueError for another number of layers, or the head of another model.
     """
 
-    def __init__(self, model, n_layers):
+    def __init__(self, model, n_layers=None, head=None):
+        if head is not None:
+            head = dict(head if isinstance(head, dict) else load_head("exit", head, model))
+            trained_on = head.pop("exit_layer")
+            if n_layers not in (None, trained_on):
+                raise ValueError(f"an exit after {n_layers} layers: this head was trained on {trained_on}")
+            n_layers = trained_on
         n_all = len(model.params["blocks"])
-        if not 0 <= n_layers <= n_all:
+        if n_layers is None or not 0 <= n_layers <= n_all:
             raise ValueError(f"an exit after {n_layers} layers: the model has {n_all}, so take 0 .. {n_all}")
-        self.draft = Lower(model, n_layers)
-        self.target = Upper(model, self.draft)
+        lower = Lower(model, n_layers)
+        self.draft = lower if head is None else Upper(model.params | head, lower)
+        self.target = Upper(model.params | {"blocks": model.params["blocks"][n_layers:]}, lower)
 
 
 class Lower(GPT2):
-    """The first n_layers layers, which remember the hidden states that leave them."""
+    """The first n_layers layers; its `states` are the hidden states that leave them."""
 
     def __init__(self, model, n_layers):
         self.followers = []                                             # what goes on from these states
         super().__init__(model.params | {"blocks": model.params["blocks"][:n_layers]}, model.cache.shape[2])
-        wpe = model.params["wpe"]
-        self.hidden = xp.zeros(wpe.shape, dtype=wpe.dtype)              # [n_ctx, n_embd], of the cached tokens
 
     def reset(self):
         """Empty the caches of all that share the hidden states."""
         for model in (self, *self.followers):
             model.cached = []
 
-    def layers(self, x, n_past, mask, which=slice(None)):
-        x = super().layers(x, n_past, mask, which)
-        self.hidden[n_past:n_past + len(x)] = x
-        return x
-
-    def states(self, tokens):
-        """[n, n_embd], the hidden states of n tokens; runs those that have not been here."""
+    def hidden(self, tokens):
+        """[n, n_embd], the states of n tokens after these layers; runs those that have not been here."""
         n_past = common_prefix(tokens, self.cached)
         if n_past < len(tokens):
             self.forward(tokens, n_past)
-        return self.hidden[:len(tokens)]
+        return self.states[:len(tokens)]
 
 
 class Upper(GPT2):
-    """The other layers, on top of the hidden states of `lower`."""
+    """Other layers, those of params["blocks"], on top of the hidden states of `lower`."""
 
-    def __init__(self, model, lower):
+    def __init__(self, params, lower):
         self.lower = lower
         lower.followers.append(self)
-        n_lower = len(lower.params["blocks"])
-        super().__init__(model.params | {"blocks": model.params["blocks"][n_lower:]}, model.cache.shape[2])
+        super().__init__(params, lower.cache.shape[2])
 
     def reset(self):
         self.lower.reset()
@@ -88,8 +95,8 @@ class Upper(GPT2):
         return logits
 
     def forward(self, tokens, n_past):
-        x = self.lower.states(tokens)[n_past:]                          # [n, n_embd]
+        x = self.lower.hidden(tokens)[n_past:]                          # [n, n_embd]
         self.cached = tokens[:n_past]
         x = self.layers(x, n_past, causal_mask(n_past, len(x)))
-        self.cached = tokens
+        self.states[n_past:len(tokens)], self.cached = x, tokens
         return x

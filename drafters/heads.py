@@ -35,8 +35,9 @@ def load_head(kind, name_or_folder, target):
         if hparams.get("target") != checksum(target):
             raise ValueError("it was trained on another target: use it with that one, or train one on this "
                              "(training/heads.py)")
-        if kind == "medusa" and (type(hparams.get("n_heads")) is not int or hparams["n_heads"] < 1):
-            raise ValueError(f"n_heads is {hparams.get('n_heads')!r}, which is no size")
+        size = {"medusa": "n_heads", "exit": "exit_layer"}.get(kind)
+        if size and (type(hparams.get(size)) is not int or hparams[size] < 1):
+            raise ValueError(f"{size} is {hparams.get(size)!r}, which is no size")
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder} is not a head for this target: {error}") from None
     wanted = head_shapes(kind, target.params["wte"].shape[1], hparams.get("n_heads"))

@@ -1,6 +1,7 @@
-"""Heads on the target: a prophet, Medusa.  They are lossless whatever they have learnt, they ask for no pass
-of the target of their own, and what they say depends on the tokens alone."""
+"""Heads on the target: a prophet, Medusa, an exit.  They are lossless whatever they have learnt, they ask for
+no pass of the target of their own, and what they say depends on the tokens alone."""
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from helpers import mutant, tiny_gpt2
 import gpt2
 from compute.linear import linear
 from drafters import medusa, prophet
+from drafters.early_exit import EarlyExit
 from drafters.heads import checksum, head_shapes, load_head
 from drafters.medusa import Medusa
 from drafters.prophet import Prophet
@@ -139,6 +141,52 @@ def test_a_prophet_that_has_learnt_to_be_the_last_layer_foretells_the_target():
     assert np.allclose(p, softmax(logits), atol=1e-4)
 
 
+# The exit head ----------------------------------------------------------------------------------------------
+
+def tiny_exit(target, exit_layer=1):
+    donor = tiny_gpt2(9, np.float64, n_layer=1).params
+    head = {"blocks": donor["blocks"], "ln_f": donor["ln_f"], "exit_layer": exit_layer}
+    return EarlyExit(target, head=head)
+
+
+def test_early_exit_with_a_head_has_the_targets_distribution():
+    pair = tiny_exit(tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8))
+    assert check(speculative_sampling, [(pair.draft, pair.target)], Ks=(2,), n_tokens=3) < 1e-12
+
+
+def test_an_exit_head_is_the_models_next_layer(monkeypatch):
+    """The draft is a GPT-2 of the first layers and the head's, and a token goes through each layer once."""
+    model, rows, block = tiny_gpt2(3, np.float64), Counter(), gpt2.transformer_block
+    pair = tiny_exit(model)
+    own = pair.draft.params["blocks"]
+    blocks, ln_f = model.params["blocks"][:1] + own, pair.draft.params["ln_f"]
+    alone = gpt2.GPT2(model.params | {"blocks": blocks, "ln_f": ln_f}, 2)
+    assert np.allclose(pair.draft([1, 2, 3], 2), alone([1, 2, 3], 2), atol=1e-12)
+    assert np.allclose(pair.target([1, 2, 4], 2), model([1, 2, 4], 2), atol=1e-12)
+    assert np.allclose(pair.draft([1, 2, 4], 3), alone([1, 2, 4], 3), atol=1e-12)
+
+    def counted(x, ln_1, *args, **more):
+        rows[id(ln_1["g"])] += len(x)
+        return block(x, ln_1, *args, **more)
+
+    monkeypatch.setattr(gpt2, "transformer_block", counted)
+    pair.draft.reset()
+    rounds = list(speculative_sampling(pair.draft, pair.target, [1, 2, 3], 30, 3, np.random.default_rng(0)))
+    drafted = sum(len(r.drafts) for r in rounds)
+    assert 0 < sum(r.n_accepted for r in rounds) < drafted
+    for one in model.params["blocks"]:                          # as without a head
+        assert rows[id(one["ln_1"]["g"])] == 2 + len(rounds) + drafted
+    assert rows[id(own[0]["ln_1"]["g"])] <= 2 + len(rounds) + drafted
+
+
+def test_an_exit_head_goes_where_it_was_trained():
+    assert tiny_exit(tiny_gpt2(3), 2).draft([1, 2]).shape == (1, 13)
+    with pytest.raises(ValueError, match="after 1 layers: this head was trained on 2"):
+        EarlyExit(tiny_gpt2(3), 1, head={"blocks": [], "ln_f": {}, "exit_layer": 2})
+    with pytest.raises(ValueError, match="after 3 layers: the model has 2"):
+        tiny_exit(tiny_gpt2(3), 3)
+
+
 # Passes of the target ---------------------------------------------------------------------------------------
 
 @BOTH
@@ -206,7 +254,11 @@ def test_a_written_head_is_read_again(kind, tmp_path):
         assert found.dtype == np.float32 and (found == array).all()
 
 
-@pytest.mark.parametrize("make, kind", [(Prophet, "prophet"), (Medusa, "medusa")])
+def exit_of(target, folder):
+    return EarlyExit(target, head=folder)
+
+
+@pytest.mark.parametrize("make, kind", [(Prophet, "prophet"), (Medusa, "medusa"), (exit_of, "exit")])
 def test_a_head_of_another_target_or_kind_is_refused(make, kind, tmp_path):
     write_head(tmp_path, kind, tiny_gpt2(1))
     assert make(tiny_gpt2(1), tmp_path)
@@ -214,8 +266,9 @@ def test_a_head_of_another_target_or_kind_is_refused(make, kind, tmp_path):
         make(tiny_gpt2(2), tmp_path)
     with pytest.raises(ValueError, match="there is no head or folder"):
         make(tiny_gpt2(2), tmp_path / "nothing")
-    write_head(tmp_path, "exit", tiny_gpt2(1))
-    with pytest.raises(ValueError, match=f"of the kind 'exit', not '{kind}'"):
+    other = "exit" if kind == "medusa" else "medusa"
+    write_head(tmp_path, other, tiny_gpt2(1))
+    with pytest.raises(ValueError, match=f"of the kind '{other}', not '{kind}'"):
         make(tiny_gpt2(1), tmp_path)
     (tmp_path / "model.ckpt.index").write_bytes(b"")
     with pytest.raises(ValueError, match="is not a head for this target"):
@@ -223,7 +276,10 @@ def test_a_head_of_another_target_or_kind_is_refused(make, kind, tmp_path):
 
 
 def test_what_is_no_head_of_any_kind_is_refused(tmp_path):
-    for changes in (dict(n_heads="five"), dict(n_heads=None), dict(n_heads=0)):
-        write_head(tmp_path, "medusa", tiny_gpt2(1), **changes)
+    for wrong in "five", None, 0:
+        write_head(tmp_path, "medusa", tiny_gpt2(1), n_heads=wrong)
         with pytest.raises(ValueError, match="n_heads is"):
             Medusa(tiny_gpt2(1), tmp_path)
+        write_head(tmp_path, "exit", tiny_gpt2(1), exit_layer=wrong)
+        with pytest.raises(ValueError, match="exit_layer is"):
+            exit_of(tiny_gpt2(1), tmp_path)

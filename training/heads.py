@@ -211,7 +211,7 @@ def fit(kind, head, states, test_states, wte, args):
         parts = np.split(np.sort(rows), range(args.micro_batch, batch, args.micro_batch))
         for part in parts:
             rejections = step >= args.steps * args.cross_entropy
-            head.steps = PROPHET_STEPS if rejections else 1     # a prophet's own states are worth little at first
+            head.steps = PROPHET_STEPS if rejections else 1     # a prophet's own states are poor at first
             loss = loss_of(head, wte, at, rejections, args.decay, *states[part])
             (loss / len(parts)).backward()
         for opt in opts:

@@ -171,7 +171,7 @@ def batch_of(tokens, step, batch, seed):
     """Batch `step` of the endless stream: each epoch cuts the text elsewhere and shuffles the pieces."""
     per_epoch = (len(tokens) - 2 * N_CTX) // N_CTX // batch
     if per_epoch < 1:
-        raise ValueError(f"the text is too short: {len(tokens):,} tokens do not make {batch} pieces of {N_CTX}")
+        raise ValueError(f"the text is too short: {len(tokens):,} tokens make no {batch} pieces of {N_CTX}")
     epoch, i = divmod(step, per_epoch)
     rng = np.random.default_rng([seed, epoch])
     offset = rng.integers(N_CTX)
