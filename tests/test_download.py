@@ -320,7 +320,8 @@ def test_an_error_page_leaves_nothing_behind_even_where_nobody_sends_a_checksum(
 @pytest.mark.parametrize("fault, _", ERRORS, ids=lambda x: getattr(x, "__name__", None))
 def test_an_interrupted_download_meets_a_wrong_server(server, tmp_path, fault, _, monkeypatch):
     """Half of the file is there when the server goes wrong."""
-    monkeypatch.setattr(module, "TIMEOUT", (1, 0.05))
+    monkeypatch.setattr(module, "TIMEOUT", (1, 0.2))
+    monkeypatch.setattr(module, "TRIES", 2)
     server.faults = {DATA: itertools.chain([cut(len(server.files[DATA]) // 2)], itertools.repeat(fault))}
     fails_then_completes(server, tmp_path, DATA)
 
