@@ -80,8 +80,8 @@ def causal_mask(n_past, n):
 
     s is in whole blocks of keys.
     """
-    s = whole_blocks(n_past + n)
-    return xp.triu(xp.full((n, s), -1e10, dtype=xp.float32), n_past + 1)
+    behind = xp.arange(whole_blocks(n_past + n)) > xp.arange(n_past, n_past + n)[:, None]
+    return behind * xp.float32(-1e10)
 
 
 def transformer_block(x, ln_1, attn, ln_2, mlp, **cache):                   # [n, n_embd] -> [n, n_embd]

@@ -41,15 +41,16 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
     >>> probabilities(np.log([.5, .25, .15, .1]), top_p=.6).round(3)
     array([0.667, 0.333, 0.   , 0.   ])
     """
-    logits = np.asarray(logits, dtype=np.float64, order="C")    # C order: the reshapes below must be views
+    logits = np.asarray(logits)
     largest = logits.max(axis=-1, keepdims=True)                # [..., 1]; NaN where a logit is NaN
     if not np.isfinite(largest).all():
         raise ValueError("the logits hold NaN or infinity: the weights are damaged, or the model overflowed")
     if temperature == 0:
-        probs = np.zeros_like(logits)
+        probs = np.zeros(logits.shape)
         rows = probs.reshape(-1, probs.shape[-1])               # a view
         rows[np.arange(len(rows)), logits.argmax(axis=-1).reshape(-1)] = 1.0
         return probs
+    logits = logits.astype(np.float64, order="C")               # C order: the reshapes below must be views
     with np.errstate(over="ignore"):                            # a tiny temperature: -inf, hence 0, is right
         probs = np.exp((logits - largest) / temperature)        # [..., n_vocab], the largest is 1
     if 0 < top_k < logits.shape[-1]:
@@ -76,6 +77,9 @@ def keep_nucleus(probs, top_p):
 
 def sample(probs, rng):
     """Draw a token from probs [n_vocab], which need not sum to 1: the inverse of its cumulative sum."""
+    likeliest = probs.argmax()
+    if probs[likeliest] == probs.sum():             # all on one token, as at temperature 0: nothing to draw
+        return int(likeliest)
     cumulative = np.cumsum(probs, dtype=np.float64)
     token = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
     # Rounding may lead past the end: at most the last token that has any mass.

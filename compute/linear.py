@@ -150,10 +150,13 @@ def row_products(a, b):
         parts = [row_products(a, b[..., i:i + TILE]) for i in range(0, b.shape[-1], TILE)]
         return np.concatenate(parts, axis=-1)
     n, by_columns = a.shape[-2], b.strides[-1] != b.itemsize
-    a = blocks(a, exact(*b.shape[-2:], by_columns, b.dtype.char))        # [.., n_blocks, rows, k]
+    a = blocks(a, exact(*b.shape[-2:], by_columns, b.dtype.char))   # [.., n_blocks, rows, k]
     b = b[..., None, :, :]                                          # [.., 1, k, m]
-    y = np.empty((*map(max, a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), dtype=a.dtype)
-    share(lambda i, j: np.matmul(a[i:j], b[i:j], out=y[i:j], order="C"), len(a), b.size * a.shape[-3])
+    if b.size * a.shape[-3] < SHARE:
+        y = np.matmul(a, b, order="C")
+    else:
+        y = np.empty((*map(max, a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), dtype=a.dtype)
+        share(lambda i, j: np.matmul(a[i:j], b[i:j], out=y[i:j], order="C"), len(a), b.size * a.shape[-3])
     return y.reshape(*y.shape[:-3], -1, y.shape[-1])[..., :n, :]
 
 
@@ -162,18 +165,18 @@ def linear(x, w, b):
     if w.ndim == 2:
         return x @ w + b
     n, (n_tiles, n_chunks, _, depth, width) = len(x), w.shape
-    x = blocks(x, exact(depth, width, dtype=w.dtype.char))               # [n_blocks, rows, n_in]
+    x = blocks(x, exact(depth, width, False, w.dtype.char))         # [n_blocks, rows, n_in]
     n_blocks, rows, _ = x.shape
-    # [n_chunks, n_blocks, rows, depth]
-    chunks = x.reshape(n_blocks, rows, n_chunks, depth).transpose(2, 0, 1, 3)
     y = np.empty((n_blocks, rows, n_tiles, width), dtype=x.dtype)
     out = y.transpose(2, 0, 1, 3)                                   # [n_tiles, n_blocks, rows, width]
+    if n_chunks > 1:                                                # -> [n_chunks, n_blocks, rows, depth]
+        x = x.reshape(n_blocks, rows, n_chunks, depth).transpose(2, 0, 1, 3)
 
     def product(i, j):              # order: a tile meets all rows before the next tile comes
-        if n_chunks == 1:
-            np.matmul(x, w[i:j, 0], out=out[i:j], order="C")
+        if n_chunks > 1:
+            np.matmul(x, w[i:j], order="C").sum(axis=1, out=out[i:j])
         else:
-            np.matmul(chunks, w[i:j], order="C").sum(axis=1, out=out[i:j])
+            np.matmul(x, w[i:j, 0], out=out[i:j], order="C")
     share(product, n_tiles, w.size * n_blocks)
     y = y.reshape(n_blocks * rows, n_tiles * width)[:n, :len(b)]
     y += b
