@@ -20,7 +20,6 @@ from compute.linear import lay_out
 from encoder import load_encoder
 from gpt2 import GPT2
 from loading.checkpoint import mapping_of, openai_names, read_safetensors, read_tensorflow, release
-from loading.download import MODELS, download
 
 EMBEDDED = ("demo-draft", "demo-target")                        # they lie in models/ beside this file
 SIZES = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
@@ -34,16 +33,7 @@ def load_model(name_or_folder, models_dir="models"):
     Raises ValueError in one sentence for an unknown model, or for files that are missing, damaged or do not
     fit together.
     """
-    name = str(name_or_folder)
-    if name in EMBEDDED:
-        folder = Path(__file__).resolve().parent / "models" / name
-    elif name in MODELS:
-        folder = download(name, models_dir)
-    else:
-        folder = Path(name)
-        if not folder.is_dir():
-            raise ValueError(f"there is no model or folder {name!r}: use one of "
-                             f"{', '.join([*MODELS, *EMBEDDED])}, or a folder with a GPT-2 checkpoint")
+    folder = folder_of(str(name_or_folder), models_dir)
     files = stamps(folder)
     hparams, arrays = read_folder(folder)
     encoder = load_encoder(folder)
@@ -56,6 +46,20 @@ def load_model(name_or_folder, models_dir="models"):
     if mapping_of(model.params["wte"]) is None:
         model.files = {}                                        # all was copied: the files no longer matter
     return model, encoder
+
+
+def folder_of(name, models_dir):
+    """The folder of a model, downloaded if need be.  ValueError where there is none."""
+    if name in EMBEDDED:
+        return Path(__file__).resolve().parent / "models" / name
+    # Here, because `requests` takes longer to load than the embedded pair.
+    from loading.download import MODELS, download
+    if name in MODELS:
+        return download(name, models_dir)
+    if not Path(name).is_dir():
+        raise ValueError(f"there is no model or folder {name!r}: use one of "
+                         f"{', '.join([*MODELS, *EMBEDDED])}, or a folder with a GPT-2 checkpoint")
+    return Path(name)
 
 
 def stamps(folder):

@@ -71,7 +71,7 @@ def test_a_known_name_is_downloaded_to_where_models_are_kept(tmp_path, monkeypat
     def download(name, models_dir):
         assert (name, models_dir) == ("355M", "somewhere")
         return folder(tmp_path)
-    monkeypatch.setattr(utils, "download", download)
+    monkeypatch.setattr("loading.download.download", download)
     assert load_model("355M", "somewhere")[0].n_ctx == 8
 
 
