@@ -18,6 +18,7 @@ But: inference only, one sequence and one thread at a time, no dropout.
 """
 import math
 import operator
+from functools import partial
 
 from compute.backend import xp
 from compute.linear import exact_rows, linear, row_products
@@ -47,9 +48,9 @@ def feed_forward(x, c_fc, c_proj):                                          # [n
     return linear(gelu(linear(x, **c_fc)), **c_proj)                       # -> [n, 4 * n_embd] -> [n, n_embd]
 
 
-def attention(x, c_attn, c_proj, **cache):                                  # [n, n_embd] -> [n, n_embd]
+def attention(x, c_attn, c_proj, attend):                                   # [n, n_embd] -> [n, n_embd]
     qkv = linear(x, **c_attn)                                               # [n, n_embd] -> [n, 3 * n_embd]
-    return linear(attend(qkv, **cache), **c_proj)                           # -> [n, n_embd] -> [n, n_embd]
+    return linear(attend(qkv), **c_proj)                                    # -> [n, n_embd] -> [n, n_embd]
 
 
 def attend(qkv, keys, values, n_past, mask):                                # [n, 3 * n_embd] -> [n, n_embd]
@@ -62,13 +63,18 @@ def attend(qkv, keys, values, n_past, mask):                                # [n
     n_head, _, d_head = keys.shape
     q, k, v = qkv.reshape(n, 3, n_head, d_head).transpose(1, 2, 0, 3)       # [n_head, n, d_head] each
     keys[:, n_past:n_past + n], values[:, n_past:n_past + n] = k, v
-    q = q * (1 / math.sqrt(d_head))
-    # [n_head, s / BLOCK, d_head, BLOCK]
-    k = keys[:, :s].reshape(n_head, -1, BLOCK, d_head).transpose(0, 1, 3, 2)
-    scores = row_products(q[:, None], k).transpose(0, 2, 1, 3)              # [n_head, n, s / BLOCK, BLOCK]
-    scores = scores.reshape(n_head, n, s) + mask
-    heads = row_products(softmax(scores), values[:, :s])               # [n_head, n, s] -> [n_head, n, d_head]
+    heads = dot_product_attention(q, keys[:, :s], values[:, :s], mask)      # [n_head, n, d_head]
     return heads.transpose(1, 0, 2).reshape(n, -1)                          # -> [n, n_embd]
+
+
+def dot_product_attention(q, k, v, mask):
+    """softmax(q k^T / sqrt(d_head) + mask) v: q [n_head, n, d_head], k and v [n_head, s, d_head] -> as q."""
+    n_head, n, d_head = q.shape
+    q = q * (1 / math.sqrt(d_head))
+    k = k.reshape(n_head, -1, BLOCK, d_head).transpose(0, 1, 3, 2)        # [n_head, s / BLOCK, d_head, BLOCK]
+    scores = row_products(q[:, None], k).transpose(0, 2, 1, 3)              # [n_head, n, s / BLOCK, BLOCK]
+    scores = scores.reshape(n_head, n, -1) + mask                           # [n_head, n, s]
+    return row_products(softmax(scores), v)                                 # -> [n_head, n, d_head]
 
 
 def whole_blocks(n):
@@ -84,8 +90,8 @@ def causal_mask(n_past, n):
     return behind * xp.float32(-1e10)
 
 
-def transformer_block(x, ln_1, attn, ln_2, mlp, **cache):                   # [n, n_embd] -> [n, n_embd]
-    x = x + attention(layer_norm(x, **ln_1), **attn, **cache)
+def transformer_block(x, ln_1, attn, ln_2, mlp, attend):                    # [n, n_embd] -> [n, n_embd]
+    x = x + attention(layer_norm(x, **ln_1), **attn, attend=attend)
     return x + feed_forward(layer_norm(x, **ln_2), **mlp)
 
 
@@ -112,7 +118,8 @@ class GPT2:
         # [n_ctx, n_embd]: what the last block made of each token in the cache
         self.states = xp.zeros((self.n_ctx, n_embd), dtype=dtype)
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=dtype)}
-        self.exact_rows = exact_rows(n_embd, n_embd // n_head, self.n_ctx)          # rows at once that keep their bits
+        # rows at once that keep their bits
+        self.exact_rows = exact_rows(n_embd, n_embd // n_head, self.n_ctx)
         self.reset()
 
     def reset(self):
@@ -122,6 +129,17 @@ class GPT2:
     def __call__(self, tokens, n_last=1):
         """Raises ValueError for ids outside the vocabulary, or more tokens than fit into the context."""
         tokens = list(tokens)
+        n_past = self.prefill(tokens, n_last)
+        x = self.forward(tokens, n_past)[-n_last:]          # [n, n_embd] -> [n_last, n_embd]
+        if not xp.isfinite(x).all():
+            # Damaged weights or an overflow.  Leave nothing of it in the cache: behind the mask 0 * NaN
+            # would be NaN.
+            self.cache[:, :, :, :len(tokens)], self.cached = 0, []
+        return self.logits(x)                               # [n_last, n_embd] -> [n_last, n_vocab]
+
+    def prefill(self, tokens, n_last):
+        """How many of the tokens need not be run, because they are in the cache.  Of a long text the part
+        before the last n_last is run here, in chunks, so that its bits do not depend on n_last."""
         if not 1 <= n_last <= len(tokens) <= self.n_ctx:
             raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: n_last must be 1 .. the number of "
                              f"tokens, of which at most {self.n_ctx} fit into the context")
@@ -131,17 +149,11 @@ class GPT2:
             if not 0 <= operator.index(token) < self.n_vocab:
                 raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: "
                                  "is this the model's own encoder?")
-        # Prefill runs by itself, so that its bits do not depend on n_last.
-        if len(tokens) - n_past > min(CHUNK, self.exact_rows):
-            for start in range(n_past, n_prompt, CHUNK):
-                self.forward(tokens[:min(start + CHUNK, n_prompt)], start)
-            n_past = n_prompt
-        x = self.forward(tokens, n_past)[-n_last:]          # [n, n_embd] -> [n_last, n_embd]
-        if not xp.isfinite(x).all():
-            # Damaged weights or an overflow.  Leave nothing of it in the cache: behind the mask 0 * NaN
-            # would be NaN.
-            self.cache[:, :, :, :len(tokens)], self.cached = 0, []
-        return self.logits(x)                               # [n_last, n_embd] -> [n_last, n_vocab]
+        if len(tokens) - n_past <= min(CHUNK, self.exact_rows):
+            return n_past
+        for start in range(n_past, n_prompt, CHUNK):
+            self.forward(tokens[:min(start + CHUNK, n_prompt)], start)
+        return n_prompt
 
     def forward(self, tokens, n_past):
         """Run tokens[n_past:] on top of the cache -> [n, n_embd]."""
@@ -156,7 +168,8 @@ class GPT2:
     def layers(self, x, n_past, mask, which=slice(None)):
         """x [n, n_embd] through the blocks `which`, a slice -> [n, n_embd]."""
         for block, (keys, values) in zip(self.params["blocks"][which], self.cache[which]):
-            x = transformer_block(x, **block, keys=keys, values=values, n_past=n_past, mask=mask)
+            cache = dict(keys=keys, values=values, n_past=n_past, mask=mask)
+            x = transformer_block(x, **block, attend=partial(attend, **cache))
         return x
 
     def logits(self, x):

@@ -127,7 +127,7 @@ WRONG_FORWARD = {
         ("qkv.reshape(n, 3, n_head, d_head)", "qkv.reshape(n, n_head, 3, d_head).transpose(0, 2, 1, 3)")],
     "a token does not see itself": [("dtype=xp.float32), n_past + 1)", "dtype=xp.float32), n_past)")],
     "a token sees the next one": [("dtype=xp.float32), n_past + 1)", "dtype=xp.float32), n_past + 2)")],
-    "a bias is missing": [("attend(qkv, **cache), **c_proj)", "attend(qkv, **cache), c_proj['w'], 0 * c_proj['b'])")],
+    "a bias is missing": [("attend(qkv), **c_proj)", "attend(qkv), c_proj['w'], 0 * c_proj['b'])")],
     "the variance is the unbiased one": [("variance = xp.vecdot(x, x)[..., None] / x.shape[-1]",
                                           "variance = xp.vecdot(x, x)[..., None] / (x.shape[-1] - 1)")],
     "the layer norm has no bias": [("* g + b", "* g")],
