@@ -112,7 +112,7 @@ WRONG_CACHE = {
     "an accepted draft that was never fed is skipped": [(N_PAST, "n_past = n_prompt if self.cached else 0"), NO_ASSERT],
     "the cache is believed to be one longer": [
         ("common_prefix(tokens, self.cached),", "common_prefix(tokens, self.cached) + 1,"), NO_ASSERT],
-    "positions are counted from the first new token": [("[n_past:len(tokens)]", "[:len(new)]")],
+    "positions are counted from the first new token": [('["wpe"][n_past:len(tokens)]', '["wpe"][:len(new)]')],
     "the mask is counted from the first new token": [("dtype=xp.float32), n_past + 1)", "dtype=xp.float32), 1)")],
 }
 
