@@ -4,15 +4,21 @@
 
 Without flags it runs the embedded pair.
 """
+import signal
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)    # Ctrl-C while the libraries load: no traceback
+
 import inspect
 import json as json_format
 import os
 import shutil
 import sys
+from difflib import get_close_matches
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from textwrap import fill
+from textwrap import dedent, fill
 
 import fire
 import numpy as np
@@ -21,20 +27,20 @@ from tqdm import tqdm
 from autoregressive import autoregressive_sampling
 from compute import backend as backends
 from reporting.replay import Coins, recorded, write_trace
-from reporting.stats import Timed, acceptance, bottleneck, clocked, predicted_speedup, ratio
+from reporting.stats import Timed, acceptance, advice, clocked, predicted_speedup, ratio
 from reporting.terminal import watch
 from samplers import block
 from sampling import check_K, check_settings, prepare
 from speculative import propose, speculative_sampling, verify
 from utils import check_files, load_model
 
-PROMPT = "There was a long silence."
+PROMPT = '"I want nothing," cried the young man, with a smile.'
 
 
 def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
             target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
-            models_dir="models", backend="numpy", drafter="model", verifier="token", show_rounds=False, trace="",
-            json=False):
+            models_dir="models", backend="numpy", drafter="model", verifier="token", show_rounds=False,
+            trace="", json=False):
     """Generate a continuation of PROMPT twice, autoregressively and speculatively, and compare.
 
     Args:
@@ -85,10 +91,10 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
             rounds = recorded(rounds, coins, recording, block=verifier == "block")
         return shown("Speculative sampling", rounds, show_rounds)
 
-    _, alone, ar = run(baseline, [target], tokens, partial(shown, "Autoregressive sampling"))
+    _, alone, times_alone, ar = run(baseline, [target], tokens, partial(shown, "Autoregressive sampling"))
     if not json:
         print(timing(ar))
-    rounds, pair, spec = run(speculative, [draft, target], tokens, shown_and_kept)
+    rounds, pair, times, spec = run(speculative, [draft, target], tokens, shown_and_kept)
     for model in (draft, target):
         check_files(model)                                      # nobody wrote to its weights meanwhile
     if not json:
@@ -101,12 +107,14 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
     for one in (ar, spec):
         one["text"] = encoder.decode([token for token in one["tokens"] if token != encoder.eos])
     if trace:
-        write_trace(trace, recording, result, encoder)
+        write_trace(trace, recording, result, encoder, (times_alone, times))
     if json:
         print(json_format.dumps(result))
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
-        print(*(fill(line, width) for line in summary(result)), sep="\n")
+        written = [f"The rounds are in {trace}: open it in a browser."] if trace else []
+        for line in [*summary(result), *written]:
+            print(fill(line, width, break_long_words=False, break_on_hyphens=False))
 
 
 # What the flags name.  A drafter makes (draft, target, propose) of the two models; a verifier is a `verify`.
@@ -131,8 +139,22 @@ def check_flags(prompt, n_tokens, K, seed, trace, drafter, verifier, settings):
     for flag, name, table in ("drafter", drafter, DRAFTERS), ("verifier", verifier, VERIFIERS):
         if name not in table:
             raise ValueError(f"there is no {flag} {name!r}: use one of {', '.join(table)}")
-    if trace and (Path(trace).is_dir() or not Path(trace).resolve().parent.is_dir()):
-        raise ValueError(f"cannot write {trace}: name a file in a folder that exists, as in --trace run.html")
+    if trace:
+        check_place(Path(trace))
+
+
+def check_place(path):
+    """Raises ValueError where the file `path` cannot be written: better now than after the work."""
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise ValueError(f"cannot write {path}: name a file in a folder that exists, as in --trace run.html")
+    existed = path.exists()
+    if path.is_file() or not existed:                   # else a pipe or a device: to be opened once, when due
+        try:
+            path.open("ab").close()
+            if not existed:
+                path.unlink()
+        except OSError as error:
+            raise ValueError(f"cannot write {path} ({error.strerror}): take another file") from None
 
 
 def load_pair(draft, target, models_dir):
@@ -146,13 +168,15 @@ def load_pair(draft, target, models_dir):
 
 
 def run(sampler, models, tokens, shown):
-    """One timed run from empty caches -> (rounds without their distributions, timed models, result)."""
+    """One timed run from empty caches -> (rounds without their distributions, timed models, seconds of each
+    round, result)."""
     for model in models:                        # once before it: no run pays for waking up threads and memory
         model(tokens), model.reset()
     timed, times = [Timed(model) for model in models], []
     rounds = [r._replace(target_probs=None, draft_probs=None) for r in shown(clocked(sampler(*timed), times))]
     new = [token for r in rounds for token in r.tokens]
-    return rounds, timed, dict(tokens=new, seconds=sum(times), tokens_per_second=ratio(len(new), sum(times)))
+    result = dict(tokens=new, seconds=sum(times), tokens_per_second=ratio(len(new), sum(times)))
+    return rounds, timed, times, result
 
 
 def figures(ar, alone, spec, pair, rounds, K, verifier):
@@ -169,8 +193,8 @@ def figures(ar, alone, spec, pair, rounds, K, verifier):
 
 
 def timing(run):
-    return (f"\nTime = {run['seconds']:.2f} s, {len(run['tokens'])} tokens, "
-            f"{show(run['tokens_per_second'], '.0f')} tokens per second\n")
+    speed = f", {run['tokens_per_second']:.0f} tokens per second" if run["tokens"] else ""
+    return f"\nTime = {run['seconds']:.2f} s, {len(run['tokens'])} tokens{speed}\n"
 
 
 SAME = {        # (same_text, same_bits): what is said at temperature 0
@@ -182,18 +206,23 @@ SAME = {        # (same_text, same_bits): what is said at temperature 0
 
 
 def summary(r):
-    """The comparison; at temperature 0, whether the texts are the same; where the pair does not pay, why."""
-    spec = r["speculative"]
-    yield (f"Speed-up {show(r['speedup'])}x (predicted {show(r['predicted_speedup'])}x), acceptance rate "
-           f"{show(spec['acceptance_rate'])}, {show(spec['tokens_per_target_pass'])} tokens per target pass")
+    """The comparison; whether the texts are the same, or should be; what would gain more."""
+    spec, c, v = r["speculative"], r["cost_ratio"], r["verify_ratio"]
+    if not spec["tokens"]:
+        yield "No tokens were wanted: there is nothing to compare."
+        return
+    line = f"Speed-up {r['speedup']:.2f}x"
+    if r["predicted_speedup"]:
+        line += f" (predicted {r['predicted_speedup']:.2f}x: c = {c:.2f}, v = {v:.2f})"
+    if spec["acceptance_rate"] is not None:
+        line += f", acceptance rate {spec['acceptance_rate']:.2f}"
+    yield f"{line}, {spec['tokens_per_target_pass']:.2f} tokens per target pass"
     if r["temperature"] == 0:
         yield SAME[r["same_text"], r["same_bits"]].format(**r)
-    if r["verifier"] == "token" and r["predicted_speedup"] and r["predicted_speedup"] < 1.05:
-        yield bottleneck(spec["acceptance_rate"], r["K"], r["cost_ratio"], r["verify_ratio"])
-
-
-def show(number, form=".2f"):
-    return "-" if number is None else format(number, form)
+    else:
+        yield "Different texts are expected at a temperature above 0; their distribution is the same."
+    if r["verifier"] == "token" and r["predicted_speedup"]:
+        yield from filter(None, [advice(spec["acceptance_rate"], r["K"], c, v)])
 
 
 TYPES = {name: type(parameter.default) for name, parameter in inspect.signature(compare).parameters.items()}
@@ -211,7 +240,10 @@ def as_typed(arguments):
         # -K is short for --K
         names = [n for n in TYPES if flag.replace("-", "_") == f"__{n}" or flag == f"-{n[0]}"]
         if len(names) != 1:
-            raise ValueError(f"{word!r} is not a flag of this program: see python main.py --help")
+            name = flag.lstrip("-").replace("-", "_")
+            near = get_close_matches(name, TYPES, n=1) if flag.startswith("-") else []
+            hint = f"did you mean --{near[0]}?" if near else "see python main.py --help"
+            raise ValueError(f"{word!r} is not a flag of this program: {hint}")
         kind = TYPES[names[0]]
         if kind is bool:
             if equals:
@@ -231,13 +263,29 @@ def as_typed(arguments):
     return checked
 
 
+def usage():
+    """What --help prints: the docstring of `compare`, with the defaults."""
+    about, _, flags = dedent("    " + compare.__doc__).partition("\nArgs:\n")
+    lines, width = [__doc__.split("\n\n")[1], about.strip(), ""], shutil.get_terminal_size().columns
+    for line in flags.strip().splitlines():
+        name, _, text = line.strip().partition(": ")
+        default = str(inspect.signature(compare).parameters[name].default)
+        text += "" if default in ("False", "") else f" (default {default})"
+        lines.append(fill(f"  --{name:22}{text}", width, subsequent_indent=" " * 26, break_on_hyphens=False))
+    return "\n".join(lines)
+
+
 def main(arguments):
     """Run the command line; returns the exit status."""
-    for stream in (sys.stdout, sys.stderr):
+    if sys.stdout is None:                                 # closed by the caller (>&-)
+        sys.stdout = open(os.devnull, "w")
+    for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.reconfigure(errors="replace")               # a terminal that cannot show a character shows "?"
     try:
-        command = ["--help"] if arguments in (["--help"], ["-h"]) else as_typed(arguments)
-        fire.Fire(compare, command=command, name="main.py")
+        if {"--help", "-h"} & {*arguments}:
+            print(usage())
+        else:
+            fire.Fire(compare, command=as_typed(arguments), name="main.py")
         sys.stdout.flush()
     except BrokenPipeError:                            # the reader went away (| head): nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -254,4 +302,5 @@ def main(arguments):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

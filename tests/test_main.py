@@ -1,12 +1,16 @@
 """The command line, as a person and as a program meets it."""
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from main import main
+from encoder import Encoder
+from main import TYPES, check_place, main, summary
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -90,12 +94,12 @@ def test_what_cannot_be_measured_is_null(capsys):
     assert run(capsys, "-n", "0")[0] == 0                                       # and the report can say so, too
 
 
-BAD = {"--prompt": "needs a value", "--prompt=": "prompt is empty", "--promt hi": "--promt", "hello": "hello", "--prompt a b": "'b'",
+BAD = {"--prompt": "needs a value", "--prompt=": "prompt is empty", "--promt hi": "mean --prompt?", "--tempreture 1": "mean --temperature?", "hello": "hello", "--prompt a b": "'b'",
        "--K 0": "K is 0", "--K x": "--K x", "--K 2.5": "--K 2.5", "--K": "--K needs", "--temperature -1": "temperature is -1",
        "--temperature nan": "nan", "--temperature hot": "hot", "--top_p 0": "top_p is 0", "--top_p 1.5": "top_p is 1.5",
        "--top_k -1": "top_k is -1", "-n 600": "do not fit into the context of 512", "-n -1": "-1", "--seed -1": "seed is -1",
        "--draft_model_size nope": "'nope'", "--target_model_size tests": "tests is not a usable GPT-2 folder", "--backend x": "'x'",
-       "--json 3": "'3'", "--json=3": "--json takes no value", "--prompt \udcff": "surrogate", "-- --help": "'--'", "-t 1": "-t"}
+       "--json 3": "'3'", "--json=3": "--json takes no value", "--prompt \udcff": "surrogate", "-- x": "'--'", "-t 1": "-t"}
 
 
 @pytest.mark.parametrize("typed", BAD)
@@ -115,6 +119,137 @@ def test_without_cupy_the_backend_says_what_is_missing(capsys):
         assert status == 2 and "cupy" in err and "--backend numpy" in err and err.count("\n") == 1
     else:
         pytest.skip("CuPy works here")
+
+
+def test_help_comes_whatever_stands_before_it_on_standard_output_alone(capsys):
+    for arguments in (["--help"], ["-h"], ["--K", "3", "--help"], ["--json", "--help"]):
+        status, out, err = run(capsys, *arguments)
+        assert status == 0 and err == "" and "INFO" not in out and "JSON=" not in out
+        assert all(f"--{flag} " in out for flag in TYPES) and "(default 60)" in out and "(default 0.0)" in out
+
+
+def test_at_a_temperature_above_0_it_says_that_different_texts_are_expected(capsys):
+    assert "Different texts are expected" in run(capsys, "--temperature", "1", "-n", "8")[1]
+    assert "Different texts" not in run(capsys, "-n", "8")[1]
+
+
+def test_the_prediction_stands_beside_the_numbers_it_was_made_of(capsys):
+    numbers = re.search(r"predicted ([\d.]+)x: c = ([\d.]+), v = ([\d.]+)\), acceptance rate ([\d.]+)",
+                        run(capsys, "-n", "40")[1])
+    predicted, c, v, alpha = map(float, numbers.groups())
+    assert predicted == pytest.approx(sum(alpha**i for i in range(5)) / (4 * c + v), rel=.05)
+
+
+@pytest.mark.parametrize("n", ["0", "1", "2"])
+def test_a_run_too_short_to_measure_says_no_number_that_is_none(capsys, n):
+    out = run(capsys, "-n", n)[1]
+    assert "-x" not in out and "None" not in out and "- tokens per second" not in out and "rate -" not in out
+
+
+def test_a_better_k_is_told_by_the_numbers_of_the_run():
+    r = dict(K=12, temperature=0, same_text=True, same_bits=True, verifier="token", cost_ratio=.11, verify_ratio=2.6,
+             predicted_speedup=.99, speedup=1.0,
+             speculative=dict(tokens=[1], acceptance_rate=.75, tokens_per_target_pass=3.9))
+    told = " ".join(summary(r))
+    assert re.search(r"K = [2-5] is best", told) and "too few drafts" not in told
+    assert "is best" not in " ".join(summary(r | dict(verifier="block")))       # the formula is Algorithm 2's
+
+
+def test_a_page_is_told_to_have_been_written(capsys, tmp_path):
+    assert f"in {tmp_path / 'run.html'}:" in run(capsys, "--trace", str(tmp_path / "run.html"), "-n", "8")[1]
+
+
+def test_a_place_that_can_be_written_is_left_as_it_was_until_then(tmp_path):
+    check_place(tmp_path / "new.html")
+    (tmp_path / "old.html").write_text("kept")
+    check_place(tmp_path / "old.html")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_a_place_that_cannot_be_written_is_told_before_a_model_is_loaded(capsys, tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+    monkeypatch.setattr("main.load_model", None)
+    monkeypatch.setattr("pathlib.Path.open", refused)               # whoever runs the tests may be allowed all
+    status, out, err = run(capsys, "--trace", str(tmp_path / "run.html"))
+    assert (status, out, err.count("\n")) == (2, "", 1) and "run.html (Permission denied)" in err
+
+
+class Counts:
+    """A model that says 1, 2, 3 .. and then EOS (4); it notes its calls and its resets."""
+    n_ctx, n_vocab, exact_rows = 20, 5, 3
+
+    def __init__(self):
+        self.events = []
+
+    def __call__(self, tokens, n_last=1):
+        self.events.append(len(tokens))
+        return np.log(np.eye(5)[[(token + 1) % 5 for token in tokens[-n_last:]]] + 1e-9)
+
+    def reset(self):
+        self.events.append("reset")
+
+
+@pytest.fixture
+def counting(monkeypatch):
+    encoder = Encoder({char: i for i, char in enumerate("abcd")} | {"<|endoftext|>": 4}, [])
+    encoder.eos = 4
+    models = {name: Counts() for name in ("demo-draft", "demo-target")}
+    monkeypatch.setattr("main.load_model", lambda name, _: (models[name], encoder))
+    return models
+
+
+def test_eos_ends_both_texts_and_stands_in_neither(capsys, counting):
+    r = result(capsys, "--prompt", "a", "-n", "9")
+    assert r["autoregressive"]["tokens"] == r["speculative"]["tokens"] == [1, 2, 3, 4]
+    assert r["autoregressive"]["text"] == r["speculative"]["text"] == "bcd"
+
+
+@pytest.mark.parametrize("K, promised", [(2, True), (3, False)])
+def test_equal_bits_are_promised_only_for_as_many_rows_as_the_target_keeps(capsys, counting, K, promised):
+    r = result(capsys, "--prompt", "a", "-n", "3", "--K", str(K))
+    assert r["same_bits"] == promised and r["same_text"]
+
+
+def test_each_run_is_warmed_up_and_then_begins_with_empty_caches(capsys, counting):
+    result(capsys, "--prompt", "a", "-n", "3", "--K", "1")
+    for model in counting.values():
+        ready = [i for i, event in enumerate(model.events) if event == "reset"]
+        assert ready and all(model.events[i - 1] == 1 and i + 1 < len(model.events) for i in ready)
+    assert counting["demo-target"].events.count("reset") == 2       # one for each run
+
+
+def test_a_reader_who_goes_away_is_no_error(monkeypatch, capfd):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as pipe, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", pipe)
+        assert main(["-n", "1"]) == 0
+        pipe.write("more")                              # at the end Python writes what is left: to nobody now
+    assert capfd.readouterr().err == ""
+
+
+def test_without_standard_output_it_ends_in_peace(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["-n", "1", "--trace", str(tmp_path / "run.html")]) == 0 and (tmp_path / "run.html").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process alone")
+def test_ctrl_c_while_the_libraries_load_leaves_no_traceback(tmp_path):
+    (tmp_path / "fire.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = subprocess.run([sys.executable, ROOT / "main.py"], capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == -2 and done.stderr == done.stdout == ""
+
+
+def test_two_merge_tables_are_refused(capsys, tmp_path):
+    """The same ids, but another order of the merges: other tokens for the same text."""
+    for file in (ROOT / "models" / "demo-draft").iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    head, one, two, *rest = (tmp_path / "vocab.bpe").read_text(encoding="utf-8").split("\n")
+    (tmp_path / "vocab.bpe").write_text("\n".join([head, two, one, *rest]), encoding="utf-8")
+    status, _, err = run(capsys, "--draft_model_size", str(tmp_path), "-n", "1")
+    assert status == 2 and "vocabular" in err
 
 
 def test_two_vocabularies_are_refused(capsys, tmp_path):

@@ -31,7 +31,8 @@ def test_each_command_runs(arguments, capsys):
 def test_the_output_shown_is_what_the_program_prints(capsys):
     """All but the times, which no two runs share, and what depends on them: on a busy machine a pair may not pay."""
     def without_times(text):
-        return re.sub(r"[\d.]+(?=x| s,| tokens per second)", "N", text).split("This pair gains")[0].strip()
+        text = re.split("This pair gains|By the numbers of this run", text)[0]
+        return re.sub(r"[\d.]+(?=x| s,| tokens per second)|(?<=[cv] = )[\d.]+", "N", text).strip()
     shown = re.search(r"```text\n(Autoregressive.*?)```", README, re.S).group(1)
     assert main([]) == 0
     assert without_times(shown) == without_times(capsys.readouterr().out)
