@@ -393,6 +393,10 @@ def test_the_command_line_writes_the_page_of_its_run(tmp_path, capsys):
     for key, value in (data["settings"] | {key: data["totals"][key] for key in SPEEDS}).items():
         assert value == result[key]
     assert data["totals"]["tokens_per_target_pass"] == result["speculative"]["tokens_per_target_pass"]
+    race = data["race"]                                     # the clocks of this very run
+    assert len(race["rounds"]) == len(data["rounds"]) and "".join(race["text"]) == result["autoregressive"]["text"]
+    assert sum(race["alone"]) == pytest.approx(result["autoregressive"]["seconds"], rel=.02)
+    assert sum(race["rounds"]) == pytest.approx(result["speculative"]["seconds"], rel=.02)
     assert data["totals"]["accepted"] / data["totals"]["tested"] == result["speculative"]["acceptance_rate"]
 
 
