@@ -52,18 +52,19 @@ def recorded(rounds, coins, small, block=False):
 def reduce_round(r, coins, n_top=5, block=False):
     """A round and the coins drawn in it -> the little of both that the page shows, ready for JSON.
 
-    The coins, in the order in which they were drawn (k = len(r.drafts)):
+    The coins, in the order in which they were drawn:
 
-        k of them       drew the drafts; none did, where the drafter copies text
-        up to k         decided on the drafts from the left, up to the first rejection; on a block all k
-        the last        drew the correction or the bonus; unused where an accepted EOS had ended the text
+        one a draft     drew it; none where p is a point mass, as at temperature 0, or where a text is copied
+        one a draft     decided on it, from the left, up to the first rejection; on a block on all
+        the last        drew the correction or the bonus, unless that was sure; lost where an EOS was accepted
     """
     if is_tree(r):
         return reduce_tree(r, n_top)
-    k = len(r.drafts)
-    n_drawn = k if len(coins) > k + 1 else 0    # where k coins drew the drafts, the round has at least k + 2
-    drawn, decided = coins[:n_drawn] or [None] * k, coins[n_drawn:-1]
-    weights = block_weights(r) if block else [1.0] * (k + 1)
+    coins, ended = iter(coins), len(r.tokens) == r.n_accepted
+    drawn = [next(coins) if draws(p) else None for p in r.draft_probs]
+    n_decided = r.n_accepted if ended else len(r.drafts) if block else min(r.n_accepted + 1, len(r.drafts))
+    decided = [next(coins) for _ in range(n_decided)]
+    weights = block_weights(r) if block else [1.0] * (len(r.drafts) + 1)
     chances = block_chances(r, weights) if block else [
         min(1.0, q[x] / p[x]) for x, q, p in zip(r.drafts, r.target_probs, r.draft_probs)]
     slots = []
@@ -73,8 +74,13 @@ def reduce_round(r, coins, n_top=5, block=False):
             token=x, drawn_with=drawn[j], q=float(q[x]), p=float(p[x]), accept=float(chances[j]),
             coin=decided[j] if j < len(decided) else None, kept=short(kept), verdict=verdict(r, j, block),
             probs=rows([q, p], [x, *r.tokens[j:j + 1]], n_top)))
-    last = reduce_last(r, coins[-1], weights[r.n_accepted], n_top) if len(r.tokens) > r.n_accepted else None
+    last = None if ended else reduce_last(r, next(coins, None), weights[r.n_accepted], n_top)
     return dict(tokens=r.tokens, slots=slots, last=last, block=block)
+
+
+def draws(probs):
+    """Does sampling.sample draw a number for probs [n_vocab]?  Not where all lies on one token."""
+    return probs.max() != probs.sum()
 
 
 def verdict(r, j, block):
@@ -102,7 +108,7 @@ def block_weights(r):
     """P_0 .. P_k of block verification (Sun et al., arXiv 2403.10444): the chances to keep as many drafts."""
     weights = [1.0]
     for x, q, p in zip(r.drafts, r.target_probs, r.draft_probs):
-        weights.append(min(1.0, weights[-1] * q[x] / p[x]))
+        weights.append(min(weights[-1] * q[x], p[x]) / p[x])
     return weights
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers import Says
 
+import samplers.block
 from autoregressive import autoregressive_sampling
 from encoder import EOS, Encoder, bytes_to_unicode
 from lossless import memoryless, table
@@ -17,7 +18,7 @@ from main import main
 from reporting.replay import LIMIT, TEMPLATE, Coins, likeliest, page, reduce_round, rows, write_trace
 from reporting.stats import acceptance
 from sampling import Round, sample
-from speculative import speculative_sampling
+from speculative import speculative_sampling, verify
 
 HOSTILE = [
     "</script><script>hacked = 1</script>",
@@ -51,14 +52,15 @@ SETTINGS = dict(
 SPEEDS = dict(speedup=1.5, predicted_speedup=1.75, cost_ratio=.125, verify_ratio=None)
 
 
-def traced(n_tokens=40, K=3, seed=5, eos=None, n_vocab=ENCODER.n_vocab, **settings):
+def traced(n_tokens=40, K=3, seed=5, eos=None, n_vocab=ENCODER.n_vocab, block=False, **settings):
     """A run of two table models -> (the rounds, the same reduced, all coins in their order)."""
     models = [table(seed, zeros=.2, n_vocab=n_vocab), table(seed + 100, zeros=.2, n_vocab=n_vocab)]
     coins, rounds, small, seen = Coins(np.random.default_rng(seed)), [], [], []
-    for r in speculative_sampling(*models, [0], n_tokens, K, coins, eos=eos, **settings):
+    judge = samplers.block.verify if block else verify
+    for r in speculative_sampling(*models, [0], n_tokens, K, coins, eos=eos, verify=judge, **settings):
         seen += [coins.take()]
         rounds.append(r)
-        small.append(reduce_round(r, seen[-1]))
+        small.append(reduce_round(r, seen[-1], block=block))
     return rounds, small, seen
 
 
@@ -92,10 +94,10 @@ def test_the_recorder_gives_what_the_generator_gives_and_remembers_it():
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("K", [1, 3])
-def test_each_coin_stands_with_the_draw_it_made(seed, K):
+@pytest.mark.parametrize("K, settings", [(1, {}), (3, {}), (3, dict(temperature=0)), (4, dict(top_k=2))])
+def test_each_coin_stands_with_the_draw_it_made(seed, K, settings):
     """Drawing again with the page's coin gives the page's token; the accept coins give the verdicts."""
-    rounds, small, seen = traced(K=K, seed=seed)
+    rounds, small, seen = traced(K=K, seed=seed, **settings)
     for r, s, coins in zip(rounds, small, seen):
         for slot, p in zip(s["slots"], r.draft_probs):
             assert sample(p, Says(slot["drawn_with"])) == slot["token"]
@@ -106,20 +108,34 @@ def test_each_coin_stands_with_the_draw_it_made(seed, K):
         q = r.target_probs[r.n_accepted]
         probs = np.clip(q - r.draft_probs[r.n_accepted], 0, None) if r.n_accepted < len(r.drafts) else q
         assert sample(probs, Says(s["last"]["drawn_with"])) == s["last"]["token"] == r.tokens[-1]
-        used = [slot["drawn_with"] for slot in s["slots"]] + [
-            slot["coin"] for slot in s["slots"] if slot["coin"] is not None
-        ]
-        assert [*used, s["last"]["drawn_with"]] == coins  # every coin once, in the order it was drawn
+        assert used_coins(s) == coins                   # every coin once, in the order it was drawn
 
 
-def test_after_an_accepted_eos_nothing_is_said_and_no_coin_is_lost():
+def used_coins(s):
+    """The coins of a reduced round in their order."""
+    used = [slot["drawn_with"] for slot in s["slots"]] + [slot["coin"] for slot in s["slots"]]
+    return [coin for coin in [*used, s["last"]["drawn_with"]] if coin is not None]
+
+
+@pytest.mark.parametrize("settings", [{}, dict(temperature=0), dict(top_k=2)])
+def test_the_last_coin_below_its_chance_decides_on_a_block(settings):
+    beyond = 0                                          # rounds that Algorithm 2 would have ended earlier
+    for seed in range(20):
+        for r, s, coins in zip(*traced(K=3, seed=seed, block=True, **settings)):
+            assert used_coins(s) == coins
+            passed = [j for j, slot in enumerate(s["slots"], 1) if slot["coin"] < slot["accept"]]
+            assert r.n_accepted == max(passed, default=0)
+            beyond += len(passed) < r.n_accepted
+    assert beyond or settings
+
+
+def test_after_an_accepted_eos_nothing_is_said():
     probs = np.full(ENCODER.n_vocab, 1 / ENCODER.n_vocab)
     r = Round([4, ENCODER.eos], [4, ENCODER.eos, 2], 2, np.tile(probs, (4, 1)), [probs] * 3)
-    s = reduce_round(
-        r, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7]
-    )  # all three were accepted, then a bonus was drawn; EOS cut both off
+    # All three were accepted, then a bonus was drawn; EOS cut both off.
+    s = reduce_round(r, [.1, .2, .3, .4, .5, .6, .7])
     assert [slot["verdict"] for slot in s["slots"]] == ["accepted", "accepted", "after the end"]
-    assert [slot["coin"] for slot in s["slots"]] == [.4, .5, .6] and s["last"] is None
+    assert [slot["coin"] for slot in s["slots"]] == [.4, .5, None] and s["last"] is None
     assert data_of(page([s], SETTINGS, ENCODER))["rounds"][0]["text"] == [WORDS[4], ""]
     ended = [
         small[-1]
@@ -171,7 +187,7 @@ def test_the_chances_of_a_block_are_those_of_the_paper():
 
 
 def test_a_block_is_judged_and_corrected_as_the_paper_says():
-    """Any block: the chances h_j, the residual and its mass, written out token by token (arXiv 2403.10444)."""
+    """Any block: the chances h_j, the residual and its mass, written out token by token."""
     rng = np.random.default_rng(4)
     for n in (0, 1, 2) * 4:
         q, p, x = rng.dirichlet(np.ones(3), 4), rng.dirichlet(np.ones(3), 3), [0, 1, 2]
@@ -394,7 +410,8 @@ def test_the_command_line_writes_the_page_of_its_run(tmp_path, capsys):
         assert value == result[key]
     assert data["totals"]["tokens_per_target_pass"] == result["speculative"]["tokens_per_target_pass"]
     race = data["race"]                                     # the clocks of this very run
-    assert len(race["rounds"]) == len(data["rounds"]) and "".join(race["text"]) == result["autoregressive"]["text"]
+    assert len(race["rounds"]) == len(data["rounds"])
+    assert "".join(race["text"]) == result["autoregressive"]["text"]
     assert sum(race["alone"]) == pytest.approx(result["autoregressive"]["seconds"], rel=.02)
     assert sum(race["rounds"]) == pytest.approx(result["speculative"]["seconds"], rel=.02)
     assert data["totals"]["accepted"] / data["totals"]["tested"] == result["speculative"]["acceptance_rate"]
