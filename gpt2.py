@@ -14,10 +14,11 @@ mask adds exact zeros.
 Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and
 would turn the whole forward pass into float64.
 
-But: inference only, one sequence and one thread at a time, no dropout.
+But: inference only, one sequence at a time (threads that share a model take turns), no dropout.
 """
 import math
 import operator
+import threading
 from functools import partial
 
 from compute.backend import xp
@@ -120,6 +121,7 @@ class GPT2:
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=dtype)}
         # rows at once that keep their bits
         self.exact_rows = exact_rows(n_embd, n_embd // n_head, self.n_ctx)
+        self.lock = threading.Lock()            # threads that share a model share its cache: they take turns
         self.reset()
 
     def reset(self):
@@ -129,13 +131,14 @@ class GPT2:
     def __call__(self, tokens, n_last=1):
         """Raises ValueError for ids outside the vocabulary, or more tokens than fit into the context."""
         tokens = list(tokens)
-        n_past = self.prefill(tokens, n_last)
-        x = self.forward(tokens, n_past)[-n_last:]          # [n, n_embd] -> [n_last, n_embd]
-        if not xp.isfinite(x).all():
-            # Damaged weights or an overflow.  Leave nothing of it in the cache: behind the mask 0 * NaN
-            # would be NaN.
-            self.cache[:, :, :, :len(tokens)], self.cached = 0, []
-        return self.logits(x)                               # [n_last, n_embd] -> [n_last, n_vocab]
+        with self.lock:
+            n_past = self.prefill(tokens, n_last)
+            x = self.forward(tokens, n_past)[-n_last:]          # [n, n_embd] -> [n_last, n_embd]
+            if not xp.isfinite(x).all():
+                # Damaged weights or an overflow.  Leave nothing of it in the cache: behind the mask 0 * NaN
+                # would be NaN.
+                self.cache[:, :, :, :len(tokens)], self.cached = 0, []
+        return self.logits(x)                                   # [n_last, n_embd] -> [n_last, n_vocab]
 
     def prefill(self, tokens, n_last):
         """How many of the tokens need not be run, because they are in the cache.  Of a long text the part

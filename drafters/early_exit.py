@@ -83,6 +83,7 @@ class Upper(GPT2):
         self.lower = lower
         lower.followers.append(self)
         super().__init__(params, lower.cache.shape[2])
+        self.lock = lower.lock                                          # one cache, in two halves
 
     def reset(self):
         self.lower.reset()

@@ -1,4 +1,7 @@
 """The forward pass against transformers' GPT-2, and the cache against no cache."""
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from helpers import error_of_cache, error_of_logits, tiny_gpt2, without_cache
@@ -115,7 +118,8 @@ def test_numbers_that_overflowed_leave_with_their_text(bad, position, reset):
     ([], TOKENS[:30]), (TOKENS[:9], TOKENS[:9] + [1, 2]), (TOKENS[:9], TOKENS[:4] + [1, 2])],
     ids=["prompt", "step", "rollback"])
 @pytest.mark.parametrize("layer", [0, 1])
-def test_a_call_that_is_interrupted_leaves_a_model_that_works(monkeypatch, kept, tokens, layer):
+@pytest.mark.parametrize("next_call", ["the same", "the kept ones and another", "fewer"])
+def test_a_call_that_is_interrupted_leaves_a_model_that_works(monkeypatch, kept, tokens, layer, next_call):
     model, uncached = tiny_gpt2(dtype=np.float64), without_cache(tiny_gpt2(dtype=np.float64))
     if kept:
         model(kept)
@@ -131,8 +135,25 @@ def test_a_call_that_is_interrupted_leaves_a_model_that_works(monkeypatch, kept,
     with pytest.raises(KeyboardInterrupt):
         model(tokens)
     monkeypatch.undo()
-    for again in (tokens, kept + [3], tokens[:5]):
-        assert np.abs(model(again) - uncached(again)).max() < 1e-12
+    again = {"the same": tokens, "the kept ones and another": kept + [3], "fewer": tokens[:5]}[next_call]
+    assert np.abs(model(again) - uncached(again)).max() < 1e-12
+
+
+def test_threads_that_share_a_model_take_turns():
+    model, alone = tiny_gpt2(dtype=np.float64), without_cache(tiny_gpt2(dtype=np.float64))
+    texts = [TOKENS[i:i + 12] for i in range(4)]
+    expected = [[alone(text[:n]) for n in range(1, 13)] for text in texts]
+
+    def ask(text):
+        return [model(text[:n]) for n in range(1, 13)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)                                     # let them meet
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(5):
+                assert np.abs(np.array(list(threads.map(ask, texts))) - np.array(expected)).max() < 1e-12
+    finally:
+        sys.setswitchinterval(interval)
 
 
 # The contract (T10, T18) ---------------------------------------------------------------------------------------------------
