@@ -433,6 +433,8 @@ DAMAGED = {
                         "order"),
     "not UTF-8": (table(block([HEADER, (b"\xff", entry())])), "UTF-8"),
     "name": (table(block([HEADER, (b"x" * 1001, entry())])), "longer"),
+    "name that grows": (table(block([HEADER, (b"x" * 1000, entry(size=0, shape=(0,))),
+                                     (b"x" * 1001, entry())])), "longer"),
     "entry": (one(more=field(9, b"x" * 65536)), "longer"),
     "shape": (one(shape=(3,)), "shape"),
     "no shape": (one(shape=()), "shape"),

@@ -725,7 +725,7 @@ def test_a_full_disk(server, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGKILL", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.slow)])
 def test_ctrl_c_and_kill_leave_what_a_second_start_resumes(server, tmp_path, name):
     sign = getattr(signal, name)
     gate, part = Gate(), tmp_path / "tiny" / f"{DATA}.part"
