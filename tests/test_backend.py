@@ -11,18 +11,18 @@ import strict_cupy
 from helpers import tiny_gpt2
 from strict_cupy import counts, cupy
 
-from compute import backend
 import benchmarks.__main__ as benchmark
 import gpt2
-from benchmarks import measure
-from reporting import stats
 from autoregressive import autoregressive_sampling
+from benchmarks import measure
+from benchmarks.synthetic import random_model, synthetic_pair
+from compute import backend
 from compute.backend import xp
 from lossless import memoryless
 from main import main
+from reporting import stats
 from sampling import prepare, probabilities
 from speculative import speculative_sampling
-from benchmarks.synthetic import random_model, synthetic_pair
 from utils import load_model
 
 ROOT = Path(__file__).resolve().parent.parent
