@@ -312,7 +312,7 @@ def load(path):
 
 
 def main(arguments):
-    """Run the command line; returns the exit status: 1 if a step is not right yet, 2 without a file to check."""
+    """Run the command line; returns the exit status: 1 if a step is not right yet, 2 without a file."""
     try:
         mine = load(Path(arguments[0] if arguments else "my_speculative.py"))
         if check(mine) < len(STEPS):

@@ -1,8 +1,11 @@
-"""The README is true: its commands run, its output is what they print, its tables and links fit the files."""
+"""The README is true: its commands run, its output is what they print, what it quotes stands in the files."""
+import difflib
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from loading.download import MODELS
@@ -24,12 +27,13 @@ def test_each_command_runs(arguments, capsys):
     if not set(arguments) & set(MODELS):
         assert main(arguments) == 0
         assert capsys.readouterr().out
-    else:                                                       # these download gigabytes first: their flags at least are right
+    else:                                   # these download gigabytes first: their flags at least are right
         assert as_typed(arguments)
 
 
 def test_the_output_shown_is_what_the_program_prints(capsys):
-    """All but the times, which no two runs share, and what depends on them: on a busy machine a pair may not pay."""
+    """All but the times, which no two runs share, and what depends on them: on a busy machine a pair may not
+    pay."""
     def without_times(text):
         text = re.split("This pair gains|By the numbers of this run", text)[0]
         return re.sub(r"[\d.]+(?=x| s,| tokens per second)|(?<=[cv] = )[\d.]+", "N", text).strip()
@@ -45,12 +49,47 @@ def test_every_link_to_a_file_leads_somewhere():
 
 def test_every_quoted_line_of_code_is_in_speculative_py():
     code = re.sub(r"\s+", " ", (ROOT / "speculative.py").read_text(encoding="utf-8"))
-    rows = [row for row in README.split("## Reading order")[0].split("[`speculative.py`](speculative.py) |\n|---|---|\n")[1].splitlines()
-            if row.startswith("|")]
-    quoted = [line for row in rows for line in re.findall(r"`([^`]+)`", row.split(" | ")[-1])]
+    table = README.split("[`speculative.py`](speculative.py) |\n|---|---|\n")[1].split("\n\n")[0]
+    quoted = [line for row in table.splitlines() for line in re.findall(r"`([^`]+)`", row.split(" | ")[-1])]
     assert len(quoted) > 6
     for line in quoted:
-        assert line.removesuffix(" continue") in code, line                     # a comment may stand before the `continue`
+        assert line.removesuffix(" continue") in code, line                 # a comment may stand before the `continue`
+
+
+def test_the_diff_shown_is_that_of_the_two_files():
+    """Of their loops, up to `x += new`, without the comments."""
+    def loop(file):
+        code = (ROOT / file).read_text(encoding="utf-8")
+        code = code[code.index(8 * " " + "while len(x) < T:"):code.index("x += new")] + "x += new"
+        return re.sub(r" +#.*", "", code).splitlines()
+
+    files = loop("autoregressive.py"), loop("speculative.py")
+    diff = list(difflib.unified_diff(*files, n=99, lineterm=""))[3:]
+    assert re.search(r"```diff\n(.*?)```", README, re.S).group(1).splitlines() == diff
+
+
+def test_the_three_lines_that_check_a_drafter_do():
+    block, = re.findall(r"```python\n(.*?)```", README, re.S)
+    assert len(block.splitlines()) == 3
+    *imports, call = block.splitlines()
+
+    def ones(draft, x, k, to_probs, rng):
+        return [1] * k, None
+
+    def ones_that_pass_for_even(draft, x, k, to_probs, rng):
+        return [1] * k, [np.ones(3) / 3] * k
+
+    for mine, right in (ones, True), (ones_that_pass_for_even, False):
+        names = {"mine": mine}
+        exec("\n".join(imports), names)
+        names["check"] = partial(names["check"], Ks=[2], n_tokens=2)            # the whole takes seconds
+        assert (eval(call.split("   #")[0], names) < 1e-12) == right
+
+
+def test_lines_are_within_110_columns():
+    """Tables, pictures, commands and what the program printed excepted."""
+    text = re.sub(r"```.*?```", "", README, flags=re.S)
+    assert not [line for line in text.splitlines() if len(line) > 110 and not line.startswith(("|", "!"))]
 
 
 def test_the_workflow_runs_the_lines_for_windows():
