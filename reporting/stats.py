@@ -98,18 +98,18 @@ def predicted_speedup(alpha, K, c, v=1.0):
     return expected_tokens(alpha, K) / (K * c + v)
 
 
-def best_K(alpha, K, c, v, largest=32):
-    """The K that promises most, and its v, from what one K gave.
+def best_K(alpha, K, c, v):
+    """The K, up to twice the one that was tried, that promises most, and its v.
 
     Assumed: the acceptance rate is the same at every K, and the time of a pass grows evenly with its rows,
-    so that v is 1 + (v - 1) k / K for k drafts.
+    so that v is 1 + (v - 1) k / K for k drafts (and no less than 1: a smaller v was measured by chance).
 
     >>> best_K(.8, 12, c=.1, v=2.5)
     (4, 1.5)
     """
     def v_of(k):
-        return 1 + (v - 1) * k / K
-    best = max(range(1, max(K, largest) + 1), key=lambda k: predicted_speedup(alpha, k, c, v_of(k)))
+        return 1 + max(v - 1, 0) * k / K
+    best = max(range(1, 2 * K + 1), key=lambda k: predicted_speedup(alpha, k, c, v_of(k)))
     return best, v_of(best)
 
 

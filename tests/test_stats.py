@@ -10,7 +10,12 @@ def test_the_best_k_promises_more_than_every_other(alpha, K, c, v):
     best, v_best = best_K(alpha, K, c, v)
     gain = expected_tokens(alpha, best) / (best * c + v_best)
     assert v_best == pytest.approx(1 + (v - 1) / K * best)
-    assert all(gain >= expected_tokens(alpha, k) / (k * c + 1 + (v - 1) / K * k) for k in range(1, 33))
+    assert all(gain >= expected_tokens(alpha, k) / (k * c + 1 + (v - 1) / K * k) for k in range(1, 2 * K + 1))
+
+
+def test_a_v_below_1_is_chance_and_promises_no_wonders():
+    best, v_best = best_K(.85, 4, .03, .66)
+    assert (best, v_best) == (8, 1) and predicted_speedup(.85, best, .03, v_best) < 4.2
 
 
 def test_too_large_a_k_is_told_the_better_one_and_its_gain():
