@@ -22,7 +22,8 @@ from reporting.stats import is_tree, ratio, taken
 
 TEMPLATE = Path(__file__).with_name("replay.html")
 LIMIT = 350_000
-SETTINGS = ("prompt", "draft", "target", "K", "temperature", "top_k", "top_p", "seed")
+SETTINGS = ("prompt", "draft", "target", "drafter", "verifier", "widths", "K", "temperature", "top_k", "top_p",
+            "seed")
 SPEEDS = ("speedup", "predicted_speedup", "cost_ratio", "verify_ratio")
 
 
@@ -205,7 +206,8 @@ def page(rounds, result, encoder, seconds=None):
         race = dict(text=[text for [text] in pieces(encoder, alone)],
                     alone=[*map(short, seconds[0][:len(alone)])],
                     rounds=[*map(short, seconds[1][:len(shown)])])
-    data = compact(dict(settings={key: result.get(key) for key in SETTINGS}, totals=totals(rounds, result),
+    settings = {key: result[key] for key in SETTINGS if result.get(key) is not None}
+    data = compact(dict(settings=settings, totals=totals(rounds, result),
                         names=names(shown, encoder), rounds=shown, race=race))
     # A string of the model may hold "</script>": without "<" nothing in the data can end its element.
     return TEMPLATE.read_text(encoding="utf-8").replace("{{data}}", data.replace("<", "\\u003c"), 1)

@@ -4,7 +4,7 @@ or one line a round.
     sign    style               a token that is
     +       green               a draft, accepted
     -       red, struck         a draft, rejected
-    .       dim                 a draft, not tested: after the first rejection, or after the end of the text;
+    .       dim                 a draft, not used: after the first rejection, or after the end of the text;
                                 in a tree, a node beside the path that was taken, tested or not
     =       bold, blue          the target's own: the correction of a rejected draft, or the bonus
 
@@ -26,7 +26,7 @@ from unicodedata import combining, east_asian_width
 from reporting.stats import is_tree, taken
 
 STYLES = {"+": "32", "-": "31;9", ".": "2", "=": "1;94"}
-LEGEND = [("+", "accepted"), ("-", "rejected"), (".", "not tested"), ("=", "the target's own")]
+LEGEND = [("+", "accepted"), ("-", "rejected"), (".", "not used"), ("=", "the target's own")]
 CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t"}
 
 

@@ -78,7 +78,7 @@ def test_where_colour_is_not_wanted_there_is_no_escape_code(monkeypatch, why, sh
 def test_show_rounds_prints_a_line_a_round_then_the_text():
     assert written(ROUNDS, show_rounds=True) == (
         "Title\n-----\n"
-        "round       +accepted -rejected .not tested =the target's own\n"
+        "round       +accepted -rejected .not used =the target's own\n"
         "    1   2/4 +·the +·sea -·was .·a =·of\n"
         "    2   1/1 +·the =↵\n"
         "\nPrompt the sea of the\n\n")
