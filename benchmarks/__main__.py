@@ -39,7 +39,8 @@ from compute.backend import use
 DEFAULTS = dict(
     tables=["pairs", "synthetic", "forward", "parts", "prefill", "loading", "methods"],
     out="", models_dir="models", backend="numpy", repetitions=5,
-    pairs=["demo-draft:demo-target"], K=[1, 2, 3, 4, 5, 6, 8], temperatures=[0.0, 1.0], n_tokens=60,
+    pairs=["demo-draft:demo-target"],       # draft:target, or synthetic:size:layers of the draft:dial
+    K=[1, 2, 3, 4, 5, 6, 8], temperatures=[0.0, 1.0], n_tokens=60,
     prompts="",                             # a file with one prompt a line; prompts.txt if none is named
     synthetic=["355M:2"],                   # size:layers of the draft
     dials=[0.0, 0.02, 0.05, 0.1, 0.2, 1.0], n_synthetic=30,
@@ -61,13 +62,9 @@ def pairs_table(s):
             for row in compare(name, s.K, temperature, s.n_tokens, s)]
 
 
-def synthetic_names(s):
-    return [f"synthetic:{name}:{dial}" for name in s.synthetic for dial in s.dials]
-
-
 def synthetic_table(s):                     # at temperature 1: greedy noise repeats itself
-    return [row for name in synthetic_names(s)
-            for row in compare(name, [s.K_fixed], 1.0, s.n_synthetic, s)]
+    return [row for name in s.synthetic for dial in s.dials
+            for row in compare(f"synthetic:{name}:{dial}", [s.K_fixed], 1.0, s.n_synthetic, s)]
 
 
 def forward_table(s):
@@ -90,7 +87,7 @@ def loading_table(s):
 
 
 def peers_table(s):
-    return [row for name in [*s.pairs, *synthetic_names(s)] for row in against_peers(name, s.K_fixed, s)]
+    return [row for name in s.pairs for row in against_peers(name, s.K_fixed, s)]
 
 
 def peers_passes_table(s):

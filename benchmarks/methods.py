@@ -29,6 +29,9 @@ import lossless
 from benchmarks.measure import size_of
 from benchmarks.pairs import alone, generate, load_pair, text_of, typical
 from benchmarks.synthetic import tiny_head, tiny_target
+from drafters import lookup
+from drafters.adaptive import Confident, Schedule
+from drafters.early_exit import EarlyExit
 from drafters.heads import head_shapes
 from drafters.medusa import Medusa
 from drafters.prophet import Prophet
@@ -43,6 +46,8 @@ HARD = "The engine had been built at Leeds in 1868; it weighed 34 tons, and its 
 REPEATING = ("The rain fell on the roof, and the rain fell on the road, and the rain fell on the river; "
              "the rain fell on the roof, and the rain fell on the road, and the rain fell on")
 ROUNDING = 1e-9             # a deviation below it
+N_EXIT = 4                  # of the target's 16 layers
+MOST_K = 16                 # where K adapts itself
 
 
 class Method(NamedTuple):
@@ -80,22 +85,50 @@ def checked_in_target(propose_of):
     return check
 
 
+def checked_halves(halves_of):
+    """The same of a drafter that is a part of its target: halves_of(target) has .draft and .target."""
+    def check(Ks, n_tokens):
+        halves = halves_of(tiny_target())
+        return lossless.check(chain(), [(halves.draft, halves.target)], Ks, min(3, n_tokens))
+    return check
+
+
 def all_methods(draft, target, Ks):
     """The list.  Ks: the numbers of drafts to try."""
-    methods = chains(draft, target, Ks)
-    if all((ROOT / "models" / name).is_dir() for name in ("demo-prophet", "demo-medusa")):
+    methods = [*with_draft(draft, target, Ks), *without(target, Ks)]
+    if all((ROOT / "models" / name).is_dir() for name in ("demo-prophet", "demo-medusa", "demo-exit")):
         methods += heads(target, Ks)
     return methods
 
 
-def chains(draft, target, Ks):
-    """Another drafter, or another way to verify, for the loop of Algorithm 2."""
-    by_block = chain(verify=block.verify)
+def with_draft(draft, target, Ks):
+    """A draft model, which was trained with its target."""
+    def method(name, file, shapes=Ks, tests_all=False, **doors):
+        run = chain(**doors)
+        return Method(name, file, [draft, target], shapes, run, checked(run), size_of(draft), True, tests_all)
+
+    def confident(*arguments, **settings):
+        *models, tokens, n_tokens, threshold, rng = arguments
+        run = chain(propose=Confident(threshold=threshold))
+        return run(*models, tokens, n_tokens, MOST_K, rng, **settings)
+
     return [
-        Method("draft model", "speculative.py", [draft, target], Ks, chain(), checked(chain()),
-               weights=size_of(draft), trained=True),
-        Method("block verification", "samplers/block.py", [draft, target], Ks, by_block, checked(by_block),
-               weights=size_of(draft), trained=True, tests_all=True),
+        method("draft model", "speculative.py"),
+        method("block verification", "samplers/block.py", tests_all=True, verify=block.verify),
+        method("K by +2, -1", "drafters/adaptive.py", [MOST_K], propose=Schedule()),
+        Method("K by confidence", "drafters/adaptive.py", [draft, target], [0.05, 0.1, 0.2, 0.3], confident,
+               checked(chain(propose=Confident(threshold=0.6))), size_of(draft), True),
+    ]
+
+
+def without(target, Ks):
+    """Nothing but the target, as it is."""
+    copied = chain(propose=lookup.propose)
+    halves = EarlyExit(target, N_EXIT)
+    return [
+        Method("prompt lookup", "drafters/lookup.py", [target], Ks, copied, checked(copied)),
+        Method(f"early exit, {N_EXIT} layers", "drafters/early_exit.py", [halves.draft, halves.target], Ks,
+               chain(), checked_halves(lambda tiny: EarlyExit(tiny, 1))),
     ]
 
 
@@ -107,6 +140,7 @@ def bytes_of(shapes):
 def heads(target, Ks):
     """Drafters that read the target's states.  Their weights lie in models/."""
     prophet, medusa, n = Prophet(target), Medusa(target), target.params["wte"].shape[1]
+    halves = EarlyExit(target, head="demo-exit")
     return [
         Method("prophet", "drafters/prophet.py", [target], Ks, chain(propose=prophet.propose),
                checked_in_target(lambda tiny: Prophet(tiny, params=tiny_head("prophet")).propose),
@@ -114,6 +148,9 @@ def heads(target, Ks):
         Method("Medusa", "drafters/medusa.py", [target], Ks, chain(propose=medusa.propose),
                checked_in_target(lambda tiny: Medusa(tiny, params=tiny_head("medusa")).propose),
                weights=bytes_of(head_shapes("medusa", n, medusa.n_heads)), trained=True),
+        Method("early exit with a head", "drafters/early_exit.py", [halves.draft, halves.target], Ks, chain(),
+               checked_halves(lambda tiny: EarlyExit(tiny, head=tiny_head("exit") | {"exit_layer": 1})),
+               weights=bytes_of(head_shapes("exit", n, 0)), trained=True),
     ]
 
 

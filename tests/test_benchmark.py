@@ -12,6 +12,7 @@ import pytest
 import benchmarks.__main__ as benchmark
 from benchmarks import peers
 from benchmarks.measure import arrays_of, parts_timed, size_of, textbook
+from benchmarks.methods import all_methods, sampler_of
 from benchmarks.pairs import alone, by_position, explained_seconds, generate, speculative, text_of
 from benchmarks.synthetic import SIZES, random_arrays, random_model, synthetic_pair, write_folder
 from loading.checkpoint import read_tensorflow
@@ -20,6 +21,7 @@ from sampling import Round, probabilities
 from utils import load_model, shapes
 
 ROOT = Path(__file__).resolve().parent.parent
+PAIR = load_model("demo-draft")[0], load_model("demo-target")[0]
 TABLES = ["pairs", "synthetic", "forward", "parts", "prefill", "loading", "methods"]
 
 
@@ -29,7 +31,8 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     prompts = folder / "prompts.txt"
     prompts.write_text("There was a long silence.\n\nOnce upon a time there was\n", encoding="utf-8")
-    assert benchmark.main(["--quick", f"--out={folder}", "--n_tokens=12", f"--prompts={prompts}"]) == 0
+    assert benchmark.main(["--quick", f"--out={folder}", "--n_tokens=12", f"--prompts={prompts}",
+                           "--methods=draft model,prompt lookup"]) == 0
     return {table: json.loads((folder / f"{table}.json").read_text(encoding="utf-8")) for table in TABLES}
 
 
@@ -63,9 +66,18 @@ def test_the_parts_of_a_pass_are_its_products_and_the_rest(results):
     assert all(r["ms"] > 0 for r in results["parts"]["rows"])
 
 
-def test_every_method_has_a_row_at_each_temperature_and_says_how_far_it_is_from_lossless(results):
+@pytest.mark.parametrize("i", range(len(all_methods(*PAIR, [3]))))
+def test_every_method_of_the_table_runs_and_is_what_its_row_says(i):
+    method = all_methods(*PAIR, [3])[i]
+    run = generate(sampler_of(method, method.shapes[-1], 6, 1.0), method.models, [[11, 12, 13, 11, 12]])
+    assert len(text_of(run.rounds)) == 6 and (ROOT / method.file).exists()
+    assert method.check(Ks=[2], n_tokens=2) < 1e-9
+
+
+def test_the_methods_have_a_row_at_each_temperature_whose_numbers_fit_together(results):
     rows = results["methods"]["rows"]
-    assert {(r["method"], r["T"]) for r in rows} >= {("draft model", 0), ("draft model", 1)}
+    assert [(r["method"], r["T"]) for r in rows] == [("draft model", 0), ("prompt lookup", 0),
+                                                     ("draft model", 1), ("prompt lookup", 1)]
     for r in rows:
         assert r["predicted"] == pytest.approx(r["tokens per pass"] / r["cost"])
         assert r["cost"] == pytest.approx(r["c"] * (r["rows a pass"] - 1) + r["v"])

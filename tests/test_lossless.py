@@ -9,8 +9,20 @@ import pytest
 
 import lossless
 from autoregressive import autoregressive_sampling
-from lossless import (PAIRS, PROMPT, SETTINGS, case_deviation, cases, check, distance, distribution_of_text,
-                      exact_distribution, memoryless, scripted, table, text_of)
+from lossless import (
+    PAIRS,
+    PROMPT,
+    SETTINGS,
+    case_deviation,
+    cases,
+    check,
+    distance,
+    distribution_of_text,
+    exact_distribution,
+    memoryless,
+    table,
+    text_of,
+)
 from speculative import propose, speculative_sampling, verify
 
 # One step ---------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 from helpers import Says, tiny_gpt2, without_cache
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from autoregressive import autoregressive_sampling
 from lossless import distribution_of_text, memoryless, scripted, table, text_of

@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 from helpers import Says
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from lossless import distribution_of_token
 from sampling import probabilities, sample
@@ -184,7 +185,7 @@ def test_a_draw_is_a_python_int_and_changes_nothing():
 
 
 def float32_distributions():
-    """Distributions over GPT-2's vocabulary in float32, whose running sum in float32 would end below 1."""
+    """Laws over GPT-2's vocabulary in float32, whose running sum in float32 would end below 1."""
     rng = np.random.default_rng(0)
     for scale in (0, 1, 3, 10):
         weights = np.exp(rng.normal(scale=scale, size=V)).astype(np.float32)
@@ -225,6 +226,7 @@ def test_a_drawn_token_is_one_that_top_k_and_top_p_kept(row, seed):
 
 def test_the_memory_order_of_the_logits_does_not_matter():
     logits = np.random.default_rng(0).standard_normal((2, 3, 4))
-    for settings in (dict(temperature=0), dict(top_p=.6), dict(top_k=2)):
-        expected = probabilities(logits, **settings).swapaxes(0, 1)
-        assert (probabilities(logits.swapaxes(0, 1), **settings) == expected).all() and expected.sum() == pytest.approx(6)
+    for setting in (dict(temperature=0), dict(top_p=.6), dict(top_k=2)):
+        expected = probabilities(logits, **setting).swapaxes(0, 1)
+        assert (probabilities(logits.swapaxes(0, 1), **setting) == expected).all()
+        assert expected.sum() == pytest.approx(6)
