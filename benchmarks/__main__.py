@@ -10,6 +10,7 @@
     prefill         a long prompt against the machine's rate of products
     loading         a model from its files to the first token: time and memory
     methods         every drafter and sampler on one pair, each at its own best K or shape        (methods.py)
+    batch           tokens a second over batch sizes, alone and speculative                       (batches.py)
     peers           tokens a second next to llama.cpp and transformers; only if asked for           (peers.py)
     peers_passes    a pass over 1, 5 and 9 rows and a long prompt next to them; only if asked for
 
@@ -29,6 +30,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+from benchmarks.batches import batches
 from benchmarks.measure import forward, loading, machine, parts, prefill
 from benchmarks.methods import methods_table
 from benchmarks.pairs import compare
@@ -37,7 +39,7 @@ from benchmarks.show import as_markdown, plot
 from compute.backend import use
 
 DEFAULTS = dict(
-    tables=["pairs", "synthetic", "forward", "parts", "prefill", "loading", "methods"],
+    tables=["pairs", "synthetic", "forward", "parts", "prefill", "loading", "methods", "batch"],
     out="", models_dir="models", backend="numpy", repetitions=5,
     pairs=["demo-draft:demo-target"],       # draft:target, or synthetic:size:layers of the draft:dial
     K=[1, 2, 3, 4, 5, 6, 8], temperatures=[0.0, 1.0], n_tokens=60,
@@ -48,9 +50,11 @@ DEFAULTS = dict(
     models=["demo-target", "124M", "355M"], rows=[1, 2, 3, 4, 5, 6, 8, 9, 12, 16], n_cached=60, n_prefill=512,
     n_matrix=8192,                          # [n, n], to measure the bandwidth
     methods=["all"], check_K=[1, 2, 3, 4], check_tokens=4,      # or some, by name; see lossless.check
+    batch_pairs=["demo-draft:demo-target", "synthetic:124M:1:0.02"], batch_sizes=[1, 2, 4, 8, 16],
     llama_cpp="",                           # the folder of llama.cpp's programs
 )
 QUICK = dict(repetitions=1, K=[1, 4], n_tokens=8, synthetic=["tiny:1"], dials=[0.0, 0.2], n_synthetic=8,
+             batch_pairs=["synthetic:tiny:1:0.2"], batch_sizes=[1, 3],
              models=["tiny"], rows=[1, 5], n_cached=20, n_prefill=64, n_matrix=512,
              check_K=[2], check_tokens=3)
 
@@ -86,6 +90,10 @@ def loading_table(s):
     return [row for name in s.models for row in loading(name, s.models_dir, s.repetitions)]
 
 
+def batch_table(s):
+    return [row for name in s.batch_pairs for row in batches(name, s)]
+
+
 def peers_table(s):
     return [row for name in s.pairs for row in against_peers(name, s.K_fixed, s)]
 
@@ -95,8 +103,8 @@ def peers_passes_table(s):
 
 
 TABLES = {"pairs": pairs_table, "synthetic": synthetic_table, "forward": forward_table, "parts": parts_table,
-          "prefill": prefill_table, "loading": loading_table, "methods": methods_table, "peers": peers_table,
-          "peers_passes": peers_passes_table}
+          "prefill": prefill_table, "loading": loading_table, "methods": methods_table,
+          "batch": batch_table, "peers": peers_table, "peers_passes": peers_passes_table}
 
 
 # Command line -----------------------------------------------------------------------------------------------

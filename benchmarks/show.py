@@ -8,12 +8,15 @@ from pathlib import Path
 
 LABELS = {"K": "K, drafts a round", "measured": "measured speed-up", "predicted": "predicted speed-up",
           "acceptance": "acceptance rate", "rows": "rows of a pass", "share": "share of the time of a pass",
-          "over one row": "time over that of one row", "tokens per pass": "tokens a target pass",
+          "over one row": "time over that of one row", "batch": "sequences at once",
+          "over one alone": "tokens a second, over one sequence alone",
+          "tokens per pass": "tokens a target pass",
           "cost": "cost of a round, in steps of the target alone"}
 CURVES = {  # table: (x, y, what makes a curve)
     "pairs": [("K", "measured", ("pair", "T")), ("predicted", "measured", ("pair", "T"))],
     "synthetic": [("acceptance", "measured", ("K", "N")), ("predicted", "measured", ("K", "N"))],
     "forward": [("rows", "over one row", ("model",))],
+    "batch": [("batch", "over one alone", ("pair", "K"))],
 }
 
 
