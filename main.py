@@ -26,10 +26,12 @@ from tqdm import tqdm
 
 from autoregressive import autoregressive_sampling
 from compute import backend as backends
+from reporting.many import continue_all, prompts_in
 from reporting.replay import Coins, recorded, write_trace
 from reporting.stats import Timed, acceptance, advice, clocked, predicted_speedup, ratio
 from reporting.terminal import watch
 from samplers import block
+from samplers.batch import batch_sampling
 from sampling import check_K, check_settings, prepare
 from speculative import propose, speculative_sampling, verify
 from utils import check_files, load_model
@@ -39,8 +41,8 @@ PROMPT = '"I want nothing," cried the young man, with a smile.'
 
 def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
             target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
-            models_dir="models", backend="numpy", drafter="model", verifier="token", show_rounds=False,
-            trace="", json=False):
+            models_dir="models", backend="numpy", drafter="model", verifier="token", prompts_file="",
+            show_rounds=False, trace="", json=False):
     """Generate a continuation of PROMPT twice, autoregressively and speculatively, and compare.
 
     Args:
@@ -57,6 +59,7 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         backend: numpy, or cupy for a GPU
         drafter: who guesses
         verifier: how the guesses are judged: token (Algorithm 2), or block
+        prompts_file: a file with a prompt a line, continued as a batch, in place of one prompt
         show_rounds: show what became of each draft, a line a round
         trace: a file for a web page that replays the speculative run
         json: print one JSON object
@@ -64,11 +67,20 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
     settings = dict(temperature=temperature, top_k=top_k, top_p=top_p)
     # before a download
     check_flags(prompt, n_tokens_to_generate, K, seed, trace, drafter, verifier, settings)
+    prompts = prompts_in(prompts_file) if prompts_file else []
+    if prompts and (show_rounds or trace):
+        raise ValueError("--show_rounds and --trace show a single run: leave them out, or give one --prompt")
     backends.use(backend)
     draft, target, encoder = load_pair(draft_model_size, target_model_size, models_dir)
     draft, target, propose = DRAFTERS[drafter](draft, target)
     tokens, n = encoder.encode(prompt), n_tokens_to_generate
     settings["eos"] = encoder.eos
+    about = dict(draft=draft_model_size, target=target_model_size, backend=backend, drafter=drafter,
+                 verifier=verifier, K=K, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    if prompts:
+        batch = partial(batch_sampling, draft, target, n_tokens=n, **settings, propose=propose,
+                        verify=VERIFIERS[verifier])
+        return continue_all(batch, prompts, encoder, n, about, target.exact_rows, json)
     prepare([draft, target], tokens, n, **settings)                      # a prompt that is too long ends here
     coins, recording = Coins(np.random.default_rng(seed)), []
 
@@ -99,9 +111,7 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         check_files(model)                                      # nobody wrote to its weights meanwhile
     if not json:
         print(timing(spec))
-    result = dict(prompt=prompt, draft=draft_model_size, target=target_model_size, backend=backend,
-                  drafter=drafter, verifier=verifier, K=K, temperature=temperature, top_k=top_k, top_p=top_p,
-                  seed=seed, autoregressive=ar, speculative=spec,
+    result = dict(prompt=prompt, **about, autoregressive=ar, speculative=spec,
                   **figures(ar, alone, spec, pair, rounds, K, verifier),
                   same_text=ar["tokens"] == spec["tokens"], same_bits=K < target.exact_rows)
     for one in (ar, spec):

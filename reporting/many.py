@@ -1,0 +1,110 @@
+"""Many prompts, continued as batches: auto-regressively and speculatively, each printed as soon as it is
+done.
+
+    python main.py --prompts_file prompts.txt --json
+
+Every sequence has the same seed, so its texts are those that main.py --prompt gives by itself.
+
+But: what belongs to a single run is not told: c, v and a prediction, colours, the replay page.
+"""
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from compute.backend import clock
+from reporting.stats import acceptance, ratio
+
+BATCH = 16              # sequences at once; the rows of more are no longer cheap
+
+
+def prompts_in(path):
+    """The lines of a file that are not blank.  Raises ValueError where there are none, or it is no text."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise ValueError(f"cannot read {path} ({error.strerror}): name a file with a prompt a line") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text in UTF-8: name a file with a prompt a line") from None
+    prompts = [line for line in lines if line.strip()]
+    if not prompts:
+        raise ValueError(f"{path} holds no prompt: write one on each line")
+    return prompts
+
+
+def continue_all(batch, prompts, encoder, n_tokens, about, exact_rows, as_json):
+    """Continue all prompts, BATCH at a time, and print them in their order, as text or as JSON, one a line.
+
+    batch       (prompts, K=, rngs=) -> a generator of lists of rounds: batch_sampling with the rest bound
+    about       the settings by name, K and seed among them; they stand in every JSON object
+    exact_rows  rows at once that keep their bits
+    An interruption loses no text that was finished: it is printed first.
+    """
+    tokens, K = [encoder.encode(prompt) for prompt in prompts], about["K"]
+    batch(tokens, K=K, rngs=tokens)                             # a prompt that does not fit ends here
+    made, seconds, parted = [0, 0], [0.0, 0.0], 0               # auto-regressive, speculative
+    with tqdm(total=2 * n_tokens * len(prompts), unit=" tokens", leave=False, disable=None) as bar:
+        for start in range(0, len(prompts), BATCH):
+            some, runs, interrupted = tokens[start:start + BATCH], [None, None], False
+            for way, k in enumerate([0, K]):
+                if not interrupted:
+                    runs[way] = run(batch, some, k, about["seed"], bar)
+                    *_, n_made, time, interrupted = runs[way]
+                    made[way], seconds[way] = made[way] + n_made, seconds[way] + time
+            for j, prompt in enumerate(prompts[start:start + BATCH]):
+                alone, spec = (finished(run, j, encoder, n_tokens) if run else None for run in runs)
+                if alone or spec:
+                    result = compared(prompt, about, alone, spec, len(some), exact_rows)
+                    parted += not result["same_text"]
+                    bar.clear()
+                    text = f"{prompt}{(spec or alone)['text']}\n"
+                    print(json.dumps(result) if as_json else text, flush=True)
+            if interrupted:
+                raise KeyboardInterrupt
+    rates = [ratio(*pair) for pair in zip(made, seconds)]
+    if all(rates):
+        print(f"{len(prompts)} prompts, up to {BATCH} at once: {rates[0]:.0f} tokens per second "
+              f"auto-regressively, {rates[1]:.0f} speculatively, speed-up {rates[1] / rates[0]:.2f}x",
+              file=sys.stderr if as_json else sys.stdout)
+    if parted and about["temperature"] == 0:
+        print(f"In {parted} of {len(prompts)} the two texts part, which they may at near-ties where a pass "
+              f"has more than {exact_rows} rows.", file=sys.stderr if as_json else sys.stdout)
+
+
+def run(batch, prompts, K, seed, bar):
+    """One batch -> (rounds of each sequence without their distributions, tokens, seconds, interrupted?)"""
+    sequences, begin, n_made, interrupted = [[] for _ in prompts], clock(), 0, False
+    try:
+        for one in batch(prompts, K=K, rngs=[np.random.default_rng(seed) for _ in prompts]):
+            for rounds, r in zip(sequences, one):
+                if r:
+                    rounds.append(r._replace(target_probs=None, draft_probs=None))
+                    n_made += len(r.tokens)
+                    bar.update(len(r.tokens))
+    except KeyboardInterrupt:
+        interrupted = True
+    return sequences, n_made, clock() - begin, interrupted
+
+
+def finished(run, j, encoder, n_tokens):
+    """The text and figures of sequence j; None where it was interrupted.  The time is that of its batch."""
+    sequences, n_made, seconds, _ = run
+    rounds = sequences[j]
+    new = [token for r in rounds for token in r.tokens]
+    if len(new) < n_tokens and encoder.eos not in new[-1:]:
+        return None
+    text = encoder.decode([token for token in new if token != encoder.eos])
+    return dict(text=text, tokens=new, seconds=seconds, tokens_per_second=ratio(n_made, seconds),
+                rounds=len(rounds), acceptance_rate=ratio(*acceptance(rounds)),
+                tokens_per_target_pass=ratio(len(new), len(rounds)))
+
+
+def compared(prompt, about, alone, spec, n, exact_rows):
+    """What main.py --json says of one prompt, here one of n in a batch."""
+    speedup = ratio(spec["tokens_per_second"], alone["tokens_per_second"]) if alone and spec else None
+    return dict(prompt=prompt, **about, batch=n, autoregressive=alone, speculative=spec, speedup=speedup,
+                predicted_speedup=None, cost_ratio=None, verify_ratio=None,
+                same_text=bool(alone and spec) and alone["tokens"] == spec["tokens"],
+                same_bits=n * (about["K"] + 1) <= exact_rows)
