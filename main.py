@@ -25,10 +25,14 @@ import numpy as np
 from tqdm import tqdm
 
 from autoregressive import autoregressive_sampling
+from benchmarks.measure import seconds
 from compute import backend as backends
+from drafters import lookup
+from drafters.adaptive import Optimum
+from drafters.early_exit import EarlyExit
 from reporting.many import continue_all, prompts_in
 from reporting.replay import Coins, recorded, write_trace
-from reporting.stats import Timed, acceptance, advice, clocked, predicted_speedup, ratio
+from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, predicted_speedup, ratio
 from reporting.terminal import watch
 from samplers import block
 from samplers.batch import batch_sampling
@@ -37,12 +41,13 @@ from speculative import propose, speculative_sampling, verify
 from utils import check_files, load_model
 
 PROMPT = '"I want nothing," cried the young man, with a smile.'
+MOST = 8            # drafts a round with --K auto
 
 
 def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
             target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
             models_dir="models", backend="numpy", drafter="model", verifier="token", prompts_file="",
-            show_rounds=False, trace="", json=False):
+            show_rounds=False, trace="", json=False, exit_layer=0):
     """Generate a continuation of PROMPT twice, autoregressively and speculatively, and compare.
 
     Args:
@@ -50,39 +55,53 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         n_tokens_to_generate: new tokens, the same for both
         draft_model_size: 124M 355M 774M 1558M distilgpt2, demo-draft demo-target, or a folder
         target_model_size: likewise
-        K: drafts a round
+        K: drafts a round; auto: up to 8, as many as promise most (measures what they cost before the run)
         temperature: 0 is greedy
         top_k: sample from the k likeliest tokens; 0 for all
         top_p: sample from the likeliest tokens that hold this much probability; 1 for all
         seed: of the random generator
         models_dir: where downloaded models are kept
         backend: numpy, or cupy for a GPU
-        drafter: who guesses
+        drafter: who guesses: model, lookup, early_exit
         verifier: how the guesses are judged: token (Algorithm 2), or block
         prompts_file: a file with a prompt a line, continued as a batch, in place of one prompt
         show_rounds: show what became of each draft, a line a round
         trace: a file for a web page that replays the speculative run
         json: print one JSON object
+        exit_layer: with early_exit, after how many layers the target drafts; 0 for half of them
     """
+    auto, K = K == "auto", MOST if K == "auto" else K
     settings = dict(temperature=temperature, top_k=top_k, top_p=top_p)
     # before a download
     check_flags(prompt, n_tokens_to_generate, K, seed, trace, drafter, verifier, settings)
     prompts = prompts_in(prompts_file) if prompts_file else []
     if prompts and (show_rounds or trace):
         raise ValueError("--show_rounds and --trace show a single run: leave them out, or give one --prompt")
+    if prompts and auto:
+        raise ValueError("--K auto is for one --prompt: with --prompts_file name a number of drafts")
     backends.use(backend)
-    draft, target, encoder = load_pair(draft_model_size, target_model_size, models_dir)
-    draft, target, propose = DRAFTERS[drafter](draft, target)
+    draft_name = draft_model_size if drafter == "model" else None
+    draft, target, encoder = load_pair(draft_name, target_model_size, models_dir)
+    loaded = draft, target
+    draft, target, propose = DRAFTERS[drafter](draft, target, exit_layer=exit_layer)
     tokens, n = encoder.encode(prompt), n_tokens_to_generate
     settings["eos"] = encoder.eos
-    about = dict(draft=draft_model_size, target=target_model_size, backend=backend, drafter=drafter,
+    about = dict(draft=draft_name or drafter, target=target_model_size, backend=backend, drafter=drafter,
                  verifier=verifier, K=K, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     if prompts:
         batch = partial(batch_sampling, draft, target, n_tokens=n, **settings, propose=propose,
                         verify=VERIFIERS[verifier])
         return continue_all(batch, prompts, encoder, n, about, target.exact_rows, json)
-    prepare([draft, target], tokens, n, **settings)                      # a prompt that is too long ends here
+    # a prompt that is too long ends here
+    _, to_probs, _ = prepare([draft, target], tokens, n, **settings)
     coins, recording = Coins(np.random.default_rng(seed)), []
+    costs = costs_of(draft, target, propose, tokens, K, to_probs) if auto else None
+    if costs:
+        propose = Optimum(**costs, K=K, propose=propose)
+        if not json:
+            print("K = auto: in target steps a draft costs {c}, a pass over {rows} tokens {v}\n".format(
+                rows=K + 1, **costs))
+    propose = TimedProposer(propose)
 
     def baseline(model):
         return autoregressive_sampling(model, tokens, n, np.random.default_rng(seed), **settings)
@@ -107,12 +126,12 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
     if not json:
         print(timing(ar))
     rounds, pair, times, spec = run(speculative, [draft, target], tokens, shown_and_kept)
-    for model in (draft, target):
+    for model in loaded:
         check_files(model)                                      # nobody wrote to its weights meanwhile
     if not json:
         print(timing(spec))
-    result = dict(prompt=prompt, **about, autoregressive=ar, speculative=spec,
-                  **figures(ar, alone, spec, pair, rounds, K, verifier),
+    result = dict(prompt=prompt, **about, auto=costs, autoregressive=ar, speculative=spec,
+                  **figures(ar, alone, spec, [*pair, propose], rounds, K, verifier),
                   same_text=ar["tokens"] == spec["tokens"], same_bits=K < target.exact_rows)
     for one in (ar, spec):
         one["text"] = encoder.decode([token for token in one["tokens"] if token != encoder.eos])
@@ -127,10 +146,18 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
             print(fill(line, width, break_long_words=False, break_on_hyphens=False))
 
 
-# What the flags name.  A drafter makes (draft, target, propose) of the two models; a verifier is a `verify`.
+# What the flags name.  A drafter makes (draft, target, propose) of the two models, of which the draft is None
+# but for "model", and of flags of its own; a verifier is a `verify`.
+
+def early_exit(draft, target, exit_layer, **_):
+    pair = EarlyExit(target, exit_layer or len(target.params["blocks"]) // 2)
+    return pair.draft, pair.target, propose
+
 
 DRAFTERS = {
-    "model": lambda draft, target: (draft, target, propose),
+    "model": lambda draft, target, **_: (draft, target, propose),
+    "lookup": lambda draft, target, **_: (None, target, lookup.propose),
+    "early_exit": early_exit,
 }
 VERIFIERS = {
     "token": verify,
@@ -168,9 +195,11 @@ def check_place(path):
 
 
 def load_pair(draft, target, models_dir):
-    """(draft, target, their encoder); ValueError if they do not share one."""
-    draft_model, draft_encoder = load_model(draft, models_dir)
+    """(draft, target, their encoder); ValueError if they do not share one.  A draft without a name is None."""
     target_model, encoder = load_model(target, models_dir)
+    if draft is None:                                           # the drafter needs none
+        return None, target_model, encoder
+    draft_model, draft_encoder = load_model(draft, models_dir)
     if draft_encoder.ids != encoder.ids or draft_encoder.ranks != encoder.ranks:
         raise ValueError(f"{draft} and {target} have different vocabularies: a draft's token must mean the "
                          "same to the target, so take two models of one family")
@@ -181,23 +210,41 @@ def run(sampler, models, tokens, shown):
     """One timed run from empty caches -> (rounds without their distributions, timed models, seconds of each
     round, result)."""
     for model in models:                        # once before it: no run pays for waking up threads and memory
-        model(tokens), model.reset()
-    timed, times = [Timed(model) for model in models], []
+        if model is not None:
+            model(tokens), model.reset()
+    timed, times = [model and Timed(model) for model in models], []
     rounds = [r._replace(target_probs=None, draft_probs=None) for r in shown(clocked(sampler(*timed), times))]
     new = [token for r in rounds for token in r.tokens]
     result = dict(tokens=new, seconds=sum(times), tokens_per_second=ratio(len(new), sum(times)))
     return rounds, timed, times, result
 
 
-def figures(ar, alone, spec, pair, rounds, K, verifier):
-    """The numbers of the comparison; None for what could not be measured.  Also completes `spec`."""
+def costs_of(draft, target, propose, tokens, K, to_probs):
+    """dict(c, v) for this prompt, to two digits, so that a choice which depends on them mostly repeats."""
+    tokens, rng = tokens[:target.n_ctx - K] or tokens[:1], np.random.default_rng(0)
+    one, more, drafting = seconds(9, lambda: target(tokens), lambda: target(tokens + tokens[:1] * K, K + 1),
+                                  lambda: propose(draft, tokens, K, to_probs, rng))
+    return dict(c=float(f"{drafting / K / one:.2g}"), v=float(f"{more / one:.2g}"))
+
+
+def figures(ar, alone, spec, models, rounds, K, verifier):
+    """The numbers of the comparison; None for what could not be measured.  Also completes `spec`.
+
+    models  draft, target and proposer, timed
+    """
+    draft, target, proposer = models
     step, alpha = alone[0].seconds(1), ratio(*acceptance(rounds, verifier == "block"))
-    c, v = ratio(pair[0].seconds(1), step), ratio(pair[1].seconds(K + 1), step)
+    c, v = ratio((draft or proposer).seconds(1), step), ratio(target.seconds(K + 1), step)
     per_pass = ratio(len(spec["tokens"]), len(rounds))
     spec |= dict(rounds=len(rounds), acceptance_rate=alpha, tokens_per_target_pass=per_pass)
-    predicted = None
-    if None not in (alpha, c, v):       # theorem 3.8 is about Algorithm 2; for others the tokens are counted
+    predicted, fixed = None, proposer.propose is propose
+    if fixed and None not in (alpha, c, v):
+        # theorem 3.8 is about Algorithm 2; for others the tokens are counted
         predicted = predicted_speedup(alpha, K, c, v) if verifier == "token" else per_pass / (K * c + v)
+    elif not fixed and None not in (step, c, per_pass):         # rounds of any length: their tokens and costs
+        passes = [ratio(target.seconds(len(r.drafts) + 1), step) for r in rounds]
+        known = [len(r.drafts) * c + v for r, v in zip(rounds, passes) if v]
+        predicted = ratio(per_pass, ratio(sum(known), len(known)))
     return dict(speedup=ratio(spec["tokens_per_second"], ar["tokens_per_second"]),
                 predicted_speedup=predicted, cost_ratio=c, verify_ratio=v)
 
@@ -223,7 +270,8 @@ def summary(r):
         return
     line = f"Speed-up {r['speedup']:.2f}x"
     if r["predicted_speedup"]:
-        line += f" (predicted {r['predicted_speedup']:.2f}x: c = {c:.2f}, v = {v:.2f})"
+        known = [f"{name} = {value:.2f}" for name, value in (("c", c), ("v", v)) if value is not None]
+        line += f" (predicted {r['predicted_speedup']:.2f}x: {', '.join(known)})"
     if spec["acceptance_rate"] is not None:
         line += f", acceptance rate {spec['acceptance_rate']:.2f}"
     yield f"{line}, {spec['tokens_per_target_pass']:.2f} tokens per target pass"
@@ -231,7 +279,8 @@ def summary(r):
         yield SAME[r["same_text"], r["same_bits"]].format(**r)
     else:
         yield "Different texts are expected at a temperature above 0; their distribution is the same."
-    if r["verifier"] == "token" and r["predicted_speedup"]:
+    steady = r["drafter"] != "lookup" and not r["auto"]             # every round has K drafts
+    if steady and r["verifier"] == "token" and r["predicted_speedup"]:
         yield from filter(None, [advice(spec["acceptance_rate"], r["K"], c, v)])
 
 
@@ -264,7 +313,7 @@ def as_typed(arguments):
             if value.startswith("--"):
                 raise ValueError(f"{flag} needs a value (one that begins with -- is written {flag}=--...)")
         try:
-            value = kind(value)
+            value = value if (names[0], value) == ("K", "auto") else kind(value)
             if kind is float and not isfinite(value):
                 raise ValueError
             checked.append(f"--{names[0]}={value!r}")

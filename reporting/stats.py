@@ -32,6 +32,24 @@ class Timed:
         return median(times) if times else None
 
 
+class TimedProposer:
+    """A proposer that notes its calls: [(number of drafts, seconds), ...]."""
+
+    def __init__(self, propose):
+        self.propose, self.calls = propose, []
+
+    def __call__(self, *arguments):
+        start = clock()
+        drafts, p = self.propose(*arguments)
+        self.calls.append((len(drafts), clock() - start))
+        return drafts, p
+
+    def seconds(self, n):
+        """Median seconds of n drafts, over the calls that found any; None: there was none."""
+        times = [n * seconds / n_drafts for n_drafts, seconds in self.calls if n_drafts]
+        return median(times) if times else None
+
+
 def clocked(rounds, times):
     """Pass the rounds on, and append the seconds that each took to `times`; the last entry is the end's.
 

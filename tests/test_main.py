@@ -4,13 +4,15 @@ import os
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from encoder import Encoder
-from main import TYPES, check_place, main, summary
+from main import TYPES, check_place, figures, main, summary
+from sampling import Round
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -81,6 +83,42 @@ def test_blocks_are_judged_with_the_same_drafts_and_the_prediction_counts_their_
     _, out, _ = run(capsys, *typed, "--verifier", "block", "--show_rounds")
     lines = [line for line in out.splitlines() if "-" in line and "=" in line and "/3" in line]
     assert lines and not any(" ." in line for line in lines)        # of a block no draft goes untested
+
+
+@pytest.mark.parametrize("typed", ["--drafter lookup", "--drafter early_exit --exit_layer 3 --K 2", "--K auto",
+                                   "--drafter lookup --K auto --verifier block"])
+def test_each_drafter_gives_the_baselines_text_and_its_figures(capsys, typed):
+    r = result(capsys, *typed.split(), "-n", "30", "--prompt", "rain, rain, rain,")
+    assert r["same_text"] and len(r["speculative"]["tokens"]) == 30
+    assert r["draft"] == ("demo-draft" if r["drafter"] == "model" else r["drafter"])
+    assert r["cost_ratio"] > 0 and r["predicted_speedup"] > 0
+    if "auto" in typed:
+        assert r["K"] == 8 and r["auto"]["c"] >= 0 and r["auto"]["v"] > 0
+    else:
+        assert r["auto"] is None
+
+
+def test_k_auto_says_what_it_measured(capsys):
+    status, out, _ = run(capsys, "--drafter", "lookup", "--K", "auto", "-n", "9", "--show_rounds")
+    assert status == 0 and "Speed-up" in out
+    assert re.match(r"K = auto: in target steps a draft costs [\d.e-]+, a pass over 9 tokens [\d.]+\n", out)
+
+
+def test_a_drafter_without_a_model_loads_none(capsys):
+    assert result(capsys, "--drafter", "lookup", "--draft_model_size", "not there", "-n", "5")["draft"] == "lookup"
+
+
+def test_the_prediction_for_rounds_of_any_length_adds_up_their_costs():
+    """Four rounds with 0, 2, 2 and 1 drafts, 8 tokens; a target step takes 10 ms, a row more 1 ms, a draft 2."""
+    def timed(calls):
+        return types.SimpleNamespace(seconds=dict(calls).get)
+    rounds = [Round([0] * n, [0] * k, n - 1, None, None) for k, n in ((0, 1), (2, 3), (2, 2), (1, 2))]
+    target, proposer = timed({1: .010, 2: .011, 3: .012}), timed({1: .002})
+    proposer.propose = None
+    numbers = figures(dict(tokens_per_second=100), [timed({1: .010})],
+                      dict(tokens=[0] * 8, tokens_per_second=200), [None, target, proposer], rounds, 2, "token")
+    assert numbers["predicted_speedup"] == pytest.approx(8 / (1.0 + 2 * (.4 + 1.2) + (.2 + 1.1)))
+    assert numbers["cost_ratio"] == pytest.approx(.2) and numbers["verify_ratio"] == pytest.approx(1.2)
 
 
 def test_the_seed_fixes_the_text(capsys):

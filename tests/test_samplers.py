@@ -375,6 +375,16 @@ def test_timed_notes_the_calls_and_is_the_model_otherwise():
     assert not hasattr(stats.Timed(table(1)), "n_ctx")
 
 
+def test_the_seconds_of_a_proposer_are_those_of_a_draft():
+    proposer = stats.TimedProposer(lambda *arguments: ([1, 2], arguments))
+    assert proposer(None, [0], 2) == ([1, 2], (None, [0], 2))
+    assert [n_drafts for n_drafts, seconds in proposer.calls] == [2] and proposer.calls[0][1] > 0
+    proposer.calls = [(0, 9.0), (2, 4.0), (3, 3.0), (1, 5.0)]                   # nothing was found at first
+    assert proposer.seconds(1) == 2 and proposer.seconds(3) == 6
+    proposer.calls = [(0, 9.0)]
+    assert proposer.seconds(1) is None
+
+
 def test_what_could_not_be_measured_is_none():
     assert stats.ratio(1, 4) == .25 and stats.ratio(0, 4) == 0
     assert stats.ratio(None, 4) is stats.ratio(1, None) is stats.ratio(1, 0) is None
