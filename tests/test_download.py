@@ -171,6 +171,11 @@ def other_range(handler, body):
     handler.send_all(206, body[7:], {"Content-Range": f"bytes 7-{len(body) - 1}/{len(body)}"})
 
 
+def range_of_another_file(handler, body):
+    start = int(re.fullmatch(r"bytes=(\d+)-", handler.headers["Range"])[1])
+    handler.send_all(206, body[start:], {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body) + 1}"})
+
+
 def not_satisfiable(handler, body):
     handler.send_all(416 if handler.headers.get("Range") else 404, b"",
                      {"Content-Range": f"bytes */{len(body)}"})
@@ -301,7 +306,7 @@ def test_a_server_that_is_always_wrong(server, tmp_path, fault, reason):
 
 @pytest.mark.parametrize("fault, n_requests",
                          [(answers(404), 1), (answers(403), 1), (error_page, 1), (shorter, 1), (wrong_md5, 2),
-                          (answers(500), 5), (answers(429), 5), (hangs_up, 5)])
+                          (answers(500), 5), (answers(429), 5), (answers(408), 5), (hangs_up, 5)])
 def test_trying_again_only_where_it_can_help(server, tmp_path, fault, n_requests):
     server.faults = {"encoder.json": itertools.repeat(fault)}
     with pytest.raises(DownloadError):
@@ -409,9 +414,17 @@ def test_a_server_that_answers_a_range_in_pieces(server, tmp_path):
     assert_whole(download("tiny", tmp_path), server.files)
 
 
-def test_a_range_that_cannot_be_satisfied(server, tmp_path):
-    server.faults = {DATA: itertools.chain([cut(150_000)], itertools.repeat(not_satisfiable))}
-    fails_then_completes(server, tmp_path, "416")
+@pytest.mark.parametrize("fault, reason", [(not_satisfiable, "416"), (range_of_another_file, "sends bytes")])
+def test_a_range_that_cannot_be_satisfied(server, tmp_path, fault, reason):
+    server.faults = {DATA: itertools.chain([cut(150_000)], itertools.repeat(fault))}
+    fails_then_completes(server, tmp_path, reason)
+
+
+@pytest.mark.parametrize("value", ["", "none", "*", base64.b64encode(b"12345").decode(),
+                                   base64.b64encode(bytes(32)).decode(), "\xe9"])
+def test_a_content_md5_that_is_none_is_not_looked_at(value):
+    assert module.content_md5({"Content-MD5": value}) is None
+    assert module.content_md5({"Content-MD5": md5(b"x")}) == f"md5:{hashlib.md5(b'x').hexdigest()}"
 
 
 def test_wrong_bytes_with_a_right_md5_are_found_by_the_known_checksum_or_the_tensors_own(server, tmp_path):
