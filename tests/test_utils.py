@@ -60,7 +60,7 @@ def test_a_folder_loads_with_every_weight_in_its_place(tmp_path):
     assert np.array_equal(second["ln_2"]["g"], arrays["model/h1/ln_2/g"])
     assert np.array_equal(model.params["ln_f"]["b"], arrays["model/ln_f/b"])
     assert model.cache.shape[:3] == (2, 2, 2)                   # layers; keys and values; heads
-    assert model.params["head"].ndim == second["mlp"]["c_fc"]["w"].ndim == 5            # in tiles, all of them
+    assert model.params["head"].ndim == second["mlp"]["c_fc"]["w"].ndim == 5  # all in tiles
 
 
 def test_the_models_of_the_repository_are_found_from_any_folder(tmp_path, monkeypatch):
