@@ -22,7 +22,7 @@ import threading
 from functools import partial
 
 from compute.backend import xp
-from compute.linear import exact_rows, linear, row_products
+from compute.linear import SUM, exact_rows, linear, row_products
 
 BLOCK = 64          # keys; attention runs over whole blocks of the cache
 CHUNK = 192         # positions in one chunk of prefill: their activations stay in the caches of the cores
@@ -34,9 +34,10 @@ def gelu(x):                                                                # th
 
 def softmax(x):                                                             # over the last axis
     e = xp.exp(x - x.max(axis=-1, keepdims=True))
-    # Zeros at the end (keys behind the mask) do not change the bits of a vecdot; those of a sum they do.
-    total = xp.vecdot(e, xp.ones(e.shape[-1], dtype=e.dtype))
-    return e / total[..., None]
+    # The total is a product, too: that adds in order, so zeros (keys behind the mask, other branches of a
+    # tree of drafts) do not change its bits, as they do those of a sum.
+    ones = xp.broadcast_to(xp.ones((e.shape[-1], SUM), dtype=e.dtype), (*e.shape[:-2], e.shape[-1], SUM))
+    return e / row_products(e, ones)[..., :1]
 
 
 def layer_norm(x, g, b, eps=1e-5):                           # mean 0 and variance 1, then scale g and shift b

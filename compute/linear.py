@@ -39,6 +39,7 @@ from compute.backend import on_gpu, xp
 
 TILE, DEPTH, ROWS = 64, 1280, 12    # outputs, inputs and rows of the largest product that is not packed
 FEW = 16                            # rows that go one by one where there is no such product
+SUM = 16                            # columns of ones that add up a row (one would be a `gemv`, which adds in another order)
 SHARE = 1_000_000                   # products of more weights are shared between threads
 LATE = 250_000                      # weights that the caller gets through before another thread has woken up
 SET = (os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or "").split(",")[0]
@@ -73,7 +74,7 @@ def exact_rows(n_embd, d_head, n_ctx):
     weights = [(chunk(n_in), TILE) for n_in in (n_embd, 4 * n_embd)]
     keys = [(d_head, TILE, True)]
     values = [(n, width) for n in range(TILE, min(n_ctx, DEPTH) + TILE, TILE)
-              for width in {min(d_head, TILE), d_head % TILE or TILE}]
+              for width in {min(d_head, TILE), d_head % TILE or TILE, SUM}]
     return math.inf if all(exact(*shape) for shape in weights + keys + values) else FEW
 
 
