@@ -27,16 +27,16 @@ from sampling import sample
 def verify(target_probs, draft_probs, drafts, rng):
     """How many drafts are kept, and the token that follows them.  Returns (n_accepted, next_token).
 
-    The arguments are those of speculative.verify.  k + 1 random numbers are drawn: one a draft, from the
-    left, and one for the token that follows.  Below h_1 is 0 and P_2 = min(1, 1/2 * 2) = 1, so both drafts
-    stay; Algorithm 2 refuses the first of them half the time.
+    The arguments are those of speculative.verify.  A random number is drawn for each draft, from the left,
+    and one for the token that follows.  Below h_1 is 0 and P_2 = min(1, 1/2 * 2) = 1, so both drafts stay;
+    Algorithm 2 refuses the first of them half the time.
 
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
     >>> verify(q, p, [0, 1], np.random.default_rng(0))
     (2, 0)
     """
     q = target_probs                                            # [k + 1, n_vocab]
-    p = [*draft_probs, np.zeros_like(q[-1])]                    # [k + 1, n_vocab]; after x̃_k none was drafted
+    p = [*draft_probs, np.zeros_like(q[-1])]                    # [k + 1, n_vocab]  after x̃_k comes no draft
     weight, tau = 1.0, 0                                        # P_0 = 1
     residual = np.maximum(q[0] - p[0], 0)
     for j, token in enumerate(drafts, 1):

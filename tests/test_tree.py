@@ -1,0 +1,380 @@
+"""Trees of drafts: lossless, exactly, by every rule and shape; a pass over a tree is what its paths are."""
+import numpy as np
+import pytest
+from helpers import mutant, tiny_gpt2, without_cache
+
+from autoregressive import autoregressive_sampling
+from lossless import (
+    PAIRS,
+    case_deviation,
+    cases,
+    distance,
+    distribution_of_text,
+    exact_distribution,
+    scripted,
+    table,
+    text_of,
+)
+from reporting.stats import taken
+from samplers import tree
+from samplers.tree import (
+    SEQUOIA,
+    SPECINFER,
+    CallByCall,
+    TreeGPT2,
+    depths,
+    drawn,
+    likeliest,
+    shape_of,
+    tree_sampling,
+    with_tree,
+)
+from utils import load_model
+
+PROMPT = [1, 2]
+
+
+def with_shape(widths, sampling=tree_sampling, **keywords):
+    """As lossless.check calls a sampler; the K of the cases is put aside."""
+    return lambda draft, target, tokens, n, K, rng, **settings: sampling(
+        draft, target, tokens, n, widths, rng, **settings, **keywords)
+
+
+def name_of(case):
+    return f"{case[0]}, {case[3]} tokens, {case[5]}"
+
+
+def run(draft, target, n_tokens, widths, seed=0, prompt=PROMPT, **settings):
+    rng = np.random.default_rng(seed)
+    return list(tree_sampling(draft, target, prompt, n_tokens, widths, rng, **settings))
+
+
+# The distribution of the text -------------------------------------------------------------------------------
+
+CASES = list(cases(None, [1], 3, {}))
+SHORT = [case for case in cases(None, [1], 2, {}) if case[3] == 2]
+UNEVEN = [-1, -1, 0, 0, 2]                              # what widths cannot say: the second child has none
+
+
+@pytest.mark.parametrize("case", CASES, ids=name_of)
+def test_children_drawn_without_replacement_keep_the_distribution(case):
+    assert case_deviation(with_shape((2,)), *case) < 1e-12
+
+
+@pytest.mark.parametrize("case", SHORT, ids=name_of)
+def test_children_drawn_with_replacement_keep_the_distribution_also_where_they_are_equal(case):
+    assert case_deviation(with_shape((3,), rule=SPECINFER), *case) < 1e-12
+
+
+@pytest.mark.parametrize("widths", [(3,), (2, 1), (2, 2), (1, 1, 1), UNEVEN], ids=str)
+@pytest.mark.parametrize("name", ["zeros in both", "draft is certain", "draft knows nothing"])
+def test_children_that_were_chosen_keep_the_distribution(name, widths):
+    assert case_deviation(with_shape(widths, grow=likeliest), name, *PAIRS[name], 4, 1, {}) < 1e-12
+
+
+@pytest.mark.parametrize("widths", [(1, 2), (2, 1), UNEVEN], ids=str)
+@pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
+def test_deeper_trees_keep_the_distribution(rule, widths):
+    assert case_deviation(with_shape(widths, rule=rule), "", *PAIRS["zeros in both"], 3, 1, {}) < 1e-12
+    assert case_deviation(with_shape(widths, rule=rule), "", *PAIRS["target is certain"], 3, 1, {}) < 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 2), (1, 1, 1), UNEVEN], ids=str)
+@pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
+def test_five_shapes_keep_the_distribution_in_every_case(rule, widths):
+    for case in CASES:
+        assert case_deviation(with_shape(widths, rule=rule), *case) < 1e-12, name_of(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
+@pytest.mark.parametrize("name", ["zeros in both", "disjoint supports", "target is certain"])
+def test_two_levels_and_a_bonus_keep_the_distribution(name, rule):
+    assert case_deviation(with_shape((2, 1), rule=rule), "", *PAIRS[name], 4, 1, {}) < 1e-12
+    assert case_deviation(with_shape((2, 2), rule=rule), "", *PAIRS[name], 3, 1, {}) < 1e-12
+
+
+def test_a_tree_of_one_line_is_algorithm_2_and_more_children_are_accepted_more_often():
+    draft, target = table(1), table(2)
+
+    def accepted(widths, **keywords):
+        found = exact_distribution(lambda rng: next(
+            tree_sampling(draft, target, PROMPT, 2, widths, rng, **keywords)).n_accepted)
+        return found.get(1, 0)
+    p, q = (np.exp(model(PROMPT)[0]) / np.exp(model(PROMPT)[0]).sum() for model in (draft, target))
+    assert accepted((1,)) == pytest.approx(np.minimum(p, q).sum(), abs=1e-12)
+    assert accepted((1,)) < accepted((2,), rule=SPECINFER) < accepted((2,)) < accepted((3,)) + 1e-12
+    assert accepted((3,)) == pytest.approx(1, abs=1e-12)        # all three tokens are there: Sequoia's cover
+
+
+# Wrong versions ---------------------------------------------------------------------------------------------
+
+WRONG = {
+    "children are tried against the unchanged q": [("q = normalized(residual) if", "q = q if")],
+    "the p of a child that was refused stays": [("if not replacement", "if False")],
+    "what is left of p is not normalized": [("p = normalized(np.where(np.arange(len(p)) == token, 0, p))",
+                                              "p = np.where(np.arange(len(p)) == token, 0, p)")],
+    "siblings are pruned after they were drawn": [("tokens = draw(probs, width, rng)",
+                                                   "tokens = [t for t in draw(probs, width, rng)"
+                                                   " if probs[t] > .3]")],
+    "the q of the root at every node": [("select(q[here[0] + 1],", "select(q[0],")],
+    "the residual of another node": [("p[below[0]],", "p[0],")],
+    "the bonus from the row before": [("path, sample(q[here[0] + 1], rng)",
+                                       "path, sample(q[max(here[0], 0)], rng)")],
+    "chosen children count as drawn": [("return *by_level(draft, x, shape, most), None", ""
+                                        "return drawn(draft, x, shape, (lambda p, n, rng: most(p, n), None), "
+                                        "to_probs, rng)")],
+    "every child is accepted": [("rng.random() * p[token] < q[token]", "True")],
+}
+
+
+@pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
+def test_a_wrong_version_is_found(changes):
+    wrong, off = mutant(tree, *changes), 0
+    for target, draft, n, widths, grow in [
+            (table(223), table(7), 2, (2,), wrong.drawn), (table(223), table(7), 2, (2,), wrong.likeliest),
+            (table(5), table(23, zeros=.3), 2, (3,), wrong.drawn),
+            (table(123, zeros=.2), table(23, zeros=.2), 3, (2, 1), wrong.drawn)]:
+        found = exact_distribution(
+            lambda rng: text_of(wrong.tree_sampling(draft, target, [0], n, widths, rng, grow=grow)))
+        off = max(off, distance(found, distribution_of_text(target, [0], n)))
+        if off > .005:
+            return
+    assert off > .005
+
+
+def test_equal_children_may_not_be_merged_before_they_are_judged():
+    """It looks harmless, since the second of them is sure to be refused; but its turn changes q for others."""
+    def different(p, width, rng):
+        return list(dict.fromkeys(SPECINFER[0](p, width, rng)))
+    case = "", table(1, n_vocab=5), table(2, n_vocab=5), 2, 1, {}
+    assert case_deviation(with_shape((3,), rule=(different, SPECINFER[1])), *case, quiet=True) > 1e-4
+
+
+# The pass over a tree ---------------------------------------------------------------------------------------
+
+def random_tree(rng, n, n_vocab=13):
+    parents = [int(rng.integers(-1, i)) if i else -1 for i in range(n)]
+    return rng.integers(n_vocab, size=n).tolist(), parents
+
+
+def paths_of(tokens, nodes, parents):
+    texts = [tokens]
+    for token, parent in zip(nodes, parents):
+        texts.append([*texts[parent + 1], token])
+    return texts
+
+
+def error_of_tree(module=tree):
+    """The largest difference between the rows of trees and of their paths, over calls that follow a path, go
+    elsewhere, add nodes to the last tree, and ask the model plainly in between."""
+    plain = without_cache(tiny_gpt2(dtype=np.float64))
+    model, rng, error = module.with_tree(tiny_gpt2(dtype=np.float64)), np.random.default_rng(0), 0.0
+    tokens = [1]
+    for call in range(40):
+        nodes, parents = random_tree(rng, int(rng.integers(0, 9)))
+        texts = paths_of(tokens, nodes, parents)
+        expected = np.stack([plain(text)[0] for text in texts])
+        first = int(rng.integers(0, len(nodes) + 1))            # the tree in two passes
+        rows = model.tree(tokens, nodes[:first], parents[:first])
+        error = max(error, np.abs(rows - expected[:first + 1]).max())
+        n_last = int(rng.integers(1, len(texts) + 1))
+        error = max(error, np.abs(model.tree(tokens, nodes, parents, n_last) - expected[-n_last:]).max())
+        if call % 4 == 0 and nodes:                             # the same nodes with other parents
+            model.tree(tokens, nodes, parents)
+            last = model.tree(tokens, nodes, list(range(-1, len(nodes) - 1)), 1)
+            error = max(error, np.abs(last - plain(tokens + nodes)).max())
+        if call % 3 == 0:                                       # the same tree behind another token
+            other = [*tokens[:-1], (tokens[-1] + 1) % 13]
+            error = max(error, np.abs(model(other) - plain(other)).max())
+            last = model.tree(other, nodes, parents, 1)
+            error = max(error, np.abs(last - plain(other + texts[-1][len(tokens):])).max())
+        tokens = texts[rng.integers(len(texts))] + rng.integers(13, size=rng.integers(0, 3)).tolist()
+        tokens = tokens[:int(rng.integers(1, 60))] if call % 7 == 6 else tokens[:60]
+    return error
+
+
+def test_logits_of_a_tree_are_those_of_its_paths_whatever_was_asked_before():
+    assert error_of_tree() < 1e-12
+
+
+WRONG_PASSES = {
+    "nodes see their siblings": [("own = np.eye(len(parents), ", "own = np.tri(len(parents), ")],
+    "nodes see their parent alone": [("own[node] |= own[parent]", "own[node, parent] = True")],
+    "positions count the nodes": [("n - 1 + depth for depth in depths(parents)",
+                                   "n + i for i in range(len(nodes))")],
+    "the path is not moved": [("self.cache[:, :, :, n:n + len(path)] = self.cache[:, :, :, places]", "pass")],
+    "another tree is taken for the last one": [("[*zip(nodes, parents)], [*zip(self.nodes, self.parents)]",
+                                                "nodes, self.nodes")],
+    "a plain call leaves the tree": [
+        ("self.nodes, self.parents = [], []                       # it is written over", "pass")],
+}
+
+
+@pytest.mark.parametrize("changes", WRONG_PASSES.values(), ids=WRONG_PASSES)
+def test_a_wrong_pass_is_found(changes):
+    try:
+        assert error_of_tree(mutant(tree, *changes)) > 1e-3
+    except AssertionError as error:                             # or the model itself notices
+        assert "cached" in str(error)
+
+
+def test_a_level_of_the_draft_and_a_tree_of_the_target_are_one_pass_each():
+    class Counted(TreeGPT2):
+        def layers(self, x, n_past, mask):
+            rows.append(len(x))
+            return super().layers(x, n_past, mask)
+    rows, plain = [], tiny_gpt2()
+    draft, target = Counted(plain.params, 2), with_tree(tiny_gpt2(1))
+    rounds = run(draft, target, 20, (3, 2, 1), temperature=1)
+    assert rounds[0].parents == shape_of((3, 2, 1)) and rows[:3] == [2, 3, 6]
+    after = [rows[i:i + 3] for i in range(3, 3 * (len(rows) // 3), 3)]
+    assert after and all(1 <= first <= 2 and rest == [3, 6] for first, *rest in after[:4])
+
+
+def test_a_model_of_any_kind_is_called_once_a_node():
+    target = table(2)
+    expected = np.stack([target(text)[0] for text in ([1], [1, 0], [1, 0, 2], [1, 1])])
+    assert (CallByCall(target).tree([1], [0, 2, 1], [-1, 0, -1]) == expected).all()
+    assert (CallByCall(target).tree([1], [0, 2, 1], [-1, 0, -1], 2) == expected[-2:]).all()
+    model = tiny_gpt2()
+    assert type(with_tree(model)) is TreeGPT2 and with_tree(model).params is model.params
+    assert with_tree(None) is None and type(with_tree(target)) is CallByCall
+
+
+def test_nan_leaves_nothing_in_the_cache():
+    model = with_tree(tiny_gpt2())
+    model.params["wte"] = model.params["wte"].copy()
+    model.params["wte"][3] = np.nan
+    assert np.isnan(model.tree([1, 2], [3, 4], [-1, -1])).any()
+    assert np.isfinite(model.tree([1, 2], [4, 5, 6], [-1, 0, -1])).all()
+
+
+# Bits -------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def demo():
+    draft, target = load_model("demo-draft")[0], load_model("demo-target")[0]
+    if not with_tree(target).exact_paths:
+        pytest.skip("the kernels of this machine do not add in order: gaps between keys change the last bits")
+    return draft, target
+
+
+@pytest.mark.parametrize("n", [1, 63, 126, pytest.param(300, marks=pytest.mark.slow),
+                               pytest.param(480, marks=pytest.mark.slow)])
+def test_a_path_has_the_bits_of_single_steps_also_after_it_was_moved(demo, n):
+    _, target = demo
+    model, rng = with_tree(target), np.random.default_rng(n)
+    tokens = rng.integers(4096, size=n).tolist()
+    for _ in range(2):
+        nodes, parents = random_tree(rng, 12, 4096)
+        texts, rows = paths_of(tokens, nodes, parents), model.tree(tokens, nodes, parents)
+        assert all(target(text)[0].tobytes() == row.tobytes() for text, row in zip(texts, rows))
+        tokens = [*max(texts, key=len), 7]
+
+
+def test_whether_paths_keep_their_bits_is_tried(monkeypatch):
+    tree.keeps_paths.cache_clear()
+    monkeypatch.setattr(tree, "row_products", lambda a, b: a.astype(np.float32).sum(-1, keepdims=True))
+    assert not tree.keeps_paths(64, 512)
+    tree.keeps_paths.cache_clear()
+
+
+@pytest.mark.parametrize("widths", [(3, 2, 1), pytest.param((8,), marks=pytest.mark.slow),
+                                    pytest.param((2, 2, 2, 2), marks=pytest.mark.slow)])
+def test_greedy_text_of_the_embedded_pair_is_the_baselines(demo, widths):
+    draft, target = demo
+    for n in (3, 90):
+        prompt = np.random.default_rng(n).integers(4096, size=n).tolist()
+        alone = autoregressive_sampling(target, prompt, 40, np.random.default_rng(0), temperature=0)
+        rounds = run(draft, target, 40, widths, prompt=prompt, temperature=0)
+        assert text_of(rounds) == text_of(alone)
+        assert len(rounds) < 40
+
+
+@pytest.mark.parametrize("keywords", [{}, dict(grow=drawn), dict(grow=drawn, rule=SPECINFER)], ids=str)
+def test_greedy_text_of_float64_models_is_the_baselines(keywords):
+    target, draft = tiny_gpt2(1, np.float64), tiny_gpt2(1, np.float64, n_layer=1)
+    alone = autoregressive_sampling(target, PROMPT, 40, np.random.default_rng(0), temperature=0)
+    assert text_of(run(draft, target, 40, (3, 2, 1), temperature=0, **keywords)) == text_of(alone)
+
+
+# Counts, context, EOS ---------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("n_tokens", [0, 1, 2, 3, 4, 5, 20])
+def test_exactly_n_tokens_come_and_the_tree_shrinks_before_the_end(n_tokens):
+    for seed in range(3):
+        rounds = run(table(1), table(2), n_tokens, (2, 2, 1), seed)
+        assert len(text_of(rounds)) == n_tokens
+        assert not rounds or rounds[-1].n_accepted < 4
+        left = n_tokens
+        for r in rounds:
+            assert max(depths(r.parents), default=0) == min(3, left - 1)
+            left -= len(r.tokens)
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_the_context_can_be_filled(temperature):
+    draft, target = tiny_gpt2(0, np.float64, n_ctx=20), tiny_gpt2(1, np.float64, n_ctx=20)
+    # more nodes than the context has places
+    rounds = run(draft, target, 18, (6, 3, 2), temperature=temperature)
+    assert len(text_of(rounds)) == 18 and max(len(r.drafts) for r in rounds) == 60
+    with pytest.raises(ValueError, match="context of 20"):
+        run(draft, target, 19, (2, 1))
+
+
+@pytest.mark.parametrize("says, guesses", [
+    ([9, 1, 2, 3], [9, 1, 2, 3]), ([1, 9, 2, 3], [1, 9, 2, 3]), ([1, 2, 9, 3], [1, 2, 9, 3]), ([9, 1], [5, 1]),
+    ([1, 9, 9], [1, 9, 9])])
+def test_eos_is_the_last_token_wherever_it_falls(says, guesses):
+    for grow in (drawn, likeliest):
+        rounds = run(scripted(PROMPT + guesses), scripted(PROMPT + says), 30, (2, 1), eos=9, grow=grow)
+        assert list(text_of(rounds)) == says[:says.index(9) + 1]
+
+
+def test_a_round_holds_the_tree_and_the_path_is_found_in_it():
+    for rule in (SPECINFER, SEQUOIA):
+        for r in run(table(1, n_vocab=6), table(2, n_vocab=6), 60, (3, 2), rule=rule):
+            path = taken(r)
+            assert [r.drafts[i] for i in path] == r.tokens[:r.n_accepted]
+            assert len(r.target_probs) == len(r.drafts) + 1 == len(r.parents) + 1 == len(r.draft_probs) + 1
+
+
+def test_the_same_seed_gives_the_same_text_and_the_callers_list_stays():
+    prompt, widths = list(PROMPT), [2, 1]
+    texts = [text_of(run(table(1), table(2), 30, widths, seed, prompt)) for seed in (0, 0, 1)]
+    assert texts[0] == texts[1] != texts[2] and prompt == PROMPT and widths == [2, 1]
+
+
+# Arguments --------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("widths, says", [
+    ((3, 0), "at least one child"), ((2, -1), "at least one child"), ((), "no nodes"), (3, "children a node"),
+    ("3,2", "children a node"), ((2, 1.5), "children a node"), ((50, 50), "more than 1000"),
+    ([-1, 2, 0], "must come before"), ([-1, -2], "must come before"), ([-1] * 1001, "1001 nodes")], ids=str)
+def test_a_bad_shape_gets_a_clear_sentence_at_the_call(widths, says):
+    with pytest.raises(ValueError, match=says) as error:
+        tree_sampling(table(1), table(2), PROMPT, 5, widths, np.random.default_rng(0))
+    assert "\n" not in str(error.value)
+
+
+def test_parents_in_any_order_make_the_same_tree():
+    assert shape_of([-1, 0, 1, -1, 3]) == [-1, -1, 0, 1, 2] == shape_of([-1, -1, 0, 1, 2])
+
+
+@pytest.mark.parametrize("grown, says", [
+    (([1, 2], [-1], None), "each node needs one"), (([1], [0], None), "comes before it"),
+    (([1] * 4, [-1, 0, 1, 2], None), "at most 3"), (([7], [-1], [[1, 0, 0]]), "vocabulary"),
+    (([1], [-1], [[.5, .5]]), "shapes"), (([1], [-1], [[1, 0, 0]]), "cannot come")], ids=str)
+def test_what_grow_may_not_do_gets_a_clear_sentence(grown, says):
+    with pytest.raises(ValueError, match=says):
+        run(None, table(2), 4, (2, 1), grow=lambda *_: grown)
+
+
+@pytest.mark.parametrize("tokens, nodes, parents, says", [
+    ([1], [13], [-1], "token id 13"), ([1], [-1], [-1], "token id -1"), ([], [], [], "0 tokens"),
+    ([1] * 79, [1, 1], [-1, 0], "context of 80")])
+def test_what_does_not_fit_into_the_model_is_refused(tokens, nodes, parents, says):
+    with pytest.raises(ValueError, match=says):
+        with_tree(tiny_gpt2()).tree(tokens, nodes, parents)
