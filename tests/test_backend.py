@@ -132,7 +132,7 @@ def test_no_product_copies_the_weights():
     (dict(temperature=0), 12), (dict(temperature=0, top_k=50, top_p=.9), 12), (dict(top_k=50), 50 * 12), (dict(top_k=1), 12),
     (dict(), 4096 * 4), (dict(top_p=.9), 4096 * 4), (dict(top_k=4096), 4096 * 4)], ids=str)
 def test_of_the_logits_only_those_that_the_law_needs_cross(settings, bytes_a_row):
-    """An id and a logit are 12 bytes; without top-k the law needs the whole row."""
+    """An id and a logit are 12 bytes; without top-k the distribution needs the whole row."""
     with stand_in():
         draft, target = pair("demo")
         for sampler, models in ((autoregressive_sampling, [target]), (speculative_sampling, [draft, target])):
@@ -152,9 +152,9 @@ def test_the_law_has_the_same_bits_whether_few_logits_cross_or_all(settings, sha
     logits[..., 10:20] = -np.inf
     expected = probabilities(logits, **settings)
     settings = dict(temperature=1.0, top_k=0, top_p=1.0) | settings
-    _, law, _ = prepare([lambda *_: None], [0], 1, eos=None, **settings)
+    _, to_probs, _ = prepare([lambda *_: None], [0], 1, eos=None, **settings)
     with stand_in():
-        assert law(cupy.asarray(logits)).tobytes() == expected.tobytes()
+        assert to_probs(cupy.asarray(logits)).tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("temperature, top_k", [(0, 0), (1, 0), (1, 1), (1, 3)])
@@ -163,9 +163,9 @@ def test_the_law_has_the_same_bits_whether_few_logits_cross_or_all(settings, sha
 def test_damaged_logits_are_found_though_few_cross(temperature, top_k, value, n_bad):
     logits = np.zeros((2, 20), dtype=np.float32)
     logits[1, 3:3 + n_bad] = value
-    _, law, _ = prepare([lambda *_: None], [0], 1, temperature, top_k, 1.0, None)
+    _, to_probs, _ = prepare([lambda *_: None], [0], 1, temperature, top_k, 1.0, None)
     with stand_in(), pytest.raises(ValueError, match="NaN or infinity"):
-        law(cupy.asarray(logits))
+        to_probs(cupy.asarray(logits))
 
 
 # The samplers --------------------------------------------------------------------------------------------------------------
