@@ -11,6 +11,7 @@
     loading         a model from its files to the first token: time and memory
     methods         every drafter and sampler on one pair, each at its own best K or shape        (methods.py)
     batch           tokens a second over batch sizes, alone and speculative                       (batches.py)
+    heads           those of them that were trained, by position; only if asked for               (heads.py)
     peers           tokens a second next to llama.cpp and transformers; only if asked for           (peers.py)
     peers_passes    a pass over 1, 5 and 9 rows and a long prompt next to them; only if asked for
 
@@ -31,6 +32,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from benchmarks.batches import batches
+from benchmarks.heads import heads_table
 from benchmarks.measure import forward, loading, machine, parts, prefill
 from benchmarks.methods import methods_table
 from benchmarks.pairs import compare
@@ -104,7 +106,7 @@ def peers_passes_table(s):
 
 TABLES = {"pairs": pairs_table, "synthetic": synthetic_table, "forward": forward_table, "parts": parts_table,
           "prefill": prefill_table, "loading": loading_table, "methods": methods_table,
-          "batch": batch_table, "peers": peers_table, "peers_passes": peers_passes_table}
+          "batch": batch_table, "heads": heads_table, "peers": peers_table, "peers_passes": peers_passes_table}
 
 
 # Command line -----------------------------------------------------------------------------------------------

@@ -55,8 +55,9 @@ def plot(table, rows, folder):
         draw_curves(figure.subplots(), rows, x, y, by)
         figure.legend(loc="outside lower center", ncols=3, fontsize="small")
         figure.savefig(Path(folder) / f"{table}_{x}.png", dpi=100)
-    if table in ("parts", "methods"):
-        width, draw = (7, stack_parts) if table == "parts" else (11, draw_methods)
+    pictures = {"parts": (7, stack_parts), "methods": (11, draw_methods), "heads": (9, draw_positions)}
+    if table in pictures:
+        width, draw = pictures[table]
         figure = matplotlib.figure.Figure(figsize=(width, 4.5), layout="constrained")
         draw(figure, rows)
         figure.savefig(Path(folder) / f"{table}.png", dpi=100)
@@ -114,3 +115,18 @@ def draw_methods(figure, rows):
                           xytext=(5, 4), fontsize="small")
         axes.set(xlabel=LABELS["cost"], ylabel=LABELS["tokens per pass"],
                  title=f"temperature {temperature:g}", xlim=(0, 1.08 * right), ylim=(0, 1.05 * top))
+
+
+def draw_positions(figure, rows):
+    """The acceptance of a round's first draft, its second, .."""
+    temperatures = list(dict.fromkeys(row["T"] for row in rows))
+    panels = figure.subplots(1, len(temperatures), squeeze=False, sharey=True)[0]
+    for axes, temperature in zip(panels, temperatures):
+        for row in rows:
+            if row["T"] == temperature and row["acceptance, by position"]:
+                shares = row["acceptance, by position"]
+                axes.plot(range(1, len(shares) + 1), shares, "o-", label=row["method"])
+        axes.set(xlabel="draft of a round", title=f"temperature {temperature:g}", ylim=(0, 1))
+    panels[0].set_ylabel(LABELS["acceptance"])
+    curves = panels[0].get_legend_handles_labels()
+    figure.legend(*curves, loc="outside lower center", ncols=5, fontsize="small")

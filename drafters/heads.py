@@ -68,6 +68,8 @@ def last_states(target, x, first):
     prompt's pass, and the verification that comes has only the rest to do.  Before the first token are zeros.
     """
     n = len(x) - 1
+    if hasattr(target, "follow"):           # a TreeGPT2: the states of the path that was taken move up
+        target.follow(x[:n])
     if common_prefix(target.cached, x) < n:
         target(x[:n])
     states = layer_norm(target.states[max(first - 1, 0):n], **target.params["ln_f"])

@@ -10,13 +10,22 @@ little more than one step of another drafter; and so they guess badly, the worse
 is a distribution like any other, the drafts are drawn from it, and `verify` does the rest: lossless, which
 the paper's own "typical acceptance" is not.
 
+As a tree, which is what the paper does with them: below every node of level j - 1 are the likeliest tokens of
+head j.  They were chosen, none was drawn, and so the rule is select_chosen.  The target must score trees:
+
+    target = with_tree(model)
+    tree_sampling(None, target, tokens, n_tokens, (3, 2, 1), rng, grow=Medusa(target).grow)
+
 The paper copies the output matrix for every head; here the target's own serves all.
 
-But: at most as many drafts a round as there are heads.
+But: at most as many drafts a round, or levels, as there are heads.
 """
+from collections import Counter
+
 from compute.backend import xp
 from compute.linear import linear
 from drafters.heads import last_states, load_head
+from samplers.tree import depths, most
 from sampling import sample
 
 
@@ -47,3 +56,13 @@ class Medusa:
             return [], []
         p = to_probs(self.logits(x, k), k)                              # [k, n_vocab]
         return [sample(row, rng) for row in p], p
+
+    def grow(self, draft, x, shape, rule, to_probs, rng):
+        """A tree of at most this shape: samplers.tree.likeliest, without a draft model."""
+        levels = [level for level in depths(shape) if level <= self.n_heads]        # they come level by level
+        if not levels:
+            return [], [], None
+        parents = shape[:len(levels)]
+        best = [most(row, max(Counter(parents).values())) for row in self.logits(x, max(levels))]
+        elder = [parents[:i].count(parent) for i, parent in enumerate(parents)]     # siblings, hence the rank
+        return [best[level - 1][rank] for level, rank in zip(levels, elder)], parents, None

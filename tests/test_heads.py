@@ -2,6 +2,7 @@
 no pass of the target of their own, and what they say depends on the tokens alone."""
 import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,13 +15,15 @@ from drafters.early_exit import EarlyExit
 from drafters.heads import checksum, head_shapes, load_head
 from drafters.medusa import Medusa
 from drafters.prophet import Prophet
-from gpt2 import layer_norm, softmax
+from gpt2 import layer_norm
 from loading.checkpoint import write_tensorflow
 from lossless import check
-from sampling import prepare
+from samplers.tree import tree_sampling, with_tree
+from sampling import prepare, probabilities
 from speculative import speculative_sampling
 
 N_HEADS = 3
+PROMPTS = Path(__file__).parent.parent / "benchmarks" / "prompts.txt"
 
 
 def tiny_head(kind, seed=1, n=8, dtype=np.float64):
@@ -79,6 +82,33 @@ def test_a_head_that_draws_from_another_distribution_than_it_says_is_caught(tiny
     assert deviation(tiny, mutant(module, (right, wrong)), Ks=(2,), temperature=1.0) > 1e-3
 
 
+def tree_deviation(module=medusa, **more):
+    """As `deviation`, of Medusa's tree; K is its levels."""
+    def sampler(head, target, tokens, n_tokens, K, rng, **settings):
+        return tree_sampling(None, target, tokens, n_tokens, (2, 1, 2)[:K], rng, grow=head.grow, **settings)
+    target = with_tree(tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8))
+    return check(sampler, [(tiny_medusa(target, module), target)], n_tokens=3, **more)
+
+
+def test_the_text_of_medusas_tree_has_the_targets_distribution():
+    assert tree_deviation(Ks=(2,)) < 1e-12
+
+
+def test_a_tree_of_chosen_tokens_that_says_they_were_drawn_is_caught():
+    said = "parents, to_probs(self.logits(x, max(levels)))[[level - 1 for level in levels]]\n"
+    assert tree_deviation(mutant(medusa, ("parents, None\n", said)), Ks=(2,), temperature=1.0) > 1e-3
+
+
+def test_medusas_tree_holds_the_likeliest_of_each_head():
+    target = with_tree(tiny_gpt2(5, np.float64))
+    head, x = tiny_medusa(target), [3, 1, 4]
+    nodes, parents, _ = head.grow(None, x, [-1, -1, 0, 0, 1, 2], None, None, None)
+    first, second, third = np.argsort(-head.logits(x, 3)).tolist()
+    assert nodes == [*first[:2], *second[:2], second[0], third[0]] and parents == [-1, -1, 0, 0, 1, 2]
+    deep = head.grow(None, x, [-1, 0, 1, 2, 3], None, None, None)       # there are three heads
+    assert deep == ([first[0], second[0], third[0]], [-1, 0, 1], None)
+
+
 # What a head says depends on the tokens alone ---------------------------------------------------------------
 
 def error_of_memory(tiny, module, calls=30):
@@ -122,7 +152,7 @@ def test_medusas_heads_are_the_papers_formula():
     _, p = asked(tiny_medusa(target), x, 2)
     for j, row in enumerate(p):
         y = h @ w[:, 8 * j:8 * j + 8] + b[8 * j:8 * j + 8]
-        assert np.allclose(row, softmax((h + y / (1 + np.exp(-y))) @ params["wte"].T), atol=1e-12)
+        assert np.allclose(row, probabilities((h + y / (1 + np.exp(-y))) @ params["wte"].T), atol=1e-12)
 
 
 def test_a_prophet_that_has_learnt_to_be_the_last_layer_foretells_the_target():
@@ -138,7 +168,7 @@ def test_a_prophet_that_has_learnt_to_be_the_last_layer_foretells_the_target():
                                    "blocks": target.params["blocks"], "ln_f": target.params["ln_f"]})
     drafts, p = asked(head, [3, 1, 4], 4)
     logits = target([3, 1, 4] + drafts[:-1], 4)
-    assert np.allclose(p, softmax(logits), atol=1e-4)
+    assert np.allclose(p, probabilities(logits), atol=1e-4)
 
 
 # The exit head ----------------------------------------------------------------------------------------------
@@ -201,6 +231,19 @@ def test_no_pass_of_the_target_but_the_prompts_and_one_a_round(tiny, prompt, mon
     passes.clear()
     again = list(sampler(head, target, prompt, 40, 4, np.random.default_rng(0)))    # the prompt is cached
     assert len(passes) == len(again) == len(rounds)
+
+
+def test_medusas_tree_asks_for_no_pass_of_its_own(monkeypatch):
+    """The states of the path that was taken are found where it lay in the tree."""
+    target, passes = with_tree(tiny_gpt2(3)), []
+    layers = target.layers
+    monkeypatch.setattr(target, "layers", lambda *run: passes.append(1) or layers(*run))
+    head, prompt = tiny_medusa(target), [5, 1, 2, 3, 4]
+    rounds = list(tree_sampling(None, target, prompt, 40, (4, 3), np.random.default_rng(0), grow=head.grow))
+    assert any(len(r.tokens) > 2 for r in rounds) and len(passes) == len(rounds) + 1
+    x = prompt + rounds[0].tokens
+    fresh = asked(tiny_medusa(with_tree(tiny_gpt2(3))), x, 3)
+    assert asked(head, x, 3)[0] == fresh[0]
 
 
 @BOTH

@@ -6,8 +6,8 @@
     python training/heads.py exit    ...
 
     prophet     one block that is fed with the target's last hidden state at each token and the token after
-                it, and then with its own states (EAGLE, Li et al. 2024; trained through three of its own
-                steps, in the manner of EAGLE-3, Li et al. 2025)
+                it, and then with its own states (EAGLE, Li et al. 2024; in the end trained through three of
+                its steps, in the manner of EAGLE-3, Li et al. 2025)
     medusa      residual blocks, zero at first, each for a token further ahead (Medusa-1, Cai et al. 2024)
     exit        one more block and norm after the first layers of the target (lucidrains' extra transformer
                 block; early exit as in LayerSkip, Elhoushi et al. 2024, but the target is not trained for it)
@@ -211,7 +211,7 @@ def fit(kind, head, states, test_states, wte, args):
         parts = np.split(np.sort(rows), range(args.micro_batch, batch, args.micro_batch))
         for part in parts:
             rejections = step >= args.steps * args.cross_entropy
-            head.steps = PROPHET_STEPS if rejections else 1     # a prophet's own states are poor at first
+            head.steps = PROPHET_STEPS if step >= args.steps * (1 - args.own) else 1        # of a prophet
             loss = loss_of(head, wte, at, rejections, args.decay, *states[part])
             (loss / len(parts)).backward()
         for opt in opts:
@@ -258,6 +258,8 @@ def main(argv=None):
     add("--exit_layer", type=int, default=2, help="the layers before an exit head")
     add("--steps", type=int, default=1500)
     add("--cross_entropy", type=float, default=0.4, help="the share of the steps before the rejections")
+    add("--own", type=float, default=0.25, help="the share of the steps, at the end, in which a prophet "
+        "goes on from its own states: they hold up without, and each of its steps costs as much as the first")
     add("--decay", type=float, default=0.8, help="the weight of a draft beside the one before")
     add("--every", type=int, default=4, help="one position of so many is learnt from, another one each time")
     add("--batch", type=int, default=8, help="pieces a step")
