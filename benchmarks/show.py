@@ -72,9 +72,9 @@ def draw_curves(axes, rows, x, y, by):
                   label=", ".join(f"{key} {value}" for key, value in zip(by, group)))
     # no gain; or just as predicted
     axes.axline((1, 1), slope=x == "predicted", color="grey", linewidth=0.5)
-    axes.set(xlabel=LABELS[x], ylabel=LABELS[y])
+    axes.set(xlabel=LABELS[x], ylabel=LABELS[y], ylim=(0, None))
     if x == "predicted":
-        axes.set_aspect("equal", adjustable="datalim")
+        axes.set(xlim=(0, None), aspect="equal")
 
 
 def stack_parts(figure, rows):
@@ -90,7 +90,7 @@ def stack_parts(figure, rows):
         for row in rows:
             bar = row["model"], row["rows"]
             shares[bar] += row["ms"] / totals[bar] if row["part"] == part else 0.0
-        names = [f"{model}\n{n} rows" for model, n in bars]
+        names = [f"{model}\n{n} {'row' if n == 1 else 'rows'}" for model, n in bars]
         axes.barh(names, shares.values(), left=left.values(), label=part)
         left = {bar: left[bar] + shares[bar] for bar in bars}
     axes.set(xlabel=LABELS["share"])
