@@ -266,7 +266,7 @@ def test_the_page_holds_the_numbers_of_the_rounds(settings):
             for token, a, b in slot["probs"][:-1]:
                 assert [a, b] == pytest.approx([q[token], p[token]], rel=5e-3)
             shown = {row[0] for row in slot["probs"]}
-            assert {x, int(q.argmax()), int(p.argmax()), None} <= shown
+            assert {x, int(q.argmax()), int(p.argmax()), None, *r.tokens[j:j + 1]} <= shown
             assert np.sum([row[1:] for row in slot["probs"]], axis=0) == pytest.approx([1, 1], abs=.01)
         probs = r.target_probs[r.n_accepted]
         if r.n_accepted < len(r.drafts):
@@ -299,6 +299,13 @@ def test_the_likeliest_tokens_and_the_marked_ones_are_kept():
     assert likeliest(np.full(50, 0.02), 3).tolist() == [0, 1, 2]  # ties do not let the whole vocabulary in
     assert likeliest(np.eye(5)[3], 3).tolist() == [3]  # nor do tokens that are impossible
     assert likeliest(np.array([.5, .5]), 8).tolist() == [0, 1]
+
+
+def test_the_token_that_took_a_drafts_place_is_among_the_bars():
+    """0 is likeliest by the target, 1 by the draft; 2 was drafted, 3 is the correction, 4 among the others."""
+    q, p = np.array([.8, .05, .01, .1, .04]), np.array([.05, .8, .05, .05, .05])
+    slot, = reduce_round(Round([3], [2], 0, np.stack([q, q]), [p]), [.9, .9, .95], n_top=1)["slots"]
+    assert {row[0] for row in slot["probs"]} == {0, 1, 2, 3, None}
 
 
 def test_a_run_without_tokens_makes_a_page():
