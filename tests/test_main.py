@@ -186,7 +186,8 @@ def test_a_run_too_short_to_measure_says_no_number_that_is_none(capsys, n):
 
 
 def test_a_better_k_is_told_by_the_numbers_of_the_run():
-    r = dict(K=12, temperature=0, same_text=True, same_bits=True, verifier="token", cost_ratio=.11, verify_ratio=2.6,
+    r = dict(K=12, temperature=0, same_text=True, same_bits=True, verifier="token",
+             drafter="model", auto=False, cost_ratio=.11, verify_ratio=2.6,
              predicted_speedup=.99, speedup=1.0,
              speculative=dict(tokens=[1], acceptance_rate=.75, tokens_per_target_pass=3.9))
     told = " ".join(summary(r))
