@@ -11,6 +11,7 @@ from autoregressive import autoregressive_sampling
 from drafters import adaptive, early_exit, lookup
 from drafters.adaptive import Confident, Optimum, Schedule
 from drafters.early_exit import EarlyExit
+from drafters.ngram import NGram
 from lossless import case_deviation, cases, check, memoryless, scripted, table
 from reporting.stats import predicted_speedup
 from speculative import propose, speculative_sampling
@@ -28,6 +29,12 @@ def early(n_layers, module=early_exit):
     return pair.draft, pair.target
 
 
+def learnt(text, n_vocab=3, order=3):
+    model = NGram(n_vocab, order)
+    model.learn(text)
+    return model
+
+
 # name: () -> (propose, pairs for lossless.check; None: its own)
 DRAFTERS = {
     "lookup": lambda: (lookup.propose, None),
@@ -36,6 +43,7 @@ DRAFTERS = {
     "confident": lambda: (Confident(threshold=.6), None),
     "optimum": lambda: (Optimum(c=.1, v=1.3, K=4), None),
     "early exit": lambda: (propose, [early(1)]),
+    "n-grams": lambda: (propose, [(NGram(3), table(4, zeros=.4)), (learnt([0, 1, 2, 0, 1]), table(2))]),
     "exit before the first layer": lambda: (propose, [early(0)]),
 }
 each_drafter = pytest.mark.parametrize("name", DRAFTERS)
@@ -57,6 +65,11 @@ def test_it_is_lossless_in_all_standard_cases(name):
     assert check(with_propose(propose), pairs) < 1e-12
 
 
+def likeliest(draft, x, k, to_probs, rng):
+    p = to_probs(draft(x))
+    return [int(np.argmax(p))][:k], p[:k]
+
+
 WRONG = {       # name: (what is changed, what becomes of it)
     "lookup says it drew from the draft's softmax": lambda: (
         mutant(lookup, ("return copied[len(x):], None",
@@ -70,6 +83,8 @@ WRONG = {       # name: (what is changed, what becomes of it)
                           "        drafts, p = self.propose(draft, x, self.number(k), to_probs, rng)\n"
                           "        if drafts and drafts[-1] == 1: drafts, p = drafts[:-1], p[:-1]\n"))
         .Schedule(first=2), None),
+    "the likeliest token of the n-grams is taken, their distribution recorded": lambda: (
+        likeliest, [(learnt([0, 1, 2, 0, 1]), table(2))]),
     "the hidden states of rejected drafts stay": lambda: (
         propose, [early(1, mutant(early_exit, ("if n_past < len(tokens)", "if len(self.cached) < len(tokens)")))]),
 }
@@ -96,10 +111,10 @@ def pair_of(name, draft, target):
     if name.startswith("early"):
         pair = EarlyExit(target, 8)
         return pair.draft, pair.target, propose
-    return draft, target, DRAFTERS[name]()[0]
+    return NGram(target.n_vocab) if name == "n-grams" else draft, target, DRAFTERS[name]()[0]
 
 
-ON_THE_EMBEDDED_PAIR = ["lookup", "+2 or -1", "+2 or -1 copies", "confident", "optimum", "early exit"]
+ON_THE_EMBEDDED_PAIR = ["lookup", "+2 or -1", "+2 or -1 copies", "confident", "optimum", "early exit", "n-grams"]
 
 
 @pytest.mark.slow
@@ -281,3 +296,45 @@ def test_what_overflowed_leaves_nothing_in_either_cache():
 def test_an_exit_that_is_not_there_is_told_in_one_sentence(n_layers):
     with pytest.raises(ValueError, match=f"after {n_layers} layers: the model has 2, so take 0 .. 2"):
         EarlyExit(tiny_gpt2(), n_layers)
+
+
+# N-grams ----------------------------------------------------------------------------------------------------
+
+def witten_bell(text, x, n_vocab, order):
+    """From the definition, counting anew for each context: p(. | x), where `text` was learnt."""
+    ngrams = [tuple(some[max(0, end - order):end]) for some in (text, x) for end in range(1, len(some) + 1)]
+    p = [1 / n_vocab] * n_vocab
+    for n in range(min(order, len(x) + 1)):
+        h = tuple(x[len(x) - n:])
+        followed = [ngram[-1] for ngram in ngrams if len(ngram) > n and ngram[len(ngram) - 1 - n:-1] == h]
+        if followed:
+            different = len(set(followed))
+            p = [(followed.count(token) + different * p[token]) / (len(followed) + different)
+                 for token in range(n_vocab)]
+    return p
+
+
+@given(strategies.lists(strategies.integers(0, 3), max_size=12), strategies.integers(1, 4),
+       strategies.lists(strategies.tuples(strategies.integers(0, 6),
+                                          strategies.lists(strategies.integers(0, 3), max_size=6)), max_size=5))
+def test_n_grams_have_witten_bells_distribution_whatever_was_asked_before(text, order, calls):
+    model, x = learnt(text, 4, order), [0]
+    for keep, new in calls:
+        x = (x[:keep] + new) or [0]
+        n_last = 1 + len(new) % len(x)
+        expected = [witten_bell(text, x[:end], 4, order) for end in range(len(x) - n_last + 1, len(x) + 1)]
+        assert np.exp(model(x, n_last)) == pytest.approx(np.array(expected), abs=1e-6)
+
+
+def test_n_grams_sum_to_one_at_the_size_of_gpt2_and_prefer_what_they_saw():
+    model = learnt([11, 12, 13, 11, 12, 13], 50257)
+    p = np.exp(model([50256, 11, 12])[0].astype(np.float64))
+    assert p.sum() == pytest.approx(1, abs=1e-5) and p.argmax() == 13 and p.min() > 0
+
+
+def test_n_grams_refuse_what_means_nothing():
+    with pytest.raises(ValueError, match="order of the n-grams is 0"):
+        NGram(3, order=0)
+    for text in [3], [-1]:
+        with pytest.raises(ValueError, match="not in 0 .. 2"):
+            NGram(3).learn(text)
