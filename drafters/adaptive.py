@@ -121,7 +121,8 @@ class Unsure(Exception):
     """Leaves a proposer before it draws."""
 
 
-def confidence(logits):
-    """The largest probability in the last row of logits [n, n_vocab], at temperature 1."""
+def confidence(logits, token=None):
+    """The probability of the token, or else the largest, in the last row of logits [n, n_vocab], at
+    temperature 1."""
     row = to_host(logits)[-1].astype(np.float64)
-    return 1 / np.exp(row - row.max()).sum()
+    return np.exp((row.max() if token is None else row[token]) - row.max()) / np.exp(row - row.max()).sum()

@@ -8,9 +8,10 @@ from hypothesis import given, strategies
 
 import gpt2
 from autoregressive import autoregressive_sampling
-from drafters import adaptive, early_exit, lookup
+from drafters import adaptive, early_exit, layer_skip, lookup
 from drafters.adaptive import Confident, Optimum, Schedule
 from drafters.early_exit import EarlyExit
+from drafters.layer_skip import DraftExit, LayerSkip, search, seconds_per_token
 from drafters.ngram import NGram
 from lossless import case_deviation, cases, check, memoryless, scripted, table
 from reporting.stats import predicted_speedup
@@ -29,6 +30,11 @@ def early(n_layers, module=early_exit):
     return pair.draft, pair.target
 
 
+def skipping(attn, mlp, module=layer_skip):
+    pair = module.LayerSkip(tiny_gpt2(2, np.float64, n_vocab=3, n_ctx=8), attn, mlp)
+    return pair.draft, pair.target
+
+
 def learnt(text, n_vocab=3, order=3):
     model = NGram(n_vocab, order)
     model.learn(text)
@@ -44,6 +50,8 @@ DRAFTERS = {
     "optimum": lambda: (Optimum(c=.1, v=1.3, K=4), None),
     "early exit": lambda: (propose, [early(1)]),
     "n-grams": lambda: (propose, [(NGram(3), table(4, zeros=.4)), (learnt([0, 1, 2, 0, 1]), table(2))]),
+    "layer skip": lambda: (propose, [skipping([1], [0])]),
+    "draft exit": lambda: (DraftExit(gamma=.6), [skipping([0], [1])]),
     "exit before the first layer": lambda: (propose, [early(0)]),
 }
 each_drafter = pytest.mark.parametrize("name", DRAFTERS)
@@ -83,6 +91,10 @@ WRONG = {       # name: (what is changed, what becomes of it)
                           "        drafts, p = self.propose(draft, x, self.number(k), to_probs, rng)\n"
                           "        if drafts and drafts[-1] == 1: drafts, p = drafts[:-1], p[:-1]\n"))
         .Schedule(first=2), None),
+    "a token below the threshold is dropped": lambda: (
+        mutant(layer_skip, ("        return drafts, p\n",
+                            "        if drafts and confidence(seen[-1], drafts[-1]) < self.gamma:\n            drafts, p = drafts[:-1], p[:-1]\n"
+                            "        return drafts, p\n")).DraftExit(gamma=.6), None),
     "the likeliest token of the n-grams is taken, their distribution recorded": lambda: (
         likeliest, [(learnt([0, 1, 2, 0, 1]), table(2))]),
     "the hidden states of rejected drafts stay": lambda: (
@@ -108,13 +120,14 @@ def demo():
 
 def pair_of(name, draft, target):
     """(draft, target, propose) of the embedded models."""
-    if name.startswith("early"):
-        pair = EarlyExit(target, 8)
-        return pair.draft, pair.target, propose
+    if name in ("early exit", "layer skip"):
+        pair = EarlyExit(target, 8) if name == "early exit" else LayerSkip(target, range(6, 10), [9, 10])
+        return pair.draft, pair.target, propose if name == "early exit" else DraftExit()
     return NGram(target.n_vocab) if name == "n-grams" else draft, target, DRAFTERS[name]()[0]
 
 
-ON_THE_EMBEDDED_PAIR = ["lookup", "+2 or -1", "+2 or -1 copies", "confident", "optimum", "early exit", "n-grams"]
+ON_THE_EMBEDDED_PAIR = ["lookup", "+2 or -1", "+2 or -1 copies", "confident", "optimum", "early exit", "n-grams",
+                        "layer skip"]
 
 
 @pytest.mark.slow
@@ -338,3 +351,63 @@ def test_n_grams_refuse_what_means_nothing():
     for text in [3], [-1]:
         with pytest.raises(ValueError, match="not in 0 .. 2"):
             NGram(3).learn(text)
+
+
+# Skipped layers ---------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("attn, mlp", [((), ()), ((0,), ()), ((), (1,)), ((1,), (1,)), ((2,), (0, 1)), ((1, 2), (2,))])
+def test_a_skipped_sublayer_adds_nothing(attn, mlp):
+    """The same as a model whose sublayers end in zeros there."""
+    model, zeroed = tiny_gpt2(n_layer=3, dtype=np.float64), tiny_gpt2(n_layer=3, dtype=np.float64)
+    for name, layers in ("attn", attn), ("mlp", mlp):
+        for layer in layers:
+            for array in zeroed.params["blocks"][layer][name]["c_proj"].values():
+                array[:] = 0
+    pair, whole = LayerSkip(model, attn, mlp), tiny_gpt2(n_layer=3, dtype=np.float64)
+    for tokens, n_last in ([1, 2, 3], 2), ([1, 2, 4, 5], 1), ([1, 2, 4, 5, 6], 3), ([7], 1):
+        assert pair.draft(tokens, n_last) == pytest.approx(zeroed(tokens, n_last), abs=1e-12)
+        assert pair.target(tokens, n_last) == pytest.approx(whole(tokens, n_last), abs=1e-12)
+
+
+def test_a_layer_to_skip_that_is_not_there_is_told_in_one_sentence():
+    for skipped in dict(attn=[2]), dict(mlp=[-1]):
+        with pytest.raises(ValueError, match="to skip: the model has 2, from 0 on"):
+            LayerSkip(tiny_gpt2(), **skipped)
+
+
+def test_the_draft_exit_keeps_the_token_that_it_is_not_sure_of():
+    def draft(tokens, n_last=1):
+        return np.log([[.7, .1, .1, .1]] if len(tokens) < 4 else [[.4, .2, .2, .2]])
+    for temperature in (0, 1e-3):
+        rounds = speculative_sampling(draft, memoryless([.25] * 4), [0], 9, 8, rng(), temperature=temperature,
+                                      propose=DraftExit(gamma=.5))
+        assert len(next(rounds).drafts) == 4                                # three of .7, and one of .4
+
+
+def test_the_threshold_follows_the_papers_rule():
+    exit = DraftExit(gamma=.6)
+    exit.k, exit.drafts = 4, [1, 2, 3]
+    exit.learn(1, 2)                                        # rate .45 + .5 / 3 is below .9
+    assert exit.rate == pytest.approx(.45 + 1 / 6) and exit.gamma == pytest.approx(.6 + .001)
+    exit.learn(3, 3)                                        # .81, still below
+    assert exit.gamma == pytest.approx(.602)
+    exit.learn(3, 3)                                        # .904
+    assert exit.rate > .9 and exit.gamma == pytest.approx(.601)
+    exit.drafts = [1, 2, 3, 4]
+    exit.learn(4, 4)                                        # all that were allowed: no more can be drafted
+    assert exit.gamma == pytest.approx(.601)
+
+
+def test_the_search_finds_what_costs_least():
+    best = np.array([[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]], dtype=bool)
+
+    def cost(attn, mlp):
+        z = np.zeros((2, 5), dtype=bool)
+        z[0, list(attn)] = z[1, list(mlp)] = True
+        return (z != best).sum()
+    assert search(cost, 5, rng(), steps=80) == ((1, 2), (0, 4))
+
+
+def test_the_search_measures_seconds_per_token():
+    model = tiny_gpt2()
+    assert 0 < seconds_per_token(model, [[1, 2], [3]], n_tokens=8)((1,), ()) < 1

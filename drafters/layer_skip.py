@@ -1,0 +1,129 @@
+"""Draft & Verify: the target without some of its attention and MLP sublayers is the draft  (Zhang et al.
+2024, arXiv 2309.08168).
+
+    attn, mlp = search(seconds_per_token(model, texts), n_layer, rng)
+    pair = LayerSkip(model, attn, mlp)
+    speculative_sampling(pair.draft, pair.target, tokens, n_tokens, 8, rng, propose=DraftExit())
+
+                                this file           the paper
+    what is left out            attn, mlp           z, a vector of 2 L zeros and ones
+    drafts                      at most k           at most K
+    threshold of confidence     gamma               gamma
+    acceptance of late, wanted  rate, GOAL          AR, alpha
+
+A sublayer adds something to the residual stream; one that is left out adds nothing.  Which ones can go is
+found once for a model, by trying: `search`.  The draft is slow, so it should stop where it would only be
+rejected: after a token that it is not sure of (`DraftExit`).  That token is kept and verified.  To drop it
+would be wrong, because then it would be missing from the text more often than the target wants.
+
+What lies below the first sublayer that is skipped runs once for both, as in early_exit.py.
+
+But: above that the draft keeps keys and values of its own (the paper's reads those of the verifier); and the
+search changes one sublayer at a time and keeps what is faster (the paper's is Bayesian optimization).
+"""
+import functools
+
+import numpy as np
+
+from compute.backend import clock
+from drafters.adaptive import Schedule, confidence
+from drafters.early_exit import Lower, Upper
+from gpt2 import attend, attention, feed_forward, layer_norm
+from speculative import propose as draft_propose
+from speculative import speculative_sampling
+
+
+class LayerSkip:
+    """.draft, the model without the attention sublayers `attn` and the MLP sublayers `mlp` (indices of
+    layers), and .target, the whole model; weights shared.  Raises ValueError for layers that are not there.
+    """
+
+    def __init__(self, model, attn=(), mlp=()):
+        blocks = model.params["blocks"]
+        for layer in (*attn, *mlp):
+            if not 0 <= layer < len(blocks):
+                raise ValueError(f"there is no layer {layer} to skip: the model has {len(blocks)}, from 0 on")
+        first = min((*attn, *mlp), default=len(blocks))
+        lower, upper = Lower(model, first), model.params | {"blocks": blocks[first:]}
+        self.target = Upper(upper, lower)
+        self.draft = Skipping(upper, lower)
+        self.draft.attn, self.draft.mlp = ({layer - first for layer in skipped} for skipped in (attn, mlp))
+
+
+class Skipping(Upper):
+    def layers(self, x, n_past, mask, which=slice(None)):               # [n, n_embd] -> [n, n_embd]
+        for i, (block, (keys, values)) in enumerate(zip(self.params["blocks"], self.cache)):
+            cache = dict(keys=keys, values=values, n_past=n_past, mask=mask)
+            if i not in self.attn:
+                look = functools.partial(attend, **cache)
+                x = x + attention(layer_norm(x, **block["ln_1"]), **block["attn"], attend=look)
+            if i not in self.mlp:
+                x = x + feed_forward(layer_norm(x, **block["ln_2"]), **block["mlp"])
+        return x
+
+
+class DraftExit(Schedule):
+    """A proposer that stops after a token of which the draft is not sure: its probability, at temperature 1,
+    is below gamma.  gamma rises where too few drafts are accepted, and falls where more could have been.
+    """
+    GOAL, STEP, OLD_RATE, OLD_GAMMA = .9, .01, .5, .9       # the paper's alpha, epsilon, beta_1, beta_2
+
+    def __init__(self, propose=draft_propose, gamma=.6):
+        self.inner, self.first_gamma = propose, gamma
+        super().__init__(self.until_unsure)
+
+    def start(self):
+        self.gamma, self.rate = self.first_gamma, self.GOAL
+
+    def number(self, k):
+        self.k = k
+        return k
+
+    def learn(self, accepted, tested):
+        self.rate = self.OLD_RATE * self.rate + (1 - self.OLD_RATE) * accepted / len(self.drafts)
+        step = self.STEP if self.rate < self.GOAL else 0 if len(self.drafts) == self.k else -self.STEP
+        self.gamma = self.OLD_GAMMA * self.gamma + (1 - self.OLD_GAMMA) * (self.gamma + step)
+
+    def until_unsure(self, draft, x, k, to_probs, rng):
+        def to_probs_seen(logits, *n_rows):
+            seen.append(logits)
+            return to_probs(logits, *n_rows)
+
+        seen, drafts, p = [], [], []
+        while len(drafts) < k and not (drafts and confidence(seen[-1], drafts[-1]) < self.gamma):
+            new, new_p = self.inner(draft, x + drafts, 1, to_probs_seen, rng)
+            drafts, p = drafts + new, p + list(new_p)
+        return drafts, p
+
+
+def search(cost, n_layer, rng, steps=60):
+    """(attn, mlp) for which cost(attn, mlp) is small: skip or keep one sublayer at a time, and stay where it
+    helps.  To begin with the middle third of the attention sublayers is skipped.
+    """
+    z = np.zeros((2, n_layer), dtype=bool)                          # attention and MLP: is it skipped?
+    z[0, n_layer // 3:-(-2 * n_layer // 3)] = True
+    best = cost(*map(np.flatnonzero, z))
+    for _ in range(steps):
+        sublayer = divmod(int(rng.random() * 2 * n_layer), n_layer)
+        z[sublayer] ^= True
+        found = cost(*map(np.flatnonzero, z))
+        if found < best:
+            best = found
+        else:
+            z[sublayer] ^= True                                     # back
+    return tuple(tuple(map(int, np.flatnonzero(row))) for row in z)
+
+
+def seconds_per_token(model, texts, n_tokens=30, k=8):
+    """A cost for `search`: (attn, mlp) -> seconds per verified token, at temperature 0, of some texts."""
+    def cost(attn, mlp):
+        pair, n, seconds = LayerSkip(model, attn, mlp), 0, 0.0
+        for tokens in texts:
+            rounds = speculative_sampling(pair.draft, pair.target, tokens, n_tokens, k,
+                                          np.random.default_rng(0), temperature=0, propose=DraftExit())
+            next(rounds)                                            # the prompt is not timed
+            start = clock()
+            n += sum(len(r.tokens) for r in rounds)
+            seconds += clock() - start
+        return seconds / n
+    return cost
