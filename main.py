@@ -27,9 +27,10 @@ from tqdm import tqdm
 from autoregressive import autoregressive_sampling
 from benchmarks.measure import seconds
 from compute import backend as backends
-from drafters import lookup
+from drafters import layer_skip, lookup
 from drafters.adaptive import Optimum
 from drafters.early_exit import EarlyExit
+from drafters.ngram import NGram
 from reporting.many import continue_all, prompts_in
 from reporting.replay import Coins, recorded, write_trace
 from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, predicted_speedup, ratio
@@ -47,7 +48,7 @@ MOST = 8            # drafts a round with --K auto
 def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
             target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
             models_dir="models", backend="numpy", drafter="model", verifier="token", prompts_file="",
-            show_rounds=False, trace="", json=False, exit_layer=0):
+            show_rounds=False, trace="", json=False, exit_layer=0, ngram_file=""):
     """Generate a continuation of PROMPT twice, autoregressively and speculatively, and compare.
 
     Args:
@@ -62,18 +63,23 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         seed: of the random generator
         models_dir: where downloaded models are kept
         backend: numpy, or cupy for a GPU
-        drafter: who guesses: model, lookup, early_exit
+        drafter: who guesses: model, lookup, ngram, early_exit, layer_skip
         verifier: how the guesses are judged: token (Algorithm 2), or block
         prompts_file: a file with a prompt a line, continued as a batch, in place of one prompt
         show_rounds: show what became of each draft, a line a round
         trace: a file for a web page that replays the speculative run
         json: print one JSON object
         exit_layer: with early_exit, after how many layers the target drafts; 0 for half of them
+        ngram_file: with ngram, a text to learn from beforehand
     """
     auto, K = K == "auto", MOST if K == "auto" else K
     settings = dict(temperature=temperature, top_k=top_k, top_p=top_p)
     # before a download
     check_flags(prompt, n_tokens_to_generate, K, seed, trace, drafter, verifier, settings)
+    text = text_in(ngram_file) if ngram_file else ""
+    for flag, value, owner in ("exit_layer", exit_layer, "early_exit"), ("ngram_file", ngram_file, "ngram"):
+        if value and drafter != owner:
+            raise ValueError(f"--{flag} is for --drafter {owner}")
     prompts = prompts_in(prompts_file) if prompts_file else []
     if prompts and (show_rounds or trace):
         raise ValueError("--show_rounds and --trace show a single run: leave them out, or give one --prompt")
@@ -83,8 +89,9 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
     draft_name = draft_model_size if drafter == "model" else None
     draft, target, encoder = load_pair(draft_name, target_model_size, models_dir)
     loaded = draft, target
-    draft, target, propose = DRAFTERS[drafter](draft, target, exit_layer=exit_layer)
     tokens, n = encoder.encode(prompt), n_tokens_to_generate
+    draft, target, propose = DRAFTERS[drafter](draft, target, tokens=tokens, exit_layer=exit_layer,
+                                               text=encoder.encode(text))
     settings["eos"] = encoder.eos
     about = dict(draft=draft_name or drafter, target=target_model_size, backend=backend, drafter=drafter,
                  verifier=verifier, K=K, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
@@ -149,15 +156,31 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
 # What the flags name.  A drafter makes (draft, target, propose) of the two models, of which the draft is None
 # but for "model", and of flags of its own; a verifier is a `verify`.
 
-def early_exit(draft, target, exit_layer, **_):
+def with_ngrams(draft, target, text, **_):
+    model = NGram(target.n_vocab)
+    model.learn(text)
+    return model, target, propose
+
+
+def with_early_exit(draft, target, exit_layer, **_):
     pair = EarlyExit(target, exit_layer or len(target.params["blocks"]) // 2)
     return pair.draft, pair.target, propose
+
+
+def with_layer_skip(draft, target, tokens, **_):
+    cost = layer_skip.seconds_per_token(target, [tokens[:target.n_ctx - 20]], n_tokens=20)
+    attn, mlp = layer_skip.search(cost, len(target.params["blocks"]), np.random.default_rng(0), steps=20)
+    print(f"Skipped, by a short search: attention in layers {list(attn)}, MLP in {list(mlp)}", file=sys.stderr)
+    pair = layer_skip.LayerSkip(target, attn, mlp)
+    return pair.draft, pair.target, layer_skip.DraftExit()
 
 
 DRAFTERS = {
     "model": lambda draft, target, **_: (draft, target, propose),
     "lookup": lambda draft, target, **_: (None, target, lookup.propose),
-    "early_exit": early_exit,
+    "ngram": with_ngrams,
+    "early_exit": with_early_exit,
+    "layer_skip": with_layer_skip,
 }
 VERIFIERS = {
     "token": verify,
@@ -192,6 +215,16 @@ def check_place(path):
                 path.unlink()
         except OSError as error:
             raise ValueError(f"cannot write {path} ({error.strerror}): take another file") from None
+
+
+def text_in(path):
+    """The text of a file.  Raises ValueError where it cannot be read, or is none."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ValueError(f"cannot read {path} ({error.strerror}): name a text file") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is no text in UTF-8: name another file") from None
 
 
 def load_pair(draft, target, models_dir):
@@ -279,7 +312,7 @@ def summary(r):
         yield SAME[r["same_text"], r["same_bits"]].format(**r)
     else:
         yield "Different texts are expected at a temperature above 0; their distribution is the same."
-    steady = r["drafter"] != "lookup" and not r["auto"]             # every round has K drafts
+    steady = r["drafter"] not in ("lookup", "layer_skip") and not r["auto"]         # every round has K drafts
     if steady and r["verifier"] == "token" and r["predicted_speedup"]:
         yield from filter(None, [advice(spec["acceptance_rate"], r["K"], c, v)])
 
@@ -296,8 +329,9 @@ def as_typed(arguments):
     checked, words = [], iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")
-        # -K is short for --K
-        names = [n for n in TYPES if flag.replace("-", "_") == f"__{n}" or flag == f"-{n[0]}"]
+        # -K is short for --K, and -n for --n_tokens_to_generate
+        names = [n for n in TYPES if flag.replace("-", "_") == f"__{n}"
+                 or flag == f"-{n[0]}" and n != "ngram_file"]
         if len(names) != 1:
             name = flag.lstrip("-").replace("-", "_")
             near = get_close_matches(name, TYPES, n=1) if flag.startswith("-") else []

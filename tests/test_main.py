@@ -86,8 +86,11 @@ def test_blocks_are_judged_with_the_same_drafts_and_the_prediction_counts_their_
 
 
 @pytest.mark.parametrize("typed", ["--drafter lookup", "--drafter early_exit --exit_layer 3 --K 2", "--K auto",
+                                   "--drafter ngram --ngram_file README.md --K 2", "--drafter layer_skip --K 2",
                                    "--drafter lookup --K auto --verifier block"])
-def test_each_drafter_gives_the_baselines_text_and_its_figures(capsys, typed):
+def test_each_drafter_gives_the_baselines_text_and_its_figures(capsys, typed, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("main.layer_skip.search", lambda *arguments, **more: ((5,), (6,)))         # it takes seconds
     r = result(capsys, *typed.split(), "-n", "30", "--prompt", "rain, rain, rain,")
     assert r["same_text"] and len(r["speculative"]["tokens"]) == 30
     assert r["draft"] == ("demo-draft" if r["drafter"] == "model" else r["drafter"])
@@ -133,7 +136,11 @@ def test_what_cannot_be_measured_is_null(capsys):
     assert run(capsys, "-n", "0")[0] == 0                                       # and the report can say so, too
 
 
-BAD = {"--prompt": "needs a value", "--prompt=": "prompt is empty", "--promt hi": "mean --prompt?", "--tempreture 1": "mean --temperature?", "hello": "hello", "--prompt a b": "'b'",
+BAD = {"--exit_layer 3": "--exit_layer is for --drafter early_exit", "--ngram_file README.md": "is for --drafter ngram",
+       "--drafter ngram --ngram_file nope.txt": "cannot read nope.txt", "--drafter nope": "there is no drafter 'nope'",
+       "--drafter ngram --ngram_file models/demo-draft/model.ckpt.index": "is no text in UTF-8",
+       "--drafter early_exit --exit_layer 17": "take 0 .. 16", "--K autos": "no whole number",
+       "--prompt": "needs a value", "--prompt=": "prompt is empty", "--promt hi": "mean --prompt?", "--tempreture 1": "mean --temperature?", "hello": "hello", "--prompt a b": "'b'",
        "--K 0": "K is 0", "--K x": "--K x", "--K 2.5": "--K 2.5", "--K": "--K needs", "--temperature -1": "temperature is -1",
        "--temperature nan": "nan", "--temperature hot": "hot", "--top_p 0": "top_p is 0", "--top_p 1.5": "top_p is 1.5",
        "--top_k -1": "top_k is -1", "-n 600": "do not fit into the context of 512", "-n -1": "-1", "--seed -1": "seed is -1",
