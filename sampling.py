@@ -54,7 +54,8 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
     with np.errstate(over="ignore"):                            # a tiny temperature: -inf, hence 0, is right
         probs = np.exp((logits - largest) / temperature)        # [..., n_vocab], the largest is 1
     if 0 < top_k < logits.shape[-1]:
-        probs[logits < np.partition(logits, -top_k, axis=-1)[..., -top_k, None]] = 0.0
+        kth = -int(top_k)                                   # int: an unsigned number of NumPy has no negative
+        probs[logits < np.partition(logits, kth, axis=-1)[..., kth, None]] = 0.0
     probs /= probs.sum(axis=-1, keepdims=True)
     if top_p < 1:
         for row in probs.reshape(-1, probs.shape[-1]):
@@ -119,8 +120,9 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
         raise ValueError(f"the prompt has {len(tokens)} tokens, which do not fit into the context of "
                          f"{n_ctx}: shorten it")
     if len(tokens) + n_tokens > n_ctx:
-        raise ValueError(f"a prompt of {len(tokens)} tokens and {n_tokens} new ones do not fit into the context "
-                         f"of {n_ctx}: ask for at most {n_ctx - len(tokens)} new tokens, or shorten the prompt")
+        raise ValueError(f"a prompt of {len(tokens)} tokens and {n_tokens} new ones do not fit into the "
+                         f"context of {n_ctx}: ask for at most {n_ctx - len(tokens)} new tokens, or shorten "
+                         "the prompt")
     needed = 1 if temperature == 0 else top_k     # logits of a row that the distribution depends on; 0 is all
 
     def to_probs(logits, n_rows=None):
@@ -213,5 +215,6 @@ def checked_probs(draft_probs, drafts, target_probs):
     for token, p in zip(drafts, draft_probs):
         if not (abs(np.sum(p) - 1) < 1e-6 and p[token] > 0):     # also where it holds NaN
             raise ValueError(f"the drafter gave token {token} with a distribution that it cannot come "
-                             f"from: its probabilities sum to {np.sum(p):.6g}, and that of the token is {p[token]:.6g}")
+                             f"from: its probabilities sum to {np.sum(p):.6g}, and "
+                             f"that of the token is {p[token]:.6g}")
     return draft_probs

@@ -1,4 +1,5 @@
 """What the tests share: how far a sampler is from lossless, mutants, tiny GPT-2s."""
+
 import inspect
 import types
 from pathlib import Path
@@ -13,18 +14,24 @@ from lossless import distance, distribution_of_text, exact_distribution, table, 
 
 
 def deviation_of(sampler):
-    """A quick look before lossless.check: the total variation from the target, the largest over a few settings."""
-    target, some, full = table(123, zeros=.2), table(23, zeros=.2), table(223)
+    """A quick look before lossless.check: the largest total variation from the target over a few settings."""
+    target, some, full = table(123, zeros=0.2), table(23, zeros=0.2), table(223)
     worst = 0.0
-    for K, draft, settings in (2, some, {}), (3, some, {}), (2, full, dict(top_k=2)), (2, some, dict(eos=[1])):
+    for K, draft, settings in (
+        (2, some, {}),
+        (3, some, {}),
+        (2, full, dict(top_k=2)),
+        (2, some, dict(eos=[1])),
+    ):
         found = exact_distribution(lambda rng: text_of(sampler(draft, target, [0], 3, K, rng, **settings)))
         worst = max(worst, distance(found, distribution_of_text(target, [0], 3, **settings)))
-        if worst > .02:                                             # wrong: that will do
+        if worst > 0.02:  # wrong: that will do
             break
     return worst
 
 
 # Wrong versions ---------------------------------------------------------------------------------------------
+
 
 def mutant(module, *changes):
     """The module with each (old, new) of its source replaced; `old` must be there exactly once."""
@@ -39,8 +46,9 @@ def mutant(module, *changes):
 
 # Tiny GPT-2s ------------------------------------------------------------------------------------------------
 
+
 def tiny_gpt2(seed=0, dtype=np.float32, module=gpt2, n_vocab=13, n_ctx=80, n_embd=8, n_layer=2):
-    """A random GPT-2 with two heads, its weights large enough that every part matters, its cache of their dtype."""
+    """A random GPT-2 with two heads; its weights are large enough that every part matters."""
     rng = np.random.default_rng(seed)
 
     def normal(*shape):
@@ -55,8 +63,14 @@ def tiny_gpt2(seed=0, dtype=np.float32, module=gpt2, n_vocab=13, n_ctx=80, n_emb
     n = n_embd
     params = {"wte": normal(n_vocab, n), "wpe": normal(n_ctx, n), "ln_f": norm(), "blocks": []}
     for _ in range(n_layer):
-        params["blocks"].append({"ln_1": norm(), "attn": {"c_attn": dense(n, 3 * n), "c_proj": dense(n, n)},
-                                 "ln_2": norm(), "mlp": {"c_fc": dense(n, 4 * n), "c_proj": dense(4 * n, n)}})
+        params["blocks"].append(
+            {
+                "ln_1": norm(),
+                "attn": {"c_attn": dense(n, 3 * n), "c_proj": dense(n, n)},
+                "ln_2": norm(),
+                "mlp": {"c_fc": dense(n, 4 * n), "c_proj": dense(4 * n, n)},
+            }
+        )
     model = module.GPT2(params, n_head=2)
     model.cache = model.cache.astype(dtype)
     return model
@@ -64,9 +78,11 @@ def tiny_gpt2(seed=0, dtype=np.float32, module=gpt2, n_vocab=13, n_ctx=80, n_emb
 
 def without_cache(model):
     """The same model, its cache emptied before every call."""
+
     def uncached(tokens, n_last=1):
         model.reset()
         return model(tokens, n_last)
+
     return uncached
 
 
@@ -78,7 +94,7 @@ def error_of_cache(calls, module=gpt2, dtype=np.float64):
     model, uncached = tiny_gpt2(module=module, dtype=dtype), without_cache(tiny_gpt2(dtype=dtype))
     tokens, error = [0], 0.0
     for keep, new, n_last in calls:
-        tokens = ((tokens[:keep] + list(new)) or [0])[:model.n_ctx]
+        tokens = ((tokens[:keep] + list(new)) or [0])[: model.n_ctx]
         n_last = min(n_last, len(tokens))
         error = max(error, np.abs(model(tokens, n_last) - uncached(tokens, n_last)).max())
     return error
@@ -89,7 +105,7 @@ def error_of_logits(module=gpt2, dtype=np.float64):
     arrays = dict(np.load(Path(__file__).parent / "fixtures" / "gpt2.npz"))
     tokens, logits = arrays.pop("tokens"), arrays.pop("logits")
     params = {"blocks": [{}, {}]}
-    for name, array in arrays.items():                         # h0/ln_1/g -> params["blocks"][0]["ln_1"]["g"]
+    for name, array in arrays.items():  # h0/ln_1/g -> params["blocks"][0]["ln_1"]["g"]
         *path, last = name.split("/")
         place = params
         for part in path:

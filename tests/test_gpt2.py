@@ -1,4 +1,5 @@
 """The forward pass against transformers' GPT-2, and the cache against no cache."""
+
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 import gpt2
 
-TOKENS = [int(token) for token in np.random.default_rng(0).integers(13, size=80)]          # as many as fit
+TOKENS = [int(token) for token in np.random.default_rng(0).integers(13, size=80)]  # as many as fit
 
 
 def every_array(x):
@@ -24,14 +25,14 @@ def every_array(x):
 
 def test_logits_equal_those_of_transformers():
     assert error_of_logits(dtype=np.float32) < 1e-4
-    assert error_of_logits(dtype=np.float64) < 1e-6                 # without the rounding, the formulas are the same
+    assert error_of_logits(dtype=np.float64) < 1e-6  # without the rounding, the formulas are the same
 
 
 def test_a_softmax_of_large_scores_does_not_overflow():
-    assert gpt2.softmax(np.float32([[300, 300, -1e10]])).tolist() == [[.5, .5, 0]]
+    assert gpt2.softmax(np.float32([[300, 300, -1e10]])).tolist() == [[0.5, 0.5, 0]]
 
 
-# The cache (T7, T8) --------------------------------------------------------------------------------------------------------
+# The cache (T7, T8) -----------------------------------------------------------------------------------------
 
 ids = st.integers(0, 12)
 calls = st.lists(st.tuples(st.integers(-8, 80), st.lists(ids, max_size=30), st.integers(1, 8)), max_size=12)
@@ -59,7 +60,7 @@ def test_a_text_may_be_split_anywhere(n):
 
 
 def test_the_draft_has_no_hole_after_full_acceptance_and_full_rejection():
-    """Drafts d, e, f of x: the draft model never saw f.  All are accepted, then three others are all refused."""
+    """Drafts d, e, f of x: the draft model never saw f.  All are accepted, then three others all refused."""
     x, d, e, f, bonus, correction = TOKENS[:5], 1, 2, 3, 4, 5
     y = x + [d, e, f, bonus]
     prompts = [x, x + [d], x + [d, e], y, y + [d], y + [d, e], y + [correction], y + [correction, d]]
@@ -70,18 +71,26 @@ def test_the_draft_has_no_hole_after_full_acceptance_and_full_rejection():
 
 @pytest.mark.parametrize("limit, first, second", [(16, [16, 1], [28, 5]), (np.inf, [17], [33])])
 def test_only_tokens_that_are_new_are_run(limit, first, second, monkeypatch):
-    """In one pass, but for a prompt and what is asked after it if they are more rows than keep their bits, or more than a chunk."""
+    """In one pass, but for a prompt and what is asked after it if they are more rows than keep their bits, or
+    more than a chunk."""
     monkeypatch.setattr(gpt2, "exact_rows", lambda *sizes: limit)
     rows = []
     block = gpt2.transformer_block
     monkeypatch.setattr(gpt2, "transformer_block", lambda x, **rest: rows.append(len(x)) or block(x, **rest))
     model = tiny_gpt2(n_layer=1)
     for name, tokens, n_last, expected in [
-            ("prompt", TOKENS[:6], 1, [6]), ("step", TOKENS[:7], 1, [1]), ("verification", TOKENS[:11], 5, [5]),
-            ("rejection", TOKENS[:9] + [12], 1, [1]), ("the same again", TOKENS[:9] + [12], 1, [1]),
-            ("a shorter text", TOKENS[:8], 1, [1]), ("another text", TOKENS[:3] + TOKENS[:3], 1, [3]),
-            ("16 more", TOKENS[:3] + TOKENS[:19], 1, [16]), ("two more", TOKENS[:3] + TOKENS[:21], 1, [2]),
-            ("long prompt", TOKENS[5:22], 1, first), ("long prompt and drafts", TOKENS[40:73], 5, second)]:
+        ("prompt", TOKENS[:6], 1, [6]),
+        ("step", TOKENS[:7], 1, [1]),
+        ("verification", TOKENS[:11], 5, [5]),
+        ("rejection", TOKENS[:9] + [12], 1, [1]),
+        ("the same again", TOKENS[:9] + [12], 1, [1]),
+        ("a shorter text", TOKENS[:8], 1, [1]),
+        ("another text", TOKENS[:3] + TOKENS[:3], 1, [3]),
+        ("16 more", TOKENS[:3] + TOKENS[:19], 1, [16]),
+        ("two more", TOKENS[:3] + TOKENS[:21], 1, [2]),
+        ("long prompt", TOKENS[5:22], 1, first),
+        ("long prompt and drafts", TOKENS[40:73], 5, second),
+    ]:
         rows.clear()
         model(tokens, n_last)
         assert rows == expected, name
@@ -106,7 +115,7 @@ def test_reset_empties_the_cache():
 def test_numbers_that_overflowed_leave_with_their_text(bad, position, reset):
     """The cache is read in whole blocks of keys, and behind the mask 0 * NaN would be NaN."""
     model = tiny_gpt2()
-    model.params["wpe"][position] = bad                             # so a text that is longer than `position` overflows
+    model.params["wpe"][position] = bad  # so a text that is longer than `position` overflows
     with np.errstate(invalid="ignore"):
         assert np.isnan(model(TOKENS)).all()
     if reset:
@@ -115,9 +124,11 @@ def test_numbers_that_overflowed_leave_with_their_text(bad, position, reset):
         assert np.abs(model(TOKENS[:n]) - tiny_gpt2()(TOKENS[:n])).max() < 2e-5, n
 
 
-@pytest.mark.parametrize("kept, tokens", [
-    ([], TOKENS[:30]), (TOKENS[:9], TOKENS[:9] + [1, 2]), (TOKENS[:9], TOKENS[:4] + [1, 2])],
-    ids=["prompt", "step", "rollback"])
+@pytest.mark.parametrize(
+    "kept, tokens",
+    [([], TOKENS[:30]), (TOKENS[:9], TOKENS[:9] + [1, 2]), (TOKENS[:9], TOKENS[:4] + [1, 2])],
+    ids=["prompt", "step", "rollback"],
+)
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("next_call", ["the same", "the kept ones and another", "fewer"])
 def test_a_call_that_is_interrupted_leaves_a_model_that_works(monkeypatch, kept, tokens, layer, next_call):
@@ -142,13 +153,14 @@ def test_a_call_that_is_interrupted_leaves_a_model_that_works(monkeypatch, kept,
 
 def test_threads_that_share_a_model_take_turns():
     model, alone = tiny_gpt2(dtype=np.float64), without_cache(tiny_gpt2(dtype=np.float64))
-    texts = [TOKENS[i:i + 12] for i in range(4)]
+    texts = [TOKENS[i : i + 12] for i in range(4)]
     expected = [[alone(text[:n]) for n in range(1, 13)] for text in texts]
 
     def ask(text):
         return [model(text[:n]) for n in range(1, 13)]
+
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)                                     # let them meet
+    sys.setswitchinterval(1e-6)  # let them meet
     try:
         with ThreadPoolExecutor(4) as threads:
             for _ in range(5):
@@ -157,7 +169,8 @@ def test_threads_that_share_a_model_take_turns():
         sys.setswitchinterval(interval)
 
 
-# The contract (T10, T18) ---------------------------------------------------------------------------------------------------
+# The contract (T10, T18) ------------------------------------------------------------------------------------
+
 
 def test_every_intermediate_is_float32(monkeypatch):
     seen = set()
@@ -167,9 +180,11 @@ def test_every_intermediate_is_float32(monkeypatch):
             result = function(*args, **kwargs)
             seen.update((name, array.dtype) for array in every_array([args, kwargs, result]))
             return result
+
         return call
 
-    names = "gelu softmax layer_norm feed_forward attention causal_mask transformer_block linear row_products".split()
+    names = "gelu softmax layer_norm feed_forward attention causal_mask transformer_block linear row_products"
+    names = names.split()
     for name in names:
         monkeypatch.setattr(gpt2, name, watched(name, getattr(gpt2, name)))
     model = tiny_gpt2()
@@ -186,9 +201,22 @@ def test_n_last_gives_the_last_rows(n_last):
     assert np.abs(logits - rows[-n_last:]).max() < 1e-12
 
 
-@pytest.mark.parametrize("tokens, n_last", [
-    ([13], 1), ([-1], 1), ([0, 1, 99, 2], 1), ([0, 1, -5], 1), (TOKENS + [0], 1), ([], 1), ([], 0), ([1, 2], 0), ([1, 2], -1),
-    ([1, 2], 3)], ids=str)
+@pytest.mark.parametrize(
+    "tokens, n_last",
+    [
+        ([13], 1),
+        ([-1], 1),
+        ([0, 1, 99, 2], 1),
+        ([0, 1, -5], 1),
+        (TOKENS + [0], 1),
+        ([], 1),
+        ([], 0),
+        ([1, 2], 0),
+        ([1, 2], -1),
+        ([1, 2], 3),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("cached", [[0], [0, 1, 2]], ids=["short cache", "cache"])
 def test_bad_calls_are_value_errors_and_harm_nothing(tokens, n_last, cached):
     model = tiny_gpt2()

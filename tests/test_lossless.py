@@ -3,7 +3,8 @@ is not.
 
 Nothing is sampled here.  lossless.exact_distribution runs the production code through every branch that
 chance could take and adds up the probabilities; lossless.distribution_of_text multiplies the target's own
-distributions, written from their definition. """
+distributions, written from their definition."""
+
 import numpy as np
 import pytest
 
@@ -27,6 +28,7 @@ from speculative import propose, speculative_sampling, verify
 
 # One step ---------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("draft, target", PAIRS.values(), ids=PAIRS)
 def test_verify_turns_one_draft_into_a_token_of_the_targets_distribution(draft, target):
     for prefix in ([0], [1], [2], [0, 1], [2, 1], [1, 1], [0, 2, 2]):
@@ -41,26 +43,29 @@ def test_verify_turns_one_draft_into_a_token_of_the_targets_distribution(draft, 
 
 def test_verify_keeps_the_mass_that_both_distributions_share():
     """By hand: accepted mass (.1, .3, .2), so acceptance .6; residual (0, .3, .1) / .4 = (0, .75, .25)."""
-    q, p, bonus = [.1, .6, .3], [.5, .3, .2], [1, 0, 0]
-    each = [exact_distribution(lambda rng: verify(np.array([q, bonus]), np.array([p]), [guess], rng))
-            for guess in range(3)]
-    assert [found.get((1, 0), 0) for found in each] == pytest.approx([.2, 1, 1])
-    assert each[0] == pytest.approx({(1, 0): .2, (0, 1): .8 * .75, (0, 2): .8 * .25})
+    q, p, bonus = [0.1, 0.6, 0.3], [0.5, 0.3, 0.2], [1, 0, 0]
+    each = [
+        exact_distribution(lambda rng: verify(np.array([q, bonus]), np.array([p]), [guess], rng))
+        for guess in range(3)
+    ]
+    assert [found.get((1, 0), 0) for found in each] == pytest.approx([0.2, 1, 1])
+    assert each[0] == pytest.approx({(1, 0): 0.2, (0, 1): 0.8 * 0.75, (0, 2): 0.8 * 0.25})
     kept = [chance * found[1, 0] for chance, found in zip(p, each)]
-    assert kept == pytest.approx(np.minimum(p, q)) == [.1, .3, .2]
+    assert kept == pytest.approx(np.minimum(p, q)) == [0.1, 0.3, 0.2]
 
 
 def test_verify_without_drafts_draws_from_the_target():
-    found = exact_distribution(lambda rng: verify(np.array([[.1, .6, .3]]), [], [], rng))
-    assert found == pytest.approx({(0, 0): .1, (0, 1): .6, (0, 2): .3})
+    found = exact_distribution(lambda rng: verify(np.array([[0.1, 0.6, 0.3]]), [], [], rng))
+    assert found == pytest.approx({(0, 0): 0.1, (0, 1): 0.6, (0, 2): 0.3})
 
 
 def test_accepted_tokens_follow_the_capped_geometric():
     """Acceptance .6 at K = 2: P(1, 2, 3 tokens) = .4, .24, .36."""
-    draft, target = memoryless([.5, .3, .2]), memoryless([.1, .6, .3])
+    draft, target = memoryless([0.5, 0.3, 0.2]), memoryless([0.1, 0.6, 0.3])
     found = exact_distribution(
-        lambda rng: len(next(speculative_sampling(draft, target, PROMPT, 9, 2, rng)).tokens))
-    assert found == pytest.approx({1: .4, 2: .24, 3: .36})
+        lambda rng: len(next(speculative_sampling(draft, target, PROMPT, 9, 2, rng)).tokens)
+    )
+    assert found == pytest.approx({1: 0.4, 2: 0.24, 3: 0.36})
     assert sum(n * chance for n, chance in found.items()) == pytest.approx(1.96)
 
 
@@ -100,18 +105,22 @@ def test_what_the_target_cannot_say_is_never_said():
 def test_a_draft_equal_to_the_target_is_always_accepted():
     draft, target = PAIRS["draft is the target"]
     found = exact_distribution(
-        lambda rng: tuple(r.n_accepted for r in speculative_sampling(draft, target, PROMPT, 5, 2, rng)))
-    assert found == pytest.approx({(2, 1): 1})                    # rounds of 3 and 2 tokens, and nothing else
+        lambda rng: tuple(r.n_accepted for r in speculative_sampling(draft, target, PROMPT, 5, 2, rng))
+    )
+    assert found == pytest.approx({(2, 1): 1})  # rounds of 3 and 2 tokens, and nothing else
 
 
 @pytest.mark.parametrize("settings", [{}, *SETTINGS], ids=str)
 def test_the_baseline_has_the_targets_distribution(settings):
-    target = table(4, zeros=.4)
-    found = exact_distribution(lambda rng: text_of(autoregressive_sampling(target, PROMPT, 3, rng, **settings)))
+    target = table(4, zeros=0.4)
+    found = exact_distribution(
+        lambda rng: text_of(autoregressive_sampling(target, PROMPT, 3, rng, **settings))
+    )
     assert distance(found, distribution_of_text(target, PROMPT, 3, **settings)) < 1e-12
 
 
 # Drafters of one's own --------------------------------------------------------------------------------------
+
 
 def some(draft, x, k, to_probs, rng):
     """Fewer drafts than wanted, also none: how many depends on the prefix and on the drafts themselves."""
@@ -144,30 +153,35 @@ def test_another_proposer_is_lossless(propose):
 
 def test_a_drafter_that_proposes_nothing_makes_the_baseline():
     target = table(2)
-    rounds = list(speculative_sampling(None, target, PROMPT, 9, 3, np.random.default_rng(5),
-                                       propose=lambda *_: ([], None)))
+    rounds = list(
+        speculative_sampling(
+            None, target, PROMPT, 9, 3, np.random.default_rng(5), propose=lambda *_: ([], None)
+        )
+    )
     assert [r.drafts for r in rounds] == [[]] * 9
     assert text_of(rounds) == text_of(autoregressive_sampling(target, PROMPT, 9, np.random.default_rng(5)))
 
 
 def test_a_softmax_in_the_place_of_a_point_mass_is_found():
-    assert check(with_propose(chosen_said_to_be_drawn), Ks=[1], n_tokens=2) > .02
+    assert check(with_propose(chosen_said_to_be_drawn), Ks=[1], n_tokens=2) > 0.02
 
 
 # What the check says ----------------------------------------------------------------------------------------
 
+
 def test_check_prints_the_first_wrong_text_with_both_probabilities(capsys):
-    def always(q, p, drafts, rng):                                  # accepts every draft
+    def always(q, p, drafts, rng):  # accepts every draft
         return len(drafts), verify(q[-1:], p[:0], [], rng)[1]
 
     def sampler(*run, **settings):
         return speculative_sampling(*run, verify=always, **settings)
 
-    pair = memoryless([.5, .3, .2]), memoryless([.1, .6, .3])
-    assert check(sampler, [pair], Ks=[1, 2], n_tokens=2, temperature=1) == pytest.approx(.4 * .6)     # [0, 1]
+    pair = memoryless([0.5, 0.3, 0.2]), memoryless([0.1, 0.6, 0.3])
+    assert check(sampler, [pair], Ks=[1, 2], n_tokens=2, temperature=1) == pytest.approx(0.4 * 0.6)  # [0, 1]
     assert capsys.readouterr().out == (
         "Not lossless (pair 0; K = 1, 2 tokens, temperature = 1): after [2, 0] the text [0, 0] "
-        "has probability 0.050000, and should have 0.010000.\n")
+        "has probability 0.050000, and should have 0.010000.\n"
+    )
 
 
 def test_check_takes_settings_pairs_and_shapes():
@@ -177,7 +191,7 @@ def test_check_takes_settings_pairs_and_shapes():
         seen.append((n_tokens, K, tuple(settings)))
         return autoregressive_sampling(target, tokens, n_tokens, rng, **settings)
 
-    assert check(sampler, [(None, table(2))], Ks=[(3, 2), (1, 1)], n_tokens=2, temperature=.5) < 1e-12
+    assert check(sampler, [(None, table(2))], Ks=[(3, 2), (1, 1)], n_tokens=2, temperature=0.5) < 1e-12
     assert set(seen) == {(2, (3, 2), ("temperature",)), (2, (1, 1), ("temperature",))}
     seen.clear()
     assert check(sampler, [(None, table(2))], Ks=[(3, 2), (1, 1)], n_tokens=2) < 1e-12
@@ -210,6 +224,6 @@ def test_nan_is_told():
 
 def test_too_many_branches_are_told(monkeypatch):
     monkeypatch.setattr(lossless, "BRANCHES", 7)
-    assert len(exact_distribution(lambda rng: [rng.random() < .5 for _ in range(2)].count(True))) == 3
+    assert len(exact_distribution(lambda rng: [rng.random() < 0.5 for _ in range(2)].count(True))) == 3
     with pytest.raises(ValueError, match="more than 7 branches"):
-        exact_distribution(lambda rng: [rng.random() < .5 for _ in range(3)].count(True))
+        exact_distribution(lambda rng: [rng.random() < 0.5 for _ in range(3)].count(True))

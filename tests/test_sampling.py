@@ -1,4 +1,5 @@
 """Logits -> the distribution, and a distribution -> a token, at the edges of what floating point can hold."""
+
 import itertools
 from functools import partial
 
@@ -11,17 +12,18 @@ from hypothesis import strategies as st
 from lossless import distribution_of_token
 from sampling import probabilities, sample
 
-LARGEST_UNIFORM = 1 - 2.0 ** -53                          # the largest number that Generator.random() returns
+LARGEST_UNIFORM = 1 - 2.0**-53  # the largest number that Generator.random() returns
 V = 50257
 
 finite = st.floats(-50, 50)
-rows = st.lists(st.one_of(finite, st.just(-np.inf), st.sampled_from([0., 1., 2.])), min_size=1, max_size=7)
-rows = rows.filter(lambda row: max(row) > -np.inf)                  # one token at least must be possible
+rows = st.lists(st.one_of(finite, st.just(-np.inf), st.sampled_from([0.0, 1.0, 2.0])), min_size=1, max_size=7)
+rows = rows.filter(lambda row: max(row) > -np.inf)  # one token at least must be possible
 extremes = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=7)
-temperatures = st.floats(.05, 20)
+temperatures = st.floats(0.05, 20)
 
 
 # The distribution from its definition -----------------------------------------------------------------------
+
 
 def test_a_distribution_is_a_softmax():
     assert probabilities(np.log([1, 2, 5])) == pytest.approx([1 / 8, 2 / 8, 5 / 8])
@@ -34,10 +36,10 @@ def test_temperature_and_top_k_follow_their_definition(row, temperature, top_k):
     assert probabilities(row, temperature, top_k) == pytest.approx(expected, abs=1e-12)
 
 
-@given(rows, temperatures, st.integers(0, 8), st.floats(.01, .99))
+@given(rows, temperatures, st.integers(0, 8), st.floats(0.01, 0.99))
 @settings(max_examples=300)
 def test_the_nucleus_is_the_smallest_set_that_reaches_top_p(row, temperature, top_k, top_p):
-    """Reaches it, would not without its least token, and leaves out none that is likelier (up to rounding)."""
+    """Reaches it, would not without its least token, leaves out none that is likelier (up to rounding)."""
     whole, found = probabilities(row, temperature, top_k), probabilities(row, temperature, top_k, top_p)
     kept, dropped = whole[found > 0], whole[found == 0]
     assert kept.sum() > top_p - 1e-12
@@ -50,57 +52,74 @@ def test_the_nucleus_is_the_smallest_set_that_reaches_top_p(row, temperature, to
 def test_the_nucleus_is_the_one_found_by_trying_all_subsets(seed):
     rng = np.random.default_rng(seed)
     row, top_p = rng.normal(scale=2, size=8), rng.random()
-    assert probabilities(row, top_p=top_p) == pytest.approx(distribution_of_token(row, top_p=top_p), abs=1e-12)
+    assert probabilities(row, top_p=top_p) == pytest.approx(
+        distribution_of_token(row, top_p=top_p), abs=1e-12
+    )
 
 
 def test_the_nucleus_is_holtzmans_and_not_openais():
-    """OpenAI's code keeps the largest set of mass at most .6: one token; the paper the smallest of at least .6: two."""
-    assert probabilities(np.log([.1, .5, .15, .25]), top_p=.6) == pytest.approx([0, 2 / 3, 0, 1 / 3])
+    """OpenAI's code keeps the largest set of mass <= .6: one token; the paper the smallest of >= .6: two."""
+    assert probabilities(np.log([0.1, 0.5, 0.15, 0.25]), top_p=0.6) == pytest.approx([0, 2 / 3, 0, 1 / 3])
 
 
 def test_a_set_of_just_top_p_is_large_enough():
-    assert probabilities([0., 0., 0., 0.], top_p=.5).tolist() == [.5, .5, 0, 0]
+    assert probabilities([0.0, 0.0, 0.0, 0.0], top_p=0.5).tolist() == [0.5, 0.5, 0, 0]
 
 
 def test_ties_at_the_kth_place_are_all_kept():
-    assert probabilities([3., 1., 2., 2., 2., 0.], top_k=2).astype(bool).tolist() == [True, False, True, True, True, False]
-    assert probabilities([1., 1., 1.], top_k=1) == pytest.approx([1 / 3] * 3)
+    assert probabilities([3.0, 1.0, 2.0, 2.0, 2.0, 0.0], top_k=2).astype(bool).tolist() == [
+        True,
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert probabilities([1.0, 1.0, 1.0], top_k=1) == pytest.approx([1 / 3] * 3)
 
 
 def test_ties_at_the_edge_of_the_nucleus_go_to_the_lower_index():
     # all the likely ones, then some others
-    kept = np.flatnonzero(probabilities(np.tile([0., .5], 400), top_p=.8))
+    kept = np.flatnonzero(probabilities(np.tile([0.0, 0.5], 400), top_p=0.8))
     others = kept[kept % 2 == 0]
-    assert len(kept) == 400 + len(others) and others.tolist() == list(range(0, 2 * len(others), 2)) and 0 < len(others) < 400
+    assert (
+        len(kept) == 400 + len(others)
+        and others.tolist() == list(range(0, 2 * len(others), 2))
+        and 0 < len(others) < 400
+    )
 
 
 def test_temperature_comes_before_top_k_and_top_k_before_top_p():
-    row = np.log([.4, .3, .2, .1])
+    row = np.log([0.4, 0.3, 0.2, 0.1])
     # flatter: .33, ..
-    assert probabilities(row, 2., top_p=.5).astype(bool).tolist() == [True, True, False, False]
+    assert probabilities(row, 2.0, top_p=0.5).astype(bool).tolist() == [True, True, False, False]
     # sharper: .53, ..
-    assert probabilities(row, .5, top_p=.5).astype(bool).tolist() == [True, False, False, False]
+    assert probabilities(row, 0.5, top_p=0.5).astype(bool).tolist() == [True, False, False, False]
     # 4/7 of what is left
-    assert probabilities(row, top_k=2, top_p=.55).astype(bool).tolist() == [True, False, False, False]
+    assert probabilities(row, top_k=2, top_p=0.55).astype(bool).tolist() == [True, False, False, False]
 
 
 def test_a_top_p_of_1_keeps_all():
-    assert probabilities([0., -40., -700.], top_p=1).all()         # although the first alone weighs 1 - 4e-18
+    assert probabilities([0.0, -40.0, -700.0], top_p=1).all()  # although the first alone weighs 1 - 4e-18
 
 
 @pytest.mark.parametrize("top_k", [0, 4, 5, 100])
 def test_a_top_k_of_0_or_of_the_whole_vocabulary_keeps_all(top_k):
-    assert np.array_equal(probabilities([1., 2., 3., 4.], top_k=top_k), probabilities([1., 2., 3., 4.]))
+    assert np.array_equal(
+        probabilities([1.0, 2.0, 3.0, 4.0], top_k=top_k), probabilities([1.0, 2.0, 3.0, 4.0])
+    )
 
 
 def test_temperature_0_takes_the_first_of_the_largest():
-    assert probabilities([1., 3., 3., -np.inf], temperature=0).tolist() == [0, 1, 0, 0]
-    assert probabilities([[1., 3., 3.], [2., 2., 1.]], temperature=0).tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert probabilities([1.0, 3.0, 3.0, -np.inf], temperature=0).tolist() == [0, 1, 0, 0]
+    assert probabilities([[1.0, 3.0, 3.0], [2.0, 2.0, 1.0]], temperature=0).tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
-@given(rows, st.sampled_from([0, .5, 1., 3.]), st.sampled_from([0, 1, 2]), st.sampled_from([.3, .9, 1.]))
+@given(
+    rows, st.sampled_from([0, 0.5, 1.0, 3.0]), st.sampled_from([0, 1, 2]), st.sampled_from([0.3, 0.9, 1.0])
+)
 def test_each_row_is_treated_by_itself(row, temperature, top_k, top_p):
-    logits = np.array([[row, row[::-1]], [row, row]])                                   # [2, 2, n_vocab]
+    logits = np.array([[row, row[::-1]], [row, row]])  # [2, 2, n_vocab]
     found = probabilities(logits, temperature, top_k, top_p)
     assert found.shape == logits.shape
     for i in np.ndindex(2, 2):
@@ -123,63 +142,85 @@ def test_every_distribution_sums_to_1_whatever_the_logits(row, temperature, top_
 @pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-10])
 def test_a_tiny_temperature_is_greedy_and_warns_of_nothing(temperature):
     with np.errstate(all="raise", under="ignore"):
-        assert probabilities([1., -np.inf, 3., 2.9], temperature).tolist() == [0, 0, 1, 0]
+        assert probabilities([1.0, -np.inf, 3.0, 2.9], temperature).tolist() == [0, 0, 1, 0]
         assert probabilities([-1.7e308, 1.7e308], temperature).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("top_p", [1e-320, 1e-9, 1 - 2 ** -53])
+@pytest.mark.parametrize("top_p", [1e-320, 1e-9, 1 - 2**-53])
 def test_a_top_p_near_its_ends_is_no_trap(top_p):
-    for row in ([0.] * 49, np.linspace(0, 1e-15, 49)):
+    for row in ([0.0] * 49, np.linspace(0, 1e-15, 49)):
         found = probabilities(row, top_p=top_p)
-        assert abs(found.sum() - 1) < 1e-12 and (np.count_nonzero(found) == 1 if top_p < .5 else found.min() > 0)
+        assert abs(found.sum() - 1) < 1e-12 and (
+            np.count_nonzero(found) == 1 if top_p < 0.5 else found.min() > 0
+        )
 
 
 def test_what_is_impossible_stays_impossible():
-    row = [-np.inf, 1., -np.inf, 0.]
-    for settings_ in (dict(), dict(temperature=1e9), dict(top_k=3), dict(top_p=.99), dict(temperature=0)):
+    row = [-np.inf, 1.0, -np.inf, 0.0]
+    for settings_ in (dict(), dict(temperature=1e9), dict(top_k=3), dict(top_p=0.99), dict(temperature=0)):
         assert probabilities(row, **settings_)[[0, 2]].tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("bad", [[np.nan, 1.], [1., np.inf], [-np.inf, -np.inf], [[1., 2.], [1., np.nan]],
-                                 [[1., 2.], [np.inf, 0.]]], ids=str)
-@pytest.mark.parametrize("settings", [dict(), dict(temperature=0), dict(top_k=1), dict(top_p=.5)], ids=str)
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [np.nan, 1.0],
+        [1.0, np.inf],
+        [-np.inf, -np.inf],
+        [[1.0, 2.0], [1.0, np.nan]],
+        [[1.0, 2.0], [np.inf, 0.0]],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("settings", [dict(), dict(temperature=0), dict(top_k=1), dict(top_p=0.5)], ids=str)
 def test_nan_and_infinity_are_refused(bad, settings):
     with pytest.raises(ValueError, match="NaN or infinity"):
         probabilities(bad, **settings)
 
 
-@pytest.mark.parametrize("settings", [dict(), dict(temperature=0), dict(top_k=2), dict(top_p=.5)], ids=str)
+@pytest.mark.parametrize("settings", [dict(), dict(temperature=0), dict(top_k=2), dict(top_p=0.5)], ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_callers_logits_are_not_changed(settings, dtype):
     logits = np.array([[1, 2, 3], [3, 1, 2]], dtype=dtype)
     logits.flags.writeable = False
     found = probabilities(logits, **settings)
-    found[:] = 0                                                # nor does the distribution share their memory
+    found[:] = 0  # nor does the distribution share their memory
     assert logits.tolist() == [[1, 2, 3], [3, 1, 2]]
 
 
 # Drawing (T11) ----------------------------------------------------------------------------------------------
 
-@given(st.lists(st.one_of(st.just(0.0), st.floats(0, 1)), min_size=1, max_size=9).filter(any),
-       st.sampled_from([0.0, 5e-324, .25, .5, LARGEST_UNIFORM]))
-@example([5e-324, 0.0], LARGEST_UNIFORM)                            # their product rounds to 5e-324
+
+@given(
+    st.lists(st.one_of(st.just(0.0), st.floats(0, 1)), min_size=1, max_size=9).filter(any),
+    st.sampled_from([0.0, 5e-324, 0.25, 0.5, LARGEST_UNIFORM]),
+)
+@example([5e-324, 0.0], LARGEST_UNIFORM)  # their product rounds to 5e-324
 @settings(max_examples=500)
 def test_a_token_without_mass_is_never_drawn(probs, u):
     assert probs[sample(np.array(probs), Says(u))] > 0
 
 
 def test_a_draw_inverts_the_cumulative_sum():
-    probs = np.array([0, .25, 0, .5, .25, 0])
-    assert [sample(probs, Says(u)) for u in (0, .2, .25, .5, .75, .9, LARGEST_UNIFORM)] == [1, 1, 3, 3, 4, 4, 4]
+    probs = np.array([0, 0.25, 0, 0.5, 0.25, 0])
+    assert [sample(probs, Says(u)) for u in (0, 0.2, 0.25, 0.5, 0.75, 0.9, LARGEST_UNIFORM)] == [
+        1,
+        1,
+        3,
+        3,
+        4,
+        4,
+        4,
+    ]
 
 
 @given(st.floats(1e-300, 1e300), st.floats(0, LARGEST_UNIFORM))
 def test_weights_need_not_sum_to_1(scale, u):
-    assert sample(scale * np.array([.25, .5, .25]), Says(u)) == (0 if u < .25 else 1 if u < .75 else 2)
+    assert sample(scale * np.array([0.25, 0.5, 0.25]), Says(u)) == (0 if u < 0.25 else 1 if u < 0.75 else 2)
 
 
 def test_a_draw_is_a_python_int_and_changes_nothing():
-    probs = np.array([.5, .5])
+    probs = np.array([0.5, 0.5])
     probs.flags.writeable = False
     assert type(sample(probs, np.random.default_rng(0))) is int
 
@@ -190,12 +231,12 @@ def float32_distributions():
     for scale in (0, 1, 3, 10):
         weights = np.exp(rng.normal(scale=scale, size=V)).astype(np.float32)
         yield weights / weights.sum()
-    yield np.where(np.arange(V) < 40, weights, 0) / weights[:40].sum()            # nothing after the first 40
+    yield np.where(np.arange(V) < 40, weights, 0) / weights[:40].sum()  # nothing after the first 40
 
 
 def test_the_ends_of_a_large_float32_distribution_are_safe():
     for probs in float32_distributions():
-        for u in (0.0, 5e-324, .99993, .99997, LARGEST_UNIFORM):
+        for u in (0.0, 5e-324, 0.99993, 0.99997, LARGEST_UNIFORM):
             assert probs[sample(probs, Says(u))] > 0
         # u near 1 is near the end
         assert sample(probs, Says(LARGEST_UNIFORM)) >= np.flatnonzero(probs)[-1] - 50
@@ -206,7 +247,7 @@ def draws_of_a_large_float32_distribution(n):
     tokens = np.array([sample(probs, rng) for _ in range(n)])
     assert 0 <= tokens.min() and tokens.max() < V and (probs[tokens] > 0).all()
     likely = np.argmax(probs)
-    assert abs(np.mean(tokens == likely) - probs[likely]) < 4 * (probs[likely] / n) ** .5
+    assert abs(np.mean(tokens == likely) - probs[likely]) < 4 * (probs[likely] / n) ** 0.5
 
 
 def test_two_thousand_draws_of_a_large_float32_distribution():
@@ -218,15 +259,15 @@ def test_a_hundred_thousand_draws_of_a_large_float32_distribution():
     draws_of_a_large_float32_distribution(100_000)
 
 
-@given(st.lists(st.floats(-30, 30, width=32), min_size=3, max_size=8), st.integers(0, 2 ** 32))
+@given(st.lists(st.floats(-30, 30, width=32), min_size=3, max_size=8), st.integers(0, 2**32))
 def test_a_drawn_token_is_one_that_top_k_and_top_p_kept(row, seed):
-    found = probabilities(np.array(row, dtype=np.float32), top_k=2, top_p=.9)
+    found = probabilities(np.array(row, dtype=np.float32), top_k=2, top_p=0.9)
     assert found[sample(found, np.random.default_rng(seed))] > 0
 
 
 def test_the_memory_order_of_the_logits_does_not_matter():
     logits = np.random.default_rng(0).standard_normal((2, 3, 4))
-    for setting in (dict(temperature=0), dict(top_p=.6), dict(top_k=2)):
+    for setting in (dict(temperature=0), dict(top_p=0.6), dict(top_k=2)):
         expected = probabilities(logits, **setting).swapaxes(0, 1)
         assert (probabilities(logits.swapaxes(0, 1), **setting) == expected).all()
         assert expected.sum() == pytest.approx(6)

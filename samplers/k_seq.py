@@ -1,0 +1,70 @@
+"""K-SEQ: SpecTr, Sun et al. 2023 (arXiv 2310.15141), Algorithm 2.  A rule for a node of a tree (tree.py).
+
+    tree_sampling(draft, target, tokens, n_tokens, (4, 1, 1), rng, rule=K_SEQ)  # 4 drafts of 3 tokens
+
+The k children of a node are drawn from p independently, so equal ones are possible.  Each is accepted with
+probability min(1, q / (rho p)), the same for all: q is divided by rho because one acceptance is enough, and a
+token has k chances.  The smaller rho, the more is accepted, but rho must leave something for what comes after
+k refusals: no token may have been accepted more often than q says.
+
+    beta(rho)   = sum min(p, q / rho)           that one child is accepted
+    accepted    = 1 - (1 - beta)^k              that one of them is
+
+A token is accepted with probability min(p, q / rho) accepted / beta, and where none is, a draw from the rest
+of q makes up for what is missing: together q.  There is enough of everything where accepted <= rho beta.
+
+K independent drafts are a tree of K lines.  Where the token that was accepted is that of several drafts, all
+of them go on (tree.py does so), since what follows it is independent in each: the paper's recursion.
+
+The letters are Chen's and the paper's: q the target, p the draft, rho its division factor.  At the best rho
+at least (1 - (1 - 1/k)^k) > 1 - 1/e of what the best rule for such drafts accepts is accepted (theorem 2).
+
+But: drawn with replacement, K-SEQ cannot reach what drafts without replacement do (SEQUOIA in tree.py).
+"""
+import numpy as np
+
+from samplers.tree import draw_with_replacement
+from sampling import sample
+
+HALVINGS = 30
+
+
+def division_factor(q, p, k):
+    """The smallest rho in 1 .. k that is allowed, from above: [n_vocab], [n_vocab] -> rho.
+
+    accepted - rho beta falls as rho grows, and is not positive at k (Bernoulli's inequality): bisection.
+
+    >>> round(division_factor(np.array([1., 0]), np.array([.5, .5]), 2), 4)
+    1.5
+    """
+    drawn = p > 0
+    q, p = q[drawn], p[drawn]
+    low, high = 1.0, float(k)
+    for _ in range(HALVINGS if k > 1 else 0):
+        rho = (low + high) / 2
+        beta = np.minimum(p, q / rho).sum()
+        if 1 - (1 - beta) ** k <= rho * beta:
+            high = rho
+        else:
+            low = rho
+    return high                                                 # allowed, however near to the smallest
+
+
+def select(q, p, tokens, rng):
+    """The first child that is accepted, or a draw from the rest.  Returns (which child or None, the token).
+
+    q, p        [n_vocab]    of the target, and what each of the children was drawn from
+    """
+    k = len(tokens)
+    rho = division_factor(q, p, k)
+    for i, token in enumerate(tokens):
+        if rng.random() * p[token] * rho < q[token]:            # u < q / (rho p)
+            return i, token
+    shared = np.minimum(p, q / rho)                             # of sum beta
+    beta = min(shared.sum(), 1.0)
+    if beta > 0:
+        q = np.maximum(q - shared * ((1 - (1 - beta) ** k) / beta), 0)      # of sum 1 - accepted
+    return None, sample(q if q.any() else shared, rng)          # nothing left: q = p up to rounding
+
+
+K_SEQ = draw_with_replacement, select

@@ -1,0 +1,125 @@
+"""K-SEQ: lossless, exactly, and nearly as good as any rule for independent drafts can be."""
+import itertools
+
+import numpy as np
+import pytest
+from helpers import mutant
+
+from lossless import (
+    PAIRS,
+    case_deviation,
+    cases,
+    distance,
+    distribution_of_text,
+    exact_distribution,
+    table,
+    text_of,
+)
+from samplers import k_seq
+from samplers.k_seq import K_SEQ, division_factor, select
+from samplers.tree import tree_sampling, walk
+
+
+def with_shape(widths, rule=K_SEQ):
+    return lambda draft, target, tokens, n, K, rng, **settings: tree_sampling(
+        draft, target, tokens, n, widths, rng, **settings, rule=rule)
+
+
+CASES = list(cases(None, [1], 2, {}))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}, {case[3]} tokens, {case[5]}")
+def test_the_text_has_the_targets_distribution(case):
+    assert case_deviation(with_shape((2 if case[5] else 3,)), *case) < 1e-12
+
+
+@pytest.mark.parametrize("name", ["draft is certain", "target is certain", "disjoint supports"])
+def test_two_lines_of_drafts_keep_the_distribution_also_where_they_begin_alike(name):
+    assert case_deviation(with_shape((2, 1)), "", *PAIRS[name], 3, 1, {}) < 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 2), (1, 1, 1), [-1, -1, 0, 0, 2]], ids=str)
+def test_five_shapes_keep_the_distribution_in_every_case(widths):
+    for case in cases(None, [1], 3, {}):
+        assert case_deviation(with_shape(widths), *case) < 1e-12, case
+
+
+def test_equal_drafts_are_both_candidates_for_the_next_place():
+    """Drafts (0, 1) and (0, 2), and the target says 0 and then 2: it is the second that gives it."""
+    q = np.array([[1., 0, 0], [0, 0, 1], [0, 0, 1], [1, 0, 0], [0, 1, 0]])
+    p = np.array([[1., 0, 0]] * 2 + [[0, .5, .5]] * 2)
+    path, token = walk(q, p, [0, 0, 1, 2], [-1, -1, 0, 1], K_SEQ, np.random.default_rng(0))
+    assert len(path) == 2 and path[1] == 3 and token == 1
+
+
+def accepted_by_the_best_rule(q, p, k):
+    """The linear programme of optimal transport with k independent drafts: the mass of the tuples of drafts
+    goes to tokens that are among them, and no token gets more than q has."""
+    from scipy.optimize import linprog
+    tuples = list(itertools.product(range(len(q)), repeat=k))
+    flows = [(i, y) for i, drafts in enumerate(tuples) for y in set(drafts)]
+    upper = np.zeros((len(tuples) + len(q), len(flows)))
+    for column, (i, y) in enumerate(flows):
+        upper[i, column] = upper[len(tuples) + y, column] = 1
+    mass = [np.prod(p[list(drafts)]) for drafts in tuples]
+    return -linprog(-np.ones(len(flows)), A_ub=upper, b_ub=[*mass, *q]).fun
+
+
+def accepted(q, p, k):
+    """Exactly, through every k-tuple of drafts and every coin."""
+    found = exact_distribution(
+        lambda rng: select(q, p, K_SEQ[0](p, k, rng), rng)[0] is not None)
+    return found.get(True, 0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("k", [2, 3])
+def test_it_accepts_nearly_as_much_as_the_best_rule(seed, k):
+    pytest.importorskip("scipy", reason="scipy solves the linear programme: pip install -e .[test]")
+    q, p = np.random.default_rng(seed).dirichlet(np.ones(6 - k), size=2)
+    best, found = accepted_by_the_best_rule(q, p, k), accepted(q, p, k)
+    assert (1 - (1 - 1 / k) ** k) * best <= found <= best + 1e-9
+    assert found >= np.minimum(p, q).sum() - 1e-9                       # a single draft
+
+
+def test_by_hand():
+    """q = (1, 0), p = (1/2, 1/2): rho 1.5, and one of two drafts is accepted with probability 3/4."""
+    q, p = np.array([1., 0]), np.array([.5, .5])
+    assert division_factor(q, p, 2) == pytest.approx(1.5) and accepted(q, p, 2) == pytest.approx(.75)
+    assert division_factor(q, p, 1) == 1 and accepted(q, p, 1) == pytest.approx(.5)
+    assert accepted(p, p, 3) == pytest.approx(1)
+    assert accepted(q, q[::-1], 3) == 0                                 # disjoint supports
+
+
+def test_the_smallest_rho_is_found_and_is_allowed():
+    rng = np.random.default_rng(0)
+    for k in (2, 3, 8):
+        q, p = rng.dirichlet(np.ones(50), size=2)
+        rho = division_factor(q, p, k)
+
+        def room(rho):
+            beta = np.minimum(p, q / rho).sum()
+            return rho * beta - (1 - (1 - beta) ** k)
+        assert 1 < rho < k and room(rho) >= 0 > room(rho - 1e-6)
+
+
+WRONG = {
+    "rho is 1": [("rho = division_factor(q, p, k)", "rho = 1.0")],
+    "q is not divided": [("rng.random() * p[token] * rho < q[token]", "rng.random() * p[token] < q[token]")],
+    "the rest is Algorithm 2's residual": [("q - shared * ((1 - (1 - beta) ** k) / beta)", "q - p")],
+    "the rest counts one draft": [("((1 - (1 - beta) ** k) / beta)", "1")],
+    "the rest is q": [("if beta > 0", "if False")],
+    "equal children are judged once": [("for i, token in enumerate(tokens):",
+                                        "for i, token in enumerate(dict.fromkeys(tokens)):")],
+}
+
+
+@pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
+def test_a_wrong_version_is_found(changes):
+    wrong, off = mutant(k_seq, *changes), 0
+    for draft, target in (table(7), table(223)), (table(5, n_vocab=4), table(6, n_vocab=4)):
+        found = exact_distribution(lambda rng: text_of(tree_sampling(
+            draft, target, [0], 2, (2,), rng, rule=wrong.K_SEQ)))
+        off = max(off, distance(found, distribution_of_text(target, [0], 2)))
+    assert off > .005
