@@ -37,6 +37,7 @@ from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, p
 from reporting.terminal import watch
 from samplers import block
 from samplers.batch import batch_sampling
+from samplers.tree import depths, shape_of, tree_sampling, with_tree
 from sampling import check_K, check_settings, prepare
 from speculative import propose, speculative_sampling, verify
 from utils import check_files, load_model
@@ -47,8 +48,8 @@ MOST = 8            # drafts a round with --K auto
 
 def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
             target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
-            models_dir="models", backend="numpy", drafter="model", verifier="token", prompts_file="",
-            show_rounds=False, trace="", json=False, exit_layer=0, ngram_file=""):
+            models_dir="models", backend="numpy", drafter="model", verifier="token", widths="3,2,1",
+            prompts_file="", show_rounds=False, trace="", json=False, exit_layer=0, ngram_file=""):
     """Generate a continuation of PROMPT twice, autoregressively and speculatively, and compare.
 
     Args:
@@ -64,7 +65,8 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         models_dir: where downloaded models are kept
         backend: numpy, or cupy for a GPU
         drafter: who guesses: model, lookup, ngram, early_exit, layer_skip
-        verifier: how the guesses are judged: token (Algorithm 2), or block
+        verifier: how the guesses are judged: token (Algorithm 2), block, or tree (several at each place)
+        widths: of a tree, children a node by level
         prompts_file: a file with a prompt a line, continued as a batch, in place of one prompt
         show_rounds: show what became of each draft, a line a round
         trace: a file for a web page that replays the speculative run
@@ -73,6 +75,11 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         ngram_file: with ngram, a text to learn from beforehand
     """
     auto, K = K == "auto", MOST if K == "auto" else K
+    shape = shape_in(widths) if verifier == "tree" else None
+    if shape and (auto or prompts_file or drafter != "model"):
+        raise ValueError("a tree is drafted by a model, for one --prompt, and --widths says how deep: leave "
+                         "out --drafter, --prompts_file and --K auto")
+    K = max(depths(shape)) if shape else K
     settings = dict(temperature=temperature, top_k=top_k, top_p=top_p)
     # before a download
     check_flags(prompt, n_tokens_to_generate, K, seed, trace, drafter, verifier, settings)
@@ -89,6 +96,8 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
     draft_name = draft_model_size if drafter == "model" else None
     draft, target, encoder = load_pair(draft_name, target_model_size, models_dir)
     loaded = draft, target
+    if shape:
+        draft, target = with_tree(draft), with_tree(target)
     tokens, n = encoder.encode(prompt), n_tokens_to_generate
     draft, target, propose = DRAFTERS[drafter](draft, target, tokens=tokens, exit_layer=exit_layer,
                                                text=encoder.encode(text))
@@ -114,6 +123,8 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         return autoregressive_sampling(model, tokens, n, np.random.default_rng(seed), **settings)
 
     def speculative(draft, target):
+        if shape:
+            return tree_sampling(draft, target, tokens, n, shape, coins, **settings)
         return speculative_sampling(draft, target, tokens, n, K, coins, **settings,
                                     propose=propose, verify=VERIFIERS[verifier])
 
@@ -137,9 +148,11 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         check_files(model)                                      # nobody wrote to its weights meanwhile
     if not json:
         print(timing(spec))
-    result = dict(prompt=prompt, **about, auto=costs, autoregressive=ar, speculative=spec,
-                  **figures(ar, alone, spec, [*pair, propose], rounds, K, verifier),
-                  same_text=ar["tokens"] == spec["tokens"], same_bits=K < target.exact_rows)
+    rows = len(shape or [0] * K) + 1                            # of a target pass
+    result = dict(prompt=prompt, **about, widths=widths if shape else None, auto=costs, autoregressive=ar,
+                  speculative=spec, **figures(ar, alone, spec, [*pair, propose], rounds, K, verifier, shape),
+                  same_text=ar["tokens"] == spec["tokens"],
+                  same_bits=rows <= target.exact_rows and (not shape or target.exact_paths))
     for one in (ar, spec):
         one["text"] = encoder.decode([token for token in one["tokens"] if token != encoder.eos])
     if trace:
@@ -154,7 +167,7 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
 
 
 # What the flags name.  A drafter makes (draft, target, propose) of the two models, of which the draft is None
-# but for "model", and of flags of its own; a verifier is a `verify`.
+# but for "model", and of flags of its own; a verifier is a `verify`, or None for a tree.
 
 def with_ngrams(draft, target, text, **_):
     model = NGram(target.n_vocab)
@@ -185,6 +198,7 @@ DRAFTERS = {
 VERIFIERS = {
     "token": verify,
     "block": block.verify,
+    "tree": None,
 }
 
 
@@ -201,6 +215,15 @@ def check_flags(prompt, n_tokens, K, seed, trace, drafter, verifier, settings):
             raise ValueError(f"there is no {flag} {name!r}: use one of {', '.join(table)}")
     if trace:
         check_place(Path(trace))
+
+
+def shape_in(widths):
+    """--widths 3,2,1 -> the shape of a tree.  Raises ValueError."""
+    try:
+        numbers = [int(width) for width in widths.split(",")]
+    except ValueError:
+        raise ValueError(f"--widths {widths}: give the children a node by level, as in 3,2,1") from None
+    return shape_of(numbers)
 
 
 def check_place(path):
@@ -260,14 +283,19 @@ def costs_of(draft, target, propose, tokens, K, to_probs):
     return dict(c=float(f"{drafting / K / one:.2g}"), v=float(f"{more / one:.2g}"))
 
 
-def figures(ar, alone, spec, models, rounds, K, verifier):
+def figures(ar, alone, spec, models, rounds, K, verifier, shape=None):
     """The numbers of the comparison; None for what could not be measured.  Also completes `spec`.
 
     models  draft, target and proposer, timed
+    shape   the parents of a tree of K levels, or None.  Then c is a level's cost, on average
     """
     draft, target, proposer = models
     step, alpha = alone[0].seconds(1), ratio(*acceptance(rounds, verifier == "block"))
-    c, v = ratio((draft or proposer).seconds(1), step), ratio(target.seconds(K + 1), step)
+    drafting, v = (draft or proposer).seconds(1), ratio(target.seconds(len(shape or [0] * K) + 1), step)
+    if shape:
+        levels = [draft.seconds(([0] + depths(shape)).count(depth)) for depth in range(K)]
+        drafting = None if None in levels else sum(levels) / K
+    c = ratio(drafting, step)
     per_pass = ratio(len(spec["tokens"]), len(rounds))
     spec |= dict(rounds=len(rounds), acceptance_rate=alpha, tokens_per_target_pass=per_pass)
     predicted, fixed = None, proposer.propose is propose

@@ -6,25 +6,30 @@ verification of K + 1 tokens to cost one step, and it costs more.
 But: the prediction takes acceptances to be independent and equally likely, as the paper's does.  Real ones
 are nearly so: notebook 3 compares the number of accepted drafts in a round with a coin's.
 """
+from functools import partial
 from statistics import median
 
 from compute.backend import clock
 
 
 class Timed:
-    """A model that notes its calls: [(n_last, seconds), ...]."""
+    """A model that notes its calls: [(rows of logits, seconds), ...]."""
 
     def __init__(self, model):
         self.model, self.calls = model, []
 
     def __call__(self, tokens, n_last=1):
+        return self.timed(self.model, tokens, n_last)
+
+    def timed(self, call, *arguments):
         start = clock()
-        logits = self.model(tokens, n_last)
-        self.calls.append((n_last, clock() - start))
+        logits = call(*arguments)
+        self.calls.append((len(logits), clock() - start))
         return logits
 
-    def __getattr__(self, name):                # n_ctx, n_vocab, reset
-        return getattr(self.model, name)
+    def __getattr__(self, name):                # n_ctx, n_vocab, reset; a pass over a tree is timed, too
+        value = getattr(self.model, name)
+        return partial(self.timed, value) if name == "tree" else value
 
     def seconds(self, n_last):
         """Median seconds of a call for n_last rows, without the first, the prompt; None: no such call."""
@@ -83,10 +88,17 @@ def acceptance(rounds, block=False):
     """(accepted, tested) of all rounds.  What follows a rejection, or EOS, was never tested.
 
     block   of block verification, which tests all drafts, also after one that fails
+    Of a tree a level counts as one test: whether one of the children is accepted.
     """
+    def rejected(r):
+        if len(r.tokens) == r.n_accepted:                       # an EOS among the accepted: nothing was
+            return 0
+        if is_tree(r):
+            return int((taken(r) or [-1])[-1] in r.parents)     # or else a leaf was reached
+        return len(r.drafts) - r.n_accepted if block else int(r.n_accepted < len(r.drafts))
+
     accepted = sum(r.n_accepted for r in rounds)
-    rejected = [len(r.drafts) - r.n_accepted for r in rounds if len(r.tokens) > r.n_accepted]
-    return accepted, accepted + (sum(rejected) if block else sum(n > 0 for n in rejected))
+    return accepted, accepted + sum(map(rejected, rounds))
 
 
 def ratio(a, b):

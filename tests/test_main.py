@@ -124,6 +124,19 @@ def test_the_prediction_for_rounds_of_any_length_adds_up_their_costs():
     assert numbers["cost_ratio"] == pytest.approx(.2) and numbers["verify_ratio"] == pytest.approx(1.2)
 
 
+def test_a_tree_is_drafted_judged_and_predicted(capsys, tmp_path):
+    typed = ("-n", "30", "--verifier", "tree", "--widths", "2,1")
+    r = result(capsys, *typed, "--trace", str(tmp_path / "run.html"))
+    spec = r["speculative"]
+    assert r["same_text"] and len(spec["tokens"]) == 30 and (r["widths"], r["K"]) == ("2,1", 2)
+    assert 1 < spec["tokens_per_target_pass"] <= 3 and 0 < spec["acceptance_rate"] <= 1
+    cost = 2 * r["cost_ratio"] + r["verify_ratio"]
+    assert r["predicted_speedup"] == pytest.approx(spec["tokens_per_target_pass"] / cost)
+    assert "parent" in (tmp_path / "run.html").read_text(encoding="utf-8")
+    _, out, _ = run(capsys, *typed, "--temperature", "1", "--show_rounds")
+    assert "/4 +" in out and " ." in out
+
+
 def test_the_seed_fixes_the_text(capsys):
     runs = [result(capsys, "--temperature", "1", "--seed", seed, "-n", "20") for seed in ("0", "0", "1")]
     assert runs[0]["speculative"]["tokens"] == runs[1]["speculative"]["tokens"] != runs[2]["speculative"]["tokens"]
@@ -145,7 +158,9 @@ BAD = {"--exit_layer 3": "--exit_layer is for --drafter early_exit", "--ngram_fi
        "--temperature nan": "nan", "--temperature hot": "hot", "--top_p 0": "top_p is 0", "--top_p 1.5": "top_p is 1.5",
        "--top_k -1": "top_k is -1", "-n 600": "do not fit into the context of 512", "-n -1": "-1", "--seed -1": "seed is -1",
        "--draft_model_size nope": "'nope'", "--target_model_size tests": "tests is not a usable GPT-2 folder", "--backend x": "'x'",
-       "--json 3": "'3'", "--json=3": "--json takes no value", "--prompt \udcff": "surrogate", "-- x": "'--'", "-t 1": "-t"}
+       "--json 3": "'3'", "--verifier tree --widths 3,0": "at least one child",
+       "--verifier tree --widths 3,x": "--widths 3,x: give the children", "--verifier tree --K auto": "leave out",
+       "--verifier tree --drafter lookup": "leave out", "--json=3": "--json takes no value", "--prompt \udcff": "surrogate", "-- x": "'--'", "-t 1": "-t"}
 
 
 @pytest.mark.parametrize("typed", BAD)

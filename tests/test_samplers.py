@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from autoregressive import autoregressive_sampling
 from lossless import distribution_of_text, memoryless, scripted, table, text_of
 from reporting import stats
-from sampling import probabilities
+from samplers.tree import with_tree
+from sampling import Round, probabilities
 from speculative import speculative_sampling, verify
 from utils import load_model
 
@@ -493,6 +494,15 @@ def test_acceptance_does_not_count_what_follows_eos():
     assert stats.acceptance(baseline(table(2), 9)) == stats.acceptance([]) == (0, 0)
 
 
+def test_of_a_tree_each_level_is_one_test():
+    rows = np.ones((4, 3))
+    nodes, parents = [1, 2, 0], [-1, -1, 0]
+    rounds = [Round(tokens, nodes, n, rows, None, parents) for tokens, n in [
+        ([0], 0), ([2, 1], 1), ([1, 2], 1), ([1, 0, 2], 2), ([1], 1)]]      # the last ended with an EOS
+    assert [stats.acceptance([r]) for r in rounds] == [(0, 1), (1, 1), (1, 2), (2, 2), (1, 1)]
+    assert stats.acceptance(rounds) == (5, 7)
+
+
 def test_of_a_block_all_drafts_are_tested():
     rounds = speculative(scripted(PROMPT + [1, 5, 2, 3, 4]), scripted(PROMPT + [1, 2, 3, 4, 4]), 30, 3)
     assert rounds[0].n_accepted == 1 and stats.acceptance(rounds, block=True)[1] == sum(
@@ -577,7 +587,10 @@ def test_timed_notes_the_calls_and_is_the_model_otherwise():
     assert [n_last for n_last, seconds in model.calls] == [2] and model.calls[0][1] > 0
     model.calls = [(1, 9.0), (1, 2.0), (5, 7.0), (1, 8.0), (1, 3.0)]  # the first call is the prompt
     assert model.seconds(1) == 3 and model.seconds(5) == 7 and model.seconds(2) is None
-    assert not hasattr(stats.Timed(table(1)), "n_ctx")
+    assert not hasattr(stats.Timed(table(1)), "n_ctx") and not hasattr(stats.Timed(table(1)), "tree")
+    model = stats.Timed(with_tree(tiny_gpt2()))
+    model.tree([1, 2], [3, 4], [-1, 0])
+    assert [rows for rows, seconds in model.calls] == [3]
 
 
 def test_the_seconds_of_a_proposer_are_those_of_a_draft():
