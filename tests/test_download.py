@@ -494,13 +494,13 @@ def test_a_network_that_swallows_everything_is_waited_for_a_while_only(server, t
     asked, end = [], threading.Event()
 
     def swallowed(url, timeout):
-        asked.append((url, timeout))
+        asked.append((url, timeout, threading.current_thread().daemon))     # the program can end meanwhile
         end.wait()                              # as looking up a name does, whatever the time limit
     monkeypatch.setattr(module.requests, "head", swallowed)
     with pytest.raises(DownloadError, match="nothing answers"):
         download("tiny", tmp_path, [server.url, CLOSED])
     end.set()
-    assert sorted(asked) == sorted((f"{url}/tiny/hparams.json", 0.05) for url in (server.url, CLOSED))
+    assert sorted(asked) == sorted((f"{url}/tiny/hparams.json", 0.05, True) for url in (server.url, CLOSED))
     assert server.log == []
 
 
