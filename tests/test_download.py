@@ -671,7 +671,10 @@ def test_progress_in_bytes_on_a_terminal_only(server, tmp_path, monkeypatch):
     download("tiny", tmp_path / "1")
     assert sys.stderr.getvalue() == ""
     monkeypatch.setattr(sys, "stderr", Terminal())
-    # with a cut, a restart from zero and a damaged file on the way, the bar still ends at the sum
+    # with a part that was there, a cut, a restart from zero and a damaged file, the bar still ends at the sum
+    (tmp_path / "2" / "tiny").mkdir(parents=True)
+    (tmp_path / "2" / "tiny" / f"{INDEX}.part").write_bytes(server.files[INDEX][:50])
+    (tmp_path / "2" / "tiny" / f"{DATA}.part").write_bytes(server.files[DATA][:90_000])
     server.faults = {DATA: iter([cut(100_000), ignores_range]), "encoder.json": iter([wrong_md5])}
     download("tiny", tmp_path / "2")
     total = sum(map(len, server.files.values()))
