@@ -25,7 +25,7 @@ from compute.backend import xp
 from compute.linear import SUM, exact_rows, linear, row_products
 
 BLOCK = 64          # keys; attention runs over whole blocks of the cache
-CHUNK = 192         # positions in one chunk of prefill: their activations stay in the caches of the cores
+CHUNK = 96          # positions in one chunk of prefill: their activations stay in the caches of the cores
 
 
 def gelu(x):                                                                # the tanh form, as OpenAI's
@@ -36,7 +36,7 @@ def softmax(x):                                                             # ov
     e = xp.exp(x - x.max(axis=-1, keepdims=True))
     # The total is a product, too: that adds in order, so zeros (keys behind the mask, other branches of a
     # tree of drafts) do not change its bits, as they do those of a sum.
-    ones = xp.broadcast_to(xp.ones((e.shape[-1], SUM), dtype=e.dtype), (*e.shape[:-2], e.shape[-1], SUM))
+    ones = xp.ones((*[1] * (e.ndim - 2), e.shape[-1], SUM), dtype=e.dtype)
     return e / row_products(e, ones)[..., :1]
 
 

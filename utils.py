@@ -11,6 +11,7 @@ But: float32 weights that need no copy (wte, the biases) stay in the file and co
 asked for.  Who writes to the file while the program runs changes them: `check_files` notices, afterwards.
 """
 import json
+from math import prod
 from pathlib import Path
 
 from tqdm import tqdm
@@ -147,6 +148,7 @@ def nested(arrays, hparams, folder, wanted=None):
     """
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}
     wanted = wanted or shapes(**hparams)
+    n_weights = sum(prod(shape) for shape in wanted.values())
     todo = tqdm(wanted.items(), desc=f"Loading {folder.name}", leave=False, disable=None)
     for name, shape in todo:
         if name not in arrays:
@@ -161,8 +163,8 @@ def nested(arrays, hparams, folder, wanted=None):
         place = params
         for part in path:
             place = params["blocks"][int(part[1:])] if part[0] == "h" else place.setdefault(part, {})
-        place[last] = lay_out(array) if last == "w" else array
+        place[last] = lay_out(array, n_weights) if last == "w" else array
         if last == "wte":
-            params["head"] = lay_out(array.T)               # the output head: wte, transposed
+            params["head"] = lay_out(array.T, n_weights)    # the output head: wte, transposed
         release(mapped)                                         # read; wte's rows come back when asked for
     return params

@@ -38,8 +38,10 @@ import numpy as np
 from compute.backend import on_gpu, xp
 
 TILE, DEPTH, ROWS = 64, 1280, 12    # outputs, inputs and rows of the largest product that is not packed
+NARROW = 32                         # outputs of a tile where the weights come from memory, not from a cache
+LARGE = 25_000_000                  # weights that no cache holds
 FEW = 16                            # rows that go one by one where there is no such product
-SUM = 16                            # columns of ones that add up a row (one would be a `gemv`, which adds in another order)
+SUM = 16                            # columns of ones that add up a row; a single one would be a `gemv`
 SHARE = 1_000_000                   # products of more weights are shared between threads
 LATE = 250_000                      # weights that the caller gets through before another thread has woken up
 SET = (os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or "").split(",")[0]
@@ -71,7 +73,7 @@ def exact_rows(n_embd, d_head, n_ctx):
     """How many rows at once keep their bits in all products of such a model; 1 promises nothing (a GPU)."""
     if on_gpu():
         return 1
-    weights = [(chunk(n_in), TILE) for n_in in (n_embd, 4 * n_embd)]
+    weights = [(chunk(n_in), width) for n_in in (n_embd, 4 * n_embd) for width in (TILE, NARROW)]
     keys = [(d_head, TILE, True)]
     values = [(n, width) for n in range(TILE, min(n_ctx, DEPTH) + TILE, TILE)
               for width in {min(d_head, TILE), d_head % TILE or TILE, SUM}]
@@ -101,6 +103,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=workers.cache_clear)     # a fork has the queue, but not its threads
 
 
+def cost(w, n):
+    """What n rows with these weights take, in weights that one row reads in the same time."""
+    return w.size * max(1, n / 4)
+
+
 def share(f, n, work):
     """f(0, n); if there is much work, in parts f(i, j) at the same time. All have ended when it returns.
 
@@ -122,20 +129,19 @@ def share(f, n, work):
 def blocks(a, keeps_bits):
     """[.., n, k] -> [.., n_blocks, rows, k]: those that meet a tile at once; other rows fill up the last."""
     n = a.shape[-2]
-    if not keeps_bits:
-        rows = 1 if n <= FEW else n
-    elif n > ROWS:
+    if keeps_bits:
         rows = math.ceil(n / math.ceil(n / ROWS))                   # about the same in every block
+        rows += rows % 2                                            # the kernel is no faster with one less
     else:
-        return (a.repeat(2, axis=-2) if n == 1 else a)[..., None, :, :]
+        rows = 1 if n <= FEW else n
     missing = -n % rows
     if missing:
-        a = xp.concatenate([a, a[..., :missing, :]], axis=-2)
+        a = a.repeat(2, axis=-2) if n == 1 else xp.concatenate([a, a[..., :missing, :]], axis=-2)
     return a.reshape(*a.shape[:-2], (n + missing) // rows, rows, a.shape[-1])
 
 
 def row_products(a, b):
-    """a [h, .., n, k] @ b [h, .., k, m] -> [h, .., n, m]; no row depends on the others. Threads share the h.
+    """a [h, .., n, k] @ b [h or 1, .., k, m] -> [h, .., n, m]; no row depends on others. Threads share h.
 
     >>> import numpy as np
     >>> a, b = np.ones((1, 3, 2)), np.arange(8.).reshape(1, 2, 4)
@@ -153,11 +159,12 @@ def row_products(a, b):
     n, by_columns = a.shape[-2], b.strides[-1] != b.itemsize
     a = blocks(a, exact(*b.shape[-2:], by_columns, b.dtype.char))   # [.., n_blocks, rows, k]
     b = b[..., None, :, :]                                          # [.., 1, k, m]
-    if b.size * a.shape[-3] < SHARE:
+    if cost(b, n) < SHARE:
         y = np.matmul(a, b, order="C")
     else:
+        b = np.broadcast_to(b, (len(a), *b.shape[1:]))
         y = np.empty((*map(max, a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), dtype=a.dtype)
-        share(lambda i, j: np.matmul(a[i:j], b[i:j], out=y[i:j], order="C"), len(a), b.size * a.shape[-3])
+        share(lambda i, j: np.matmul(a[i:j], b[i:j], out=y[i:j], order="C"), len(a), cost(b, n))
     return y.reshape(*y.shape[:-3], -1, y.shape[-1])[..., :n, :]
 
 
@@ -178,7 +185,7 @@ def linear(x, w, b):
             np.matmul(x, w[i:j], order="C").sum(axis=1, out=out[i:j])
         else:
             np.matmul(x, w[i:j, 0], out=out[i:j], order="C")
-    share(product, n_tiles, w.size * n_blocks)
+    share(product, n_tiles, cost(w, n))
     y = y.reshape(n_blocks * rows, n_tiles * width)[:n, :len(b)]
     y += b
     return y
@@ -189,14 +196,18 @@ def chunk(n_in):
     return next(n_in // n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
 
 
-def lay_out(w):
-    """w [n_in, n_out] -> tiles [n_tiles, n_chunks, 1, depth, TILE], zeros at the end. (On a GPU: w.)"""
+def lay_out(w, n_weights=0):
+    """w [n_in, n_out] -> tiles [n_tiles, n_chunks, 1, depth, width], zeros at the end. (On a GPU: w.)
+
+    n_weights       those of the whole model: narrow tiles stream faster from memory, wide ones from a cache
+    """
     if on_gpu():
         return w
     n_in, n_out = w.shape
-    whole, rest = divmod(n_out, TILE)
-    tiles = np.zeros((whole + (rest > 0), n_in, TILE), dtype=w.dtype)
-    tiles[:whole] = w[:, :whole * TILE].reshape(n_in, whole, TILE).transpose(1, 0, 2)
+    width = NARROW if n_weights > LARGE else TILE
+    whole, rest = divmod(n_out, width)
+    tiles = np.zeros((whole + (rest > 0), n_in, width), dtype=w.dtype)
+    tiles[:whole] = w[:, :whole * width].reshape(n_in, whole, width).transpose(1, 0, 2)
     if rest:
-        tiles[-1, :, :rest] = w[:, whole * TILE:]
-    return tiles.reshape(len(tiles), -1, 1, chunk(n_in), TILE)
+        tiles[-1, :, :rest] = w[:, whole * width:]
+    return tiles.reshape(len(tiles), -1, 1, chunk(n_in), width)

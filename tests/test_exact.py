@@ -21,7 +21,7 @@ import pytest
 from autoregressive import autoregressive_sampling
 from benchmarks.synthetic import synthetic_pair
 from compute import linear as linear_module
-from compute.linear import DEPTH, FEW, ROWS, TILE, exact_rows, lay_out, linear, row_products
+from compute.linear import DEPTH, FEW, LARGE, NARROW, ROWS, TILE, exact_rows, lay_out, linear, row_products
 from speculative import speculative_sampling
 from utils import load_model
 
@@ -65,13 +65,14 @@ def most_rows(request, monkeypatch):
     return lambda *shapes: 40 if all(linear_module.exact(*shape) for shape in shapes) else FEW
 
 
-@pytest.mark.parametrize("n_in, n_out", [(192, 576), (192, 4096), (768, 2304), (768, 768), (3072, 768),
-                                         (768, 50257), (1600, 4800), (96, 97)])
-def test_rows_of_a_product_do_not_depend_on_their_company(n_in, n_out, most_rows):
+@pytest.mark.parametrize("n_in, n_out, n_weights", [
+    (192, 576, 0), (192, 4096, 0), (96, 97, 0), (768, 2304, LARGE), (768, 2304, LARGE + 1),
+    (768, 768, LARGE + 1), (3072, 768, LARGE + 1), (768, 50257, LARGE + 1), (1600, 4800, LARGE + 1)])
+def test_rows_of_a_product_do_not_depend_on_their_company(n_in, n_out, n_weights, most_rows):
     rng = np.random.default_rng(0)
     w = rng.standard_normal((n_in, n_out), dtype=np.float32)
     b = rng.standard_normal(n_out, dtype=np.float32)
-    tiles = lay_out(w)
+    tiles = lay_out(w, n_weights)
     most = most_rows(tiles.shape[-2:])
     x = rng.standard_normal((most, n_in), dtype=np.float32)
     alone = np.concatenate([linear(row[None], tiles, b) for row in x])
@@ -82,8 +83,10 @@ def test_rows_of_a_product_do_not_depend_on_their_company(n_in, n_out, most_rows
 
 def test_the_shapes_above_cover_every_way_to_cut():
     assert 768 < DEPTH < 1600 and 3072 > 2 * DEPTH and 40 > 3 * ROWS
-    assert 576 % TILE == 0 and 50257 % TILE and 97 % TILE
-    small, large = lay_out(np.zeros((192, 576), np.float32)), lay_out(np.zeros((768, 2304), np.float32))
+    assert 576 % TILE == 0 and 50257 % NARROW and 97 % TILE
+    w = np.zeros((768, 2304), np.float32)
+    small, large = lay_out(w[:192, :576], LARGE), lay_out(w, LARGE + 1)
+    assert small.shape[-1] == TILE and large.shape[-1] == NARROW
     assert small.size < linear_module.SHARE < large.size
 
 
@@ -130,8 +133,8 @@ def test_rows_do_not_depend_on_their_company_with_other_kernels(kernels):
                      "test_rows_of_a_product_do_not_depend_on_their_company")
 
 
-@pytest.mark.parametrize("lost", [None, (800, 64), (1280, 64), (80, 64, True), (64, 64), (64, 16), (960, 64),
-                                  (1024, 16)])
+@pytest.mark.parametrize("lost", [None, (800, 64), (1280, 64), (1280, 32), (80, 64, True), (64, 64), (64, 16),
+                                  (960, 64), (1024, 16)])
 def test_one_product_that_loses_the_bits_ends_the_promise_for_its_model(lost, monkeypatch):
     asked = []
     monkeypatch.setattr(linear_module, "exact", lambda *shape: asked.append(shape) or shape != lost)
