@@ -68,8 +68,16 @@ def test_the_diff_shown_is_that_of_the_two_files():
     assert re.search(r"```diff\n(.*?)```", README, re.S).group(1).splitlines() == diff
 
 
+def test_the_lines_of_python_go_through_the_rounds_of_a_pair_and_of_ones_own_drafter(capsys):
+    names = {}
+    exec(re.findall(r"```python\n(.*?)```", README, re.S)[0], names)
+    lines = re.findall(r"^(\d) of (\d) drafts: ", capsys.readouterr().out, re.M)
+    assert sum(1 + int(accepted) for accepted, _ in lines) == 80                # twice 40 tokens
+    assert names["mine"](None, [1, 2, 3, 4, 5], 3, None, None) == ([2, 3, 4], None)
+
+
 def test_the_three_lines_that_check_a_drafter_do():
-    block, = re.findall(r"```python\n(.*?)```", README, re.S)
+    _, block = re.findall(r"```python\n(.*?)```", README, re.S)
     assert len(block.splitlines()) == 3
     *imports, call = block.splitlines()
 
