@@ -25,6 +25,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
 
+from samplers.tree import SEQUOIA, SPECINFER, likeliest, tree_sampling, with_tree
+
 import lossless
 from benchmarks.measure import size_of
 from benchmarks.pairs import alone, generate, load_pair, text_of, typical
@@ -48,6 +50,8 @@ REPEATING = ("The rain fell on the roof, and the rain fell on the road, and the 
 ROUNDING = 1e-9             # a deviation below it
 N_EXIT = 4                  # of the target's 16 layers
 MOST_K = 16                 # where K adapts itself
+TREES = [(2, 1), (2, 1, 1), (3, 1, 1), (2, 2, 1), (3, 2, 1), (4, 2, 1, 1)]      # children a node, by level
+SMALL_TREES = {1: (2,), 2: (2, 1), 3: (3,), 4: (1, 2)}      # in the place of K, where all is walked through
 
 
 class Method(NamedTuple):
@@ -95,7 +99,7 @@ def checked_halves(halves_of):
 
 def all_methods(draft, target, Ks):
     """The list.  Ks: the numbers of drafts to try."""
-    methods = [*with_draft(draft, target, Ks), *without(target, Ks)]
+    methods = [*with_draft(draft, target, Ks), *trees(draft, target), *without(target, Ks)]
     if all((ROOT / "models" / name).is_dir() for name in ("demo-prophet", "demo-medusa", "demo-exit")):
         methods += heads(target, Ks)
     return methods
@@ -119,6 +123,25 @@ def with_draft(draft, target, Ks):
         Method("K by confidence", "drafters/adaptive.py", [draft, target], [0.05, 0.1, 0.2, 0.3], confident,
                checked(chain(propose=Confident(threshold=0.6))), size_of(draft), True),
     ]
+
+
+def trees(draft, target):
+    """Several drafts for the same place, and one pass for all."""
+    def method(name, **choice):
+        def run(draft, target, tokens, n_tokens, widths, rng, **settings):
+            return tree_sampling(draft, target, tokens, n_tokens, widths, rng, **choice, **settings)
+
+        def walked(draft, target, tokens, n_tokens, K, rng, **settings):
+            return run(draft, target, tokens, n_tokens, SMALL_TREES[K], rng, **settings)
+
+        def check(Ks, n_tokens):
+            return lossless.check(walked, None, Ks, min(3, n_tokens))
+
+        return Method(name, "samplers/tree.py", [with_tree(draft), with_tree(target)], TREES, run, check,
+                      size_of(draft), True)
+
+    return [method("tree, SpecInfer", rule=SPECINFER), method("tree, Sequoia", rule=SEQUOIA),
+            method("tree of the likeliest", grow=likeliest)]
 
 
 def without(target, Ks):
