@@ -25,8 +25,6 @@ from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
 
-from samplers.tree import SEQUOIA, SPECINFER, likeliest, tree_sampling, with_tree
-
 import lossless
 from benchmarks.measure import size_of
 from benchmarks.pairs import alone, generate, load_pair, text_of, typical
@@ -36,9 +34,12 @@ from drafters.adaptive import Confident, Schedule
 from drafters.early_exit import EarlyExit
 from drafters.heads import head_shapes
 from drafters.medusa import Medusa
+from drafters.ngram import NGram
 from drafters.prophet import Prophet
 from reporting.stats import acceptance, is_tree, ratio
 from samplers import block
+from samplers.k_seq import K_SEQ
+from samplers.tree import SEQUOIA, SPECINFER, likeliest, tree_sampling, with_tree
 from speculative import speculative_sampling
 from utils import load_model
 
@@ -127,7 +128,7 @@ def with_draft(draft, target, Ks):
 
 def trees(draft, target):
     """Several drafts for the same place, and one pass for all."""
-    def method(name, **choice):
+    def method(name, file="samplers/tree.py", **choice):
         def run(draft, target, tokens, n_tokens, widths, rng, **settings):
             return tree_sampling(draft, target, tokens, n_tokens, widths, rng, **choice, **settings)
 
@@ -137,11 +138,15 @@ def trees(draft, target):
         def check(Ks, n_tokens):
             return lossless.check(walked, None, Ks, min(3, n_tokens))
 
-        return Method(name, "samplers/tree.py", [with_tree(draft), with_tree(target)], TREES, run, check,
-                      size_of(draft), True)
+        models = [with_tree(draft), with_tree(target)]
+        return Method(name, file, models, TREES, run, check, size_of(draft), True)
 
-    return [method("tree, SpecInfer", rule=SPECINFER), method("tree, Sequoia", rule=SEQUOIA),
-            method("tree of the likeliest", grow=likeliest)]
+    return [
+        method("tree, SpecInfer", rule=SPECINFER),
+        method("tree, Sequoia", rule=SEQUOIA),
+        method("tree, K-SEQ", "samplers/k_seq.py", rule=K_SEQ),
+        method("tree of the likeliest", grow=likeliest),
+    ]
 
 
 def without(target, Ks):
@@ -150,6 +155,8 @@ def without(target, Ks):
     halves = EarlyExit(target, N_EXIT)
     return [
         Method("prompt lookup", "drafters/lookup.py", [target], Ks, copied, checked(copied)),
+        Method("n-grams of the text", "drafters/ngram.py", [NGram(target.n_vocab), target], Ks, chain(),
+               checked(chain(), pairs=[(NGram(3), lossless.table(4, zeros=0.4))])),
         Method(f"early exit, {N_EXIT} layers", "drafters/early_exit.py", [halves.draft, halves.target], Ks,
                chain(), checked_halves(lambda tiny: EarlyExit(tiny, 1))),
     ]
