@@ -12,7 +12,6 @@ settling, each at the median of its size; "shares" says how much of the time eac
 But: at full size the pairs are random weights (synthetic.py), whose acceptance says nothing about a real
 pair.
 """
-import functools
 from collections import Counter, defaultdict
 from pathlib import Path
 from statistics import median
@@ -64,18 +63,10 @@ class Run(NamedTuple):
 class Watched(Timed):
     """A model that knows when its last call began and ended; `tree` (samplers/tree.py) is a call, too."""
 
-    def __call__(self, tokens, n_last=1):
-        return self.noted(self.model, tokens, n_last)
-
-    def __getattr__(self, name):
-        found = super().__getattr__(name)
-        return functools.partial(self.noted, found) if name == "tree" else found
-
-    def noted(self, call, *arguments):
+    def timed(self, call, *arguments):
         self.began = clock()
-        logits = call(*arguments)
+        logits = super().timed(call, *arguments)
         self.ended = clock()
-        self.calls.append((len(logits), self.ended - self.began))
         return logits
 
 

@@ -101,6 +101,30 @@ def acceptance(rounds, block=False):
     return accepted, accepted + sum(map(rejected, rounds))
 
 
+def by_rank(rounds):
+    """How often the first child of a node is the one that is taken, the second, ..: over the nodes that were
+    reached and had as many children.
+
+    >>> from sampling import Round
+    >>> by_rank([Round([7, 1], [5, 7], 1, [], [], [-1, -1]), Round([3], [5, 7], 0, [], [], [-1, -1])])
+    [0.0, 0.5]
+    """
+    tested, accepted = [], []
+    for r in rounds:
+        path = taken(r)
+        for node, following in zip([-1, *path], [*path, None]):
+            if len(r.tokens) == r.n_accepted and following is None:
+                continue                                        # an EOS among the accepted: nothing was tested
+            children = [i for i, parent in enumerate(r.parents) if parent == node]
+            for rank, child in enumerate(children):
+                if rank == len(tested):
+                    tested.append(0)
+                    accepted.append(0)
+                tested[rank] += 1
+                accepted[rank] += child == following
+    return [a / t for a, t in zip(accepted, tested)]
+
+
 def ratio(a, b):
     """a / b, or None where either was not measured or b is 0."""
     return a / b if a is not None and b else None
@@ -113,6 +137,38 @@ def expected_tokens(alpha, K):
     1.96
     """
     return sum(alpha**i for i in range(K + 1))
+
+
+def d_lk(p, q):
+    """The distance of two distributions [.., n_vocab] (Leviathan et al., definition 3.2): half of what they
+    differ by in all.  A draft from p is accepted with probability 1 - d_lk(p, q) (theorem 3.5).
+
+    >>> import numpy as np
+    >>> round(float(d_lk(np.array([.1, .6, .3]), np.array([.5, .3, .2]))), 4)
+    0.4
+    """
+    return abs(p - q).sum(axis=-1) / 2
+
+
+def operations(alpha, K, c=0.0):
+    """By what factor speculation increases the operations a token  (Leviathan et al., theorem 3.11).
+
+    c   operations of a draft step over those of a target step, the paper's ĉ
+
+    >>> round(operations(.8, 5), 2)                     # the paper's table 1
+    1.63
+    """
+    return (K * c + K + 1) / expected_tokens(alpha, K)
+
+
+def optimal_K(alpha, c, most=64):
+    """The K that theorem 3.8 promises most of (section 3.5), if a pass costs the same whatever its rows; 0
+    where no K helps.  For rows that cost something: `best_K`.
+
+    >>> optimal_K(.8, c=.1), optimal_K(.1, c=.2)
+    (6, 0)
+    """
+    return max(range(most + 1), key=lambda K: predicted_speedup(alpha, K, c))
 
 
 def predicted_speedup(alpha, K, c, v=1.0):

@@ -1,7 +1,10 @@
 """What is made of a run's numbers: the best K, the advice, the path through a tree."""
+import numpy as np
 import pytest
 
-from reporting.stats import advice, best_K, expected_tokens, predicted_speedup
+from reporting import stats
+from reporting.stats import advice, best_K, by_rank, expected_tokens, predicted_speedup
+from sampling import Round
 
 
 @pytest.mark.parametrize("alpha, K, c, v", [(.8, 12, .1, 2.5), (.5, 4, .05, 1.1), (.95, 4, .02, 1.2), (.2, 3, .5, 2)])
@@ -35,3 +38,41 @@ def test_a_k_that_is_as_good_as_the_best_needs_no_advice():
     best, v_best = best_K(.8, 4, .1, 1.25)
     for k in (best - 1, best, best + 1):
         assert advice(.8, k, .1, 1 + .25 / 4 * k) is None
+
+
+# What else Leviathan et al. compute --------------------------------------------------------------------------
+
+@pytest.mark.parametrize("alpha, K, operations, speed", [
+    (.6, 2, 1.53, 1.96), (.7, 3, 1.58, 2.53), (.8, 2, 1.23, 2.44), (.8, 5, 1.63, 3.69), (.9, 2, 1.11, 2.71),
+    (.9, 10, 1.60, 6.86)])
+def test_table_1_of_leviathan_and_theorem_3_11(alpha, K, operations, speed):
+    assert round(stats.operations(alpha, K), 2) == operations
+    assert round(predicted_speedup(alpha, K, c=0), 2) == speed
+    printed = (1 - alpha) * (K * .1 + K + 1) / (1 - alpha ** (K + 1))
+    assert stats.operations(alpha, K, .1) == pytest.approx(printed)
+
+
+@pytest.mark.parametrize("alpha, c, K, speed", [
+    (.5, .01, 5, 1.88), (.9, .01, 24, 7.49), (.7, .05, 6, 2.35), (.8, .1, 6, 2.47), (.9, .2, 7, 2.37),
+    (.5, .4, 1, 1.07), (.3, .3, 0, 1)])                             # where alpha <= c no K helps
+def test_the_optimal_k_is_the_first_that_one_more_draft_does_not_help(alpha, c, K, speed):
+    assert stats.optimal_K(alpha, c) == K and round(predicted_speedup(alpha, K, c), 2) == speed
+
+    def helps(k):                                                   # from K = k to k + 1
+        return alpha ** (k + 1) * (1 + c * k) > c * expected_tokens(alpha, k) * (1 + 1e-12)
+    assert all(helps(k) for k in range(K)) and not helps(K)
+
+
+def test_the_distance_of_leviathan_is_what_is_not_accepted():
+    p, q = np.random.default_rng(0).dirichlet(np.ones(5), size=(2, 4))
+    assert stats.d_lk(p, q) == pytest.approx(1 - np.minimum(p, q).sum(axis=-1))
+    assert (stats.d_lk(p, q) == stats.d_lk(q, p)).all() and stats.d_lk(q, q).max() == 0
+    assert stats.d_lk(np.eye(2)[0], np.eye(2)[1]) == 1
+
+
+def test_children_are_counted_by_rank_over_the_nodes_that_were_reached():
+    parents = [-1, -1, 0, 0, 2]
+    taken_second = Round([5, 9], [4, 5, 6, 7, 8], 1, [], [], parents)       # a leaf: nothing was tested there
+    all_the_way = Round([4, 6, 8, 1], [4, 5, 6, 7, 8], 3, [], [], parents)
+    ended = Round([4], [4, 5, 6, 7, 8], 1, [], [], parents)                 # by an EOS: no test below
+    assert by_rank([taken_second, all_the_way, ended]) == [4 / 5, 1 / 4]

@@ -1,0 +1,83 @@
+"""Lossy: rules that accept more drafts, and whose text does *not* have the target's distribution.
+
+    speculative_sampling(draft, target, tokens, n_tokens, K, rng, verify=lossy.lenient(.5))
+
+    lenient     Leviathan et al. 2022 (arXiv 2211.17192), appendix A.5
+    typical     "typical acceptance" of Medusa, Cai et al. 2024 (arXiv 2401.10774)
+
+Each comes with the distribution of a token that it does give, computed and not sampled; `python -m benchmarks
+--tables=lossy` shows what is gained and how far the text is from the target's.  A draft that is accepted
+although it should not be changes the prefix of all that follows, so the distance grows with the text.
+
+The letters are Chen's: q the target, p the draft (the papers swap them).
+
+But: neither the paper's lenience for greedy text nor Medusa's greedy first token.  At temperature 0 both
+rules accept what Algorithm 2 accepts.
+"""
+import numpy as np
+
+from sampling import sample
+
+
+def lenient(lenience):
+    """A `verify` that multiplies p by `lenience`, 0 < lenience <= 1, in the accept test: 1 is Algorithm 2.
+
+    No token gets more than 1 / lenience of its probability, but some may get nothing.  The paper does not say
+    what follows a refusal; here it is Algorithm 2's residual.
+    """
+    if not 0 < lenience <= 1:
+        raise ValueError(f"lenience is {lenience}: it must be above 0 and at most 1 (lossless)")
+
+    def verify_leniently(target_probs, draft_probs, drafts, rng):
+        for j, token in enumerate(drafts):
+            q, p = target_probs[j], draft_probs[j]              # [n_vocab] each
+            if rng.random() * lenience * p[token] >= q[token]:
+                residual = np.maximum(q - p, 0)
+                return j, sample(residual if residual.any() else q, rng)
+        return len(drafts), sample(target_probs[-1], rng)
+
+    return verify_leniently
+
+
+def lenient_probs(q, p, lenience):
+    """What a drafted place then holds: [n_vocab], [n_vocab] -> [n_vocab].
+
+    >>> lenient_probs(np.array([.1, .6, .3]), np.array([.5, .3, .2]), .5)       # and the target is .1, .6, .3
+    array([0.2  , 0.525, 0.275])
+    """
+    kept, residual = np.minimum(p, q / lenience), np.maximum(q - p, 0)
+    return kept + (1 - kept.sum()) * residual / residual.sum() if residual.any() else q
+
+
+def typical(epsilon=.09, delta=.3):
+    """A `verify` that accepts a draft if the target finds it typical: q(x) > min(epsilon, delta exp(-H(q))).
+
+    p is not asked.  Where q is spread over many tokens (its entropy H is high) unlikely ones are typical,
+    too.  After a refusal, or after all drafts, a token is drawn from q.
+    """
+    if not (0 < epsilon < 1 and 0 < delta < 1):
+        raise ValueError(f"epsilon is {epsilon} and delta {delta}: both must be above 0 and below 1")
+
+    def verify_typical(target_probs, draft_probs, drafts, rng):
+        for j, token in enumerate(drafts):
+            q = target_probs[j]
+            if q[token] <= threshold(q, epsilon, delta):
+                return j, sample(q, rng)
+        return len(drafts), sample(target_probs[-1], rng)
+
+    return verify_typical
+
+
+def threshold(q, epsilon, delta):
+    some = q[q > 0]
+    return min(epsilon, delta * np.exp((some * np.log(some)).sum()))        # exp(-H) of the entropy H
+
+
+def typical_probs(q, p, epsilon=.09, delta=.3):
+    """What a drafted place then holds: [n_vocab], [n_vocab] -> [n_vocab].
+
+    >>> typical_probs(np.array([.1, .6, .3]), np.array([.5, .3, .2]))   # all are typical: p itself
+    array([0.5, 0.3, 0.2])
+    """
+    kept = np.where(q > threshold(q, epsilon, delta), p, 0)
+    return kept + (1 - kept.sum()) * q

@@ -1,0 +1,77 @@
+"""What is lossy: its distribution is what its formula says; lossless.check says it is not the target's."""
+import numpy as np
+import pytest
+
+from lossless import PAIRS, check, exact_distribution, memoryless, table, text_of
+from samplers.lossy import lenient, lenient_probs, typical, typical_probs
+from speculative import speculative_sampling
+
+RULES = {"lenient .5": (lenient(.5), lambda q, p: lenient_probs(q, p, .5)),
+         "lenient .1": (lenient(.1), lambda q, p: lenient_probs(q, p, .1)),
+         "typical": (typical(), typical_probs),
+         "typical .3": (typical(.3, .55), lambda q, p: typical_probs(q, p, .3, .55))}
+
+
+def first_token(draft, target, verify, **settings):
+    """Exactly: the distribution of the first of two tokens, which was drafted."""
+    found = exact_distribution(lambda rng: next(speculative_sampling(
+        draft, target, [2, 0], 2, 1, rng, verify=verify, **settings)).tokens[0])
+    return np.array([found.get(token, 0) for token in range(3)])
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+@pytest.mark.parametrize("verify, formula", RULES.values(), ids=RULES)
+def test_a_drafted_place_holds_what_the_formula_says(verify, formula, pair):
+    p, q = (np.exp(model([2, 0])[0]) / np.exp(model([2, 0])[0]).sum() for model in pair)
+    assert first_token(*pair, verify) == pytest.approx(formula(q, p), abs=1e-12)
+
+
+def test_the_worked_example_of_lenience():
+    """Accepted (.2, .3, .2), and of the rest .3 the residual's (0, .75, .25): (.2, .525, .275)."""
+    draft, target = memoryless([.5, .3, .2]), memoryless([.1, .6, .3])
+    assert first_token(draft, target, lenient(.5)) == pytest.approx([.2, .525, .275])
+    assert first_token(draft, target, lenient(1)) == pytest.approx([.1, .6, .3])
+
+
+def test_no_token_gets_more_than_lenience_allows():
+    rng = np.random.default_rng(0)
+    for lenience in (.9, .5, .1):
+        q, p = rng.dirichlet(np.ones(9), size=2)
+        assert (lenient_probs(q, p, lenience) <= q / lenience + 1e-12).all()
+        assert lenient_probs(q, p, lenience).sum() == pytest.approx(1) == typical_probs(q, p).sum()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_it_is_not_lossless_and_the_check_says_so(rule, capsys):
+    def sampler(*run, **settings):
+        return speculative_sampling(*run, verify=RULES[rule][0], **settings)
+    assert check(sampler, [(table(1), table(2))], [2], 3, temperature=1) > .005
+    assert "Not lossless" in capsys.readouterr().out
+    assert check(sampler, [(table(1), table(2))], [2], 3, temperature=0) < 1e-12       # nothing is lost
+
+
+def test_lenience_1_is_lossless():
+    assert check(lambda *run, **settings: speculative_sampling(*run, verify=lenient(1), **settings),
+                 list(PAIRS.values())[:3], [2], 3, temperature=1) < 1e-12
+
+
+def test_leniency_accepts_more():
+    def accepted(verify):
+        found = exact_distribution(lambda rng: next(speculative_sampling(
+            table(1), table(2), [2, 0], 3, 2, rng, verify=verify)).n_accepted)
+        return sum(n * chance for n, chance in found.items())
+    rates = [accepted(lenient(lenience)) for lenience in (1, .8, .5, .2)]
+    assert rates == sorted(rates) and rates[0] < rates[-1] - .1
+
+
+@pytest.mark.parametrize("wrong", [lambda: lenient(0), lambda: lenient(1.5), lambda: typical(0, .3),
+                                   lambda: typical(.3, 1), lambda: lenient(float("nan"))])
+def test_numbers_that_mean_nothing_get_a_clear_sentence(wrong):
+    with pytest.raises(ValueError, match="must be above 0"):
+        wrong()
+
+
+def test_what_ends_a_lossy_text_is_what_ends_any():
+    rng = np.random.default_rng(0)
+    text = text_of(speculative_sampling(table(1), table(2), [1], 30, 3, rng, verify=typical(), eos=2))
+    assert len(text) <= 30 and 2 not in text[:-1]

@@ -1,0 +1,52 @@
+"""The best tree: against all trees that there are; what passes cost decides which one is fastest."""
+import itertools
+from functools import partial
+
+import pytest
+from helpers import tiny_gpt2
+
+from samplers.sequoia import best_tree, fastest, seconds
+from samplers.tree import depths, shape_of
+
+
+def tokens_of(parents, accepted):
+    """Expected tokens a pass, from the definition: over the nodes, the product along the path."""
+    reached, children, total = {-1: 1.0}, {}, 1.0
+    for node, parent in enumerate(parents):
+        rank = children[parent] = children.get(parent, -1) + 1
+        reached[node] = reached[parent] * (accepted[rank] if rank < len(accepted) else 0)
+        total += reached[node]
+    return total
+
+
+def all_trees(n):
+    return [list(p) for p in itertools.product(*(range(-1, i) for i in range(n)))]
+
+
+@pytest.mark.parametrize("accepted", [(.7, .2, .05), (.4, .3, .2), (.2, .6), (.9,), (0., .5)], ids=str)
+def test_no_tree_has_more_tokens(accepted):
+    for n, depth in itertools.product((1, 2, 4, 5), (1, 2, 3, 5)):
+        found = [tokens_of(p, accepted) for p in all_trees(n) if max(depths(p)) <= depth
+                 and max(p.count(i) for i in set(p)) <= len(accepted)]
+        tokens, parents = best_tree(accepted, n, depth)
+        if not found:
+            assert parents is None
+            continue
+        assert tokens == pytest.approx(max(found)) == pytest.approx(tokens_of(parents, accepted))
+        assert len(parents) == n and max(depths(parents)) <= depth and shape_of(parents) == parents
+
+
+def test_what_a_row_costs_decides_how_large_the_tree_is():
+    """Where rows are free the tree is as large as it may be, where drafting is dear it is flat."""
+    accepted, free = (.6, .2, .1), [1.] * 13
+    tree = partial(fastest, accepted)
+    assert len(tree(free, [0.] * 13)) == 12
+    assert max(depths(tree(free, [1.] * 13))) == 1
+    assert len(tree([1. + n for n in range(13)], [0.] * 13)) == 1            # every row costs a step
+    assert max(depths(tree(free, [.01] * 13))) > 2
+
+
+def test_the_seconds_of_a_pass_are_those_of_the_clock(monkeypatch):
+    now = iter(range(10 ** 6))
+    monkeypatch.setattr("samplers.sequoia.clock", lambda: next(now))
+    assert seconds(tiny_gpt2(), [1, 2, 3], 4, repetitions=2) == [1, 1, 1, 1]
