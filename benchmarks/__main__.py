@@ -105,8 +105,8 @@ def peers_passes_table(s):
 
 
 TABLES = {"pairs": pairs_table, "synthetic": synthetic_table, "forward": forward_table, "parts": parts_table,
-          "prefill": prefill_table, "loading": loading_table, "methods": methods_table,
-          "batch": batch_table, "heads": heads_table, "peers": peers_table, "peers_passes": peers_passes_table}
+          "prefill": prefill_table, "loading": loading_table, "methods": methods_table, "batch": batch_table,
+          "heads": heads_table, "peers": peers_table, "peers_passes": peers_passes_table}
 
 
 # Command line -----------------------------------------------------------------------------------------------
