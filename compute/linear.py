@@ -38,7 +38,7 @@ import numpy as np
 from compute.backend import on_gpu, xp
 
 TILE, DEPTH, ROWS = 64, 1280, 12    # outputs, inputs and rows of the largest product that is not packed
-NARROW = 32                         # outputs of a tile where the weights come from memory, not from a cache
+NARROW = 32                         # outputs of a tile where weights come from memory, or rows go one by one
 LARGE = 25_000_000                  # weights that no cache holds
 FEW = 16                            # rows that go one by one where there is no such product
 SUM = 16                            # columns of ones that add up a row; a single one would be a `gemv`
@@ -204,7 +204,7 @@ def lay_out(w, n_weights=0):
     if on_gpu():
         return w
     n_in, n_out = w.shape
-    width = NARROW if n_weights > LARGE else TILE
+    width = TILE if n_weights <= LARGE and exact(chunk(n_in), TILE) else NARROW
     whole, rest = divmod(n_out, width)
     tiles = np.zeros((whole + (rest > 0), n_in, width), dtype=w.dtype)
     tiles[:whole] = w[:, :whole * width].reshape(n_in, whole, width).transpose(1, 0, 2)
