@@ -103,7 +103,8 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
                                                text=encoder.encode(text))
     settings["eos"] = encoder.eos
     about = dict(draft=draft_name or drafter, target=target_model_size, backend=backend, drafter=drafter,
-                 verifier=verifier, K=K, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+                 verifier=verifier, K=K, widths=widths if shape else None, auto=None, temperature=temperature,
+                 top_k=top_k, top_p=top_p, seed=seed)
     if prompts:
         batch = partial(batch_sampling, draft, target, n_tokens=n, **settings, propose=propose,
                         verify=VERIFIERS[verifier])
@@ -149,7 +150,7 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
     if not json:
         print(timing(spec))
     rows = len(shape or [0] * K) + 1                            # of a target pass
-    result = dict(prompt=prompt, **about, widths=widths if shape else None, auto=costs, autoregressive=ar,
+    result = dict(prompt=prompt, **about | dict(auto=costs), autoregressive=ar,
                   speculative=spec, **figures(ar, alone, spec, [*pair, propose], rounds, K, verifier, shape),
                   same_text=ar["tokens"] == spec["tokens"],
                   same_bits=rows <= target.exact_rows and (not shape or target.exact_paths))
