@@ -12,6 +12,8 @@
     methods         every drafter and sampler on one pair, each at its own best K or shape        (methods.py)
     batch           tokens a second over batch sizes, alone and speculative                       (batches.py)
     heads           those of them that were trained, by position; only if asked for               (heads.py)
+    trees           lines, blocks and trees of several shapes; only if asked for                    (trees.py)
+    lossy           what lossy rules gain, and how far they are from the target; only if asked for  (lossy.py)
     peers           tokens a second next to llama.cpp and transformers; only if asked for           (peers.py)
     peers_passes    a pass over 1, 5 and 9 rows and a long prompt next to them; only if asked for
 
@@ -33,11 +35,13 @@ from types import SimpleNamespace
 
 from benchmarks.batches import batches
 from benchmarks.heads import heads_table
+from benchmarks.lossy import lossy_table
 from benchmarks.measure import forward, loading, machine, parts, prefill
 from benchmarks.methods import methods_table
 from benchmarks.pairs import compare
 from benchmarks.peers import against_peers, passes_of_peers
 from benchmarks.show import as_markdown, plot
+from benchmarks.trees import trees_table
 from compute.backend import use
 
 DEFAULTS = dict(
@@ -53,12 +57,13 @@ DEFAULTS = dict(
     n_matrix=8192,                          # [n, n], to measure the bandwidth
     methods=["all"], check_K=[1, 2, 3, 4], check_tokens=4,      # or some, by name; see lossless.check
     batch_pairs=["demo-draft:demo-target", "synthetic:124M:1:0.02"], batch_sizes=[1, 2, 4, 8, 16],
+    shapes=["2-1-1", "3-2-1", "2-2-2", "4-1-1-1"],             # widths of trees
     llama_cpp="",                           # the folder of llama.cpp's programs
 )
 QUICK = dict(repetitions=1, K=[1, 4], n_tokens=8, synthetic=["tiny:1"], dials=[0.0, 0.2], n_synthetic=8,
              batch_pairs=["synthetic:tiny:1:0.2"], batch_sizes=[1, 3],
              models=["tiny"], rows=[1, 5], n_cached=20, n_prefill=64, n_matrix=512,
-             check_K=[2], check_tokens=3)
+             check_K=[2], check_tokens=3, shapes=["2-1"])
 
 
 # Tables: settings -> rows, each {column: value} -------------------------------------------------------------
@@ -106,7 +111,8 @@ def peers_passes_table(s):
 
 TABLES = {"pairs": pairs_table, "synthetic": synthetic_table, "forward": forward_table, "parts": parts_table,
           "prefill": prefill_table, "loading": loading_table, "methods": methods_table, "batch": batch_table,
-          "heads": heads_table, "peers": peers_table, "peers_passes": peers_passes_table}
+          "heads": heads_table, "trees": trees_table, "lossy": lossy_table, "peers": peers_table,
+          "peers_passes": peers_passes_table}
 
 
 # Command line -----------------------------------------------------------------------------------------------

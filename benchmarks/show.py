@@ -11,6 +11,7 @@ LABELS = {"K": "K, drafts a round", "measured": "measured speed-up", "predicted"
           "over one row": "time over that of one row", "batch": "sequences at once",
           "over one alone": "tokens a second, over one sequence alone",
           "tokens per pass": "tokens a target pass",
+          "distance": "distance of a token from the target's distribution",
           "cost": "cost of a round, in steps of the target alone"}
 CURVES = {  # table: (x, y, what makes a curve)
     "pairs": [("K", "measured", ("pair", "T")), ("predicted", "measured", ("pair", "T"))],
@@ -55,7 +56,8 @@ def plot(table, rows, folder):
         draw_curves(figure.subplots(), rows, x, y, by)
         figure.legend(loc="outside lower center", ncols=3, fontsize="small")
         figure.savefig(Path(folder) / f"{table}_{x}.png", dpi=100)
-    pictures = {"parts": (7, stack_parts), "methods": (11, draw_methods), "heads": (9, draw_positions)}
+    pictures = {"parts": (7, stack_parts), "methods": (11, draw_methods), "heads": (9, draw_positions),
+                "trees": (11, draw_trees), "lossy": (7, draw_lossy)}
     if table in pictures:
         width, draw = pictures[table]
         figure = matplotlib.figure.Figure(figsize=(width, 4.5), layout="constrained")
@@ -115,6 +117,24 @@ def draw_methods(figure, rows):
                           xytext=(5, 4), fontsize="small")
         axes.set(xlabel=LABELS["cost"], ylabel=LABELS["tokens per pass"],
                  title=f"temperature {temperature:g}", xlim=(0, 1.08 * right), ylim=(0, 1.05 * top))
+
+
+def draw_trees(figure, rows):
+    """As draw_methods; every point is lossless, and its shape is named."""
+    draw_methods(figure, [row | {"method": f"{row['method'].removeprefix('tree, ')} {row['shape']}"[:40],
+                                 "lossless": True} for row in rows])
+
+
+def draw_lossy(figure, rows):
+    """Tokens a target pass over the distance: what is given for what is gained."""
+    axes = figure.subplots()
+    for row in rows:
+        axes.plot(row["distance"], row["tokens per pass"], "o",
+                  color="tab:red" if row["distance"] else "tab:blue")
+        axes.annotate(row["rule"], (row["distance"], row["tokens per pass"]), textcoords="offset points",
+                      xytext=(5, 4), fontsize="small")
+    axes.set(xlabel=LABELS["distance"], ylabel=LABELS["tokens per pass"],
+             xlim=(-0.01, 1.25 * max(row["distance"] for row in rows) + 0.01))
 
 
 def draw_positions(figure, rows):

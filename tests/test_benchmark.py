@@ -11,6 +11,7 @@ import pytest
 
 import benchmarks.__main__ as benchmark
 from benchmarks import peers
+from benchmarks.lossy import RULES, toy
 from benchmarks.measure import arrays_of, parts_timed, size_of, textbook
 from benchmarks.methods import all_methods, sampler_of
 from benchmarks.pairs import alone, by_position, explained_seconds, generate, speculative, text_of
@@ -211,3 +212,27 @@ def test_a_bad_flag_gets_one_sentence(capsys, flag):
     assert benchmark.main(["--quick", "--tables=pairs", *flag.split()]) == 2
     out, err = capsys.readouterr()
     assert err.startswith("error: ") and err.count("\n") == 1 and out == ""
+
+
+def test_lossy_rules_are_told_from_lossless_ones_by_their_exact_distance():
+    rows = {name: toy(rule) for name, (rule, _) in RULES.items()}
+    for name in ("Algorithm 2", "block verification"):
+        assert max(rows[name]["toy distances"]) < 1e-12
+    assert min(rows["lenient(0.5)"]["toy distances"]) > .05 < min(rows["typical(0.09, 0.3)"]["toy distances"])
+    assert rows["Algorithm 2"]["toy accepted"] < rows["lenient(0.5)"]["toy accepted"]
+
+
+@pytest.mark.slow
+def test_the_tables_of_trees_and_of_lossy_rules_fit_together(tmp_path):
+    (tmp_path / "prompts.txt").write_text("There was a long silence.\n", encoding="utf-8")
+    assert benchmark.main(["--quick", "--tables=trees,lossy", f"--out={tmp_path}",
+                           f"--prompts={tmp_path / 'prompts.txt'}"]) == 0
+    trees, lossy = (json.loads((tmp_path / f"{table}.json").read_text(encoding="utf-8"))["rows"]
+                    for table in ("trees", "lossy"))
+    for row in trees:
+        assert row["predicted"] == pytest.approx(row["tokens per pass"] / row["cost"])
+        assert row["passes"] * row["tokens per pass"] == pytest.approx(100)
+        assert row["rows a token"] * row["tokens per pass"] == pytest.approx(row["rows a pass"])
+    assert sum("best for this machine" in row["method"] for row in trees) == 2
+    assert all((row["distance"] > 0) == ("(" in row["rule"]) for row in lossy)
+    assert (tmp_path / "trees.png").exists() and (tmp_path / "lossy.png").exists()
