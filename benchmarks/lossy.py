@@ -1,6 +1,6 @@
 """What lossy rules gain, and how far their text is from the target's distribution.
 
-    lossy_table(settings)       a row for each rule: samplers/lossy.py beside Algorithm 2 and block verification
+    lossy_table(settings)       a row for each rule, those of samplers/lossy.py and two lossless ones
 
     toy accepted        drafts of 2, exactly: a pair of tables over 3 tokens
     toy distances       of texts of 2 and 3 tokens from the target's distribution: total variation, exactly,

@@ -114,7 +114,7 @@ def by_rank(rounds):
         path = taken(r)
         for node, following in zip([-1, *path], [*path, None]):
             if len(r.tokens) == r.n_accepted and following is None:
-                continue                                        # an EOS among the accepted: nothing was tested
+                continue                                # an EOS among the accepted: nothing was tested
             children = [i for i, parent in enumerate(r.parents) if parent == node]
             for rank, child in enumerate(children):
                 if rank == len(tested):

@@ -1,6 +1,6 @@
 """Which tree is best: Sequoia, Chen et al. 2024 (arXiv 2402.12374), its dynamic programme.
 
-    accepted = by_rank(rounds)                                  # reporting/stats.py, of a run with a wide tree
+    accepted = by_rank(rounds)                          # reporting/stats.py, of a run with a wide tree
     shape = fastest(accepted, seconds(target, tokens, 33), seconds(draft, tokens, 33))
     tree_sampling(draft, target, tokens, n_tokens, shape, rng)
 
@@ -25,7 +25,7 @@ def best_tree(accepted, n, depth):
     """The tree of n nodes and at most `depth` levels with most tokens a pass.  Returns (tokens, parents), or
     (-inf, None) where there is none.
 
-    >>> best_tree((.5, .25), 3, 3)                  # the first child, its first child, and the second or a third
+    >>> best_tree((.5, .25), 3, 3)                  # two children, and one below the first
     (2.0, [-1, -1, 0])
     """
     @functools.cache
