@@ -171,7 +171,7 @@ def test_damaged_logits_are_found_though_few_cross(temperature, top_k, value, n_
 # The samplers --------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("settings", [dict(temperature=0), dict(temperature=1), dict(temperature=.8, top_k=50, top_p=.9)], ids=str)
-@pytest.mark.parametrize("name", ["synthetic", "demo"])
+@pytest.mark.parametrize("name", ["synthetic", pytest.param("demo", marks=pytest.mark.slow)])
 def test_both_samplers_say_the_same_on_both_backends(name, settings):
     def run():
         draft, target = pair(name)
@@ -189,7 +189,8 @@ def test_a_draft_on_the_host_may_serve_a_target_on_the_device():
 
 # The command line ----------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("flags", [[], ["--temperature", "1", "--top_k", "50", "--show_rounds"]], ids=" ".join)
+@pytest.mark.parametrize("flags", [
+    pytest.param([], marks=pytest.mark.slow), ["--temperature", "1", "--top_k", "50", "--show_rounds"]], ids=" ".join)
 def test_main_runs_on_the_stand_in_and_says_the_same(capsys, flags):
     def run():
         assert main([*flags, "--json", "--backend", "cupy" if backend.on_gpu() else "numpy"]) == 0
@@ -274,6 +275,7 @@ def test_on_numpy_the_clock_costs_nothing():
     assert ticks == sorted(ticks) and np.median(np.diff(ticks)) < 1e-5 and backend.gpu() == {}
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs_on_the_stand_in_and_names_the_device(capsys, tmp_path, monkeypatch):
     (tmp_path / "cupy.py").write_text("import sys, strict_cupy\nsys.modules['cupy'] = strict_cupy.cupy\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT / "tests")]))    # the table `loading` starts new processes
