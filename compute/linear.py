@@ -21,7 +21,8 @@ and in prefill (the product is batch-invariant), so greedy speculative text is g
 
 Other kernels (AVX2, other libraries) have no such product, or only at some sizes; `exact` finds out by
 trying. Where there is none, each of up to 16 rows meets a tile in a `gemv` of its own, while the tile is in
-the cache: the same bits again, though further rows are less of a bargain.
+the cache: the same bits again, though further rows are less of a bargain. (More rows, of a prompt, go in blocks
+so small that OpenBLAS leaves the threads to us: its own and ours wait for each other.)
 
 Figures: the README (`python -m benchmarks` made them) and notebook 4.
 
@@ -42,6 +43,7 @@ NARROW = 32                         # outputs of a tile where weights come from 
 LARGE = 25_000_000                  # weights that no cache holds
 FEW = 16                            # rows that go one by one where there is no such product
 SUM = 16                            # columns of ones that add up a row; a single one would be a `gemv`
+ALONE = 262_144                     # multiplications for which OpenBLAS starts no threads in the way of ours
 SHARE = 1_000_000                   # products of more weights are shared between threads
 LATE = 250_000                      # weights that the caller gets through before another thread has woken up
 SET = (os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or "").split(",")[0]
@@ -126,14 +128,18 @@ def share(f, n, work):
             raise error
 
 
-def blocks(a, keeps_bits):
+def blocks(a, depth, width, keeps_bits):
     """[.., n, k] -> [.., n_blocks, rows, k]: those that meet a tile at once; other rows fill up the last."""
     n = a.shape[-2]
     if keeps_bits:
-        rows = math.ceil(n / math.ceil(n / ROWS))                   # about the same in every block
-        rows += rows % 2                                            # the kernel is no faster with one less
+        most = ROWS
+    elif n <= FEW:
+        most = 1
     else:
-        rows = 1 if n <= FEW else n
+        most = n if THREADS == 1 else max(2, ALONE // (depth * width))
+    rows = math.ceil(n / math.ceil(n / most))                       # about the same in every block
+    if keeps_bits:
+        rows += rows % 2                                            # the kernel is no faster with one less
     missing = -n % rows
     if missing:
         a = a.repeat(2, axis=-2) if n == 1 else xp.concatenate([a, a[..., :missing, :]], axis=-2)
@@ -157,7 +163,8 @@ def row_products(a, b):
         parts = [row_products(a, b[..., i:i + TILE]) for i in range(0, b.shape[-1], TILE)]
         return np.concatenate(parts, axis=-1)
     n, by_columns = a.shape[-2], b.strides[-1] != b.itemsize
-    a = blocks(a, exact(*b.shape[-2:], by_columns, b.dtype.char))   # [.., n_blocks, rows, k]
+    depth, width = b.shape[-2:]
+    a = blocks(a, depth, width, exact(depth, width, by_columns, b.dtype.char))      # [.., n_blocks, rows, k]
     b = b[..., None, :, :]                                          # [.., 1, k, m]
     if cost(b, n) < SHARE:
         y = np.matmul(a, b, order="C")
@@ -173,7 +180,7 @@ def linear(x, w, b):
     if w.ndim == 2:
         return x @ w + b
     n, (n_tiles, n_chunks, _, depth, width) = len(x), w.shape
-    x = blocks(x, exact(depth, width, False, w.dtype.char))         # [n_blocks, rows, n_in]
+    x = blocks(x, depth, width, exact(depth, width, False, w.dtype.char))           # [n_blocks, rows, n_in]
     n_blocks, rows, _ = x.shape
     y = np.empty((n_blocks, rows, n_tiles, width), dtype=x.dtype)
     out = y.transpose(2, 0, 1, 3)                                   # [n_tiles, n_blocks, rows, width]

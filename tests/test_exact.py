@@ -111,6 +111,20 @@ def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, d_head, most
             assert same_bits(row_products(a[:, :n], b), alone[:, :n]), n
 
 
+@pytest.mark.parametrize("keeps_bits, n, depth, threads, rows", [
+    (True, 1, 192, 2, 2), (True, 5, 192, 2, 6), (True, 13, 192, 2, 8), (True, 96, 192, 2, 12),
+    (False, 1, 192, 2, 1), (False, 16, 192, 2, 1), (False, 17, 192, 2, 17), (False, 96, 192, 2, 32),
+    (False, 96, 768, 2, 10), (False, 96, 768, 1, 96)])
+def test_rows_that_meet_a_tile_at_once(keeps_bits, n, depth, threads, rows, monkeypatch):
+    """Pairs for the kernel that keeps bits; elsewhere few enough that OpenBLAS leaves the threads to us."""
+    monkeypatch.setattr(linear_module, "THREADS", threads)
+    x = np.random.default_rng(0).random((n, depth))
+    blocks = linear_module.blocks(x, depth, NARROW, keeps_bits)
+    assert blocks.shape == (math.ceil(n / rows), rows, depth)
+    assert np.array_equal(blocks.reshape(-1, depth)[:n], x)
+    assert keeps_bits or threads == 1 or rows * depth * NARROW <= linear_module.ALONE
+
+
 def rows_tested_with(kernels, *tests):
     """Run tests of this file in another process, with these kernels of OpenBLAS and two threads."""
     environment = {**os.environ, "OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": "2"}
