@@ -32,7 +32,7 @@ import numpy as np
 from compute.backend import on_gpu, to_host, xp
 from compute.linear import DEPTH, SUM, row_products
 from gpt2 import BLOCK, GPT2, common_prefix, whole_blocks
-from sampling import Round, checked_drafts, checked_probs, cut_after, prepare, sample
+from sampling import Round, checked_drafts, checked_probs, cut_after, prepare, probabilities, sample
 
 MOST_NODES = 1000
 
@@ -124,6 +124,33 @@ def likeliest(draft, x, shape, rule, to_probs, rng):
     return *by_level(draft, x, shape, most), None
 
 
+def surest(draft, x, shape, rule, to_probs, rng):
+    """EAGLE-2's tree: as many nodes and levels as the shape has, where the draft is surest.
+
+    A node is worth what the draft gives the path to it.  On each level the best k nodes are expanded by their
+    k likeliest tokens, where k is the number of the root's children; in the end the best of all nodes stay.
+    The draft never sees the leaves.
+    """
+    k, nodes, parents, worth = shape.count(-1), [], [], []
+    seen, level = [], [-1]                                      # by the draft; what it sees next
+    for _ in range(max(depths(shape), default=0)):
+        place = {-1: -1} | {node: i for i, node in enumerate(seen)}
+        logits = draft.tree(x, [nodes[i] for i in seen], [place[parents[i]] for i in seen], len(level))
+        first = len(nodes)
+        for node, row in zip(level, logits):                    # row [n_vocab]
+            sure = probabilities(to_host(row))
+            for token in most(row, k):
+                nodes.append(token)
+                parents.append(node)
+                worth.append(sure[token] * (worth[node] if node >= 0 else 1.0))
+        level = sorted(range(first, len(nodes)), key=lambda i: -worth[i])[:k]
+        seen += level
+    # A parent is worth no less than its child and comes before it, so it stays if the child does.
+    best = sorted(sorted(range(len(nodes)), key=lambda i: -worth[i])[:len(shape)])
+    place = {-1: -1} | {node: i for i, node in enumerate(best)}
+    return [nodes[i] for i in best], [place[parents[i]] for i in best], None
+
+
 def most(logits, width):
     """The `width` largest of logits [n_vocab], the largest first.
 
@@ -166,7 +193,7 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
                     parent of each node, which says any tree: [-1, -1, 0] is two children, and the first has
                     one of its own.  Near the end of the text the lowest levels are left out
     rule            for a node: SPECINFER, SEQUOIA, k_seq.K_SEQ or another (draw, select)
-    grow            drawn, likeliest or another.  None: drawn; at temperature 0, where the draft draws the
+    grow            drawn, likeliest, surest or another.  None: drawn; at temperature 0, where the draft draws the
                     same token again and again, the likeliest
     The rest        as in speculative_sampling
     Raises ValueError for bad arguments at the call, not at the first round; and for what `grow` may not do.

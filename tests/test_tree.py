@@ -11,6 +11,7 @@ from lossless import (
     distance,
     distribution_of_text,
     exact_distribution,
+    memoryless,
     scripted,
     table,
     text_of,
@@ -26,6 +27,7 @@ from samplers.tree import (
     drawn,
     likeliest,
     shape_of,
+    surest,
     tree_sampling,
     with_tree,
 )
@@ -70,6 +72,21 @@ def test_children_drawn_with_replacement_keep_the_distribution_also_where_they_a
 @pytest.mark.parametrize("name", ["zeros in both", "draft is certain", "draft knows nothing"])
 def test_children_that_were_chosen_keep_the_distribution(name, widths):
     assert case_deviation(with_shape(widths, grow=likeliest), name, *PAIRS[name], 4, 1, {}) < 1e-12
+
+
+@pytest.mark.parametrize("widths", [(2,), (2, 1), UNEVEN], ids=str)
+@pytest.mark.parametrize("name", ["zeros in both", "draft is certain", "a distribution after every prefix"])
+def test_a_tree_that_grows_where_the_draft_is_surest_keeps_the_distribution(name, widths):
+    assert case_deviation(with_shape(widths, grow=surest), name, *PAIRS[name], 4, 1, {}) < 1e-12
+
+
+def test_the_nodes_that_stay_are_those_that_the_draft_thinks_likeliest():
+    """After any prefix .6, .3 and .1; two children a node.  Paths: .6, .36, .3, .18, .18 .. and .216 on level 3."""
+    draft = with_tree(memoryless([.1, .6, .3]))
+    for shape, nodes, parents in [
+            ([-1, -1], [1, 2], [-1, -1]), ([-1, -1, 0], [1, 2, 1], [-1, -1, 0]),
+            ([-1, -1, 0, 0], [1, 2, 1, 2], [-1, -1, 0, 0]), ([-1, -1, 0, 2], [1, 2, 1, 1], [-1, -1, 0, 2])]:
+        assert surest(draft, [0], shape, None, None, None) == (nodes, parents, None)
 
 
 @pytest.mark.parametrize("widths", [(1, 2), (2, 1), UNEVEN], ids=str)
