@@ -39,7 +39,7 @@ from drafters.prophet import Prophet
 from reporting.stats import acceptance, is_tree, ratio
 from samplers import block
 from samplers.k_seq import K_SEQ
-from samplers.tree import SEQUOIA, SPECINFER, likeliest, tree_sampling, with_tree
+from samplers.tree import SEQUOIA, SPECINFER, likeliest, surest, tree_sampling, with_tree
 from speculative import speculative_sampling
 from utils import load_model
 
@@ -146,6 +146,7 @@ def trees(draft, target):
         method("tree, Sequoia", rule=SEQUOIA),
         method("tree, K-SEQ", "samplers/k_seq.py", rule=K_SEQ),
         method("tree of the likeliest", grow=likeliest),
+        method("likeliest, as EAGLE-2", grow=surest),
     ]
 
 

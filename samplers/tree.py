@@ -193,8 +193,8 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
                     parent of each node, which says any tree: [-1, -1, 0] is two children, and the first has
                     one of its own.  Near the end of the text the lowest levels are left out
     rule            for a node: SPECINFER, SEQUOIA, k_seq.K_SEQ or another (draw, select)
-    grow            drawn, likeliest, surest or another.  None: drawn; at temperature 0, where the draft draws the
-                    same token again and again, the likeliest
+    grow            drawn, likeliest, surest or another.  None: drawn; at temperature 0, where the draft
+                    draws the same token again and again, the likeliest
     The rest        as in speculative_sampling
     Raises ValueError for bad arguments at the call, not at the first round; and for what `grow` may not do.
     """

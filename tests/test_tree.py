@@ -81,7 +81,7 @@ def test_a_tree_that_grows_where_the_draft_is_surest_keeps_the_distribution(name
 
 
 def test_the_nodes_that_stay_are_those_that_the_draft_thinks_likeliest():
-    """After any prefix .6, .3 and .1; two children a node.  Paths: .6, .36, .3, .18, .18 .. and .216 on level 3."""
+    """After any prefix .6, .3 and .1, two children a node.  Paths: .6, .36, .3, .18, .18; .216 on level 3."""
     draft = with_tree(memoryless([.1, .6, .3]))
     for shape, nodes, parents in [
             ([-1, -1], [1, 2], [-1, -1]), ([-1, -1, 0], [1, 2, 1], [-1, -1, 0]),
