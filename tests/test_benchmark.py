@@ -32,7 +32,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     prompts = folder / "prompts.txt"
     prompts.write_text("There was a long silence.\n\nOnce upon a time there was\n", encoding="utf-8")
-    assert benchmark.main(["--quick", f"--out={folder}", "--n_tokens=8", f"--prompts={prompts}",
+    assert benchmark.main(["--quick", f"--out={folder}", "--n_tokens=12", f"--prompts={prompts}",
                            "--methods=draft model,prompt lookup"]) == 0
     return {table: json.loads((folder / f"{table}.json").read_text(encoding="utf-8")) for table in TABLES}
 
