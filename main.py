@@ -30,7 +30,10 @@ from compute import backend as backends
 from drafters import layer_skip, lookup
 from drafters.adaptive import Optimum
 from drafters.early_exit import EarlyExit
+from drafters.heads import head_beside
+from drafters.medusa import Medusa
 from drafters.ngram import NGram
+from drafters.prophet import Prophet
 from reporting.many import continue_all, prompts_in
 from reporting.replay import Coins, recorded, write_trace
 from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, predicted_speedup, ratio
@@ -64,14 +67,14 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         seed: of the random generator
         models_dir: where downloaded models are kept
         backend: numpy, or cupy for a GPU
-        drafter: who guesses: model, lookup, ngram, early_exit, layer_skip
+        drafter: who guesses: model, lookup, ngram, early_exit, layer_skip, prophet, medusa
         verifier: how the guesses are judged: token (Algorithm 2), block, or tree (several at each place)
         widths: of a tree, children a node by level
         prompts_file: a file with a prompt a line, continued as a batch, in place of one prompt
         show_rounds: show what became of each draft, a line a round
         trace: a file for a web page that replays the speculative run
         json: print one JSON object
-        exit_layer: with early_exit, after how many layers the target drafts; 0 for half of them
+        exit_layer: with early_exit, after how many layers; 0 where a head was trained, else after half
         ngram_file: with ngram, a text to learn from beforehand
     """
     auto, K = K == "auto", MOST if K == "auto" else K
@@ -87,6 +90,8 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
     for flag, value, owner in ("exit_layer", exit_layer, "early_exit"), ("ngram_file", ngram_file, "ngram"):
         if value and drafter != owner:
             raise ValueError(f"--{flag} is for --drafter {owner}")
+    if prompts_file and drafter in ("prophet", "medusa"):
+        raise ValueError(f"--drafter {drafter} reads the states of one text: give one --prompt")
     prompts = prompts_in(prompts_file) if prompts_file else []
     if prompts and (show_rounds or trace):
         raise ValueError("--show_rounds and --trace show a single run: leave them out, or give one --prompt")
@@ -100,7 +105,8 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         draft, target = with_tree(draft), with_tree(target)
     tokens, n = encoder.encode(prompt), n_tokens_to_generate
     draft, target, propose = DRAFTERS[drafter](draft, target, tokens=tokens, exit_layer=exit_layer,
-                                               text=encoder.encode(text))
+                                               text=encoder.encode(text),
+                                               head=head_beside(target_model_size, drafter))
     settings["eos"] = encoder.eos
     about = dict(draft=draft_name or drafter, target=target_model_size, backend=backend, drafter=drafter,
                  verifier=verifier, K=K, widths=widths if shape else None, auto=None, temperature=temperature,
@@ -176,9 +182,20 @@ def with_ngrams(draft, target, text, **_):
     return model, target, propose
 
 
-def with_early_exit(draft, target, exit_layer, **_):
-    pair = EarlyExit(target, exit_layer or len(target.params["blocks"]) // 2)
+def with_early_exit(draft, target, exit_layer, head, **_):
+    if head and not exit_layer:
+        pair = EarlyExit(target, head=head)
+    else:
+        pair = EarlyExit(target, exit_layer or len(target.params["blocks"]) // 2)
     return pair.draft, pair.target, propose
+
+
+def with_prophet(draft, target, head, **_):
+    return None, target, Prophet(target, head or "demo-prophet").propose
+
+
+def with_medusa(draft, target, head, **_):
+    return None, target, Medusa(target, head or "demo-medusa").propose
 
 
 def with_layer_skip(draft, target, tokens, **_):
@@ -195,6 +212,8 @@ DRAFTERS = {
     "ngram": with_ngrams,
     "early_exit": with_early_exit,
     "layer_skip": with_layer_skip,
+    "prophet": with_prophet,
+    "medusa": with_medusa,
 }
 VERIFIERS = {
     "token": verify,

@@ -44,6 +44,23 @@ def load_head(kind, name_or_folder, target):
     return nested(arrays, {"n_layer": 1}, folder, wanted) | {"exit_layer": hparams.get("exit_layer")}
 
 
+def head_beside(target, drafter):
+    """The head that goes with a target's name or folder: "demo-prophet" with "demo-target", and what lies
+    beside a folder under that name.  None where there is none.
+
+    >>> head_beside("demo-target", "early_exit"), head_beside("124M", "prophet"), head_beside("a", "lookup")
+    ('demo-exit', None, None)
+    """
+    kinds = {"prophet": "prophet", "medusa": "medusa", "early_exit": "exit"}
+    if drafter not in kinds:
+        return None
+    name = f"demo-{kinds[drafter]}"
+    if target == "demo-target":
+        return name
+    folder = Path(target).parent / name
+    return folder if Path(target).is_dir() and folder.is_dir() else None
+
+
 def checksum(target):
     """Which model a head belongs to: SHA-256 of the token embeddings in half precision."""
     return hashlib.sha256(to_host(target.params["wte"]).astype(np.float16).tobytes()).hexdigest()
