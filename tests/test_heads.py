@@ -9,6 +9,7 @@ import pytest
 from helpers import mutant, tiny_gpt2
 
 import gpt2
+from autoregressive import autoregressive_sampling
 from compute.linear import linear
 from drafters import medusa, prophet
 from drafters.early_exit import EarlyExit
@@ -18,9 +19,11 @@ from drafters.prophet import Prophet
 from gpt2 import layer_norm
 from loading.checkpoint import write_tensorflow
 from lossless import check
+from reporting.stats import acceptance
 from samplers.tree import tree_sampling, with_tree
 from sampling import prepare, probabilities
 from speculative import speculative_sampling
+from utils import load_model
 
 N_HEADS = 3
 PROMPTS = Path(__file__).parent.parent / "benchmarks" / "prompts.txt"
@@ -326,3 +329,50 @@ def test_what_is_no_head_of_any_kind_is_refused(tmp_path):
         write_head(tmp_path, "exit", tiny_gpt2(1), exit_layer=wrong)
         with pytest.raises(ValueError, match="exit_layer is"):
             exit_of(tiny_gpt2(1), tmp_path)
+
+
+# The embedded heads -----------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def embedded():
+    """(the embedded target, its encoder, {name: draft, target and keywords of speculative_sampling})."""
+    target, encoder = load_model("demo-target")
+    exits = EarlyExit(target, head="demo-exit")
+    return target, encoder, {"prophet": (None, target, dict(propose=Prophet(target).propose)),
+                             "medusa": (None, target, dict(propose=Medusa(target).propose)),
+                             "exit": (exits.draft, exits.target, {})}
+
+
+EACH = pytest.mark.parametrize("name", ["prophet", "medusa", "exit"])
+
+
+@EACH
+def test_the_embedded_heads_foretell_the_embedded_target(embedded, name):
+    """Far above chance, which is 1 in 4,096; the figures are in their cards."""
+    _, encoder, heads = embedded
+    draft, target, more = heads[name]
+    tokens = encoder.encode("There was a long silence.")
+    rng = np.random.default_rng(0)
+    rounds = list(speculative_sampling(draft, target, tokens, 60, 4, rng, temperature=0, **more))
+    assert sum(len(r.tokens) for r in rounds) == 60
+    accepted, tested = acceptance(rounds)
+    assert accepted / tested > (0.15 if name == "medusa" else 0.4)
+
+
+@pytest.mark.slow
+@EACH
+def test_greedy_text_is_the_baselines_over_five_thousand_tokens(embedded, name):
+    plain, encoder, heads = embedded
+    draft, target, more = heads[name]
+    prompts = PROMPTS.read_text(encoding="utf-8").splitlines()
+    generated = 0
+    for prompt, K in zip(prompts + prompts, [4, 1, 7, 11, 2, 5, 3, 8] * 2):
+        tokens, rng = encoder.encode(prompt[:40]), np.random.default_rng(0)
+        n = plain.n_ctx - len(tokens)                                   # to the end of the context
+        baseline = [r.tokens[0] for r in autoregressive_sampling(plain, tokens, n, rng, temperature=0)]
+        rounds = speculative_sampling(draft, target, tokens, n, K, rng, temperature=0, **more)
+        assert [token for r in rounds for token in r.tokens] == baseline
+        generated += n
+        if generated >= 5000:
+            break
+    assert generated >= 5000

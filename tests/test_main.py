@@ -87,7 +87,8 @@ def test_blocks_are_judged_with_the_same_drafts_and_the_prediction_counts_their_
 
 @pytest.mark.parametrize("typed", ["--drafter lookup", "--drafter early_exit --exit_layer 3 --K 2", "--K auto",
                                    "--drafter ngram --ngram_file README.md --K 2", "--drafter layer_skip --K 2",
-                                   "--drafter lookup --K auto --verifier block"])
+                                   "--drafter lookup --K auto --verifier block", "--drafter medusa --K 8",
+                                   "--drafter prophet", "--drafter prophet --K auto", "--drafter early_exit"])
 def test_each_drafter_gives_the_baselines_text_and_its_figures(capsys, typed, monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr("main.layer_skip.search", lambda *arguments, **more: ((5,), (6,)))         # it takes seconds
@@ -149,7 +150,9 @@ def test_what_cannot_be_measured_is_null(capsys):
     assert run(capsys, "-n", "0")[0] == 0                                       # and the report can say so, too
 
 
-BAD = {"--exit_layer 3": "--exit_layer is for --drafter early_exit", "--ngram_file README.md": "is for --drafter ngram",
+BAD = {"--drafter prophet --target_model_size demo-draft": "demo-prophet is not a head for this target",
+       "--drafter medusa --prompts_file README.md": "reads the states of one text",
+       "--exit_layer 3": "--exit_layer is for --drafter early_exit", "--ngram_file README.md": "is for --drafter ngram",
        "--drafter ngram --ngram_file nope.txt": "cannot read nope.txt", "--drafter nope": "there is no drafter 'nope'",
        "--drafter ngram --ngram_file models/demo-draft/model.ckpt.index": "is no text in UTF-8",
        "--drafter early_exit --exit_layer 17": "take 0 .. 16", "--K autos": "no whole number",
