@@ -10,10 +10,10 @@ copy, and that takes several times as long as reading them.
 
 OpenBLAS on AVX-512 has another kernel, for products of at most a million multiplications. It does not pack,
 and it adds up the inputs in their order, each row by itself. So the weights are laid out once as tiles of
-64 outputs, each contiguous in memory, and up to 12 rows meet a tile at a time: 12 * 64 * 1280 = 983,040.
-Tile after tile streams by once, whatever the number of rows; what further rows cost is arithmetic, and much
-of it is done while the next tile is on its way. Prefill, cut into blocks of 12 rows, is no slower than in
-`gemm`.
+64 outputs (32 in a model that no cache holds: they stream faster), each contiguous in memory, and up to 12
+rows meet a tile at a time: 12 * 64 * 1280 = 983,040. Tile after tile streams by once, whatever the number
+of rows; what further rows cost is arithmetic, and much of it is done while the next tile is on its way.
+Prefill, cut into blocks of 12 rows, is no slower than in `gemm`.
 
 The second gain is exactness. With this kernel a row has the same bits in a decode step, in a verification
 and in prefill (the product is batch-invariant), so greedy speculative text is greedy text by construction.
@@ -21,8 +21,8 @@ and in prefill (the product is batch-invariant), so greedy speculative text is g
 
 Other kernels (AVX2, other libraries) have no such product, or only at some sizes; `exact` finds out by
 trying. Where there is none, each of up to 16 rows meets a tile in a `gemv` of its own, while the tile is in
-the cache: the same bits again, though further rows are less of a bargain. (More rows, of a prompt, go in blocks
-so small that OpenBLAS leaves the threads to us: its own and ours wait for each other.)
+the cache: the same bits again, though further rows are less of a bargain. (More rows, of a prompt, go in
+blocks so small that OpenBLAS leaves the threads to us: its own and ours wait for each other.)
 
 Figures: the README (`python -m benchmarks` made them) and notebook 4.
 
