@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from helpers import mutant, tiny_gpt2
-from hypothesis import given, strategies
+from hypothesis import given, settings, strategies
 
 import gpt2
 from autoregressive import autoregressive_sampling
@@ -238,7 +238,7 @@ def test_confident_stops_before_a_token_that_the_draft_is_not_sure_of():
 
 # Early exit -------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("temperature", [0, 1])
+@pytest.mark.parametrize("temperature", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_early_exit_gives_the_rounds_of_a_separate_pair(demo, temperature):
     _, target, encoder = demo
     pair, tokens = EarlyExit(target, 9), encoder.encode("There was a long silence.")
@@ -266,6 +266,7 @@ def test_early_exit_runs_each_token_through_each_layer_once(demo, monkeypatch):
     assert [rows[id(b["ln_1"]["g"])] for b in target.params["blocks"]] == [expected] * 16
 
 
+@settings(max_examples=30)
 @given(strategies.lists(strategies.tuples(strategies.booleans(), strategies.integers(0, 9),
                                           strategies.lists(strategies.integers(0, 12), max_size=5),
                                           strategies.integers(1, 3), strategies.integers(0, 9)), max_size=8),
@@ -327,6 +328,7 @@ def witten_bell(text, x, n_vocab, order):
     return p
 
 
+@settings(max_examples=50)
 @given(strategies.lists(strategies.integers(0, 3), max_size=12), strategies.integers(1, 4),
        strategies.lists(strategies.tuples(strategies.integers(0, 6),
                                           strategies.lists(strategies.integers(0, 3), max_size=6)), max_size=5))
