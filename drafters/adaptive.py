@@ -68,10 +68,10 @@ class Optimum(Schedule):
     memory  rounds after which what was seen counts 1 / e
 
     alpha is estimated as if one draft had been accepted before the run and one rejected (Laplace's rule);
-    what was seen is forgotten little by little, so that after rounds without drafts it is tried again.
+    what was seen is forgotten little by little, also while no drafts are wanted, so it is tried again.
     """
 
-    def __init__(self, c, v, K, propose=draft_propose, memory=8):
+    def __init__(self, c, v, K, propose=draft_propose, memory=16):
         self.c, self.row, self.fade = c, max(0, v - 1) / K, np.exp(-1 / memory)
         super().__init__(propose)
 
@@ -79,13 +79,19 @@ class Optimum(Schedule):
         self.accepted = self.tested = 0.0
 
     def learn(self, accepted, tested):
+        self.forget()
         self.accepted, self.tested = self.accepted + accepted, self.tested + tested
 
-    def number(self, k):
+    def forget(self):
         self.accepted, self.tested = self.fade * self.accepted, self.fade * self.tested
+
+    def number(self, k):
         alpha = (self.accepted + 1) / (self.tested + 2)
         gains = [sum(alpha**i for i in range(n + 1)) / (1 + n * (self.c + self.row)) for n in range(k + 1)]
-        return int(np.argmax(gains))
+        best = int(np.argmax(gains))
+        if best == 0:
+            self.forget()
+        return best
 
 
 class Confident:
