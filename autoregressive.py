@@ -9,7 +9,7 @@ def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, to
     """Generate `n_tokens` tokens after `tokens`, one target pass each.  Returns a generator of rounds
     (sampling.Round).
 
-    model           tokens, n_last -> logits [n_last, n_vocab]
+    model           the target: tokens, n_last=1 -> logits [n_last, n_vocab]
     rng             numpy.random.Generator, the only source of chance
     eos             an id, several, or None: generation ends with the first of them, which is emitted
     temperature, top_k, top_p   as in sampling.probabilities: they make the q of the paper
@@ -23,7 +23,7 @@ def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, to
             q = to_probs(model(x), 1)                           # [1, n_vocab]    q(. | x_1 .. x_n)
             new = [sample(q[0], rng)]                           # x_{n+1} ~ q(. | x_1 .. x_n)
             x += new
-            yield Round(new, [], 0, q, [])
+            yield Round(tokens=new, drafts=[], n_accepted=0, target_probs=q, draft_probs=[])
             if x[-1] in ends:
                 return
 

@@ -70,7 +70,10 @@ def attend(qkv, keys, values, n_past, mask):                                # [n
 
 
 def dot_product_attention(q, k, v, mask):
-    """softmax(q k^T / sqrt(d_head) + mask) v: q [n_head, n, d_head], k and v [n_head, s, d_head] -> as q."""
+    """softmax(q k^T / sqrt(d_head) + mask) v.
+
+    q [n_head, n, d_head], k and v [n_head, s, d_head], mask [n, s] or [n_head, n, s] -> [n_head, n, d_head]
+    """
     n_head, n, d_head = q.shape
     q = q * (1 / math.sqrt(d_head))
     k = k.reshape(n_head, -1, BLOCK, d_head).transpose(0, 1, 3, 2)        # [n_head, s / BLOCK, d_head, BLOCK]
@@ -117,7 +120,8 @@ class GPT2:
         dtype, n_layer = params["wte"].dtype, len(params["blocks"])
         # [n_layer, keys and values, n_head, n_ctx, d_head]; the system gives memory only to what is written
         self.cache = xp.zeros((n_layer, 2, n_head, whole_blocks(self.n_ctx), n_embd // n_head), dtype=dtype)
-        # [n_ctx, n_embd]: what the last block made of each token in the cache
+        # [n_ctx, n_embd]: what the last block made of each token in the cache, for drafters that go on from
+        # it
         self.states = xp.zeros((self.n_ctx, n_embd), dtype=dtype)
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=dtype)}
         # rows at once that keep their bits

@@ -17,8 +17,9 @@ lossless` prints the standard cases for speculative.py itself):
 True
 
 But: what is walked is a sampler on models of a few tokens, not its speed nor its text on large ones; and a
-sampler may ask its generator for `random()` alone, and only multiply that number, compare it, or give it to
-np.searchsorted. """
+sampler may ask its generator for `random()` alone, and only multiply that number by another that is not
+negative, compare it, or give it to np.searchsorted.  A top_p that is exactly a sum of probabilities is
+decided by rounding. """
 import functools
 import itertools
 from collections import defaultdict
@@ -36,6 +37,7 @@ WRONG = 1e-9            # a deviation that is no rounding
 def exact_distribution(run):
     """run(rng) -> outcome.  Returns {outcome: probability} over all that `rng.random()` could give.
 
+    `run` must be the same each time: a drafter with a memory is made anew in it.
     Raises ValueError where a run draws more than 5,000 numbers, or meets a probability that is NaN.
 
     >>> exact_distribution(lambda rng: "heads" if rng.random() < .25 else "tails")
@@ -45,6 +47,8 @@ def exact_distribution(run):
     for _ in range(BRANCHES):
         walk = Walk(path)
         outcome = run(walk)
+        if len(walk.taken) < len(path):
+            raise ValueError("the sampler did not repeat itself: it remembers something between runs")
         distribution[outcome] += walk.probability
         path = walk.taken
         while path and not path[-1]:     # the last fork that was taken to the left is next taken to the right
@@ -68,8 +72,6 @@ class Walk:
         return Uniform(self)
 
     def fork(self, chance_left):
-        if not 0 < chance_left < 1:
-            raise ValueError("a random number was compared with NaN: a distribution holds NaN")
         n = len(self.taken)
         left = self.path[n] if n < len(self.path) else True
         self.taken.append(left)
@@ -78,33 +80,36 @@ class Walk:
 
 
 class Uniform:
-    """u * scale, where u is uniform in [low, high)."""
+    """u * scale, where u is uniform in `interval`, [low, high)."""
     __array_ufunc__ = None                          # NumPy's numbers leave the arithmetic to this class
 
-    def __init__(self, walk, scale=1.0):
-        self.walk, self.low, self.high, self.scale = walk, 0.0, 1.0, scale
+    def __init__(self, walk, scale=1.0, interval=None):
+        self.walk, self.scale = walk, scale
+        self.interval = [0.0, 1.0] if interval is None else interval    # u's own: all its multiples share it
 
     def __mul__(self, scale):
-        return Uniform(self.walk, self.scale * float(scale))       # before it is compared, so [0, 1) is right
+        if not scale >= 0:
+            raise ValueError(f"a random number was multiplied by {scale}: it may be multiplied by 0 or more")
+        return Uniform(self.walk, self.scale * float(scale), self.interval)
     __rmul__ = __mul__
 
     def __lt__(self, number):
         if number is self:                          # np.searchsorted begins with that
             return False
+        if number != number:
+            raise ValueError("a random number was compared with NaN: a distribution holds NaN")
         if self.scale == 0:
             return number > 0
-        cut = float(number) / self.scale
-        if cut <= self.low or cut >= self.high:
-            return cut >= self.high
-        if self.walk.fork((cut - self.low) / (self.high - self.low)):
-            self.high = cut
-            return True
-        self.low = cut
-        return False
+        cut, (low, high) = float(number) / self.scale, self.interval
+        if cut <= low or cut >= high:
+            return cut >= high
+        left = self.walk.fork((cut - low) / (high - low))
+        self.interval[left] = cut                   # True is 1: u is below the cut
+        return left
 
-    def __gt__(self, number):                       # equality has probability 0
+    def __gt__(self, number):
         return number is not self and not self < number
-    __le__, __ge__ = __lt__, __gt__
+    __le__, __ge__ = __lt__, __gt__                 # equality has probability 0
 
 
 # The target's distribution, from the definition -------------------------------------------------------------
@@ -252,12 +257,13 @@ def case_deviation(sampler, name, draft, target, n_tokens, K, settings, quiet=Fa
         more = "".join(f", {key} = {value}" for key, value in settings.items())
         text = wrong[0]
         print(f"Not lossless ({name}; K = {K}, {n_tokens} tokens{more}): after {PROMPT} the text "
-              f"{list(text)} has probability {found.get(text, 0):.6f}, and should have {expected.get(text, 0):.6f}.")
+              f"{list(text)} has probability {found.get(text, 0):.6f}, and should have "
+              f"{expected.get(text, 0):.6f}.")
     return max(off.values(), default=0.0)
 
 
 def text_of(result):
-    """The rounds of a run, or its new tokens, as a tuple of tokens.  Raises ValueError where they never end."""
+    """The rounds of a run, or its new tokens, as a tuple of tokens.  ValueError where they never end."""
     text = []
     for part in result:
         text += getattr(part, "tokens", [part])

@@ -19,6 +19,7 @@ from functools import partial
 from math import isfinite
 from pathlib import Path
 from textwrap import dedent, fill
+from types import SimpleNamespace
 
 import fire
 import numpy as np
@@ -77,100 +78,84 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         exit_layer: with early_exit, after how many layers; 0 where a head was trained, else after half
         ngram_file: with ngram, a text to learn from beforehand
     """
-    auto, K = K == "auto", MOST if K == "auto" else K
-    shape = shape_in(widths) if verifier == "tree" else None
-    if shape and (auto or prompts_file or drafter != "model"):
-        raise ValueError("a tree is drafted by a model, for one --prompt, and --widths says how deep: leave "
-                         "out --drafter, --prompts_file and --K auto")
-    K = max(depths(shape)) if shape else K
-    settings = dict(temperature=temperature, top_k=top_k, top_p=top_p)
-    # before a download
-    check_flags(prompt, n_tokens_to_generate, K, seed, trace, drafter, verifier, settings)
-    text = text_in(ngram_file) if ngram_file else ""
-    for flag, value, owner in ("exit_layer", exit_layer, "early_exit"), ("ngram_file", ngram_file, "ngram"):
-        if value and drafter != owner:
-            raise ValueError(f"--{flag} is for --drafter {owner}")
-    if prompts_file and drafter in ("prophet", "medusa"):
-        raise ValueError(f"--drafter {drafter} reads the states of one text: give one --prompt")
-    prompts = prompts_in(prompts_file) if prompts_file else []
-    if prompts and (show_rounds or trace):
-        raise ValueError("--show_rounds and --trace show a single run: leave them out, or give one --prompt")
-    if prompts and auto:
-        raise ValueError("--K auto is for one --prompt: with --prompts_file name a number of drafts")
+    f = SimpleNamespace(**locals())                             # the flags
+    check_flags(f)                                              # what can be told before a download
     backends.use(backend)
-    draft_name = draft_model_size if drafter == "model" else None
-    draft, target, encoder = load_pair(draft_name, target_model_size, models_dir)
-    loaded = draft, target
-    if shape:
-        draft, target = with_tree(draft), with_tree(target)
-    tokens, n = encoder.encode(prompt), n_tokens_to_generate
-    draft, target, propose = DRAFTERS[drafter](draft, target, tokens=tokens, exit_layer=exit_layer,
-                                               text=encoder.encode(text),
-                                               head=head_beside(target_model_size, drafter))
-    settings["eos"] = encoder.eos
-    about = dict(draft=draft_name or drafter, target=target_model_size, backend=backend, drafter=drafter,
-                 verifier=verifier, K=K, widths=widths if shape else None, auto=None, temperature=temperature,
-                 top_k=top_k, top_p=top_p, seed=seed)
-    if prompts:
-        batch = partial(batch_sampling, draft, target, n_tokens=n, **settings, propose=propose,
-                        verify=VERIFIERS[verifier])
-        return continue_all(batch, prompts, encoder, n, about, target.exact_rows, json)
-    # a prompt that is too long ends here
-    _, to_probs, _ = prepare([draft, target], tokens, n, **settings)
-    coins, recording = Coins(np.random.default_rng(seed)), []
-    costs = costs_of(draft, target, propose, tokens, K, to_probs) if auto else None
+    draft, target, propose, encoder = load(f)
+    f.settings["eos"] = encoder.eos
+    if f.prompts:
+        batch = partial(batch_sampling, draft, target, n_tokens=f.n_tokens_to_generate, **f.settings,
+                        propose=propose, verify=VERIFIERS[verifier])
+        return continue_all(batch, f.prompts, encoder, f.n_tokens_to_generate, about(f), target.exact_rows,
+                            json)
+    compare_one(f, draft, target, propose, encoder)
+
+
+def compare_one(f, draft, target, propose, encoder):
+    """One prompt, both ways, shown as the rounds come; then what the comparison says."""
+    tokens, n, coins = encoder.encode(f.prompt), f.n_tokens_to_generate, Coins(np.random.default_rng(f.seed))
+    _, to_probs, _ = prepare([draft, target], tokens, n, **f.settings)   # a prompt that is too long ends here
+    costs = costs_of(draft, target, propose, tokens, f.K, to_probs) if f.auto else None
     if costs:
-        propose = Optimum(**costs, K=K, propose=propose)
-        if not json:
+        propose = Optimum(**costs, K=f.K, propose=propose)
+        if not f.json:
             print("K = auto: in target steps a draft costs {c}, a pass over {rows} tokens {v}\n".format(
-                rows=K + 1, **costs))
-    propose = TimedProposer(propose)
+                rows=f.K + 1, **costs))
+    propose, recording = TimedProposer(propose), []
 
     def baseline(model):
-        return autoregressive_sampling(model, tokens, n, np.random.default_rng(seed), **settings)
+        return autoregressive_sampling(model, tokens, n, np.random.default_rng(f.seed), **f.settings)
 
     def speculative(draft, target):
-        if shape:
-            return tree_sampling(draft, target, tokens, n, shape, coins, **settings)
-        return speculative_sampling(draft, target, tokens, n, K, coins, **settings,
-                                    propose=propose, verify=VERIFIERS[verifier])
+        if f.shape:
+            return tree_sampling(draft, target, tokens, n, f.shape, coins, **f.settings)
+        return speculative_sampling(draft, target, tokens, n, f.K, coins, **f.settings,
+                                    propose=propose, verify=VERIFIERS[f.verifier])
 
     def shown(title, rounds, show_rounds=False):
         """Pass the rounds on, and show them as they come.  (The clock stands still meanwhile.)"""
-        if json:
+        if f.json:
             return tqdm(rounds, desc=title, unit=" rounds", leave=False, disable=None)
-        return watch(rounds, encoder, sys.stdout, title, prompt, show_rounds=show_rounds,
-                     block=verifier == "block")
+        return watch(rounds, encoder, sys.stdout, title, f.prompt, show_rounds=show_rounds,
+                     block=f.verifier == "block")
 
     def shown_and_kept(rounds):
-        if trace:
-            rounds = recorded(rounds, coins, recording, block=verifier == "block")
-        return shown("Speculative sampling", rounds, show_rounds)
+        if f.trace:
+            rounds = recorded(rounds, coins, recording, block=f.verifier == "block")
+        return shown("Speculative sampling", rounds, f.show_rounds)
 
     _, alone, times_alone, ar = run(baseline, [target], tokens, partial(shown, "Autoregressive sampling"))
-    if not json:
+    if not f.json:
         print(timing(ar))
     rounds, pair, times, spec = run(speculative, [draft, target], tokens, shown_and_kept)
-    for model in loaded:
+    for model in filter(None, (draft, target)):
         check_files(model)                                      # nobody wrote to its weights meanwhile
-    if not json:
+    if not f.json:
         print(timing(spec))
-    rows = len(shape or [0] * K) + 1                            # of a target pass
-    result = dict(prompt=prompt, **about | dict(auto=costs), autoregressive=ar,
-                  speculative=spec, **figures(ar, alone, spec, [*pair, propose], rounds, K, verifier, shape),
+    n_rows = len(f.shape or [0] * f.K) + 1                      # of a target pass
+    result = dict(prompt=f.prompt, **about(f) | dict(auto=costs), autoregressive=ar, speculative=spec,
+                  **figures(ar, alone, spec, [*pair, propose], rounds, f.K, f.verifier, f.shape),
                   same_text=ar["tokens"] == spec["tokens"],
-                  same_bits=rows <= target.exact_rows and (not shape or target.exact_paths))
+                  same_bits=n_rows <= target.exact_rows and (not f.shape or target.exact_paths))
     for one in (ar, spec):
         one["text"] = encoder.decode([token for token in one["tokens"] if token != encoder.eos])
-    if trace:
-        write_trace(trace, recording, result, encoder, (times_alone, times))
-    if json:
+    if f.trace:
+        write_trace(f.trace, recording, result, encoder, (times_alone, times))
+    if f.json:
         print(json_format.dumps(result))
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 1000
-        written = [f"The rounds are in {trace}: open it in a browser."] if trace else []
+        written = [f"The rounds are in {f.trace}: open it in a browser."] if f.trace else []
         for line in [*summary(result), *written]:
             print(fill(line, width, break_long_words=False, break_on_hyphens=False))
+
+
+def about(f):
+    """The settings of a run, as --json tells them."""
+    return dict(draft=f.draft_model_size if f.drafter == "model" else f.drafter, target=f.target_model_size,
+                backend=f.backend, drafter=f.drafter, verifier=f.verifier, K=f.K,
+                widths=f.widths if f.shape else None, auto=None, temperature=f.temperature, top_k=f.top_k,
+                top_p=f.top_p, seed=f.seed)
 
 
 # What the flags name.  A drafter makes (draft, target, propose) of the two models, of which the draft is None
@@ -201,7 +186,8 @@ def with_medusa(draft, target, head, **_):
 def with_layer_skip(draft, target, tokens, **_):
     cost = layer_skip.seconds_per_token(target, [tokens[:target.n_ctx - 20]], n_tokens=20)
     attn, mlp = layer_skip.search(cost, len(target.params["blocks"]), np.random.default_rng(0), steps=20)
-    print(f"Skipped, by a short search: attention in layers {list(attn)}, MLP in {list(mlp)}", file=sys.stderr)
+    print(f"Skipped, by a short search: attention in layers {list(attn)}, MLP in {list(mlp)}",
+          file=sys.stderr)
     pair = layer_skip.LayerSkip(target, attn, mlp)
     return pair.draft, pair.target, layer_skip.DraftExit()
 
@@ -222,19 +208,41 @@ VERIFIERS = {
 }
 
 
-def check_flags(prompt, n_tokens, K, seed, trace, drafter, verifier, settings):
-    """Raises ValueError in one sentence for what can be told before a model is loaded."""
-    check_settings(n_tokens, **settings)
-    check_K(K)
-    if seed < 0:
-        raise ValueError(f"seed is {seed}: it must be 0 or more")
-    if not prompt:
+def check_flags(f):
+    """Raises ValueError in one sentence for what can be told before a model is loaded.  Completes f:
+
+    auto, shape, prompts, text      of --K, --widths, --prompts_file, --ngram_file
+    settings                        temperature, top_k and top_p
+    """
+    f.auto, f.K = f.K == "auto", MOST if f.K == "auto" else f.K
+    f.settings = dict(temperature=f.temperature, top_k=f.top_k, top_p=f.top_p)
+    check_settings(f.n_tokens_to_generate, **f.settings)
+    check_K(f.K)
+    if f.seed < 0:
+        raise ValueError(f"seed is {f.seed}: it must be 0 or more")
+    if not f.prompt:
         raise ValueError("the prompt is empty: give it some text, as in --prompt 'Once upon a time'")
-    for flag, name, table in ("drafter", drafter, DRAFTERS), ("verifier", verifier, VERIFIERS):
+    for flag, name, table in ("drafter", f.drafter, DRAFTERS), ("verifier", f.verifier, VERIFIERS):
         if name not in table:
             raise ValueError(f"there is no {flag} {name!r}: use one of {', '.join(table)}")
-    if trace:
-        check_place(Path(trace))
+    for flag, owner in ("exit_layer", "early_exit"), ("ngram_file", "ngram"):
+        if getattr(f, flag) and f.drafter != owner:
+            raise ValueError(f"--{flag} is for --drafter {owner}")
+    f.shape = shape_in(f.widths) if f.verifier == "tree" else None
+    if f.shape:
+        if f.auto or f.prompts_file or f.drafter != "model":
+            raise ValueError("a tree is drafted by a model, for one --prompt, and --widths says how deep: "
+                             "leave out --drafter, --prompts_file and --K auto")
+        f.K = max(depths(f.shape))
+    if f.prompts_file and (f.show_rounds or f.trace or f.auto):
+        raise ValueError("--show_rounds, --trace and --K auto are for a single run: leave them out, or give "
+                         "one --prompt")
+    if f.prompts_file and f.drafter in ("prophet", "medusa"):
+        raise ValueError(f"--drafter {f.drafter} reads the states of one text: give one --prompt")
+    f.prompts = prompts_in(f.prompts_file) if f.prompts_file else []
+    f.text = text_in(f.ngram_file) if f.ngram_file else ""
+    if f.trace:
+        check_place(Path(f.trace))
 
 
 def shape_in(widths):
@@ -270,8 +278,19 @@ def text_in(path):
         raise ValueError(f"{path} is no text in UTF-8: name another file") from None
 
 
+def load(f):
+    """(draft, target, propose, encoder) of what the flags name."""
+    draft, target, encoder = load_pair(f.draft_model_size if f.drafter == "model" else None,
+                                       f.target_model_size, f.models_dir)
+    if f.shape:
+        draft, target = with_tree(draft), with_tree(target)
+    flags = dict(tokens=encoder.encode(f.prompt), text=encoder.encode(f.text), exit_layer=f.exit_layer,
+                 head=head_beside(f.target_model_size, f.drafter))
+    return *DRAFTERS[f.drafter](draft, target, **flags), encoder
+
+
 def load_pair(draft, target, models_dir):
-    """(draft, target, their encoder); ValueError if they do not share one.  A draft without a name is None."""
+    """(draft, target, their encoder); ValueError if they do not share one.  Without a name the draft is None."""
     target_model, encoder = load_model(target, models_dir)
     if draft is None:                                           # the drafter needs none
         return None, target_model, encoder

@@ -24,7 +24,7 @@ class Round(NamedTuple):
     drafts: list                   # the k drafted tokens
     n_accepted: int                # how many of them are among `tokens`
     target_probs: np.ndarray       # [k + 1, n_vocab]
-    draft_probs: list              # [k, n_vocab], the distributions the drafts were drawn from
+    draft_probs: list | np.ndarray | None       # [k, n_vocab]: what the drafts were drawn from; None: chosen
     # of a tree of drafts: the index of each draft's parent, -1 for the root; None: a line
     parents: list | None = None
 
@@ -77,13 +77,16 @@ def keep_nucleus(probs, top_p):
 
 
 def sample(probs, rng):
-    """Draw a token from probs [n_vocab], which need not sum to 1: the inverse of its cumulative sum."""
+    """Draw a token from probs [n_vocab], which need not sum to 1: the inverse of its cumulative sum.
+
+    Where one token has it all there is nothing to draw, and no random number is used.
+    """
     likeliest = probs.argmax()
-    if probs[likeliest] == probs.sum():             # all on one token, as at temperature 0: nothing to draw
+    if probs[likeliest] == probs.sum():             # as at temperature 0
         return int(likeliest)
     cumulative = np.cumsum(probs, dtype=np.float64)
     token = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
-    # Rounding may lead past the end: at most the last token that has any mass.
+    # The product may round up to the total: then it is the last token that adds to the sum.
     return int(min(token, np.searchsorted(cumulative, cumulative[-1])))
 
 
@@ -213,7 +216,7 @@ def checked_probs(draft_probs, drafts, target_probs):
         raise ValueError(f"the drafter gave distributions of the shapes {shapes} for {len(drafts)} drafts: "
                          f"they must be [{len(drafts)}, {n_vocab}], or None for point masses")
     for token, p in zip(drafts, draft_probs):
-        if not (abs(np.sum(p) - 1) < 1e-6 and p[token] > 0):     # also where it holds NaN
+        if not (abs(np.sum(p) - 1) < 1e-6 and np.min(p) >= 0 and p[token] > 0):     # also where it holds NaN
             raise ValueError(f"the drafter gave token {token} with a distribution that it cannot come "
                              f"from: its probabilities sum to {np.sum(p):.6g}, and "
                              f"that of the token is {p[token]:.6g}")

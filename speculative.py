@@ -60,7 +60,7 @@ def verify(target_probs, draft_probs, drafts, rng):
     >>> verify(q, p, [1], np.random.default_rng(0))             # q > p at token 1: accepted, then the bonus
     (1, 2)
     """
-    for j, token in enumerate(drafts):                          # j counts from 0: row j is the paper's j + 1
+    for j, token in enumerate(drafts):                          # x̃_{j+1}; j drafts are accepted so far
         q, p = target_probs[j], draft_probs[j]                  # [n_vocab] each
         if rng.random() * p[token] < q[token]:                  # r < min(1, q / p), without the division
             continue                                            # accept: the token stays, try the next
@@ -74,7 +74,7 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     """Generate `n_tokens` tokens after `tokens`, up to K + 1 a target pass.  Returns a generator of rounds
     (sampling.Round).
 
-    draft, target   tokens, n_last -> logits [n_last, n_vocab]; draft may be None where `propose` needs none
+    draft, target   tokens, n_last=1 -> logits [n_last, n_vocab]; draft is None where `propose` needs none
     K               drafts a round at the most, at least 1
     rng             numpy.random.Generator, the only source of chance
     eos             an id, several, or None: generation ends with the first of them, which is emitted
@@ -90,13 +90,15 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
         while len(x) < T:
             k = min(K, T - len(x) - 1)                   # the last token that is wanted comes from the target
             drafts, p = propose(draft, x, k, to_probs, rng)     # x̃_1 .. x̃_k and their p;  n = len(x)
-            drafts = checked_drafts(drafts, k, target)    # if there are fewer, k is their number from here on
-            q = to_probs(target(x + drafts, len(drafts) + 1), len(drafts) + 1)
-            p = checked_probs(p, drafts, q)                     # p [k, n_vocab], q [k + 1, n_vocab]
+            drafts = checked_drafts(drafts, k, target)
+            k = len(drafts)                                     # a proposer may return fewer
+            q = to_probs(target(x + drafts, k + 1), k + 1)   # [k + 1, n_vocab]    q(. | .., x̃_1 .. x̃_{j-1})
+            p = checked_probs(p, drafts, q)                     # [k, n_vocab]
             n_accepted, next_token = verify(q, p, drafts, rng)
             new = cut_after(drafts[:n_accepted] + [next_token], ends)
             x += new
-            # An EOS among the accepted drafts ends the text: what was accepted after it does not count.
+            # len(new) is n_accepted + 1, but for an EOS among the accepted drafts: what follows it does not
+            # count.
             yield Round(new, drafts, min(n_accepted, len(new)), q, p)
             if x[-1] in ends:
                 return

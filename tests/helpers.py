@@ -25,7 +25,7 @@ def deviation_of(sampler):
     ):
         found = exact_distribution(lambda rng: text_of(sampler(draft, target, [0], 3, K, rng, **settings)))
         worst = max(worst, distance(found, distribution_of_text(target, [0], 3, **settings)))
-        if worst > 0.02:  # wrong: that will do
+        if worst > 0.01:  # wrong: that will do
             break
     return worst
 

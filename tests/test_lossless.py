@@ -217,7 +217,31 @@ def test_a_sampler_that_gives_tokens_without_end_is_told_so():
         check(babbling)
 
 
+def test_multiples_of_one_number_are_one_number():
+    found = exact_distribution(lambda rng: (lambda u: (u * 1.0 < 0.5, u * 2.0 < 1.0, u < 0.75))(rng.random()))
+    assert found == {(True, True, True): 0.5, (False, False, True): 0.25, (False, False, False): 0.25}
+
+
+@pytest.mark.parametrize("scale", [-1, np.nan])
+def test_a_number_times_less_than_0_is_refused(scale):
+    with pytest.raises(ValueError, match="multiplied by"):
+        exact_distribution(lambda rng: rng.random() * scale < 1)
+
+
+def test_a_sampler_that_remembers_is_told_so():
+    seen = []
+
+    def run(rng):
+        seen.append(1)
+        return rng.random() < 0.5 and len(seen) < 2 and rng.random() < 0.5
+
+    with pytest.raises(ValueError, match="remembers"):
+        exact_distribution(run)
+
+
 def test_nan_is_told():
+    with pytest.raises(ValueError, match="NaN"):
+        exact_distribution(lambda rng: rng.random() * 0 < np.nan)
     with pytest.raises(ValueError, match="NaN"):
         exact_distribution(lambda rng: rng.random() < np.nan)
 
