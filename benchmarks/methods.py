@@ -182,7 +182,31 @@ def heads(target, Ks):
         Method("early exit with a head", "drafters/early_exit.py", [halves.draft, halves.target], Ks, chain(),
                checked_halves(lambda tiny: EarlyExit(tiny, head=tiny_head("exit") | {"exit_layer": 1})),
                weights=bytes_of(head_shapes("exit", n, 0)), trained=True),
+        tree_of_heads(target, weights=bytes_of(head_shapes("medusa", n, medusa.n_heads))),
     ]
+
+
+def tree_of_heads(target, weights):
+    """Medusa's heads as the paper has them, a tree of the likeliest."""
+    def run_of(target, **more):
+        head = Medusa(target, **more)
+
+        def run(target, tokens, n_tokens, widths, rng, **settings):
+            return tree_sampling(None, target, tokens, n_tokens, widths, rng, grow=head.grow, **settings)
+        return run
+
+    def check(Ks, n_tokens):
+        target = with_tree(tiny_target())
+        run = run_of(target, params=tiny_head("medusa"))
+
+        def walked(draft, target, tokens, n_tokens, K, rng, **settings):
+            return run(target, tokens, n_tokens, SMALL_TREES[K], rng, **settings)
+        return lossless.check(walked, [(None, target)], Ks, min(3, n_tokens))
+
+    target = with_tree(target)
+    shapes = [(2, 1), (3, 1), (3, 2)]
+    run = run_of(target)
+    return Method("Medusa's tree", "drafters/medusa.py", [target], shapes, run, check, weights, True)
 
 
 # The table --------------------------------------------------------------------------------------------------
