@@ -3,7 +3,7 @@
     heads_table(settings)       a row for each and temperature, at its own best K
 
     acceptance, by position     of a round's first draft, its second, .. (accepted of those that were tested),
-                                in runs with K = 5
+                                in runs with K = 5; at least 20 were tested
 
 The other columns are those of the table methods.
 """
@@ -11,7 +11,7 @@ from benchmarks.methods import all_methods, compare_methods, sampler_of
 from benchmarks.pairs import generate, load_pair
 
 NAMES = "draft model", "early exit with a head", "prophet", "Medusa", "Medusa's tree"
-POSITIONS = 5
+POSITIONS, LEAST = 5, 20
 COLUMNS = ("method", "T", "shape", "tokens per pass", "rows a pass", "acceptance, by position", "c", "v",
            "predicted", "measured", "weights MB")
 
@@ -25,13 +25,14 @@ def heads_table(settings):
             row["acceptance, by position"] = None
             if isinstance(method.shapes[0], int):               # a line of drafts
                 sampler = sampler_of(method, POSITIONS, settings.n_tokens, temperature)
-                row["acceptance, by position"] = by_position(generate(sampler, method.models, prompts).rounds)
+                row["acceptance, by position"] = by_position(
+                    generate(sampler, method.models, prompts).rounds, LEAST)
             rows.append({column: row[column] for column in COLUMNS})
     return rows
 
 
-def by_position(rounds):
-    """Accepted over tested, of the first draft of these rounds, the second, ..
+def by_position(rounds, least=1):
+    """Accepted over tested, of the first draft of these rounds, the second, .., while `least` were tested.
 
     >>> from sampling import Round
     >>> by_position([Round([5, 6, 7], [5, 6], 2, [], []), Round([5, 8], [5, 9], 1, [], []),
@@ -41,6 +42,6 @@ def by_position(rounds):
     shares = []
     for j in range(max(len(r.drafts) for r in rounds)):
         tested = [r.n_accepted > j for r in rounds if r.n_accepted >= j and len(r.drafts) > j]
-        if tested:
+        if len(tested) >= least:
             shares.append(round(sum(tested) / len(tested), 3))
     return shares
