@@ -146,7 +146,8 @@ def draw_positions(figure, rows):
             if row["T"] == temperature and row["acceptance, by position"]:
                 shares = row["acceptance, by position"]
                 axes.plot(range(1, len(shares) + 1), shares, "o-", label=row["method"])
-        axes.set(xlabel="draft of a round", xticks=range(1, 6), ylim=(0, 1), title=f"temperature {temperature:g}")
+        axes.set(xlabel="draft of a round", xticks=range(1, 6), ylim=(0, 1),
+                 title=f"temperature {temperature:g}")
     panels[0].set_ylabel(LABELS["acceptance"])
     curves = panels[0].get_legend_handles_labels()
     figure.legend(*curves, loc="outside lower center", ncols=5, fontsize="small")
