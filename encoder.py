@@ -120,7 +120,7 @@ def load_encoder(folder):
     Raises ValueError where a file is missing or damaged.
     """
     folder = Path(folder)
-    openai = (folder / "encoder.json").exists()
+    openai = (folder / "encoder.json").exists() or (folder / "hparams.json").exists()
     names = ("encoder.json", "vocab.bpe") if openai else ("vocab.json", "merges.txt")
     ids_file, merges_file = (folder / name for name in names)
     try:

@@ -22,6 +22,7 @@ negative, compare it, or give it to np.searchsorted.  A top_p that is exactly a 
 decided by rounding. """
 import functools
 import itertools
+import sys
 from collections import defaultdict
 from numbers import Integral
 
@@ -279,4 +280,7 @@ def distance(a, b):
 
 if __name__ == "__main__":
     from speculative import speculative_sampling
-    print(f"speculative.py: no probability is off by more than {check(speculative_sampling):.1e}")
+    try:
+        print(f"speculative.py: no probability is off by more than {check(speculative_sampling):.1e}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

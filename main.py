@@ -47,12 +47,13 @@ from speculative import propose, speculative_sampling, verify
 from utils import check_files, load_model
 
 PROMPT = '"I want nothing," cried the young man, with a smile.'
+WIDTHS = "3,2,1"
 MOST = 8            # drafts a round with --K auto
 
 
 def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
             target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
-            models_dir="models", backend="numpy", drafter="model", verifier="token", widths="3,2,1",
+            models_dir="models", backend="numpy", drafter="model", verifier="token", widths=WIDTHS,
             prompts_file="", show_rounds=False, trace="", json=False, exit_layer=0, ngram_file=""):
     """Generate a continuation of PROMPT twice, autoregressively and speculatively, and compare.
 
@@ -132,7 +133,7 @@ def compare_one(f, draft, target, propose, encoder):
         check_files(model)                                      # nobody wrote to its weights meanwhile
     if not f.json:
         print(timing(spec))
-    n_rows = len(f.shape or [0] * f.K) + 1                      # of a target pass
+    n_rows = (len(f.shape) if f.shape else f.K) + 1                      # of a target pass
     result = dict(prompt=f.prompt, **about(f) | dict(auto=costs), autoregressive=ar, speculative=spec,
                   **figures(ar, alone, spec, [*pair, propose], rounds, f.K, f.verifier, f.shape),
                   same_text=ar["tokens"] == spec["tokens"],
@@ -214,10 +215,21 @@ def check_flags(f):
     auto, shape, prompts, text      of --K, --widths, --prompts_file, --ngram_file
     settings                        temperature, top_k and top_p
     """
+    for flag, default, where, goes in [
+            ("widths", WIDTHS, "--verifier tree", f.verifier == "tree"),
+            ("draft_model_size", "demo-draft", "--drafter model", f.drafter == "model"),
+            ("exit_layer", 0, "--drafter early_exit", f.drafter == "early_exit"),
+            ("ngram_file", "", "--drafter ngram", f.drafter == "ngram"),
+            ("prompt", PROMPT, "a run without --prompts_file", not f.prompts_file),
+            ("K", 4, "a line of drafts: the tree's --widths say how deep it is", f.verifier != "tree")]:
+        if getattr(f, flag) != default and not goes:
+            raise ValueError(f"--{flag} is for {where}")
     f.auto, f.K = f.K == "auto", MOST if f.K == "auto" else f.K
     f.settings = dict(temperature=f.temperature, top_k=f.top_k, top_p=f.top_p)
     check_settings(f.n_tokens_to_generate, **f.settings)
     check_K(f.K)
+    if f.K > 1024:
+        raise ValueError(f"K is {f.K}: no context holds so many drafts; 2 to 8 a round are usual")
     if f.seed < 0:
         raise ValueError(f"seed is {f.seed}: it must be 0 or more")
     if not f.prompt:
@@ -225,9 +237,6 @@ def check_flags(f):
     for flag, name, table in ("drafter", f.drafter, DRAFTERS), ("verifier", f.verifier, VERIFIERS):
         if name not in table:
             raise ValueError(f"there is no {flag} {name!r}: use one of {', '.join(table)}")
-    for flag, owner in ("exit_layer", "early_exit"), ("ngram_file", "ngram"):
-        if getattr(f, flag) and f.drafter != owner:
-            raise ValueError(f"--{flag} is for --drafter {owner}")
     f.shape = shape_in(f.widths) if f.verifier == "tree" else None
     if f.shape:
         if f.auto or f.prompts_file or f.drafter != "model":
@@ -251,6 +260,8 @@ def shape_in(widths):
         numbers = [int(width) for width in widths.split(",")]
     except ValueError:
         raise ValueError(f"--widths {widths}: give the children a node by level, as in 3,2,1") from None
+    if min(numbers) < 1:
+        raise ValueError(f"--widths {widths}: every node of a level has 1 child or more, as in 3,2,1")
     return shape_of(numbers)
 
 
@@ -259,6 +270,8 @@ def check_place(path):
     if path.is_dir() or not path.resolve().parent.is_dir():
         raise ValueError(f"cannot write {path}: name a file in a folder that exists, as in --trace run.html")
     existed = path.exists()
+    if path.is_file() and path.stat().st_size and not path.read_bytes().startswith(b"<!doctype html>"):
+        raise ValueError(f"{path} is there and no web page: take another name, as in --trace run.html")
     if path.is_file() or not existed:                   # else a pipe or a device: to be opened once, when due
         try:
             path.open("ab").close()
@@ -284,13 +297,13 @@ def load(f):
                                        f.target_model_size, f.models_dir)
     if f.shape:
         draft, target = with_tree(draft), with_tree(target)
-    flags = dict(tokens=encoder.encode(f.prompt), text=encoder.encode(f.text), exit_layer=f.exit_layer,
-                 head=head_beside(f.target_model_size, f.drafter))
+    flags = dict(tokens=encoder.encode([f.prompt, *f.prompts][-1]), text=encoder.encode(f.text),
+                 exit_layer=f.exit_layer, head=head_beside(f.target_model_size, f.drafter))
     return *DRAFTERS[f.drafter](draft, target, **flags), encoder
 
 
 def load_pair(draft, target, models_dir):
-    """(draft, target, their encoder); ValueError if they do not share one.  Without a name the draft is None."""
+    """(draft, target, their encoder); ValueError if they do not share one.  A draft of no name is None."""
     target_model, encoder = load_model(target, models_dir)
     if draft is None:                                           # the drafter needs none
         return None, target_model, encoder
@@ -330,7 +343,8 @@ def figures(ar, alone, spec, models, rounds, K, verifier, shape=None):
     """
     draft, target, proposer = models
     step, alpha = alone[0].seconds(1), ratio(*acceptance(rounds, verifier == "block"))
-    drafting, v = (draft or proposer).seconds(1), ratio(target.seconds(len(shape or [0] * K) + 1), step)
+    drafting, n_rows = (draft or proposer).seconds(1), (len(shape) if shape else K) + 1
+    v = ratio(target.seconds(n_rows), step)
     if shape:
         levels = [draft.seconds(([0] + depths(shape)).count(depth)) for depth in range(K)]
         drafting = None if None in levels else sum(levels) / K
@@ -377,7 +391,7 @@ def summary(r):
     yield f"{line}, {spec['tokens_per_target_pass']:.2f} tokens per target pass"
     if r["temperature"] == 0:
         yield SAME[r["same_text"], r["same_bits"]].format(**r)
-    else:
+    elif not r["same_text"]:
         yield "Different texts are expected at a temperature above 0; their distribution is the same."
     steady = r["drafter"] not in ("lookup", "layer_skip") and not r["auto"]         # every round has K drafts
     if steady and r["verifier"] == "token" and r["predicted_speedup"]:

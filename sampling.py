@@ -119,8 +119,8 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
     check_vocabularies(vocabularies)
     if not tokens:
         raise ValueError("the prompt is empty: give it at least one token")
-    if len(tokens) > n_ctx:
-        raise ValueError(f"the prompt has {len(tokens)} tokens, which do not fit into the context of "
+    if len(tokens) + min(n_tokens, 1) > n_ctx:
+        raise ValueError(f"the prompt has {len(tokens)} tokens, which leave no room in the context of "
                          f"{n_ctx}: shorten it")
     if len(tokens) + n_tokens > n_ctx:
         raise ValueError(f"a prompt of {len(tokens)} tokens and {n_tokens} new ones do not fit into the "

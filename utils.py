@@ -57,7 +57,7 @@ def folder_of(name, models_dir):
     from loading.download import MODELS, download
     if name in MODELS:
         return download(name, models_dir)
-    if not Path(name).is_dir():
+    if not name or not Path(name).is_dir():
         raise ValueError(f"there is no model or folder {name!r}: use one of "
                          f"{', '.join([*MODELS, *EMBEDDED])}, or a folder with a GPT-2 checkpoint")
     return Path(name)

@@ -13,6 +13,7 @@ But: float32 only (llama-quantize makes smaller files of it), and writing only.
 import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +51,22 @@ def write_gguf(path, hparams, arrays, encoder):
         import gguf
     except ImportError:
         raise ValueError('the package gguf is not installed: pip install -e ".[gguf]"') from None
-    part = Path(f"{path}.part")
-    writer = gguf.GGUFWriter(part, "gpt2")
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".to_gguf-") as folder:        # on the same disk
+        part = Path(folder) / path.name
+        write_all(gguf.GGUFWriter(part, "gpt2"), gguf, hparams, arrays, encoder)
+        os.replace(part, path)
+
+
+def check_place(path):
+    """Raises ValueError where `path` is no place for a GGUF file, so that nothing else is written over."""
+    if path.suffix != ".gguf" or not path.resolve().parent.is_dir():
+        raise ValueError(f"cannot write {path}: name a file that ends in .gguf, in a folder that exists")
+    if path.exists() and not (path.is_file() and path.read_bytes()[:4] in (b"GGUF", b"")):
+        raise ValueError(f"{path} is there and no GGUF file: take another name")
+
+
+def write_all(writer, gguf, hparams, arrays, encoder):
+    """Hyperparameters, tokenizer and weights."""
     writer.add_context_length(hparams["n_ctx"])
     writer.add_embedding_length(hparams["n_embd"])
     writer.add_feed_forward_length(4 * hparams["n_embd"])
@@ -70,7 +85,6 @@ def write_gguf(path, hparams, arrays, encoder):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    os.replace(part, path)
 
 
 def add_tokenizer(writer, encoder, types):
@@ -95,7 +109,11 @@ def main(words):
         return 2
     folder, path = Path(words[0]), Path(words[1])
     try:
+        check_place(path)
         write_gguf(path, *read_folder(folder), load_encoder(folder))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -13,6 +13,7 @@ import pytest
 from encoder import Encoder
 from main import TYPES, check_place, figures, main, summary
 from sampling import Round
+from utils import load_model
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -108,8 +109,10 @@ def test_k_auto_says_what_it_measured(capsys):
     assert re.match(r"K = auto: in target steps a draft costs [\d.e-]+, a pass over 9 tokens [\d.]+\n", out)
 
 
-def test_a_drafter_without_a_model_loads_none(capsys):
-    assert result(capsys, "--drafter", "lookup", "--draft_model_size", "not there", "-n", "5")["draft"] == "lookup"
+def test_a_drafter_without_a_model_loads_none(capsys, monkeypatch):
+    loaded = []
+    monkeypatch.setattr("main.load_model", lambda name, models_dir: loaded.append(name) or load_model(name, models_dir))
+    assert result(capsys, "--drafter", "lookup", "-n", "5")["draft"] == "lookup" and loaded == ["demo-target"]
 
 
 def test_the_prediction_for_rounds_of_any_length_adds_up_their_costs():
@@ -161,8 +164,8 @@ BAD = {"--drafter prophet --target_model_size demo-draft": "demo-prophet is not 
        "--temperature nan": "nan", "--temperature hot": "hot", "--top_p 0": "top_p is 0", "--top_p 1.5": "top_p is 1.5",
        "--top_k -1": "top_k is -1", "-n 600": "do not fit into the context of 512", "-n -1": "-1", "--seed -1": "seed is -1",
        "--draft_model_size nope": "'nope'", "--target_model_size tests": "tests is not a usable GPT-2 folder", "--backend x": "'x'",
-       "--json 3": "'3'", "--verifier tree --widths 3,0": "at least one child",
-       "--verifier tree --widths 3,x": "--widths 3,x: give the children", "--verifier tree --K auto": "leave out",
+       "--json 3": "'3'", "--verifier tree --widths 3,0": "1 child or more",
+       "--verifier tree --widths 3,x": "--widths 3,x: give the children", "--verifier tree --K auto": "the tree's --widths",
        "--verifier tree --drafter lookup": "leave out", "--json=3": "--json takes no value", "--prompt \udcff": "surrogate", "-- x": "'--'", "-t 1": "-t"}
 
 
@@ -226,9 +229,9 @@ def test_a_page_is_told_to_have_been_written(capsys, tmp_path):
 
 def test_a_place_that_can_be_written_is_left_as_it_was_until_then(tmp_path):
     check_place(tmp_path / "new.html")
-    (tmp_path / "old.html").write_text("kept")
+    (tmp_path / "old.html").write_text("<!doctype html>\nkept")
     check_place(tmp_path / "old.html")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["kept"]
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["<!doctype html>\nkept"]
 
 
 def test_a_place_that_cannot_be_written_is_told_before_a_model_is_loaded(capsys, tmp_path, monkeypatch):
@@ -351,3 +354,24 @@ def test_interrupted_it_says_so_without_a_traceback(capsys, monkeypatch):
         raise KeyboardInterrupt
     monkeypatch.setattr("main.load_model", interrupted)
     assert run(capsys) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize("flags, says", [
+    ("--K 100000000000000000000", "no context holds so many drafts"), ("--verifier tree --K 7", "the tree's --widths"),
+    ("--verifier tree --widths=-1", "1 child or more"), ("--verifier tree --widths=3,0", "1 child or more"),
+    ("--widths 2,2", "--widths is for --verifier tree"), ("--exit_layer 3", "--exit_layer is for --drafter early_exit"),
+    ("--drafter lookup --draft_model_size nope", "--draft_model_size is for --drafter model"),
+    ("--prompts_file x --prompt y", "--prompt is for a run without --prompts_file"),
+    ("--draft_model_size=", "there is no model or folder ''")])
+def test_flags_that_do_not_go_together_are_refused_in_one_sentence(flags, says, capsys):
+    assert main(flags.split()) == 2
+    out, err = capsys.readouterr()
+    assert says in err and err.startswith("error: ") and err.count("\n") == 1 and not out
+
+
+def test_a_trace_is_written_over_a_page_and_over_nothing_else(tmp_path, capsys):
+    mine, page = tmp_path / "mine.txt", tmp_path / "run.html"
+    mine.write_text("my own notes")
+    assert main(["--trace", str(mine), "-n", "2"]) == 2
+    assert "no web page" in capsys.readouterr().err and mine.read_text() == "my own notes"
+    assert main(["--trace", str(page), "-n", "2"]) == main(["--trace", str(page), "-n", "2"]) == 0

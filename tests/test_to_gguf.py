@@ -35,6 +35,32 @@ def written(tmp_path_factory):
     return folder, gguf.GGUFReader(folder / "tiny.gguf")
 
 
+def test_nothing_but_a_gguf_file_is_written_over(tmp_path, capsys):
+    write_folder(tmp_path / "tiny", "tiny")
+    (tmp_path / "mine.gguf").write_bytes(b"my own notes")
+    (tmp_path / "folder.gguf").mkdir()
+    (tmp_path / "README.md").write_text("mine")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    places = "mine.gguf", "folder.gguf", "README.md", "tiny/model.ckpt.index", "none/x.gguf", "/dev/null", ""
+    for place in places:
+        assert main([str(tmp_path / "tiny"), str(tmp_path / place) if place else ""]) == 2
+        out, err = capsys.readouterr()
+        assert err.startswith("error: ") and err.count("\n") == 1 and not out
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert not Path("/dev/null").is_file()
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    write_folder(tmp_path / "tiny", "tiny")
+
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gguf.GGUFWriter, "write_tensors_to_file", interrupted)
+    assert main([str(tmp_path / "tiny"), str(tmp_path / "tiny.gguf")]) == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
+
+
 def test_every_tensor_that_llama_cpp_asks_for_is_there_in_its_shape_and_no_other(written):
     found = {tensor.name: tensor.shape.tolist() for tensor in written[1].tensors}
     assert found == dict(create_tensors(**SIZES["tiny"]))
