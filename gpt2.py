@@ -110,6 +110,8 @@ class GPT2:
     """model(tokens, n_last) -> logits [n_last, n_vocab] of the last n_last positions, float32.
 
     params      {"wte": [n_vocab, n_embd], "wpe": [n_ctx, n_embd], "blocks": [...], "ln_f": {"g", "b"}}
+                as utils.nested makes them: weights and "head" in tiles (compute.linear.lay_out).  Plain
+                matrices do as well, but then the bits of a row depend on its company.
     n_head      attention heads; each has n_embd / n_head dimensions
     """
 

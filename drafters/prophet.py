@@ -45,7 +45,7 @@ class Prophet:
 
     def reset(self):
         """Empty the cache."""
-        self.cached = []                # the tokens whose keys and values, of the target's states, it has
+        self.cached = []          # the tokens whose keys and values, made from the target's states, are there
 
     def step(self, before, tokens, n_past):
         """The states before some tokens [n, n_embd], and these [n] -> their own states [n, n_embd]."""

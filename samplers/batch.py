@@ -34,8 +34,9 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
 
     prompts     lists of token ids, of any lengths
     K           drafts a round at the most; 0 is auto-regressive, and `draft` may then be None
-    rngs        a numpy.random.Generator for each prompt
+    rngs        a numpy.random.Generator for each prompt, each its own
     propose     speculative.propose drafts for all sequences in step; another is asked for one after the other
+                (and one that reads the target's states, a prophet, runs the target again for them)
     The rest is as in speculative.speculative_sampling.
     Raises ValueError for bad arguments at the call, and says which prompt it is.
     """
@@ -100,7 +101,8 @@ class Slots:
     """One model for several sequences: slots({i: tokens}, {i: n_last}) -> {i: logits [n_last, n_vocab]}.
 
     slots[i] is a GPT2 with the weights of the model and a cache of its own, as long as the sequence will be.
-    A model that is no plain GPT2 stays one model, and is asked for one sequence after the other.
+    A call is GPT2.__call__ for all of them at once.  A model that is no plain GPT2 stays one model, and is
+    asked for one sequence after the other.
     """
 
     def __init__(self, model, lengths):

@@ -17,7 +17,7 @@ P_j q) = P_j - z_j, where z_j = sum max(0, P_j q - p), and h_j is chosen so that
 = P_j.  So tau = j has probability z_j, and given j drafts the next token is x as a surviving draft with
 weight min(p, P_j q), as the correction with weight max(0, P_j q - p): together P_j q(x).
 
-But: at temperature 0, and where the drafts are point masses, it accepts what Algorithm 2 accepts.
+But: at temperature 0, and where the drafts are point masses, it accepts no more than Algorithm 2.
 """
 import numpy as np
 
@@ -28,8 +28,8 @@ def verify(target_probs, draft_probs, drafts, rng):
     """How many drafts are kept, and the token that follows them.  Returns (n_accepted, next_token).
 
     The arguments are those of speculative.verify.  A random number is drawn for each draft, from the left,
-    and one for the token that follows.  Below h_1 is 0 and P_2 = min(1, 1/2 * 2) = 1, so both drafts stay;
-    Algorithm 2 refuses the first of them half the time.
+    and one for the token that follows.  In the example h_1 = 0 and P_2 = min(1, 1/2 * 2) = 1: both drafts
+    stay; Algorithm 2 refuses the first of them half the time.
 
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
     >>> verify(q, p, [0, 1], np.random.default_rng(0))
@@ -37,7 +37,7 @@ def verify(target_probs, draft_probs, drafts, rng):
     """
     q = target_probs                                            # [k + 1, n_vocab]
     p = [*draft_probs, np.zeros_like(q[-1])]                    # [k + 1, n_vocab]  after x̃_k comes no draft
-    weight, tau = 1.0, 0                                        # P_0 = 1
+    weight, tau = 1.0, 0                                        # weight is P_j;  P_0 = 1
     residual = np.maximum(q[0] - p[0], 0)
     for j, token in enumerate(drafts, 1):
         q_x, p_x = q[j - 1][token], p[j - 1][token]

@@ -346,6 +346,8 @@ class TreeGPT2(GPT2):
 
     The nodes lie in the cache behind the tokens, one after the other.  When it is next asked, about tokens
     that follow a path of this tree, the keys and values of the path move up, so that they are contiguous.
+
+    But: for one thread; those that share it do not take turns, as they do with a GPT2.
     """
 
     @property
