@@ -45,7 +45,7 @@ class NGram:
         self.n_vocab, self.order = n_vocab, order
         self.unigrams = np.zeros(n_vocab)                           # c((), x): many, so in an array
         self.after = defaultdict(Counter)                           # h -> {x: c(h, x)}, h of 1 .. order - 1
-        self.cached = []                                            # the running text, as far as it is counted
+        self.cached = []                                           # the running text, as far as it is counted
 
     def learn(self, tokens):
         """Count a text for good.  Raises ValueError for ids outside the vocabulary."""

@@ -22,8 +22,8 @@ from reporting.stats import is_tree, ratio, taken
 
 TEMPLATE = Path(__file__).with_name("replay.html")
 LIMIT = 350_000
-SETTINGS = ("prompt", "draft", "target", "drafter", "verifier", "widths", "K", "temperature", "top_k", "top_p",
-            "seed")
+SETTINGS = ("prompt", "draft", "target", "drafter", "verifier", "widths", "K", "temperature", "top_k",
+            "top_p", "seed")
 SPEEDS = ("speedup", "predicted_speedup", "cost_ratio", "verify_ratio")
 
 

@@ -43,7 +43,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
     if not isinstance(K, Integral) or K < 0:
         raise ValueError(f"K is {K!r}: it must be a whole number, 0 (auto-regressive) or more")
     if len(rngs) != len(prompts):
-        raise ValueError(f"{len(prompts)} prompts and {len(rngs)} random generators: give one for each prompt")
+        raise ValueError(f"{len(prompts)} prompts and {len(rngs)} random generators: give one for each")
     texts, models = [], [draft if K else None, target]
     for number, prompt in enumerate(prompts, 1):
         try:

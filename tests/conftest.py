@@ -1,4 +1,4 @@
-"""Makes `import gpt2` work from a fresh clone without an install, and hypothesis repeat itself from run to run."""
+"""Makes `import gpt2` work from a fresh clone, without an install, and hypothesis repeat itself."""
 import sys
 from pathlib import Path
 

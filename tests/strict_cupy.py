@@ -1,54 +1,97 @@
 """A strict stand-in for CuPy, made of NumPy, so that portability can be tested on a machine without a GPU.
 
-    sys.modules["cupy"] = cupy          # from here on `import cupy` gives the stand-in; backend.use("cupy") takes it
+    sys.modules["cupy"] = cupy          # from here on `import cupy` gives the stand-in
 
-It has the functions and methods that CuPy has and no others, and it refuses what CuPy refuses: a conversion to NumPy that is not asked
-for, NumPy arrays and lists among its arguments, NumPy arrays or lists assigned to items, its arrays as Python integers.  It goes further
-where CuPy does something wrong or odd in silence: an index out of range (CuPy wraps it), a floating-point number as index (cut off), a
-bool as index, a list or NumPy array in those of its functions that let one pass.
+It has the functions and methods that CuPy has and no others, and it refuses what CuPy refuses: a conversion
+to NumPy that is not asked for, NumPy arrays and lists among its arguments, NumPy arrays or lists assigned
+to items, its arrays as Python integers.  It goes further where CuPy does something wrong or odd in silence:
+an index out of range (CuPy wraps it), a floating-point number as index (cut off), a bool as index, a list
+or NumPy array in those of its functions that let one pass.
 
-    counts      bytes to the host and to the device, waits ("syncs"), bytes of factors that a product had to copy, arrays made by dtype
+    counts      bytes to the host and to the device, waits ("syncs"), bytes of factors that a product had to
+                copy, arrays made by dtype
     pending     whether work was ordered since the last wait: a clock that is read then is wrong
 
 But: no streams, no memory pool, no random, linalg or fft; results have NumPy's bits and are there at once.
 """
+
 import operator
 import types
 from collections import Counter
 
 import numpy as np
 
-# What CuPy 13.6 and 14.2 both have, of NumPy's names: dir(cupy) and dir(cupy.ndarray) of the released packages, which can be imported
-# without a GPU; files, text and polynomials are left out.  test_backend.py compares with CuPy where it is installed.
+# What CuPy 13.6 and 14.2 both have, of NumPy's names: dir(cupy) and dir(cupy.ndarray) of the released
+# packages, which can be imported without a GPU; files, text and polynomials are left out.  test_backend.py
+# compares with CuPy where it is installed.
 FUNCTIONS = """
-abs absolute add all allclose amax amin angle any append arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin
-argpartition argsort argwhere around array array_equal array_equiv array_split asanyarray asarray ascontiguousarray asfortranarray
-atleast_1d atleast_2d atleast_3d average bartlett bincount bitwise_and bitwise_not bitwise_or bitwise_xor blackman broadcast_arrays
-broadcast_to cbrt ceil choose clip column_stack compress concatenate conj conjugate convolve copy copysign copyto corrcoef correlate cos
-cosh count_nonzero cov cross cumprod cumsum deg2rad degrees delete diag diag_indices diagflat diagonal diff digitize divide divmod dot
-dsplit dstack ediff1d einsum empty empty_like equal exp exp2 expand_dims expm1 extract eye fabs fill_diagonal fix flatnonzero flip fliplr
-flipud float_power floor floor_divide fmax fmin fmod frexp full full_like gcd gradient greater greater_equal hamming hanning heaviside
-histogram hsplit hstack hypot i0 identity imag indices inner interp intersect1d invert isclose isfinite isin isinf isnan isneginf isposinf
-kaiser kron lcm ldexp left_shift less less_equal lexsort linspace log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not
-logical_or logical_xor logspace matmul max maximum mean median meshgrid min minimum mod modf moveaxis multiply nan_to_num nanargmax
-nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanprod nanstd nansum nanvar negative nextafter nonzero not_equal ones
-ones_like outer packbits pad partition percentile place positive power prod ptp put putmask quantile rad2deg radians ravel real reciprocal
-remainder repeat reshape resize right_shift rint roll rollaxis rot90 round searchsorted select setdiff1d sign signbit sin sinc sinh sort
-split sqrt square squeeze stack std subtract sum swapaxes take take_along_axis tan tanh tensordot tile trace transpose tri tril
-tril_indices triu triu_indices true_divide trunc union1d unique unpackbits unwrap vander var vdot vsplit vstack where zeros zeros_like
+abs absolute add all allclose amax amin angle any append arange arccos arccosh arcsin arcsinh arctan arctan2
+arctanh argmax argmin argpartition argsort argwhere around array array_equal array_equiv array_split
+asanyarray asarray ascontiguousarray asfortranarray atleast_1d atleast_2d atleast_3d average bartlett
+bincount bitwise_and bitwise_not bitwise_or bitwise_xor blackman broadcast_arrays broadcast_to cbrt ceil
+choose clip column_stack compress concatenate conj conjugate convolve copy copysign copyto corrcoef
+correlate cos cosh count_nonzero cov cross cumprod cumsum deg2rad degrees delete diag diag_indices diagflat
+diagonal diff digitize divide divmod dot dsplit dstack ediff1d einsum empty empty_like equal exp exp2
+expand_dims expm1 extract eye fabs fill_diagonal fix flatnonzero flip fliplr flipud float_power floor
+floor_divide fmax fmin fmod frexp full full_like gcd gradient greater greater_equal hamming hanning
+heaviside histogram hsplit hstack hypot i0 identity imag indices inner interp intersect1d invert isclose
+isfinite isin isinf isnan isneginf isposinf kaiser kron lcm ldexp left_shift less less_equal lexsort
+linspace log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logspace
+matmul max maximum mean median meshgrid min minimum mod modf moveaxis multiply nan_to_num nanargmax
+nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanprod nanstd nansum nanvar negative
+nextafter nonzero not_equal ones ones_like outer packbits pad partition percentile place positive power prod
+ptp put putmask quantile rad2deg radians ravel real reciprocal remainder repeat reshape resize right_shift
+rint roll rollaxis rot90 round searchsorted select setdiff1d sign signbit sin sinc sinh sort split sqrt
+square squeeze stack std subtract sum swapaxes take take_along_axis tan tanh tensordot tile trace transpose
+tri tril tril_indices triu triu_indices true_divide trunc union1d unique unpackbits unwrap vander var vdot
+vsplit vstack where zeros zeros_like
 """.split()
 METHODS = """
-all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod cumsum diagonal dot fill flatten max mean
-min nonzero partition prod put ravel repeat reshape round searchsorted sort squeeze std sum swapaxes take trace transpose var view
+all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod cumsum
+diagonal dot fill flatten max mean min nonzero partition prod put ravel repeat reshape round searchsorted
+sort squeeze std sum swapaxes take trace transpose var view
 """.split()
-CONSTANTS = "e inf nan newaxis pi bool_ dtype float16 float32 float64 int8 int16 int32 int64 intp uint8 uint16 uint32 uint64".split()
+CONSTANTS = """
+e inf nan newaxis pi bool_ dtype float16 float32 float64 int8 int16 int32 int64 intp uint8 uint16 uint32
+uint64
+""".split()
 
-FROM_HOST = {"array", "asarray", "asanyarray"}                              # these take what NumPy holds
-FROM_NUMBERS = {"arange", "bartlett", "blackman", "diag_indices", "empty", "eye", "full", "hamming", "hanning", "identity", "indices",
-                "kaiser", "linspace", "logspace", "ones", "tri", "tril_indices", "triu_indices", "zeros"}
+FROM_HOST = {"array", "asarray", "asanyarray"}  # these take what NumPy holds
+FROM_NUMBERS = {
+    "arange",
+    "bartlett",
+    "blackman",
+    "diag_indices",
+    "empty",
+    "eye",
+    "full",
+    "hamming",
+    "hanning",
+    "identity",
+    "indices",
+    "kaiser",
+    "linspace",
+    "logspace",
+    "ones",
+    "tri",
+    "tril_indices",
+    "triu_indices",
+    "zeros",
+}
 FROM_SEVERAL = {"column_stack", "concatenate", "dstack", "hstack", "lexsort", "select", "stack", "vstack"}
-ELEMENTWISE = {name for name in FUNCTIONS if isinstance(getattr(np, name, None), np.ufunc)} | {"clip", "where", "isclose", "allclose"}
-OF_UNKNOWN_SIZE = {"argwhere", "extract", "flatnonzero", "nonzero", "unique"}      # the host waits to learn the size of the result
+ELEMENTWISE = {name for name in FUNCTIONS if isinstance(getattr(np, name, None), np.ufunc)} | {
+    "clip",
+    "where",
+    "isclose",
+    "allclose",
+}
+OF_UNKNOWN_SIZE = {
+    "argwhere",
+    "extract",
+    "flatnonzero",
+    "nonzero",
+    "unique",
+}  # the host waits to learn the size of the result
 
 counts = Counter()
 pending = False
@@ -88,7 +131,7 @@ def wait():
 
 
 def factor(x):
-    """An argument that is computed with element by element: an array of ours or a number; NumPy's numbers keep their dtype."""
+    """An argument of arithmetic: an array of ours or a number; NumPy's numbers keep their dtype."""
     if isinstance(x, ndarray):
         return x._array
     if isinstance(x, (int, float, complex, np.generic)):
@@ -113,9 +156,14 @@ def product(a, b):
     for name, x in (("a", a), ("b", b)):
         if not isinstance(x, ndarray):
             kind = f"{type(x).__module__}.{type(x).__name__}"
-            raise TypeError(f"Argument '{name}' has incorrect type (expected cupy._core.core._ndarray_base, got {kind})")
+            raise TypeError(
+                f"Argument '{name}' has incorrect type (expected cupy._core.core._ndarray_base, got {kind})"
+            )
     a, b = a._array, b._array
-    for x in (a, b):                # cupy/_core/_routines_linalg.pyx: cuBLAS reads a transposed matrix as it is, but no stack of them
+    for x in (
+        a,
+        b,
+    ):  # cupy/_core/_routines_linalg.pyx: cuBLAS reads a transposed matrix as it is, but no stack of them
         if not (x.flags.c_contiguous or max(a.ndim, b.ndim) <= 2 and x.flags.f_contiguous):
             counts["bytes copied for products"] += x.nbytes
     return made(a @ b)
@@ -126,12 +174,16 @@ def function(name):
 
     def call(*arguments, out=None, **settings):
         first, rest = arguments[:1], arguments[1:]
-        settings = {key: setting(x) for key, x in settings.items()} | ({} if out is None else {"out": array_of(out)})
+        settings = {key: setting(x) for key, x in settings.items()} | (
+            {} if out is None else {"out": array_of(out)}
+        )
         if name in OF_UNKNOWN_SIZE or name == "repeat":
             wait()
         if name in FROM_HOST:
             x = first[0]
-            first = [x._array if isinstance(x, ndarray) else to_device(x)]      # a list that holds ours: see __array__
+            first = [
+                x._array if isinstance(x, ndarray) else to_device(x)
+            ]  # a list that holds ours: see __array__
         elif name in ELEMENTWISE:
             first, rest = map(factor, first), map(factor, rest)
         elif name in FROM_SEVERAL:
@@ -141,11 +193,13 @@ def function(name):
         elif name not in FROM_NUMBERS:
             first = map(array_of, first)
         return made(of_numpy(*first, *map(setting, rest), **settings))
+
     return call
 
 
 class ndarray:
     """cupy.ndarray: a NumPy array that cannot be touched from outside."""
+
     __array_priority__ = 100
     __hash__ = None
 
@@ -170,9 +224,12 @@ class ndarray:
         self._array[...] = to_device(array)
 
     def __array__(self, *_, **__):
-        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly.")
+        raise TypeError(
+            "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy "
+            "array explicitly."
+        )
 
-    def __array_ufunc__(self, ufunc, method, *inputs, **settings):              # np.exp(x) is cupy.exp(x)
+    def __array_ufunc__(self, ufunc, method, *inputs, **settings):  # np.exp(x) is cupy.exp(x)
         if method != "__call__" or not hasattr(cupy, ufunc.__name__):
             return NotImplemented
         return getattr(cupy, ufunc.__name__)(*inputs, **settings)
@@ -210,17 +267,27 @@ class ndarray:
         if isinstance(index, tuple):
             return tuple(map(self.checked, index))
         if isinstance(index, ndarray):
-            if index.dtype.kind == "b":                         # the host waits for the number of True
+            if index.dtype.kind == "b":  # the host waits for the number of True
                 wait()
             elif index.dtype.kind not in "iu":
-                raise IndexError(f"arrays used as indices must be of integer or boolean type. (actual: {index.dtype.type})")
+                raise IndexError(
+                    f"arrays used as indices must be of integer or boolean type. (actual: {index.dtype.type})"
+                )
             return index._array
-        if isinstance(index, (list, range, np.ndarray)):        # these cross to the device
+        if isinstance(index, (list, range, np.ndarray)):  # these cross to the device
             if not len(index) or np.asarray(index).dtype.kind in "iu":
                 return to_device(index).astype(np.int64)
-        elif index is None or index is Ellipsis or isinstance(index, slice) or hasattr(index, "__index__") and not isinstance(index, bool):
+        elif (
+            index is None
+            or index is Ellipsis
+            or isinstance(index, slice)
+            or hasattr(index, "__index__")
+            and not isinstance(index, bool)
+        ):
             return index
-        raise IndexError("only integers, slices, ellipsis, numpy.newaxis and integer or boolean arrays are valid indices")
+        raise IndexError(
+            "only integers, slices, ellipsis, numpy.newaxis and integer or boolean arrays are valid indices"
+        )
 
     def __matmul__(self, other):
         return product(self, other)
@@ -236,20 +303,26 @@ def method(name):
     def call(self, *arguments, out=None, **settings):
         if name in OF_UNKNOWN_SIZE:
             wait()
-        settings = {key: setting(x) for key, x in settings.items()} | ({} if out is None else {"out": array_of(out)})
+        settings = {key: setting(x) for key, x in settings.items()} | (
+            {} if out is None else {"out": array_of(out)}
+        )
         return made(getattr(self._array, name)(*map(setting, arguments), **settings))
+
     return call
 
 
 def binary(function):
-    return (lambda self, other: made(function(self._array, factor(other))),
-            lambda self, other: made(function(factor(other), self._array)))
+    return (
+        lambda self, other: made(function(self._array, factor(other))),
+        lambda self, other: made(function(factor(other), self._array)),
+    )
 
 
 def in_place(function):
     def call(self, other):
         made(function(self._array, factor(other)))
         return self
+
     return call
 
 
@@ -264,7 +337,9 @@ for _name in "add sub mul truediv floordiv mod pow lshift rshift and or xor".spl
 for _name in "eq ne lt le gt ge".split():
     setattr(ndarray, f"__{_name}__", binary(getattr(operator, _name))[0])
 for _name in "neg pos abs invert".split():
-    setattr(ndarray, f"__{_name}__", lambda self, function=getattr(operator, _name): made(function(self._array)))
+    setattr(
+        ndarray, f"__{_name}__", lambda self, function=getattr(operator, _name): made(function(self._array))
+    )
 for _name in "dtype shape ndim size nbytes itemsize strides flags".split():
     setattr(ndarray, _name, property(lambda self, name=_name: getattr(self._array, name)))
 for _name in "T real imag".split():
@@ -281,5 +356,9 @@ cupy.ndarray, cupy.matmul, cupy.dot = ndarray, product, product
 cupy.asnumpy = lambda x: x.get() if isinstance(x, ndarray) else np.asarray(x)
 cupy.get_array_module = lambda *arrays: cupy if any(isinstance(x, ndarray) for x in arrays) else np
 cupy.cuda = types.SimpleNamespace(
-    get_current_stream=lambda: types.SimpleNamespace(synchronize=wait), Device=lambda: types.SimpleNamespace(id=0),
-    runtime=types.SimpleNamespace(getDeviceProperties=lambda device: {"name": b"no GPU but a strict stand-in"}))
+    get_current_stream=lambda: types.SimpleNamespace(synchronize=wait),
+    Device=lambda: types.SimpleNamespace(id=0),
+    runtime=types.SimpleNamespace(
+        getDeviceProperties=lambda device: {"name": b"no GPU but a strict stand-in"}
+    ),
+)

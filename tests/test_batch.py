@@ -1,4 +1,4 @@
-"""Batches: each sequence is exactly what it would be alone with its generator, and costs what its tokens cost."""
+"""Batches: each sequence is exactly what it would be alone with its generator, and costs no more."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""Drafters: each is lossless, exactly; each has a wrong version that is caught; and they draft what they say."""
+"""Drafters: each is lossless, exactly; each has a wrong version that is caught; and what they draft."""
+
 from collections import Counter
 
 import numpy as np
@@ -46,12 +47,12 @@ DRAFTERS = {
     "lookup": lambda: (lookup.propose, None),
     "+2 or -1": lambda: (Schedule(first=2), None),
     "+2 or -1 copies": lambda: (Schedule(lookup.propose, first=2), None),
-    "confident": lambda: (Confident(threshold=.6), None),
-    "optimum": lambda: (Optimum(c=.1, v=1.3, K=4), None),
+    "confident": lambda: (Confident(threshold=0.6), None),
+    "optimum": lambda: (Optimum(c=0.1, v=1.3, K=4), None),
     "early exit": lambda: (propose, [early(1)]),
-    "n-grams": lambda: (propose, [(NGram(3), table(4, zeros=.4)), (learnt([0, 1, 2, 0, 1]), table(2))]),
+    "n-grams": lambda: (propose, [(NGram(3), table(4, zeros=0.4)), (learnt([0, 1, 2, 0, 1]), table(2))]),
     "layer skip": lambda: (propose, [skipping([1], [0])]),
-    "draft exit": lambda: (DraftExit(gamma=.6), [skipping([0], [1])]),
+    "draft exit": lambda: (DraftExit(gamma=0.6), [skipping([0], [1])]),
     "exit before the first layer": lambda: (propose, [early(0)]),
 }
 each_drafter = pytest.mark.parametrize("name", DRAFTERS)
@@ -61,8 +62,11 @@ each_drafter = pytest.mark.parametrize("name", DRAFTERS)
 def test_it_is_lossless(name):
     """A few of the standard cases."""
     propose, pairs = DRAFTERS[name]()
-    chosen = [("", *pair, 3, K, settings) for pair in pairs or [(table(3, zeros=.4), table(4, zeros=.4))]
-              for K, settings in ((2, {}), (3, dict(eos=1)), (2, dict(temperature=.7, top_k=2)))]
+    chosen = [
+        ("", *pair, 3, K, settings)
+        for pair in pairs or [(table(3, zeros=0.4), table(4, zeros=0.4))]
+        for K, settings in ((2, {}), (3, dict(eos=1)), (2, dict(temperature=0.7, top_k=2)))
+    ]
     assert max(case_deviation(with_propose(propose), *case) for case in chosen) < 1e-12
 
 
@@ -78,27 +82,58 @@ def likeliest(draft, x, k, to_probs, rng):
     return [int(np.argmax(p))][:k], p[:k]
 
 
-WRONG = {       # name: (what is changed, what becomes of it)
+WRONG = {  # name: (what is changed, what becomes of it)
     "lookup says it drew from the draft's softmax": lambda: (
-        mutant(lookup, ("return copied[len(x):], None",
-                        "return copied[len(x):], [to_probs(draft(copied[:len(x) + i]))[0] for i in range(k)]"))
-        .propose, [(memoryless([.5, .3, .2]), memoryless([.1, .6, .3]))]),
+        mutant(
+            lookup,
+            (
+                "return copied[len(x):], None",
+                "return copied[len(x):], [to_probs(draft(copied[:len(x) + i]))[0] for i in range(k)]",
+            ),
+        ).propose,
+        [(memoryless([0.5, 0.3, 0.2]), memoryless([0.1, 0.6, 0.3]))],
+    ),
     "an unlikely token is dropped after it was drawn": lambda: (
-        mutant(adaptive, ("            drafts += new\n", "            if new_p[0][new[0]] < .4: break\n"
-                          "            drafts += new\n")).Confident(threshold=0), None),
+        mutant(
+            adaptive,
+            (
+                "            drafts += new\n",
+                "            if new_p[0][new[0]] < .4: break\n            drafts += new\n",
+            ),
+        ).Confident(threshold=0),
+        None,
+    ),
     "how many drafts depends on the coins of the round to come": lambda: (
-        mutant(adaptive, ("        drafts, p = self.propose(draft, x, self.number(k), to_probs, rng)\n",
-                          "        drafts, p = self.propose(draft, x, self.number(k), to_probs, rng)\n"
-                          "        if drafts and drafts[-1] == 1: drafts, p = drafts[:-1], p[:-1]\n"))
-        .Schedule(first=2), None),
+        mutant(
+            adaptive,
+            (
+                "        drafts, p = self.propose(draft, x, self.number(k), to_probs, rng)\n",
+                "        drafts, p = self.propose(draft, x, self.number(k), to_probs, rng)\n"
+                "        if drafts and drafts[-1] == 1: drafts, p = drafts[:-1], p[:-1]\n",
+            ),
+        ).Schedule(first=2),
+        None,
+    ),
     "a token below the threshold is dropped": lambda: (
-        mutant(layer_skip, ("        return drafts, p\n",
-                            "        if drafts and confidence(seen[-1], drafts[-1]) < self.gamma:\n            drafts, p = drafts[:-1], p[:-1]\n"
-                            "        return drafts, p\n")).DraftExit(gamma=.6), None),
+        mutant(
+            layer_skip,
+            (
+                "        return drafts, p\n",
+                "        if drafts and confidence(seen[-1], drafts[-1]) < self.gamma:\n"
+                "            drafts, p = drafts[:-1], p[:-1]\n"
+                "        return drafts, p\n",
+            ),
+        ).DraftExit(gamma=0.6),
+        None,
+    ),
     "the likeliest token of the n-grams is taken, their distribution recorded": lambda: (
-        likeliest, [(learnt([0, 1, 2, 0, 1]), table(2))]),
+        likeliest,
+        [(learnt([0, 1, 2, 0, 1]), table(2))],
+    ),
     "the hidden states of rejected drafts stay": lambda: (
-        propose, [early(1, mutant(early_exit, ("if n_past < len(tokens)", "if len(self.cached) < len(tokens)")))]),
+        propose,
+        [early(1, mutant(early_exit, ("if n_past < len(tokens)", "if len(self.cached) < len(tokens)")))],
+    ),
 }
 
 
@@ -126,8 +161,16 @@ def pair_of(name, draft, target):
     return NGram(target.n_vocab) if name == "n-grams" else draft, target, DRAFTERS[name]()[0]
 
 
-ON_THE_EMBEDDED_PAIR = ["lookup", "+2 or -1", "+2 or -1 copies", "confident", "optimum", "early exit", "n-grams",
-                        "layer skip"]
+ON_THE_EMBEDDED_PAIR = [
+    "lookup",
+    "+2 or -1",
+    "+2 or -1 copies",
+    "confident",
+    "optimum",
+    "early exit",
+    "n-grams",
+    "layer skip",
+]
 
 
 @pytest.mark.slow
@@ -154,14 +197,15 @@ def tokens_of(rounds):
 
 # Prompt lookup ----------------------------------------------------------------------------------------------
 
+
 def copied(x, k):
     return lookup.propose(None, x, k, None, None)[0]
 
 
 def test_lookup_takes_the_longest_match_and_of_several_the_last():
-    assert copied([1, 2, 3, 4, 2, 3, 5, 1, 2, 3], 2) == [4, 2]          # 1, 2, 3 before 2, 3
+    assert copied([1, 2, 3, 4, 2, 3, 5, 1, 2, 3], 2) == [4, 2]  # 1, 2, 3 before 2, 3
     assert copied([3, 4, 3, 5, 3], 1) == [5]
-    assert copied([0, 1, 0], 1) == [1]                                  # token 0 is a token
+    assert copied([0, 1, 0], 1) == [1]  # token 0 is a token
 
 
 def test_lookup_finds_nothing_where_the_last_token_is_new():
@@ -174,20 +218,24 @@ def test_lookup_follows_a_repeat_that_is_shorter_than_the_draft():
     assert copied([1, 2, 3, 1], 4) == [2, 3, 1, 2]
 
 
-@given(strategies.lists(strategies.integers(0, 3) | strategies.sampled_from([50256, 0xD800]), min_size=1),
-       strategies.integers(0, 6))
+@given(
+    strategies.lists(strategies.integers(0, 3) | strategies.sampled_from([50256, 0xD800]), min_size=1),
+    strategies.integers(0, 6),
+)
 def test_lookup_is_what_a_search_from_the_end_finds(x, k):
     def search():
         for n in (3, 2, 1):
             for start in reversed(range(len(x) - n)):
-                if n < len(x) and x[start:start + n] == x[len(x) - n:]:
+                if n < len(x) and x[start : start + n] == x[len(x) - n :]:
                     period = len(x) - n - start
                     return [x[len(x) - period + i % period] for i in range(k)]
         return []
+
     assert copied(x, k) == search()
 
 
 # How many drafts --------------------------------------------------------------------------------------------
+
 
 def numbers(propose, text, draft, n_tokens=40, K=8):
     """How many drafts each round of a run had; the target says `text`."""
@@ -201,8 +249,8 @@ WRONG_FROM_20 = scripted([1, 2, 3, 4] * 5 + [9] * 60)
 
 def test_the_schedule_adds_two_where_all_were_accepted_and_else_takes_one_away():
     text = [1, 2, 3, 4] * 20
-    assert numbers(Schedule(first=1), text, RIGHT) == [1, 3, 5, 7, 8, 8, 1]     # at most K, and the text ends
-    found = numbers(Schedule(first=1), text, WRONG_FROM_20)             # the first 20 tokens are there after 4
+    assert numbers(Schedule(first=1), text, RIGHT) == [1, 3, 5, 7, 8, 8, 1]  # at most K, and the text ends
+    found = numbers(Schedule(first=1), text, WRONG_FROM_20)  # the first 20 tokens are there after 4
     assert found[:12] == [1, 3, 5, 7, 8, 7, 6, 5, 4, 3, 2, 1] and set(found[12:-1]) == {1}
 
 
@@ -212,31 +260,42 @@ def test_a_schedule_starts_afresh_with_another_text():
 
 
 def test_the_optimum_is_the_number_that_promises_most():
-    c, v, K = .1, 1.8, 8
+    c, v, K = 0.1, 1.8, 8
     optimum = Optimum(c, v, K)
-    optimum.learn(71, 98)                                               # (71 + 1) / (98 + 2)
+    optimum.learn(71, 98)  # (71 + 1) / (98 + 2)
     optimum.fade = 1
-    speed = [predicted_speedup(.72, n, c, 1 + (v - 1) * n / K) for n in range(K + 1)]
+    speed = [predicted_speedup(0.72, n, c, 1 + (v - 1) * n / K) for n in range(K + 1)]
     assert optimum.number(K) == int(np.argmax(speed)) == 3
 
 
 def test_the_optimum_drafts_less_where_drafts_are_rejected_and_tries_again():
-    always = numbers(Optimum(.2, 1.3, 8), [1, 2, 3, 4] * 20, RIGHT)
-    never = numbers(Optimum(.2, 1.3, 8), [1, 2, 3, 4] * 20, scripted([9]))
+    always = numbers(Optimum(0.2, 1.3, 8), [1, 2, 3, 4] * 20, RIGHT)
+    never = numbers(Optimum(0.2, 1.3, 8), [1, 2, 3, 4] * 20, scripted([9]))
     assert max(always) == 8 and never.count(0) > 20 and any(never[5:])
 
 
 def test_confident_stops_before_a_token_that_the_draft_is_not_sure_of():
-    sure, unsure = [5, 0, 0, 0], [0, 0, 0, .1]
+    sure, unsure = [5, 0, 0, 0], [0, 0, 0, 0.1]
+
     def draft(tokens, n_last=1):
         return np.array([sure if len(tokens) < 4 else unsure])
+
     for temperature in (0, 1):
-        rounds = speculative_sampling(draft, memoryless([.25] * 4), [0], 9, 8, rng(), temperature=temperature,
-                                      propose=Confident(threshold=.5))
+        rounds = speculative_sampling(
+            draft,
+            memoryless([0.25] * 4),
+            [0],
+            9,
+            8,
+            rng(),
+            temperature=temperature,
+            propose=Confident(threshold=0.5),
+        )
         assert len(next(rounds).drafts) == 3
 
 
 # Early exit -------------------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("temperature", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_early_exit_gives_the_rounds_of_a_separate_pair(demo, temperature):
@@ -244,8 +303,12 @@ def test_early_exit_gives_the_rounds_of_a_separate_pair(demo, temperature):
     pair, tokens = EarlyExit(target, 9), encoder.encode("There was a long silence.")
     first = gpt2.GPT2(target.params | {"blocks": target.params["blocks"][:9]}, 3)
     separate, shared = (
-        [(r.tokens, r.drafts) for r in speculative_sampling(a, b, tokens, 20, 4, rng(), temperature=temperature)]
-        for a, b in [(first, target), (pair.draft, pair.target)])
+        [
+            (r.tokens, r.drafts)
+            for r in speculative_sampling(a, b, tokens, 20, 4, rng(), temperature=temperature)
+        ]
+        for a, b in [(first, target), (pair.draft, pair.target)]
+    )
     assert separate == shared and any(len(new) > 1 for new, _ in shared)
 
 
@@ -267,10 +330,19 @@ def test_early_exit_runs_each_token_through_each_layer_once(demo, monkeypatch):
 
 
 @settings(max_examples=30)
-@given(strategies.lists(strategies.tuples(strategies.booleans(), strategies.integers(0, 9),
-                                          strategies.lists(strategies.integers(0, 12), max_size=5),
-                                          strategies.integers(1, 3), strategies.integers(0, 9)), max_size=8),
-       strategies.integers(0, 2))
+@given(
+    strategies.lists(
+        strategies.tuples(
+            strategies.booleans(),
+            strategies.integers(0, 9),
+            strategies.lists(strategies.integers(0, 12), max_size=5),
+            strategies.integers(1, 3),
+            strategies.integers(0, 9),
+        ),
+        max_size=8,
+    ),
+    strategies.integers(0, 2),
+)
 def test_both_halves_are_pure_functions_of_their_tokens(calls, n_layers):
     """Whichever is asked, whatever was kept, and where either was reset."""
     model, whole = tiny_gpt2(dtype=np.float64), tiny_gpt2(dtype=np.float64)
@@ -282,7 +354,7 @@ def test_both_halves_are_pure_functions_of_their_tokens(calls, n_layers):
         half, alone = (pair.target, whole) if upper else (pair.draft, first)
         if chance == 0:
             half.reset()
-        model([5, *tokens])                                             # its own cache is another one
+        model([5, *tokens])  # its own cache is another one
         n_last = min(n_last, len(tokens))
         assert half(tokens, n_last) == pytest.approx(alone(tokens, n_last), abs=1e-12)
 
@@ -314,24 +386,32 @@ def test_an_exit_that_is_not_there_is_told_in_one_sentence(n_layers):
 
 # N-grams ----------------------------------------------------------------------------------------------------
 
+
 def witten_bell(text, x, n_vocab, order):
     """From the definition, counting anew for each context: p(. | x), where `text` was learnt."""
-    ngrams = [tuple(some[max(0, end - order):end]) for some in (text, x) for end in range(1, len(some) + 1)]
+    ngrams = [tuple(some[max(0, end - order) : end]) for some in (text, x) for end in range(1, len(some) + 1)]
     p = [1 / n_vocab] * n_vocab
     for n in range(min(order, len(x) + 1)):
-        h = tuple(x[len(x) - n:])
-        followed = [ngram[-1] for ngram in ngrams if len(ngram) > n and ngram[len(ngram) - 1 - n:-1] == h]
+        h = tuple(x[len(x) - n :])
+        followed = [ngram[-1] for ngram in ngrams if len(ngram) > n and ngram[len(ngram) - 1 - n : -1] == h]
         if followed:
             different = len(set(followed))
-            p = [(followed.count(token) + different * p[token]) / (len(followed) + different)
-                 for token in range(n_vocab)]
+            p = [
+                (followed.count(token) + different * p[token]) / (len(followed) + different)
+                for token in range(n_vocab)
+            ]
     return p
 
 
 @settings(max_examples=50)
-@given(strategies.lists(strategies.integers(0, 3), max_size=12), strategies.integers(1, 4),
-       strategies.lists(strategies.tuples(strategies.integers(0, 6),
-                                          strategies.lists(strategies.integers(0, 3), max_size=6)), max_size=5))
+@given(
+    strategies.lists(strategies.integers(0, 3), max_size=12),
+    strategies.integers(1, 4),
+    strategies.lists(
+        strategies.tuples(strategies.integers(0, 6), strategies.lists(strategies.integers(0, 3), max_size=6)),
+        max_size=5,
+    ),
+)
 def test_n_grams_have_witten_bells_distribution_whatever_was_asked_before(text, order, calls):
     model, x = learnt(text, 4, order), [0]
     for keep, new in calls:
@@ -357,7 +437,10 @@ def test_n_grams_refuse_what_means_nothing():
 
 # Skipped layers ---------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("attn, mlp", [((), ()), ((0,), ()), ((), (1,)), ((1,), (1,)), ((2,), (0, 1)), ((1, 2), (2,))])
+
+@pytest.mark.parametrize(
+    "attn, mlp", [((), ()), ((0,), ()), ((), (1,)), ((1,), (1,)), ((2,), (0, 1)), ((1, 2), (2,))]
+)
 def test_a_skipped_sublayer_adds_nothing(attn, mlp):
     """The same as a model whose sublayers end in zeros there."""
     model, zeroed = tiny_gpt2(n_layer=3, dtype=np.float64), tiny_gpt2(n_layer=3, dtype=np.float64)
@@ -379,25 +462,34 @@ def test_a_layer_to_skip_that_is_not_there_is_told_in_one_sentence():
 
 def test_the_draft_exit_keeps_the_token_that_it_is_not_sure_of():
     def draft(tokens, n_last=1):
-        return np.log([[.7, .1, .1, .1]] if len(tokens) < 4 else [[.4, .2, .2, .2]])
+        return np.log([[0.7, 0.1, 0.1, 0.1]] if len(tokens) < 4 else [[0.4, 0.2, 0.2, 0.2]])
+
     for temperature in (0, 1e-3):
-        rounds = speculative_sampling(draft, memoryless([.25] * 4), [0], 9, 8, rng(), temperature=temperature,
-                                      propose=DraftExit(gamma=.5))
-        assert len(next(rounds).drafts) == 4                                # three of .7, and one of .4
+        rounds = speculative_sampling(
+            draft,
+            memoryless([0.25] * 4),
+            [0],
+            9,
+            8,
+            rng(),
+            temperature=temperature,
+            propose=DraftExit(gamma=0.5),
+        )
+        assert len(next(rounds).drafts) == 4  # three of .7, and one of .4
 
 
 def test_the_threshold_follows_the_papers_rule():
-    exit = DraftExit(gamma=.6)
+    exit = DraftExit(gamma=0.6)
     exit.k, exit.drafts = 4, [1, 2, 3]
-    exit.learn(1, 2)                                        # rate .45 + .5 / 3 is below .9
-    assert exit.rate == pytest.approx(.45 + 1 / 6) and exit.gamma == pytest.approx(.6 + .001)
-    exit.learn(3, 3)                                        # .81, still below
-    assert exit.gamma == pytest.approx(.602)
-    exit.learn(3, 3)                                        # .904
-    assert exit.rate > .9 and exit.gamma == pytest.approx(.601)
+    exit.learn(1, 2)  # rate .45 + .5 / 3 is below .9
+    assert exit.rate == pytest.approx(0.45 + 1 / 6) and exit.gamma == pytest.approx(0.6 + 0.001)
+    exit.learn(3, 3)  # .81, still below
+    assert exit.gamma == pytest.approx(0.602)
+    exit.learn(3, 3)  # .904
+    assert exit.rate > 0.9 and exit.gamma == pytest.approx(0.601)
     exit.drafts = [1, 2, 3, 4]
-    exit.learn(4, 4)                                        # all that were allowed: no more can be drafted
-    assert exit.gamma == pytest.approx(.601)
+    exit.learn(4, 4)  # all that were allowed: no more can be drafted
+    assert exit.gamma == pytest.approx(0.601)
 
 
 def test_the_search_finds_what_costs_least():
@@ -407,6 +499,7 @@ def test_the_search_finds_what_costs_least():
         z = np.zeros((2, 5), dtype=bool)
         z[0, list(attn)] = z[1, list(mlp)] = True
         return (z != best).sum()
+
     assert search(cost, 5, rng(), steps=80) == ((1, 2), (0, 4))
 
 

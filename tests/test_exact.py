@@ -269,7 +269,7 @@ def greedy_speculative(draft, target, tokens, n_tokens, K):
     return [token for r in rounds for token in r.tokens]
 
 
-@pytest.mark.parametrize("K, n_prompts", [*((K, 2) for K in (1, 4, 8)), *long(*((K, 5) for K in range(1, 9)))])
+@pytest.mark.parametrize("K, n_prompts", [(1, 2), (4, 2), (8, 2), *long(*((K, 5) for K in range(1, 9)))])
 def test_greedy_texts_are_the_same_token_for_token(K, n_prompts):
     draft, _ = load_model("demo-draft")
     target, _ = load_model("demo-target")

@@ -1,4 +1,5 @@
 """The command line, as a person and as a program meets it."""
+
 import json
 import os
 import re
@@ -31,24 +32,52 @@ def result(capsys, *arguments):
 
 
 def test_without_flags_it_shows_both_samplers_and_compares_them():
-    done = subprocess.run([sys.executable, "main.py"], cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "main.py"], cwd=ROOT, capture_output=True, text=True, encoding="utf-8"
+    )
     assert done.returncode == 0 and done.stderr == ""
     one, two = done.stdout.split("Speculative sampling")
     assert one.startswith("Autoregressive sampling")
-    assert "60 tokens" in one and "60 tokens" in two and "tokens per second" in one and "tokens per second" in two
+    assert (
+        "60 tokens" in one
+        and "60 tokens" in two
+        and "tokens per second" in one
+        and "tokens per second" in two
+    )
     for word in ("Speed-up", "predicted", "acceptance rate", "tokens per target pass"):
         assert word in two.split("\n", 4)[-1]
 
 
-@pytest.mark.parametrize("prompt", ["The old man", "He said", "2017-10-10", "\u201cCaf\u00e9\u201d \U0001f600\n", "x"])
+@pytest.mark.parametrize(
+    "prompt", ["The old man", "He said", "2017-10-10", "\u201cCaf\u00e9\u201d \U0001f600\n", "x"]
+)
 @pytest.mark.parametrize("K", range(1, 9))
 def test_at_temperature_0_both_texts_are_the_same(capsys, prompt, K):
     r = result(capsys, "--prompt", prompt, "--K", str(K), "-n", "40")
-    assert r["autoregressive"]["tokens"] == r["speculative"]["tokens"] and len(r["speculative"]["tokens"]) == 40
+    assert (
+        r["autoregressive"]["tokens"] == r["speculative"]["tokens"] and len(r["speculative"]["tokens"]) == 40
+    )
     assert r["autoregressive"]["text"] == r["speculative"]["text"] != ""
 
 
-@pytest.mark.parametrize("typed", ["2017-10-10", "1.10", "a,b", "{x}", "5", "-", "True", "None", "'quoted\"", "[1, 2]", "a\\nb", "a\nb", " x "])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "2017-10-10",
+        "1.10",
+        "a,b",
+        "{x}",
+        "5",
+        "-",
+        "True",
+        "None",
+        "'quoted\"",
+        "[1, 2]",
+        "a\\nb",
+        "a\nb",
+        " x ",
+    ],
+)
 def test_the_prompt_arrives_as_typed(capsys, typed):
     assert result(capsys, "--prompt", typed, "-n", "1")["prompt"] == typed
     assert result(capsys, f"--prompt={typed}", "-n", "1")["prompt"] == typed
@@ -60,15 +89,25 @@ def test_a_prompt_that_looks_like_a_flag_is_written_after_an_equals_sign(capsys)
 
 def test_json_holds_every_promised_key_and_the_numbers_fit_together(capsys):
     r = result(capsys, "--K", "3", "--temperature", "0.7", "--top_k", "50", "--top_p", "0.9", "--seed", "7")
-    assert {k: r[k] for k in ("draft", "target", "backend", "K", "temperature", "top_k", "top_p", "seed")} == dict(
-        draft="demo-draft", target="demo-target", backend="numpy", K=3, temperature=.7, top_k=50, top_p=.9, seed=7)
+    assert {
+        k: r[k] for k in ("draft", "target", "backend", "K", "temperature", "top_k", "top_p", "seed")
+    } == dict(
+        draft="demo-draft",
+        target="demo-target",
+        backend="numpy",
+        K=3,
+        temperature=0.7,
+        top_k=50,
+        top_p=0.9,
+        seed=7,
+    )
     ar, spec = r["autoregressive"], r["speculative"]
     assert len(ar["tokens"]) == len(spec["tokens"]) == 60
     assert ar["tokens_per_second"] == pytest.approx(60 / ar["seconds"])
     assert r["speedup"] == pytest.approx(ar["seconds"] / spec["seconds"])
     assert spec["tokens_per_target_pass"] == pytest.approx(60 / spec["rounds"]) and 15 <= spec["rounds"] <= 60
     assert 0 < spec["acceptance_rate"] < 1
-    tokens = sum(spec["acceptance_rate"] ** i for i in range(4))                # theorem 3.8, written out again
+    tokens = sum(spec["acceptance_rate"] ** i for i in range(4))  # theorem 3.8, written out again
     assert r["predicted_speedup"] == pytest.approx(tokens / (3 * r["cost_ratio"] + r["verify_ratio"]))
 
 
@@ -83,16 +122,27 @@ def test_blocks_are_judged_with_the_same_drafts_and_the_prediction_counts_their_
     assert greedy["same_text"] and greedy["speculative"]["tokens_per_target_pass"] > 1
     _, out, _ = run(capsys, *typed, "--verifier", "block", "--show_rounds")
     lines = [line for line in out.splitlines() if "-" in line and "=" in line and "/3" in line]
-    assert lines and not any(" ." in line for line in lines)        # of a block no draft goes untested
+    assert lines and not any(" ." in line for line in lines)  # of a block no draft goes untested
 
 
-@pytest.mark.parametrize("typed", ["--drafter lookup", "--drafter early_exit --exit_layer 3 --K 2", "--K auto",
-                                   "--drafter ngram --ngram_file README.md --K 2", "--drafter layer_skip --K 2",
-                                   "--drafter lookup --K auto --verifier block", "--drafter medusa --K 8",
-                                   "--drafter prophet", "--drafter prophet --K auto", "--drafter early_exit"])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "--drafter lookup",
+        "--drafter early_exit --exit_layer 3 --K 2",
+        "--K auto",
+        "--drafter ngram --ngram_file README.md --K 2",
+        "--drafter layer_skip --K 2",
+        "--drafter lookup --K auto --verifier block",
+        "--drafter medusa --K 8",
+        "--drafter prophet",
+        "--drafter prophet --K auto",
+        "--drafter early_exit",
+    ],
+)
 def test_each_drafter_gives_the_baselines_text_and_its_figures(capsys, typed, monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("main.layer_skip.search", lambda *arguments, **more: ((5,), (6,)))         # it takes seconds
+    monkeypatch.setattr("main.layer_skip.search", lambda *arguments, **more: ((5,), (6,)))  # it takes seconds
     r = result(capsys, *typed.split(), "-n", "30", "--prompt", "rain, rain, rain,")
     assert r["same_text"] and len(r["speculative"]["tokens"]) == 30
     assert r["draft"] == ("demo-draft" if r["drafter"] == "model" else r["drafter"])
@@ -111,21 +161,32 @@ def test_k_auto_says_what_it_measured(capsys):
 
 def test_a_drafter_without_a_model_loads_none(capsys, monkeypatch):
     loaded = []
-    monkeypatch.setattr("main.load_model", lambda name, models_dir: loaded.append(name) or load_model(name, models_dir))
+    monkeypatch.setattr(
+        "main.load_model", lambda name, models_dir: loaded.append(name) or load_model(name, models_dir)
+    )
     assert result(capsys, "--drafter", "lookup", "-n", "5")["draft"] == "lookup" and loaded == ["demo-target"]
 
 
 def test_the_prediction_for_rounds_of_any_length_adds_up_their_costs():
-    """Four rounds with 0, 2, 2 and 1 drafts, 8 tokens; a target step takes 10 ms, a row more 1 ms, a draft 2."""
+    """Four rounds with 0, 2, 2 and 1 drafts, 8 tokens; a step takes 10 ms, a row more 1 ms, a draft 2."""
+
     def timed(calls):
         return types.SimpleNamespace(seconds=dict(calls).get)
+
     rounds = [Round([0] * n, [0] * k, n - 1, None, None) for k, n in ((0, 1), (2, 3), (2, 2), (1, 2))]
-    target, proposer = timed({1: .010, 2: .011, 3: .012}), timed({1: .002})
+    target, proposer = timed({1: 0.010, 2: 0.011, 3: 0.012}), timed({1: 0.002})
     proposer.propose = None
-    numbers = figures(dict(tokens_per_second=100), [timed({1: .010})],
-                      dict(tokens=[0] * 8, tokens_per_second=200), [None, target, proposer], rounds, 2, "token")
-    assert numbers["predicted_speedup"] == pytest.approx(8 / (1.0 + 2 * (.4 + 1.2) + (.2 + 1.1)))
-    assert numbers["cost_ratio"] == pytest.approx(.2) and numbers["verify_ratio"] == pytest.approx(1.2)
+    numbers = figures(
+        dict(tokens_per_second=100),
+        [timed({1: 0.010})],
+        dict(tokens=[0] * 8, tokens_per_second=200),
+        [None, target, proposer],
+        rounds,
+        2,
+        "token",
+    )
+    assert numbers["predicted_speedup"] == pytest.approx(8 / (1.0 + 2 * (0.4 + 1.2) + (0.2 + 1.1)))
+    assert numbers["cost_ratio"] == pytest.approx(0.2) and numbers["verify_ratio"] == pytest.approx(1.2)
 
 
 def test_a_tree_is_drafted_judged_and_predicted(capsys, tmp_path):
@@ -143,30 +204,66 @@ def test_a_tree_is_drafted_judged_and_predicted(capsys, tmp_path):
 
 def test_the_seed_fixes_the_text(capsys):
     runs = [result(capsys, "--temperature", "1", "--seed", seed, "-n", "20") for seed in ("0", "0", "1")]
-    assert runs[0]["speculative"]["tokens"] == runs[1]["speculative"]["tokens"] != runs[2]["speculative"]["tokens"]
-    assert runs[0]["same_text"] is False                                        # nor is it the baseline's
+    assert (
+        runs[0]["speculative"]["tokens"]
+        == runs[1]["speculative"]["tokens"]
+        != runs[2]["speculative"]["tokens"]
+    )
+    assert runs[0]["same_text"] is False  # nor is it the baseline's
 
 
 def test_what_cannot_be_measured_is_null(capsys):
     r = result(capsys, "-n", "0")
-    assert r["speculative"]["tokens"] == [] and r["speculative"]["acceptance_rate"] is None and r["predicted_speedup"] is None
-    assert run(capsys, "-n", "0")[0] == 0                                       # and the report can say so, too
+    assert (
+        r["speculative"]["tokens"] == []
+        and r["speculative"]["acceptance_rate"] is None
+        and r["predicted_speedup"] is None
+    )
+    assert run(capsys, "-n", "0")[0] == 0  # and the report can say so, too
 
 
-BAD = {"--drafter prophet --target_model_size demo-draft": "demo-prophet is not a head for this target",
-       "--drafter medusa --prompts_file README.md": "reads the states of one text",
-       "--exit_layer 3": "--exit_layer is for --drafter early_exit", "--ngram_file README.md": "is for --drafter ngram",
-       "--drafter ngram --ngram_file nope.txt": "cannot read nope.txt", "--drafter nope": "there is no drafter 'nope'",
-       "--drafter ngram --ngram_file models/demo-draft/model.ckpt.index": "is no text in UTF-8",
-       "--drafter early_exit --exit_layer 17": "take 0 .. 16", "--K autos": "no whole number",
-       "--prompt": "needs a value", "--prompt=": "prompt is empty", "--promt hi": "mean --prompt?", "--tempreture 1": "mean --temperature?", "hello": "hello", "--prompt a b": "'b'",
-       "--K 0": "K is 0", "--K x": "--K x", "--K 2.5": "--K 2.5", "--K": "--K needs", "--temperature -1": "temperature is -1",
-       "--temperature nan": "nan", "--temperature hot": "hot", "--top_p 0": "top_p is 0", "--top_p 1.5": "top_p is 1.5",
-       "--top_k -1": "top_k is -1", "-n 600": "do not fit into the context of 512", "-n -1": "-1", "--seed -1": "seed is -1",
-       "--draft_model_size nope": "'nope'", "--target_model_size tests": "tests is not a usable GPT-2 folder", "--backend x": "'x'",
-       "--json 3": "'3'", "--verifier tree --widths 3,0": "1 child or more",
-       "--verifier tree --widths 3,x": "--widths 3,x: give the children", "--verifier tree --K auto": "the tree's --widths",
-       "--verifier tree --drafter lookup": "leave out", "--json=3": "--json takes no value", "--prompt \udcff": "surrogate", "-- x": "'--'", "-t 1": "-t"}
+BAD = {
+    "--drafter prophet --target_model_size demo-draft": "demo-prophet is not a head for this target",
+    "--drafter medusa --prompts_file README.md": "reads the states of one text",
+    "--exit_layer 3": "--exit_layer is for --drafter early_exit",
+    "--ngram_file README.md": "is for --drafter ngram",
+    "--drafter ngram --ngram_file nope.txt": "cannot read nope.txt",
+    "--drafter nope": "there is no drafter 'nope'",
+    "--drafter ngram --ngram_file models/demo-draft/model.ckpt.index": "is no text in UTF-8",
+    "--drafter early_exit --exit_layer 17": "take 0 .. 16",
+    "--K autos": "no whole number",
+    "--prompt": "needs a value",
+    "--prompt=": "prompt is empty",
+    "--promt hi": "mean --prompt?",
+    "--tempreture 1": "mean --temperature?",
+    "hello": "hello",
+    "--prompt a b": "'b'",
+    "--K 0": "K is 0",
+    "--K x": "--K x",
+    "--K 2.5": "--K 2.5",
+    "--K": "--K needs",
+    "--temperature -1": "temperature is -1",
+    "--temperature nan": "nan",
+    "--temperature hot": "hot",
+    "--top_p 0": "top_p is 0",
+    "--top_p 1.5": "top_p is 1.5",
+    "--top_k -1": "top_k is -1",
+    "-n 600": "do not fit into the context of 512",
+    "-n -1": "-1",
+    "--seed -1": "seed is -1",
+    "--draft_model_size nope": "'nope'",
+    "--target_model_size tests": "tests is not a usable GPT-2 folder",
+    "--backend x": "'x'",
+    "--json 3": "'3'",
+    "--verifier tree --widths 3,0": "1 child or more",
+    "--verifier tree --widths 3,x": "--widths 3,x: give the children",
+    "--verifier tree --K auto": "the tree's --widths",
+    "--verifier tree --drafter lookup": "leave out",
+    "--json=3": "--json takes no value",
+    "--prompt \udcff": "surrogate",
+    "-- x": "'--'",
+    "-t 1": "-t",
+}
 
 
 @pytest.mark.parametrize("typed", BAD)
@@ -174,12 +271,17 @@ def test_bad_input_ends_in_one_sentence_and_status_2(capsys, typed, monkeypatch)
     monkeypatch.chdir(ROOT)
     status, out, err = run(capsys, *typed.split(" "))
     assert status == 2 and out == ""
-    assert err.startswith("error: ") and err.count("\n") == 1 and BAD[typed].encode("ascii", "replace").decode() in err
+    assert (
+        err.startswith("error: ")
+        and err.count("\n") == 1
+        and BAD[typed].encode("ascii", "replace").decode() in err
+    )
 
 
 def test_without_cupy_the_backend_says_what_is_missing(capsys):
     try:
         import cupy
+
         cupy.zeros(1)
     except Exception:
         status, out, err = run(capsys, "--backend", "cupy")
@@ -201,10 +303,12 @@ def test_at_a_temperature_above_0_it_says_that_different_texts_are_expected(caps
 
 
 def test_the_prediction_stands_beside_the_numbers_it_was_made_of(capsys):
-    numbers = re.search(r"predicted ([\d.]+)x: c = ([\d.]+), v = ([\d.]+)\), acceptance rate ([\d.]+)",
-                        run(capsys, "-n", "40")[1])
+    numbers = re.search(
+        r"predicted ([\d.]+)x: c = ([\d.]+), v = ([\d.]+)\), acceptance rate ([\d.]+)",
+        run(capsys, "-n", "40")[1],
+    )
     predicted, c, v, alpha = map(float, numbers.groups())
-    assert predicted == pytest.approx(sum(alpha**i for i in range(5)) / (4 * c + v), rel=.05)
+    assert predicted == pytest.approx(sum(alpha**i for i in range(5)) / (4 * c + v), rel=0.05)
 
 
 @pytest.mark.parametrize("n", ["0", "1", "2"])
@@ -214,13 +318,23 @@ def test_a_run_too_short_to_measure_says_no_number_that_is_none(capsys, n):
 
 
 def test_a_better_k_is_told_by_the_numbers_of_the_run():
-    r = dict(K=12, temperature=0, same_text=True, same_bits=True, verifier="token",
-             drafter="model", auto=False, cost_ratio=.11, verify_ratio=2.6,
-             predicted_speedup=.99, speedup=1.0,
-             speculative=dict(tokens=[1], acceptance_rate=.75, tokens_per_target_pass=3.9))
+    r = dict(
+        K=12,
+        temperature=0,
+        same_text=True,
+        same_bits=True,
+        verifier="token",
+        drafter="model",
+        auto=False,
+        cost_ratio=0.11,
+        verify_ratio=2.6,
+        predicted_speedup=0.99,
+        speedup=1.0,
+        speculative=dict(tokens=[1], acceptance_rate=0.75, tokens_per_target_pass=3.9),
+    )
     told = " ".join(summary(r))
     assert re.search(r"K = [2-5] is best", told) and "too few drafts" not in told
-    assert "is best" not in " ".join(summary(r | dict(verifier="block")))       # the formula is Algorithm 2's
+    assert "is best" not in " ".join(summary(r | dict(verifier="block")))  # the formula is Algorithm 2's
 
 
 def test_a_page_is_told_to_have_been_written(capsys, tmp_path):
@@ -237,14 +351,16 @@ def test_a_place_that_can_be_written_is_left_as_it_was_until_then(tmp_path):
 def test_a_place_that_cannot_be_written_is_told_before_a_model_is_loaded(capsys, tmp_path, monkeypatch):
     def refused(*_):
         raise PermissionError(13, "Permission denied")
+
     monkeypatch.setattr("main.load_model", None)
-    monkeypatch.setattr("pathlib.Path.open", refused)               # whoever runs the tests may be allowed all
+    monkeypatch.setattr("pathlib.Path.open", refused)  # whoever runs the tests may be allowed all
     status, out, err = run(capsys, "--trace", str(tmp_path / "run.html"))
     assert (status, out, err.count("\n")) == (2, "", 1) and "run.html (Permission denied)" in err
 
 
 class Counts:
     """A model that says 1, 2, 3 .. and then EOS (4); it notes its calls and its resets."""
+
     n_ctx, n_vocab, exact_rows = 20, 5, 3
 
     def __init__(self):
@@ -284,7 +400,7 @@ def test_each_run_is_warmed_up_and_then_begins_with_empty_caches(capsys, countin
     for model in counting.values():
         ready = [i for i, event in enumerate(model.events) if event == "reset"]
         assert ready and all(model.events[i - 1] == 1 and i + 1 < len(model.events) for i in ready)
-    assert counting["demo-target"].events.count("reset") == 2       # one for each run
+    assert counting["demo-target"].events.count("reset") == 2  # one for each run
 
 
 def test_a_reader_who_goes_away_is_no_error(monkeypatch, capfd):
@@ -293,7 +409,7 @@ def test_a_reader_who_goes_away_is_no_error(monkeypatch, capfd):
     with open(writer, "w") as pipe, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", pipe)
         assert main(["-n", "1"]) == 0
-        pipe.write("more")                              # at the end Python writes what is left: to nobody now
+        pipe.write("more")  # at the end Python writes what is left: to nobody now
     assert capfd.readouterr().err == ""
 
 
@@ -303,13 +419,20 @@ def test_without_standard_output_it_ends_in_peace(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process alone")
-@pytest.mark.parametrize("when, status, told", [("", -2, ""), ("def Fire(*_, **__): ", 130, "interrupted\n")],
-                         ids=["while the libraries load", "later"])
+@pytest.mark.parametrize(
+    "when, status, told",
+    [("", -2, ""), ("def Fire(*_, **__): ", 130, "interrupted\n")],
+    ids=["while the libraries load", "later"],
+)
 def test_ctrl_c_leaves_no_traceback(tmp_path, when, status, told):
-    """In the place of the library `fire` lies a module that presses the keys: when it is imported, or called."""
+    """In the place of `fire` lies a module that presses the keys: when it is imported, or called."""
     (tmp_path / "fire.py").write_text(f"import os, signal\n{when}os.kill(os.getpid(), signal.SIGINT)\n")
-    done = subprocess.run([sys.executable, ROOT / "main.py"], capture_output=True, text=True,
-                          env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    done = subprocess.run(
+        [sys.executable, ROOT / "main.py"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
     assert (done.returncode, done.stderr, done.stdout) == (status, told, "")
 
 
@@ -335,7 +458,10 @@ def test_two_vocabularies_are_refused(capsys, tmp_path):
     assert status == 2 and "vocabular" in err
 
 
-@pytest.mark.parametrize("name", ["hparams.json", "encoder.json", "vocab.bpe", "model.ckpt.index", "model.ckpt.data-00000-of-00001"])
+@pytest.mark.parametrize(
+    "name",
+    ["hparams.json", "encoder.json", "vocab.bpe", "model.ckpt.index", "model.ckpt.data-00000-of-00001"],
+)
 @pytest.mark.parametrize("damage", ["missing", "empty", "half", "a web page"])
 def test_a_damaged_folder_is_named_in_one_sentence(capsys, tmp_path, name, damage):
     for file in (ROOT / "models" / "demo-draft").iterdir():
@@ -344,7 +470,9 @@ def test_a_damaged_folder_is_named_in_one_sentence(capsys, tmp_path, name, damag
     if damage == "missing":
         (tmp_path / name).unlink()
     else:
-        (tmp_path / name).write_bytes({"empty": b"", "half": whole[: len(whole) // 2], "a web page": b"<html>404</html>\n"}[damage])
+        (tmp_path / name).write_bytes(
+            {"empty": b"", "half": whole[: len(whole) // 2], "a web page": b"<html>404</html>\n"}[damage]
+        )
     status, out, err = run(capsys, "--draft_model_size", str(tmp_path), "-n", "1")
     assert status == 2 and out == "" and str(tmp_path) in err and err.count("\n") == 1
 
@@ -352,17 +480,25 @@ def test_a_damaged_folder_is_named_in_one_sentence(capsys, tmp_path, name, damag
 def test_interrupted_it_says_so_without_a_traceback(capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
+
     monkeypatch.setattr("main.load_model", interrupted)
     assert run(capsys) == (130, "", "interrupted\n")
 
 
-@pytest.mark.parametrize("flags, says", [
-    ("--K 100000000000000000000", "no context holds so many drafts"), ("--verifier tree --K 7", "the tree's --widths"),
-    ("--verifier tree --widths=-1", "1 child or more"), ("--verifier tree --widths=3,0", "1 child or more"),
-    ("--widths 2,2", "--widths is for --verifier tree"), ("--exit_layer 3", "--exit_layer is for --drafter early_exit"),
-    ("--drafter lookup --draft_model_size nope", "--draft_model_size is for --drafter model"),
-    ("--prompts_file x --prompt y", "--prompt is for a run without --prompts_file"),
-    ("--draft_model_size=", "there is no model or folder ''")])
+@pytest.mark.parametrize(
+    "flags, says",
+    [
+        ("--K 100000000000000000000", "no context holds so many drafts"),
+        ("--verifier tree --K 7", "the tree's --widths"),
+        ("--verifier tree --widths=-1", "1 child or more"),
+        ("--verifier tree --widths=3,0", "1 child or more"),
+        ("--widths 2,2", "--widths is for --verifier tree"),
+        ("--exit_layer 3", "--exit_layer is for --drafter early_exit"),
+        ("--drafter lookup --draft_model_size nope", "--draft_model_size is for --drafter model"),
+        ("--prompts_file x --prompt y", "--prompt is for a run without --prompts_file"),
+        ("--draft_model_size=", "there is no model or folder ''"),
+    ],
+)
 def test_flags_that_do_not_go_together_are_refused_in_one_sentence(flags, says, capsys):
     assert main(flags.split()) == 2
     out, err = capsys.readouterr()

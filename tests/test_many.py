@@ -1,4 +1,4 @@
-"""Many prompts from a file: their texts are those of single runs, in order, and none that is finished is lost."""
+"""Many prompts from a file: their texts are those of single runs, in order, and none that is done is lost."""
 
 import json
 import sys
@@ -8,14 +8,20 @@ import pytest
 from main import main
 from reporting import many
 
-LINES = ['"I want nothing," cried the young man.', "", "The old man\r", "\u2028It was a cold, grey morning", "He"]
+LINES = [
+    '"I want nothing," cried the young man.',
+    "",
+    "The old man\r",
+    "\u2028It was a cold, grey morning",
+    "He",
+]
 PROMPTS = [line.rstrip("\r") for line in LINES if line]
 
 
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "prompts.txt"
-    path.write_bytes(b"\xef\xbb\xbf" + "\n".join(LINES).encode())         # as editors on Windows write it
+    path.write_bytes(b"\xef\xbb\xbf" + "\n".join(LINES).encode())  # as editors on Windows write it
     return path
 
 
@@ -25,8 +31,18 @@ def objects(out):
 
 @pytest.mark.parametrize("temperature", ["0", "1"])
 def test_every_text_is_the_one_of_a_single_run(temperature, file, capsys, monkeypatch):
-    monkeypatch.setattr(many, "BATCH", 3)                                # two batches, the last of one prompt
-    flags = ["--n_tokens_to_generate", "12", "--K", "2", "--temperature", temperature, "--seed", "5", "--json"]
+    monkeypatch.setattr(many, "BATCH", 3)  # two batches, the last of one prompt
+    flags = [
+        "--n_tokens_to_generate",
+        "12",
+        "--K",
+        "2",
+        "--temperature",
+        temperature,
+        "--seed",
+        "5",
+        "--json",
+    ]
     assert main(["--prompts_file", str(file), *flags]) == 0
     found = objects(capsys.readouterr().out)
     assert [one["prompt"] for one in found] == PROMPTS and [one["batch"] for one in found] == [3, 3, 3, 1]
@@ -58,6 +74,7 @@ def test_an_interruption_loses_no_finished_text(file, capsys, monkeypatch):
         def stops(*arguments, **settings):
             yield from [next(batch(*arguments, **settings))]
             raise KeyboardInterrupt
+
         return run(stops if len(calls) == 4 else batch, prompts, *rest)
 
     monkeypatch.setattr(many, "run", interrupted)
@@ -68,8 +85,10 @@ def test_an_interruption_loses_no_finished_text(file, capsys, monkeypatch):
     assert all(len(one["speculative"]["tokens"]) == 9 for one in found[:3])
 
 
-@pytest.mark.parametrize("content, says", [
-    (b"", "holds no prompt"), (b" \n\r\n", "holds no prompt"), (b"\xff\xfe", "no text in UTF-8")])
+@pytest.mark.parametrize(
+    "content, says",
+    [(b"", "holds no prompt"), (b" \n\r\n", "holds no prompt"), (b"\xff\xfe", "no text in UTF-8")],
+)
 def test_a_file_without_prompts_is_refused(content, says, tmp_path, capsys):
     path = tmp_path / "prompts.txt"
     path.write_bytes(content)

@@ -1,4 +1,5 @@
 """The README is true: its commands run, its output is what they print, what it quotes stands in the files."""
+
 import difflib
 import re
 import shlex
@@ -18,7 +19,10 @@ RUNS = [shlex.split(line.split("&& ")[-1])[2:] for line in COMMANDS if "python m
 
 
 def test_it_has_one_line_that_runs_the_program_and_one_that_runs_the_tests():
-    assert sum(line.startswith("python3 -m venv") and line.endswith("&& python main.py") for line in COMMANDS) == 1
+    assert (
+        sum(line.startswith("python3 -m venv") and line.endswith("&& python main.py") for line in COMMANDS)
+        == 1
+    )
     assert sum(line.startswith("python3 -m venv") and line.endswith("&& pytest -q") for line in COMMANDS) == 1
 
 
@@ -27,16 +31,18 @@ def test_each_command_runs(arguments, capsys):
     if not set(arguments) & set(MODELS):
         assert main(arguments) == 0
         assert capsys.readouterr().out
-    else:                                   # these download gigabytes first: their flags at least are right
+    else:  # these download gigabytes first: their flags at least are right
         assert as_typed(arguments)
 
 
 def test_the_output_shown_is_what_the_program_prints(capsys):
     """All but the times, which no two runs share, and what depends on them: on a busy machine a pair may not
     pay."""
+
     def without_times(text):
         text = re.split("This pair gains|By the numbers of this run", text)[0]
         return re.sub(r"[\d.]+(?=x| s,| tokens per second)|(?<=[cv] = )[\d.]+", "N", text).strip()
+
     shown = re.search(r"```text\n(Autoregressive.*?)```", README, re.S).group(1)
     assert main([]) == 0
     assert without_times(shown) == without_times(capsys.readouterr().out)
@@ -53,14 +59,15 @@ def test_every_quoted_line_of_code_is_in_speculative_py():
     quoted = [line for row in table.splitlines() for line in re.findall(r"`([^`]+)`", row.split(" | ")[-1])]
     assert len(quoted) > 6
     for line in quoted:
-        assert line.removesuffix(" continue") in code, line                 # a comment may stand before the `continue`
+        assert line.removesuffix(" continue") in code, line  # a comment may stand before the `continue`
 
 
 def test_the_diff_shown_is_that_of_the_two_files():
     """Of their loops, up to `x += new`, without the comments."""
+
     def loop(file):
         code = (ROOT / file).read_text(encoding="utf-8")
-        code = code[code.index(8 * " " + "while len(x) < T:"):code.index("x += new")] + "x += new"
+        code = code[code.index(8 * " " + "while len(x) < T:") : code.index("x += new")] + "x += new"
         return re.sub(r" +#.*", "", code).splitlines()
 
     files = loop("autoregressive.py"), loop("speculative.py")
@@ -72,7 +79,7 @@ def test_the_lines_of_python_go_through_the_rounds_of_a_pair_and_of_ones_own_dra
     names = {}
     exec(re.findall(r"```python\n(.*?)```", README, re.S)[0], names)
     lines = re.findall(r"^(\d) of (\d) drafts: ", capsys.readouterr().out, re.M)
-    assert sum(1 + int(accepted) for accepted, _ in lines) == 80                # twice 40 tokens
+    assert sum(1 + int(accepted) for accepted, _ in lines) == 80  # twice 40 tokens
     assert names["mine"](None, [1, 2, 3, 4, 5], 3, None, None) == ([2, 3, 4], None)
 
 
@@ -90,7 +97,7 @@ def test_the_three_lines_that_check_a_drafter_do():
     for mine, right in (ones, True), (ones_that_pass_for_even, False):
         names = {"mine": mine}
         exec("\n".join(imports), names)
-        names["check"] = partial(names["check"], Ks=[2], n_tokens=2)            # the whole takes seconds
+        names["check"] = partial(names["check"], Ks=[2], n_tokens=2)  # the whole takes seconds
         assert (eval(call.split("   #")[0], names) < 1e-12) == right
 
 

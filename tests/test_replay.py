@@ -302,7 +302,7 @@ def test_the_likeliest_tokens_and_the_marked_ones_are_kept():
 
 
 def test_the_token_that_took_a_drafts_place_is_among_the_bars():
-    """0 is likeliest by the target, 1 by the draft; 2 was drafted, 3 is the correction, 4 among the others."""
+    """0 is likeliest by the target, 1 by the draft; 2 was drafted, 3 is the correction, 4 is another."""
     q, p = np.array([.8, .05, .01, .1, .04]), np.array([.05, .8, .05, .05, .05])
     slot, = reduce_round(Round([3], [2], 0, np.stack([q, q]), [p]), [.9, .9, .95], n_top=1)["slots"]
     assert {row[0] for row in slot["probs"]} == {0, 1, 2, 3, None}

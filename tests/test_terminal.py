@@ -214,7 +214,8 @@ def test_on_a_terminal_lines_are_counted_from_the_last_break(monkeypatch):
 def test_on_a_terminal_text_without_spaces_is_not_held_back(monkeypatch):
     monkeypatch.setattr(terminal.shutil, "get_terminal_size", lambda: os.terminal_size((20, 24)))
     out, encoder = Terminal(), encoder_of("漢字漢字漢字")
-    for number, _ in enumerate(watch([Round([256], [], 0, None, None)] * 9, encoder, out, "Title", "Prompt"), 1):
+    rounds = [Round([256], [], 0, None, None)] * 9
+    for number, _ in enumerate(watch(rounds, encoder, out, "Title", "Prompt"), 1):
         assert out.text().count("漢") >= 3 * (number - 1)
 
 

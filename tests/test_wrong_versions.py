@@ -26,7 +26,7 @@ IMPORT = ("import numpy as np\n", "import numpy as np\nfrom sampling import prob
 WRONG = {
     "every draft is accepted": [(ACCEPT, "True")],
     "one coin decides on all drafts": [
-        ("for j, token in enumerate(drafts):", "r = rng.random()" + THEN[:-4] + "for j, token in enumerate(drafts):"),
+        ("for j, token in enumerate(drafts):", "r = rng.random()\n    for j, token in enumerate(drafts):"),
         (ACCEPT, "r * p[token] < q[token]")],
     "no draft is accepted, the residual is kept": [(ACCEPT, "False")],
     "p and q are swapped in the accept test": [(ACCEPT, "rng.random() * q[token] < p[token]")],
