@@ -54,7 +54,7 @@ def plot(table, rows, folder):
     for x, y, by in CURVES.get(table, []):
         figure = matplotlib.figure.Figure(figsize=(7, 4), layout="constrained")
         draw_curves(figure.subplots(), rows, x, y, by)
-        figure.legend(loc="outside lower center", ncols=3, fontsize="small")
+        figure.legend(loc="outside lower center", ncols=2 if table == "batch" else 3, fontsize="small")
         figure.savefig(Path(folder) / f"{table}_{x}.png", dpi=100)
     pictures = {"parts": (7, stack_parts), "methods": (11, draw_methods), "heads": (9, draw_positions),
                 "trees": (11, draw_trees), "lossy": (7, draw_lossy)}
