@@ -87,9 +87,10 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
     if f.prompts:
         batch = partial(batch_sampling, draft, target, n_tokens=f.n_tokens_to_generate, **f.settings,
                         propose=propose, verify=VERIFIERS[verifier])
-        return continue_all(batch, f.prompts, encoder, f.n_tokens_to_generate, about(f), target.exact_rows,
-                            json)
-    compare_one(f, draft, target, propose, encoder)
+        continue_all(batch, f.prompts, encoder, f.n_tokens_to_generate, about(f), target.exact_rows, json)
+        check_loaded(f)
+    else:
+        compare_one(f, draft, target, propose, encoder)
 
 
 def compare_one(f, draft, target, propose, encoder):
@@ -129,11 +130,10 @@ def compare_one(f, draft, target, propose, encoder):
     if not f.json:
         print(timing(ar))
     rounds, pair, times, spec = run(speculative, [draft, target], tokens, shown_and_kept)
-    for model in filter(None, (draft, target)):
-        check_files(model)                                      # nobody wrote to its weights meanwhile
+    check_loaded(f)
     if not f.json:
         print(timing(spec))
-    n_rows = (len(f.shape) if f.shape else f.K) + 1                      # of a target pass
+    n_rows = (len(f.shape) if f.shape else f.K) + 1             # of a target pass
     result = dict(prompt=f.prompt, **about(f) | dict(auto=costs), autoregressive=ar, speculative=spec,
                   **figures(ar, alone, spec, [*pair, propose], rounds, f.K, f.verifier, f.shape),
                   same_text=ar["tokens"] == spec["tokens"],
@@ -239,9 +239,9 @@ def check_flags(f):
             raise ValueError(f"there is no {flag} {name!r}: use one of {', '.join(table)}")
     f.shape = shape_in(f.widths) if f.verifier == "tree" else None
     if f.shape:
-        if f.auto or f.prompts_file or f.drafter != "model":
-            raise ValueError("a tree is drafted by a model, for one --prompt, and --widths says how deep: "
-                             "leave out --drafter, --prompts_file and --K auto")
+        if f.prompts_file or f.drafter != "model":
+            raise ValueError("a tree is drafted by a model, for one --prompt: leave out --drafter and "
+                             "--prompts_file")
         f.K = max(depths(f.shape))
     if f.prompts_file and (f.show_rounds or f.trace or f.auto):
         raise ValueError("--show_rounds, --trace and --K auto are for a single run: leave them out, or give "
@@ -295,11 +295,18 @@ def load(f):
     """(draft, target, propose, encoder) of what the flags name."""
     draft, target, encoder = load_pair(f.draft_model_size if f.drafter == "model" else None,
                                        f.target_model_size, f.models_dir)
+    f.loaded = draft, target                                    # what drafts and verifies may be made of them
     if f.shape:
         draft, target = with_tree(draft), with_tree(target)
     flags = dict(tokens=encoder.encode([f.prompt, *f.prompts][-1]), text=encoder.encode(f.text),
                  exit_layer=f.exit_layer, head=head_beside(f.target_model_size, f.drafter))
     return *DRAFTERS[f.drafter](draft, target, **flags), encoder
+
+
+def check_loaded(f):
+    """Raises ValueError where somebody wrote to a model's weights while it was in use."""
+    for model in filter(None, f.loaded):
+        check_files(model)
 
 
 def load_pair(draft, target, models_dir):
@@ -402,11 +409,13 @@ TYPES = {name: type(parameter.default) for name, parameter in inspect.signature(
 
 
 def as_typed(arguments):
-    """Check the words of the command line and write each flag so that fire takes it as typed:  --prompt 1e3
-    -> --prompt='1e3'.
+    """Check the words of the command line and write each flag so that fire takes it as typed.
+
+        --prompt 1e3  ->  --prompt='1e3'
 
     Left alone, fire guesses: 2017-10-10 is 1997, a flag without a value is True, a stray word becomes K,
-    and a misspelt flag is told after the whole job. """
+    and a misspelt flag is told after the whole job.
+    """
     checked, words = [], iter(arguments)
     for word in words:
         flag, equals, value = word.partition("=")

@@ -511,3 +511,20 @@ def test_a_trace_is_written_over_a_page_and_over_nothing_else(tmp_path, capsys):
     assert main(["--trace", str(mine), "-n", "2"]) == 2
     assert "no web page" in capsys.readouterr().err and mine.read_text() == "my own notes"
     assert main(["--trace", str(page), "-n", "2"]) == main(["--trace", str(page), "-n", "2"]) == 0
+
+
+@pytest.mark.parametrize("flags", ["", "--verifier tree", "--drafter early_exit", "--prompts_file"])
+def test_weights_that_were_written_to_meanwhile_are_told(flags, tmp_path, monkeypatch, capsys):
+    """Also where what drafts and verifies was made of the model that was loaded."""
+    target = load_model("demo-target", "models")
+    monkeypatch.setattr("main.load_model", lambda *_: target)
+
+    def written_to(model):
+        assert model is target[0]
+        raise ValueError("the file was written to")
+
+    monkeypatch.setattr("main.check_files", written_to)
+    (tmp_path / "prompts.txt").write_text("The old man\n")
+    words = [*flags.split(), *([str(tmp_path / "prompts.txt")] if "prompts_file" in flags else [])]
+    assert main([*words, "--n_tokens_to_generate", "3"]) == 2
+    assert capsys.readouterr().err.endswith("error: the file was written to\n")
