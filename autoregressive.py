@@ -1,13 +1,15 @@
 """Auto-regressive sampling: Algorithm 1 of Chen et al. 2023 (arXiv 2302.01318), the baseline.
 
-In the paper's letters q is the distribution of the target model, x_1 .. x_n are the tokens so far, T is the
-final length. """
+In the paper's letters q is the distribution of the target model, x_1 .. x_n are the tokens so far, and T is
+the final length.
+"""
 from sampling import Round, prepare, sample
 
 
 def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, top_k=0, top_p=1.0, eos=None):
-    """Generate `n_tokens` tokens after `tokens`, one target pass each.  Returns a generator of rounds
-    (sampling.Round).
+    """Generate `n_tokens` tokens after `tokens`, one target pass each.
+
+    Returns a generator of rounds (sampling.Round).
 
     model           the target: tokens, n_last=1 -> logits [n_last, n_vocab]
     rng             numpy.random.Generator, the only source of chance

@@ -28,11 +28,11 @@ BLOCK = 64          # keys; attention runs over whole blocks of the cache
 CHUNK = 96          # positions in one chunk of prefill: their activations stay in the caches of the cores
 
 
-def gelu(x):                                                                # the tanh form, as OpenAI's
+def gelu(x):                                                            # the tanh form, as OpenAI's
     return 0.5 * x * (1 + xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
 
 
-def softmax(x):                                                             # over the last axis
+def softmax(x):                                                         # over the last axis
     e = xp.exp(x - x.max(axis=-1, keepdims=True))
     # The total is a product, too: that adds in order, so zeros (keys behind the mask, other branches of a
     # tree of drafts) do not change its bits, as they do those of a sum.
@@ -42,20 +42,20 @@ def softmax(x):                                                             # ov
 
 def layer_norm(x, g, b, eps=1e-5):                           # mean 0 and variance 1, then scale g and shift b
     x = x - x.sum(axis=-1, keepdims=True) / x.shape[-1]
-    variance = xp.vecdot(x, x)[..., None] / x.shape[-1]                     # the biased one
+    variance = xp.vecdot(x, x)[..., None] / x.shape[-1]                 # the biased one
     return x / xp.sqrt(variance + eps) * g + b
 
 
-def feed_forward(x, c_fc, c_proj):                                          # [n, n_embd] -> [n, n_embd]
-    return linear(gelu(linear(x, **c_fc)), **c_proj)                       # -> [n, 4 * n_embd] -> [n, n_embd]
+def feed_forward(x, c_fc, c_proj):                                      # [n, n_embd] -> [n, n_embd]
+    return linear(gelu(linear(x, **c_fc)), **c_proj)                    # -> [n, 4 * n_embd] -> [n, n_embd]
 
 
-def attention(x, c_attn, c_proj, attend):                                   # [n, n_embd] -> [n, n_embd]
-    qkv = linear(x, **c_attn)                                               # [n, n_embd] -> [n, 3 * n_embd]
-    return linear(attend(qkv), **c_proj)                                    # -> [n, n_embd] -> [n, n_embd]
+def attention(x, c_attn, c_proj, attend):                               # [n, n_embd] -> [n, n_embd]
+    qkv = linear(x, **c_attn)                                           # [n, n_embd] -> [n, 3 * n_embd]
+    return linear(attend(qkv), **c_proj)                                # -> [n, n_embd] -> [n, n_embd]
 
 
-def attend(qkv, keys, values, n_past, mask):                                # [n, 3 * n_embd] -> [n, n_embd]
+def attend(qkv, keys, values, n_past, mask):                            # [n, 3 * n_embd] -> [n, n_embd]
     """Attend to the n_past cached positions and the n new ones, whose keys and values join the cache.
 
     keys, values    [n_head, n_ctx, d_head]
@@ -63,10 +63,10 @@ def attend(qkv, keys, values, n_past, mask):                                # [n
     """
     n, s = mask.shape
     n_head, _, d_head = keys.shape
-    q, k, v = qkv.reshape(n, 3, n_head, d_head).transpose(1, 2, 0, 3)       # [n_head, n, d_head] each
+    q, k, v = qkv.reshape(n, 3, n_head, d_head).transpose(1, 2, 0, 3)   # [n_head, n, d_head] each
     keys[:, n_past:n_past + n], values[:, n_past:n_past + n] = k, v
-    heads = dot_product_attention(q, keys[:, :s], values[:, :s], mask)      # [n_head, n, d_head]
-    return heads.transpose(1, 0, 2).reshape(n, -1)                          # -> [n, n_embd]
+    heads = dot_product_attention(q, keys[:, :s], values[:, :s], mask)  # [n_head, n, d_head]
+    return heads.transpose(1, 0, 2).reshape(n, -1)                      # -> [n, n_embd]
 
 
 def dot_product_attention(q, k, v, mask):
@@ -76,10 +76,10 @@ def dot_product_attention(q, k, v, mask):
     """
     n_head, n, d_head = q.shape
     q = q * (1 / math.sqrt(d_head))
-    k = k.reshape(n_head, -1, BLOCK, d_head).transpose(0, 1, 3, 2)        # [n_head, s / BLOCK, d_head, BLOCK]
-    scores = row_products(q[:, None], k).transpose(0, 2, 1, 3)              # [n_head, n, s / BLOCK, BLOCK]
-    scores = scores.reshape(n_head, n, -1) + mask                           # [n_head, n, s]
-    return row_products(softmax(scores), v)                                 # -> [n_head, n, d_head]
+    k = k.reshape(n_head, -1, BLOCK, d_head).transpose(0, 1, 3, 2)      # [n_head, s / BLOCK, d_head, BLOCK]
+    scores = row_products(q[:, None], k).transpose(0, 2, 1, 3)          # [n_head, n, s / BLOCK, BLOCK]
+    scores = scores.reshape(n_head, n, -1) + mask                       # [n_head, n, s]
+    return row_products(softmax(scores), v)                             # -> [n_head, n, d_head]
 
 
 def whole_blocks(n):
@@ -95,7 +95,7 @@ def causal_mask(n_past, n):
     return behind * xp.float32(-1e10)
 
 
-def transformer_block(x, ln_1, attn, ln_2, mlp, attend):                    # [n, n_embd] -> [n, n_embd]
+def transformer_block(x, ln_1, attn, ln_2, mlp, attend):                # [n, n_embd] -> [n, n_embd]
     x = x + attention(layer_norm(x, **ln_1), **attn, attend=attend)
     return x + feed_forward(layer_norm(x, **ln_2), **mlp)
 
@@ -120,10 +120,9 @@ class GPT2:
         self.n_vocab, n_embd = params["wte"].shape
         self.n_ctx = len(params["wpe"])
         dtype, n_layer = params["wte"].dtype, len(params["blocks"])
-        # [n_layer, keys and values, n_head, n_ctx, d_head]; the system gives memory only to what is written
+        # [n_layer, keys and values, n_head, n_ctx, d_head]
         self.cache = xp.zeros((n_layer, 2, n_head, whole_blocks(self.n_ctx), n_embd // n_head), dtype=dtype)
-        # [n_ctx, n_embd]: what the last block made of each token in the cache, for drafters that go on from
-        # it
+        # [n_ctx, n_embd]: what the last block made of each cached token; some drafters go on from it
         self.states = xp.zeros((self.n_ctx, n_embd), dtype=dtype)
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=dtype)}
         # rows at once that keep their bits

@@ -19,7 +19,8 @@ True
 But: what is walked is a sampler on models of a few tokens, not its speed nor its text on large ones; and a
 sampler may ask its generator for `random()` alone, and only multiply that number by another that is not
 negative, compare it, or give it to np.searchsorted.  A top_p that is exactly a sum of probabilities is
-decided by rounding. """
+decided by rounding.
+"""
 import functools
 import itertools
 import sys
@@ -283,4 +284,5 @@ if __name__ == "__main__":
     try:
         print(f"speculative.py: no probability is off by more than {check(speculative_sampling):.1e}")
     except KeyboardInterrupt:
-        sys.exit("interrupted")
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

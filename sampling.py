@@ -8,7 +8,8 @@ run off its end.
 The second half checks what the samplers are called with and what their models and drafters answer.
 
 But: no repetition penalty, no beams; whatever turns logits into a distribution can be added in
-`probabilities`. """
+`probabilities`.
+"""
 from numbers import Integral, Real
 from operator import index
 from typing import NamedTuple
@@ -20,13 +21,12 @@ from compute.backend import largest_to_host
 
 class Round(NamedTuple):
     """What one pass of the target gave.  The baseline yields rounds without drafts."""
-    tokens: list                   # the new tokens: the accepted drafts, then the correction or the bonus
-    drafts: list                   # the k drafted tokens
-    n_accepted: int                # how many of them are among `tokens`
-    target_probs: np.ndarray       # [k + 1, n_vocab]
+    tokens: list                                # the new ones: accepted drafts, then the correction or bonus
+    drafts: list                                # the k drafted tokens
+    n_accepted: int                             # how many of them are among `tokens`
+    target_probs: np.ndarray                    # [k + 1, n_vocab]
     draft_probs: list | np.ndarray | None       # [k, n_vocab]: what the drafts were drawn from; None: chosen
-    # of a tree of drafts: the index of each draft's parent, -1 for the root; None: a line
-    parents: list | None = None
+    parents: list | None = None                 # of a tree: each draft's parent, -1 the root; None: a line
 
 
 def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
@@ -54,7 +54,7 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
     with np.errstate(over="ignore"):                            # a tiny temperature: -inf, hence 0, is right
         probs = np.exp((logits - largest) / temperature)        # [..., n_vocab], the largest is 1
     if 0 < top_k < logits.shape[-1]:
-        kth = -int(top_k)                                   # int: an unsigned number of NumPy has no negative
+        kth = -int(top_k)                                       # int: NumPy's unsigned have no negative
         probs[logits < np.partition(logits, kth, axis=-1)[..., kth, None]] = 0.0
     probs /= probs.sum(axis=-1, keepdims=True)
     if top_p < 1:
@@ -126,7 +126,7 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
         raise ValueError(f"a prompt of {len(tokens)} tokens and {n_tokens} new ones do not fit into the "
                          f"context of {n_ctx}: ask for at most {n_ctx - len(tokens)} new tokens, or shorten "
                          "the prompt")
-    needed = 1 if temperature == 0 else top_k     # logits of a row that the distribution depends on; 0 is all
+    needed = 1 if temperature == 0 else top_k       # logits that a row's distribution depends on; 0 is all
 
     def to_probs(logits, n_rows=None):
         logits = largest_to_host(logits, needed)

@@ -38,23 +38,23 @@ def propose(draft, x, k, to_probs, rng):
     """
     drafts, p = [], []
     for _ in range(k):
-        p.append(to_probs(draft(x + drafts), 1)[0])         # [n_vocab]    p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})
-        drafts.append(sample(p[-1], rng))                       # x̃_j ~ p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})
+        p.append(to_probs(draft(x + drafts), 1)[0])             # [n_vocab]    p(. | .., x̃_1 .. x̃_{j-1})
+        drafts.append(sample(p[-1], rng))                       # x̃_j ~ p(. | .., x̃_1 .. x̃_{j-1})
     return drafts, p
 
 
 def verify(target_probs, draft_probs, drafts, rng):
-    """The accept loop: how many drafts are kept, and the token that follows them.  Returns (n_accepted,
-    next_token).
+    """The accept loop.  Returns (n_accepted, next_token): how many drafts are kept, and what follows them.
 
     target_probs    [k + 1, n_vocab]    q(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k + 1
     draft_probs     [k, n_vocab]        p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k
     drafts          [k]                 x̃_1 .. x̃_k;  k <= K is the number drafted in this round, possibly 0
 
-    Lossless (Theorem 1): x can come in two ways.  As a draft that survives, with probability p(x) min(1,
-    q(x) / p(x)) = min(p(x), q(x)).  Or after a rejection, which has probability Z = 1 - sum min(p, q) = sum
-    max(0, q - p), by a draw from (q - p)_+ = max(0, q - p) / Z: together max(0, q(x) - p(x)). The two add
-    up to q(x), whatever p is.  (From one token to a whole text: notebook 2, "The induction".)
+    Lossless (Theorem 1): x can come in two ways.  As a draft that survives, with probability
+    p(x) min(1, q(x) / p(x)) = min(p(x), q(x)).  Or after a rejection, which has probability
+    Z = 1 - sum min(p, q) = sum max(0, q - p), by a draw from (q - p)_+ = max(0, q - p) / Z:
+    together max(0, q(x) - p(x)).  The two add up to q(x), whatever p is.
+    (From one token to a whole text: notebook 2, "The induction".)
 
     >>> q, p = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
     >>> verify(q, p, [1], np.random.default_rng(0))             # q > p at token 1: accepted, then the bonus
@@ -64,15 +64,17 @@ def verify(target_probs, draft_probs, drafts, rng):
         q, p = target_probs[j], draft_probs[j]                  # [n_vocab] each
         if rng.random() * p[token] < q[token]:                  # r < min(1, q / p), without the division
             continue                                            # accept: the token stays, try the next
-        residual = np.maximum(q - p, 0)                     # (q - p)_+; `sample` needs no division by the sum
-        return j, sample(residual if residual.any() else q, rng)          # nothing left: p = q up to rounding
-    return len(drafts), sample(target_probs[-1], rng)    # all accepted: one more, x ~ q(. | .., x̃_1 .. x̃_k)
+        residual = np.maximum(q - p, 0)                         # (q - p)_+; `sample` divides it by its sum
+        # Nothing is left where p = q up to rounding.
+        return j, sample(residual if residual.any() else q, rng)
+    return len(drafts), sample(target_probs[-1], rng)           # all accepted: x ~ q(. | .., x̃_1 .. x̃_k)
 
 
 def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature=1.0, top_k=0, top_p=1.0,
                          eos=None, propose=propose, verify=verify):
-    """Generate `n_tokens` tokens after `tokens`, up to K + 1 a target pass.  Returns a generator of rounds
-    (sampling.Round).
+    """Generate `n_tokens` tokens after `tokens`, up to K + 1 a target pass.
+
+    Returns a generator of rounds (sampling.Round).
 
     draft, target   tokens, n_last=1 -> logits [n_last, n_vocab]; draft is None where `propose` needs none
     K               drafts a round at the most, at least 1
@@ -80,25 +82,24 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     eos             an id, several, or None: generation ends with the first of them, which is emitted
     temperature, top_k, top_p   as in sampling.probabilities, for both models: they make the paper's p and q
     propose, verify     as above
-    Raises ValueError for bad arguments at the call, not at the first round; and for what a drafter may not
-    do. """
+    Raises ValueError for bad arguments at the call, not at the first round; later for a drafter's mistakes.
+    """
     check_K(K)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
 
     def rounds():
         x, T = list(tokens), len(tokens) + n_tokens
         while len(x) < T:
-            k = min(K, T - len(x) - 1)                   # the last token that is wanted comes from the target
+            k = min(K, T - len(x) - 1)                          # the last token comes from the target
             drafts, p = propose(draft, x, k, to_probs, rng)     # x̃_1 .. x̃_k and their p;  n = len(x)
             drafts = checked_drafts(drafts, k, target)
             k = len(drafts)                                     # a proposer may return fewer
-            q = to_probs(target(x + drafts, k + 1), k + 1)   # [k + 1, n_vocab]    q(. | .., x̃_1 .. x̃_{j-1})
+            q = to_probs(target(x + drafts, k + 1), k + 1)      # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{j-1})
             p = checked_probs(p, drafts, q)                     # [k, n_vocab]
             n_accepted, next_token = verify(q, p, drafts, rng)
             new = cut_after(drafts[:n_accepted] + [next_token], ends)
             x += new
-            # len(new) is n_accepted + 1, but for an EOS among the accepted drafts: what follows it does not
-            # count.
+            # len(new) is n_accepted + 1, unless an EOS was accepted: drafts after it do not count.
             yield Round(new, drafts, min(n_accepted, len(new)), q, p)
             if x[-1] in ends:
                 return

@@ -4,7 +4,8 @@ README.md in this folder describes the steps.  They are checked in order, up to 
 
 In the place of the random generator your code gets one that walks every branch that chance could take
 (lossless.py).  So its distribution is computed, not estimated, and a mistake that shows in one text of a
-million is found like any other. """
+million is found like any other.
+"""
 import _thread
 import contextlib
 import sys

@@ -3,7 +3,8 @@
     python notebooks/run.py [--check] [notebook.ipynb ...]
 
 --check runs them and writes nothing.  Either way a cell that fails, or writes to standard error, ends it with
-an error. """
+an error.
+"""
 import sys
 from base64 import b64decode, b64encode
 from io import BytesIO

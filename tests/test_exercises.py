@@ -1,5 +1,6 @@
 """exercises: this repository's own code passes every step, an empty file none, and every wrong version is
-stopped. """
+stopped.
+"""
 import os
 import subprocess
 import sys

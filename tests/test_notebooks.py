@@ -1,5 +1,6 @@
 """The notebooks: what is stored is a clean run from top to bottom, what they say about tests is true, and
-they still run. """
+they still run.
+"""
 import json
 import re
 import sys
