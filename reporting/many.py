@@ -63,9 +63,9 @@ def continue_all(batch, prompts, encoder, n_tokens, about, exact_rows, as_json):
                     print(json.dumps(result) if as_json else text, flush=True)
             if interrupted:
                 raise KeyboardInterrupt
-    rates = [ratio(*pair) for pair in zip(made, seconds)]
+    rates, plural = [ratio(*pair) for pair in zip(made, seconds)], "s" * (len(prompts) > 1)
     if all(rates):
-        print(f"{len(prompts)} prompt{'s' * (len(prompts) > 1)}, up to {BATCH} at once: {rates[0]:.0f} tokens per second "
+        print(f"{len(prompts)} prompt{plural}, up to {BATCH} at once: {rates[0]:.0f} tokens per second "
               f"auto-regressively, {rates[1]:.0f} speculatively, speed-up {rates[1] / rates[0]:.2f}x",
               file=sys.stderr if as_json else sys.stdout)
     if parted and about["temperature"] == 0:
