@@ -73,6 +73,7 @@ def reduce_round(r, coins, n_top=5, block=False):
         kept = np.minimum(weights[j] * q, p).sum()      # the chance that a draft is accepted, whichever it is
         slots.append(dict(
             token=x, drawn_with=drawn[j], q=float(q[x]), p=float(p[x]), accept=float(chances[j]),
+            P=short(weights[j + 1]) if block else None,
             coin=decided[j] if j < len(decided) else None, kept=short(kept), verdict=verdict(r, j, block),
             probs=rows([q, p], [x, *r.tokens[j:j + 1]], n_top)))
     last = None if ended else reduce_last(r, next(coins, None), weights[r.n_accepted], n_top)
@@ -165,16 +166,29 @@ def short(x):
 
 
 def totals(rounds, result):
-    """Of all reduced rounds.  `by_slot[j]`: how many drafts j were tested, accepted, and expected to be."""
-    by_slot = []
-    for j in range(max((len(r["slots"]) for r in rounds), default=0)):
-        tested = [s for r in rounds for s in r["slots"][j:j + 1] if s["verdict"] in ("accepted", "rejected")]
-        accepted = sum(s["verdict"] == "accepted" for s in tested)
-        by_slot.append(dict(tested=len(tested), accepted=accepted, expected=sum(s["kept"] for s in tested)))
+    """Of all reduced rounds.  `by_slot[j]`: how many drafts j were tested, accepted, and expected to be; of
+    trees how many levels j, and nothing is expected.
+    """
+    by_slot, tree = [], any("nodes" in r for r in rounds)
+    tests = [tests_of(r) for r in rounds]
+    for j in range(max((max(len(r["slots"]), len(t)) for r, t in zip(rounds, tests)), default=0)):
+        tested = [t[j] for t in tests if j < len(t)]
+        expected = None if tree else sum(kept for _, kept in tested)
+        by_slot.append(dict(tested=len(tested), accepted=sum(a for a, _ in tested), expected=expected))
     n_tokens = sum(len(r["tokens"]) for r in rounds)
     return dict(rounds=len(rounds), tokens=n_tokens, tokens_per_target_pass=ratio(n_tokens, len(rounds)),
                 by_slot=by_slot, accepted=sum(s["accepted"] for s in by_slot),
                 tested=sum(s["tested"] for s in by_slot), **{key: result.get(key) for key in SPEEDS})
+
+
+def tests_of(r):
+    """[(was it accepted, the chance to be)] of what was tested in a reduced round, in its order."""
+    if "nodes" in r:                                    # a level, as reporting.stats.acceptance counts
+        n_taken = sum(node["taken"] for node in r["nodes"])
+        refused = bool(r["last"]) and r["last"]["kind"] == "correction"
+        return [(True, None)] * n_taken + [(False, None)] * refused
+    return [(s["verdict"] == "accepted", s["kept"]) for s in r["slots"]
+            if s["verdict"] in ("accepted", "rejected")]
 
 
 def pieces(encoder, rounds):

@@ -198,6 +198,7 @@ def test_a_block_is_judged_and_corrected_as_the_paper_says():
         z = [sum(max(0, P[j] * q[j][y] - p[j][y]) for y in range(3)) for j in range(3)]
         chances = [z[1] / (z[1] + 1 - P[1]), z[2] / (z[2] + 1 - P[2]), P[3]]
         assert [slot["accept"] for slot in s["slots"]] == pytest.approx(chances)
+        assert [slot["P"] for slot in s["slots"]] == pytest.approx(P[1:], rel=1e-3)
         assert [slot["verdict"] for slot in s["slots"]] == ["accepted"] * n + ["rejected"] * (3 - n)
         assert s["last"]["mass"] == pytest.approx(z[n], rel=1e-3)
         assert s["last"]["prob"] * z[n] == pytest.approx(max(0, P[n] * q[n][1] - p[n][1]))
@@ -231,7 +232,17 @@ def test_of_a_tree_the_page_holds_the_nodes_and_the_path():
         and s["last"]["prob"] == r.target_probs[4][2]
     )
     data = data_of(page([s], SETTINGS, ENCODER))
-    assert data["rounds"][0]["text"] == [" the", " sea", "\n"] and data["totals"]["by_slot"] == []
+    assert data["rounds"][0]["text"] == [" the", " sea", "\n"]
+
+
+def test_a_level_of_a_tree_is_one_test():
+    whole, ended = tree_round(), tree_round()._replace(tokens=[0, 1])
+    cut = whole._replace(drafts=[3, 1, 0, 1, 3], tokens=[0, 4], n_accepted=1)   # 4: none of the children
+    rounds = [whole, cut, cut._replace(tokens=[4], n_accepted=0), ended]
+    totals = data_of(page([reduce_round(r, []) for r in rounds], SETTINGS, ENCODER))["totals"]
+    assert [(level["accepted"], level["tested"]) for level in totals["by_slot"]] == [(3, 4), (2, 3)]
+    assert (totals["accepted"], totals["tested"]) == acceptance(rounds)
+    assert [level["expected"] for level in totals["by_slot"]] == [None, None]
 
 
 def test_the_race_has_the_seconds_of_both_runs():
@@ -661,7 +672,8 @@ def test_in_a_browser_it_plays_and_races_on_one_clock(browser, tmp_path):
 
 @pytest.mark.slow
 def test_in_a_browser_a_tree_shows_the_path_that_was_taken(browser, tmp_path):
-    write_trace(tmp_path / "run.html", [reduce_round(tree_round(), [.5] * 9)], SETTINGS | SPEEDS, ENCODER)
+    settings = SETTINGS | SPEEDS | dict(verifier="tree")
+    write_trace(tmp_path / "run.html", [reduce_round(tree_round(), [.5] * 9)], settings, ENCODER)
     browser.open(tmp_path / "run.html")
     assert (
         browser.texts(".node.is-taken .accepted") == ["the", "sea"]
@@ -671,7 +683,35 @@ def test_in_a_browser_a_tree_shows_the_path_that_was_taken(browser, tmp_path):
     end = browser.run(f"return {parent}.querySelector('.node').textContent")
     assert end.startswith("·sea")                       # the target's own token hangs on the end of the path
     assert "A tree of 5 drafts, 2 of them taken" in browser.texts("#summary")[0]
-    assert browser.complaints() == []
+    table = browser.texts("#place") + browser.texts("#by-slot th") + browser.texts("#by-slot td")
+    assert table == ["level", "1", "2", "1 / 1", "1.00", "–", "", "1 / 1", "1.00", "–", ""]
+    assert browser.run(HIDDEN) == ["block", "token block", "block"] and browser.complaints() == []
+    browser.open(tmp_path / "run.html", width=300)
+    box = browser.run("return document.querySelector('.node.is-own').getBoundingClientRect()")
+    assert box["left"] >= 0 and box["right"] <= 300     # though the tree is wider
+    assert browser.run("return document.querySelector('.tree').scrollLeft") > 0
+
+
+@pytest.mark.slow
+def test_in_a_browser_a_block_shows_what_the_chances_are_made_of(browser, tmp_path):
+    _, small, _ = traced(n_tokens=24, n_vocab=4, block=True)
+    settings = SETTINGS | SPEEDS | dict(verifier="block")
+    write_trace(tmp_path / "run.html", small, settings, ENCODER)
+    browser.open(tmp_path / "run.html")
+    for i, r in enumerate(small):
+        browser.run(f"show({i})")
+        for name, key in ("kept so far P", "P"), ("chance h", "accept"):
+            shown = [float(fact) for fact in browser.run(FACT.format(name))]
+            assert shown == pytest.approx([slot[key] for slot in r["slots"]], abs=.00051)
+        by_later = [s["verdict"] == "accepted" and s["coin"] >= s["accept"] for s in r["slots"]]
+        verdicts = [text for text in browser.texts(".verdict") if text != "→ by the target"]
+        assert [text == "✓ by a later coin" for text in verdicts] == by_later
+    assert browser.run(HIDDEN) == ["tree"] and browser.complaints() == []
+
+
+HIDDEN = "return [...document.querySelectorAll('[data-of]')].filter(e => e.hidden).map(e => e.dataset.of)"
+FACT = "return [...document.querySelectorAll('dt')].filter(e => e.textContent === '{}').map(" \
+       "e => e.nextSibling.textContent)"
 
 
 @pytest.mark.slow
