@@ -1,52 +1,59 @@
 """Are the tests any good?  Small mistakes are planted in the code, one at a time, and the tests that belong
 are run.
 
-    python tests/mutate.py --n=150 --seed=0                     # over all files
+    python tests/mutate.py --n=160 --seed=1 --jobs=2            # over all files
     python tests/mutate.py --n=20 speculative.py gpt2.py        # in some
+    python tests/mutate.py speculative.py:14 gpt2.py:230        # these again: the numbers are in the table
 
 A mistake changes one operator, one number, one truth value, or leaves out one statement; words of messages
 are left alone.  It is planted in a copy of the repository, never in the files themselves.  What no test
 notices is printed as a line of a table: a mistake that changes nothing that matters, or a test that is
-missing.
+missing.  benchmarks/results/mutations.md has such a table, with what was found out about each line.
 
 But: it knows no mistakes of thought (test_wrong_versions.py has those), and it runs the fast tests only.
 """
 
 import ast
+import os
+import queue
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 300           # of tests that do not end: the mistake was noticed
+SECONDS = 150           # of tests that do not end: the mistake was noticed
 
-TESTS = {               # file: the tests that belong, the likeliest to notice first
+# file: the tests that belong, the likeliest to notice first; `doctest` are the file's own
+TESTS = {
     "autoregressive.py": "lossless samplers",
-    "speculative.py": "wrong_versions lossless samplers",
-    "sampling.py": "sampling samplers lossless",
-    "gpt2.py": "gpt2 exact wrong_versions backend",
-    "encoder.py": "encoder",
-    "utils.py": "utils main checkpoint",
-    "main.py": "main many terminal replay readme drafters",
-    "lossless.py": "lossless sampling",
+    "speculative.py": "doctest wrong_versions lossless samplers",
+    "sampling.py": "doctest sampling samplers lossless",
+    "gpt2.py": "gpt2 wrong_versions exact backend",
+    "encoder.py": "doctest encoder",
+    "utils.py": "utils checkpoint main",
+    "main.py": "main replay many terminal readme drafters",
+    "lossless.py": "doctest lossless sampling exercises",
     "compute/backend.py": "backend",
-    "compute/linear.py": "linear exact gpt2",
+    "compute/linear.py": "doctest exact gpt2 backend",
     "loading/checkpoint.py": "checkpoint",
     "loading/download.py": "download",
-    "reporting/stats.py": "stats samplers main",
+    "loading/to_gguf.py": "doctest to_gguf",
+    "reporting/stats.py": "doctest stats samplers main",
     "reporting/terminal.py": "terminal",
-    "reporting/replay.py": "replay",
+    "reporting/replay.py": "doctest replay",
     "reporting/many.py": "many",
     "samplers/batch.py": "batch",
     "samplers/block.py": "block",
-    "samplers/tree.py": "tree k_seq",
+    "samplers/tree.py": "doctest tree k_seq",
     "samplers/k_seq.py": "k_seq",
     "samplers/lossy.py": "lossy",
-    "drafters/lookup.py": "drafters",
-    "drafters/ngram.py": "drafters",
+    "samplers/sequoia.py": "sequoia",
+    "drafters/lookup.py": "doctest drafters",
+    "drafters/ngram.py": "doctest drafters",
     "drafters/adaptive.py": "drafters",
     "drafters/early_exit.py": "drafters heads",
     "drafters/layer_skip.py": "drafters",
@@ -54,10 +61,17 @@ TESTS = {               # file: the tests that belong, the likeliest to notice f
     "drafters/prophet.py": "heads",
     "drafters/medusa.py": "heads",
     "exercises/__main__.py": "exercises",
+    "benchmarks/__main__.py": "benchmark backend",
     "benchmarks/pairs.py": "benchmark",
-    "benchmarks/measure.py": "benchmark",
+    "benchmarks/measure.py": "benchmark backend",
     "benchmarks/methods.py": "benchmark",
-    "benchmarks/synthetic.py": "benchmark",
+    "benchmarks/synthetic.py": "benchmark backend",
+    "benchmarks/batches.py": "benchmark",
+    "benchmarks/heads.py": "heads benchmark",
+    "benchmarks/trees.py": "benchmark",
+    "benchmarks/lossy.py": "benchmark",
+    "benchmarks/peers.py": "benchmark",
+    "benchmarks/show.py": "doctest benchmark",
 }
 
 SWAPS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
@@ -83,8 +97,29 @@ def planted(source, number):
     node = next(node for i, node in enumerate(ordered(tree)) if i == number)
     before = ast.unparse(node)
     changed(node)
-    after = "left out" if isinstance(node, ast.Pass) else f"-> {ast.unparse(node)}"
-    return node.lineno, " ".join(f"{before} {after}".split()), ast.unparse(tree)
+    left_out = isinstance(node, ast.Pass)
+    after = "left out" if left_out else f"-> {ast.unparse(node)}"
+    return node.lineno, " ".join(f"{before} {after}".split()), replaced(source, tree, node)
+
+
+def replaced(source, tree, node):
+    """The source with this node of the changed tree in its place, and everything else as it was written: some
+    tests look for lines of the source.
+
+    >>> planted("x = (a * b) * c      # as it was", 5)[2]
+    'x = ((a + b)) * c      # as it was'
+    """
+    lines = source.encode().splitlines(keepends=True)           # columns are counted in bytes
+    begin, end = (sum(map(len, lines[:line - 1])) + column for line, column in
+                  ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)))
+    word = ast.unparse(node) if isinstance(node, ast.Constant | ast.stmt) else f"({ast.unparse(node)})"
+    raw = source.encode()
+    text = (raw[:begin] + word.encode() + raw[end:]).decode()
+    try:
+        same = ast.dump(ast.parse(text)) == ast.dump(tree)
+    except SyntaxError:
+        same = False
+    return text if same else ast.unparse(tree)                  # in f-strings: older Pythons miscount there
 
 
 def ordered(tree):
@@ -107,8 +142,8 @@ def changed(node):
         node.value = node.value + 1 if isinstance(node.value, int) else node.value * 1.5
     elif (isinstance(node, (ast.Assign, ast.AugAssign))
           or isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
-        line, column = node.lineno, node.col_offset
-        node.__class__, node.__dict__ = ast.Pass, dict(lineno=line, col_offset=column)
+        where = {key: getattr(node, key) for key in ast.Pass._attributes}
+        node.__class__, node.__dict__ = ast.Pass, where
     else:
         return False
     return True
@@ -120,43 +155,76 @@ def of_words(node):
                for part in ast.iter_child_nodes(node))
 
 
+def paths_of(name):
+    """What pytest is to run for a file.  Ends the program where that is not known, or not there."""
+    if name not in TESTS:
+        sys.exit(f"no tests are named for {name}: add a line to TESTS")
+    paths = [name if test == "doctest" else f"tests/test_{test}.py" for test in TESTS[name].split()]
+    for path in paths:
+        if not (ROOT / path).exists():
+            sys.exit(f"{path}, which TESTS names for {name}, does not exist: correct the line")
+    return paths
+
+
+def passes(copy, paths, planted_in="", seconds=None):
+    """Whether these tests pass in a copy of the repository, in this time."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *paths]
+    try:                                                        # PLANTED: see `mutant` in tests/helpers.py
+        done = subprocess.run(command, cwd=copy, capture_output=True, timeout=seconds,
+                              env=os.environ | {"PLANTED": planted_in})
+        return done.returncode == 0
+    except subprocess.TimeoutExpired:
+        print(f"\nno end within {seconds} seconds: {planted_in}", file=sys.stderr)
+        return False
+
+
 def survives(copy, name, source):
     """True if the tests that belong to a file pass with this source in its place."""
     path = copy / name
     kept = path.read_text(encoding="utf-8")
     path.write_text(source, encoding="utf-8")
-    tests = [f"tests/test_{test}.py" for test in TESTS[name].split()]
-    tests = [test for test in tests if (copy / test).exists()]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    try:
-        done = subprocess.run(command, cwd=copy, capture_output=True, timeout=SECONDS)
-        return done.returncode == 0
-    except subprocess.TimeoutExpired:
-        return False
-    finally:
-        path.write_text(kept, encoding="utf-8")
+    alive = passes(copy, paths_of(name), name, SECONDS)
+    path.write_text(kept, encoding="utf-8")
+    return alive
+
+
+def drawn(every, n, seed):
+    """n of the places, [(name, number)]: one of each file, then any."""
+    every = random.Random(seed).sample(every, len(every))
+    firsts = {name: (name, number) for name, number in reversed(every)}.values()
+    return sorted([*firsts, *(place for place in every if place not in firsts)][:n])
 
 
 def main(words):
     flags = dict(word.removeprefix("--").split("=") for word in words if word.startswith("--"))
-    names = [word for word in words if not word.startswith("--")] or list(TESTS)
+    words = [word for word in words if not word.startswith("--")] or list(TESTS)
+    names = list(dict.fromkeys(word.split(":")[0] for word in words))
+    paths = {path: None for name in names for path in paths_of(name)}
     sources = {name: (ROOT / name).read_text(encoding="utf-8") for name in names}
     every = [(name, number) for name in names for number in places(sources[name])]
-    chosen = random.Random(int(flags.get("seed", 0))).sample(every, min(int(flags.get("n", 150)), len(every)))
-    survivors = 0
+    chosen = [place for place in every if "{}:{}".format(*place) in words]
+    chosen = chosen or drawn(every, int(flags.get("n", 150)), int(flags.get("seed", 0)))
+    jobs, copies, tried, survivors = int(flags.get("jobs", 1)), queue.SimpleQueue(), [], []
+
+    def plant(place):
+        copy, (name, number) = copies.get(), place
+        line, what, source = planted(sources[name], number)
+        tried.append(place)
+        if survives(copy, name, source):
+            survivors.append(place)
+            print(f"| {name}:{number} | {line} | `{what}` | |", flush=True)
+        print(f"\r{len(tried)} of {len(chosen)}, {len(survivors)} survived", end="", file=sys.stderr)
+        copies.put(copy)                                        # for the next
+
     with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "copy"
-        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__", "work"))
-        for name in sorted({name for name, _ in chosen}):
-            if not survives(copy, name, sources[name]):
-                sys.exit(f"the tests of {name} fail as it is: {TESTS[name]}")
-        for n, (name, number) in enumerate(sorted(chosen), 1):
-            line, what, source = planted(sources[name], number)
-            if survives(copy, name, source):
-                survivors += 1
-                print(f"| {name}:{line} | `{what}` | |", flush=True)
-            print(f"\r{n} of {len(chosen)}, {survivors} survived", end="", file=sys.stderr, flush=True)
-    print(f"\n{len(chosen)} planted of {len(every)} possible: {survivors} went unnoticed")
+        for job in range(jobs):
+            copies.put(shutil.copytree(ROOT, Path(folder) / f"{job}", ignore=shutil.ignore_patterns(
+                ".git", ".venv", "__pycache__", "work")))
+        if not passes(Path(folder) / "0", paths):
+            sys.exit("the tests fail as it is, with no mistake planted")
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(plant, chosen))
+    print(f"\n{len(chosen)} planted of {len(every)} possible: {len(survivors)} went unnoticed")
 
 
 if __name__ == "__main__":
