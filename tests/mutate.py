@@ -168,7 +168,8 @@ def paths_of(name):
 
 def passes(copy, paths, planted_in="", seconds=None):
     """Whether these tests pass in a copy of the repository, in this time."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *paths]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider",
+               "-o", "python_functions=test_*", *paths]         # not `tests_of`, where a file's doctests are run
     try:                                                        # PLANTED: see `mutant` in tests/helpers.py
         done = subprocess.run(command, cwd=copy, capture_output=True, timeout=seconds,
                               env=os.environ | {"PLANTED": planted_in})
