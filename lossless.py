@@ -281,6 +281,9 @@ def distance(a, b):
 
 if __name__ == "__main__":
     from speculative import speculative_sampling
+    if {"--help", "-h"} & {*sys.argv}:
+        print(__doc__)
+        sys.exit()
     try:
         print(f"speculative.py: no probability is off by more than {check(speculative_sampling):.1e}")
     except KeyboardInterrupt:

@@ -35,6 +35,7 @@ from drafters.heads import head_beside
 from drafters.medusa import Medusa
 from drafters.ngram import NGram
 from drafters.prophet import Prophet
+from loading.files import read_text, told
 from reporting.many import continue_all, prompts_in
 from reporting.replay import Coins, recorded, write_trace
 from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, predicted_speedup, ratio
@@ -141,7 +142,10 @@ def compare_one(f, draft, target, propose, encoder):
     for one in (ar, spec):
         one["text"] = encoder.decode([token for token in one["tokens"] if token != encoder.eos])
     if f.trace:
-        write_trace(f.trace, recording, result, encoder, (times_alone, times))
+        try:
+            write_trace(f.trace, recording, result, encoder, (times_alone, times))
+        except OSError as error:
+            raise ValueError(told(error, f.trace)) from None
     if f.json:
         print(json_format.dumps(result))
     else:
@@ -249,7 +253,7 @@ def check_flags(f):
     if f.prompts_file and f.drafter in ("prophet", "medusa"):
         raise ValueError(f"--drafter {f.drafter} reads the states of one text: give one --prompt")
     f.prompts = prompts_in(f.prompts_file) if f.prompts_file else []
-    f.text = text_in(f.ngram_file) if f.ngram_file else ""
+    f.text = read_text(f.ngram_file, "name a text file") if f.ngram_file else ""
     if f.trace:
         check_place(Path(f.trace))
 
@@ -279,16 +283,6 @@ def check_place(path):
                 path.unlink()
         except OSError as error:
             raise ValueError(f"cannot write {path} ({error.strerror}): take another file") from None
-
-
-def text_in(path):
-    """The text of a file.  Raises ValueError where it cannot be read, or is none."""
-    try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ValueError(f"cannot read {path} ({error.strerror}): name a text file") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text in UTF-8: name another file") from None
 
 
 def load(f):
@@ -472,8 +466,15 @@ def main(arguments):
         sys.stdout.flush()
     except BrokenPipeError:                            # the reader went away (| head): nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {told(error)}", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:                                # the disk is full: Python would try again at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except MemoryError:
         print("error: the memory does not suffice for these models: take smaller ones", file=sys.stderr)

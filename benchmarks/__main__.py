@@ -43,6 +43,7 @@ from benchmarks.peers import against_peers, passes_of_peers
 from benchmarks.show import as_markdown, plot
 from benchmarks.trees import trees_table
 from compute.backend import use
+from loading.files import told
 
 DEFAULTS = dict(
     tables=["pairs", "synthetic", "forward", "parts", "prefill", "loading", "methods", "batch"],
@@ -167,8 +168,11 @@ def main(words):
         measure_all(settings)
     except BrokenPipeError:                 # the reader went away (| head): nobody is left to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {told(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -23,6 +23,7 @@ from autoregressive import autoregressive_sampling
 from benchmarks.measure import resident, size_of
 from benchmarks.synthetic import synthetic_pair
 from compute.backend import clock
+from loading.files import read_text
 from reporting.stats import Timed, acceptance, predicted_speedup, ratio
 from speculative import speculative_sampling
 from utils import load_model
@@ -42,7 +43,7 @@ def load_pair(name, models_dir="models", prompts=""):
         return draft, target, prompts.tolist()
     draft, target = name.split(":")
     target, encoder = load_model(target, models_dir)
-    lines = Path(prompts or PROMPTS).read_text(encoding="utf-8").splitlines()
+    lines = read_text(prompts or PROMPTS, "name a file with a prompt a line").splitlines()
     return load_model(draft, models_dir)[0], target, [encoder.encode(line) for line in lines if line]
 
 

@@ -292,16 +292,20 @@ def measure(mine, n=60, K=4):
 
 
 def load(path):
-    """The learner's file as a module.  Raises Wrong, in one sentence, for what is no module."""
+    """The learner's file as a module.  Raises Wrong, in one sentence, for what is no module, or never
+    ends."""
     if not path.exists():
         raise Wrong(f"there is no {path} yet: make an empty file of that name and begin with step 1 of "
                     "exercises/README.md")
-    if path.is_dir():
-        raise Wrong(f"{path} is a folder: name the Python file in it")
+    if not path.is_file():
+        raise Wrong(f"{path} is a folder or a pipe: name a Python file")
     loader = SourceFileLoader("mine", str(path.resolve()))
     mine = module_from_spec(spec_from_loader("mine", loader))
     try:
-        loader.exec_module(mine)
+        with at_most(SECONDS):
+            loader.exec_module(mine)
+    except Wrong as error:
+        raise Wrong(f"{path} cannot be imported: {error}") from None
     except SyntaxError as error:
         raise Wrong(f"{path} is no Python yet: {error.msg} in line {error.lineno}: "
                     f"{(error.text or '').strip()}") from None
@@ -314,6 +318,9 @@ def load(path):
 
 def main(arguments):
     """Run the command line; returns the exit status: 1 if a step is not right yet, 2 without a file."""
+    if {"--help", "-h"} & {*arguments}:
+        print(__doc__)
+        return 0
     try:
         mine = load(Path(arguments[0] if arguments else "my_speculative.py"))
         if check(mine) < len(STEPS):

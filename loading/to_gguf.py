@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from encoder import load_encoder
+from loading.files import told
 from utils import read_folder, shapes
 
 NAMES = {"wte": "token_embd.weight", "wpe": "position_embd.weight", "ln_f": "output_norm",
@@ -104,6 +105,9 @@ def add_tokenizer(writer, encoder, types):
 
 def main(words):
     """Run the command line; returns the exit status."""
+    if words in (["--help"], ["-h"]):
+        print(__doc__)
+        return 0
     if len(words) != 2 or words[0].startswith("-"):
         print("usage: python -m loading.to_gguf FOLDER FILE.gguf", file=sys.stderr)
         return 2
@@ -114,8 +118,11 @@ def main(words):
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {told(error, path)}", file=sys.stderr)
         return 2
     print(f"{path}: {path.stat().st_size / 1e6:.0f} MB")
     return 0

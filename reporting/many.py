@@ -9,12 +9,12 @@ But: what belongs to a single run is not told: c, v and a prediction, colours, t
 """
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from compute.backend import clock
+from loading.files import read_text
 from reporting.stats import acceptance, ratio
 
 BATCH = 16              # sequences at once; the rows of more are no longer cheap
@@ -22,12 +22,7 @@ BATCH = 16              # sequences at once; the rows of more are no longer chea
 
 def prompts_in(path):
     """The lines of a file that are not blank.  Raises ValueError where there are none, or it is no text."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-    except OSError as error:
-        raise ValueError(f"cannot read {path} ({error.strerror}): name a file with a prompt a line") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is no text in UTF-8: name a file with a prompt a line") from None
+    lines = read_text(path, "name a file with a prompt a line").split("\n")
     prompts = [line for line in lines if line.strip()]
     if not prompts:
         raise ValueError(f"{path} holds no prompt: write one on each line")

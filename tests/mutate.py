@@ -41,6 +41,7 @@ TESTS = {
     "compute/linear.py": "doctest exact gpt2 backend",
     "loading/checkpoint.py": "checkpoint",
     "loading/download.py": "download",
+    "loading/files.py": "doctest main many",
     "loading/to_gguf.py": "doctest to_gguf",
     "reporting/stats.py": "doctest stats samplers main",
     "reporting/terminal.py": "terminal",
@@ -169,7 +170,7 @@ def paths_of(name):
 def passes(copy, paths, planted_in="", seconds=None):
     """Whether these tests pass in a copy of the repository, in this time."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider",
-               "-o", "python_functions=test_*", *paths]         # not `tests_of`, where a file's doctests are run
+               "-o", "python_functions=test_*", *paths]         # not `tests_of` in the code itself
     try:                                                        # PLANTED: see `mutant` in tests/helpers.py
         done = subprocess.run(command, cwd=copy, capture_output=True, timeout=seconds,
                               env=os.environ | {"PLANTED": planted_in})

@@ -1,4 +1,5 @@
 """checkpoint.py against TensorFlow's own files, the safetensors library, a second encoding, and damage."""
+import contextlib
 import doctest
 import gc
 import json
@@ -490,6 +491,44 @@ def test_damaged_index(tmp_path, case):
     assert "\n" not in str(error.value) and len(str(error.value)) < 2000
 
 
+def test_what_just_keeps_within_the_limits_is_read(tmp_path, monkeypatch):
+    shape = (1,) * 31 + (2,)
+    longest = one(shape=shape, more=field(9, b"x" * (65536 - len(entry(shape=shape)) - 4)))
+    assert read_tensorflow(bundle(tmp_path, longest))["x"].shape == shape
+    name = b"x" * 1000
+    assert len(read_tensorflow(bundle(tmp_path, table(block([HEADER, (name, entry())]))))) == 1
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(safetensors({name.decode(): described(shape=shape)}, D))
+    assert read_safetensors(path)[name.decode()].ndim == 32
+    path.write_bytes(safetensors({"x": described()}, D))
+    size = len(json.dumps({"x": described()}))
+    for limit, fits in (size, True), (size - 1, False):
+        monkeypatch.setattr(checkpoint, "MAX_HEADER", limit)
+        with contextlib.nullcontext() if fits else pytest.raises(CheckpointError, match="not a safetensors"):
+            read_safetensors(path)
+    for limit, fits in (len(one()), True), (len(one()) - 1, False):
+        monkeypatch.setattr(checkpoint, "MAX_HEADER", limit)
+        with contextlib.nullcontext() if fits else pytest.raises(CheckpointError, match="not a TensorFlow"):
+            read_tensorflow(bundle(tmp_path, one()))
+
+
+def test_a_checksum_is_part_of_its_block(tmp_path):
+    """One that shares its last byte with the next block, or with the footer, is out of place."""
+    entries = ([HEADER, (b"%d" % i, entry(size=0, shape=(0,)))] for i in range(10**6))
+    first = next(b for b in map(block, entries) if b[-1] == 0)                  # as the next block begins
+    second = block([(b"x", entry())])
+    index = table(first[:-1] + second, handles=[(0, len(first) - 5), (len(first) - 1, len(second) - 5)])
+    with pytest.raises(CheckpointError, match="overlap"):
+        read_tensorflow(bundle(tmp_path, index))
+    data = block([HEADER, (b"x", entry())])
+    tail = block([(b"y", varint(0) + varint(len(data) - 5))])
+    footer = varint(tail[-1]) + varint(8) + varint(len(data)) + varint(len(tail) - 5)
+    index = data + tail[:-1] + footer.ljust(40, b"\0") + bytes.fromhex("57fb808b247547db")
+    assert tail[-1] < 128
+    with pytest.raises(CheckpointError, match="outside"):
+        read_tensorflow(bundle(tmp_path, index))
+
+
 def test_a_block_that_points_at_the_index_block_itself(tmp_path):
     """Its keys are offsets then, and none of it is a header."""
     good = block([HEADER])
@@ -627,6 +666,8 @@ DAMAGED_SAFETENSORS = {
     "not UTF-8": (safetensors(b'{"\xff": 1}'), "JSON"),
     "a long integer": (safetensors(b'{"x": ' + b"9" * 5000 + b"}"), "JSON"),
     "deep": (safetensors(b'{"x":' * 3000 + b" " * 99999 + b"1" + b"}" * 3000), "JSON"),
+    **{f"{n + 1} brackets in 100 bytes": (safetensors(b'{"x":%s}' % (b"[" * n + b"]" * n).ljust(94)), reason)
+       for n, reason in ((18, "described"), (19, "not a safetensors"))},
     "brackets": (safetensors(b'{"x": [' + b"[]," * 10**6 + b"1]}"), "not a safetensors"),
     "same name twice": (safetensors(b'{"x": %s, "x": %s}' % ((json.dumps(described()).encode(),) * 2), D),
                         "twice"),

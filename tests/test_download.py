@@ -504,6 +504,16 @@ def test_a_network_that_swallows_everything_is_waited_for_a_while_only(server, t
     assert server.log == []
 
 
+def test_a_late_look_at_the_clock_is_no_negative_wait(server, tmp_path, monkeypatch):
+    """As after a laptop's sleep: more time has passed than there was."""
+    end, ticks = threading.Event(), itertools.chain([0], itertools.repeat(1e6))
+    monkeypatch.setattr(module.requests, "head", lambda *_, **__: end.wait())
+    monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: next(ticks)))
+    with pytest.raises(DownloadError, match="nothing answers"):
+        download("tiny", tmp_path, [CLOSED])
+    end.set()
+
+
 @pytest.mark.parametrize("fails", [requests.ConnectionError, requests.ConnectTimeout, requests.ReadTimeout,
                                    requests.exceptions.ProxyError])
 def test_no_answer_is_no_answer_whatever_it_is_called(tmp_path, monkeypatch, server, fails):

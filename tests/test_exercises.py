@@ -203,6 +203,18 @@ def test_what_cannot_be_checked_gets_one_sentence(content, told, tmp_path, capsy
     assert told in err and len(err.splitlines()) == 1 and not out
 
 
+def test_a_file_that_never_ends_is_told_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(exercises, "SECONDS", .2)
+    (tmp_path / "mine.py").write_text("while True:\n    pass\n")
+    assert exercises.main([str(tmp_path / "mine.py")]) == 2
+    out, err = capsys.readouterr()
+    assert "mine.py cannot be imported: after 0.2 seconds" in err and err.count("\n") == 1 and not out
+
+
+def test_help_tells_what_it_does(capsys):
+    assert exercises.main(["--help"]) == 0 and "python -m exercises" in capsys.readouterr().out
+
+
 def test_an_empty_file_is_told_what_to_begin_with(tmp_path, capsys):
     mine = tmp_path / "mine.py"
     mine.touch()

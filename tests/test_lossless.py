@@ -5,6 +5,8 @@ Nothing is sampled here.  lossless.exact_distribution runs the production code t
 chance could take and adds up the probabilities; lossless.distribution_of_text multiplies the target's own
 distributions, written from their definition."""
 
+import runpy
+
 import numpy as np
 import pytest
 
@@ -237,6 +239,13 @@ def test_a_sampler_that_remembers_is_told_so():
 
     with pytest.raises(ValueError, match="remembers"):
         exact_distribution(run)
+
+
+def test_help_tells_what_it_does(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["lossless.py", "--help"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(lossless.__file__, run_name="__main__")
+    assert not end.value.code and "is checked in three lines" in capsys.readouterr().out
 
 
 def test_nan_is_told():

@@ -1,5 +1,6 @@
 """The command line, as a person and as a program meets it."""
 
+import errno
 import json
 import os
 import re
@@ -503,6 +504,37 @@ def test_flags_that_do_not_go_together_are_refused_in_one_sentence(flags, says, 
     assert main(flags.split()) == 2
     out, err = capsys.readouterr()
     assert says in err and err.startswith("error: ") and err.count("\n") == 1 and not out
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such pipes")
+@pytest.mark.parametrize("flags", [["--drafter", "ngram", "--ngram_file"], ["--prompts_file"]], ids=str)
+def test_a_pipe_is_not_waited_for(flags, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    assert main([*flags, str(tmp_path / "pipe")]) == 2
+    out, err = capsys.readouterr()
+    assert "pipe (a folder, a pipe or a device): name a" in err and err.count("\n") == 1 and not out
+
+
+def test_a_full_disk_is_told_when_the_page_is_written(tmp_path, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", full)
+    assert main(["-n", "1", "--json", "--trace", str(tmp_path / "run.html")]) == 2
+    out, err = capsys.readouterr()
+    assert f"cannot write {tmp_path / 'run.html'} (No space left on device): free some space" in err
+    assert err.count("\n") == 1 and not out
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["text", "json"])
+def test_a_full_disk_is_told_when_standard_output_goes_there(flags, monkeypatch, capfd):
+    with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        assert main(["-n", "1", *flags]) == 2
+        full.write("more")  # at the end Python writes what is left: to nobody now
+    err = capfd.readouterr().err
+    assert "cannot write the output (No space left on device): free some" in err and err.count("\n") == 1
 
 
 def test_a_trace_is_written_over_a_page_and_over_nothing_else(tmp_path, capsys):

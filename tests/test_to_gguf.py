@@ -1,4 +1,5 @@
 """What loading/to_gguf.py writes is what llama.cpp expects: names and shapes of its source, our values."""
+import errno
 import os
 import subprocess
 from pathlib import Path
@@ -50,14 +51,21 @@ def test_nothing_but_a_gguf_file_is_written_over(tmp_path, capsys):
     assert not Path("/dev/null").is_file()
 
 
-def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+@pytest.mark.parametrize("reason, status, told", [
+    (KeyboardInterrupt(), 130, "interrupted\n"),
+    (OSError(errno.ENOSPC, "No space left on device"), 2,
+     "tiny.gguf (No space left on device): free some space, or write to another disk\n")],
+    ids=["Ctrl-C", "full disk"])
+def test_a_file_is_there_whole_or_not_at_all(reason, status, told, tmp_path, monkeypatch, capsys):
     write_folder(tmp_path / "tiny", "tiny")
 
-    def interrupted(self):
-        raise KeyboardInterrupt
+    def stopped(self):
+        raise reason
 
-    monkeypatch.setattr(gguf.GGUFWriter, "write_tensors_to_file", interrupted)
-    assert main([str(tmp_path / "tiny"), str(tmp_path / "tiny.gguf")]) == 130
+    monkeypatch.setattr(gguf.GGUFWriter, "write_tensors_to_file", stopped)
+    assert main([str(tmp_path / "tiny"), str(tmp_path / "tiny.gguf")]) == status
+    out, err = capsys.readouterr()
+    assert err.endswith(told) and err.count("\n") == 1 and not out
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
 
 
@@ -101,7 +109,11 @@ def test_llama_cpp_itself_continues_a_prompt_as_we_do(tmp_path):
     assert theirs.strip() == encoder.decode([token for r in rounds for token in r.tokens]).strip()
 
 
-@pytest.mark.parametrize("words", [[], ["models/demo-draft"], ["--help"], ["models", "x.gguf"],
+def test_help_tells_what_it_does(capsys):
+    assert main(["--help"]) == 0 and "python -m loading.to_gguf" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [[], ["models/demo-draft"], ["models", "x.gguf"],
                                    ["models/demo-draft", "nowhere/x.gguf"]])
 def test_a_bad_command_gets_one_sentence(capsys, words):
     assert main(words) == 2
