@@ -17,7 +17,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from compute.backend import xp
-from compute.linear import lay_out
+from compute.linear import Arena, lay_out
 from encoder import load_encoder
 from gpt2 import GPT2
 from loading.checkpoint import mapping_of, openai_names, read_safetensors, read_tensorflow, release
@@ -148,7 +148,7 @@ def nested(arrays, hparams, folder, wanted=None):
     """
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}
     wanted = wanted or shapes(**hparams)
-    n_weights = sum(prod(shape) for shape in wanted.values())
+    n_weights, arena = sum(prod(shape) for shape in wanted.values()), Arena()
     todo = tqdm(wanted.items(), desc=f"Loading {folder.name}", leave=False, disable=None)
     for name, shape in todo:
         if name not in arrays:
@@ -163,8 +163,8 @@ def nested(arrays, hparams, folder, wanted=None):
         place = params
         for part in path:
             place = params["blocks"][int(part[1:])] if part[0] == "h" else place.setdefault(part, {})
-        place[last] = lay_out(array, n_weights) if last == "w" else array
+        place[last] = lay_out(array, n_weights, arena) if last == "w" else array
         if last == "wte":
-            params["head"] = lay_out(array.T, n_weights)    # the output head: wte, transposed
+            params["head"] = lay_out(array.T, n_weights, arena)    # the output head: wte, transposed
         release(mapped)                                         # read; wte's rows come back when asked for
     return params

@@ -93,6 +93,17 @@ def test_the_shapes_above_cover_every_way_to_cut():
     assert small.size < linear_module.SHARE < large.size
 
 
+def test_arrays_of_an_arena_lie_apart_and_begin_with_a_cache_line():
+    arena, large = linear_module.Arena(), linear_module.ARENA // 4 + 1
+    arrays = [arena.zeros(shape, dtype) for shape, dtype in
+              [((3, 5), "f"), ((2, 7, 1), "d"), ((large,), "f"), ((3,), "f")]]
+    for number, array in enumerate(arrays):
+        assert array.ctypes.data % 64 == 0 and not array.any()
+        array[...] = number + 1
+    assert [set(array.ravel()) for array in arrays] == [{1}, {2}, {3}, {4}]
+    assert [array.shape for array in arrays] == [(3, 5), (2, 7, 1), (large,), (3,)]
+
+
 @pytest.mark.parametrize("n_tokens, d_head", [(1, 64), (63, 64), (64, 64), (65, 8), (500, 64), (684, 64),
                                               (1000, 128), (1500, 64)])
 def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, d_head, most_rows):
