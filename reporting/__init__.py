@@ -1,1 +1,1 @@
-"""The rounds of a run -> numbers, terminal colours, a replay page."""
+"""The rounds of a run -> numbers, terminal colours, a replay page, a site of them."""
