@@ -216,7 +216,7 @@ def index_page(notebooks, repository=""):
 <p>GPT-2 and speculative sampling, written to be read with the paper open. A small <i>draft</i> model
 proposes a few tokens, a large <i>target</i> model checks them all in one pass, and a modified rejection
 sampling makes the text follow exactly the distribution of the target alone ({PAPERS}). {code}</p>
-<figure><a href="replay_token.html#7"><img src="{data_of(ROOT / "benchmarks" / "results" / "replay.png")}"
+<figure><a href="replay_token.html"><img src="{data_of(ROOT / "benchmarks" / "results" / "replay.png")}"
 alt="One round of a run: three drafts accepted, one rejected and corrected"></a>
 <figcaption>One round: three drafts are accepted, one is rejected and corrected.</figcaption></figure>
 <h2>Runs, replayed</h2>
