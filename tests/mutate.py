@@ -47,6 +47,7 @@ TESTS = {
     "reporting/terminal.py": "terminal",
     "reporting/replay.py": "doctest replay",
     "reporting/many.py": "many",
+    "reporting/site.py": "doctest site",
     "samplers/batch.py": "batch",
     "samplers/block.py": "doctest block",
     "samplers/tree.py": "doctest tree k_seq",

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -73,7 +74,24 @@ def test_the_index_leads_to_every_page(tmp_path):
     check_links(pages | {"index.html": index})
     assert {link.split("#")[0] for link in Links(index).links if "//" not in link} == set(pages)
     assert "github.com" not in index
-    assert 'href="https://github.com/us/it"' in index_page(notebooks, "https://github.com/us/it")
+    for file, title in zip(notebooks, ["Generate and check", "Rejection sampling", "The speed-up"]):
+        assert f'<li><a href="{file}">{title}</a></li>' in index
+    assert '<a href="https://github.com/us/it">github.com/us/it</a>' in index_page({}, "https://github.com/us/it")
+
+
+@pytest.mark.parametrize("link, leads_to", [
+    ("../gpt2.py", "https://a.org/it/blob/HEAD/gpt2.py"),
+    ("../README.md#beyond", "https://a.org/it/blob/HEAD/README.md#beyond"),
+    ("../benchmarks/results/avx512/lossy.md", "results.html"),
+    ("2_rejection_sampling.ipynb", "2_rejection_sampling.html"),
+    ("https://arxiv.org/abs/2302.01318", "https://arxiv.org/abs/2302.01318"),
+    ("#here", "#here"),
+])
+def test_a_link_of_a_notebook_leads_to_the_site_or_to_the_repository(link, leads_to):
+    html = f'see <a href="{link}"><code>this</code>\none</a>.'
+    assert tool.linked(html, "https://a.org/it") == html.replace(link, leads_to)
+    without = tool.linked(html)
+    assert without == ("see <code>this</code>\none." if "a.org" in leads_to else html.replace(link, leads_to))
 
 
 def test_the_table_of_all_methods_is_shown_as_it_was_measured_or_how_to_measure_it_is_told(tmp_path):
@@ -106,13 +124,25 @@ def test_a_folder_that_holds_anything_else_is_left_alone(tmp_path, capsys, monke
         assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_site_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_help_helps_and_what_is_missing_is_named(tmp_path, capsys, monkeypatch):
+    assert main(["--help"]) == main([str(tmp_path), "-h"]) == 0
+    assert "python -m reporting.site FOLDER" in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "nbconvert", None)
+    monkeypatch.setitem(sys.modules, "latex2mathml.converter", None)
+    assert main([str(tmp_path / "site")]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "pip install -e '.[site]'" in err and err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_site_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("reporting.site.pages", lambda repository: site)
-    site = {"index.html": MARK, "old.html": MARK}
+    site = {"index.html": MARK, "old.html": MARK + "—" * 100_000}
     assert main([str(tmp_path / "site")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'site' / 'index.html'}: 2 pages, 0.3 MB\n"
     with pytest.raises(TypeError):
         tool.write_site(tmp_path / "site", {"index.html": "new", "other.html": None})
-    assert {path.name: path.read_text() for path in (tmp_path / "site").iterdir()} == site
+    assert {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "site").iterdir()} == site
     site = {"index.html": MARK + "new"}
     assert main([str(tmp_path / "site")]) == 0
     assert [path.name for path in tmp_path.rglob("*")] == ["site", "index.html"]
@@ -186,6 +216,7 @@ def test_a_notebook_is_on_its_page_with_all_it_printed_drew_and_derived(site):
         told = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
         formulas = re.findall(r"\$\$.+?\$\$|\$.+?\$", told, re.S)
         assert html.count("<math") == len(formulas)
+        assert "¶" not in html and "In&nbsp;[" not in html
         assert not re.search(r"\\(sum|frac|alpha|text)\b", re.sub(r"(?s)<pre>.*?</pre>", "", html))
 
 
