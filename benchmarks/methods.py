@@ -3,9 +3,9 @@
     all_methods(draft, target, Ks)      the list: a new method is one more entry
     methods_table(settings)             a row for each method and temperature, at its own best K or shape
 
-The prompts are those of prompts.txt and one that repeats itself.  Each shape of a method runs once; then the
-fastest takes turns with the baseline and the other methods.  What things cost is told in steps of the target
-alone: a pass over one row, and what follows it until there is a token.
+The prompts are those of prompts.txt and one that repeats itself.  Each shape of a method runs once on some of
+them; then the fastest takes turns with the baseline and the other methods.  What things cost is told in steps
+of the target alone: a pass over one row, and what follows it until there is a token.
 
     easy, hard, repeating   tokens a target pass on the November morning, the engine and the rain below
     rows a pass             of the target: the drafts and one
@@ -14,6 +14,7 @@ alone: a pass over one row, and what follows it until there is a token.
     cost                    of a round: c times its drafts, and v
     predicted               tokens per pass / cost; the prompt's pass counts in what is measured alone
     weights MB              beyond those of the target
+    lines                   of its file
     deviation               of the text's distribution from the target's, computed by lossless.check
 
 But: this pair lies in the processor's cache, where calls and not weights take the time; at full size v is
@@ -25,11 +26,13 @@ from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
 
+import numpy as np
+
 import lossless
 from benchmarks.measure import size_of
 from benchmarks.pairs import alone, generate, load_pair, text_of, typical
 from benchmarks.synthetic import tiny_head, tiny_target
-from drafters import lookup
+from drafters import layer_skip, lookup
 from drafters.adaptive import Confident, Schedule
 from drafters.early_exit import EarlyExit
 from drafters.heads import head_shapes
@@ -37,7 +40,7 @@ from drafters.medusa import Medusa
 from drafters.ngram import NGram
 from drafters.prophet import Prophet
 from reporting.stats import acceptance, is_tree, ratio
-from samplers import block
+from samplers import block, lossy
 from samplers.k_seq import K_SEQ
 from samplers.tree import SEQUOIA, SPECINFER, likeliest, surest, tree_sampling, with_tree
 from speculative import speculative_sampling
@@ -98,9 +101,11 @@ def checked_halves(halves_of):
     return check
 
 
-def all_methods(draft, target, Ks):
-    """The list.  Ks: the numbers of drafts to try."""
+def all_methods(draft, target, Ks, texts=()):
+    """The list.  Ks: the numbers of drafts to try; texts: tokens, to find out which layers can be skipped."""
     methods = [*with_draft(draft, target, Ks), *trees(draft, target), *without(target, Ks)]
+    if texts:
+        methods.append(layers_skipped(target, Ks, texts))
     if all((ROOT / "models" / name).is_dir() for name in ("demo-prophet", "demo-medusa", "demo-exit")):
         methods += heads(target, Ks)
     return methods
@@ -121,6 +126,8 @@ def with_draft(draft, target, Ks):
         method("draft model", "speculative.py"),
         method("block verification", "samplers/block.py", tests_all=True, verify=block.verify),
         method("K by +2, -1", "drafters/adaptive.py", [MOST_K], propose=Schedule()),
+        method("lenience 0.3", "samplers/lossy.py", verify=lossy.lenient(.3)),
+        method("typical acceptance", "samplers/lossy.py", verify=lossy.typical()),
         Method("K by confidence", "drafters/adaptive.py", [draft, target], [0.05, 0.1, 0.2, 0.3], confident,
                checked(chain(propose=Confident(threshold=0.6))), size_of(draft), True),
     ]
@@ -161,6 +168,22 @@ def without(target, Ks):
         Method(f"early exit, {N_EXIT} layers", "drafters/early_exit.py", [halves.draft, halves.target], Ks,
                chain(), checked_halves(lambda tiny: EarlyExit(tiny, 1))),
     ]
+
+
+def layers_skipped(target, Ks, texts):
+    """The target without the sublayers that a short search found superfluous."""
+    cost, n_layer = layer_skip.seconds_per_token(target, texts), len(target.params["blocks"])
+    attn, mlp = layer_skip.search(cost, n_layer, np.random.default_rng(0), steps=20)
+    halves = layer_skip.LayerSkip(target, attn, mlp)
+
+    def run(*arguments, **settings):
+        return speculative_sampling(*arguments, propose=layer_skip.DraftExit(), **settings)
+
+    def check(Ks, n_tokens):
+        tiny = layer_skip.LayerSkip(tiny_target(), attn=[0], mlp=[1])
+        return lossless.check(run, [(tiny.draft, tiny.target)], Ks, min(3, n_tokens))
+
+    return Method("layers skipped", "drafters/layer_skip.py", [halves.draft, halves.target], Ks, run, check)
 
 
 def bytes_of(shapes):
@@ -217,7 +240,7 @@ def methods_table(settings):
     encoder = load_model(settings.pairs[0].split(":")[-1], settings.models_dir)[1]
     three = [encoder.encode(text) for text in (EASY, HARD, REPEATING)]
     prompts = [tokens for tokens in prompts if tokens not in three] + three
-    methods = [method for method in all_methods(draft, target, settings.K)
+    methods = [method for method in all_methods(draft, target, settings.K, prompts[:1])
                if settings.methods == ["all"] or method.name in settings.methods]
     deviations = [method.check(Ks=settings.check_K, n_tokens=settings.check_tokens) for method in methods]
     rows = []
@@ -230,9 +253,10 @@ def methods_table(settings):
 
 def compare_methods(methods, target, prompts, temperature, settings):
     """A row for each method: its fastest shape, taking turns with the baseline and the others."""
+    some = prompts[:4]
     n_tokens = settings.n_tokens
     generate(alone(n_tokens, temperature), [target], prompts)                   # the warm-up
-    shapes = [fastest_shape(method, prompts, n_tokens, temperature) for method in methods]
+    shapes = [fastest_shape(method, some, n_tokens, temperature) for method in methods]
     baseline, runs = [], [[] for _ in methods]
     for _ in range(settings.repetitions):
         baseline.append(generate(alone(n_tokens, temperature), [target], prompts))
@@ -240,8 +264,12 @@ def compare_methods(methods, target, prompts, temperature, settings):
             mine.append(generate(sampler_of(method, shape, n_tokens, temperature), method.models, prompts))
     return [{"method": method.name, "file": method.file, "T": temperature, "shape": str(shape)}
             | figures(baseline, mine, method.tests_all)
-            | {"weights MB": method.weights / 1e6, "trained": method.trained}
+            | {"weights MB": method.weights / 1e6, "trained": method.trained, "lines": lines_of(method.file)}
             for method, shape, mine in zip(methods, shapes, runs)]
+
+
+def lines_of(file):
+    return len((ROOT / file).read_text(encoding="utf-8").splitlines())
 
 
 def sampler_of(method, shape, n_tokens, temperature):

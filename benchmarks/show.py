@@ -38,6 +38,7 @@ def shown(value):
 
 
 def as_markdown(title, about, rows):
+    rows = [{key: value for key, value in row.items() if key != "kept"} for row in rows]   # long: JSON has it
     cells = [list(rows[0]), *([shown(value) for value in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells)]
     lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]

@@ -67,12 +67,21 @@ def test_the_parts_of_a_pass_are_its_products_and_the_rest(results):
     assert all(r["ms"] > 0 for r in results["parts"]["rows"])
 
 
-@pytest.mark.parametrize("i", range(len(all_methods(*PAIR, [3]))))
-def test_every_method_of_the_table_runs_and_is_what_its_row_says(i):
-    method = all_methods(*PAIR, [3])[i]
+LOSSY = "lenience 0.3", "typical acceptance"
+
+
+@pytest.fixture
+def no_search(monkeypatch):
+    monkeypatch.setattr("benchmarks.methods.layer_skip.search", lambda *_, **more: ((5,), (6,)))
+
+
+@pytest.mark.parametrize("i", range(len(all_methods(*PAIR, [3])) + 1))
+def test_every_method_of_the_table_runs_and_is_what_its_row_says(i, no_search):
+    method = all_methods(*PAIR, [3], [[11, 12, 13]])[i]
     run = generate(sampler_of(method, method.shapes[-1], 6, 1.0), method.models, [[11, 12, 13, 11, 12]])
     assert len(text_of(run.rounds)) == 6 and (ROOT / method.file).exists()
-    assert method.check(Ks=[2], n_tokens=2) < 1e-9
+    deviation = method.check(Ks=[2], n_tokens=2)
+    assert deviation > .01 if method.name in LOSSY else deviation < 1e-9
 
 
 def test_the_methods_have_a_row_at_each_temperature_whose_numbers_fit_together(results):
