@@ -14,6 +14,7 @@
     heads           those of them that were trained, by position; only if asked for               (heads.py)
     trees           lines, blocks and trees of several shapes; only if asked for                    (trees.py)
     lossy           what lossy rules gain, and how far they are from the target; only if asked for  (lossy.py)
+    busy            tokens a second beside busy processes; only if asked for                        (busy.py)
     peers           tokens a second next to llama.cpp and transformers; only if asked for           (peers.py)
     peers_passes    a pass over 1, 5 and 9 rows and a long prompt next to them; only if asked for
 
@@ -34,6 +35,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from benchmarks.batches import batches
+from benchmarks.busy import busy_table
 from benchmarks.heads import heads_table
 from benchmarks.lossy import lossy_table
 from benchmarks.measure import forward, loading, machine, parts, prefill
@@ -112,8 +114,8 @@ def peers_passes_table(s):
 
 TABLES = {"pairs": pairs_table, "synthetic": synthetic_table, "forward": forward_table, "parts": parts_table,
           "prefill": prefill_table, "loading": loading_table, "methods": methods_table, "batch": batch_table,
-          "heads": heads_table, "trees": trees_table, "lossy": lossy_table, "peers": peers_table,
-          "peers_passes": peers_passes_table}
+          "heads": heads_table, "trees": trees_table, "lossy": lossy_table, "busy": busy_table,
+          "peers": peers_table, "peers_passes": peers_passes_table}
 
 
 # Command line -----------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ TESTS = {
     "benchmarks/methods.py": "doctest figures benchmark",
     "benchmarks/synthetic.py": "figures benchmark backend",
     "benchmarks/batches.py": "figures benchmark",
+    "benchmarks/busy.py": "figures",
     "benchmarks/heads.py": "doctest figures heads benchmark",
     "benchmarks/trees.py": "figures benchmark",
     "benchmarks/lossy.py": "figures benchmark",

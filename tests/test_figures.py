@@ -6,6 +6,8 @@ test_benchmark.py runs the tables for real.
 import json
 import re
 import shlex
+import subprocess
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 import benchmarks.__main__ as benchmark
-from benchmarks import batches, heads, measure, methods, pairs, peers, show, trees
+from benchmarks import batches, busy, heads, measure, methods, pairs, peers, show, trees
 from benchmarks.pairs import Run
 from benchmarks.synthetic import synthetic_pair
 from sampling import Round
@@ -289,3 +291,30 @@ def test_a_table_is_as_wide_as_its_cells():
                                                                {"a": True, "long name": "x"}])
     assert text == ("## title\n\nCPU x; cores 2\n\n| a     | long name |\n|-------|-----------|\n"
                     "| 1.500 | -         |\n| yes   | x         |\n")
+
+
+def test_what_neighbours_leave_is_told_beside_the_quiet_speed_with_as_many_threads(monkeypatch):
+    speeds = {(0, 2): 400, (0, 1): 300, (1, 2): 100, (1, 1): 150, (2, 2): 50, (2, 1): 75}
+    here = []
+
+    @contextmanager
+    def neighbours(n):
+        here.append(n)
+        yield
+
+    monkeypatch.setattr(busy, "neighbours", neighbours)
+    monkeypatch.setattr(busy, "in_a_process", lambda _, threads: (20, speeds[here[-1], threads]))
+    rows = busy.busy_table(SimpleNamespace(pairs=["a:b"], models_dir="", prompts="", n_tokens=9, K_fixed=4,
+                                           repetitions=1))
+    assert {(r["neighbours"], r["threads"]): r["speculative tokens/s"] for r in rows} == speeds
+    assert [r["over quiet"] for r in rows] == [1, 1, .25, .5, .125, .25]
+    assert [r["speed-up"] for r in rows] == [20, 15, 5, 7.5, 2.5, 3.75]
+
+
+def test_neighbours_go_when_the_measurement_ends():
+    started, popen = [], subprocess.Popen
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(busy.subprocess, "Popen", lambda *words: started.append(popen(*words)) or started[-1])
+        with busy.neighbours(2):
+            assert [process.poll() for process in started] == [None, None]
+    assert [process.poll() is not None for process in started] == [True, True]
