@@ -443,6 +443,7 @@ DAMAGED = {
     "33 dimensions": (one(shape=(1,) * 32 + (2,)), "shape"),
     "empty but huge": (one(shape=(0, 2**62, 2**62), size=0), "shape"),
     "empty but negative": (one(shape=(0, -1), size=0), "shape"),
+    "empty, and strides beyond 63 bits": (one(shape=(0, 2**61), size=0), "shape"),
     **{f"size {n}": (one(size=n), "outside") for n in HUGE},
     **{f"size and shape {n}": (one(size=n * 4 % 2**64, shape=(n,)), "outside|shape") for n in HUGE},
     **{f"offset {n}": (one(offset=n), "outside") for n in [1, 8, 9, *HUGE]},
@@ -497,6 +498,7 @@ def test_what_just_keeps_within_the_limits_is_read(tmp_path, monkeypatch):
     assert read_tensorflow(bundle(tmp_path, longest))["x"].shape == shape
     name = b"x" * 1000
     assert len(read_tensorflow(bundle(tmp_path, table(block([HEADER, (name, entry())]))))) == 1
+    assert read_tensorflow(bundle(tmp_path, one(shape=(0, 2**59), size=0)))["x"].shape == (0, 2**59)
     path = tmp_path / "m.safetensors"
     path.write_bytes(safetensors({name.decode(): described(shape=shape)}, D))
     assert read_safetensors(path)[name.decode()].ndim == 32
@@ -660,6 +662,7 @@ DAMAGED_SAFETENSORS = {
     **{f"header of {n}": (safetensors({"x": described()}, D, size=n), "not a safetensors")
        for n in (10**6, 10**8 + 1, *HUGE)},
     "a list": (safetensors(b"[1, 2, 3]" + b" " * 99), "not a safetensors"),
+    "a header of a byte more than there is": (safetensors(b"{}", size=3), "not a safetensors"),
     "a space first": (safetensors(b" {}"), "not a safetensors"),
     "not JSON": (safetensors(b"{'x': 1}"), "JSON"),
     "header cut": (safetensors(json.dumps({"x": described()}).encode()[:-1], D), "JSON"),

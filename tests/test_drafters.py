@@ -506,3 +506,8 @@ def test_the_search_finds_what_costs_least():
 def test_the_search_measures_seconds_per_token():
     model = tiny_gpt2()
     assert 0 < seconds_per_token(model, [[1, 2], [3]], n_tokens=8)((1,), ()) < 1
+
+
+def test_the_default_threshold_is_that_of_transformers():
+    """Its assistant_confidence_threshold."""
+    assert Confident().threshold == 0.4

@@ -2,6 +2,7 @@
 stopped.
 """
 import os
+import re
 import subprocess
 import sys
 import types
@@ -187,6 +188,10 @@ def test_the_command_says_what_is_missing_and_in_the_end_what_it_gains(tmp_path)
     done = run(tmp_path, "my_speculative.py")
     assert done.returncode == 0 and "Step 6, what it gains: right." in done.stdout
     assert "tokens a pass" in done.stdout and not done.stderr
+    found = re.search(r"It took ([\d.]+) s instead of ([\d.]+) s: ([\d.]+) times", done.stdout).groups()
+    short, long, times = map(float, found)
+    off = .005                                                  # each has two digits
+    assert (long - off) / (short + off) - off <= times <= (long + off) / (short - off) + off
 
 
 @pytest.mark.parametrize("content, told", [
@@ -226,3 +231,21 @@ def test_an_empty_file_is_told_what_to_begin_with(tmp_path, capsys):
 def test_the_text_names_every_function():
     words = (ROOT / "exercises" / "README.md").read_text(encoding="utf-8")
     assert all(f"def {name}(" in words for name in NAMES) and words.count("## Step") == 6
+
+
+def test_a_mistake_is_told_in_few_digits_unless_more_are_needed():
+    said, = exercises.differences([1 / 3, 2 / 3], [.5, .5], "x")
+    assert said == "x is [0.3333 0.6667] and should be [0.5 0.5]"
+    said, = exercises.differences(.5 + 1e-6, .5, "x")
+    assert said == "x is 0.500001 and should be 0.5"
+
+
+def test_nothing_more_is_promised_after_four_mistakes(monkeypatch, capsys):
+    def step(mine):
+        """a step"""
+        yield from "abcde"[:n]
+
+    monkeypatch.setattr(exercises, "STEPS", {step: []})
+    for n in (4, 5):
+        assert exercises.check(None) == 0
+        assert ("more" in capsys.readouterr().out) == (n == 5)

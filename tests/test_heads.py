@@ -13,7 +13,7 @@ from autoregressive import autoregressive_sampling
 from compute.linear import linear
 from drafters import medusa, prophet
 from drafters.early_exit import EarlyExit
-from drafters.heads import checksum, head_shapes, load_head
+from drafters.heads import checksum, head_beside, head_shapes, load_head
 from drafters.medusa import Medusa
 from drafters.prophet import Prophet
 from gpt2 import layer_norm
@@ -376,3 +376,13 @@ def test_greedy_text_is_the_baselines_over_five_thousand_tokens(embedded, name):
         if generated >= 5000:
             break
     assert generated >= 5000
+
+
+def test_a_head_lies_beside_its_target_or_there_is_none(tmp_path):
+    target, head = tmp_path / "mine", tmp_path / "demo-prophet"
+    target.mkdir()
+    assert head_beside(str(target), "prophet") is None          # though the folder is one
+    head.mkdir()
+    assert head_beside(str(target), "prophet") == head and head_beside(str(target), "lookup") is None
+    target.rmdir()
+    assert head_beside(str(target), "prophet") is None
