@@ -909,3 +909,18 @@ def test_the_index_in_the_table_is_as_long_as_what_we_write(name, n, n_layer):
         offset += size
     files = MODELS[name]["files"]
     assert len(checkpoint.to_index(entries)) == files[INDEX][0] and offset == files[DATA][0]
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_the_lock_on_windows_is_one_byte_and_says_whether_it_is_ours(free, monkeypatch, tmp_path):
+    """With what Windows has in the place of fcntl: its call fails where another program holds the byte."""
+    def locking(number, mode, n_bytes):
+        asked.append((number, mode, n_bytes))
+        if not free:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    asked, windows = [], types.SimpleNamespace(LK_NBLCK=2, locking=locking)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", windows)
+    with open(tmp_path / "lock", "ab") as file:
+        assert module.lock(file) is free and asked == [(file.fileno(), 2, 1)]
