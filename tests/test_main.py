@@ -560,3 +560,13 @@ def test_weights_that_were_written_to_meanwhile_are_told(flags, tmp_path, monkey
     words = [*flags.split(), *([str(tmp_path / "prompts.txt")] if "prompts_file" in flags else [])]
     assert main([*words, "--n_tokens_to_generate", "3"]) == 2
     assert capsys.readouterr().err.endswith("error: the file was written to\n")
+
+
+def test_k_auto_asks_whoever_decides_in_each_round(monkeypatch, capsys):
+    def optimum(c, v, K, propose):
+        assert K == 8 and min(c, v) >= 0
+        return lambda draft, x, k, to_probs, rng: propose(draft, x, min(k, 1), to_probs, rng)
+
+    monkeypatch.setattr("main.Optimum", optimum)
+    spec = result(capsys, "--K", "auto", "-n", "9")["speculative"]
+    assert len(spec["tokens"]) == 9 and spec["rounds"] >= 5             # at most two tokens each

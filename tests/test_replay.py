@@ -783,3 +783,8 @@ def test_in_a_browser_a_run_without_tokens_says_so(browser, tmp_path):
     write_trace(tmp_path / "run.html", [], SETTINGS | SPEEDS, ENCODER)
     browser.open(tmp_path / "run.html")
     assert browser.texts("#summary") == ["Nothing was generated."] and browser.complaints() == []
+
+
+def test_a_tree_that_ended_with_a_draft_has_no_further_token():
+    ended = reduce_round(tree_round()._replace(tokens=[0, 1]), [.5] * 9)
+    assert ended["last"] is None and [node["taken"] for node in ended["nodes"]].count(True) == 2

@@ -280,3 +280,10 @@ def test_show_rounds_shows_the_rounds_and_the_text(capsys):
     for accepted, drafted, tokens in lines:
         counts = [len(re.findall(rf"(?:^| )\{sign}\S", tokens)) for sign in "+-.="]
         assert counts[0] == int(accepted) and sum(counts[:3]) == int(drafted) and counts[3] == 1
+
+
+def test_a_line_is_as_wide_as_the_terminal_and_no_wider():
+    tokens = [("+", "cd"), ("-", "ef"), ("=", "gh")]                    # a space, the sign, two columns
+    assert terminal.aligned("ab", tokens, 14, None) == "ab +cd -ef =gh\n"
+    assert terminal.aligned("ab", tokens, 13, None) == "ab +cd -ef\n   =gh\n"
+    assert terminal.aligned("ab", tokens, 1, None) == "ab +cd\n   -ef\n   =gh\n"

@@ -394,3 +394,9 @@ def test_what_grow_may_not_do_gets_a_clear_sentence(grown, says):
 def test_what_does_not_fit_into_the_model_is_refused(tokens, nodes, parents, says):
     with pytest.raises(ValueError, match=says):
         with_tree(tiny_gpt2()).tree(tokens, nodes, parents)
+
+
+@pytest.mark.parametrize("token", [13, -1])
+def test_a_node_that_is_no_token_is_told_with_those_that_are(token):
+    with pytest.raises(ValueError, match=f"token id {token} in the tree is not in 0 .. 12$"):
+        with_tree(tiny_gpt2()).tree([1], [12, token], [-1, 0])
