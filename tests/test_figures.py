@@ -3,15 +3,17 @@ beside.
 
 test_benchmark.py runs the tables for real.
 """
+import contextlib
 import json
 import re
 import shlex
 import subprocess
-from contextlib import contextmanager
+import sys
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import benchmarks.__main__ as benchmark
@@ -251,6 +253,34 @@ def test_passes_are_asked_for_after_an_emptied_cache_where_nothing_is_cached(mon
     assert peers.our_passes(model, [1] * 9, (6,), 0, 1) == {6: [1]} and events == ["reset", (6, 1)] * 2
 
 
+class Theirs:
+    """A model of transformers, on NumPy: it says 7, 8, 9 after any prompt."""
+
+    def __init__(self):
+        self.calls, self.past_key_values = [], SimpleNamespace(crop=lambda n: self.calls.append(("crop", n)))
+
+    def generate(self, ids, max_new_tokens, **settings):
+        return np.append(ids, [[7, 8, 9][:max_new_tokens]], axis=1)
+
+    def __call__(self, ids, past_key_values=None, logits_to_keep=None, use_cache=True):
+        self.calls.append((ids.shape[1], past_key_values is not None, logits_to_keep))
+        return self
+
+
+def test_transformers_is_asked_for_texts_and_passes_as_we_are(monkeypatch):
+    torch = SimpleNamespace(tensor=np.array, ones_like=np.ones_like, no_grad=contextlib.nullcontext)
+    ticks, theirs, decode = count(2), Theirs(), SimpleNamespace(decode=str)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(peers, "clock", lambda: next(ticks))
+    assert peers.transformers_text(theirs, [[1, 2], [3]], 3) == [[7, 8, 9]] * 2
+    assert peers.transformers_passes(theirs, [1] * 9, (1, 3), 4, 1) == {1: [1], 3: [1]}
+    assert theirs.calls == [(4, False, None)] + [(1, True, 1), ("crop", -1), (3, True, 3), ("crop", -3)] * 2
+    monkeypatch.setattr(peers, "to_transformers", lambda *_: theirs)
+    run = peers.transformers_runs([(None, None, None), (None, None, decode)], [[1, 2], [3]], 2)
+    assert run(None) == (1 / 4, ["[7, 8]"] * 2)
+    assert peers.ROWS == (1, 5, 9)                                      # as the columns are called
+
+
 # Pictures ---------------------------------------------------------------------------------------------------
 
 def drawn(draw, rows):
@@ -297,7 +327,7 @@ def test_what_neighbours_leave_is_told_beside_the_quiet_speed_with_as_many_threa
     speeds = {(0, 2): 400, (0, 1): 300, (1, 2): 100, (1, 1): 150, (2, 2): 50, (2, 1): 75}
     here = []
 
-    @contextmanager
+    @contextlib.contextmanager
     def neighbours(n):
         here.append(n)
         yield
