@@ -9,6 +9,8 @@ speculative-decoding).
     layers of the draft     n_layers            E
     drafts                  K                   d
     kept between the two    states, cache       exit query cache, KV cache
+    a pass of each half     Lower.forward,      forward_early,
+                            Upper.forward       forward_remainder
 
 The output head reads the hidden states after the first layers, and that is the draft.  The target goes on
 from the same hidden states through the other layers.  So every token goes through every layer once, whoever
@@ -71,7 +73,7 @@ class Lower(GPT2):
     def hidden(self, tokens):
         """[n, n_embd], the states of n tokens after these layers; runs those that have not been here."""
         n_past = common_prefix(tokens, self.cached)
-        if n_past < len(tokens):
+        if n_past < len(tokens):            # in a verification the last draft: the others have been here
             self.forward(tokens, n_past)
         return self.states[:len(tokens)]
 

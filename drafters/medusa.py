@@ -11,7 +11,8 @@ is a distribution like any other, the drafts are drawn from it, and `verify` doe
 the paper's own "typical acceptance" is not.
 
 As a tree, which is what the paper does with them: below every node of level j - 1 are the likeliest tokens of
-head j.  They were chosen, none was drawn, and so the rule is select_chosen.  The target must score trees:
+head j.  They were chosen, none was drawn, and so the rule is select_chosen.  (The paper's root, the token of
+the LM head, is x_n here, already in the text.)  The heads must read the very model that scores the tree:
 
     target = with_tree(model)
     tree_sampling(None, target, tokens, n_tokens, (3, 2, 1), rng, grow=Medusa(target).grow)

@@ -9,7 +9,7 @@ nothing: the last verification computed it.  The prophet is one transformer bloc
 Up to x_n the states before are the target's.  From there on they are the prophet's own, so it drafts as many
 tokens as it is asked for (training/heads.py trains it on three such steps, in the manner of EAGLE-3).  The
 token that was drawn goes in beside the state, or the prophet would not know which of the likely ones it was:
-the paper's tokens "shifted by one".
+the paper's "token sequence advanced by one time step".
 
 The paper's features f_1 .. f_n are the states here, after the target's last layer norm.  The first token has
 no state before it: zeros stand there.
@@ -40,6 +40,7 @@ class Prophet:
         self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]
         self.positions = unit(target.params["wpe"]) @ params["from_position"]       # [n_ctx, n_embd]
         n_head = target.cache.shape[2]
+        # for its layers and its cache; never called
         self.block = GPT2({**target.params, "blocks": params["blocks"], "ln_f": params["ln_f"]}, n_head)
         self.reset()
 
@@ -66,6 +67,7 @@ class Prophet:
             states = self.step(states, new, n_past)[-1:]        # [1, n_embd], at x_n, x̃_1, x̃_2 ..
             p.append(to_probs(linear(states, **self.target.head), 1)[0])
             drafts.append(sample(p[-1], rng))                   # x̃_j ~ p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})
-            new, n_past = drafts[-1:], n_past + len(new)
+            n_past += len(new)
+            new = drafts[-1:]
         self.cached = list(x)                                   # keys and values of the drafts are its own
         return drafts, p

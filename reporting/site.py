@@ -31,7 +31,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "avx512"
 TEMPLATE = Path(__file__).with_name("site.html")
 REPLAY = Path(__file__).with_name("replay.html")
 MARK = '<meta name="generator" content="python -m reporting.site">'
-SAMPLED = ["--temperature", "1", "--seed", "14"]
+SAMPLED = ["--temperature", "1", "--seed", "23"]
 
 RUNS = {    # name: (flags of main.py, title, what to look for)
     "token": (SAMPLED, "Token verification",

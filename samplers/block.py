@@ -38,12 +38,13 @@ def verify(target_probs, draft_probs, drafts, rng):
     q = target_probs                                            # [k + 1, n_vocab]
     p = [*draft_probs, np.zeros_like(q[-1])]                    # [k + 1, n_vocab]  after x̃_k comes no draft
     weight, tau = 1.0, 0                                        # weight is P_j;  P_0 = 1
-    residual = np.maximum(q[0] - p[0], 0)
+    residual = np.maximum(q[0] - p[0], 0)                       # after no draft; q itself if there are none
     for j, token in enumerate(drafts, 1):
         q_x, p_x = q[j - 1][token], p[j - 1][token]
         weight = min(weight * q_x, p_x) / p_x                   # P_j = min(1, P_{j-1} q / p)
-        rest = np.maximum(weight * q[j] - p[j], 0)              # after the last draft this is P_k q
+        rest = np.maximum(weight * q[j] - p[j], 0)              # P_j q - p after j drafts; at the end P_k q
         z = rest.sum()
+        # 0 / 0 (P_j = 1, and q = p at the next place) counts as 0: the next draft is sure to stay anyway.
         if rng.random() * (z + 1 - weight) < z:                 # u < h_j = z_j / (z_j + 1 - P_j);  h_k = P_k
             tau, residual = j, rest                             # the last that passes counts: go on
     return tau, sample(residual if residual.any() else q[tau], rng)       # nothing left: p = q up to rounding

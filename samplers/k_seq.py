@@ -17,9 +17,10 @@ K independent drafts are a tree of K lines.  Where the token that was accepted i
 of them go on (tree.py does so), since what follows it is independent in each: the paper's recursion.
 
 The letters are Chen's and the paper's: q the target, p the draft, rho its division factor.  At the best rho
-at least (1 - (1 - 1/k)^k) > 1 - 1/e of what the best rule for such drafts accepts is accepted.
+it accepts at least 1 - (1 - 1/k)^k > 1 - 1/e times as often as the best rule for k independent drafts.
 
-But: drawn with replacement, K-SEQ cannot reach what drafts without replacement do (SEQUOIA in tree.py).
+But: an equal draft is wasted.  Where few tokens are likely, drafts without replacement (SEQUOIA in tree.py)
+are accepted more often; where many are, K-SEQ may win.
 """
 import numpy as np
 

@@ -9,9 +9,9 @@ Each comes with the distribution of a token that it does give, computed and not 
 --tables=lossy` shows what is gained and how far the text is from the target's.  A draft that is accepted
 although it should not be changes the prefix of all that follows, so the distance grows with the text.
 
-The letters are Chen's: q the target, p the draft (the papers swap them).
+The letters are Chen's: q the target, p the draft (Leviathan et al. swap them; Medusa's p_original is q).
 
-But: neither the paper's lenience for greedy text nor Medusa's greedy first token.  At temperature 0 both
+But: neither Leviathan's lenience for greedy text nor Medusa's greedy first token.  At temperature 0 both
 rules accept what Algorithm 2 accepts.
 """
 import numpy as np
@@ -22,7 +22,7 @@ from sampling import sample
 def lenient(lenience):
     """A `verify` that multiplies p by `lenience`, 0 < lenience <= 1, in the accept test: 1 is Algorithm 2.
 
-    No token gets more than 1 / lenience of its probability, but some may get nothing.  The paper does not say
+    No token gets more than q / lenience, but some may get nothing.  The paper does not say
     what follows a refusal; here it is Algorithm 2's residual.
     """
     if not 0 < lenience <= 1:
@@ -31,16 +31,17 @@ def lenient(lenience):
     def verify_leniently(target_probs, draft_probs, drafts, rng):
         for j, token in enumerate(drafts):
             q, p = target_probs[j], draft_probs[j]              # [n_vocab] each
-            if rng.random() * lenience * p[token] >= q[token]:
-                residual = np.maximum(q - p, 0)
-                return j, sample(residual if residual.any() else q, rng)
+            if rng.random() * lenience * p[token] < q[token]:
+                continue
+            residual = np.maximum(q - p, 0)
+            return j, sample(residual if residual.any() else q, rng)
         return len(drafts), sample(target_probs[-1], rng)
 
     return verify_leniently
 
 
 def lenient_probs(q, p, lenience):
-    """What a drafted place then holds: [n_vocab], [n_vocab] -> [n_vocab].
+    """The distribution of a token where a draft is judged: [n_vocab], [n_vocab] -> [n_vocab].
 
     >>> lenient_probs(np.array([.1, .6, .3]), np.array([.5, .3, .2]), .5)       # and the target is .1, .6, .3
     array([0.2  , 0.525, 0.275])
@@ -74,7 +75,7 @@ def threshold(q, epsilon, delta):
 
 
 def typical_probs(q, p, epsilon=.09, delta=.3):
-    """What a drafted place then holds: [n_vocab], [n_vocab] -> [n_vocab].
+    """The distribution of a token where a draft is judged: [n_vocab], [n_vocab] -> [n_vocab].
 
     >>> typical_probs(np.array([.1, .6, .3]), np.array([.5, .3, .2]))   # all are typical: p itself
     array([0.5, 0.3, 0.2])

@@ -2,13 +2,13 @@
 
     accepted = by_rank(rounds)                          # reporting/stats.py, of a run with a wide tree
     shape = fastest(accepted, seconds(target, tokens, 33), seconds(draft, tokens, 33))
-    tree_sampling(draft, target, tokens, n_tokens, shape, rng)
+    tree_sampling(draft, target, tokens, n_tokens, shape, rng)      # 33 rows: the root and up to 32 nodes
 
-Assumed, as in the paper: wherever a node is, its b-th child is the one that is taken with the same
-probability accepted[b].  Then a node is reached with the product of these along its path, and the expected
-number of tokens a pass is the sum of these products, the root's 1 included (it stands for the target's own
-token).  The best tree of n nodes is put together from best trees of fewer nodes.  Which n and which depth:
-those with most tokens a second, by this machine's own seconds of a pass over so many rows.
+Assumed, as in the paper: wherever a node is, its child b (the first is 0) is the one that is taken with the
+same probability accepted[b].  Then a node is reached with the product of these along its path, and the
+expected number of tokens a pass is the sum of these products, the root's 1 included (it stands for the
+target's own token).  The best tree of n nodes is put together from best trees of fewer nodes.  Which n and
+which depth: those with most tokens a second, by this machine's own seconds of a pass over so many rows.
 
 But: the acceptances are those of one draft, target, rule and temperature; measured on one text.
 """
@@ -30,15 +30,21 @@ def best_tree(accepted, n, depth):
     """
     @functools.cache
     def children(n, depth, rank):
-        """(expected tokens, nodes below each) of n nodes as the children `rank`, `rank` + 1, .. of a node and
-        what is below these."""
+        """(T, nodes below each) of n nodes as the children `rank`, `rank` + 1, .. of a node and below these:
+
+        T(n, depth, rank) = max of accepted[rank] (1 + T(m, depth - 1, 0)) + T(n - 1 - m, depth, rank + 1)
+
+        over m, the nodes below the child `rank`; -inf where n nodes do not fit."""
         if n == 0:
             return 0.0, ()
         best = -np.inf, ()
         if depth == 0 or rank == len(accepted):
             return best
-        for below in range(n):                                  # below the child `rank`
-            tokens = accepted[rank] * (1 + children(below, depth - 1, 0)[0])
+        for below in range(n):                                  # m
+            inner, _ = children(below, depth - 1, 0)
+            if inner == -np.inf:
+                continue
+            tokens = accepted[rank] * (1 + inner)
             more, others = children(n - 1 - below, depth, rank + 1)
             best = max(best, (tokens + more, (below, *others)))
         return best
@@ -66,6 +72,7 @@ def fastest(accepted, target_seconds, draft_seconds, depth=6):
         if parents is None:
             return 0.0
         rows = np.bincount([0, *depths(parents)])[:-1]          # of each pass of the draft
+        # [len(parents)]: with the root that is one row more
         return tokens / (target_seconds[len(parents)] + sum(draft_seconds[n - 1] for n in rows))
 
     return max(trees, key=speed)[1]

@@ -64,7 +64,8 @@ def select_drawn(q, p, tokens, rng, replacement=False):
     Returns (which child is taken or None, the token).
 
     Lossless: the residual is what is still missing of q, and each child is a draft for it, drawn from the p
-    of its turn.  Which p that is decides the rule: with replacement it stays, without it loses the token.
+    of its turn.  Which p that is decides the rule: with replacement it stays p, without it p loses the token
+    that was refused.  (SpecInfer tries its children in random order; of independent draws any order is.)
 
     >>> q, p = np.array([1., 0]), np.array([.5, .5])
     >>> select_drawn(q, p, [1, 0], np.random.default_rng(0))        # the second is sure to come and to stay
@@ -74,7 +75,8 @@ def select_drawn(q, p, tokens, rng, replacement=False):
         if rng.random() * p[token] < q[token]:                  # r < min(1, q / p)
             return i, token
         residual = np.maximum(q - p, 0)
-        q = normalized(residual) if residual.any() else q       # nothing left: p = q up to rounding
+        # normalized, for it is compared with p again; nothing left: p = q up to rounding
+        q = normalized(residual) if residual.any() else q
         if not replacement:
             p = normalized(np.where(np.arange(len(p)) == token, 0, p))
     return None, sample(q, rng)
@@ -85,7 +87,10 @@ def select_with_replacement(q, p, tokens, rng):
 
 
 def select_chosen(q, p, tokens, rng):
-    """Children that were chosen, not drawn: draw x ~ q, and go to the child that is x, if there is one."""
+    """Children that were chosen, not drawn: draw x ~ q, and go to the child that is x, if there is one.
+
+    The same as trying them in turn as point masses: the first stays with probability q(x), and so on.
+    """
     token = sample(q, rng)
     return (tokens.index(token) if token in tokens else None), token
 
@@ -104,8 +109,8 @@ def drawn(draft, x, shape, rule, to_probs, rng):
 
     nodes           [n]    the drafted tokens, parents before their children
     parents         [n]    the place of each one's parent among the nodes, -1 for the root, x_n
-    draft_probs     [n, n_vocab]    what each was drawn from, the same for all children of a node.  None
-                    stands for children that were chosen, not drawn
+    draft_probs     [n, n_vocab]    the draft's distribution at each one's parent: what the first child was
+                    drawn from.  None stands for children that were chosen, not drawn
     """
     draw, _ = rule
     p = []
@@ -125,10 +130,11 @@ def likeliest(draft, x, shape, rule, to_probs, rng):
 
 
 def surest(draft, x, shape, rule, to_probs, rng):
-    """EAGLE-2's tree: as many nodes and levels as the shape has, where the draft is surest.
+    """EAGLE-2's tree: at most as many nodes and levels as the shape has, where the draft is surest.
 
-    A node is worth what the draft gives the path to it.  On each level the best k nodes are expanded by their
-    k likeliest tokens, where k is the number of the root's children; in the end the best of all nodes stay.
+    A node is worth the product of the draft's probabilities (at temperature 1) on its path.  On each level
+    the best k nodes are expanded by their k likeliest tokens, where k is the number of the root's children;
+    in the end the best of all nodes stay.
     The draft never sees the leaves.
     """
     k, nodes, parents, worth = shape.count(-1), [], [], []
@@ -167,7 +173,8 @@ def by_level(draft, x, shape, children):
 
     children    (logits [n_vocab], width) -> at most `width` tokens
     """
-    nodes, parents, level = [], [], [(-1, -1)]                  # level: (place in the shape, node) of each
+    # level: (place in the shape, node) of each.  They part where a draw gave fewer tokens than places.
+    nodes, parents, level = [], [], [(-1, -1)]
     while any(parent == place for place, _ in level for parent in shape):
         logits = draft.tree(x, nodes, parents, len(level))      # [nodes of the last level, n_vocab]
         above, level = level, []
@@ -192,9 +199,10 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     widths          children a node, by level: (3, 2, 1) is 3 + 6 + 6 nodes, and (1, 1, 1) is K = 3.  Or the
                     parent of each node, which says any tree: [-1, -1, 0] is two children, and the first has
                     one of its own.  Near the end of the text the lowest levels are left out
-    rule            for a node: SPECINFER, SEQUOIA, k_seq.K_SEQ or another (draw, select)
+    rule            for a node whose children were drawn: SPECINFER, SEQUOIA, k_seq.K_SEQ or another (draw,
+                    select); of chosen children it is select_chosen
     grow            drawn, likeliest, surest or another.  None: drawn; at temperature 0, where the draft
-                    draws the same token again and again, the likeliest
+                    can draw but one token, the likeliest
     The rest        as in speculative_sampling
     Raises ValueError for bad arguments at the call, not at the first round; and for what `grow` may not do.
     """
@@ -225,9 +233,9 @@ def walk(q, p, nodes, parents, rule, rng):
     """From the root down.  Returns (the places of the nodes that are taken, the token that follows them).
 
     q   [1 + n, n_vocab]    of the target, after the root and after each node
-    p   [n, n_vocab]        what each node was drawn from; None: they were chosen
+    p   [n, n_vocab]        of the draft, at each node's parent; None: they were chosen
     """
-    _, select = rule if p is not None else (None, select_chosen)
+    select = select_chosen if p is None else rule[1]
     path, here = [], [-1]
     while True:
         below = children_of(here, parents)
@@ -259,16 +267,17 @@ def shape_of(widths):
                          "(3, 2, 1), or the parent of each node, as [-1, -1, 0]") from None
     if not widths or widths[0] != -1:
         return shape_of_widths(widths)
-    if len(widths) > MOST_NODES:
-        raise ValueError(f"the tree has {len(widths)} nodes: at most {MOST_NODES} are scored in one pass")
-    for node, parent in enumerate(widths):
+    parents = widths
+    if len(parents) > MOST_NODES:
+        raise ValueError(f"the tree has {len(parents)} nodes: at most {MOST_NODES} are scored in one pass")
+    for node, parent in enumerate(parents):
         if not -1 <= parent < node:
             raise ValueError(f"the parent of node {node} is {parent}: it must come before the node, 0 .. "
                              f"{node - 1}, or be -1, the root")
-    depth = depths(widths)
-    order = sorted(range(len(widths)), key=depth.__getitem__)   # stable
+    depth = depths(parents)
+    order = sorted(range(len(parents)), key=depth.__getitem__)  # stable
     place = {-1: -1} | {node: i for i, node in enumerate(order)}
-    return [place[widths[node]] for node in order]
+    return [place[parents[node]] for node in order]
 
 
 def shape_of_widths(widths):

@@ -1,6 +1,7 @@
 """The README is true: its commands run, its output is what they print, what it quotes stands in the files."""
 
 import difflib
+import json
 import re
 import shlex
 from functools import partial
@@ -113,3 +114,18 @@ def test_the_workflow_runs_the_lines_for_windows():
     lines = re.search(r"```bat\n(.*?)```", README, re.S).group(1).splitlines()
     assert len(lines) == 4
     assert "\n".join(" " * 10 + line for line in lines) in workflow
+
+
+def test_the_tokens_a_pass_in_beyond_are_those_that_were_measured():
+    rows = json.loads((ROOT / "benchmarks/results/avx512/methods.json").read_text(encoding="utf-8"))["rows"]
+    table = README.split("## Beyond")[1].split("\n\n")[2].splitlines()[2:]
+    shown = [re.search(r"\]\((\S+?\.py)\).*\| ([\d.]+), ([\d.]+) \|$", line) for line in table]
+    assert sum(match is not None for match in shown) >= 10
+    for file, *tokens in (match.groups() for match in shown if match):
+        found = {(row["method"], row["T"]): f"{row['tokens per pass']:.2f}"
+                 for row in rows if row["file"] == file}
+        assert any(tokens == [found[name, 0], found[name, 1]] for name, _ in found), file
+
+
+def test_it_is_read_in_ten_minutes():
+    assert len(re.findall(r"\S*\w\S*", README)) < 2300
