@@ -13,6 +13,11 @@ LABELS = {"K": "K, drafts a round", "measured": "measured speed-up", "predicted"
           "tokens per pass": "tokens a target pass",
           "distance": "distance of a token from the target's distribution",
           "cost": "cost of a round, in steps of the target alone"}
+KINDS = {"a draft model": "tab:blue", "a trained head": "tab:orange", "nothing but the target": "tab:green",
+         "not lossless": "tab:red"}
+HEADS = "drafters/prophet.py", "drafters/medusa.py", "drafters/early_exit.py"
+# At temperature 0 a draw knows one token only: there they are "tree of the likeliest", and Algorithm 2.
+SAME_AT_0 = "tree, SpecInfer", "tree, Sequoia", "tree, K-SEQ", "lenience 0.3", "typical acceptance"
 CURVES = {  # table: (x, y, what makes a curve)
     "pairs": [("K", "measured", ("pair", "T")), ("predicted", "measured", ("pair", "T"))],
     "synthetic": [("acceptance", "measured", ("K", "N")), ("predicted", "measured", ("K", "N"))],
@@ -57,11 +62,11 @@ def plot(table, rows, folder):
         draw_curves(figure.subplots(), rows, x, y, by)
         figure.legend(loc="outside lower center", ncols=2 if table == "batch" else 3, fontsize="small")
         figure.savefig(Path(folder) / f"{table}_{x}.png", dpi=100)
-    pictures = {"parts": (7, stack_parts), "methods": (11, draw_methods), "heads": (9, draw_positions),
-                "trees": (11, draw_trees), "lossy": (7, draw_lossy)}
+    pictures = {"parts": (7, stack_parts), "methods": (14, draw_methods), "heads": (9, draw_positions),
+                "trees": (14, draw_trees), "lossy": (7, draw_lossy)}
     if table in pictures:
         width, draw = pictures[table]
-        figure = matplotlib.figure.Figure(figsize=(width, 4.5), layout="constrained")
+        figure = matplotlib.figure.Figure(figsize=(width, 4.5 if width < 14 else 6.5), layout="constrained")
         draw(figure, rows)
         figure.savefig(Path(folder) / f"{table}.png", dpi=100)
 
@@ -104,26 +109,62 @@ def draw_methods(figure, rows):
     """Tokens a target pass over the cost of a round: on a line through the origin speed-ups are the same."""
     temperatures = list(dict.fromkeys(row["T"] for row in rows))
     for axes, temperature in zip(figure.subplots(1, len(temperatures), squeeze=False)[0], temperatures):
-        here = [row for row in rows if row["T"] == temperature and row["cost"]]
-        right, top = (1.15 * max(row[key] for row in here) for key in ("cost", "tokens per pass"))
-        for speed_up in (0.5, 1, 1.5, 2, 2.5, 3, 4):
+        here = [row for row in rows if row["T"] == temperature and row["cost"]
+                and not (temperature == 0 and row["method"] in SAME_AT_0)]
+        right, top = (1.1 * max(row[key] for row in here) for key in ("cost", "tokens per pass"))
+        for speed_up in (0.5, 1, 1.5, 2, 3, 4):
             x = min(right, top / speed_up)
             axes.plot([0, x], [0, speed_up * x], color="lightgrey", linewidth=2 if speed_up == 1 else 0.7,
                       zorder=0)
-            axes.annotate(f"{speed_up:g}x", (x, speed_up * x), color="grey", fontsize="small")
-        for row in here:
-            colour = "tab:blue" if row["lossless"] else "tab:red"
+            axes.annotate(f"{speed_up:g}x", (x, speed_up * x), color="grey", ha="right", va="top",
+                          fontsize="small")
+        here.sort(key=lambda row: row["tokens per pass"])
+        places = spread([row["tokens per pass"] for row in here], top / 24, top)
+        for row, place in zip(here, places):
+            colour = KINDS[kind_of(row)]
             axes.plot(row["cost"], row["tokens per pass"], "o", color=colour)
-            axes.annotate(row["method"], (row["cost"], row["tokens per pass"]), textcoords="offset points",
-                          xytext=(5, 4), fontsize="small")
-        axes.set(xlabel=LABELS["cost"], ylabel=LABELS["tokens per pass"],
-                 title=f"temperature {temperature:g}", xlim=(0, 1.08 * right), ylim=(0, 1.05 * top))
+            axes.annotate(f"{row['method']}  {row['measured']:.2f}x", (row["cost"], row["tokens per pass"]),
+                          xytext=(1.03, place), textcoords=("axes fraction", "data"), va="center",
+                          color=colour, fontsize="small",
+                          arrowprops=dict(arrowstyle="-", color="lightgrey", linewidth=0.6, relpos=(0, 0.5)))
+        axes.set(xlabel=LABELS["cost"], ylabel=LABELS["tokens per pass"], xlim=(0, right), ylim=(0, top),
+                 title=f"temperature {temperature:g}  (at the names: measured speed-up)")
+    for kind in KINDS:
+        if kind in map(kind_of, rows):
+            axes.plot([], [], "o", color=KINDS[kind], label=kind)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
+
+
+def kind_of(row):
+    """What a method of the table needs, in words of KINDS."""
+    if not row["lossless"]:
+        return "not lossless"
+    if not row["trained"]:
+        return "nothing but the target"
+    return "a trained head" if row.get("file") in HEADS else "a draft model"
+
+
+def spread(places, gap, top):
+    """Sorted numbers up to `top`, moved until neighbours are at least `gap` apart.
+
+    >>> spread([2, 2, 5], 1.5, 5)
+    [1.5, 3.0, 4.5]
+    """
+    moved = []
+    for place in places:
+        moved.append(max(place, moved[-1] + gap) if moved else place)
+    down = min(sum(moved) - sum(places), len(places) * moved[0]) / len(places)      # as many go up as down
+    for i in reversed(range(len(moved))):
+        moved[i] = min(moved[i] - down, top - gap * (len(moved) - 1 - i))
+    return moved
 
 
 def draw_trees(figure, rows):
-    """As draw_methods; every point is lossless, and its shape is named."""
-    draw_methods(figure, [row | {"method": f"{row['method'].removeprefix('tree, ')} {row['shape']}"[:40],
-                                 "lossless": True} for row in rows])
+    """As draw_methods; all are lossless and drafted by a model, and their shapes are named."""
+    names = [row["method"].removeprefix("tree, ").replace("best for this machine", "best here")
+             for row in rows]
+    draw_methods(figure, [row | {"method": f"{name} {row['shape']}", "lossless": True, "trained": True}
+                          for name, row in zip(names, rows)])
 
 
 def draw_lossy(figure, rows):

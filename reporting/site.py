@@ -54,7 +54,7 @@ PICTURES = {    # in RESULTS: caption
     "synthetic_acceptance.png": "A pair of the size of GPT-2 355M with random weights: speed-up over the "
                                 "acceptance rate.",
     "forward_rows.png": "What a pass over several rows costs, over one row: v.",
-    "parts_share.png": "Where the time of a pass goes.",
+    "parts.png": "Where the time of a pass goes.",
     "batch_batch.png": "Several sequences at once: batching takes from speculation what v gave it.",
     "heads.png": "Drafters that read the target's states: how often a round's first draft is accepted, its "
                  "second, ..",
