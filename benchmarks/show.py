@@ -42,8 +42,13 @@ def shown(value):
     return "-" if value is None else str(value)
 
 
+def visible(rows):
+    """Without a column that is too long for a table; the JSON file has it."""
+    return [{key: value for key, value in row.items() if key != "kept"} for row in rows]
+
+
 def as_markdown(title, about, rows):
-    rows = [{key: value for key, value in row.items() if key != "kept"} for row in rows]   # long: JSON has it
+    rows = visible(rows)
     cells = [list(rows[0]), *([shown(value) for value in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells)]
     lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in cells]

@@ -24,7 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.methods import REPEATING
-from benchmarks.show import shown
+from benchmarks.show import shown, visible
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "avx512"
@@ -49,6 +49,7 @@ RUNS = {    # name: (flags of main.py, title, what to look for)
                 "One block of its own, the prophet, reads the target's last hidden states and drafts."),
 }
 PICTURES = {    # in RESULTS: caption
+    "trees.png": "Lines of drafts, blocks and trees of several shapes.",
     "pairs_K.png": "The embedded pair: measured speed-up over K, the drafts a round.",
     "pairs_predicted.png": "The same, measured over predicted.",
     "synthetic_acceptance.png": "A pair of the size of GPT-2 355M with random weights: speed-up over the "
@@ -168,9 +169,9 @@ def results_page(folder=RESULTS):
     """`folder`: where python -m benchmarks wrote its tables."""
     parts = [f"<nav>{BACK}</nav>", "<main><h1>Results</h1>", "<h2>All methods side by side</h2>"]
     if (folder / "methods.json").exists():
-        parts += [table(**json.loads((folder / "methods.json").read_text(encoding="utf-8"))),
-                  figure(folder / "methods.png", "Tokens a target pass over the cost of a round, in steps of "
-                         "the target alone. On a line through the origin speed-ups are the same.")]
+        parts += [figure(folder / "methods.png", "Tokens a target pass over the cost of a round, in steps of "
+                         "the target alone. On a line through the origin speed-ups are the same."),
+                  table(**json.loads((folder / "methods.json").read_text(encoding="utf-8")))]
     else:
         parts.append(f"<p>{NOT_MEASURED}</p>")
     pictures = [figure(folder / name, caption) for name, caption in PICTURES.items()]
@@ -183,6 +184,7 @@ def table(machine, rows, **_):
         style = ' class="number"' if isinstance(value, (int, float)) else ""
         return f"<td{style}>{escape(shown(value))}</td>"
 
+    rows = visible(rows)
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in rows[0])
     lines = ["<tr>" + "".join(map(cell, row.values())) + "</tr>" for row in rows]
     depends_on = escape("; ".join(f"{key} {value}" for key, value in machine.items()))
@@ -216,7 +218,7 @@ def index_page(notebooks, repository=""):
 <p>GPT-2 and speculative sampling, written to be read with the paper open. A small <i>draft</i> model
 proposes a few tokens, a large <i>target</i> model checks them all in one pass, and a modified rejection
 sampling makes the text follow exactly the distribution of the target alone ({PAPERS}). {code}</p>
-<figure><a href="replay_token.html"><img src="{data_of(ROOT / "benchmarks" / "results" / "replay.png")}"
+<figure><a href="replay_token.html#8"><img src="{data_of(ROOT / "benchmarks" / "results" / "replay.png")}"
 alt="One round of a run: three drafts accepted, one rejected and corrected"></a>
 <figcaption>One round: three drafts are accepted, one is rejected and corrected.</figcaption></figure>
 <h2>Runs, replayed</h2>
