@@ -124,7 +124,7 @@ def draw_methods(figure, rows):
             axes.annotate(f"{speed_up:g}x", (x, speed_up * x), color="grey", ha="right", va="top",
                           fontsize="small")
         here.sort(key=lambda row: row["tokens per pass"])
-        places = spread([row["tokens per pass"] for row in here], top / 24, top)
+        places = spread([row["tokens per pass"] for row in here], top / 25, 0.97 * top)
         for row, place in zip(here, places):
             colour = KINDS[kind_of(row)]
             axes.plot(row["cost"], row["tokens per pass"], "o", color=colour)
@@ -133,10 +133,12 @@ def draw_methods(figure, rows):
                           color=colour, fontsize="small",
                           arrowprops=dict(arrowstyle="-", color="lightgrey", linewidth=0.6, relpos=(0, 0.5)))
         axes.set(xlabel=LABELS["cost"], ylabel=LABELS["tokens per pass"], xlim=(0, right), ylim=(0, top),
-                 title=f"temperature {temperature:g}  (at the names: measured speed-up)")
-    for kind in KINDS:
-        if kind in map(kind_of, rows):
-            axes.plot([], [], "o", color=KINDS[kind], label=kind)
+                 title=f"temperature {temperature:g}, with measured speed-ups")
+    kinds = [kind for kind in KINDS if kind in map(kind_of, rows)]
+    if len(kinds) == 1:
+        return
+    for kind in kinds:
+        axes.plot([], [], "o", color=KINDS[kind], label=kind)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
 
 
