@@ -240,8 +240,10 @@ def methods_table(settings):
     encoder = load_model(settings.pairs[0].split(":")[-1], settings.models_dir)[1]
     three = [encoder.encode(text) for text in (EASY, HARD, REPEATING)]
     prompts = [tokens for tokens in prompts if tokens not in three] + three
-    methods = [method for method in all_methods(draft, target, settings.K, prompts[:1])
-               if settings.methods == ["all"] or method.name in settings.methods]
+    everything = settings.methods == ["all"]
+    texts = prompts[:1] if everything or "layers skipped" in settings.methods else ()     # a search
+    methods = [method for method in all_methods(draft, target, settings.K, texts)
+               if everything or method.name in settings.methods]
     deviations = [method.check(Ks=settings.check_K, n_tokens=settings.check_tokens) for method in methods]
     rows = []
     for temperature in settings.temperatures:
