@@ -73,6 +73,7 @@ LOSSY = "lenience 0.3", "typical acceptance"
 METHODS = all_methods(*PAIR, [3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("i", range(len(METHODS) + 1))
 def test_every_method_of_the_table_runs_and_is_what_its_row_says(i, monkeypatch):
     monkeypatch.setattr(methods.layer_skip, "search", lambda *_, **more: ((5,), (6,)))      # it takes seconds

@@ -145,6 +145,7 @@ def rows_tested_with(kernels, *tests):
     assert run.returncode == 0 and " passed" in run.stdout, run.stdout
 
 
+@pytest.mark.slow
 def test_rows_of_attention_do_not_depend_on_their_company_where_some_depths_lose_the_bits():
     """Sandybridge's and Nehalem's kernels on two threads: at some depths from 684 on, and not at others."""
     rows_tested_with("Sandybridge",

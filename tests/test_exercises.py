@@ -172,6 +172,7 @@ def run(folder, *arguments):
                           text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
+@pytest.mark.slow
 def test_the_command_says_what_is_missing_and_in_the_end_what_it_gains(tmp_path):
     nothing = run(tmp_path)
     assert nothing.returncode == 2 and "there is no my_speculative.py yet" in nothing.stderr

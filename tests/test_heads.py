@@ -182,6 +182,7 @@ def tiny_exit(target, exit_layer=1):
     return EarlyExit(target, head=head)
 
 
+@pytest.mark.slow
 def test_early_exit_with_a_head_has_the_targets_distribution():
     pair = tiny_exit(tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8))
     assert check(speculative_sampling, [(pair.draft, pair.target)], Ks=(2,), n_tokens=3) < 1e-12
