@@ -261,6 +261,7 @@ def test_a_draft_on_the_host_may_serve_a_target_on_the_device():
 # The command line -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [pytest.param([], marks=pytest.mark.slow), ["--temperature", "1", "--top_k", "50", "--show_rounds"]],
