@@ -36,7 +36,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
     K           drafts a round at the most; 0 is auto-regressive, and `draft` may then be None
     rngs        a numpy.random.Generator for each prompt, each its own
     propose     speculative.propose drafts for all sequences in step; another is asked for one after the other
-                (and one that reads the target's states, a prophet, runs the target again for them)
+                (and one that reads the target's states, an EAGLE head, runs the target again for them)
     The rest is as in speculative.speculative_sampling.
     Raises ValueError for bad arguments at the call, and says which prompt it is.
     """
