@@ -67,7 +67,7 @@ def token_list(tokens, complaint):
 
 def checked_answer(answer, k, target):
     """What `propose` returned -> (drafts, draft_probs), the drafts checked; or ValueError."""
-    if not isinstance(answer, (tuple, list)) or len(answer) != 2 or np.isscalar(answer[0]):
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2 or isinstance(answer[0], Integral):
         raise ValueError(f"the drafter returned {answer!r}: return (drafts, p), a list of at most {k} token "
                          "ids and the distribution that each was drawn from, or None if they were chosen")
     return checked_drafts(answer[0], k, target), answer[1]
