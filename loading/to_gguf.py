@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from console import told
 from encoder import load_encoder
-from loading.files import told
 from utils import read_folder, shapes
 
 NAMES = {"wte": "token_embd.weight", "wpe": "position_embd.weight", "ln_f": "output_norm",
