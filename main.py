@@ -293,8 +293,13 @@ def load(f):
     if f.shape:
         draft, target = with_tree(draft), with_tree(target)
     flags = dict(tokens=encoder.encode([f.prompt, *f.prompts][-1]), text=encoder.encode(f.text),
-                 exit_layer=f.exit_layer, head=head_beside(f.target_model_size, f.drafter))
+                 exit_layer=f.exit_layer, head=head_of(f, target))
     return *DRAFTERS[f.drafter](draft, target, **flags), encoder
+
+
+def head_of(f, target):
+    kinds = {"eagle": "eagle", "medusa": "medusa", "early_exit": "exit"}
+    return head_beside(f.target_model_size, kinds[f.drafter], target) if f.drafter in kinds else None
 
 
 def check_loaded(f):
