@@ -71,7 +71,7 @@ class NGram:
         """Everything from the beginning: a text is new, or the last count was interrupted."""
         self.unigrams = np.zeros(self.n_vocab)                      # c((), x): many, so in an array
         self.after = defaultdict(Counter)                           # h -> {x: c(h, x)}, h of 1 .. order - 1
-        self.cached = []                                            # the running text, as far as it is counted
+        self.cached = []                                            # the running text, as far as counted
         for text in self.texts:
             self.count_all(text)
 
