@@ -86,9 +86,9 @@ class Models:
     def draft_is_used(self):
         return "draft" in vars(self)
 
-    def head(self, drafter):
-        """The name or folder of the head that a drafter needs on this target; None if there is none."""
-        return head_beside(self.target_name, drafter)
+    def head(self, kind):
+        """The name or folder of the target's head of this kind; None if there is none."""
+        return head_beside(self.target_name, kind, self.target)
 
 
 # Options: the text after the colon, "" if there is none -> a value ------------------------------------------
@@ -151,7 +151,7 @@ def ngram(models, text, *_):
 
 def early_exit(models, n_layers, *_):
     """Named without a number: after the layers that a head was trained on, or else after half of them."""
-    head = None if n_layers else models.head("early_exit")
+    head = None if n_layers else models.head("exit")
     n_layers = n_layers or (None if head else len(models.target.params["blocks"]) // 2)
     halves = EarlyExit(models.target, n_layers, head)
     return Pair(halves.draft, halves.target)
