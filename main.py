@@ -42,7 +42,8 @@ from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, p
 from reporting.terminal import watch
 from samplers import block
 from samplers.batch import batch_sampling
-from samplers.tree import depths, shape_of, tree_sampling, with_tree
+from samplers.tree import shape_of, tree_sampling
+from samplers.tree_model import depths, with_tree
 from sampling import check_K, check_settings, prepare
 from speculative import propose, speculative_sampling, verify
 from utils import check_files, load_model

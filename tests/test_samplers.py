@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from autoregressive import autoregressive_sampling
 from lossless import distribution_of_text, memoryless, scripted, table, text_of
 from reporting import stats
-from samplers.tree import with_tree
+from samplers.tree_model import with_tree
 from sampling import Round, probabilities
 from speculative import speculative_sampling, verify
 from utils import load_model

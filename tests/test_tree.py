@@ -1,4 +1,6 @@
 """Trees of drafts: lossless, exactly, by every rule and shape; a pass over a tree is what its paths are."""
+import inspect
+
 import numpy as np
 import pytest
 from helpers import mutant, tiny_gpt2, without_cache
@@ -17,20 +19,10 @@ from lossless import (
     text_of,
 )
 from reporting.stats import taken
-from samplers import tree
-from samplers.tree import (
-    SEQUOIA,
-    SPECINFER,
-    CallByCall,
-    TreeGPT2,
-    depths,
-    drawn,
-    likeliest,
-    shape_of,
-    surest,
-    tree_sampling,
-    with_tree,
-)
+from samplers import tree, tree_model, tree_rules
+from samplers.tree import shape_of, tree_sampling
+from samplers.tree_model import CallByCall, TreeGPT2, depths, with_tree
+from samplers.tree_rules import SEQUOIA, SPECINFER, drawn, likeliest, surest
 from utils import load_model
 
 PROMPT = [1, 2]
@@ -147,13 +139,15 @@ WRONG = {
 
 @pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
 def test_a_wrong_version_is_found(changes):
-    wrong, off = mutant(tree, *changes), 0
+    module = tree if inspect.getsource(tree).count(changes[0][0]) else tree_rules
+    wrong, off = mutant(module, *changes), 0
+    sampling, wrong = getattr(wrong, "tree_sampling", tree_sampling), vars(tree_rules) | vars(wrong)
     for target, draft, n, widths, grow in [
-            (table(223), table(7), 2, (2,), wrong.drawn), (table(223), table(7), 2, (2,), wrong.likeliest),
-            (table(5), table(23, zeros=.3), 2, (3,), wrong.drawn),
-            (table(123, zeros=.2), table(23, zeros=.2), 3, (2, 1), wrong.drawn)]:
-        found = exact_distribution(
-            lambda rng: text_of(wrong.tree_sampling(draft, target, [0], n, widths, rng, grow=grow)))
+            (table(223), table(7), 2, (2,), "drawn"), (table(223), table(7), 2, (2,), "likeliest"),
+            (table(5), table(23, zeros=.3), 2, (3,), "drawn"),
+            (table(123, zeros=.2), table(23, zeros=.2), 3, (2, 1), "drawn")]:
+        found = exact_distribution(lambda rng: text_of(sampling(
+            draft, target, [0], n, widths, rng, grow=wrong[grow], rule=wrong["SEQUOIA"])))
         off = max(off, distance(found, distribution_of_text(target, [0], n)))
         if off > .005:
             return
@@ -182,7 +176,7 @@ def paths_of(tokens, nodes, parents):
     return texts
 
 
-def error_of_tree(module=tree):
+def error_of_tree(module=tree_model):
     """The largest difference between the rows of trees and of their paths, over calls that follow a path, go
     elsewhere, add nodes to the last tree, and ask the model plainly in between."""
     plain = without_cache(tiny_gpt2(dtype=np.float64))
@@ -231,7 +225,7 @@ WRONG_PASSES = {
 @pytest.mark.parametrize("changes", WRONG_PASSES.values(), ids=WRONG_PASSES)
 def test_a_wrong_pass_is_found(changes):
     try:
-        assert error_of_tree(mutant(tree, *changes)) > 1e-3
+        assert error_of_tree(mutant(tree_model, *changes)) > 1e-3
     except AssertionError as error:                             # or the model itself notices
         assert "cached" in str(error)
 
@@ -290,10 +284,10 @@ def test_a_path_has_the_bits_of_single_steps_also_after_it_was_moved(demo, n):
 
 
 def test_whether_paths_keep_their_bits_is_tried(monkeypatch):
-    tree.keeps_paths.cache_clear()
-    monkeypatch.setattr(tree, "row_products", lambda a, b: a.astype(np.float32).sum(-1, keepdims=True))
-    assert not tree.keeps_paths(64, 512)
-    tree.keeps_paths.cache_clear()
+    tree_model.keeps_paths.cache_clear()
+    monkeypatch.setattr(tree_model, "row_products", lambda a, b: a.astype(np.float32).sum(-1, keepdims=True))
+    assert not tree_model.keeps_paths(64, 512)
+    tree_model.keeps_paths.cache_clear()
 
 
 @pytest.mark.parametrize("widths", [(3, 2, 1), pytest.param((8,), marks=pytest.mark.long),
@@ -400,3 +394,20 @@ def test_what_does_not_fit_into_the_model_is_refused(tokens, nodes, parents, say
 def test_a_node_that_is_no_token_is_told_with_those_that_are(token):
     with pytest.raises(ValueError, match=f"token id {token} in the tree is not in 0 .. 12$"):
         with_tree(tiny_gpt2()).tree([1], [12, token], [-1, 0])
+
+
+@pytest.mark.parametrize("n_pads", [0, 1])
+def test_a_model_that_is_interrupted_while_it_makes_room_answers_as_before(monkeypatch, n_pads):
+    """Between the two arrays, too; then it is asked about a tree for which one of them is large enough."""
+    model, pad, pads = with_tree(tiny_gpt2(n_ctx=20)), np.pad, []
+
+    def interrupted(*arguments):
+        if len(pads) == n_pads:
+            raise KeyboardInterrupt
+        return pads.append(None) or pad(*arguments)
+    monkeypatch.setattr(tree_model.xp, "pad", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.tree([1], [2] * 150, [-1] * 150)
+    monkeypatch.undo()
+    rows = model.tree([1], [2] * 90, [-1] * 90)
+    assert np.allclose(rows[-1], tiny_gpt2(n_ctx=20)([1, 2])[0])
