@@ -62,7 +62,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
             if propose is speculative.propose:
                 drafts, p = propose_in_step(drafters, x, k, to_probs, rngs)
             else:
-                answers = {i: propose(drafters[i], x[i], k[i], to_probs, rngs[i]) for i in going}
+                answers = {i: propose(drafters[i], list(x[i]), k[i], to_probs, rngs[i]) for i in going}
                 drafts = {i: checked_drafts(answers[i][0], k[i], target) for i in going}
                 p = {i: answers[i][1] for i in going}
             n_rows = {i: len(drafts[i]) + 1 for i in going}

@@ -80,7 +80,7 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
         x, T = list(tokens), len(tokens) + n_tokens
         while len(x) < T:
             left = T - len(x) - 1                        # the last token that is wanted comes from the target
-            nodes, parents, p = grow(draft, x, cut(shape, left), rule, to_probs, rng)
+            nodes, parents, p = grow(draft, list(x), cut(shape, left), rule, to_probs, rng)
             nodes, parents = checked_tree(nodes, parents, left, target)
             q = to_probs(target.tree(x, nodes, parents), 1 + len(nodes))        # [1 + n, n_vocab]
             p = p if p is None else checked_probs(p, nodes, q)                  # [n, n_vocab]

@@ -1,7 +1,9 @@
-"""A model that scores a tree of drafts in one pass: with_tree(model).tree(tokens, nodes, parents).
+"""A model that scores a tree of drafts in one pass.
+
+    with_tree(model).tree(tokens, nodes, parents) -> logits [1 + n, n_vocab]
 
     nodes       [n]    the drafted tokens
-    parents     [n]    the place of each one's parent among the nodes, before it, or -1: the last of the tokens
+    parents     [n]    the place of each one's parent among the nodes, before it; -1: the last token
 
 A node sees the text, its ancestors and itself; its position is the text's length and its depth.
 
