@@ -27,9 +27,10 @@ But: one sequence, and one draft model.
 """
 from operator import index
 
+from checks import checked_drafts, checked_probs
 from samplers.tree_model import children_of, depths, with_tree
 from samplers.tree_rules import SEQUOIA, drawn, likeliest, select_chosen
-from sampling import Round, checked_drafts, checked_probs, cut_after, prepare, sample
+from sampling import Round, cut_after, prepare, sample
 
 MOST_NODES = 1000
 

@@ -80,7 +80,8 @@ WRONG = {
     "the coin of the block with the residual of Algorithm 2": (
         "residual = j, rest ", "residual = j, np.maximum(q[j] - p[j], 0) "),
     "the correction is drawn from the target": ("residual if residual.any() else q[tau]", "q[tau]"),
-    "after a block that fails, the residual of its end": ("rest = np.maximum", "rest = residual = np.maximum"),
+    "after a block that fails, the residual of its end": ("rest = np.maximum",
+                                                          "rest = residual = np.maximum"),
 }
 
 
