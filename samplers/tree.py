@@ -78,10 +78,10 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     draft, target = with_tree(draft), with_tree(target)
 
     def rounds():
-        x, T = list(tokens), len(tokens) + n_tokens
+        x, T = list(tokens), len(tokens) + int(n_tokens)
         while len(x) < T:
             left = T - len(x) - 1                        # the last token that is wanted comes from the target
-            nodes, parents, p = grow(draft, list(x), cut(shape, left), rule, to_probs, rng)
+            nodes, parents, p = grow(draft, x[:], cut(shape, left), rule, to_probs, rng)
             nodes, parents = checked_tree(nodes, parents, left, target)
             q = to_probs(target.tree(x, nodes, parents), 1 + len(nodes))        # [1 + n, n_vocab]
             p = p if p is None else checked_probs(p, nodes, q)                  # [n, n_vocab]

@@ -212,6 +212,10 @@ def test_nothing_to_do_is_done_at_once(n_tokens, prompts):
     assert list(batch_sampling(table(1), table(2), prompts, n_tokens, 2, rngs(len(prompts)))) == []
 
 
+def test_a_small_integer_of_numpy_does_not_overflow():
+    assert [len(text) for text in together(None, table(2), [[1] * 100] * 2, np.uint8(200), 0)] == [200] * 2
+
+
 # Wrong versions ---------------------------------------------------------------------------------------------
 
 WRONG = {
