@@ -42,7 +42,9 @@ from drafters.ngram import NGram
 from reporting.stats import acceptance, is_tree, ratio
 from samplers import block, lossy
 from samplers.k_seq import K_SEQ
-from samplers.tree import SEQUOIA, SPECINFER, likeliest, surest, tree_sampling, with_tree
+from samplers.tree import tree_sampling
+from samplers.tree_model import with_tree
+from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, surest
 from speculative import speculative_sampling
 from utils import load_model
 

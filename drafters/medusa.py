@@ -26,7 +26,8 @@ from collections import Counter
 from compute.backend import xp
 from compute.linear import linear
 from drafters.heads import last_states, load_head
-from samplers.tree import depths, most
+from samplers.tree_model import depths
+from samplers.tree_rules import most
 from sampling import sample
 
 
@@ -59,7 +60,7 @@ class Medusa:
         return [sample(row, rng) for row in p], p
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree of at most this shape: samplers.tree.likeliest, without a draft model."""
+        """A tree of at most this shape: samplers.tree_rules.likeliest, without a draft model."""
         levels = [level for level in depths(shape) if level <= self.n_heads]        # they come level by level
         if not levels:
             return [], [], None

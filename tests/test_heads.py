@@ -20,7 +20,8 @@ from gpt2 import layer_norm
 from loading.checkpoint import write_tensorflow
 from lossless import check
 from reporting.stats import acceptance
-from samplers.tree import tree_sampling, with_tree
+from samplers.tree import tree_sampling
+from samplers.tree_model import with_tree
 from sampling import prepare, probabilities
 from speculative import speculative_sampling
 from utils import load_model
