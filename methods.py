@@ -32,7 +32,9 @@ from drafters.medusa import Medusa
 from drafters.ngram import NGram
 from samplers import block, lossy
 from samplers.k_seq import K_SEQ
-from samplers.tree import SEQUOIA, SPECINFER, depths, likeliest, shape_of, surest, tree_sampling, with_tree
+from samplers.tree import shape_of, tree_sampling
+from samplers.tree_model import depths, with_tree
+from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, surest
 from sampling import prepare
 from utils import load_model
 

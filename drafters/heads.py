@@ -12,7 +12,8 @@ import numpy as np
 from compute.backend import to_host, xp
 from gpt2 import common_prefix, layer_norm
 from loading.checkpoint import read_tensorflow
-from utils import nested, read_json, shapes
+from loading.folder import read_json, shapes
+from utils import nested
 
 EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit")         # in models/; they belong to demo-target
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from checks import check_K, check_settings
 from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, predicted_speedup, ratio
-from samplers.tree import depths
+from samplers.tree_model import depths
 
 
 class Run(NamedTuple):
