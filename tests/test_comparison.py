@@ -53,7 +53,7 @@ def test_a_tree_costs_its_levels_and_one_pass():
     typed = ("model", "tree:2,1")
     r = figures(rounds, {1: 0.002, 2: 0.004}, {5: 0.015}, {}, 2, 3, typed)
     assert r["cost_ratio"] == pytest.approx(0.3) and r["verify_ratio"] == pytest.approx(1.5)
-    assert r["predicted_speedup"] == pytest.approx(3 / (2 * 0.3 + 1.5)) and not r["same_bits"]    # 4 rows keep
+    assert r["predicted_speedup"] == pytest.approx(3 / (2 * 0.3 + 1.5)) and not r["same_bits"]  # 4 keep
     own = figures(rounds, None, {5: 0.015}, {}, 2, 3, ("medusa", "tree:2,1"), grow={4: 0.001})
     assert own["cost_ratio"] == pytest.approx(0.05)
 
