@@ -199,10 +199,10 @@ def heads(target, Ks):
     halves = EarlyExit(target, head="demo-exit")
     return [
         Method("eagle", "drafters/eagle.py", [target], Ks, chain(propose=eagle.propose),
-               checked_in_target(lambda tiny: Eagle(tiny, params=tiny_head("eagle")).propose),
+               checked_in_target(lambda tiny: Eagle(tiny, head=tiny_head("eagle")).propose),
                weights=bytes_of(head_shapes("eagle", n, 0)), trained=True),
         Method("Medusa", "drafters/medusa.py", [target], Ks, chain(propose=medusa.propose),
-               checked_in_target(lambda tiny: Medusa(tiny, params=tiny_head("medusa")).propose),
+               checked_in_target(lambda tiny: Medusa(tiny, head=tiny_head("medusa")).propose),
                weights=bytes_of(head_shapes("medusa", n, medusa.n_heads)), trained=True),
         Method("early exit with a head", "drafters/early_exit.py", [halves.draft, halves.target], Ks, chain(),
                checked_halves(lambda tiny: EarlyExit(tiny, head=tiny_head("exit") | {"exit_layer": 1})),
@@ -222,7 +222,7 @@ def tree_of_heads(target, weights):
 
     def check(Ks, n_tokens):
         target = with_tree(tiny_target())
-        run = run_of(target, params=tiny_head("medusa"))
+        run = run_of(target, head=tiny_head("medusa"))
 
         def walked(draft, target, tokens, n_tokens, K, rng, **settings):
             return run(target, tokens, n_tokens, SMALL_TREES[K], rng, **settings)

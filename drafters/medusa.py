@@ -36,12 +36,12 @@ class Medusa:
 
     target      the GPT2 that the heads were trained on, the one that verifies
     head        a folder; "demo-medusa" belongs to "demo-target"
-    params      in place of a folder: {"residuals": {"w" [n_embd, n_heads * n_embd], "b"}}
+                or its parameters: {"residuals": {"w" [n_embd, n_heads * n_embd], "b"}}
     Raises ValueError for heads that belong to another target.
     """
 
-    def __init__(self, target, head="demo-medusa", params=None):
-        self.target, self.residuals = target, (params or load_head("medusa", head, target))["residuals"]
+    def __init__(self, target, head="demo-medusa"):
+        self.target, self.residuals = target, load_head("medusa", head, target)["residuals"]
         self.n_heads = len(self.residuals["b"]) // target.params["wte"].shape[1]
 
     def logits(self, x, k):

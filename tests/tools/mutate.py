@@ -41,7 +41,7 @@ TESTS = {
     "compute/linear.py": "doctest exact gpt2 backend",
     "loading/checkpoint.py": "checkpoint",
     "loading/download.py": "download",
-    "loading/files.py": "doctest main many",
+    "console.py": "console main many",
     "loading/to_gguf.py": "doctest to_gguf",
     "reporting/stats.py": "doctest stats samplers main",
     "reporting/terminal.py": "terminal",
