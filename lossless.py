@@ -75,10 +75,10 @@ def branches(run):
     raise ValueError(f"there are more than {BRANCHES:,} branches: take fewer tokens or a smaller vocabulary")
 
 
-NOT_REPEATED = ("the sampler did not repeat itself: it remembers something between runs (make it anew in each), "
-                "or it has a random generator of its own (draw from the one that it is given)")
-NOT_WALKED = "one random number was {}: that cannot be walked. Compare each with a probability, or with a " \
-             "cumulative sum, or draw with rng.choice(n, p=p)"
+NOT_REPEATED = ("the sampler did not repeat itself: it remembers something between runs (make it anew in "
+                "each), or it has a random generator of its own (draw from the one that it is given)")
+NOT_WALKED = ("a random number was {}: that cannot be walked. Compare each with a probability or a "
+              "cumulative sum, or draw with rng.choice(n, p=p)")
 
 
 class Walk:
@@ -99,8 +99,8 @@ class Walk:
     def step(self):
         self.steps += 1
         if self.steps > STEPS:
-            raise ValueError(f"the sampler has made {STEPS:,} steps (random numbers, calls of a model, rounds) "
-                             "and goes on: it never ends")
+            raise ValueError(f"the sampler has made {STEPS:,} steps (random numbers, calls of a model, "
+                             "rounds) and goes on: it never ends")
 
     def several(self, size, draw):
         """One, or an array of the shape `size`."""
@@ -121,10 +121,9 @@ class Walk:
 
     def choice(self, a, size=None, replace=True, p=None):
         values = np.arange(a) if isinstance(a, Integral) else np.asarray(a)
-        weights = np.array(np.ones(len(values)) if p is None else p, dtype=float)
+        weights = np.array(np.ones(len(values)) / len(values) if p is None else p, dtype=float)
         n = 1 if size is None else np.prod(size, dtype=int)
-        if weights.shape != values.shape or not (weights >= 0).all() or not (p is None
-                                                                             or abs(weights.sum() - 1) < 1e-8):
+        if weights.shape != values.shape or not ((weights >= 0).all() and abs(weights.sum() - 1) < 1e-8):
             raise ValueError(f"rng.choice was called with p = {p} for {len(values)} values: give each a "
                              "probability, and let their sum be 1")
         if not replace and np.count_nonzero(weights) < n:
@@ -149,7 +148,8 @@ class Walk:
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        raise ValueError(f"the judge cannot walk rng.{name}: draw with rng.random, uniform, integers or choice")
+        raise ValueError(f"the judge cannot walk rng.{name}: draw with rng.random, uniform, integers or "
+                         "choice")
 
 
 class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
@@ -356,7 +356,8 @@ SETTINGS = [dict(temperature=.5), dict(temperature=2.), dict(temperature=0), dic
 
 
 class Report(NamedTuple):
-    """What was found.  From `case` on it is the first text whose probability is wrong; None if there is none."""
+    """What was found.  From `case` on about the first text whose probability is wrong; None if all are right.
+    """
     lossless: bool
     deviation: float                # the largest of any text in the cases that were walked
     n_cases: int
@@ -404,6 +405,8 @@ def report(sampler, pairs=None, Ks=(1, 2, 3, 4), n_tokens=4, **settings):
         found = judge(sampler, *case)
         n_branches, worst = n_branches + found.n_branches, max(worst, found.deviation)
         if not found.lossless:
+            if judge(sampler, *case)[1:] != found[1:]:
+                raise ValueError(NOT_REPEATED)
             return found._replace(n_cases=n_cases, n_branches=n_branches)
     return Report(True, worst, n_cases, n_branches)
 
@@ -427,24 +430,18 @@ def judge(sampler, name, draft, target, n_tokens, K, settings):
         models = [asked(model, rng) for model in (draft, target)]
         return text_of(sampler(*models, list(PROMPT), n_tokens, K, rng, **settings), rng)
 
-    def walk():
-        found, n = defaultdict(float), 0
-        for n, (text, probability) in enumerate(branches(run), 1):
-            found[text] += probability
-        return found, n
-
-    found, n = walk()
+    found = defaultdict(float)
+    for n_branches, (text, probability) in enumerate(branches(run), 1):                     # noqa: B007
+        found[text] += probability
     wanted = distribution_of_text(target, PROMPT, n_tokens, **settings)
     texts = sorted(found.keys() | wanted.keys())
     off = {text: abs(found.get(text, 0) - wanted.get(text, 0)) for text in texts}
     wrong = [text for text in texts if off[text] > WRONG]
     deviation = max(off.values(), default=0.0)
     if not wrong:
-        return Report(True, deviation, 1, n)
-    if walk()[0] != found:
-        raise ValueError(NOT_REPEATED)
+        return Report(True, deviation, 1, n_branches)
     text = wrong[0]
-    return Report(False, deviation, 1, n, name, K, n_tokens, settings, list(PROMPT), list(text),
+    return Report(False, deviation, 1, n_branches, name, K, n_tokens, settings, list(PROMPT), list(text),
                   found.get(text, 0.0), wanted.get(text, 0.0))
 
 
@@ -479,25 +476,38 @@ def distance(a, b):
     return sum(abs(a.get(key, 0) - b.get(key, 0)) for key in a.keys() | b.keys()) / 2
 
 
-def main(path=None):
-    """Judge the sampler of speculative.py, or with the `propose` or the `verify` of a file of your own.
+def main(path="", /):
+    """Is it lossless?  Judges speculative.py, or what a file of your own puts in its place:
 
-    path        my_drafter.py, with propose(draft, x, k, to_probs, rng) -> (drafts, draft_probs), or
-                my_rule.py, with verify(target_probs, draft_probs, drafts, rng) -> (n_accepted, next_token)
+    python -m lossless my_drafter.py    # propose(draft, x, k, to_probs, rng) -> (drafts, draft_probs)
+    python -m lossless my_rule.py       # verify(q, p, drafts, rng) -> (n_accepted, next_token)
+
+    The first word of the answer is "lossless" or "not"; the exit status is 0, 1 (not lossless), or 2 (it
+    cannot be judged).
+
+    Args:
+        path: a Python file with a function `propose`, a function `verify`, or both
     """
-    import console
     from speculative import speculative_sampling
-    found, error = {}, None
-    for name in ("propose", "verify") if path else ():
+    own = own_functions(path) if path else {}
+    found = report(lambda *run, **settings: speculative_sampling(*run, **own, **settings))
+    print(found)
+    return 0 if found.lossless else 1
+
+
+def own_functions(path):
+    """{"propose": .., "verify": ..} of somebody's file, as far as it has them.  ValueError if it has none."""
+    import console
+    own = {}
+    for name in "propose", "verify":
         try:
-            found[name] = console.function_in(path, name)
-        except ValueError as exception:
-            error = exception
-    if path and not found:
-        raise error
-    judged = report(lambda *run, **settings: speculative_sampling(*run, **found, **settings))
-    print(judged)
-    return 0 if judged.lossless else 1
+            own[name] = console.function_in(path, name)
+        except ValueError as error:
+            if not str(error).endswith(f"has no function {name}"):
+                raise
+    if not own:
+        raise ValueError(f"{path} has neither a function propose nor a function verify: see --help")
+    return own
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ distributions, written from their definition."""
 import numpy as np
 import pytest
 
+import console
 import lossless
 from autoregressive import autoregressive_sampling
 from lossless import (
@@ -220,7 +221,8 @@ def test_one_number_answers_all_questions_about_it_alike():
     def run(rng):
         u = rng.random()
         return bool(u < 0.5), bool(1 - u > 0.5), bool(u * 2.0 < 1), bool(u < 0.75)
-    assert exact_distribution(run) == {(True,) * 4: 0.5, (False, False, False, True): 0.25, (False,) * 4: 0.25}
+    found = exact_distribution(run)
+    assert found == {(True,) * 4: 0.5, (False, False, False, True): 0.25, (False,) * 4: 0.25}
 
 
 def test_what_is_drawn_without_replacement_is_as_numpy_draws_it():
@@ -363,3 +365,25 @@ def test_too_many_branches_are_told(monkeypatch):
     assert len(exact_distribution(lambda rng: [rng.random() < 0.5 for _ in range(2)].count(True))) == 3
     with pytest.raises(ValueError, match="more than 7 branches"):
         exact_distribution(lambda rng: [rng.random() < 0.5 for _ in range(3)].count(True))
+
+
+# The program ------------------------------------------------------------------------------------------------
+
+OWN = {  # a file: (exit status, the beginning of what is printed)
+    "def propose(draft, x, k, to_probs, rng):\n    return [1] * k, None": (0, "lossless: no probability"),
+    "def verify(q, p, drafts, rng):\n    return len(drafts), 0": (1, "not lossless: after "),
+    "def verify(q, p, drafts, rng):\n    return rng.gumbel()": (2, "error: the judge cannot walk rng.gumbel"),
+    "def verify(q, p, drafts, rng):\n    return 1 / 0": (2, "error: PATH, line 2: ZeroDivisionError"),
+    "def sampler(): pass": (2, "error: PATH has neither a function propose nor a function verify"),
+    "verify = ": (2, "error: PATH, line 1: SyntaxError"),
+}
+
+
+@pytest.mark.parametrize("source", OWN)
+def test_the_program_judges_a_file_of_ones_own(source, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(lossless, "PAIRS", dict(list(PAIRS.items())[:2]))
+    path = tmp_path / "mine.py"
+    path.write_text(source)
+    status, says = OWN[source]
+    assert console.run(lossless.main, [str(path)]) == status
+    assert "".join(capsys.readouterr()).replace(str(path), "PATH").startswith(says)
