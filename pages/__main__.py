@@ -2,17 +2,17 @@
 import re
 import sys
 
+import console
 from pages.files import check_folder, write_folder
 from pages.site import pages
 
 
-def main(folder, repository=""):
+def main(folder, repository="", /):
     """Write the site, a folder of pages that need no server and no network.
 
     Args:
         folder: a new one, or one that was written by this program before
-        repository: the web address of the code, as https://github.com/name/repository. Links to files lead
-            there; without it they are plain words
+        repository: the web address of the code, for links to its files, as https://github.com/us/it
     """
     repository = repository.rstrip("/")
     if repository and not re.fullmatch(r"https?://[\w.~/-]+", repository):
@@ -29,5 +29,4 @@ def main(folder, repository=""):
 
 
 if __name__ == "__main__":
-    import console
     sys.exit(console.run(main))

@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from loading.files import told
+from console import told
 
 TRACE = '<meta name="generator" content="main.py --trace">'
 SITE = '<meta name="generator" content="python -m pages">'

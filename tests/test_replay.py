@@ -123,6 +123,11 @@ def test_the_recorder_gives_what_the_generator_gives_and_what_others_do_with_it_
             assert s["last"]["prob"] == r.target_probs[r.n_accepted][r.tokens[-1]]
             assert s["last"]["probs"] == []
         assert {slot["expected"] for slot in data["totals"]["by_slot"]} == {None}
+    q, p = np.full((2, 3), 1 / 3), np.full((1, 3), 1 / 3)
+    for tokens, enough in ([0, 1], 3), ([0], 2):        # drawn, decided, drawn; or an EOS was accepted
+        for n in range(6):
+            s = reduce_round(Round(tokens, [0], 1, q, p), [.1] * n)
+            assert s["fits"] == (n in (2, 3) if enough == 3 else n >= enough)
 
 
 def test_after_an_accepted_eos_nothing_is_said():
@@ -285,7 +290,8 @@ def test_a_character_made_of_two_tokens_is_whole_and_half_a_one_is_named_by_its_
     parts = [b"\xe2\x80", b"\x94", b"a"]
     encoder = Encoder({"".join(bytes_to_unicode()[b] for b in part): i for i, part in enumerate(parts)}, [])
     probs = np.array([.5, .3, .2])
-    rounds = [Round([0, 1], [0, 2], 1, np.stack([probs] * 3), [probs] * 2), Round([0], [], 0, probs[None], [])]
+    unsure = [probs] * 3
+    rounds = [Round([0, 1], [0, 2], 1, np.stack(unsure), unsure[:2]), Round([0], [], 0, probs[None], [])]
     coins = [[.1, .9, .1, .9, .6], [.1]]
     data = data_of(page(list(map(reduce_round, rounds, coins)), SETTINGS, encoder))
     assert [s["text"] for s in data["rounds"]] == [["", "—"], ["\ufffd"]]
@@ -329,7 +335,8 @@ def test_the_command_line_writes_the_page_of_its_run(tmp_path, capsys):
     plain = json.loads(capsys.readouterr().out)["speculative"]["tokens"]
     assert main([*arguments, "--trace", str(tmp_path / "run.html")]) == 0
     result = json.loads(capsys.readouterr().out)
-    speculative, data = result["speculative"], data_of((tmp_path / "run.html").read_text(encoding="utf-8"))
+    speculative = result["speculative"]
+    data = data_of((tmp_path / "run.html").read_text(encoding="utf-8"))
     assert speculative["tokens"] == plain == [token for r in data["rounds"] for token in r["tokens"]]
     assert "".join(piece for r in data["rounds"] for piece in r["text"]) == speculative["text"]
     for key, value in (data["settings"] | {key: data["totals"][key] for key in SPEEDS}).items():
