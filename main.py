@@ -27,23 +27,24 @@ from tqdm import tqdm
 
 from autoregressive import autoregressive_sampling
 from benchmarks.measure import seconds
+from checks import check_K, check_settings
 from compute import backend as backends
 from drafters import layer_skip, lookup
 from drafters.adaptive import Optimum
+from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.heads import head_beside
 from drafters.medusa import Medusa
 from drafters.ngram import NGram
-from drafters.eagle import Eagle
 from loading.files import read_text, told
-from reporting.many import continue_all, prompts_in
 from pages.replay import Coins, recorded, write_trace
+from reporting.many import continue_all, prompts_in
 from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, predicted_speedup, ratio
 from reporting.terminal import watch
 from samplers import block
 from samplers.batch import batch_sampling
 from samplers.tree import depths, shape_of, tree_sampling, with_tree
-from sampling import check_K, check_settings, prepare
+from sampling import prepare
 from speculative import propose, speculative_sampling, verify
 from utils import check_files, load_model
 

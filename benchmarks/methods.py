@@ -34,11 +34,11 @@ from benchmarks.pairs import alone, generate, load_pair, text_of, typical
 from benchmarks.synthetic import tiny_head, tiny_target
 from drafters import layer_skip, lookup
 from drafters.adaptive import Confident, Schedule
+from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.heads import head_shapes
 from drafters.medusa import Medusa
 from drafters.ngram import NGram
-from drafters.eagle import Eagle
 from reporting.stats import acceptance, is_tree, ratio
 from samplers import block, lossy
 from samplers.k_seq import K_SEQ

@@ -22,9 +22,10 @@ from itertools import accumulate, groupby
 from numbers import Integral
 
 import speculative
+from checks import checked_drafts, checked_probs
 from compute.backend import xp
 from gpt2 import GPT2, causal_mask, dot_product_attention, transformer_block, whole_blocks
-from sampling import Round, checked_drafts, checked_probs, cut_after, prepare, sample
+from sampling import Round, cut_after, prepare, sample
 
 
 def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0, top_k=0, top_p=1.0,

@@ -1,4 +1,4 @@
-"""Heads on the target: an EAGLE head, Medusa, an exit.  They are lossless whatever they have learnt, they ask for
+"""Heads on the target: EAGLE, Medusa, an exit.  They are lossless whatever they have learnt, they ask for
 no pass of the target of their own, and what they say depends on the tokens alone."""
 import json
 from collections import Counter
@@ -11,11 +11,11 @@ from helpers import mutant, tiny_gpt2
 import gpt2
 from autoregressive import autoregressive_sampling
 from compute.linear import linear
-from drafters import medusa, eagle
+from drafters import eagle, medusa
+from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.heads import checksum, head_beside, head_shapes, load_head
 from drafters.medusa import Medusa
-from drafters.eagle import Eagle
 from gpt2 import layer_norm
 from loading.checkpoint import write_tensorflow
 from lossless import check
@@ -159,7 +159,7 @@ def test_medusas_heads_are_the_papers_formula():
 
 
 def test_a_eagle_that_has_learnt_to_be_the_last_layer_foretells_the_target():
-    """A target whose block does nothing: its states are those of the tokens, which an EAGLE head can be told."""
+    """A target whose block does nothing: its states are those of the tokens, which a head can be told."""
     target = tiny_gpt2(5, np.float64, n_layer=1)
     zero = {"w": np.zeros((8, 8)), "b": np.zeros(8)}
     for part in target.params["blocks"][0]["attn"]["c_proj"], target.params["blocks"][0]["mlp"]["c_proj"]:

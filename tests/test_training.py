@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from autoregressive import autoregressive_sampling
+from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.medusa import Medusa
-from drafters.eagle import Eagle
 from sampling import prepare
 from speculative import speculative_sampling
 from utils import load_model
