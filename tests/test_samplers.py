@@ -627,7 +627,7 @@ def test_the_clock_stands_still_between_rounds(monkeypatch):
     "alpha, c, v, reason",
     [
         (0.1, 0.1, 1, "too few drafts are accepted (10%)"),
-        (0.9, 1, 1.2, "a draft step is too dear"),
+        (0.9, 1, 1.2, "a draft step is too expensive"),
         (0.9, 0.05, 5, "checking 5"),
     ],
 )
