@@ -38,16 +38,18 @@ class Timed:
 
 
 class TimedProposer:
-    """A proposer that notes its calls: [(drafts, seconds), ...]."""
+    """A proposer, or what grows a tree, that notes its calls: [(number of drafts, seconds), ...]."""
 
     def __init__(self, propose):
         self.propose, self.calls = propose, []
 
     def __call__(self, *arguments):
         start = clock()
-        drafts, p = self.propose(*arguments)
-        self.calls.append((len(drafts), clock() - start))
-        return drafts, p
+        answer = self.propose(*arguments)
+        time = clock() - start
+        if isinstance(answer, tuple):                   # anything else is refused by the sampler
+            self.calls.append((len(answer[0]), time))
+        return answer
 
     def seconds(self, n):
         """n times the median of a draft, over the calls that gave any; None if none did."""
@@ -218,6 +220,6 @@ def bottleneck(alpha, K, c, v):
     reasons = [
         (predicted_speedup(1, K, c, v), f"too few drafts are accepted ({alpha:.0%})"),
         (predicted_speedup(alpha, K, 0, v), f"a draft step is too expensive ({c:.2f} of a target step)"),
-        (predicted_speedup(alpha, K, c, 1), f"checking {K + 1} tokens is too expensive ({v:.1f} target steps)"),
+        (predicted_speedup(alpha, K, c, 1), f"checking {K + 1} rows is too expensive ({v:.1f} target steps)"),
     ]
     return f"This pair gains little or nothing here, mostly because {max(reasons)[1]}."

@@ -28,7 +28,7 @@ def encoder_of(*texts):
 ENCODER = encoder_of(" the", " sea", " was", " of", "\n", " a")
 THE, SEA, WAS, OF, LINE, A, END = range(256, 263)
 ROUNDS = [Round([THE, SEA, OF], [THE, SEA, WAS, A], 2, None, None), Round([THE, LINE], [THE], 1, None, None)]
-STYLES = [dict(show_rounds=show_rounds, colour=colour) for show_rounds in (False, True) for colour in (False, True)]
+STYLES = [dict(show_rounds=rounds, colour=colour) for rounds in (False, True) for colour in (False, True)]
 
 
 class Terminal(io.TextIOWrapper):
@@ -56,7 +56,8 @@ def without_style(text):
 @pytest.fixture
 def columns(monkeypatch):
     """columns(n): the terminal has so many."""
-    return lambda n: monkeypatch.setattr(terminal.shutil, "get_terminal_size", lambda: os.terminal_size((n, 24)))
+    size = terminal.shutil, "get_terminal_size"
+    return lambda n: monkeypatch.setattr(*size, lambda: os.terminal_size((n, 24)))
 
 
 LEGEND = "(colours: \x1b[32maccepted\x1b[0m, \x1b[31;9mrejected\x1b[0m, \x1b[1;94mthe target's own\x1b[0m)\n"
@@ -70,7 +71,8 @@ def test_accepted_is_green_rejected_red_and_struck_the_targets_own_blue(monkeypa
         " \x1b[32mthe\x1b[0m\n of\n" + LEGEND)
 
 
-@pytest.mark.parametrize("out, no_colour, term", [(None, "", "xterm"), (Terminal, "1", "xterm"), (Terminal, "", "dumb")])
+@pytest.mark.parametrize("out, no_colour, term", [
+    (None, "", "xterm"), (Terminal, "1", "xterm"), (Terminal, "", "dumb")])
 def test_where_colour_is_not_wanted_there_is_no_escape_code(monkeypatch, out, no_colour, term):
     monkeypatch.setenv("NO_COLOR", no_colour)
     monkeypatch.setenv("TERM", term)
@@ -87,7 +89,8 @@ def test_show_rounds_prints_a_line_a_round_then_the_text():
         "\nPrompt the sea of the\n\n")
 
 
-@given(st.text(alphabet="aé—漢😀\u0301", min_size=1, max_size=8), st.randoms(use_true_random=False), st.booleans())
+@given(st.text(alphabet="aé—漢😀\u0301", min_size=1, max_size=8), st.randoms(use_true_random=False),
+       st.booleans())
 def test_characters_of_several_bytes_are_never_broken(text, chance, colour):
     """Every byte is a token here, and any of them may be an accepted draft, a correction or a bonus."""
     data, rounds = list(text.encode()), []
@@ -122,7 +125,7 @@ def test_what_a_terminal_would_obey_is_shown_and_not_sent(style):
     """Also U+0080 to U+009F: some terminals obey U+009B as they obey ESC [."""
     encoder = encoder_of("\x80", "\x9b", "\x9f", "\x7f")
     clear = [*b"\x1b[2J\r\x07", *range(256, 260)]
-    rounds = [Round([*clear, *b"Hi"], [*clear, 65], len(clear), None, None), Round([65], clear[:1], 0, None, None)]
+    rounds = [Round([*clear, *b"Hi"], clear, len(clear), None, None), Round([65], clear[:1], 0, None, None)]
     text = without_style(written(rounds, encoder, prompt="\x1b[2J\x9b2JHi", **style))
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text) and "\n\\x1b[2J\\x9b2JHi" in text
     assert "\\x1b[2J\\x0d\\x07\\x80\\x9b\\x9f\\x7f" in text
@@ -174,10 +177,11 @@ def test_a_line_is_as_wide_as_the_terminal_and_no_wider():
 def test_no_line_of_show_rounds_is_wider_than_the_terminal(columns):
     columns(40)
     rounds = [Round([256, 257, 256, 257], [256, 257, 256, 256, 257, 257], 3, None, None)] * 12
-    shown = without_style(written(rounds, encoder_of(" 漢字", " extraordinary"), Terminal(), show_rounds=True))
+    words = encoder_of(" 漢字", " extraordinary")
+    shown = without_style(written(rounds, words, Terminal(), show_rounds=True))
     lines = shown.split("\n\nPrompt")[0].split("\n")[2:]
     assert max(map(terminal.cells, lines)) <= 40
-    twelfth = "12 3/6 +·漢字 +·extraordinary +·漢字 -·漢字 .·extraordinary .·extraordinary =·extraordinary"
+    twelfth = "12 3/6 +·漢字 +·extraordinary +·漢字 -·漢字" + 2 * " .·extraordinary" + " =·extraordinary"
     assert re.sub(r"\s+", " ", " ".join(lines)).endswith(twelfth)
 
 
@@ -191,7 +195,7 @@ def test_on_a_terminal_no_word_of_the_text_is_broken(columns, show_rounds):
     shown = without_style(shown.removesuffix(LEGEND)).split("\n\n" if show_rounds else "-----\n")[1]
     lines = shown.split("\n")
     assert max(map(len, lines)) <= 30 and min(map(len, lines[:-2])) > 12
-    kept = [word for word in shown.split() if show_rounds or word != "extra"]   # the rejected stand in the text, too
+    kept = [word for word in shown.split() if show_rounds or word != "extra"]       # without the rejected
     assert kept == prompt.split() + ["extraordinary", "in"] * 9
 
 
@@ -211,16 +215,16 @@ def test_on_a_terminal_text_without_spaces_is_not_held_back(columns):
 
 # The command line -------------------------------------------------------------------------------------------
 
-WORDS = ["--temperature", "1", "-n", "12"]
+FLAGS = dict(temperature=1.0, n_tokens_to_generate=12)
 
 
 def test_on_a_terminal_the_text_streams_in_colour_and_elsewhere_it_is_plain(monkeypatch, capsys):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert main(WORDS) == 0
+    main(**FLAGS)
     plain, screen = capsys.readouterr().out, Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
-    assert main(WORDS) == 0
+    main(**FLAGS)
     coloured = screen.text()
     one, two = coloured.split("Speculative sampling")
     assert "\x1b" not in plain + one and "\x1b[32m" in two and "\x1b[31;9m" in two and "\x1b[1;94m" in two
@@ -232,11 +236,11 @@ def test_on_a_terminal_the_text_streams_in_colour_and_elsewhere_it_is_plain(monk
 
 
 def test_show_rounds_shows_the_rounds_and_the_text_and_json_is_json_alone(capsys):
-    assert main(["--json", "--show_rounds", *WORDS]) == 0
+    main(json=True, **FLAGS)
     out, err = capsys.readouterr()
     r = json.loads(out)
     assert len(r["speculative"]["tokens"]) == 12 and err == ""
-    assert main(["--show_rounds", *WORDS]) == 0
+    main(show_rounds=True, **FLAGS)
     out = capsys.readouterr().out
     assert f"\n\n{r['prompt']}{r['speculative']['text']}\n\nTime" in out
     lines = re.findall(r"^ +\d+ +(\d+)/(\d+) (.*)$", out, re.M)
