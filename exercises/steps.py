@@ -27,7 +27,6 @@ from reporting.stats import Timed
 
 Q = np.array([[.1, .6, .3], [.3, 0, .7], [.2, .2, .6]])             # a target's distributions
 P = np.array([[.5, .3, .2], [.6, .4, 0]])                           # a draft's
-ENOUGH = 5_000          # calls of a model in one run, after which it is said never to end
 SHOWN = 4               # mistakes shown of one step
 
 
@@ -41,24 +40,32 @@ class Says:
     def __init__(self, *numbers):
         self.random = iter(numbers).__next__
 
+    def choice(self, a, p):                             # as NumPy's draws
+        return int(np.searchsorted(np.cumsum(p) / np.sum(p), self.random(), side="right"))
 
-class Asked:
-    """A model that counts its calls, and says what is wrong with one."""
 
-    def __init__(self, model):
-        self.model, self.calls = model, 0
+class Wrong(Exception):
+    """Not right yet, and why."""
 
-    def __call__(self, tokens, n_last=1):
-        self.calls += 1
-        if self.calls > ENOUGH:
-            raise Wrong(f"a model was called {ENOUGH:,} times in one run and still the text is not complete: "
-                        "a loop never ends (is something appended in each round?)")
+
+class Says:
+    """In the generator's place: `random()` returns these numbers, one after the other."""
+
+    def __init__(self, *numbers):
+        self.random = iter(numbers).__next__
+
+
+def asked(model, rng):
+    """The model; it says what is wrong with a call, and counts it as a step of the run."""
+    def call(tokens, n_last=1):
+        rng.step()
         if len(np.shape(tokens)) != 1:
             raise Wrong(f"a model was called with {tokens!r}: that is not a list of tokens")
         if not 1 <= n_last <= len(tokens):
             raise Wrong(f"a model was asked for the logits of the last {n_last} positions of {len(tokens)} "
                         f"tokens: n_last is at least 1 and at most {len(tokens)} there")
-        return self.model(tokens, n_last)
+        return model(tokens, n_last)
+    return call
 
 
 def differences(found, expected, what):
@@ -88,10 +95,10 @@ def token(result, function):
 def text(sampler, *arguments, **settings):
     """The new tokens of one run, which the sampler returns as a list or, as in this repository, in rounds."""
     prompt = next(argument for argument in arguments if isinstance(argument, list))
-    before = list(prompt)
-    result = sampler(*[Asked(a) if callable(a) else a for a in arguments], **settings)
+    before, rng = list(prompt), arguments[-1]
+    result = sampler(*[asked(a, rng) if callable(a) else a for a in arguments], **settings)
     try:
-        new = lossless.text_of(result)
+        new = lossless.text_of(result, rng)
     except TypeError:
         raise Wrong(f"the function returns {result!r}: it should return the list of the new tokens") from None
     if prompt != before:
@@ -249,9 +256,8 @@ def sentence(error, mine):
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame for frame in frames if frame.filename == getattr(mine, "__file__", None)]
     where = f"\n    line {lines[-1].lineno}: {lines[-1].line}" if lines else ""
-    rule = ("\n    (rng has only `random()`; its number may be multiplied, compared, and given to "
-            "np.searchsorted)") if frames[-1].filename == lossless.__file__ or "Uniform" in str(error) else ""
-    return f"{name}{error}{where}{rule}"
+    hint = "\n    (is a [0] missing, as in model(x)[0]?)" if "truth value of an array" in str(error) else ""
+    return f"{name}{error}{where}{hint}"
 
 
 def answers(path):

@@ -73,6 +73,14 @@ def test_right_answers_pass_every_step(mine):
     assert stopped(mine) == (7, "")
 
 
+@pytest.mark.parametrize("sample", [
+    lambda probs, rng: rng.choice(len(probs), p=np.asarray(probs, dtype=float) / np.sum(probs, dtype=float)),
+    lambda probs, rng: np.argmax(np.cumsum(probs, dtype=float) > rng.random() * np.sum(probs, dtype=float)),
+    lambda probs, rng: counted(probs, rng)], ids=["choice", "argmax", "a loop"])
+def test_there_is_more_than_one_way_to_draw(sample):
+    assert not mistakes(next(iter(STEPS)), solution(sample=sample))
+
+
 @pytest.mark.parametrize("name, step", NAMES.items())
 def test_each_step_needs_its_functions(name, step):
     asks = list(STEPS)[step - 1]
@@ -99,10 +107,10 @@ def changing(sampler, place):
     return changed
 
 
-def rows(n, first=slice(None)):
-    """A baseline that asks the model for n rows, and forgets a [0]."""
+def rows(n):
+    """A baseline that asks the model for n rows."""
     def sampler(model, tokens, n_tokens, rng, **settings):
-        return [sampling.sample(sampling.probabilities(model(tokens, n))[first], rng)] * n_tokens
+        return [sampling.sample(sampling.probabilities(model(tokens, n))[0], rng)] * n_tokens
     return sampler
 
 
@@ -118,6 +126,20 @@ def p_first(logits, temperature=1.0, top_k=0, top_p=1.0):
 
 def millionth(logits, **settings):
     return sampling.probabilities(logits, **settings) + 1e-6 * (np.arange(4) == 0)
+
+
+def counted(probs, rng):
+    """`sample` as many write it first."""
+    u, total = rng.random() * np.sum(probs, dtype=float), 0.0
+    for token, chance in enumerate(probs):
+        total = total + chance
+        if u < total:
+            return token
+    return int(np.flatnonzero(probs)[-1])
+
+
+def no_0(model, tokens, n_tokens, rng, **settings):
+    return [counted(sampling.probabilities(model(tokens)), rng) for _ in range(n_tokens)]
 
 
 def left(probs, rng):
@@ -146,7 +168,9 @@ REPLIES = {                                             # what is wrong: (change
     'side="left"': (dict(sample=left), 1, "rng.random() gives 0.0"),
     "np.random": (dict(sample=lambda probs, rng: np.random.choice(len(probs), p=probs)), 1,     # noqa: NPY002
                   "all chance must come from rng"),
-    "a difference": (dict(sample=lambda probs, rng: int(rng.random() - probs[0] > 0)), 1, "rng has only"),
+    "a race": (dict(sample=lambda probs, rng: np.argmin(-np.log(rng.random(3)) / probs[:3])), 1,
+               "compared or combined with another"),
+    "a missing [0]": (dict(sample=counted, autoregressive_sampling=no_0), 2, "is a [0] missing"),
     "a list for a token": (dict(sample=lambda *run: [sampling.sample(*run)]), 1, "one whole number"),
     "the caller's prompt": (dict(autoregressive_sampling=changing(BASELINE, 1)), 2, "the caller's prompt"),
     "the prompt is given back": (dict(autoregressive_sampling=lambda model, x, *more, **settings: [
