@@ -44,17 +44,6 @@ class Says:
         return int(np.searchsorted(np.cumsum(p) / np.sum(p), self.random(), side="right"))
 
 
-class Wrong(Exception):
-    """Not right yet, and why."""
-
-
-class Says:
-    """In the generator's place: `random()` returns these numbers, one after the other."""
-
-    def __init__(self, *numbers):
-        self.random = iter(numbers).__next__
-
-
 def asked(model, rng):
     """The model; it says what is wrong with a call, and counts it as a step of the run."""
     def call(tokens, n_last=1):
