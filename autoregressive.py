@@ -20,7 +20,7 @@ def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, to
     tokens, to_probs, ends = prepare([model], tokens, n_tokens, temperature, top_k, top_p, eos)
 
     def rounds():
-        x, T = list(tokens), len(tokens) + n_tokens
+        x, T = list(tokens), len(tokens) + int(n_tokens)
         while len(x) < T:
             q = to_probs(model(x), 1)                           # [1, n_vocab]    q(. | x_1 .. x_n)
             new = [sample(q[0], rng)]                           # x_{n+1} ~ q(. | x_1 .. x_n)

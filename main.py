@@ -27,23 +27,24 @@ from tqdm import tqdm
 
 from autoregressive import autoregressive_sampling
 from benchmarks.measure import seconds
+from checks import check_K, check_settings
 from compute import backend as backends
 from drafters import layer_skip, lookup
 from drafters.adaptive import Optimum
+from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.heads import head_beside
 from drafters.medusa import Medusa
 from drafters.ngram import NGram
-from drafters.prophet import Prophet
 from loading.files import read_text, told
+from pages.replay import Coins, recorded, write_trace
 from reporting.many import continue_all, prompts_in
-from reporting.replay import Coins, recorded, write_trace
 from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, predicted_speedup, ratio
 from reporting.terminal import watch
 from samplers import block
 from samplers.batch import batch_sampling
 from samplers.tree import depths, shape_of, tree_sampling, with_tree
-from sampling import check_K, check_settings, prepare
+from sampling import prepare
 from speculative import propose, speculative_sampling, verify
 from utils import check_files, load_model
 
@@ -70,7 +71,7 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         seed: of the random generator
         models_dir: where downloaded models are kept
         backend: numpy, or cupy for a GPU
-        drafter: who guesses: model, lookup, ngram, early_exit, layer_skip, prophet, medusa
+        drafter: who guesses: model, lookup, ngram, early_exit, layer_skip, eagle, medusa
         verifier: how the guesses are judged: token (Algorithm 2), block, or tree (several at each place)
         widths: of a tree, children a node by level
         prompts_file: a file with a prompt a line, continued as a batch, in place of one prompt
@@ -180,8 +181,8 @@ def with_early_exit(draft, target, exit_layer, head, **_):
     return pair.draft, pair.target, propose
 
 
-def with_prophet(draft, target, head, **_):
-    return None, target, Prophet(target, head or "demo-prophet").propose
+def with_eagle(draft, target, head, **_):
+    return None, target, Eagle(target, head or "demo-eagle").propose
 
 
 def with_medusa(draft, target, head, **_):
@@ -203,7 +204,7 @@ DRAFTERS = {
     "ngram": with_ngrams,
     "early_exit": with_early_exit,
     "layer_skip": with_layer_skip,
-    "prophet": with_prophet,
+    "eagle": with_eagle,
     "medusa": with_medusa,
 }
 VERIFIERS = {
@@ -250,7 +251,7 @@ def check_flags(f):
     if f.prompts_file and (f.show_rounds or f.trace or f.auto):
         raise ValueError("--show_rounds, --trace and --K auto are for a single run: leave them out, or give "
                          "one --prompt")
-    if f.prompts_file and f.drafter in ("prophet", "medusa"):
+    if f.prompts_file and f.drafter in ("eagle", "medusa"):
         raise ValueError(f"--drafter {f.drafter} reads the states of one text: give one --prompt")
     f.prompts = prompts_in(f.prompts_file) if f.prompts_file else []
     f.text = read_text(f.ngram_file, "name a text file") if f.ngram_file else ""

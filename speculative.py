@@ -22,14 +22,15 @@ But: one line of drafts (no trees), one sequence (no batch).
 """
 import numpy as np
 
-from sampling import Round, check_K, checked_drafts, checked_probs, cut_after, prepare, sample
+from checks import check_K, checked_answer, checked_probs
+from sampling import Round, cut_after, prepare, sample
 
 
 def propose(draft, x, k, to_probs, rng):
     """The drafting loop: k tokens after x, one at a time.  Returns (drafts, draft_probs).
 
     draft           tokens -> logits [1, n_vocab]
-    x               the list x_1 .. x_n; a proposer must not change it
+    x               the list x_1 .. x_n, a copy
     to_probs        logits -> probabilities, with the settings of the run (temperature, top-k, top-p)
 
     drafts          x̃_1 .. x̃_k.  A proposer of one's own may return fewer, also none.
@@ -88,11 +89,11 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
 
     def rounds():
-        x, T = list(tokens), len(tokens) + n_tokens
+        x, T = list(tokens), len(tokens) + int(n_tokens)
         while len(x) < T:
             k = min(K, T - len(x) - 1)                          # the last token comes from the target
-            drafts, p = propose(draft, x, k, to_probs, rng)     # x̃_1 .. x̃_k and their p;  n = len(x)
-            drafts = checked_drafts(drafts, k, target)
+            answer = propose(draft, x[:], k, to_probs, rng)     # x̃_1 .. x̃_k and their p;  n = len(x)
+            drafts, p = checked_answer(answer, k, target)
             k = len(drafts)                                     # a proposer may return fewer
             q = to_probs(target(x + drafts, k + 1), k + 1)      # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{j-1})
             p = checked_probs(p, drafts, q)                     # [k, n_vocab]

@@ -10,7 +10,7 @@ The other columns are those of the table methods.
 from benchmarks.methods import all_methods, compare_methods, sampler_of
 from benchmarks.pairs import generate, load_pair
 
-NAMES = "draft model", "early exit with a head", "prophet", "Medusa", "Medusa's tree"
+NAMES = "draft model", "early exit with a head", "eagle", "Medusa", "Medusa's tree"
 POSITIONS, LEAST = 5, 20
 COLUMNS = ("method", "T", "shape", "tokens per pass", "rows a pass", "acceptance, by position", "c", "v",
            "predicted", "measured", "weights MB")

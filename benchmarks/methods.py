@@ -34,11 +34,11 @@ from benchmarks.pairs import alone, generate, load_pair, text_of, typical
 from benchmarks.synthetic import tiny_head, tiny_target
 from drafters import layer_skip, lookup
 from drafters.adaptive import Confident, Schedule
+from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.heads import head_shapes
 from drafters.medusa import Medusa
 from drafters.ngram import NGram
-from drafters.prophet import Prophet
 from reporting.stats import acceptance, is_tree, ratio
 from samplers import block, lossy
 from samplers.k_seq import K_SEQ
@@ -106,7 +106,7 @@ def all_methods(draft, target, Ks, texts=()):
     methods = [*with_draft(draft, target, Ks), *trees(draft, target), *without(target, Ks)]
     if texts:
         methods.append(layers_skipped(target, Ks, texts))
-    if all((ROOT / "models" / name).is_dir() for name in ("demo-prophet", "demo-medusa", "demo-exit")):
+    if all((ROOT / "models" / name).is_dir() for name in ("demo-eagle", "demo-medusa", "demo-exit")):
         methods += heads(target, Ks)
     return methods
 
@@ -193,12 +193,12 @@ def bytes_of(shapes):
 
 def heads(target, Ks):
     """Drafters that read the target's states.  Their weights lie in models/."""
-    prophet, medusa, n = Prophet(target), Medusa(target), target.params["wte"].shape[1]
+    eagle, medusa, n = Eagle(target), Medusa(target), target.params["wte"].shape[1]
     halves = EarlyExit(target, head="demo-exit")
     return [
-        Method("prophet", "drafters/prophet.py", [target], Ks, chain(propose=prophet.propose),
-               checked_in_target(lambda tiny: Prophet(tiny, params=tiny_head("prophet")).propose),
-               weights=bytes_of(head_shapes("prophet", n, 0)), trained=True),
+        Method("eagle", "drafters/eagle.py", [target], Ks, chain(propose=eagle.propose),
+               checked_in_target(lambda tiny: Eagle(tiny, params=tiny_head("eagle")).propose),
+               weights=bytes_of(head_shapes("eagle", n, 0)), trained=True),
         Method("Medusa", "drafters/medusa.py", [target], Ks, chain(propose=medusa.propose),
                checked_in_target(lambda tiny: Medusa(tiny, params=tiny_head("medusa")).propose),
                weights=bytes_of(head_shapes("medusa", n, medusa.n_heads)), trained=True),

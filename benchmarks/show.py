@@ -15,7 +15,7 @@ LABELS = {"K": "K, drafts a round", "measured": "measured speed-up", "predicted"
           "cost": "cost of a round, in steps of the target alone"}
 KINDS = {"a draft model": "tab:blue", "a trained head": "tab:orange", "nothing but the target": "tab:green",
          "not lossless": "tab:red"}
-HEADS = "drafters/prophet.py", "drafters/medusa.py", "drafters/early_exit.py"
+HEADS = "drafters/eagle.py", "drafters/medusa.py", "drafters/early_exit.py"
 # At temperature 0 a draw knows one token only: there they are "tree of the likeliest", and Algorithm 2.
 SAME_AT_0 = "tree, SpecInfer", "tree, Sequoia", "tree, K-SEQ", "lenience 0.3", "typical acceptance"
 CURVES = {  # table: (x, y, what makes a curve)

@@ -13,11 +13,11 @@ from gpt2 import common_prefix, layer_norm
 from loading.checkpoint import read_tensorflow
 from utils import nested, read_json, shapes
 
-EMBEDDED = ("demo-prophet", "demo-medusa", "demo-exit")         # in models/; they belong to demo-target
+EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit")         # in models/; they belong to demo-target
 
 
 def load_head(kind, name_or_folder, target):
-    """The parameters of a head ("prophet", "medusa" or "exit"), nested as in utils.nested.
+    """The parameters of a head ("eagle", "medusa" or "exit"), nested as in utils.nested.
 
     Raises ValueError in one sentence for files that are missing or damaged, another kind of head, or the head
     of another target.
@@ -45,13 +45,13 @@ def load_head(kind, name_or_folder, target):
 
 
 def head_beside(target, drafter):
-    """The head that goes with a target's name or folder: "demo-prophet" with "demo-target", and what lies
+    """The head that goes with a target's name or folder: "demo-eagle" with "demo-target", and what lies
     beside a folder under that name.  None where there is none.
 
-    >>> head_beside("demo-target", "early_exit"), head_beside("124M", "prophet"), head_beside("a", "lookup")
+    >>> head_beside("demo-target", "early_exit"), head_beside("124M", "eagle"), head_beside("a", "lookup")
     ('demo-exit', None, None)
     """
-    kinds = {"prophet": "prophet", "medusa": "medusa", "early_exit": "exit"}
+    kinds = {"eagle": "eagle", "medusa": "medusa", "early_exit": "exit"}
     if drafter not in kinds:
         return None
     name = f"demo-{kinds[drafter]}"

@@ -1,1 +1,1 @@
-"""The rounds of a run -> numbers, terminal colours, a replay page, a site of them."""
+"""What a run tells about itself, and what two runs tell about each other: numbers, sentences, colours."""

@@ -22,9 +22,10 @@ from itertools import accumulate, groupby
 from numbers import Integral
 
 import speculative
+from checks import checked_drafts, checked_probs
 from compute.backend import xp
 from gpt2 import GPT2, causal_mask, dot_product_attention, transformer_block, whole_blocks
-from sampling import Round, checked_drafts, checked_probs, cut_after, prepare, sample
+from sampling import Round, cut_after, prepare, sample
 
 
 def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0, top_k=0, top_p=1.0,
@@ -36,7 +37,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
     K           drafts a round at the most; 0 is auto-regressive, and `draft` may then be None
     rngs        a numpy.random.Generator for each prompt, each its own
     propose     speculative.propose drafts for all sequences in step; another is asked for one after the other
-                (and one that reads the target's states, a prophet, runs the target again for them)
+                (and one that reads the target's states, an EAGLE head, runs the target again for them)
     The rest is as in speculative.speculative_sampling.
     Raises ValueError for bad arguments at the call, and says which prompt it is.
     """

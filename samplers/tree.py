@@ -29,10 +29,11 @@ from operator import index
 
 import numpy as np
 
+from checks import checked_drafts, checked_probs
 from compute.backend import on_gpu, to_host, xp
 from compute.linear import DEPTH, SUM, row_products
 from gpt2 import BLOCK, GPT2, common_prefix, whole_blocks
-from sampling import Round, checked_drafts, checked_probs, cut_after, prepare, probabilities, sample
+from sampling import Round, cut_after, prepare, probabilities, sample
 
 MOST_NODES = 1000
 

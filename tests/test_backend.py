@@ -227,7 +227,7 @@ def test_damaged_logits_are_found_though_few_cross(temperature, top_k, value, n_
     [dict(temperature=0), dict(temperature=1), dict(temperature=0.8, top_k=50, top_p=0.9)],
     ids=str,
 )
-@pytest.mark.parametrize("name", ["synthetic", pytest.param("demo", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["synthetic", pytest.param("demo", marks=pytest.mark.long)])
 def test_both_samplers_say_the_same_on_both_backends(name, settings):
     def run():
         draft, target = pair(name)
@@ -261,10 +261,10 @@ def test_a_draft_on_the_host_may_serve_a_target_on_the_device():
 # The command line -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "flags",
-    [pytest.param([], marks=pytest.mark.slow), ["--temperature", "1", "--top_k", "50", "--show_rounds"]],
+    [pytest.param([], marks=pytest.mark.long), ["--temperature", "1", "--top_k", "50", "--show_rounds"]],
     ids=" ".join,
 )
 def test_main_runs_on_the_stand_in_and_says_the_same(capsys, flags):
@@ -387,7 +387,7 @@ def test_on_numpy_the_clock_costs_nothing():
     assert ticks == sorted(ticks) and np.median(np.diff(ticks)) < 1e-5 and backend.gpu() == {}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_benchmark_runs_on_the_stand_in_and_names_the_device(capsys, tmp_path, monkeypatch):
     (tmp_path / "cupy.py").write_text("import sys, strict_cupy\nsys.modules['cupy'] = strict_cupy.cupy\n")
     monkeypatch.setenv(

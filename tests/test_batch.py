@@ -128,7 +128,7 @@ def test_the_embedded_pair_has_the_same_bits_in_company(embedded):
     assert_same_bits(draft, target, prompts, 12, 4, temperature=1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("temperature", [0, 1])
 @pytest.mark.parametrize("K", [1, 4])
 def test_the_embedded_pair_has_the_same_bits_in_large_and_ragged_batches(embedded, K, temperature):
@@ -138,7 +138,7 @@ def test_the_embedded_pair_has_the_same_bits_in_large_and_ragged_batches(embedde
     assert_same_bits(draft, target, random_prompts(12, 200, target.n_vocab), 60, K, temperature)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_greedy_texts_of_a_batch_are_those_of_the_baseline(embedded):
     """Where rows do not keep their bits in a batch of this size, the texts may part at near-ties only."""
     draft, target, encoder = embedded

@@ -73,7 +73,7 @@ LOSSY = "lenience 0.3", "typical acceptance"
 METHODS = all_methods(*PAIR, [3])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("i", range(len(METHODS) + 1))
 def test_every_method_of_the_table_runs_and_is_what_its_row_says(i, monkeypatch):
     monkeypatch.setattr(methods.layer_skip, "search", lambda *_, **more: ((5,), (6,)))      # it takes seconds
@@ -231,7 +231,7 @@ def test_lossy_rules_are_told_from_lossless_ones_by_their_exact_distance():
     assert rows["Algorithm 2"]["toy accepted"] < rows["lenient(0.5)"]["toy accepted"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_tables_of_trees_and_of_lossy_rules_fit_together(tmp_path):
     (tmp_path / "prompts.txt").write_text("There was a long silence.\n", encoding="utf-8")
     assert benchmark.main(["--quick", "--tables=trees,lossy", f"--out={tmp_path}",

@@ -27,7 +27,7 @@ def test_long_blocks_and_a_bonus_have_the_targets_distribution(name, K):
     assert case_deviation(block_sampling, name, *PAIRS[name], K + 1, K, {}) < 1e-12
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("K", [3, 4])
 @pytest.mark.parametrize("name", PAIRS)
 def test_long_blocks_have_the_targets_distribution_on_every_pair(name, K):

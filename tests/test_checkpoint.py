@@ -910,14 +910,14 @@ def test_damage_at_random(tmp_path, kind):
     assert refused > 50 and read > 3  # both happen, so both are tested
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_at_random_10000_files(tmp_path, kind):
     refused, read = fuzz(tmp_path, kind, 10_000, seed=2)
     assert refused > 2000 and read > 100
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_files_take_little_memory_and_time(tmp_path, kind):
     rng = random.Random(3)

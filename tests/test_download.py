@@ -751,7 +751,7 @@ def test_a_full_disk(server, tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.long)])
 def test_ctrl_c_and_kill_leave_what_a_second_start_resumes(server, tmp_path, name):
     sign = getattr(signal, name)
     gate, part = Gate(), tmp_path / "tiny" / f"{DATA}.part"
@@ -836,7 +836,7 @@ def test_killed_between_the_last_file_and_its_checksums(server, tmp_path):
     assert not is_complete("tiny", tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_programs_killed_at_random(server, tmp_path):
     """Six programs at a time on one folder, killed at random, and a server that fails at random."""
     rng = random.Random(0)

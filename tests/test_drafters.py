@@ -70,7 +70,7 @@ def test_it_is_lossless(name):
     assert max(case_deviation(with_propose(propose), *case) for case in chosen) < 1e-12
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @each_drafter
 def test_it_is_lossless_in_all_standard_cases(name):
     propose, pairs = DRAFTERS[name]()
@@ -173,7 +173,7 @@ ON_THE_EMBEDDED_PAIR = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ON_THE_EMBEDDED_PAIR)
 def test_at_temperature_0_the_text_is_the_baselines_over_5000_tokens(demo, name):
     a, b, propose = pair_of(name, *demo[:2])
@@ -297,7 +297,7 @@ def test_confident_stops_before_a_token_that_the_draft_is_not_sure_of():
 # Early exit -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("temperature", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.parametrize("temperature", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_early_exit_gives_the_rounds_of_a_separate_pair(demo, temperature):
     _, target, encoder = demo
     pair, tokens = EarlyExit(target, 9), encoder.encode("There was a long silence.")

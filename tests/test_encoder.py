@@ -320,7 +320,7 @@ def test_an_emoji_split_over_tokens_is_streamed_whole(gpt2_encoder):
 
 @needs_vocabulary
 @pytest.mark.parametrize("letters", ["a", "abcdefghijklmnopqrstuvwxyz"], ids=["one letter", "random letters"])
-@pytest.mark.parametrize("n", [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_a_long_text_without_a_space_is_no_trap(gpt2_encoder, gpt2_tiktoken, letters, n):
     """A megabyte takes seconds; looking through it for every merge, as OpenAI does, weeks."""
     text = "".join(random.Random(0).choices(letters, k=n))
@@ -372,7 +372,7 @@ def fuzz(rng, alphabet):
 
 
 @needs_vocabulary
-@pytest.mark.parametrize("n_texts, step", [(1_000, 50), pytest.param(100_000, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_texts, step", [(1_000, 50), pytest.param(100_000, 1, marks=pytest.mark.long)])
 def test_random_texts_have_tiktokens_ids(gpt2_encoder, gpt2_tiktoken, n_texts, step):
     by_category = characters(gpt2_tiktoken._mergeable_ranks, step)
     assert len(by_category) == 29                                   # all of Unicode's but Cs, the surrogates

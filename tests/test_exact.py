@@ -45,7 +45,7 @@ def decode_and_verify(model, tokens, n_prompt, n_rows):
 def long(*values):
     """Parameters, each one value or a tuple of several, of tests that run among the long ones."""
     several = [value if isinstance(value, tuple) else (value,) for value in values]
-    return [pytest.param(*value, marks=pytest.mark.slow) for value in several]
+    return [pytest.param(*value, marks=pytest.mark.long) for value in several]
 
 
 @pytest.mark.parametrize("n_rows", [2, 5, 16, *long(3, 9)])
@@ -145,14 +145,14 @@ def rows_tested_with(kernels, *tests):
     assert run.returncode == 0 and " passed" in run.stdout, run.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_of_attention_do_not_depend_on_their_company_where_some_depths_lose_the_bits():
     """Sandybridge's and Nehalem's kernels on two threads: at some depths from 684 on, and not at others."""
     rows_tested_with("Sandybridge",
                      "test_rows_of_attention_do_not_depend_on_their_company[blocks of rows-684-64]")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kernels", ["", "Haswell", "Zen", "Sandybridge", "Nehalem", "SkylakeX"])
 def test_rows_do_not_depend_on_their_company_with_other_kernels(kernels):
     cpu = Path("/proc/cpuinfo")
@@ -290,7 +290,7 @@ def test_greedy_texts_are_the_same_token_for_token(K, n_prompts):
         assert greedy_speculative(draft, target, tokens, 60, K) == greedy(target, tokens, 60)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("K", range(1, 9))
 def test_20000_greedy_tokens_on_the_embedded_pair_are_the_same(K):
     draft, _ = load_model("demo-draft")
@@ -300,7 +300,7 @@ def test_20000_greedy_tokens_on_the_embedded_pair_are_the_same(K):
         assert greedy_speculative(draft, target, tokens, 420, K) == greedy(target, tokens, 420)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_1000_greedy_tokens_on_a_random_124M_shaped_pair_are_the_same():
     draft, target = synthetic_pair("124M", 2, .3)
     for K in range(1, 9):

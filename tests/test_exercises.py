@@ -31,7 +31,7 @@ def solution(module=speculative, **changes):
     return mine
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_this_repository_passes_every_step():
     assert exercises.check(solution()) == len(exercises.STEPS) == 6
 
@@ -94,7 +94,7 @@ def test_a_sampler_that_changes_the_callers_prompt_is_told_so(name, step, capsys
 
 
 @pytest.mark.parametrize("name", [
-    "autoregressive_sampling", pytest.param("speculative_sampling", marks=pytest.mark.slow)])
+    "autoregressive_sampling", pytest.param("speculative_sampling", marks=pytest.mark.long)])
 def test_a_sampler_that_knows_only_the_first_of_several_eos_is_not_right(name):
     def one(*run, eos=None, **settings):
         return getattr(solution(), name)(*run, eos=eos and eos[:1], **settings)
@@ -173,7 +173,7 @@ def run(folder, *arguments):
                           text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_says_what_is_missing_and_in_the_end_what_it_gains(tmp_path):
     nothing = run(tmp_path)
     assert nothing.returncode == 2 and "there is no my_speculative.py yet" in nothing.stderr

@@ -148,7 +148,7 @@ def row_of(method, **more):
 
 def test_the_heads_have_their_acceptance_by_position_but_for_trees(monkeypatch):
     rounds = [Round([1, 2, 3], [1, 2], 2, [], []), Round([1, 9], [1, 2], 1, [], [])] * 10
-    line = methods.Method("prophet", "", [], [3], None, None)
+    line = methods.Method("eagle", "", [], [3], None, None)
     known = [line, line._replace(name="Medusa's tree", shapes=[(2, 1)]), line._replace(name="prompt lookup")]
     monkeypatch.setattr(heads, "load_pair", lambda *_: (None, None, [[1]]))
     monkeypatch.setattr(heads, "all_methods", lambda *_: known)
@@ -160,7 +160,7 @@ def test_the_heads_have_their_acceptance_by_position_but_for_trees(monkeypatch):
                                              temperatures=[0.0, 1.0]))
     assert [(r["method"], r["T"], r["acceptance, by position"]) for r in rows] == [
         (name, T, shares) for T in (0.0, 1.0)
-        for name, shares in (("prophet", [1.0, .5]), ("Medusa's tree", None))]
+        for name, shares in (("eagle", [1.0, .5]), ("Medusa's tree", None))]
     assert all(tuple(row) == heads.COLUMNS for row in rows)
     assert heads.by_position(rounds[:38:2] + rounds[1:2], 20) == []         # tested eleven times
 

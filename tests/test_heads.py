@@ -1,4 +1,4 @@
-"""Heads on the target: a prophet, Medusa, an exit.  They are lossless whatever they have learnt, they ask for
+"""Heads on the target: EAGLE, Medusa, an exit.  They are lossless whatever they have learnt, they ask for
 no pass of the target of their own, and what they say depends on the tokens alone."""
 import json
 from collections import Counter
@@ -11,11 +11,11 @@ from helpers import mutant, tiny_gpt2
 import gpt2
 from autoregressive import autoregressive_sampling
 from compute.linear import linear
-from drafters import medusa, prophet
+from drafters import eagle, medusa
+from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.heads import checksum, head_beside, head_shapes, load_head
 from drafters.medusa import Medusa
-from drafters.prophet import Prophet
 from gpt2 import layer_norm
 from loading.checkpoint import write_tensorflow
 from lossless import check
@@ -43,15 +43,15 @@ def tiny_head(kind, seed=1, n=8, dtype=np.float64):
             "from_position": normal(n, n), "blocks": donor["blocks"], "ln_f": donor["ln_f"]}
 
 
-def tiny_prophet(target, module=prophet):
-    return module.Prophet(target, params=tiny_head("prophet"))
+def tiny_eagle(target, module=eagle):
+    return module.Eagle(target, params=tiny_head("eagle"))
 
 
 def tiny_medusa(target, module=medusa):
     return module.Medusa(target, params=tiny_head("medusa"))
 
 
-BOTH = pytest.mark.parametrize("tiny", [tiny_prophet, tiny_medusa])
+BOTH = pytest.mark.parametrize("tiny", [tiny_eagle, tiny_medusa])
 
 
 def sampler(head, target, *run, **settings):
@@ -71,14 +71,14 @@ def deviation(tiny, module, **more):
     return check(sampler, [(tiny(target, module), target)], n_tokens=3, **more)
 
 
-@pytest.mark.parametrize("tiny, module", [(tiny_prophet, prophet), (tiny_medusa, medusa)])
+@pytest.mark.parametrize("tiny, module", [(tiny_eagle, eagle), (tiny_medusa, medusa)])
 def test_the_text_has_the_targets_distribution(tiny, module):
     assert deviation(tiny, module, Ks=(2,)) < 1e-12
 
 
 @pytest.mark.parametrize("tiny, module, right, wrong", [
-    (tiny_prophet, prophet, "sample(p[-1], rng)", "sample(p[-1] ** 2, rng)"),
-    (tiny_prophet, prophet, "sample(p[-1], rng)", "sample(p[0], rng)"),
+    (tiny_eagle, eagle, "sample(p[-1], rng)", "sample(p[-1] ** 2, rng)"),
+    (tiny_eagle, eagle, "sample(p[-1], rng)", "sample(p[0], rng)"),
     (tiny_medusa, medusa, "[sample(row, rng) for row in p], p", "[sample(row, rng) for row in p], p[::-1]"),
     (tiny_medusa, medusa, "sample(row, rng)", "int(row.argmax())")])
 def test_a_head_that_draws_from_another_distribution_than_it_says_is_caught(tiny, module, right, wrong):
@@ -126,13 +126,13 @@ def error_of_memory(tiny, module, calls=30):
             target([4, 4, 4]) if rng.random() < .5 else target.reset()
         drafts, p = asked(head, x, k := min(50, 24 - len(x)), seed=i)
         fresh = asked(tiny(tiny_gpt2(5, np.float64, n_ctx=24), module), x, k, seed=i)
-        assert drafts == fresh[0] and len(drafts) == (k if tiny is tiny_prophet else min(k, N_HEADS))
+        assert drafts == fresh[0] and len(drafts) == (k if tiny is tiny_eagle else min(k, N_HEADS))
         error = max(error, np.abs(np.array(p) - np.array(fresh[1])).max())
         target(x + drafts)                                          # the verification
     return error
 
 
-@pytest.mark.parametrize("tiny, module", [(tiny_prophet, prophet), (tiny_medusa, medusa)])
+@pytest.mark.parametrize("tiny, module", [(tiny_eagle, eagle), (tiny_medusa, medusa)])
 def test_a_head_remembers_nothing_but_the_tokens(tiny, module):
     assert error_of_memory(tiny, module) < 1e-12
 
@@ -141,9 +141,9 @@ def test_a_head_remembers_nothing_but_the_tokens(tiny, module):
     ("        self.cached = list(x)  ", "        self.cached = x + drafts[:-1]  "),
     ("n_past = min(common_prefix(self.cached, x), len(x) - 1)", "n_past = min(len(self.cached), len(x) - 1)"),
     ("new, n_past = drafts[-1:], n_past + len(new)", "new, n_past = drafts[-1:], n_past + 1")])
-def test_a_prophet_with_a_stale_memory_is_caught(right, wrong):
+def test_a_eagle_with_a_stale_memory_is_caught(right, wrong):
     with pytest.raises(AssertionError):
-        assert error_of_memory(tiny_prophet, mutant(prophet, (right, wrong))) < 1e-12
+        assert error_of_memory(tiny_eagle, mutant(eagle, (right, wrong))) < 1e-12
 
 
 def test_medusas_heads_are_the_papers_formula():
@@ -158,8 +158,8 @@ def test_medusas_heads_are_the_papers_formula():
         assert np.allclose(row, probabilities((h + y / (1 + np.exp(-y))) @ params["wte"].T), atol=1e-12)
 
 
-def test_a_prophet_that_has_learnt_to_be_the_last_layer_foretells_the_target():
-    """A target whose block does nothing: its states are those of the tokens, which a prophet can be told."""
+def test_a_eagle_that_has_learnt_to_be_the_last_layer_foretells_the_target():
+    """A target whose block does nothing: its states are those of the tokens, which a head can be told."""
     target = tiny_gpt2(5, np.float64, n_layer=1)
     zero = {"w": np.zeros((8, 8)), "b": np.zeros(8)}
     for part in target.params["blocks"][0]["attn"]["c_proj"], target.params["blocks"][0]["mlp"]["c_proj"]:
@@ -167,7 +167,7 @@ def test_a_prophet_that_has_learnt_to_be_the_last_layer_foretells_the_target():
     wte = target.params["wte"]
     wte[:] = (wte - wte.mean(1, keepdims=True)) / wte.std(1, keepdims=True)         # as `unit` makes them
     target.params["wpe"][:] = 0
-    head = Prophet(target, params={"from_state": zero, "from_token": np.eye(8), "from_position": np.eye(8),
+    head = Eagle(target, params={"from_state": zero, "from_token": np.eye(8), "from_position": np.eye(8),
                                    "blocks": target.params["blocks"], "ln_f": target.params["ln_f"]})
     drafts, p = asked(head, [3, 1, 4], 4)
     logits = target([3, 1, 4] + drafts[:-1], 4)
@@ -182,7 +182,7 @@ def tiny_exit(target, exit_layer=1):
     return EarlyExit(target, head=head)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_early_exit_with_a_head_has_the_targets_distribution():
     pair = tiny_exit(tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8))
     assert check(speculative_sampling, [(pair.draft, pair.target)], Ks=(2,), n_tokens=3) < 1e-12
@@ -253,7 +253,7 @@ def test_medusas_tree_asks_for_no_pass_of_its_own(monkeypatch):
 @BOTH
 @pytest.mark.parametrize("calls", [1, 3, 9, 14, 22])
 def test_a_head_survives_an_interrupted_run(tiny, calls, monkeypatch):
-    """Ctrl-C after so many blocks, in target or prophet: afterwards it says what a new head says."""
+    """Ctrl-C after so many blocks, in target or eagle: afterwards it says what a new head says."""
     target, block, left, x = tiny_gpt2(3, np.float64), gpt2.transformer_block, iter(range(calls)), [5, 1, 2]
     head = tiny(target)
 
@@ -287,7 +287,7 @@ def write_head(folder, kind, target, **changes):
     return arrays
 
 
-@pytest.mark.parametrize("kind", ["prophet", "medusa", "exit"])
+@pytest.mark.parametrize("kind", ["eagle", "medusa", "exit"])
 def test_a_written_head_is_read_again(kind, tmp_path):
     target = tiny_gpt2(1)
     arrays = write_head(tmp_path, kind, target)
@@ -305,7 +305,7 @@ def exit_of(target, folder):
     return EarlyExit(target, head=folder)
 
 
-@pytest.mark.parametrize("make, kind", [(Prophet, "prophet"), (Medusa, "medusa"), (exit_of, "exit")])
+@pytest.mark.parametrize("make, kind", [(Eagle, "eagle"), (Medusa, "medusa"), (exit_of, "exit")])
 def test_a_head_of_another_target_or_kind_is_refused(make, kind, tmp_path):
     write_head(tmp_path, kind, tiny_gpt2(1))
     assert make(tiny_gpt2(1), tmp_path)
@@ -339,12 +339,12 @@ def embedded():
     """(the embedded target, its encoder, {name: draft, target and keywords of speculative_sampling})."""
     target, encoder = load_model("demo-target")
     exits = EarlyExit(target, head="demo-exit")
-    return target, encoder, {"prophet": (None, target, dict(propose=Prophet(target).propose)),
+    return target, encoder, {"eagle": (None, target, dict(propose=Eagle(target).propose)),
                              "medusa": (None, target, dict(propose=Medusa(target).propose)),
                              "exit": (exits.draft, exits.target, {})}
 
 
-EACH = pytest.mark.parametrize("name", ["prophet", "medusa", "exit"])
+EACH = pytest.mark.parametrize("name", ["eagle", "medusa", "exit"])
 
 
 @EACH
@@ -360,7 +360,7 @@ def test_the_embedded_heads_foretell_the_embedded_target(embedded, name):
     assert accepted / tested > (0.15 if name == "medusa" else 0.4)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @EACH
 def test_greedy_text_is_the_baselines_over_five_thousand_tokens(embedded, name):
     plain, encoder, heads = embedded
@@ -380,10 +380,10 @@ def test_greedy_text_is_the_baselines_over_five_thousand_tokens(embedded, name):
 
 
 def test_a_head_lies_beside_its_target_or_there_is_none(tmp_path):
-    target, head = tmp_path / "mine", tmp_path / "demo-prophet"
+    target, head = tmp_path / "mine", tmp_path / "demo-eagle"
     target.mkdir()
-    assert head_beside(str(target), "prophet") is None          # though the folder is one
+    assert head_beside(str(target), "eagle") is None          # though the folder is one
     head.mkdir()
-    assert head_beside(str(target), "prophet") == head and head_beside(str(target), "lookup") is None
+    assert head_beside(str(target), "eagle") == head and head_beside(str(target), "lookup") is None
     target.rmdir()
-    assert head_beside(str(target), "prophet") is None
+    assert head_beside(str(target), "eagle") is None

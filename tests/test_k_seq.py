@@ -38,7 +38,7 @@ def test_two_lines_of_drafts_keep_the_distribution_also_where_they_begin_alike(n
     assert case_deviation(with_shape((2, 1)), "", *PAIRS[name], 3, 1, {}) < 1e-12
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 2), (1, 1, 1), [-1, -1, 0, 0, 2]], ids=str)
 def test_five_shapes_keep_the_distribution_in_every_case(widths):
     for case in cases(None, [1], 3, {}):

@@ -87,7 +87,7 @@ def test_the_text_has_the_targets_distribution(case):
     assert case_deviation(speculative_sampling, *case) < 1e-12
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("case", [*DEAR, ("zeros in both", *PAIRS["zeros in both"], 5, 4, {})], ids=name_of)
 def test_the_text_has_the_targets_distribution_also_with_long_rounds(case):
     assert case_deviation(speculative_sampling, *case) < 1e-12

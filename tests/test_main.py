@@ -136,8 +136,8 @@ def test_blocks_are_judged_with_the_same_drafts_and_the_prediction_counts_their_
         "--drafter layer_skip --K 2",
         "--drafter lookup --K auto --verifier block",
         "--drafter medusa --K 8",
-        "--drafter prophet",
-        "--drafter prophet --K auto",
+        "--drafter eagle",
+        "--drafter eagle --K auto",
         "--drafter early_exit",
     ],
 )
@@ -224,7 +224,7 @@ def test_what_cannot_be_measured_is_null(capsys):
 
 
 BAD = {
-    "--drafter prophet --target_model_size demo-draft": "demo-prophet is not a head for this target",
+    "--drafter eagle --target_model_size demo-draft": "demo-eagle is not a head for this target",
     "--drafter medusa --prompts_file README.md": "reads the states of one text",
     "--exit_layer 3": "--exit_layer is for --drafter early_exit",
     "--ngram_file README.md": "is for --drafter ngram",

@@ -59,7 +59,7 @@ def test_the_tests_it_points_to_exist(path):
             assert not name or f"def {name}(" in source, (file, name)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @each_notebook
 def test_it_runs_from_a_clean_kernel(path, monkeypatch):
     for module in "nbclient", "nbformat", "ipykernel", "matplotlib":

@@ -15,7 +15,7 @@ from autoregressive import autoregressive_sampling
 from encoder import EOS, Encoder, bytes_to_unicode
 from lossless import memoryless, table
 from main import main
-from reporting.replay import LIMIT, TEMPLATE, Coins, likeliest, page, reduce_round, rows, write_trace
+from pages.replay import LIMIT, TEMPLATE, Coins, likeliest, page, reduce_round, rows, write_trace
 from reporting.stats import acceptance
 from sampling import Round, sample
 from speculative import speculative_sampling, verify
@@ -542,7 +542,7 @@ FACTS = """return [...document.querySelectorAll(".slot:not(.is-own)")].map(slot 
     "bars": [...slot.querySelectorAll(".bar")].map(bar => parseFloat(bar.style.width))}))"""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_a_browser_it_steps_through_the_run_and_shows_its_numbers(browser, tmp_path):
     from selenium.webdriver.common.keys import Keys
     rounds, small, _ = traced(n_tokens=24, n_vocab=len(WORDS))
@@ -578,7 +578,7 @@ def test_in_a_browser_it_steps_through_the_run_and_shows_its_numbers(browser, tm
     assert browser.complaints() == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_a_browser_a_clicker_and_the_space_bar_turn_the_rounds(browser, tmp_path):
     from selenium.webdriver.common.keys import Keys
     _, small, _ = traced(n_tokens=24)
@@ -604,7 +604,7 @@ def test_in_a_browser_a_clicker_and_the_space_bar_turn_the_rounds(browser, tmp_p
     assert browser.complaints() == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("address, i", [("#7", 6), ("#1", 0), ("", 0), ("#999", -1), ("#0", 0), ("#x", 0)])
 def test_in_a_browser_an_address_leads_to_its_round(browser, tmp_path, address, i):
     _, small, _ = traced(n_tokens=40)
@@ -615,7 +615,7 @@ def test_in_a_browser_an_address_leads_to_its_round(browser, tmp_path, address, 
     assert browser.texts("#count") == [f"3 / {len(small)}"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_a_browser_the_whole_text_has_the_colours_of_its_origin(browser, tmp_path):
     rounds, small, _ = traced(n_tokens=24, n_vocab=4)
     write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
@@ -633,7 +633,7 @@ def test_in_a_browser_the_whole_text_has_the_colours_of_its_origin(browser, tmp_
     assert heights == ["a" * r.n_accepted + "x" * (r.n_accepted < len(r.drafts)) + "o" for r in rounds]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_a_browser_it_plays_and_races_on_one_clock(browser, tmp_path):
     """The clock is turned by hand: at each moment exactly the steps that had ended by then are written."""
     rounds, small, _ = traced(n_tokens=24, n_vocab=4)
@@ -670,7 +670,7 @@ def test_in_a_browser_it_plays_and_races_on_one_clock(browser, tmp_path):
     assert browser.complaints() == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_a_browser_a_tree_shows_the_path_that_was_taken(browser, tmp_path):
     settings = SETTINGS | SPEEDS | dict(verifier="tree")
     write_trace(tmp_path / "run.html", [reduce_round(tree_round(), [.5] * 9)], settings, ENCODER)
@@ -692,7 +692,7 @@ def test_in_a_browser_a_tree_shows_the_path_that_was_taken(browser, tmp_path):
     assert browser.run("return document.querySelector('.tree').scrollLeft") > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_a_browser_a_block_shows_what_the_chances_are_made_of(browser, tmp_path):
     _, small, _ = traced(n_tokens=24, n_vocab=4, block=True)
     settings = SETTINGS | SPEEDS | dict(verifier="block")
@@ -714,7 +714,7 @@ FACT = "return [...document.querySelectorAll('dt')].filter(e => e.textContent ==
        "e => e.nextSibling.textContent)"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_a_browser_the_bars_of_a_round_are_above_the_fold(browser, tmp_path):
     _, small, _ = traced(n_tokens=24, K=4)
     write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
@@ -729,7 +729,7 @@ def test_in_a_browser_the_bars_of_a_round_are_above_the_fold(browser, tmp_path):
             )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_a_browser_hostile_text_stays_text(browser, tmp_path):
     small = hostile_run()
     write_trace(
@@ -749,7 +749,7 @@ def test_in_a_browser_hostile_text_stays_text(browser, tmp_path):
     assert browser.complaints() == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [(360, 740), (1280, 800)], ids=["narrow", "wide"])
 def test_in_a_browser_it_fits_the_screen(browser, tmp_path, size, dark):
@@ -778,7 +778,7 @@ def test_in_a_browser_it_fits_the_screen(browser, tmp_path, size, dark):
     assert browser.complaints() == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_a_browser_a_run_without_tokens_says_so(browser, tmp_path):
     write_trace(tmp_path / "run.html", [], SETTINGS | SPEEDS, ENCODER)
     browser.open(tmp_path / "run.html")

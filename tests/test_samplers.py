@@ -61,7 +61,7 @@ def test_greedy_float32_text_is_the_targets_argmax_or_within_rounding_of_it():
     assert (logits.max(axis=1) - logits[np.arange(70), text[2:]]).max() < 1e-4
 
 
-@pytest.mark.parametrize("n_tokens", [60, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_tokens", [60, pytest.param(400, marks=pytest.mark.long)])
 @pytest.mark.parametrize("n_prompt", [1, 15, 40, 90])
 def test_passes_of_more_than_16_rows_part_from_the_baseline_only_at_near_ties(n_prompt, n_tokens):
     """Up to 16 rows nothing differs (test_exact.py).  At K = 20 they are a `gemm`: other rounding."""
@@ -387,7 +387,7 @@ WRONG_DRAFTS = {
     "a negative token": (([-1], None), "token -1, which is not in the target's vocabulary"),
     "no integers": (([1.0], None), "drafts must be a list of token ids"),
     "a word": (("ab", None), "drafts must be a list of token ids"),
-    "too many": (([1] * 5, None), "5 tokens where at most 3 were wanted"),
+    "too many": (([1] * 5, None), "5 tokens, and at most 3 were wanted"),
     "NaN": (([1, 1], UNIFORM * np.nan), "sum to nan"),
     "logits": (([1, 1], np.log(UNIFORM)), "sum to -3"),
     "a draft that cannot have been drawn": (([1], [[1.0, 0, 0]]), "that of the token is 0"),

@@ -254,7 +254,7 @@ def test_two_thousand_draws_of_a_large_float32_distribution():
     draws_of_a_large_float32_distribution(2_000)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hundred_thousand_draws_of_a_large_float32_distribution():
     draws_of_a_large_float32_distribution(100_000)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from test_replay import Browser, data_of
 
-from reporting import site as tool
-from reporting.site import MARK, NOT_MEASURED, RESULTS, RUNS, index_page, main, results_page
+from pages import __main__ as tool
+from pages.__main__ import MARK, NOT_MEASURED, RESULTS, RUNS, index_page, main, results_page
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -108,7 +108,7 @@ def test_the_table_of_all_methods_is_shown_as_it_was_measured_or_how_to_measure_
 
 
 def test_a_folder_that_holds_anything_else_is_left_alone(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("reporting.site.pages", lambda repository: pytest.fail("it began to work"))
+    monkeypatch.setattr("pages.__main__.pages", lambda repository: pytest.fail("it began to work"))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mixed").mkdir()
     (tmp_path / "mixed" / "index.html").write_text(MARK)
@@ -126,7 +126,7 @@ def test_a_folder_that_holds_anything_else_is_left_alone(tmp_path, capsys, monke
 
 def test_help_helps_and_what_is_missing_is_named(tmp_path, capsys, monkeypatch):
     assert main(["--help"]) == main([str(tmp_path), "-h"]) == 0
-    assert "python -m reporting.site FOLDER" in capsys.readouterr().out
+    assert "python -m pages FOLDER" in capsys.readouterr().out
     monkeypatch.setitem(sys.modules, "nbconvert", None)
     monkeypatch.setitem(sys.modules, "latex2mathml.converter", None)
     assert main([str(tmp_path / "site")]) == 2
@@ -136,7 +136,7 @@ def test_help_helps_and_what_is_missing_is_named(tmp_path, capsys, monkeypatch):
 
 
 def test_a_site_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("reporting.site.pages", lambda repository: site)
+    monkeypatch.setattr("pages.__main__.pages", lambda repository: site)
     site = {"index.html": MARK, "old.html": MARK + "—" * 100_000}
     assert main([str(tmp_path / "site")]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'site' / 'index.html'}: 2 pages, 0.3 MB\n"
@@ -148,10 +148,10 @@ def test_a_site_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch, capsys):
     assert [path.name for path in tmp_path.rglob("*")] == ["site", "index.html"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_fails_is_one_sentence_and_leaves_nothing(tmp_path, capsys, monkeypatch):
     pytest.importorskip("nbconvert")
-    monkeypatch.setattr("reporting.site.notebook_page", lambda *_: MARK)
+    monkeypatch.setattr("pages.__main__.notebook_page", lambda *_: MARK)
     monkeypatch.setitem(RUNS, "token", (["--K", "none"], "", ""))
     assert main([str(tmp_path / "site")]) == 2
     out, err = capsys.readouterr()
@@ -187,7 +187,7 @@ def browser(tmp_path_factory):
     browser.driver.quit()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_whole_site_is_small_and_asks_nothing_of_the_network(site):
     pages = {path.name: path.read_text(encoding="utf-8") for path in site.iterdir()}
     assert set(pages) == {"index.html", "results.html", *(f"{path.stem}.html" for path in NOTEBOOKS),
@@ -199,7 +199,7 @@ def test_the_whole_site_is_small_and_asks_nothing_of_the_network(site):
             assert (ROOT / path).exists(), (file, path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_notebook_is_on_its_page_with_all_it_printed_drew_and_derived(site):
     for path in NOTEBOOKS:
         html = (site / f"{path.stem}.html").read_text(encoding="utf-8")
@@ -220,12 +220,12 @@ def test_a_notebook_is_on_its_page_with_all_it_printed_drew_and_derived(site):
         assert not re.search(r"\\(sum|frac|alpha|text)\b", re.sub(r"(?s)<pre>.*?</pre>", "", html))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_each_run_is_the_one_that_the_index_names(site):
     kinds = {name: data_of((site / f"replay_{name}.html").read_text(encoding="utf-8")) for name in RUNS}
     for name, (key, value) in {"token": ("verifier", "token"), "block": ("verifier", "block"),
                                "tree": ("verifier", "tree"), "lookup": ("drafter", "lookup"),
-                               "prophet": ("drafter", "prophet")}.items():
+                               "eagle": ("drafter", "eagle")}.items():
         assert kinds[name]["settings"][key] == value
         assert len(kinds[name]["rounds"]) >= 7 and kinds[name]["race"]
         lengths = {len(r["tokens"]) for r in kinds[name]["rounds"]}
@@ -234,7 +234,7 @@ def test_each_run_is_the_one_that_the_index_names(site):
     assert any(slot["verdict"] == "accepted" and slot["coin"] >= slot["accept"] for slot in slots)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(390, 844), (1280, 800)], ids=["narrow", "wide"])
 def test_in_a_browser_every_page_fits_the_screen_and_nothing_complains(site, browser, size):
     for path in sorted(site.iterdir()):
@@ -248,7 +248,7 @@ def test_in_a_browser_every_page_fits_the_screen_and_nothing_complains(site, bro
             assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_a_browser_one_gets_from_the_index_to_a_run_and_back(site, browser):
     browser.open(site / "index.html")
     browser.driver.find_element("css selector", "figure a").click()

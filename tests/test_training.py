@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from autoregressive import autoregressive_sampling
+from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.medusa import Medusa
-from drafters.prophet import Prophet
 from sampling import prepare
 from speculative import speculative_sampling
 from utils import load_model
@@ -51,11 +51,11 @@ def log(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_losses_fall_and_acceptance_rises(trained):
     rows = log(trained[0] / "work" / "log.jsonl")
     assert rows[-1]["train_target_nats"] < math.log(SIZE["n_vocab"]) - 0.5      # that of knowing nothing
-    for kind in "prophet", "medusa", "exit":
+    for kind in "eagle", "medusa", "exit":
         rows = log(trained[0] / "heads" / f"{kind}.jsonl")              # each was saved, and so evaluated
         assert [row["step"] for row in rows] == [10, 20, 30, 40]    # resumed, nothing twice
         first, last = rows[0]["acceptance_temperature_1"], rows[-1]["acceptance_temperature_1"]
@@ -66,13 +66,13 @@ def test_losses_fall_and_acceptance_rises(trained):
             assert sum(last) > sum(first)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_numpy_runs_what_was_trained(trained):
     folder = trained[0]
     (draft, encoder), (target, _) = load_model(folder / "demo-draft"), load_model(folder / "demo-target")
     tokens, rng, settings = encoder.encode("sampling"), np.random.default_rng(0), dict(temperature=0)
     baseline = [r.tokens[0] for r in autoregressive_sampling(target, tokens, 40, rng, **settings)]
-    heads = [Prophet(target, folder / "demo-prophet"), Medusa(target, folder / "demo-medusa")]
+    heads = [Eagle(target, folder / "demo-eagle"), Medusa(target, folder / "demo-medusa")]
     exits = EarlyExit(target, head=folder / "demo-exit")
     for one, other, more in [(draft, target, {}), (exits.draft, exits.target, {}),
                              *((None, target, dict(propose=head.propose)) for head in heads)]:
@@ -80,8 +80,8 @@ def test_numpy_runs_what_was_trained(trained):
         assert [token for r in rounds for token in r.tokens] == baseline
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind, make", [("prophet", Prophet), ("medusa", Medusa)])
+@pytest.mark.long
+@pytest.mark.parametrize("kind, make", [("eagle", Eagle), ("medusa", Medusa)])
 def test_numpys_head_says_what_pytorchs_says(trained, kind, make):
     """Each draft of a round, from PyTorch's unrolled steps on the whole text at once."""
     folder, heads, torch = trained

@@ -95,7 +95,7 @@ def test_deeper_trees_keep_the_distribution(rule, widths):
     assert case_deviation(with_shape(widths, rule=rule), "", *PAIRS["zeros in both"], 3, 1, {}) < 1e-12
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 2), (1, 1, 1), UNEVEN], ids=str)
 @pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
 def test_five_shapes_keep_the_distribution_in_every_case(rule, widths):
@@ -103,7 +103,7 @@ def test_five_shapes_keep_the_distribution_in_every_case(rule, widths):
         assert case_deviation(with_shape(widths, rule=rule), *case) < 1e-12, name_of(case)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
 @pytest.mark.parametrize("name", ["zeros in both", "disjoint supports", "target is certain"])
 def test_two_levels_and_a_bonus_keep_the_distribution(name, rule):
@@ -277,7 +277,7 @@ def demo():
     return draft, target
 
 
-@pytest.mark.parametrize("n", [63, 126, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 300, 480))])
+@pytest.mark.parametrize("n", [63, 126, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 300, 480))])
 def test_a_path_has_the_bits_of_single_steps_also_after_it_was_moved(demo, n):
     _, target = demo
     model, rng = with_tree(target), np.random.default_rng(n)
@@ -296,8 +296,8 @@ def test_whether_paths_keep_their_bits_is_tried(monkeypatch):
     tree.keeps_paths.cache_clear()
 
 
-@pytest.mark.parametrize("widths", [(3, 2, 1), pytest.param((8,), marks=pytest.mark.slow),
-                                    pytest.param((2, 2, 2, 2), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("widths", [(3, 2, 1), pytest.param((8,), marks=pytest.mark.long),
+                                    pytest.param((2, 2, 2, 2), marks=pytest.mark.long)])
 def test_greedy_text_of_the_embedded_pair_is_the_baselines(demo, widths):
     draft, target = demo
     for n in (3, 90):

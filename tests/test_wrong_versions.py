@@ -94,7 +94,7 @@ def test_a_wrong_sampler_is_caught(changes):
     assert deviation(deviation_of, changes) > 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
 def test_lossless_check_finds_every_wrong_sampler(changes, capsys):
     found = deviation(lambda sampler: check(sampler, Ks=(1, 2), n_tokens=3), changes)

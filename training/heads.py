@@ -1,11 +1,11 @@
 """Train heads on a finished target: drafters that read its hidden states in place of the text alone.
 
     pip install ".[training]"
-    python training/heads.py prophet --text my_books.txt --target models/demo-target --out models
+    python training/heads.py eagle --text my_books.txt --target models/demo-target --out models
     python training/heads.py medusa  ...
     python training/heads.py exit    ...
 
-    prophet     one block that is fed with the target's last hidden state at each token and the token after
+    eagle     one block that is fed with the target's last hidden state at each token and the token after
                 it, and then with its own states (EAGLE, Li et al. 2024; in the end trained through three of
                 its steps, in the manner of EAGLE-3, Li et al. 2025)
     medusa      residual blocks, zero at first, each for a token further ahead (Medusa-1, Cai et al. 2024)
@@ -54,7 +54,7 @@ def shifted(x, n):
     return F.pad(x, (0, 0, n, 0))[..., : x.shape[-2], :]
 
 
-class Prophet(nn.Module):
+class Eagle(nn.Module):
     """At position i: the state at i - 1, the token at i and its position -> the state at i.  Step 1 reads
     the target's states; step s its own of step s - 1, and keys and values of the steps before, just as it
     does when it drafts its s-th token."""
@@ -125,7 +125,7 @@ class Exit(nn.Module):
         return [self.ln_f(self.h[0](low))]
 
 
-HEADS = {"prophet": Prophet, "medusa": Medusa, "exit": Exit}
+HEADS = {"eagle": Eagle, "medusa": Medusa, "exit": Exit}
 
 
 # The target's states ----------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def fit(kind, head, states, test_states, wte, args):
         parts = np.split(np.sort(rows), range(args.micro_batch, batch, args.micro_batch))
         for part in parts:
             rejections = step >= args.steps * args.cross_entropy
-            head.steps = PROPHET_STEPS if step >= args.steps * (1 - args.own) else 1        # of a prophet
+            head.steps = PROPHET_STEPS if step >= args.steps * (1 - args.own) else 1        # of an EAGLE head
             loss = loss_of(head, wte, at, rejections, args.decay, *states[part])
             (loss / len(parts)).backward()
         for opt in opts:
@@ -258,7 +258,7 @@ def main(argv=None):
     add("--exit_layer", type=int, default=2, help="the layers before an exit head")
     add("--steps", type=int, default=1500)
     add("--cross_entropy", type=float, default=0.4, help="the share of the steps before the rejections")
-    add("--own", type=float, default=0.25, help="the share of the steps, at the end, in which a prophet "
+    add("--own", type=float, default=0.25, help="the share of the steps, at the end, in which an EAGLE head "
         "goes on from its own states: they hold up without, and each of its steps costs as much as the first")
     add("--decay", type=float, default=0.8, help="the weight of a draft beside the one before")
     add("--every", type=int, default=4, help="one position of so many is learnt from, another one each time")

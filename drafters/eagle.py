@@ -1,14 +1,14 @@
-"""A prophet in the manner of EAGLE (Li et al. 2024, arXiv 2401.15077): it drafts from the target's states.
+"""A head in the manner of EAGLE (Li et al. 2024, arXiv 2401.15077): it drafts from the target's states.
 
 The target's last hidden state says more about what comes next than the tokens do, and it is there for
-nothing: the last verification computed it.  The prophet is one transformer block that goes on from there.
+nothing: the last verification computed it.  The head is one transformer block that goes on from there.
 
     at position i       the state before it (i - 1), the token x_i, the position  ->  the state at i
     the state at i      times the target's own output matrix  ->  p(. | x_1 .. x_i)
 
-Up to x_n the states before are the target's.  From there on they are the prophet's own, so it drafts as many
+Up to x_n the states before are the target's.  From there on they are its own, so it drafts as many
 tokens as it is asked for (training/heads.py trains it on three such steps, in the manner of EAGLE-3).  The
-token that was drawn goes in beside the state, or the prophet would not know which of the likely ones it was:
+token that was drawn goes in beside the state, or the head would not know which of the likely ones it was:
 the paper's "token sequence advanced by one time step".
 
 The paper's features f_1 .. f_n are the states here, after the target's last layer norm.  The first token has
@@ -23,18 +23,18 @@ from gpt2 import GPT2, causal_mask, common_prefix, layer_norm
 from sampling import sample
 
 
-class Prophet:
-    """`speculative_sampling(None, target, .., propose=Prophet(target).propose)`.
+class Eagle:
+    """`speculative_sampling(None, target, .., propose=Eagle(target).propose)`.
 
     target      the GPT2 that the head was trained on, the one that verifies
-    head        a folder; "demo-prophet" belongs to "demo-target"
+    head        a folder; "demo-eagle" belongs to "demo-target"
     params      in place of a folder: {"from_state": {"w", "b"}, "from_token", "from_position",
                 "blocks": [one], "ln_f": {"g", "b"}}; the first three matrices are [n_embd, n_embd]
     Raises ValueError for a head that belongs to another target.
     """
 
-    def __init__(self, target, head="demo-prophet", params=None):
-        params = params or load_head("prophet", head, target)
+    def __init__(self, target, head="demo-eagle", params=None):
+        params = params or load_head("eagle", head, target)
         self.target, self.from_state = target, params["from_state"]
         # What it makes of each token and of each position is known beforehand.
         self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]

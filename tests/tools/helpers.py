@@ -40,7 +40,7 @@ def mutant(module, *changes):
     source = inspect.getsource(module)
     for old, new in changes:
         if source.count(old) != 1 and os.environ.get("PLANTED"):
-            pytest.skip("tests/mutate.py has planted a mistake in this very line: that is not to notice it")
+            pytest.skip("tests/tools/mutate.py planted a mistake in this very line: not to be noticed here")
         assert source.count(old) == 1, f"{module.__name__} holds {old!r} {source.count(old)} times: adapt it"
         source = source.replace(old, new)
     changed = types.ModuleType(module.__name__)
@@ -106,7 +106,7 @@ def error_of_cache(calls, module=gpt2, dtype=np.float64):
 
 def error_of_logits(module=gpt2, dtype=np.float64):
     """The largest difference between this forward pass and transformers' (make_transformers_fixture.py)."""
-    arrays = dict(np.load(Path(__file__).parent / "fixtures" / "gpt2.npz"))
+    arrays = dict(np.load(Path(__file__).parent.parent / "fixtures" / "gpt2.npz"))
     tokens, logits = arrays.pop("tokens"), arrays.pop("logits")
     params = {"blocks": [{}, {}]}
     for name, array in arrays.items():  # h0/ln_1/g -> params["blocks"][0]["ln_1"]["g"]

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
-FOLDER = Path(__file__).resolve().parent / "fixtures" / "huggingface"
+FOLDER = Path(__file__).resolve().parent.parent / "fixtures" / "huggingface"
 
 
 def bytes_as_letters():

@@ -1,6 +1,6 @@
 """A static site to look at without an install:
 
-    python -m reporting.site FOLDER [REPOSITORY]
+    python -m pages FOLDER [REPOSITORY]
 
     index.html          what this is, and links to the rest
     replay_*.html       runs of the embedded pair, as main.py --trace writes them
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "avx512"
 TEMPLATE = Path(__file__).with_name("site.html")
 REPLAY = Path(__file__).with_name("replay.html")
-MARK = '<meta name="generator" content="python -m reporting.site">'
+MARK = '<meta name="generator" content="python -m pages">'
 SAMPLED = ["--temperature", "1", "--seed", "23"]
 
 RUNS = {    # name: (flags of main.py, title, what to look for)
@@ -45,8 +45,8 @@ RUNS = {    # name: (flags of main.py, title, what to look for)
     "lookup": (["--drafter", "lookup", "--prompt", REPEATING], "Prompt lookup",
                "No draft model: what followed the last tokens earlier in the text is proposed again. It pays "
                "where the text repeats itself, as this one soon does."),
-    "prophet": ([*SAMPLED, "--drafter", "prophet"], "A head on the target",
-                "One block of its own, the prophet, reads the target's last hidden states and drafts."),
+    "eagle": ([*SAMPLED, "--drafter", "eagle"], "A head on the target",
+                "One block of its own, an EAGLE head, reads the target's last hidden states and drafts."),
 }
 PICTURES = {    # in RESULTS: caption
     "trees.png": "Lines of drafts, blocks and trees of several shapes.",
@@ -281,7 +281,7 @@ def main(words):
             print(__doc__)
             return 0
         if len(words) not in (1, 2) or words[0].startswith("-"):
-            raise ValueError("name the folder to write, as in: python -m reporting.site site")
+            raise ValueError("name the folder to write, as in: python -m pages site")
         folder, repository = Path(words[0]).resolve(), "".join(words[1:]).rstrip("/")
         if repository and not re.fullmatch(r"https?://[\w.~/-]+", repository):
             raise ValueError(f"{repository} is no address of a repository, such as "

@@ -1,9 +1,9 @@
 """Are the tests any good?  Small mistakes are planted in the code, one at a time, and the tests that belong
 are run.
 
-    python tests/mutate.py --n=160 --seed=1 --jobs=2            # over all files
-    python tests/mutate.py --n=20 speculative.py gpt2.py        # in some
-    python tests/mutate.py speculative.py:14 gpt2.py:230        # these again: the numbers are in the table
+    python tests/tools/mutate.py --n=160 --seed=1 --jobs=2            # over all files
+    python tests/tools/mutate.py --n=20 speculative.py gpt2.py        # in some
+    python tests/tools/mutate.py speculative.py:14 gpt2.py:230        # these again, as in the table
 
 A mistake changes one operator, one number, one truth value, or leaves out one statement; words of messages
 are left alone.  It is planted in a copy of the repository, never in the files themselves.  What no test
@@ -24,7 +24,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 150           # of tests that do not end: the mistake was noticed
 
 # file: the tests that belong, the likeliest to notice first; `doctest` are the file's own
@@ -45,9 +45,9 @@ TESTS = {
     "loading/to_gguf.py": "doctest to_gguf",
     "reporting/stats.py": "doctest stats samplers main",
     "reporting/terminal.py": "terminal",
-    "reporting/replay.py": "doctest replay",
+    "pages/replay.py": "doctest replay",
     "reporting/many.py": "many",
-    "reporting/site.py": "doctest site",
+    "pages/__main__.py": "doctest site",
     "samplers/batch.py": "batch",
     "samplers/block.py": "doctest block",
     "samplers/tree.py": "doctest tree k_seq",
@@ -60,7 +60,7 @@ TESTS = {
     "drafters/early_exit.py": "drafters heads",
     "drafters/layer_skip.py": "drafters",
     "drafters/heads.py": "doctest heads",
-    "drafters/prophet.py": "heads",
+    "drafters/eagle.py": "heads",
     "drafters/medusa.py": "heads",
     "exercises/__main__.py": "exercises",
     "benchmarks/__main__.py": "figures benchmark backend",

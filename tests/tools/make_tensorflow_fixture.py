@@ -18,10 +18,10 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 import numpy as np
 import tensorflow as tf
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 from loading import checkpoint
 
-FOLDER = Path(__file__).resolve().parent / "fixtures" / "tensorflow"
+FOLDER = Path(__file__).resolve().parent.parent / "fixtures" / "tensorflow"
 
 
 def save(prefix, tensors, slices=None):

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-FIXTURE = Path(__file__).resolve().parent / "fixtures" / "gpt2.npz"
+FIXTURE = Path(__file__).resolve().parent.parent / "fixtures" / "gpt2.npz"
 
 
 def openai_name(name):

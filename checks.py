@@ -1,0 +1,113 @@
+"""What callers, models and drafters hand over -> the same, or ValueError: one sentence that says what is
+wrong and what to do.
+
+But: whether two arguments go together is checked where both are known (sampling.prepare).
+"""
+from numbers import Integral, Real
+from operator import index
+
+import numpy as np
+
+# What callers hand over -------------------------------------------------------------------------------------
+
+def check_settings(n_tokens, temperature=1.0, top_k=0, top_p=1.0, eos=None):
+    """Refuse numbers that mean nothing.  Returns the ids of EOS as a set.  Raises ValueError."""
+    if not isinstance(n_tokens, Integral) or n_tokens < 0:
+        raise ValueError(f"the number of tokens to generate is {n_tokens!r}: "
+                         "it must be a whole number, 0 or more")
+    if not isinstance(temperature, Real) or not 0 <= temperature < float("inf"):
+        raise ValueError(f"temperature is {temperature!r}: it must be 0 (greedy) or a positive number")
+    if not isinstance(top_k, Integral) or top_k < 0:
+        raise ValueError(f"top_k is {top_k!r}: it must be a whole number, 0 (keep all) or more")
+    if not isinstance(top_p, Real) or not 0 < top_p <= 1:
+        raise ValueError(f"top_p is {top_p!r}: it must be above 0 and at most 1 (keep all)")
+    if eos is None:
+        return set()
+    return set(token_list([eos] if np.ndim(eos) == 0 and not isinstance(eos, (set, frozenset)) else eos,
+                          f"eos is {eos!r}: it must be a token id, several, or None"))
+
+
+def check_K(K):
+    """Raises ValueError if K is not a number of drafts."""
+    if not isinstance(K, Integral) or K < 1:
+        raise ValueError(f"K is {K!r}: it must be a whole number, at least one draft a round")
+
+
+def check_room(n_prompt, n_tokens, n_ctx):
+    """Raises ValueError if a prompt is empty, or does not fit into the context with its new tokens."""
+    if not n_prompt:
+        raise ValueError("the prompt is empty: give it at least one token")
+    if n_prompt > n_ctx or n_tokens and n_prompt == n_ctx:
+        raise ValueError(f"the prompt has {n_prompt} tokens, which leave no room in the context of {n_ctx}: "
+                         "shorten it")
+    if n_prompt + n_tokens > n_ctx:
+        raise ValueError(f"a prompt of {n_prompt} tokens and {n_tokens} new ones do not fit into the "
+                         f"context of {n_ctx}: ask for at most {n_ctx - n_prompt} new tokens, or shorten "
+                         "the prompt")
+
+
+def check_vocabularies(sizes):
+    """Raises ValueError if models have vocabularies of different sizes."""
+    if len(sizes) > 1:
+        raise ValueError("draft and target have different vocabularies "
+                         f"({' and '.join(map(str, sorted(sizes)))} tokens): take two models of one family")
+
+
+def token_list(tokens, complaint):
+    """The ids as a list of Python's int.  Raises ValueError(complaint) if they are something else."""
+    try:
+        if isinstance(tokens, (str, bytes)):
+            raise TypeError
+        return [index(token) for token in tokens]
+    except TypeError:
+        raise ValueError(complaint) from None
+
+
+# What drafters hand over ------------------------------------------------------------------------------------
+
+def checked_answer(answer, k, target):
+    """What `propose` returned -> (drafts, draft_probs), the drafts checked; or ValueError."""
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2 or isinstance(answer[0], Integral):
+        raise ValueError(f"the drafter returned {answer!r}: return (drafts, p), a list of at most {k} token "
+                         "ids and the distribution that each was drawn from, or None if they were chosen")
+    return checked_drafts(answer[0], k, target), answer[1]
+
+
+def checked_drafts(drafts, k, target):
+    """The drafts as a list of ids.  Raises ValueError if they are more than k or unknown to the target."""
+    drafts = token_list(drafts, f"the drafter proposed {drafts!r}: drafts must be a list of token ids")
+    n_vocab = getattr(target, "n_vocab", float("inf"))
+    if len(drafts) > k:
+        raise ValueError(f"the drafter proposed {len(drafts)} tokens, and at most {k} were wanted")
+    for token in drafts:
+        if not 0 <= token < n_vocab:
+            raise ValueError(f"the drafter proposed token {token}, which is not in the target's vocabulary")
+    return drafts
+
+
+def checked_probs(draft_probs, drafts, target_probs):
+    """The distributions [k, n_vocab] of the drafts; None makes point masses.
+
+    Raises ValueError if they are not distributions, or cannot be those that the drafts were drawn from.
+
+    >>> checked_probs(None, [2, 0], np.full((3, 3), 1 / 3))
+    array([[0., 0., 1.],
+           [1., 0., 0.]])
+    """
+    n_vocab = target_probs.shape[-1]
+    if any(token >= n_vocab for token in drafts):
+        raise ValueError(f"the drafter proposed token {max(drafts)}, which is not in the target's vocabulary")
+    if draft_probs is None:
+        draft_probs = np.zeros((len(drafts), n_vocab))
+        draft_probs[np.arange(len(drafts)), drafts] = 1.0
+        return draft_probs
+    shapes = [np.shape(p) for p in draft_probs]
+    if shapes != [(n_vocab,)] * len(drafts):
+        raise ValueError(f"the drafter gave distributions of the shapes {shapes} for {len(drafts)} drafts: "
+                         f"they must be [{len(drafts)}, {n_vocab}], or None for point masses")
+    for token, p in zip(drafts, draft_probs):
+        if not (abs(np.sum(p) - 1) < 1e-6 and np.min(p) >= 0 and p[token] > 0):     # also where it holds NaN
+            raise ValueError(f"the drafter gave token {token} with a distribution that it cannot come "
+                             f"from: its probabilities sum to {np.sum(p):.6g}, and "
+                             f"that of the token is {p[token]:.6g}")
+    return draft_probs

@@ -1,0 +1,222 @@
+"""Words -> flags; errors -> one sentence and an exit status: what every program here has in common.
+
+    if __name__ == "__main__":
+        sys.exit(console.run(main))
+
+The parameters of `main` are the command line: those without a default, and those before a "/", are given by
+their place, the others as flags.  What a flag takes is of the type of its default, a list with commas.  Its
+help is a line in the docstring's "Args:".  `main` returns its exit status, or None for 0.
+
+    exit status 2       ValueError, OSError, MemoryError: one sentence on standard error
+    exit status 130     Ctrl-C
+    exit status 0       the reader of the output went away (| head)
+
+But: an error in the code of this project keeps its traceback.  One in a file that `function_in` has loaded,
+which is somebody's own, is told with its file and line.
+"""
+import errno
+import importlib.util
+import inspect
+import os
+import shutil
+import sys
+import traceback
+from difflib import get_close_matches
+from math import isfinite
+from pathlib import Path
+from textwrap import dedent, fill
+
+LOADED = set()      # the files that function_in has loaded
+
+
+def run(program, words=None):
+    """Run `program`, a function, with the words of the command line.  Returns the exit status."""
+    words = sys.argv[1:] if words is None else words
+    for name in "stdout", "stderr":
+        if getattr(sys, name) is None:                          # closed by the caller (>&-)
+            setattr(sys, name, open(os.devnull, "w"))
+        getattr(sys, name).reconfigure(errors="replace")        # what a terminal cannot show becomes "?"
+    try:
+        status = print(usage(program)) if {"--help", "-h"} & {*words} else call(program, words)
+        sys.stdout.flush()
+        return status or 0
+    except BrokenPipeError:
+        status = 0
+    except KeyboardInterrupt:
+        status = say("interrupted", 130)
+    except ValueError as error:
+        status = say(f"error: {error}")
+    except OSError as error:
+        status = say(f"error: {told(error)}")
+    except MemoryError:
+        status = say("error: there is not enough memory for this: take smaller models")
+    except Exception as error:
+        place = place_in_loaded(error)
+        if not place:
+            raise
+        status = say(f"error: {place}: {type(error).__name__}: {error}")
+    try:
+        sys.stdout.flush()
+    except OSError:                         # nobody reads it, or the disk is full: not again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def say(sentence, status=2):
+    print(sentence, file=sys.stderr)
+    return status
+
+
+# Words -> flags ---------------------------------------------------------------------------------------------
+
+def call(program, words):
+    """program(**flags), each flag read as it was typed, after all words have been checked."""
+    import fire  # here: --help need not wait for it
+
+    parameters = inspect.signature(program).parameters
+    parsers = {name: reader(name, p.default) for name, p in parameters.items()}
+    command = in_order(parameters, words)
+    return fire.Fire(fire.decorators.SetParseFns(**parsers)(program), command=command,
+                     serialize=lambda result: None)
+
+
+def in_order(parameters, words):
+    """The words as fire takes them, those with a place first, then each flag with its value:
+
+        --json notes.txt -K 3   ->   notes.txt --json=True --K=3
+
+    Left alone, fire makes a stray word the value of the nearest flag, and notices a misspelt flag only after
+    the work is done.  Raises ValueError.
+    """
+    flags = {name: p.default for name, p in parameters.items() if not has_place(p)}
+    places = [p for p in parameters.values() if has_place(p)]
+    placed, flagged, words = [], [], iter(words)
+    for word in words:
+        if not word.startswith("-") and len(placed) < len(places):
+            placed.append(word)
+            continue
+        typed, equals, value = word.partition("=")
+        name = flag_meant(typed, flags)
+        if isinstance(flags[name], bool):
+            if equals:
+                raise ValueError(f"{typed} takes no value: leave out {equals + value!r}")
+            value = "True"
+        elif not equals:
+            value = next(words, "--")
+            if value.startswith("--"):
+                raise ValueError(f"{typed} needs a value (one that begins with -- is written {typed}=--...)")
+        flagged.append(f"--{name}={value}")
+    for p in places[len(placed):]:
+        if p.default is p.empty:
+            raise ValueError(f"{p.name.upper()} is missing: see --help")
+        placed.append(p.default)
+    return [*placed, *flagged]
+
+
+def has_place(parameter):
+    return parameter.kind is parameter.POSITIONAL_ONLY or parameter.default is parameter.empty
+
+
+def flag_meant(typed, flags):
+    """The name of the flag: --draft-model-size is draft_model_size, and -K is --K.  Raises ValueError."""
+    name = typed.lstrip("-").replace("-", "_")
+    if typed.startswith("--") and name in flags:
+        return name
+    short = [flag for flag in flags if typed == f"-{flag[0]}"]
+    if len(short) == 1:
+        return short[0]
+    if not typed.startswith("-"):
+        hint = f"did you mean --prompt {typed!r}?" if "prompt" in flags else "see --help"
+    else:
+        lower = {flag.lower(): flag for flag in flags}
+        near = get_close_matches(name.lower(), lower, n=1)
+        hint = f"did you mean --{lower[near[0]]}?" if near else "see --help"
+    raise ValueError(f"{typed!r} is not a flag of this program: {hint}")
+
+
+def reader(name, default):
+    """word -> value, of the type of the default; raises ValueError."""
+    kind = type(default[0]) if isinstance(default, list) else type(default)
+    if default is inspect.Parameter.empty:
+        kind = str
+
+    def read(word):
+        try:
+            values = [kind(part) for part in (word.split(",") if isinstance(default, list) else [word])]
+            if kind is float and not all(map(isfinite, values)):
+                raise ValueError
+        except ValueError:
+            what = {int: "a whole number", float: "a number"}.get(kind, "something else")
+            raise ValueError(f"--{name} {word}: give {what}, as in --{name} {written(default)}") from None
+        return values if isinstance(default, list) else values[0]
+    return read
+
+
+def written(value):
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def usage(program):
+    """What --help prints: the docstring of the program, its flags with their defaults."""
+    about, _, helps = dedent("    " + (program.__doc__ or "")).partition("\nArgs:\n")
+    helps = dict(line.strip().partition(": ")[::2] for line in helps.splitlines())
+    lines, width = [about.strip(), ""][not about.strip():], shutil.get_terminal_size().columns
+    for name, parameter in inspect.signature(program).parameters.items():
+        text = helps.get(name, "")
+        if parameter.default not in (parameter.empty, False, ""):
+            text += f" (default {written(parameter.default)})"
+        name = name.upper() if has_place(parameter) else f"--{name}"
+        lines.append(fill(f"  {name:24}{text}", width, subsequent_indent=" " * 26, break_on_hyphens=False))
+    return "\n".join(lines)
+
+
+# Files ------------------------------------------------------------------------------------------------------
+
+def read_text(path, advice):
+    """A text file in UTF-8.  Raises ValueError if there is none; the sentence ends in the advice."""
+    try:
+        if Path(path).exists() and not Path(path).is_file():    # a pipe would be waited for
+            raise ValueError(f"cannot read {path} (a folder, a pipe or a device): {advice}")
+        return Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ValueError(f"cannot read {path} ({error.strerror}): {advice}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text in UTF-8: {advice}") from None
+
+
+def told(error, path=None):
+    """An OSError as a sentence that says what to do.
+
+    >>> told(OSError(errno.ENOSPC, "No space left on device"), "run.html")
+    'cannot write run.html (No space left on device): free some space, or write to another disk'
+    """
+    what = f"{path or error.filename or 'the output'} ({error.strerror or error})"
+    if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        return f"cannot write {what}: free some space, or write to another disk"
+    return f"cannot use {what}: is the path right, and are you allowed to?"
+
+
+def function_in(path, name):
+    """The function `name` of somebody's Python file.  Raises ValueError if it cannot be had."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    LOADED.add(str(path))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        line = error.lineno if isinstance(error, SyntaxError) else None
+        place = f"{path}, line {line}" if line else place_in_loaded(error) or path
+        raise ValueError(f"{place}: {type(error).__name__}: {error}") from None
+    if not callable(getattr(module, name, None)):
+        raise ValueError(f"{path} has no function {name}")
+    return getattr(module, name)
+
+
+def place_in_loaded(error):
+    """'my_drafter.py, line 7': the last line of a loaded file on the way to the error; None without one."""
+    lines = [f"{frame.filename}, line {frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)
+             if frame.filename in LOADED]
+    return lines[-1] if lines else None
