@@ -242,3 +242,20 @@ def compact(data):
 def write_trace(path, rounds, result, encoder, seconds=None):
     """Write the page; the arguments are those of `page`."""
     Path(path).write_text(page(rounds, result, encoder, seconds), encoding="utf-8")
+
+
+def check_place(path):
+    """Raises ValueError where the file `path` cannot be written: better now than after the work."""
+    path = Path(path)
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise ValueError(f"cannot write {path}: name a file in a folder that exists, as in --trace run.html")
+    existed = path.exists()
+    if path.is_file() and path.stat().st_size and not path.read_bytes().startswith(b"<!doctype html>"):
+        raise ValueError(f"{path} is there and no web page: take another name, as in --trace run.html")
+    if path.is_file() or not existed:                   # else a pipe or a device: to be opened once, when due
+        try:
+            path.open("ab").close()
+            if not existed:
+                path.unlink()
+        except OSError as error:
+            raise ValueError(f"cannot write {path} ({error.strerror}): take another file") from None

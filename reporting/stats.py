@@ -38,16 +38,18 @@ class Timed:
 
 
 class TimedProposer:
-    """A proposer that notes its calls: [(number of drafts, seconds), ...]."""
+    """A proposer, or what grows a tree, that notes its calls: [(number of drafts, seconds), ...]."""
 
     def __init__(self, propose):
         self.propose, self.calls = propose, []
 
     def __call__(self, *arguments):
         start = clock()
-        drafts, p = self.propose(*arguments)
-        self.calls.append((len(drafts), clock() - start))
-        return drafts, p
+        answer = self.propose(*arguments)
+        seconds = clock() - start
+        if isinstance(answer, tuple):                   # anything else is refused by the sampler
+            self.calls.append((len(answer[0]), seconds))
+        return answer
 
     def seconds(self, n):
         """Median seconds of n drafts, over the calls that found any; None: there was none."""

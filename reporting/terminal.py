@@ -21,7 +21,11 @@ console older than Windows 10 shows the codes as they are.
 import os
 import re
 import shutil
+import sys
+from textwrap import fill
 from unicodedata import combining, east_asian_width
+
+from tqdm import tqdm
 
 from reporting.stats import is_tree, taken
 
@@ -65,6 +69,19 @@ def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False
         names = [paint(name, sign, colour) for sign, name in LEGEND if sign != "."]
         out.write(f"(colours: {', '.join(names)})\n")
     out.flush()
+
+
+def progress(rounds, title, show_rounds=False):
+    """Pass the rounds on; their number on standard error, if that is a terminal."""
+    return tqdm(rounds, desc=title, unit=" rounds", leave=False, disable=None)
+
+
+def wrapped(sentence):
+    """The sentence in lines as wide as the terminal; one line if standard output is something else."""
+    if not sys.stdout.isatty():
+        return sentence
+    width = shutil.get_terminal_size().columns
+    return fill(sentence, width, break_long_words=False, break_on_hyphens=False)
 
 
 def running(r, encoder, stream, with_rejected, block=False):
