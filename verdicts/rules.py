@@ -2,10 +2,10 @@
 
     RULES["match"].sampler(draft, target, tokens, n_tokens, K, rng, **settings)
 
-Read them beside `propose` and `verify` of speculative.py, whose letters they keep: q the target, p the draft,
-d or x̃ a drafted token, (q - p)_+ the residual.  RULES, at the end, says for each whether it is about drafting,
-judging or something else, and gives it the signature that `lossless.check` wants.  Which thread is about
-which rule is in cases.py, and what the judge finds in README.md.
+Read them beside `propose` and `verify` of speculative.py, whose letters they keep: q the target, p the
+draft, d or x̃ a drafted token, (q - p)_+ the residual.  RULES, at the end, says for each whether it is about
+drafting, judging or something else, and gives it the signature that `lossless.check` wants.  Which thread is
+about which rule is in cases.ini, and what the judge finds in README.md.
 
 Some rules are right; they stand here because somebody doubted them.
 
@@ -19,17 +19,9 @@ import numpy as np
 
 from drafters import lookup
 from samplers import block, lossy
-from samplers.tree import (
-    SEQUOIA,
-    SPECINFER,
-    draw_without_replacement,
-    likeliest,
-    most,
-    normalized,
-    select_drawn,
-    tree_sampling,
-)
-from sampling import Round, probabilities, sample
+from samplers.tree import tree_sampling, walk
+from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, most, normalized, select_drawn
+from sampling import probabilities, sample
 from speculative import propose, speculative_sampling, verify
 
 # Drafting: what is recorded as p ----------------------------------------------------------------------------
@@ -80,6 +72,10 @@ def beam(draft, x, k, to_probs, rng, width=2):
     return found[0][:2]
 
 
+def beam_as_point_masses(draft, x, k, to_probs, rng):
+    return beam(draft, x, k, to_probs, rng)[0], None
+
+
 def unlikely_last_dropped(draft, x, k, to_probs, rng, drawn=True):
     """The last draft goes if the drafter thought it unlikely: harmless only if it was chosen, not drawn."""
     drafts, p = (propose if drawn else argmax)(draft, x, k, to_probs, rng)
@@ -118,16 +114,6 @@ class AfterZeros:
 
     def random(self):
         return self.coins.pop() if self.coins else self.rng.random()
-
-
-def likelier_is_accepted(target_probs, draft_probs, drafts, rng):
-    """No coin: a draft stays if the target likes it at least as much."""
-    for j, token in enumerate(drafts):
-        q, p = target_probs[j], draft_probs[j]
-        if q[token] < p[token]:
-            residual = np.maximum(q - p, 0)
-            return j, sample(residual if residual.any() else q, rng)
-    return len(drafts), sample(target_probs[-1], rng)
 
 
 def over_the_largest(target_probs, draft_probs, drafts, rng):
@@ -174,15 +160,17 @@ def one_position_late(target_probs, draft_probs, drafts, rng):
 
 
 def first_untested(target_probs, draft_probs, drafts, rng):
-    kept, token = verify(target_probs[1:], draft_probs[1:], drafts[1:], rng)
-    return (1 + kept, token) if drafts else verify(target_probs, draft_probs, drafts, rng)
+    tested = min(1, len(drafts))                                # from the second on
+    kept, token = verify(target_probs[tested:], draft_probs[tested:], drafts[tested:], rng)
+    return tested + kept, token
 
 
 def eos_impossible(target_probs, draft_probs, drafts, rng, eos=1):
     """q(EOS) = 0 wherever a draft is judged."""
     q = target_probs.copy()
-    q[:len(drafts), eos] = 0
-    q[:-1] = [normalized(row) for row in q[:-1]]
+    for row in q[:-1]:
+        row[eos] = 0
+        row[:] = normalized(row)
     return verify(q, draft_probs, drafts, rng)
 
 
@@ -213,13 +201,6 @@ def zeroed_and_restored(target_probs, draft_probs, drafts, rng):
         if not rng.random() < q[j, token]:
             return j, corrections[j]
     return len(drafts), sample(q[-1], rng)
-
-
-def bonus_of_the_row_before(target_probs, draft_probs, drafts, rng):
-    """After a whole path: the last tested q again, whose token is taken already."""
-    if not drafts:
-        return 0, sample(target_probs[-1], rng)
-    return verify(target_probs[[*range(len(drafts)), len(drafts) - 1]], draft_probs, drafts, rng)
 
 
 def block_until_first_failure(target_probs, draft_probs, drafts, rng):
@@ -285,7 +266,7 @@ def penalized(model, penalty=2.0):
     def penalizing(tokens, n_last=1):
         logits = np.array(model(tokens, n_last))
         for row, n in zip(logits, range(len(tokens) - n_last + 1, len(tokens) + 1)):
-            row[list(set(tokens[:n]))] -= penalty
+            row[[token for token in set(tokens[:n]) if token < len(row)]] -= penalty
         return logits                                           # [n_last, n_vocab]
     penalizing.plain = model
     return penalizing
@@ -295,6 +276,10 @@ def penalty_on_the_bonus_alone(draft, target, x, n_tokens, K, rng, **settings):
     def mixed(tokens, n_last=1):
         return np.concatenate([target.plain(tokens, n_last)[:-1], target(tokens)])
     return speculative_sampling(draft, mixed, x, n_tokens, K, rng, **settings)
+
+
+def penalty_ignored(draft, target, x, n_tokens, K, rng, **settings):
+    return speculative_sampling(draft, target.plain, x, n_tokens, K, rng, **settings)
 
 
 # The end of the text ----------------------------------------------------------------------------------------
@@ -356,6 +341,15 @@ def select_and_end_by_one_coin(q, p, tokens, rng):
     return None, int(token) if rest.any() else tokens[-1]
 
 
+def select_by_a_draw_for_each(q, p, tokens, rng):
+    """Each path has a draw of its own for the place that they share; one that matches wins."""
+    for i, token in enumerate(tokens):
+        own = sample(q, rng)
+        if own == token:
+            return i, token
+    return None, own if tokens else sample(q, rng)
+
+
 def select_in_place(q, p, tokens, rng):
     """As Sequoia's rule, q overwritten by its residual: the last line that draws from `q` is right."""
     q, p = q.copy(), p.copy()
@@ -368,27 +362,18 @@ def select_in_place(q, p, tokens, rng):
     return None, sample(q, rng)
 
 
+def end_of_the_row_before(q, p, nodes, parents, rule, rng):
+    """After a whole path the last tested q is drawn from again, whose token is taken already."""
+    q = q.copy()
+    for node, parent in enumerate(parents):
+        if node not in parents:                                 # a leaf
+            q[node + 1] = q[parent + 1]
+    return walk(q, p, nodes, parents, rule, rng)
+
+
 def likeliest_nodes(draft, target, x, n_tokens, widths, rng, **settings):
     """Right: one draw of the target at each node, and the walk goes to the child that it is."""
     return tree_sampling(draft, target, x, n_tokens, widths, rng, grow=likeliest, **settings)
-
-
-def a_draw_for_each_path(draft, target, x, n_tokens, widths, rng, **settings):
-    """Each path has draws of its own, also where paths share nodes; the path that matches longest wins."""
-    x, T = list(x), len(x) + n_tokens
-    while len(x) < T:
-        step = next(likeliest_nodes(draft, target, x, T - len(x), widths, rng, **settings))
-        tried = []
-        for leaf in {*range(len(step.drafts))} - {*step.parents}:
-            path = [leaf]
-            while step.parents[path[0]] >= 0:
-                path.insert(0, step.parents[path[0]])
-            rows = step.target_probs[[0, *(node + 1 for node in path)]]
-            tried.append(match(rows, None, [step.drafts[node] for node in path], rng))
-            tried[-1] += ([step.drafts[node] for node in path],)
-        kept, token, drafts = max(tried or [(0, step.tokens[-1], [])], key=lambda one: one[0])
-        yield step._replace(tokens=drafts[:kept] + [token], n_accepted=kept)
-        x += drafts[:kept] + [token]
 
 
 def wrong_rows(draft, target, x, n_tokens, widths, rng, **settings):
@@ -430,10 +415,11 @@ def looping(sampler, beside="Algorithm 2"):
     return Rule(sampler, (sampler,), beside)
 
 
-def in_a_tree(select, draw=draw_without_replacement, code=()):
+def in_a_tree(select, draw=SEQUOIA[0], code=(), beside="tree drawn without replacement", walk=walk):
     def sampler(draft, target, x, n_tokens, K, rng, **settings):
-        return tree_sampling(draft, target, x, n_tokens, SHAPES[K], rng, rule=(draw, select), **settings)
-    return Rule(sampler, code or (select,), "tree drawn without replacement", True)
+        return tree_sampling(draft, target, x, n_tokens, SHAPES[K], rng, rule=(draw, select), walk=walk,
+                             **settings)
+    return Rule(sampler, code or (select,), beside, True)
 
 
 def looping_in_a_tree(sampling):
@@ -452,15 +438,14 @@ RULES = {
     "filtered, raw recorded": drafting(filtered_recorded_raw),
     "drawn from rounded": drafting(drawn_from_rounded),
     "beam, softmax recorded": drafting(beam),
+    "beam as point masses": drafting(beam_as_point_masses),
     "drawn, unlikely last dropped": drafting(unlikely_last_dropped),
     "chosen, unlikely last dropped": drafting(chosen_unlikely_last_dropped, "argmax as point masses"),
     "match": judging(match),
     "match, argmax": judging(match, argmax),
-    "accept all": judging(accept_all),
     "accept all, looked up": judging(accept_all, lookup.propose, "looked up"),
     "looked up": drafting(lookup.propose, "looked up"),
     "uniform is zero": judging(uniform_is_zero),
-    "likelier is accepted": judging(likelier_is_accepted),
     "over the largest": judging(over_the_largest),
     "softmax of residual": judging(softmax_of_residual),
     "target after refusal": judging(target_after_refusal),
@@ -471,7 +456,6 @@ RULES = {
     "largest of residual": judging(largest_of_residual),
     "zeroed for good": judging(zeroed_for_good, argmax_as_point_masses, "argmax as point masses"),
     "zeroed and restored": judging(zeroed_and_restored, argmax_as_point_masses, "argmax as point masses"),
-    "bonus of the row before": judging(bonus_of_the_row_before),
     "typical": judging(lossy.typical()),
     "block": judging(block.verify),
     "block, point masses": judging(block.verify, argmax_as_point_masses, "argmax as point masses"),
@@ -482,16 +466,19 @@ RULES = {
     "greedy but for the bonus": looping(greedy_but_for_the_bonus),
     "filters at once": looping(filters_at_once),
     "penalty on the bonus alone": looping(penalty_on_the_bonus_alone),
+    "penalty ignored": looping(penalty_ignored),
     "on after EOS": looping(on_after_eos),
     "refused drafts stay": looping(refused_drafts_stay),
     "tree drawn without replacement": in_a_tree(select_drawn),
-    "tree drawn, order fixed": in_a_tree(SPECINFER[1], SPECINFER[0]),
+    "tree drawn, order fixed": in_a_tree(SPECINFER[1], SPECINFER[0], beside="tree drawn, order fixed"),
     "tree of top tokens, p = 1": in_a_tree(select_top_with_p_1, draw_top),
     "tree of top tokens, softmax recorded": in_a_tree(select_drawn, draw_top, (draw_top, select_drawn)),
     "tree, one coin": in_a_tree(select_by_one_coin, draw_top),
     "tree, one coin to the end": in_a_tree(select_and_end_by_one_coin, draw_top),
     "tree, residual in place": in_a_tree(select_in_place, SEQUOIA[0]),
     "tree, match": looping_in_a_tree(likeliest_nodes),
-    "tree, a draw for each path": looping_in_a_tree(a_draw_for_each_path),
+    "tree, a draw for each path": in_a_tree(select_by_a_draw_for_each, draw_top),
+    "tree, end of the row before": in_a_tree(select_drawn, code=(end_of_the_row_before,),
+                                             walk=end_of_the_row_before),
     "tree, wrong rows": looping_in_a_tree(wrong_rows),
 }
