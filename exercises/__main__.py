@@ -225,25 +225,19 @@ def found_by(step, mine, seconds):
                 mistakes.append(mistake)
     except (Exception, SystemExit) as error:
         name = "" if isinstance(error, Wrong) else f"{type(error).__name__}: "
-        frames = list(traceback.walk_tb(error.__traceback__))
         lines = [f for f in traceback.extract_tb(error.__traceback__)
                  if f.filename == getattr(mine, "__file__", None)]
         where = f"\n    line {lines[-1].lineno}: {lines[-1].line}" if lines else ""
-        mistakes.append(f"{name}{error}{where}{hint(error, frames[-1][0])}")
+        mistakes.append(f"{name}{error}{where}{hint(error)}")
     return mistakes
 
 
-def hint(error, frame):
-    """What may be meant where the generator's number was not used as it may be; `frame` is the innermost."""
-    rule = ("rng has only `random()`; its number may be multiplied, compared with one number, and given to "
-            "np.searchsorted")
-    if frame.f_code.co_filename == lossless.__file__ and frame.f_code.co_name in ("__mul__", "__lt__"):
-        other = frame.f_locals.get("number", frame.f_locals.get("scale"))
-        if np.ndim(other):
-            return (f"\n    (it met an array of the shape {np.shape(other)}: one number is needed.  Is a [0] "
-                    f"missing, as in model(x)[0]?  {rule})")
-    if "Uniform" in str(error) or "Walk" in str(error):
-        return f"\n    ({rule})"
+def hint(error):
+    """What may be meant."""
+    if "truth value of an array" in str(error):
+        return "\n    (one number is needed.  Is a [0] missing, as in model(x)[0]?)"
+    if "'Says' object" in str(error):
+        return "\n    (here rng has only `random()`, which gives one number)"
     return ""
 
 

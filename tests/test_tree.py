@@ -149,6 +149,14 @@ def test_a_wrong_version_is_found(change):
     assert off > 1e-3
 
 
+def test_equal_children_may_not_be_merged_before_they_are_judged():
+    """It looks harmless, since the second of them is sure to be refused; but its turn changes q."""
+    def different(p, width, rng):
+        return list(dict.fromkeys(SPECINFER[0](p, width, rng)))
+    case = "", table(1, n_vocab=5), table(2, n_vocab=5), 2, 1, {}
+    assert case_deviation(with_shape((3,), rule=(different, SPECINFER[1])), *case) > 1e-4
+
+
 # The pass over a tree ---------------------------------------------------------------------------------------
 
 def random_tree(rng, n, n_vocab=13):
