@@ -34,13 +34,13 @@ class Eagle:
 
     target      the GPT2 that the head was trained on, the one that verifies
     head        a folder; "demo-eagle" belongs to "demo-target"
-    params      in place of a folder: {"from_state": {"w", "b"}, "from_token", "from_position",
+                or its parameters: {"from_state": {"w", "b"}, "from_token", "from_position",
                 "blocks": [one], "ln_f": {"g", "b"}}; the first three matrices are [n_embd, n_embd]
     Raises ValueError for a head that belongs to another target.
     """
 
-    def __init__(self, target, head="demo-eagle", params=None):
-        params = params or load_head("eagle", head, target)
+    def __init__(self, target, head="demo-eagle"):
+        params = load_head("eagle", head, target)
         self.target, self.from_state = target, params["from_state"]
         # What it makes of each token and of each position does not change: it is multiplied out once.
         self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]

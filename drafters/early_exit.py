@@ -46,7 +46,7 @@ class EarlyExit:
 
     def __init__(self, model, n_layers=None, head=None):
         if head is not None:
-            head = dict(head if isinstance(head, dict) else load_head("exit", head, model))
+            head = dict(load_head("exit", head, model))
             trained_on = head.pop("exit_layer")
             if n_layers not in (None, trained_on):
                 raise ValueError(f"an exit after {n_layers} layers: this head was trained on {trained_on}")

@@ -12,17 +12,21 @@ import numpy as np
 from compute.backend import to_host, xp
 from gpt2 import common_prefix, layer_norm
 from loading.checkpoint import read_tensorflow
-from utils import nested, read_json, shapes
+from loading.folder import read_json, shapes
+from utils import nested
 
 EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit")         # in models/; they belong to demo-target
 
 
 def load_head(kind, name_or_folder, target):
-    """The parameters of a head of this kind ("eagle", "medusa" or "exit"), nested as in utils.nested.
+    """The parameters of a head of this kind ("eagle", "medusa" or "exit"), nested as in utils.nested;
+    handed over as such, they come back as they are.
 
     Raises ValueError in one sentence for files that are missing or damaged, another kind of head, or the head
     of another target.
     """
+    if isinstance(name_or_folder, dict):
+        return name_or_folder
     folder = Path(name_or_folder)
     if str(name_or_folder) in EMBEDDED:
         folder = Path(__file__).resolve().parent.parent / "models" / folder

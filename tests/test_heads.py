@@ -20,7 +20,8 @@ from gpt2 import layer_norm
 from loading.checkpoint import write_tensorflow
 from lossless import check
 from reporting.stats import acceptance
-from samplers.tree import tree_sampling, with_tree
+from samplers.tree import tree_sampling
+from samplers.tree_model import with_tree
 from sampling import prepare, probabilities
 from speculative import speculative_sampling
 from utils import load_model
@@ -44,11 +45,11 @@ def random_head(kind, seed=1, n=8, dtype=np.float64):
 
 
 def tiny_eagle(target, module=eagle):
-    return module.Eagle(target, params=random_head("eagle"))
+    return module.Eagle(target, head=random_head("eagle"))
 
 
 def tiny_medusa(target, module=medusa):
-    return module.Medusa(target, params=random_head("medusa"))
+    return module.Medusa(target, head=random_head("medusa"))
 
 
 BOTH = pytest.mark.parametrize("tiny, module", [(tiny_eagle, eagle), (tiny_medusa, medusa)])
@@ -165,7 +166,7 @@ def test_an_eagle_that_has_learnt_to_be_the_last_layer_foretells_the_target():
     wte = target.params["wte"]
     wte[:] = (wte - wte.mean(1, keepdims=True)) / wte.std(1, keepdims=True)         # as `unit` makes them
     target.params["wpe"][:] = 0
-    head = Eagle(target, params={"from_state": zero, "from_token": np.eye(8), "from_position": np.eye(8),
+    head = Eagle(target, head={"from_state": zero, "from_token": np.eye(8), "from_position": np.eye(8),
                                    "blocks": target.params["blocks"], "ln_f": target.params["ln_f"]})
     drafts, p = asked(head, [3, 1, 4], 4)
     logits = target([3, 1, 4] + drafts[:-1], 4)
