@@ -164,7 +164,7 @@ def drawing(model, tokens, n_tokens, rng, **settings):
 
 REPLIES = {                                             # what is wrong: (changes, step, what the reply holds)
     "a millionth": (dict(probabilities=millionth), 1, "0.60946104"),
-    "top-p before top-k": (dict(probabilities=p_first), 1, "'top_k': 2, 'top_p': 0.7"),
+    "top-p before top-k": (dict(probabilities=p_first), 1, "(all are what top-p before top-k gives)"),
     'side="left"': (dict(sample=left), 1, "rng.random() gives 0.0"),
     "np.random": (dict(sample=lambda probs, rng: np.random.choice(len(probs), p=probs)), 1,     # noqa: NPY002
                   "all chance must come from rng"),
