@@ -8,6 +8,7 @@ from helpers import mutant, tiny_gpt2, without_cache
 from autoregressive import autoregressive_sampling
 from lossless import (
     PAIRS,
+    case_deviation,
     check,
     distance,
     distribution_of_text,
