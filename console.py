@@ -163,7 +163,7 @@ def usage(program):
     lines, width = [about.strip(), ""][not about.strip():], shutil.get_terminal_size().columns
     for name, parameter in inspect.signature(program).parameters.items():
         text = helps.get(name, "")
-        if parameter.default not in (parameter.empty, False, ""):
+        if parameter.default not in (parameter.empty, "") and parameter.default is not False:
             text += f" (default {written(parameter.default)})"
         name = name.upper() if has_place(parameter) else f"--{name}"
         lines.append(fill(f"  {name:24}{text}", width, subsequent_indent=" " * 26, break_on_hyphens=False))

@@ -10,7 +10,6 @@ applies each part with `**`:
 But: float32 weights that need no copy (wte, the biases) stay in the file and come from there when they are
 asked for.  Who writes to the file while the program runs changes them: `check_files` notices, afterwards.
 """
-import json
 from math import prod
 from pathlib import Path
 
@@ -20,10 +19,10 @@ from compute.backend import xp
 from compute.linear import Arena, lay_out
 from encoder import load_encoder
 from gpt2 import GPT2
-from loading.checkpoint import mapping_of, openai_names, read_safetensors, read_tensorflow, release
+from loading.checkpoint import mapping_of, release
+from loading.folder import read_folder, shapes
 
 EMBEDDED = ("demo-draft", "demo-target")                        # they lie in models/ beside this file
-SIZES = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
 
 
 def load_model(name_or_folder, models_dir="models"):
@@ -47,6 +46,21 @@ def load_model(name_or_folder, models_dir="models"):
     if mapping_of(model.params["wte"]) is None:
         model.files = {}                                        # all was copied: the files no longer matter
     return model, encoder
+
+
+def load_pair(draft, target, models_dir="models"):
+    """Returns (draft, target, encoder) of two names or folders; no draft, None, stays None.
+
+    Raises ValueError as load_model does, or if the two do not share a vocabulary.
+    """
+    target_model, encoder = load_model(target, models_dir)
+    if draft is None:                                           # who drafts needs no model
+        return None, target_model, encoder
+    draft_model, other = load_model(draft, models_dir)
+    if (other.ids, other.ranks) != (encoder.ids, encoder.ranks):
+        raise ValueError(f"{draft} and {target} have different vocabularies: a draft's token must mean the "
+                         "same to the target, so take two models of one family")
+    return draft_model, target_model, encoder
 
 
 def folder_of(name, models_dir):
@@ -79,66 +93,6 @@ def check_files(model):
         if now[0] == before[0] and now != before:
             raise ValueError(f"{path} was written to while the model was in use, so what the model said is "
                              "worthless: start again, and leave the file alone meanwhile")
-
-
-def read_json(path):
-    """The JSON object in a small file.  ValueError, with the file's name, where there is none."""
-    if not path.is_file():                                      # a pipe would be waited for
-        raise ValueError(f"{path.name} is no file")
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path.name} is damaged ({error}): get it again") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path.name} is damaged (it holds no JSON object): get it again")
-    return found
-
-
-def read_folder(folder):
-    """(hparams, arrays under OpenAI's names) of a folder in OpenAI's or Hugging Face's layout."""
-    try:
-        if (folder / "hparams.json").exists():
-            hparams = read_json(folder / "hparams.json")
-            arrays = read_tensorflow(folder / "model.ckpt")
-        elif (folder / "config.json").exists():
-            config = read_json(folder / "config.json")
-            names = {"n_vocab": "vocab_size", "n_ctx": "n_positions"}
-            hparams = {size: config.get(names.get(size, size)) for size in SIZES}
-            for key, ours in ("activation_function", "gelu_new"), ("layer_norm_epsilon", 1e-5):
-                if config.get(key, ours) != ours:
-                    raise ValueError(f"{key} is {config[key]!r} there and {ours!r} here: take a plain GPT-2")
-            arrays = openai_names(read_safetensors(folder / "model.safetensors"))
-        else:
-            raise ValueError("there is neither hparams.json (OpenAI) nor config.json (Hugging Face)")
-        check_sizes(hparams, arrays)
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{folder} is not a usable GPT-2 folder: {error}") from None
-    return hparams, arrays
-
-
-def check_sizes(hparams, arrays):
-    """ValueError for sizes that are none, or another number of layers than in the checkpoint."""
-    for size in SIZES:
-        if type(hparams.get(size)) is not int or hparams[size] < 1:
-            raise ValueError(f"{size} is {hparams.get(size)!r}, which is no size")
-    if hparams["n_embd"] % hparams["n_head"]:
-        raise ValueError(f"n_embd {hparams['n_embd']} does not divide into {hparams['n_head']} heads")
-    n_layer = len({name.split("/")[1] for name in arrays if name.startswith("model/h")})
-    if hparams["n_layer"] != n_layer:
-        raise ValueError(f"n_layer is {hparams['n_layer']}, and the checkpoint has {n_layer} layers")
-
-
-def shapes(n_vocab, n_ctx, n_embd, n_layer, **_):
-    """The shape of every parameter, by OpenAI's name."""
-    n = n_embd
-    block = {"ln_1/g": (n,), "ln_1/b": (n,),
-             "attn/c_attn/w": (n, 3 * n), "attn/c_attn/b": (3 * n,),
-             "attn/c_proj/w": (n, n), "attn/c_proj/b": (n,),
-             "ln_2/g": (n,), "ln_2/b": (n,),
-             "mlp/c_fc/w": (n, 4 * n), "mlp/c_fc/b": (4 * n,),
-             "mlp/c_proj/w": (4 * n, n), "mlp/c_proj/b": (n,)}
-    return {"model/wte": (n_vocab, n), "model/wpe": (n_ctx, n), "model/ln_f/g": (n,), "model/ln_f/b": (n,),
-            **{f"model/h{i}/{name}": shape for i in range(n_layer) for name, shape in block.items()}}
 
 
 def nested(arrays, hparams, folder, wanted=None):

@@ -45,7 +45,7 @@ from benchmarks.peers import against_peers, passes_of_peers
 from benchmarks.show import as_markdown, plot
 from benchmarks.trees import trees_table
 from compute.backend import use
-from loading.files import told
+from console import told
 
 DEFAULTS = dict(
     tables=["pairs", "synthetic", "forward", "parts", "prefill", "loading", "methods", "batch"],

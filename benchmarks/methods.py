@@ -42,7 +42,9 @@ from drafters.ngram import NGram
 from reporting.stats import acceptance, is_tree, ratio
 from samplers import block, lossy
 from samplers.k_seq import K_SEQ
-from samplers.tree import SEQUOIA, SPECINFER, likeliest, surest, tree_sampling, with_tree
+from samplers.tree import tree_sampling
+from samplers.tree_model import with_tree
+from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, surest
 from speculative import speculative_sampling
 from utils import load_model
 
@@ -197,10 +199,10 @@ def heads(target, Ks):
     halves = EarlyExit(target, head="demo-exit")
     return [
         Method("eagle", "drafters/eagle.py", [target], Ks, chain(propose=eagle.propose),
-               checked_in_target(lambda tiny: Eagle(tiny, params=tiny_head("eagle")).propose),
+               checked_in_target(lambda tiny: Eagle(tiny, head=tiny_head("eagle")).propose),
                weights=bytes_of(head_shapes("eagle", n, 0)), trained=True),
         Method("Medusa", "drafters/medusa.py", [target], Ks, chain(propose=medusa.propose),
-               checked_in_target(lambda tiny: Medusa(tiny, params=tiny_head("medusa")).propose),
+               checked_in_target(lambda tiny: Medusa(tiny, head=tiny_head("medusa")).propose),
                weights=bytes_of(head_shapes("medusa", n, medusa.n_heads)), trained=True),
         Method("early exit with a head", "drafters/early_exit.py", [halves.draft, halves.target], Ks, chain(),
                checked_halves(lambda tiny: EarlyExit(tiny, head=tiny_head("exit") | {"exit_layer": 1})),
@@ -220,7 +222,7 @@ def tree_of_heads(target, weights):
 
     def check(Ks, n_tokens):
         target = with_tree(tiny_target())
-        run = run_of(target, params=tiny_head("medusa"))
+        run = run_of(target, head=tiny_head("medusa"))
 
         def walked(draft, target, tokens, n_tokens, K, rng, **settings):
             return run(target, tokens, n_tokens, SMALL_TREES[K], rng, **settings)

@@ -23,7 +23,7 @@ from autoregressive import autoregressive_sampling
 from benchmarks.measure import resident, size_of
 from benchmarks.synthetic import synthetic_pair
 from compute.backend import clock
-from loading.files import read_text
+from console import read_text
 from reporting.stats import Timed, acceptance, predicted_speedup, ratio
 from speculative import speculative_sampling
 from utils import load_model

@@ -28,8 +28,8 @@ from compute.backend import clock, on_gpu
 from compute.linear import THREADS
 from encoder import load_encoder
 from loading.download import MODELS, download
+from loading.folder import read_folder
 from loading.to_gguf import write_gguf
-from utils import read_folder
 
 PROGRAMS = "llama-bench", "llama-completion", "llama-speculative-simple"
 GREEDY = "--temp", 0, "--ignore-eos", "--no-escape"

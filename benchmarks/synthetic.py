@@ -22,7 +22,8 @@ from drafters.heads import head_shapes
 from encoder import EOS, Encoder, bytes_to_unicode
 from gpt2 import GPT2
 from loading.checkpoint import write_tensorflow
-from utils import nested, shapes
+from loading.folder import shapes
+from utils import nested
 
 SIZES = {"tiny": dict(n_vocab=300, n_ctx=128, n_embd=32, n_head=2, n_layer=4),          # for the tests
          "124M": dict(n_vocab=50257, n_ctx=1024, n_embd=768, n_head=12, n_layer=12),

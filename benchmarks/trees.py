@@ -11,10 +11,10 @@ first prompts and this machine's own seconds of a pass over 1, 2, 3 .. rows.
 
 The other columns are those of the table methods.
 """
+from benchmarks import sequoia
 from benchmarks.methods import compare_methods, sampler_of, trees, with_draft
 from benchmarks.pairs import generate, load_pair
 from reporting.stats import by_rank
-from samplers import sequoia
 
 LINES = "draft model", "block verification"
 WIDE = 6, 4, 2                      # the tree on which the acceptances are measured

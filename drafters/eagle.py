@@ -1,21 +1,27 @@
-"""A head in the manner of EAGLE (Li et al. 2024, arXiv 2401.15077): it drafts from the target's states.
+"""EAGLE: a head that drafts from the target's hidden states  (Li et al. 2024, arXiv 2401.15077).
 
-The target's last hidden state says more about what comes next than the tokens do, and it is there for
-nothing: the last verification computed it.  The head is one transformer block that goes on from there.
+The target's last hidden state says more about what comes next than the tokens do, and it costs nothing: the
+last verification has computed it.  The head is one transformer block that goes on from there.
 
     at position i       the state before it (i - 1), the token x_i, the position  ->  the state at i
     the state at i      times the target's own output matrix  ->  p(. | x_1 .. x_i)
 
-Up to x_n the states before are the target's.  From there on they are its own, so it drafts as many
-tokens as it is asked for (training/heads.py trains it on three such steps, in the manner of EAGLE-3).  The
-token that was drawn goes in beside the state, or the head would not know which of the likely ones it was:
-the paper's "token sequence advanced by one time step".
+Up to x_n the states before are the target's.  From there on they are the head's own, so it drafts as many
+tokens as it is asked for.  The token that was drawn goes in beside the state, or the head would not know
+which of the likely ones it was: the paper's "token sequence advanced by one time step".
 
-The paper's features f_1 .. f_n are the states here, after the target's last layer norm.  The first token has
-no state before it: zeros stand there.
+What differs from the papers, whose features f_1 .. f_n are the states here:
 
-But: a line of drafts, no tree (EAGLE's are trees); the target it was trained on, no other; the states of the
-target's last layer alone (EAGLE-3 takes some of lower layers, too).
+    EAGLE-1     is trained to hit the target's features, here (training/heads.py) to have its tokens accepted;
+                it drafts a tree.  The positions come in here because GPT-2's are embeddings
+    EAGLE-2     (2406.16858) grows its tree where the head is surest
+    EAGLE-3     (2503.01840) reads low and middle layers, too; it is trained on its own drafts for as many
+                steps as it is to draft, here for three
+
+lucidrains' speculative-decoding has such a head, too, and calls it a prophet transformer.  The first token
+has no state before it: zeros stand there.
+
+But: a line of drafts, no tree; the target that it was trained on and no other; one text at a time.
 """
 from compute.linear import linear
 from drafters.heads import last_states, load_head, unit
@@ -28,19 +34,19 @@ class Eagle:
 
     target      the GPT2 that the head was trained on, the one that verifies
     head        a folder; "demo-eagle" belongs to "demo-target"
-    params      in place of a folder: {"from_state": {"w", "b"}, "from_token", "from_position",
+                or its parameters: {"from_state": {"w", "b"}, "from_token", "from_position",
                 "blocks": [one], "ln_f": {"g", "b"}}; the first three matrices are [n_embd, n_embd]
     Raises ValueError for a head that belongs to another target.
     """
 
-    def __init__(self, target, head="demo-eagle", params=None):
-        params = params or load_head("eagle", head, target)
+    def __init__(self, target, head="demo-eagle"):
+        params = load_head("eagle", head, target)
         self.target, self.from_state = target, params["from_state"]
-        # What it makes of each token and of each position is known beforehand.
+        # What it makes of each token and of each position does not change: it is multiplied out once.
         self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]
         self.positions = unit(target.params["wpe"]) @ params["from_position"]       # [n_ctx, n_embd]
         n_head = target.cache.shape[2]
-        # for its layers and its cache; never called
+        # a GPT2 for its layers and its cache; never called
         self.block = GPT2({**target.params, "blocks": params["blocks"], "ln_f": params["ln_f"]}, n_head)
         self.reset()
 
@@ -57,9 +63,9 @@ class Eagle:
 
     def propose(self, draft, x, k, to_probs, rng):
         """k tokens after x, one at a time: speculative.propose, without a draft model."""
-        drafts, p = [], []
         if k == 0:
-            return drafts, p
+            return [], []
+        drafts, p = [], []
         n_past = min(common_prefix(self.cached, x), len(x) - 1)
         states, new = last_states(self.target, x, n_past), x[n_past:]       # [n - n_past, n_embd]
         self.cached = x[:n_past]                                # if we are interrupted, only these are sure

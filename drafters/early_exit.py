@@ -29,6 +29,7 @@ But: the model is used as it is.  The paper trains it for this (layer dropout, a
 and GPT-2 was not: its first layers guess badly unless they are most of the model, or a head has learnt to
 read them.
 """
+from compute.backend import xp
 from drafters.heads import load_head
 from gpt2 import GPT2, causal_mask, common_prefix
 
@@ -45,7 +46,7 @@ class EarlyExit:
 
     def __init__(self, model, n_layers=None, head=None):
         if head is not None:
-            head = dict(head if isinstance(head, dict) else load_head("exit", head, model))
+            head = dict(load_head("exit", head, model))
             trained_on = head.pop("exit_layer")
             if n_layers not in (None, trained_on):
                 raise ValueError(f"an exit after {n_layers} layers: this head was trained on {trained_on}")
@@ -90,16 +91,12 @@ class Upper(GPT2):
     def reset(self):
         self.lower.reset()
 
-    def __call__(self, tokens, n_last=1):
-        logits = super().__call__(tokens, n_last)
-        if not self.cached:                         # NaN, and gpt2.py emptied the cache: the lower one, too
-            self.lower.cache[:, :, :, :len(tokens)] = 0
-            self.reset()
-        return logits
-
     def forward(self, tokens, n_past):
         x = self.lower.hidden(tokens)[n_past:]                          # [n, n_embd]
         self.cached = tokens[:n_past]
         x = self.layers(x, n_past, causal_mask(n_past, len(x)))
         self.states[n_past:len(tokens)], self.cached = x, tokens
+        if not xp.isfinite(x).all():                    # gpt2.py empties this cache: the lower one, too
+            self.lower.cache[:, :, :, :len(tokens)] = 0
+            self.reset()
         return x

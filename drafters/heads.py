@@ -1,7 +1,8 @@
 """What the heads on a target have in common: their weights, and the target's last hidden states.
 
-Heads read a target's states and end in its output matrix, so they are of no use to another one.  The folder
-of a head (training/heads.py writes it) therefore names its target, by a checksum of the token embeddings.
+Heads read the states of a target and end in its output matrix, so they are of no use to another one.  The
+folder of a head (training/heads.py writes it) therefore names its target, by a checksum of the token
+embeddings.
 """
 import hashlib
 from pathlib import Path
@@ -11,17 +12,21 @@ import numpy as np
 from compute.backend import to_host, xp
 from gpt2 import common_prefix, layer_norm
 from loading.checkpoint import read_tensorflow
-from utils import nested, read_json, shapes
+from loading.folder import read_json, shapes
+from utils import nested
 
 EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit")         # in models/; they belong to demo-target
 
 
 def load_head(kind, name_or_folder, target):
-    """The parameters of a head ("eagle", "medusa" or "exit"), nested as in utils.nested.
+    """The parameters of a head of this kind ("eagle", "medusa" or "exit"), nested as in utils.nested;
+    handed over as such, they come back as they are.
 
     Raises ValueError in one sentence for files that are missing or damaged, another kind of head, or the head
     of another target.
     """
+    if isinstance(name_or_folder, dict):
+        return name_or_folder
     folder = Path(name_or_folder)
     if str(name_or_folder) in EMBEDDED:
         folder = Path(__file__).resolve().parent.parent / "models" / folder
@@ -37,28 +42,29 @@ def load_head(kind, name_or_folder, target):
                              "(training/heads.py)")
         size = {"medusa": "n_heads", "exit": "exit_layer"}.get(kind)
         if size and (type(hparams.get(size)) is not int or hparams[size] < 1):
-            raise ValueError(f"{size} is {hparams.get(size)!r}, which is no size")
+            raise ValueError(f"{size} is {hparams.get(size)!r}, which is not a size")
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder} is not a head for this target: {error}") from None
     wanted = head_shapes(kind, target.params["wte"].shape[1], hparams.get("n_heads"))
     return nested(arrays, {"n_layer": 1}, folder, wanted) | {"exit_layer": hparams.get("exit_layer")}
 
 
-def head_beside(target, drafter):
-    """The head that goes with a target's name or folder: "demo-eagle" with "demo-target", and what lies
-    beside a folder under that name.  None where there is none.
+def head_beside(name_or_folder, kind, target):
+    """The head that goes with a target: of "demo-target" the embedded one, of a folder what lies beside it
+    (models/demo-eagle beside models/my-target).  None if there is none, or it belongs to another target.
 
-    >>> head_beside("demo-target", "early_exit"), head_beside("124M", "eagle"), head_beside("a", "lookup")
-    ('demo-exit', None, None)
+    name_or_folder, target      of one model: what it was loaded from, and the model itself
     """
-    kinds = {"eagle": "eagle", "medusa": "medusa", "early_exit": "exit"}
-    if drafter not in kinds:
+    folder = Path(name_or_folder).parent / f"demo-{kind}"
+    if name_or_folder == "demo-target":
+        return folder.name
+    if not Path(name_or_folder).is_dir() or not folder.is_dir():
         return None
-    name = f"demo-{kinds[drafter]}"
-    if target == "demo-target":
-        return name
-    folder = Path(target).parent / name
-    return folder if Path(target).is_dir() and folder.is_dir() else None
+    try:
+        fits = read_json(folder / "hparams.json").get("target") == checksum(target)
+    except (ValueError, OSError):
+        fits = True                                     # a damaged head is not passed over: load_head says so
+    return folder if fits else None
 
 
 def checksum(target):
@@ -81,14 +87,21 @@ def head_shapes(kind, n, n_heads):
 def last_states(target, x, first):
     """The target's states, after its last norm, before the tokens x[first:] -> [len(x) - first, n_embd].
 
-    The last verification has left them in target.states.  Where it has not (a new prompt), this is the
-    prompt's pass, and the verification that comes has only the rest to do.  Before the first token are zeros.
+    The last verification has left them in target.states.  If it has not (a new prompt), the prompt's pass is
+    made here, and the verification that follows has only the rest to do.  Before the first token are zeros.
+    Raises ValueError for ids outside the vocabulary: the last token is looked up before the target sees it.
     """
     n = len(x) - 1
+    if not 0 <= x[n] < target.n_vocab:
+        raise ValueError(f"token id {x[n]} is not in 0 .. {target.n_vocab - 1}: "
+                         "is this the model's own encoder?")
     if hasattr(target, "follow"):           # a TreeGPT2: the states of the path that was taken move up
         target.follow(x[:n])
     if common_prefix(target.cached, x) < n:
-        target(x[:n])
+        with target.lock:
+            target.prefill(x, 1)            # a long text in the same chunks as without a head: the same bits
+    if common_prefix(target.cached, x) < n:
+        target(x[:n])                       # a short one is left to the next call
     states = layer_norm(target.states[max(first - 1, 0):n], **target.params["ln_f"])
     return states if first else xp.concatenate([xp.zeros_like(target.states[:1]), states])
 

@@ -73,7 +73,7 @@ class DraftExit(Schedule):
         super().__init__(self.until_unsure)
 
     def start(self):
-        self.gamma, self.rate = self.first_gamma, self.GOAL
+        self.gamma, self.rate = self.first_gamma, 0.0       # from 0, as in the authors' code
 
     def number(self, k):
         self.k = k

@@ -1,5 +1,6 @@
 """Prompt lookup: the drafts are copied from an earlier place in the text  (A. Saxena, "Prompt Lookup
-Decoding", November 2023, a repository without a paper; `prompt_lookup_num_tokens` in transformers).
+Decoding", November 2023, a repository without a paper; `prompt_lookup_num_tokens` in transformers.  Leviathan
+et al. 2022, section 3.6, already name it: copy what follows an earlier match of the last tokens).
 
     speculative_sampling(None, target, tokens, n_tokens, K, rng, propose=lookup.propose)
 
@@ -15,17 +16,18 @@ A draft is chosen here, not drawn: p is a point mass, and None says so.  A draft
 probability q(x̃), and after a rejection the residual (q - p)_+ is q without x̃.  A softmax in the place of
 the point mass would be wrong: notebook 5 tries it.
 
-Where several places match, the last one is taken, which is the likeliest to go on in the same way; both
+If several places match, the last one is taken, which is the likeliest to go on in the same way; both
 originals take the first.  Copying goes on into what it has just written, so a repeat that is shorter than k
 is followed all the same.
 
-But: one place is followed, not several at once, and how often it was right before counts for nothing.
+But: one place is followed, not several at once, and how often it was right before counts for nothing
+(drafters/suffix.py does both).
 """
 N = 3           # tokens that must match, at first
 
 
 def propose(draft, x, k, to_probs, rng):
-    """What followed the last tokens of x where they stood before: (drafts, None), and no drafts where they
+    """What followed the last tokens of x where they stood before: (drafts, None), and no drafts if they
     are new.  `draft`, `to_probs` and `rng` are not used.
 
     >>> propose(None, [7, 8, 9, 1, 7, 8], 3, None, None)            # 7, 8 stood at the beginning

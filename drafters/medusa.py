@@ -26,7 +26,8 @@ from collections import Counter
 from compute.backend import xp
 from compute.linear import linear
 from drafters.heads import last_states, load_head
-from samplers.tree import depths, most
+from samplers.tree_model import depths
+from samplers.tree_rules import most
 from sampling import sample
 
 
@@ -35,12 +36,12 @@ class Medusa:
 
     target      the GPT2 that the heads were trained on, the one that verifies
     head        a folder; "demo-medusa" belongs to "demo-target"
-    params      in place of a folder: {"residuals": {"w" [n_embd, n_heads * n_embd], "b"}}
+                or its parameters: {"residuals": {"w" [n_embd, n_heads * n_embd], "b"}}
     Raises ValueError for heads that belong to another target.
     """
 
-    def __init__(self, target, head="demo-medusa", params=None):
-        self.target, self.residuals = target, (params or load_head("medusa", head, target))["residuals"]
+    def __init__(self, target, head="demo-medusa"):
+        self.target, self.residuals = target, load_head("medusa", head, target)["residuals"]
         self.n_heads = len(self.residuals["b"]) // target.params["wte"].shape[1]
 
     def logits(self, x, k):
@@ -59,7 +60,7 @@ class Medusa:
         return [sample(row, rng) for row in p], p
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree of at most this shape: samplers.tree.likeliest, without a draft model."""
+        """A tree of at most this shape: samplers.tree_rules.likeliest, without a draft model."""
         levels = [level for level in depths(shape) if level <= self.n_heads]        # they come level by level
         if not levels:
             return [], [], None

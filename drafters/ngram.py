@@ -1,5 +1,6 @@
-"""An n-gram language model with proper probabilities, learnt while the text grows  (Witten and Bell 1991,
-"The zero-frequency problem"; as a draft, Leviathan et al. 2022, section 4.1 has bigrams).
+"""An n-gram language model with proper probabilities, learnt while the text grows  (interpolation as in
+Witten and Bell 1991, "The zero-frequency problem"; n-grams as a draft: Leviathan et al. 2022, sections 3.6
+and 4.2, the latter with bigrams).
 
     draft = NGram(target.n_vocab)
     draft.learn(encoder.encode(open("notes.txt").read()))           # if there is a text to learn from
@@ -11,18 +12,19 @@ other way round, so all are interpolated, from the shortest on:
     p_0(x)     = 1 / n_vocab
     p_n(x | h) = (c(h, x) + T(h) p_{n-1}(x | h')) / (c(h) + T(h))       h' is h without its oldest token
 
-c counts, and T(h) is the number of different tokens that followed h: what often had something new after it is
-trusted less.  A context that was never seen says nothing.  The letters are Witten and Bell's, but for p,
-which is Chen's draft.
+c counts, and T(h) is the number of different tokens that followed h: the more often something new followed
+it, the less it is trusted.  A context that was never seen adds nothing.  (The letters c and T are the
+textbooks', not checked against the paper; p is Chen's draft.)
 
 It is a model like any other, tokens -> logits (here log-probabilities), and a pure function of its tokens:
 what is counted is the text that was learnt, and the tokens themselves, also those that were only drafted.
-Where a draft is rejected its counts are taken back.
+When a draft is rejected, its counts are taken back.
 
-But: one weight for what was learnt and what is being said; no Kneser-Ney, which is better on large texts;
-on the CPU, whatever the backend.
+But: what was learnt and what is being said weigh the same; no Kneser-Ney, which is better on large texts; on
+the CPU, whatever the backend; for one thread.
 """
 from collections import Counter, defaultdict
+from operator import index
 
 import numpy as np
 
@@ -43,23 +45,39 @@ class NGram:
         if order < 1:
             raise ValueError(f"the order of the n-grams is {order}: it must be 1 or more")
         self.n_vocab, self.order = n_vocab, order
-        self.unigrams = np.zeros(n_vocab)                           # c((), x): many, so in an array
-        self.after = defaultdict(Counter)                           # h -> {x: c(h, x)}, h of 1 .. order - 1
-        self.cached = []                                           # the running text, as far as it is counted
+        self.texts, self.whole = [], False                          # those that were learnt; are all counted?
 
     def learn(self, tokens):
         """Count a text for good.  Raises ValueError for ids outside the vocabulary."""
+        tokens = self.known(tokens)
         self.reset()
-        tokens = list(tokens)
-        if tokens and not 0 <= min(tokens) <= max(tokens) < self.n_vocab:
-            raise ValueError(f"the text holds tokens that are not in 0 .. {self.n_vocab - 1}: "
-                             "is this the model's own encoder?")
-        for end in range(1, len(tokens) + 1):
-            self.count(tokens[max(0, end - self.order):end], 1)
+        self.whole = False
+        self.texts.append(tokens)
+        self.count_all(tokens)
+        self.whole = True
+
+    def known(self, tokens):
+        for token in tokens:
+            if not 0 <= index(token) < self.n_vocab:
+                raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: "
+                                 "is this the model's own encoder?")
+        return list(tokens)
 
     def reset(self):
         """Forget the running text."""
         self.follow([])
+
+    def count_anew(self):
+        """Everything from the beginning: a text is new, or the last count was interrupted."""
+        self.unigrams = np.zeros(self.n_vocab)                      # c((), x): many, so in an array
+        self.after = defaultdict(Counter)                           # h -> {x: c(h, x)}, h of 1 .. order - 1
+        self.cached = []                                            # the running text, as far as counted
+        for text in self.texts:
+            self.count_all(text)
+
+    def count_all(self, text):
+        for end in range(1, len(text) + 1):
+            self.count(text[max(0, end - self.order):end], 1)
 
     def count(self, ngram, times):
         """Add `times` to the counts of the last token of `ngram` after what stands before it."""
@@ -73,6 +91,9 @@ class NGram:
 
     def follow(self, tokens):
         """Make `tokens` the running text: take back what differs from the last one, count what is new."""
+        if not self.whole:
+            self.count_anew()
+        self.whole = False                                          # an interrupt would leave half a count
         kept = common_prefix(tokens, self.cached)
         while len(self.cached) > kept:
             self.count(self.cached[-self.order:], -1)
@@ -80,10 +101,16 @@ class NGram:
         for token in tokens[kept:]:
             self.cached.append(token)
             self.count(self.cached[-self.order:], 1)
+        self.whole = True
 
     def __call__(self, tokens, n_last=1):
+        """Raises ValueError for ids outside the vocabulary, or no tokens at all."""
+        if not 1 <= n_last <= len(tokens):
+            raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: n_last must be 1 .. the number of "
+                             "tokens")
+        tokens = self.known(tokens)
         ends = range(len(tokens) - n_last + 1, len(tokens) + 1)
-        return np.log(np.array([self.probs(list(tokens[:end])) for end in ends], dtype=np.float32))
+        return np.log(np.array([self.probs(tokens[:end]) for end in ends], dtype=np.float32))
 
     def probs(self, tokens):
         """p(. | tokens), [n_vocab]."""

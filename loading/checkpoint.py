@@ -4,7 +4,6 @@
                               prefix.data-00000-of-00001 holds them
     read_safetensors(path)    Hugging Face's format: a JSON header, then the tensors
     write_tensorflow          the first of the two, so that a model trained here is an ordinary OpenAI folder
-    openai_names              Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
 
 Names, shapes and types are those of the file.  Arrays are read-only views of the memory-mapped file, so
 reading costs no memory until they are used, and the mapping goes when the last of them does.  Two things
@@ -31,7 +30,6 @@ import json
 import math
 import mmap
 import os
-import re
 
 import numpy as np
 
@@ -461,33 +459,3 @@ def read_safetensors(path):
             done = end
         need(start + done == len(data), "the file does not end with its last tensor")
         return arrays
-
-
-def openai_names(arrays):
-    """Hugging Face's names, with or without the prefix "transformer.", -> OpenAI's; the arrays are the same.
-
-    >>> openai_names({"transformer.h.0.attn.c_attn.weight": 1, "wte.weight": 2, "h.0.attn.bias": 3})
-    {'model/h0/attn/c_attn/w': 1, 'model/wte': 2}
-    """
-    renamed = {}
-    for name, array in arrays.items():
-        short = name.removeprefix("transformer.")
-        if short.endswith((".attn.bias", ".attn.masked_bias")):  # the causal mask, not .attn.c_attn.bias
-            continue
-        if short == "lm_head.weight":  # a copy of wte
-            wte = arrays.get("transformer.wte.weight", arrays.get("wte.weight"))
-            if wte is None or not np.array_equal(array, wte):
-                raise CheckpointError("lm_head.weight differs from wte.weight: GPT-2 ties the two; take a "
-                                      "model that does")
-            continue
-        if re.fullmatch(r"w[tp]e\.weight|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)",
-                        short) is None:
-            raise CheckpointError(f"tensor {name!r} is none of GPT-2's; take a plain GPT-2 language model")
-        short = re.sub(r"(w[tp]e)\.weight", r"\1", short)
-        short = re.sub(r"(ln_.)\.weight", r"\1/g", short).replace(".weight", "/w").replace(".bias", "/b")
-        short = "model/" + short.replace("h.", "h", 1).replace(".", "/")
-        if short in renamed:
-            raise CheckpointError(f"tensor {name!r} occurs with and without the prefix 'transformer.'; "
-                                  "keep one of the two")
-        renamed[short] = array
-    return renamed

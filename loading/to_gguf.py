@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from console import told
 from encoder import load_encoder
-from loading.files import told
-from utils import read_folder, shapes
+from loading.folder import read_folder, shapes
 
 NAMES = {"wte": "token_embd.weight", "wpe": "position_embd.weight", "ln_f": "output_norm",
          "ln_1": "attn_norm", "attn/c_attn": "attn_qkv", "attn/c_proj": "attn_output",

@@ -1,28 +1,64 @@
 """Many prompts, continued as batches: auto-regressively and speculatively, each printed as soon as it is
 done.
 
-    python main.py --prompts_file prompts.txt --json
+    python -m reporting.many prompts.txt --json
 
 Every sequence has the same seed, so its texts are those that main.py --prompt gives by itself.
 
 But: what belongs to a single run is not told: c, v and a prediction, colours, the replay page.
 """
-import json
+import json as json_format
 import sys
+from functools import partial
 
 import numpy as np
 from tqdm import tqdm
 
+import console
+import methods
+from compute import backend as backends
 from compute.backend import clock
-from loading.files import read_text
+from reporting.comparison import check_flags
 from reporting.stats import acceptance, ratio
+from samplers.batch import batch_sampling
 
 BATCH = 16              # sequences at once; the rows of more are no longer cheap
 
 
+def main(file, n_tokens_to_generate=60, draft_model_size="demo-draft", target_model_size="demo-target", K=4,
+         temperature=0.0, top_k=0, top_p=1.0, seed=0, models_dir="models", backend="numpy", drafter="model",
+         verifier="token", json=False):
+    """Continue every line of a file, up to 16 at once, auto-regressively and speculatively.
+
+    Args:
+        file: a text with a prompt on each line
+        n_tokens_to_generate: new tokens after each prompt
+        K: drafts a round
+        temperature: 0 is greedy
+        drafter: the flags mean what they mean to main.py
+        json: print a JSON object for each prompt, a line each
+    """
+    settings = dict(temperature=temperature, top_k=top_k, top_p=top_p)
+    prompts = prompts_in(file)
+    check_flags(n_tokens_to_generate, K, seed, prompts[0], **settings)
+    method = methods.choose(drafter, verifier)
+    if not method.goes_in_batches:
+        raise ValueError(f"--drafter {drafter} --verifier {verifier} is for one text at a time: use main.py "
+                         "--prompt, or another")
+    backends.use(backend)
+    models = methods.Models(draft_model_size, target_model_size, models_dir)
+    pair = method.pair(models, models.encoder.encode(prompts[0]), K, settings)
+    about = dict(draft=draft_model_size if models.draft_is_used else drafter, target=target_model_size,
+                 backend=backend, drafter=drafter, verifier=verifier, K=K, **settings, seed=seed,
+                 lossless=method.lossless)
+    batch = partial(batch_sampling, pair.draft, pair.target, n_tokens=n_tokens_to_generate, **settings,
+                    eos=models.encoder.eos, propose=pair.propose, verify=method.verify)
+    continue_all(batch, prompts, models.encoder, n_tokens_to_generate, about, models.target.exact_rows, json)
+
+
 def prompts_in(path):
-    """The lines of a file that are not blank.  Raises ValueError where there are none, or it is no text."""
-    lines = read_text(path, "name a file with a prompt a line").split("\n")
+    """The lines of a file that are not blank.  Raises ValueError if there are none, or it is not a text."""
+    lines = console.read_text(path, "name a file with a prompt on each line").split("\n")
     prompts = [line for line in lines if line.strip()]
     if not prompts:
         raise ValueError(f"{path} holds no prompt: write one on each line")
@@ -51,11 +87,11 @@ def continue_all(batch, prompts, encoder, n_tokens, about, exact_rows, as_json):
             for j, prompt in enumerate(prompts[start:start + BATCH]):
                 alone, spec = (finished(run, j, encoder, n_tokens) if run else None for run in runs)
                 if alone or spec:
-                    result = compared(prompt, about, alone, spec, len(some), exact_rows)
+                    result = compared(prompt, about, alone, spec, some, exact_rows)
                     parted += not result["same_text"]
                     bar.clear()
                     text = f"{prompt}{(spec or alone)['text']}\n"
-                    print(json.dumps(result) if as_json else text, flush=True)
+                    print(json_format.dumps(result) if as_json else text, flush=True)
             if interrupted:
                 raise KeyboardInterrupt
     rates, plural = [ratio(*pair) for pair in zip(made, seconds)], "s" * (len(prompts) > 1)
@@ -64,8 +100,8 @@ def continue_all(batch, prompts, encoder, n_tokens, about, exact_rows, as_json):
               f"auto-regressively, {rates[1]:.0f} speculatively, speed-up {rates[1] / rates[0]:.2f}x",
               file=sys.stderr if as_json else sys.stdout)
     if parted and about["temperature"] == 0:
-        print(f"In {parted} of {len(prompts)} the two texts part, which they may at near-ties where a pass "
-              f"has more than {exact_rows} rows.", file=sys.stderr if as_json else sys.stdout)
+        print(f"In {parted} of {len(prompts)} the two texts part, which they may at near-ties if a pass has "
+              f"more than {exact_rows} rows.", file=sys.stderr if as_json else sys.stdout)
 
 
 def run(batch, prompts, K, seed, bar):
@@ -96,10 +132,14 @@ def finished(run, j, encoder, n_tokens):
                 tokens_per_target_pass=ratio(len(new), len(rounds)))
 
 
-def compared(prompt, about, alone, spec, n, exact_rows):
-    """What main.py --json says of one prompt, here one of n in a batch."""
+def compared(prompt, about, alone, spec, batch, exact_rows):
+    """What main.py --json says of one prompt, here one of a batch (their tokens)."""
     speedup = ratio(spec["tokens_per_second"], alone["tokens_per_second"]) if alone and spec else None
-    return dict(prompt=prompt, **about, batch=n, autoregressive=alone, speculative=spec, speedup=speedup,
-                predicted_speedup=None, cost_ratio=None, verify_ratio=None,
+    return dict(prompt=prompt, **about, batch=len(batch), autoregressive=alone, speculative=spec,
+                speedup=speedup, predicted_speedup=None, cost_ratio=None, verify_ratio=None,
                 same_text=bool(alone and spec) and alone["tokens"] == spec["tokens"],
-                same_bits=n * (about["K"] + 1) <= exact_rows)
+                same_bits=sum(len(tokens) + about["K"] for tokens in batch) <= exact_rows)
+
+
+if __name__ == "__main__":
+    sys.exit(console.run(main))

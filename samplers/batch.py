@@ -22,7 +22,7 @@ from itertools import accumulate, groupby
 from numbers import Integral
 
 import speculative
-from checks import checked_drafts, checked_probs
+from checks import checked_answer, checked_probs
 from compute.backend import xp
 from gpt2 import GPT2, causal_mask, dot_product_attention, transformer_block, whole_blocks
 from sampling import Round, cut_after, prepare, sample
@@ -55,7 +55,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
 
     def rounds():
         x = dict(enumerate(texts))
-        T = [len(tokens) + n_tokens for tokens in texts]
+        T = [len(tokens) + int(n_tokens) for tokens in texts]
         drafters, targets = (Slots(model, T) for model in models)
         going = [i for i in x if len(x[i]) < T[i]]              # the sequences that have not ended
         while going:
@@ -63,9 +63,10 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
             if propose is speculative.propose:
                 drafts, p = propose_in_step(drafters, x, k, to_probs, rngs)
             else:
-                answers = {i: propose(drafters[i], x[i], k[i], to_probs, rngs[i]) for i in going}
-                drafts = {i: checked_drafts(answers[i][0], k[i], target) for i in going}
-                p = {i: answers[i][1] for i in going}
+                drafts, p = {}, {}
+                for i in going:
+                    answer = propose(drafters[i], x[i][:], k[i], to_probs, rngs[i])
+                    drafts[i], p[i] = checked_answer(answer, k[i], target)
             n_rows = {i: len(drafts[i]) + 1 for i in going}
             logits = targets({i: x[i] + drafts[i] for i in going}, n_rows)      # one pass for all
             result = [None] * len(texts)

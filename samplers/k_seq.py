@@ -19,12 +19,12 @@ of them go on (tree.py does so), since what follows it is independent in each: t
 The letters are Chen's and the paper's: q the target, p the draft, rho its division factor.  At the best rho
 it accepts at least 1 - (1 - 1/k)^k > 1 - 1/e times as often as the best rule for k independent drafts.
 
-But: an equal draft is wasted.  Where few tokens are likely, drafts without replacement (SEQUOIA in tree.py)
-are accepted more often; where many are, K-SEQ may win.
+But: an equal draft is wasted.  Where few tokens are likely, drafts without replacement (SEQUOIA in
+tree_rules.py) are accepted more often; where many are, K-SEQ may win.
 """
 import numpy as np
 
-from samplers.tree import draw_with_replacement
+from samplers.tree_rules import draw_with_replacement
 from sampling import sample
 
 HALVINGS = 30

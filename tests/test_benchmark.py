@@ -17,9 +17,10 @@ from benchmarks.methods import all_methods, sampler_of
 from benchmarks.pairs import alone, by_position, explained_seconds, generate, speculative, text_of
 from benchmarks.synthetic import SIZES, random_arrays, random_model, synthetic_pair, write_folder
 from loading.checkpoint import read_tensorflow
+from loading.folder import shapes
 from reporting.stats import acceptance
 from sampling import Round, probabilities
-from utils import load_model, shapes
+from utils import load_model
 
 ROOT = Path(__file__).resolve().parent.parent
 PAIR = load_model("demo-draft")[0], load_model("demo-target")[0]

@@ -4,7 +4,7 @@ import pytest
 from helpers import deviation_of, mutant, tiny_gpt2
 
 from autoregressive import autoregressive_sampling
-from lossless import PAIRS, PROMPT, case_deviation, cases, exact_distribution, memoryless, text_of
+from lossless import PAIRS, PROMPT, check, exact_distribution, memoryless, text_of
 from samplers import block
 from speculative import speculative_sampling, verify
 
@@ -13,27 +13,21 @@ def block_sampling(*run, verify=block.verify, **settings):
     return speculative_sampling(*run, **settings, verify=verify)
 
 
-CASES = list(cases(None, (1, 2), 3, {}))            # K = 3 and 4 need texts of 4 and 5 tokens: below
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}, {case[3:]}")
-def test_the_text_has_the_targets_distribution(case):
-    assert case_deviation(block_sampling, *case) < 1e-12
+def test_the_text_has_the_targets_distribution():
+    assert check(block_sampling, Ks=(1, 2), n_tokens=3) < 1e-12         # K = 3 and 4 need longer texts
 
 
 @pytest.mark.parametrize("name, K", [("disjoint supports", 4), ("draft is certain", 4),
                                      ("draft is the target", 3)])
 def test_long_blocks_and_a_bonus_have_the_targets_distribution(name, K):
-    assert case_deviation(block_sampling, name, *PAIRS[name], K + 1, K, {}) < 1e-12
+    assert check(block_sampling, [PAIRS[name]], [K], K + 1, temperature=1) < 1e-12
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("K", [3, 4])
-@pytest.mark.parametrize("name", PAIRS)
-def test_long_blocks_have_the_targets_distribution_on_every_pair(name, K):
-    assert case_deviation(block_sampling, name, *PAIRS[name], 4, K, {}) < 1e-12
-    if name in ("zeros in both", "target is certain"):
-        assert case_deviation(block_sampling, name, *PAIRS[name], 5, K, {}) < 1e-12
+def test_long_blocks_have_the_targets_distribution_on_every_pair():
+    assert check(block_sampling, None, [3, 4], 4, temperature=1) < 1e-12
+    pairs = PAIRS["zeros in both"], PAIRS["target is certain"]
+    assert check(block_sampling, pairs, [3, 4], 5, temperature=1) < 1e-12
 
 
 def mean_accepted(verify, draft, target, K):
@@ -54,7 +48,7 @@ def test_a_block_accepts_at_least_as_many_drafts_on_every_pair(draft, target):
     for K in (1, 2, 3):
         single, together = (mean_accepted(v, draft, target, K) for v in (verify, block.verify))
         assert together >= single - 1e-12
-        if K == 1:                                                  # one draft: the same rule
+        if K == 1:                                                      # one draft: the same rule
             assert together == pytest.approx(single, abs=1e-12)
 
 
@@ -74,26 +68,24 @@ def test_extreme_probabilities_raise_no_warning():
         assert block.verify(q[:1], [], [], np.random.default_rng(0))[0] == 0
 
 
-# Wrong versions ---------------------------------------------------------------------------------------------
-
 WRONG = {
-    "the first refusal ends the round": [
-        ("tau, residual = j, rest                             # the last that passes counts: go on",
-         "tau, residual = j, rest\n        else:\n            break")],
-    "the first that passes counts": [("residual = j, rest ", "residual = j, rest; break ")],
-    "each draft is weighed by itself": [("min(weight * q_x, p_x)", "min(q_x, p_x)")],
-    "a weight may exceed 1": [("min(weight * q_x, p_x) / p_x", "weight * q_x / p_x")],
-    "the coin is P_j": [("rng.random() * (z + 1 - weight) < z", "rng.random() < weight")],
-    "the residual of Algorithm 2": [("weight * q[j] - p[j]", "q[j] - p[j]")],
-    "the coin of the block with the residual of Algorithm 2": [
-        ("residual = j, rest ", "residual = j, np.maximum(q[j] - p[j], 0) ")],
-    "the correction is drawn from the target": [("residual if residual.any() else q[tau]", "q[tau]")],
-    "after a block that fails, the residual of its end": [
-        ("rest = np.maximum", "rest = residual = np.maximum")],
+    "the first refusal ends the round": (
+        "tau, residual = j, rest                             # the last that passes counts: go on",
+        "tau, residual = j, rest\n        else:\n            break"),
+    "the first that passes counts": ("residual = j, rest ", "residual = j, rest; break "),
+    "each draft is weighed by itself": ("min(weight * q_x, p_x)", "min(q_x, p_x)"),
+    "a weight may exceed 1": ("min(weight * q_x, p_x) / p_x", "weight * q_x / p_x"),
+    "the coin is P_j": ("rng.random() * (z + 1 - weight) < z", "rng.random() < weight"),
+    "the residual of Algorithm 2": ("weight * q[j] - p[j]", "q[j] - p[j]"),
+    "the coin of the block with the residual of Algorithm 2": (
+        "residual = j, rest ", "residual = j, np.maximum(q[j] - p[j], 0) "),
+    "the correction is drawn from the target": ("residual if residual.any() else q[tau]", "q[tau]"),
+    "after a block that fails, the residual of its end": ("rest = np.maximum",
+                                                          "rest = residual = np.maximum"),
 }
 
 
-@pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
-def test_a_wrong_version_is_found(changes):
-    wrong = mutant(block, *changes)
+@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
+def test_a_wrong_version_is_found(change):
+    wrong = mutant(block, change)
     assert deviation_of(lambda *run, **settings: block_sampling(*run, verify=wrong.verify, **settings)) > .002

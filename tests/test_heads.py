@@ -20,7 +20,8 @@ from gpt2 import layer_norm
 from loading.checkpoint import write_tensorflow
 from lossless import check
 from reporting.stats import acceptance
-from samplers.tree import tree_sampling, with_tree
+from samplers.tree import tree_sampling
+from samplers.tree_model import with_tree
 from sampling import prepare, probabilities
 from speculative import speculative_sampling
 from utils import load_model
@@ -29,7 +30,7 @@ N_HEADS = 3
 PROMPTS = Path(__file__).parent.parent / "benchmarks" / "prompts.txt"
 
 
-def tiny_head(kind, seed=1, n=8, dtype=np.float64):
+def random_head(kind, seed=1, n=8, dtype=np.float64):
     """The parameters of a random head for a tiny GPT-2 of width n."""
     rng = np.random.default_rng(seed)
 
@@ -44,23 +45,23 @@ def tiny_head(kind, seed=1, n=8, dtype=np.float64):
 
 
 def tiny_eagle(target, module=eagle):
-    return module.Eagle(target, params=tiny_head("eagle"))
+    return module.Eagle(target, head=random_head("eagle"))
 
 
 def tiny_medusa(target, module=medusa):
-    return module.Medusa(target, params=tiny_head("medusa"))
+    return module.Medusa(target, head=random_head("medusa"))
 
 
-BOTH = pytest.mark.parametrize("tiny", [tiny_eagle, tiny_medusa])
+BOTH = pytest.mark.parametrize("tiny, module", [(tiny_eagle, eagle), (tiny_medusa, medusa)])
 
 
 def sampler(head, target, *run, **settings):
     return speculative_sampling(None, target, *run, propose=head.propose, **settings)
 
 
-def asked(head, x, k, seed=0, temperature=1.0):
+def asked(head, x, k, seed=0):
     """What the head proposes after x: (drafts, draft_probs)."""
-    to_probs = prepare([head.target], x, 0, temperature, 0, 1.0, None)[1]
+    to_probs = prepare([head.target], x, 0, 1.0, 0, 1.0, None)[1]
     return head.propose(None, x, k, to_probs, np.random.default_rng(seed))
 
 
@@ -68,12 +69,12 @@ def asked(head, x, k, seed=0, temperature=1.0):
 
 def deviation(tiny, module, **more):
     target = tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8)
-    return check(sampler, [(tiny(target, module), target)], n_tokens=3, **more)
+    return check(sampler, [(tiny(target, module), target)], Ks=(2,), n_tokens=3, **more)
 
 
-@pytest.mark.parametrize("tiny, module", [(tiny_eagle, eagle), (tiny_medusa, medusa)])
+@BOTH
 def test_the_text_has_the_targets_distribution(tiny, module):
-    assert deviation(tiny, module, Ks=(2,)) < 1e-12
+    assert deviation(tiny, module) < 1e-12
 
 
 @pytest.mark.parametrize("tiny, module, right, wrong", [
@@ -82,7 +83,7 @@ def test_the_text_has_the_targets_distribution(tiny, module):
     (tiny_medusa, medusa, "[sample(row, rng) for row in p], p", "[sample(row, rng) for row in p], p[::-1]"),
     (tiny_medusa, medusa, "sample(row, rng)", "int(row.argmax())")])
 def test_a_head_that_draws_from_another_distribution_than_it_says_is_caught(tiny, module, right, wrong):
-    assert deviation(tiny, mutant(module, (right, wrong)), Ks=(2,), temperature=1.0) > 1e-3
+    assert deviation(tiny, mutant(module, (right, wrong)), temperature=1.0) > 1e-3
 
 
 def tree_deviation(module=medusa, **more):
@@ -90,16 +91,13 @@ def tree_deviation(module=medusa, **more):
     def sampler(head, target, tokens, n_tokens, K, rng, **settings):
         return tree_sampling(None, target, tokens, n_tokens, (2, 1, 2)[:K], rng, grow=head.grow, **settings)
     target = with_tree(tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8))
-    return check(sampler, [(tiny_medusa(target, module), target)], n_tokens=3, **more)
+    return check(sampler, [(tiny_medusa(target, module), target)], Ks=(2,), n_tokens=3, **more)
 
 
-def test_the_text_of_medusas_tree_has_the_targets_distribution():
-    assert tree_deviation(Ks=(2,)) < 1e-12
-
-
-def test_a_tree_of_chosen_tokens_that_says_they_were_drawn_is_caught():
+def test_medusas_tree_has_the_targets_distribution_and_one_that_says_it_was_drawn_is_caught():
+    assert tree_deviation() < 1e-12
     said = "parents, to_probs(self.logits(x, max(levels)))[[level - 1 for level in levels]]\n"
-    assert tree_deviation(mutant(medusa, ("parents, None\n", said)), Ks=(2,), temperature=1.0) > 1e-3
+    assert tree_deviation(mutant(medusa, ("parents, None\n", said)), temperature=1.0) > 1e-3
 
 
 def test_medusas_tree_holds_the_likeliest_of_each_head():
@@ -132,23 +130,24 @@ def error_of_memory(tiny, module, calls=30):
     return error
 
 
-@pytest.mark.parametrize("tiny, module", [(tiny_eagle, eagle), (tiny_medusa, medusa)])
+@BOTH
 def test_a_head_remembers_nothing_but_the_tokens(tiny, module):
     assert error_of_memory(tiny, module) < 1e-12
 
 
 @pytest.mark.parametrize("right, wrong", [
     ("        self.cached = list(x)  ", "        self.cached = x + drafts[:-1]  "),
-    ("n_past = min(common_prefix(self.cached, x), len(x) - 1)", "n_past = min(len(self.cached), len(x) - 1)"),
-    ("new, n_past = drafts[-1:], n_past + len(new)", "new, n_past = drafts[-1:], n_past + 1")])
-def test_a_eagle_with_a_stale_memory_is_caught(right, wrong):
-    with pytest.raises(AssertionError):
-        assert error_of_memory(tiny_eagle, mutant(eagle, (right, wrong))) < 1e-12
+    ("min(common_prefix(self.cached, x), len(x) - 1)", "min(len(self.cached), len(x) - 1)"),
+    ("            n_past += len(new)\n", "            n_past += 1\n")])
+def test_an_eagle_with_a_stale_memory_is_caught(right, wrong):
+    stale = mutant(eagle, (right, wrong))
+    with pytest.raises(AssertionError):                 # other drafts, or other distributions
+        assert error_of_memory(tiny_eagle, stale) < 1e-12
 
 
 def test_medusas_heads_are_the_papers_formula():
     target, x = tiny_gpt2(5, np.float64), [3, 1, 4, 1, 5]
-    w, b = tiny_head("medusa")["residuals"].values()
+    w, b = random_head("medusa")["residuals"].values()
     params = target.params
     target(x[:-1])
     h = layer_norm(target.states[3], **params["ln_f"])              # x_n, the last token, was drawn from it
@@ -158,7 +157,7 @@ def test_medusas_heads_are_the_papers_formula():
         assert np.allclose(row, probabilities((h + y / (1 + np.exp(-y))) @ params["wte"].T), atol=1e-12)
 
 
-def test_a_eagle_that_has_learnt_to_be_the_last_layer_foretells_the_target():
+def test_an_eagle_that_has_learnt_to_be_the_last_layer_foretells_the_target():
     """A target whose block does nothing: its states are those of the tokens, which a head can be told."""
     target = tiny_gpt2(5, np.float64, n_layer=1)
     zero = {"w": np.zeros((8, 8)), "b": np.zeros(8)}
@@ -167,7 +166,7 @@ def test_a_eagle_that_has_learnt_to_be_the_last_layer_foretells_the_target():
     wte = target.params["wte"]
     wte[:] = (wte - wte.mean(1, keepdims=True)) / wte.std(1, keepdims=True)         # as `unit` makes them
     target.params["wpe"][:] = 0
-    head = Eagle(target, params={"from_state": zero, "from_token": np.eye(8), "from_position": np.eye(8),
+    head = Eagle(target, head={"from_state": zero, "from_token": np.eye(8), "from_position": np.eye(8),
                                    "blocks": target.params["blocks"], "ln_f": target.params["ln_f"]})
     drafts, p = asked(head, [3, 1, 4], 4)
     logits = target([3, 1, 4] + drafts[:-1], 4)
@@ -225,7 +224,7 @@ def test_an_exit_head_goes_where_it_was_trained():
 
 @BOTH
 @pytest.mark.parametrize("prompt", [[5], [5, 1, 2, 3, 4]])
-def test_no_pass_of_the_target_but_the_prompts_and_one_a_round(tiny, prompt, monkeypatch):
+def test_no_pass_of_the_target_but_the_prompts_and_one_a_round(tiny, module, prompt, monkeypatch):
     target, passes = tiny_gpt2(3), []
     forward = target.forward
     monkeypatch.setattr(target, "forward", lambda *run: passes.append(1) or forward(*run))
@@ -235,6 +234,21 @@ def test_no_pass_of_the_target_but_the_prompts_and_one_a_round(tiny, prompt, mon
     passes.clear()
     again = list(sampler(head, target, prompt, 40, 4, np.random.default_rng(0)))    # the prompt is cached
     assert len(passes) == len(again) == len(rounds)
+
+
+@BOTH
+def test_the_prompt_is_run_in_the_same_chunks_as_without_a_head(tiny, module, monkeypatch):
+    """With AVX2 kernels few rows at once keep their bits, here three: longer prompts have to be cut alike."""
+    chunks = []
+    for with_head in True, False:
+        target, passes, rng = tiny_gpt2(3), [], np.random.default_rng(0)
+        target.exact_rows, forward = 3, target.forward
+        monkeypatch.setattr(target, "forward", lambda x, at: passes.append((at, len(x))) or forward(x, at))
+        run = [5, 1, 2] * 4, 20
+        next(sampler(tiny(target), target, *run, 4, rng) if with_head else
+             autoregressive_sampling(target, *run, rng))
+        chunks.append([ends for ends in passes if ends[0] < 11])
+    assert chunks[0] == chunks[1]
 
 
 def test_medusas_tree_asks_for_no_pass_of_its_own(monkeypatch):
@@ -252,8 +266,8 @@ def test_medusas_tree_asks_for_no_pass_of_its_own(monkeypatch):
 
 @BOTH
 @pytest.mark.parametrize("calls", [1, 3, 9, 14, 22])
-def test_a_head_survives_an_interrupted_run(tiny, calls, monkeypatch):
-    """Ctrl-C after so many blocks, in target or eagle: afterwards it says what a new head says."""
+def test_a_head_survives_an_interrupted_run(tiny, module, calls, monkeypatch):
+    """Ctrl-C after so many blocks, in target or head: afterwards it says what a new head says."""
     target, block, left, x = tiny_gpt2(3, np.float64), gpt2.transformer_block, iter(range(calls)), [5, 1, 2]
     head = tiny(target)
 
@@ -322,14 +336,35 @@ def test_a_head_of_another_target_or_kind_is_refused(make, kind, tmp_path):
         make(tiny_gpt2(1), tmp_path)
 
 
-def test_what_is_no_head_of_any_kind_is_refused(tmp_path):
-    for wrong in "five", None, 0:
-        write_head(tmp_path, "medusa", tiny_gpt2(1), n_heads=wrong)
-        with pytest.raises(ValueError, match="n_heads is"):
-            Medusa(tiny_gpt2(1), tmp_path)
-        write_head(tmp_path, "exit", tiny_gpt2(1), exit_layer=wrong)
-        with pytest.raises(ValueError, match="exit_layer is"):
-            exit_of(tiny_gpt2(1), tmp_path)
+@pytest.mark.parametrize("wrong", ["five", None, 0])
+def test_a_size_that_is_none_is_refused(wrong, tmp_path):
+    for kind, make, size in ("medusa", Medusa, "n_heads"), ("exit", exit_of, "exit_layer"):
+        write_head(tmp_path, kind, tiny_gpt2(1), **{size: wrong})
+        with pytest.raises(ValueError, match=f"{size} is"):
+            make(tiny_gpt2(1), tmp_path)
+
+
+def test_a_head_lies_beside_its_target_or_there_is_none(tmp_path):
+    mine, other = tiny_gpt2(1), tiny_gpt2(2)
+    target, head = tmp_path / "mine", tmp_path / "demo-eagle"
+    target.mkdir()
+    assert head_beside(str(target), "eagle", mine) is None
+    write_head(head, "eagle", mine)
+    assert head_beside(str(target), "eagle", mine) == head
+    assert head_beside(str(target), "eagle", other) is head_beside(str(target), "medusa", mine) is None
+    assert head_beside("demo-target", "exit", mine) == "demo-exit"
+    assert head_beside("124M", "exit", mine) is None
+    (head / "hparams.json").write_text("{")                         # damaged: load_head says so
+    assert head_beside(str(target), "eagle", mine) == head
+    target.rmdir()
+    assert head_beside(str(target), "eagle", mine) is None
+
+
+@BOTH
+def test_a_token_that_is_not_there_is_refused(tiny, module):
+    for x in [5, 13], [5, -1], [13]:
+        with pytest.raises(ValueError, match=f"token id {x[-1]} is not in 0 .. 12"):
+            asked(tiny(tiny_gpt2(1)), x, 2)
 
 
 # The embedded heads -----------------------------------------------------------------------------------------
@@ -377,13 +412,3 @@ def test_greedy_text_is_the_baselines_over_five_thousand_tokens(embedded, name):
         if generated >= 5000:
             break
     assert generated >= 5000
-
-
-def test_a_head_lies_beside_its_target_or_there_is_none(tmp_path):
-    target, head = tmp_path / "mine", tmp_path / "demo-eagle"
-    target.mkdir()
-    assert head_beside(str(target), "eagle") is None          # though the folder is one
-    head.mkdir()
-    assert head_beside(str(target), "eagle") == head and head_beside(str(target), "lookup") is None
-    target.rmdir()
-    assert head_beside(str(target), "eagle") is None

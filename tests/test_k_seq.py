@@ -5,16 +5,7 @@ import numpy as np
 import pytest
 from helpers import mutant
 
-from lossless import (
-    PAIRS,
-    case_deviation,
-    cases,
-    distance,
-    distribution_of_text,
-    exact_distribution,
-    table,
-    text_of,
-)
+from lossless import PAIRS, check, distance, distribution_of_text, exact_distribution, table, text_of
 from samplers import k_seq
 from samplers.k_seq import K_SEQ, division_factor, select
 from samplers.tree import tree_sampling, walk
@@ -25,24 +16,20 @@ def with_shape(widths, rule=K_SEQ):
         draft, target, tokens, n, widths, rng, **settings, rule=rule)
 
 
-CASES = list(cases(None, [1], 2, {}))
+def test_the_text_has_the_targets_distribution():
+    assert check(with_shape((2,)), Ks=[1], n_tokens=2) < 1e-12
+    assert check(with_shape((3,)), Ks=[1], n_tokens=2, temperature=1) < 1e-12
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}, {case[3]} tokens, {case[5]}")
-def test_the_text_has_the_targets_distribution(case):
-    assert case_deviation(with_shape((2 if case[5] else 3,)), *case) < 1e-12
-
-
-@pytest.mark.parametrize("name", ["draft is certain", "target is certain", "disjoint supports"])
-def test_two_lines_of_drafts_keep_the_distribution_also_where_they_begin_alike(name):
-    assert case_deviation(with_shape((2, 1)), "", *PAIRS[name], 3, 1, {}) < 1e-12
+def test_two_lines_of_drafts_keep_the_distribution_also_where_they_begin_alike():
+    pairs = [PAIRS[name] for name in ("draft is certain", "target is certain", "disjoint supports")]
+    assert check(with_shape((2, 1)), pairs, [1], 3, temperature=1) < 1e-12
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 2), (1, 1, 1), [-1, -1, 0, 0, 2]], ids=str)
 def test_five_shapes_keep_the_distribution_in_every_case(widths):
-    for case in cases(None, [1], 3, {}):
-        assert case_deviation(with_shape(widths), *case) < 1e-12, case
+    assert check(with_shape(widths), Ks=[1], n_tokens=3) < 1e-12
 
 
 def test_equal_drafts_are_both_candidates_for_the_next_place():
@@ -105,19 +92,18 @@ def test_the_smallest_rho_is_found_and_is_allowed():
 
 
 WRONG = {
-    "rho is 1": [("rho = division_factor(q, p, k)", "rho = 1.0")],
-    "q is not divided": [("rng.random() * p[token] * rho < q[token]", "rng.random() * p[token] < q[token]")],
-    "the rest is Algorithm 2's residual": [("q - shared * ((1 - (1 - beta) ** k) / beta)", "q - p")],
-    "the rest counts one draft": [("((1 - (1 - beta) ** k) / beta)", "1")],
-    "the rest is q": [("if beta > 0", "if False")],
-    "equal children are judged once": [("for i, token in enumerate(tokens):",
-                                        "for i, token in enumerate(dict.fromkeys(tokens)):")],
+    "rho is 1": ("rho = division_factor(q, p, k)", "rho = 1.0"),
+    "q is not divided": ("rng.random() * p[token] * rho < q[token]", "rng.random() * p[token] < q[token]"),
+    "the rest is Algorithm 2's residual": ("q - shared * ((1 - (1 - beta) ** k) / beta)", "q - p"),
+    "the rest counts one draft": ("((1 - (1 - beta) ** k) / beta)", "1"),
+    "the rest is q": ("if beta > 0", "if False"),
+    "equal children are judged once": ("enumerate(tokens):", "enumerate(dict.fromkeys(tokens)):"),
 }
 
 
-@pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
-def test_a_wrong_version_is_found(changes):
-    wrong, off = mutant(k_seq, *changes), 0
+@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
+def test_a_wrong_version_is_found(change):
+    wrong, off = mutant(k_seq, change), 0
     for draft, target in (table(7), table(223)), (table(5, n_vocab=4), table(6, n_vocab=4)):
         found = exact_distribution(lambda rng: text_of(tree_sampling(
             draft, target, [0], 2, (2,), rng, rule=wrong.K_SEQ)))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers import Says
 
+import console
 import samplers.block
 from autoregressive import autoregressive_sampling
 from encoder import EOS, Encoder, bytes_to_unicode
@@ -331,9 +332,9 @@ def test_every_colour_of_text_can_be_read_on_both_backgrounds():
 
 def test_the_command_line_writes_the_page_of_its_run(tmp_path, capsys):
     arguments = ["--json", "--temperature", "1", "-n", "20"]
-    assert main(arguments) == 0
+    assert console.run(main, arguments) == 0
     plain = json.loads(capsys.readouterr().out)["speculative"]["tokens"]
-    assert main([*arguments, "--trace", str(tmp_path / "run.html")]) == 0
+    assert console.run(main, [*arguments, "--trace", str(tmp_path / "run.html")]) == 0
     result = json.loads(capsys.readouterr().out)
     speculative = result["speculative"]
     data = data_of((tmp_path / "run.html").read_text(encoding="utf-8"))

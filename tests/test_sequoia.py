@@ -5,8 +5,9 @@ from functools import partial
 import pytest
 from helpers import tiny_gpt2
 
-from samplers.sequoia import best_tree, fastest, seconds
-from samplers.tree import depths, shape_of
+from benchmarks.sequoia import best_tree, fastest, seconds
+from samplers.tree import shape_of
+from samplers.tree_model import depths
 
 
 def tokens_of(parents, accepted):
@@ -48,5 +49,5 @@ def test_what_a_row_costs_decides_how_large_the_tree_is():
 
 def test_the_seconds_of_a_pass_are_those_of_the_clock(monkeypatch):
     now = iter(range(10 ** 6))
-    monkeypatch.setattr("samplers.sequoia.clock", lambda: next(now))
+    monkeypatch.setattr("benchmarks.sequoia.clock", lambda: next(now))
     assert seconds(tiny_gpt2(), [1, 2, 3], 4, repetitions=2) == [1, 1, 1, 1]

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import utils
 from encoder import EOS, bytes_to_unicode
 from loading.checkpoint import mapping_of, read_tensorflow, write_tensorflow
+from loading.folder import check_sizes
 from utils import check_files, load_model
 
 HUGGINGFACE = Path(__file__).parent / "fixtures" / "huggingface"
@@ -107,13 +107,13 @@ def test_a_tensor_that_is_missing_is_named(tmp_path):
 @pytest.mark.parametrize("value", [True, False, 0, -1, 2.0, "2", None, [2], math.nan])
 @pytest.mark.parametrize("size", HPARAMS)
 def test_a_size_that_is_none_is_refused(size, value):
-    with pytest.raises(ValueError, match=f"^{size} is {re.escape(repr(value))}, which is no size"):
-        utils.check_sizes(dict.fromkeys(HPARAMS, 1) | {size: value}, {"model/h0/ln_1/g": None})
+    with pytest.raises(ValueError, match=f"^{size} is {re.escape(repr(value))}, which is not a size"):
+        check_sizes(dict.fromkeys(HPARAMS, 1) | {size: value}, {"model/h0/ln_1/g": None})
 
 
 def test_true_is_no_number_of_layers(tmp_path):
     refused(folder(tmp_path, weights(n_layer=1), HPARAMS | {"n_layer": True}),
-            "n_layer is True, which is no size")
+            "n_layer is True, which is not a size")
 
 
 @pytest.mark.parametrize("n_layer", [1, 3, 10**9, 10**18])
@@ -153,7 +153,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path, file):
         (tmp_path / "hparams.json").unlink()
     (tmp_path / file).unlink(missing_ok=True)
     os.mkfifo(tmp_path / file)
-    with pytest.raises(ValueError, match=f"{re.escape(str(tmp_path))}.*(no file|a device)"):
+    with pytest.raises(ValueError, match=f"{re.escape(str(tmp_path))}.*(no file|not a file|a device)"):
         load_model(tmp_path)
 
 
@@ -172,7 +172,7 @@ def test_a_layout_of_hugging_face_without_a_size_is_refused(tmp_path):
     for key, size in ("vocab_size", "n_vocab"), ("n_positions", "n_ctx"), ("n_embd", "n_embd"), ("n_layer",
                                                                                                  "n_layer"):
         (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != key}))
-        refused(tmp_path, f"{size} is None, which is no size")
+        refused(tmp_path, f"{size} is None, which is not a size")
 
 
 @pytest.mark.parametrize("key, value", [("activation_function", "relu"), ("layer_norm_epsilon", 1e-6)])
@@ -246,7 +246,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_told(tmp_path, monkeypatc
     def read(prefix):
         os.utime(tmp_path / DATA, ns=(1, 1))
         return read_tensorflow(prefix)
-    monkeypatch.setattr(utils, "read_tensorflow", read)
+    monkeypatch.setattr("loading.folder.read_tensorflow", read)
     with pytest.raises(ValueError, match="was written to"):
         load_model(folder(tmp_path))
 

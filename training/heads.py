@@ -5,7 +5,7 @@
     python training/heads.py medusa  ...
     python training/heads.py exit    ...
 
-    eagle     one block that is fed with the target's last hidden state at each token and the token after
+    eagle       one block that is fed with the target's last hidden state at each token and the token after
                 it, and then with its own states (EAGLE, Li et al. 2024; in the end trained through three of
                 its steps, in the manner of EAGLE-3, Li et al. 2025)
     medusa      residual blocks, zero at first, each for a token further ahead (Medusa-1, Cai et al. 2024)
@@ -15,7 +15,7 @@
 Each ends in the target's own output matrix, so a head is small.  The target is frozen: its states are
 computed once, for as many pieces of the text as `--pieces` says, and kept in `--work`.  From them come the
 target's distributions, which the heads learn: with cross-entropy at first, and then with what counts, the
-share of their tokens that the target rejects, 1 - sum min(p, q).
+share of their tokens that the target rejects, 1 - sum min(p, q).  (q the target, p the draft, as everywhere.)
 
 Interrupt it whenever you like: the same command goes on from the last saved step.
 
@@ -37,7 +37,7 @@ from tqdm import tqdm
 import train
 from train import Block, LayerNorm, Linear
 
-PROPHET_STEPS, MEDUSA_HEADS = 3, 5
+EAGLE_STEPS, MEDUSA_HEADS = 3, 5
 
 
 # The heads --------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class Eagle(nn.Module):
 
     def __init__(self, n_embd, n_head):
         super().__init__()
-        self.steps = PROPHET_STEPS
+        self.steps = EAGLE_STEPS
         std = (3 * n_embd) ** -0.5
         self.from_state = Linear(n_embd, n_embd, std)
         self.from_token = nn.Parameter(torch.randn(n_embd, n_embd) * std)
@@ -169,11 +169,11 @@ def loss_of(head, wte, at, rejections, decay, low, last, *known):
     accepted), at the positions `at`: a softmax over the vocabulary costs more than the head itself, and
     neighbouring positions teach it much the same."""
     with torch.autocast(last.device.type, dtype=torch.bfloat16):
-        p = F.linear(last[:, at], wte).float().softmax(-1)               # [B, len(at), n_vocab], the target's
+        q = F.linear(last[:, at], wte).float().softmax(-1)               # [B, len(at), n_vocab], the target's
         total, weights = 0, 0
         for i, states in enumerate(head(low, last, *known)):
-            q = F.linear(states[:, at], wte).float().log_softmax(-1)
-            loss = 1 - torch.minimum(p, q.exp()).sum(-1) if rejections else -(p * q).sum(-1)
+            log_p = F.linear(states[:, at], wte).float().log_softmax(-1)
+            loss = 1 - torch.minimum(q, log_p.exp()).sum(-1) if rejections else -(q * log_p).sum(-1)
             total, weights = total + decay ** i * loss.mean(), weights + decay ** i
     return total / weights
 
@@ -183,13 +183,13 @@ def evaluate(head, states, wte, batch=4):
     """Held-out text, acceptance by position: at temperature 1 the mean of sum min(p, q), at temperature 0 the
     share of equal argmaxes."""
     first = int(isinstance(head, Medusa))                                # head k is asked from position k on
-    head.steps = PROPHET_STEPS
+    head.steps = EAGLE_STEPS
     totals = np.zeros((2, 1))
     for rows in np.array_split(np.arange(len(states.pieces)), -(-len(states.pieces) // batch)):
         low, last, *known = states[rows]
-        p, found = F.linear(last, wte), []
+        logits, found = F.linear(last, wte), []
         for ahead, x in enumerate(head(low, last, *known), first):
-            target, draft = p[:, ahead:], F.linear(x, wte)[:, ahead:]
+            target, draft = logits[:, ahead:], F.linear(x, wte)[:, ahead:]
             overlap = torch.minimum(target.softmax(-1), draft.softmax(-1)).sum(-1).mean().item()
             found.append((overlap, (target.argmax(-1) == draft.argmax(-1)).float().mean().item()))
         totals = totals + len(rows) * np.array(found).T
@@ -211,7 +211,7 @@ def fit(kind, head, states, test_states, wte, args):
         parts = np.split(np.sort(rows), range(args.micro_batch, batch, args.micro_batch))
         for part in parts:
             rejections = step >= args.steps * args.cross_entropy
-            head.steps = PROPHET_STEPS if step >= args.steps * (1 - args.own) else 1        # of an EAGLE head
+            head.steps = EAGLE_STEPS if step >= args.steps * (1 - args.own) else 1        # of an EAGLE head
             loss = loss_of(head, wte, at, rejections, args.decay, *states[part])
             (loss / len(parts)).backward()
         for opt in opts:

@@ -182,19 +182,19 @@ def batch_of(tokens, step, batch, seed):
 # Training ---------------------------------------------------------------------------------------------------
 
 def losses(target, draft, batch, finished):
-    """Target: cross-entropy with the text.  Draft: cross-entropy with the target's distribution p, which it
+    """Target: cross-entropy with the text.  Draft: cross-entropy with the target's distribution q, which it
     has to match; once the target is finished, 1 - sum min(p, q), its rejection rate (Leviathan et al.,
-    corollary 3.6, whose letters these are)."""
+    corollary 3.6; the letters are Chen's, p the draft's)."""
     inputs, labels = batch[:, :-1], batch[:, 1:].flatten()
     with torch.autocast(batch.device.type, dtype=torch.bfloat16):
         with torch.set_grad_enabled(not finished):
-            p = target(inputs).float().log_softmax(-1)
-        q = draft(inputs).float().log_softmax(-1)
+            log_q = target(inputs).float().log_softmax(-1)
+        log_p = draft(inputs).float().log_softmax(-1)
     if finished:
-        draft_loss = 1 - torch.minimum(p, q).exp().sum(-1).mean()
+        draft_loss = 1 - torch.minimum(log_p, log_q).exp().sum(-1).mean()
     else:
-        draft_loss = -(p.detach().exp() * q).sum(-1).mean()
-    return F.nll_loss(p, labels), draft_loss
+        draft_loss = -(log_q.detach().exp() * log_p).sum(-1).mean()
+    return F.nll_loss(log_q, labels), draft_loss
 
 
 @torch.no_grad()
@@ -209,10 +209,10 @@ def evaluate(target, draft, tokens, n_bytes, device, batch=16):
     for rows in windows.split(batch):
         rows = rows.to(device)
         labels = rows[:, 1:].flatten()
-        p, q = (model(rows[:, :-1]).float().log_softmax(-1) for model in (target, draft))
-        nll_target, nll_draft = (F.nll_loss(x, labels, reduction="sum").item() for x in (p, q))
-        totals += [nll_target, nll_draft,
-                   torch.minimum(p, q).exp().sum().item(), (p.argmax(-1) == q.argmax(-1)).sum().item()]
+        log_q, log_p = (model(rows[:, :-1]).float().log_softmax(-1) for model in (target, draft))
+        nll_target, nll_draft = (F.nll_loss(x, labels, reduction="sum").item() for x in (log_q, log_p))
+        totals += [nll_target, nll_draft, torch.minimum(log_p, log_q).exp().sum().item(),
+                   (log_p.argmax(-1) == log_q.argmax(-1)).sum().item()]
     loss_target, loss_draft, overlap, agreement = totals / (n * N_CTX)
     per_byte = len(tokens) / n_bytes / math.log(2)
     return dict(target_nats=loss_target, draft_nats=loss_draft,

@@ -18,7 +18,8 @@ from statistics import median
 import numpy as np
 
 from compute.backend import clock
-from samplers.tree import depths, shape_of, with_tree
+from samplers.tree import shape_of
+from samplers.tree_model import depths, with_tree
 
 
 def best_tree(accepted, n, depth):

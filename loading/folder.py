@@ -1,0 +1,109 @@
+"""A model's folder -> its sizes and its weights under OpenAI's names, checked against each other.
+
+    read_folder(folder)     (hparams, arrays) of a folder in OpenAI's or Hugging Face's layout
+    shapes(**hparams)       the shape of every parameter of such a GPT-2
+    openai_names(arrays)    Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
+
+But: plain GPT-2 only: another activation, another epsilon or a head of its own is refused.
+"""
+import json
+import re
+
+import numpy as np
+
+from loading.checkpoint import CheckpointError, read_safetensors, read_tensorflow
+
+SIZES = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
+
+
+def read_folder(folder):
+    """(hparams, arrays under OpenAI's names) of a folder in OpenAI's or Hugging Face's layout.
+
+    Raises ValueError in one sentence if a file is missing or damaged, or is not a plain GPT-2's.
+    """
+    try:
+        if (folder / "hparams.json").exists():
+            hparams = read_json(folder / "hparams.json")
+            arrays = read_tensorflow(folder / "model.ckpt")
+        elif (folder / "config.json").exists():
+            config = read_json(folder / "config.json")
+            names = {"n_vocab": "vocab_size", "n_ctx": "n_positions"}
+            hparams = {size: config.get(names.get(size, size)) for size in SIZES}
+            for key, ours in ("activation_function", "gelu_new"), ("layer_norm_epsilon", 1e-5):
+                if config.get(key, ours) != ours:
+                    raise ValueError(f"{key} is {config[key]!r} there and {ours!r} here: take a plain GPT-2")
+            arrays = openai_names(read_safetensors(folder / "model.safetensors"))
+        else:
+            raise ValueError("there is neither hparams.json (OpenAI) nor config.json (Hugging Face)")
+        check_sizes(hparams, arrays)
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{folder} is not a usable GPT-2 folder: {error}") from None
+    return hparams, arrays
+
+
+def read_json(path):
+    """The JSON object in a small file.  ValueError, with the file's name, if there is none."""
+    if not path.is_file():                                      # a pipe would be waited for
+        raise ValueError(f"{path.name} is not a file")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path.name} is damaged ({error}): get it again") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path.name} is damaged (it does not hold a JSON object): get it again")
+    return found
+
+
+def check_sizes(hparams, arrays):
+    """ValueError for sizes that cannot be, or another number of layers than in the checkpoint."""
+    for size in SIZES:
+        if type(hparams.get(size)) is not int or hparams[size] < 1:
+            raise ValueError(f"{size} is {hparams.get(size)!r}, which is not a size")
+    if hparams["n_embd"] % hparams["n_head"]:
+        raise ValueError(f"n_embd {hparams['n_embd']} does not divide into {hparams['n_head']} heads")
+    n_layer = len({name.split("/")[1] for name in arrays if name.startswith("model/h")})
+    if hparams["n_layer"] != n_layer:
+        raise ValueError(f"n_layer is {hparams['n_layer']}, and the checkpoint has {n_layer} layers")
+
+
+def shapes(n_vocab, n_ctx, n_embd, n_layer, **_):
+    """The shape of every parameter, by OpenAI's name."""
+    n = n_embd
+    block = {"ln_1/g": (n,), "ln_1/b": (n,),
+             "attn/c_attn/w": (n, 3 * n), "attn/c_attn/b": (3 * n,),
+             "attn/c_proj/w": (n, n), "attn/c_proj/b": (n,),
+             "ln_2/g": (n,), "ln_2/b": (n,),
+             "mlp/c_fc/w": (n, 4 * n), "mlp/c_fc/b": (4 * n,),
+             "mlp/c_proj/w": (4 * n, n), "mlp/c_proj/b": (n,)}
+    return {"model/wte": (n_vocab, n), "model/wpe": (n_ctx, n), "model/ln_f/g": (n,), "model/ln_f/b": (n,),
+            **{f"model/h{i}/{name}": shape for i in range(n_layer) for name, shape in block.items()}}
+
+
+def openai_names(arrays):
+    """Hugging Face's names, with or without the prefix "transformer.", -> OpenAI's; the arrays are the same.
+
+    >>> openai_names({"transformer.h.0.attn.c_attn.weight": 1, "wte.weight": 2, "h.0.attn.bias": 3})
+    {'model/h0/attn/c_attn/w': 1, 'model/wte': 2}
+    """
+    renamed = {}
+    for name, array in arrays.items():
+        short = name.removeprefix("transformer.")
+        if short.endswith((".attn.bias", ".attn.masked_bias")):     # the causal mask, not .attn.c_attn.bias
+            continue
+        if short == "lm_head.weight":                               # a copy of wte
+            wte = arrays.get("transformer.wte.weight", arrays.get("wte.weight"))
+            if wte is None or not np.array_equal(array, wte):
+                raise CheckpointError("lm_head.weight differs from wte.weight, and GPT-2 ties the two: take "
+                                      "a model that does")
+            continue
+        if re.fullmatch(r"w[tp]e\.weight|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)",
+                        short) is None:
+            raise CheckpointError(f"tensor {name!r} is not one of GPT-2's: take a plain GPT-2 language model")
+        short = re.sub(r"(w[tp]e)\.weight", r"\1", short)
+        short = re.sub(r"(ln_.)\.weight", r"\1/g", short).replace(".weight", "/w").replace(".bias", "/b")
+        short = "model/" + short.replace("h.", "h", 1).replace(".", "/")
+        if short in renamed:
+            raise CheckpointError(f"tensor {name!r} occurs with and without the prefix 'transformer.': "
+                                  "keep one of the two")
+        renamed[short] = array
+    return renamed

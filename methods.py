@@ -1,0 +1,335 @@
+"""The one table: a name, with an option after a colon -> who drafts, and who verifies.
+
+    python main.py --drafter early_exit:4 --verifier block
+    python main.py --verifier tree:3,2,1
+    python main.py --drafter my_drafter.py              # a file with a `propose`; a verifier's has a `verify`
+
+main.py, the benchmarks, the pages, the tests of losslessness and the README's table read DRAFTERS and
+VERIFIERS; there is no other list.  Adding a method takes three steps:
+
+    1. a file in drafters/ or samplers/, whose docstring names the paper
+    2. an entry here
+    3. a row of the table in README.md
+
+A test adds one in this way.  It goes through the sweep over the whole table, and the judge, like the others.
+
+But: what a method costs and gains is not written here: it is counted and measured by the benchmarks.
+"""
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import numpy as np
+
+import speculative
+from autoregressive import autoregressive_sampling
+from console import function_in, read_text
+from drafters import adaptive, layer_skip, lookup
+from drafters.eagle import Eagle
+from drafters.early_exit import EarlyExit
+from drafters.heads import head_beside
+from drafters.medusa import Medusa
+from drafters.ngram import NGram
+from samplers import block, lossy
+from samplers.k_seq import K_SEQ
+from samplers.tree import shape_of, tree_sampling
+from samplers.tree_model import depths, with_tree
+from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, surest
+from sampling import prepare
+from utils import load_model
+
+
+class Drafter(NamedTuple):
+    """An entry of DRAFTERS."""
+    file: str
+    make: Callable                  # (models, option, tokens, K, settings) -> Pair
+    option: Callable | None = None  # the text after the colon -> the option, or ValueError; None: it has none
+    trained: str = ""               # what has to be trained: "draft", "head" or nothing
+    tree: str = ""                  # "model": its draft grows any tree; "drawn", "chosen": it grows its own
+    one_text: bool = False          # it remembers one text: not for batches
+    lossless: bool | None = True    # None: nobody has looked
+
+
+class Verifier(NamedTuple):
+    """An entry of VERIFIERS: a `verify` for speculative_sampling, or a loop that takes its place."""
+    file: str
+    verify: Callable | None = None  # option -> a verify
+    loop: Callable | None = None    # (pair, option) -> a sampler
+    option: Callable | None = None
+    tree: str = ""                  # "rule": it judges trees by a rule; "grow": it says how they grow, too
+    tests_all: bool = False         # it judges the drafts after a refusal, too
+    lossless: bool | None = True
+
+
+class Pair(NamedTuple):
+    """What a drafter makes of the models, for a sampler."""
+    draft: Callable | None          # a model, or None
+    target: Callable
+    propose: Callable = speculative.propose
+    grow: Callable | None = None    # of a drafter that grows a tree by itself
+
+
+class Models:
+    """The models of a command line.  The draft is loaded only if a drafter asks for it."""
+
+    def __init__(self, draft_name, target_name, models_dir="models"):
+        self.draft_name, self.target_name, self.models_dir = draft_name, target_name, models_dir
+        self.target, self.encoder = load_model(target_name, models_dir)
+
+    @cached_property
+    def draft(self):
+        model, encoder = load_model(self.draft_name, self.models_dir)
+        if encoder.ids != self.encoder.ids or encoder.ranks != self.encoder.ranks:
+            raise ValueError(f"{self.draft_name} and {self.target_name} have different vocabularies: a "
+                             "draft's token must mean the same to the target, so take models of one family")
+        return model
+
+    @property
+    def draft_is_used(self):
+        return "draft" in vars(self)
+
+    def head(self, kind):
+        """The name or folder of the target's head of this kind; None if there is none."""
+        return head_beside(self.target_name, kind, self.target)
+
+
+# Options: the text after the colon, "" if there is none -> a value ------------------------------------------
+
+def number_of_layers(text):
+    if text and not text.isdecimal():
+        raise ValueError("give the number of layers, as in early_exit:4")
+    return int(text) if text else None
+
+
+def sublayers(text):
+    """"a5,a6,m6" -> ([5, 6], [6]), attention and MLP; None: to be searched."""
+    parts = text.split(",") if text else []
+    if not all(part[:1] in ("a", "m") and part[1:].isdecimal() for part in parts):
+        raise ValueError("give the sublayers to skip, as in layer_skip:a5,a6,m6 (attention 5 and 6, MLP 6)")
+    return [[int(part[1:]) for part in parts if part[0] == kind] for kind in "am"] if parts else None
+
+
+def text_of_file(path):
+    return read_text(path, "name a text file, as in ngram:notes.txt") if path else ""
+
+
+def drafter_within(text):
+    return chosen("drafter", text or "model", DRAFTERS)
+
+
+def shape(text):
+    """"3,2,1" or "3-2-1" -> the parents of the nodes."""
+    try:
+        widths = [int(width) for width in (text or "3,2,1").replace("-", ",").split(",")]
+    except ValueError:
+        raise ValueError("give the children a node by level, as in tree:3,2,1") from None
+    return shape_of_widths(widths)
+
+
+def shape_of_widths(widths):
+    if min(widths) < 1:
+        raise ValueError("a node has at least one child on each level, as in tree:3,2,1")
+    return shape_of(widths)
+
+
+def numbers(text, example):
+    """"0.09,0.3" -> [0.09, 0.3]; the example if the text is empty."""
+    try:
+        found = [float(number) for number in (text or example).split(",")]
+    except ValueError:
+        found = []
+    if len(found) != len(example.split(",")):
+        raise ValueError(f"give it as in {example}")
+    return found
+
+
+# Drafters ---------------------------------------------------------------------------------------------------
+
+def ngram(models, text, *_):
+    model = NGram(models.target.n_vocab)
+    model.learn(models.encoder.encode(text))
+    return Pair(model, models.target)
+
+
+def early_exit(models, n_layers, *_):
+    """Named without a number: after the layers that a head was trained on, or else after half of them."""
+    head = None if n_layers else models.head("exit")
+    n_layers = n_layers or (None if head else len(models.target.params["blocks"]) // 2)
+    halves = EarlyExit(models.target, n_layers, head)
+    return Pair(halves.draft, halves.target)
+
+
+def skipped_layers(models, skipped, tokens, *_):
+    if skipped is None:
+        cost = layer_skip.seconds_per_token(models.target, [tokens[:models.target.n_ctx - 20]], n_tokens=20)
+        n_layer = len(models.target.params["blocks"])
+        skipped = layer_skip.search(cost, n_layer, np.random.default_rng(0), steps=20)
+    halves = layer_skip.LayerSkip(models.target, *skipped)
+    return Pair(halves.draft, halves.target, layer_skip.DraftExit())
+
+
+def eagle(models, *_):
+    return Pair(None, models.target, Eagle(models.target, models.head("eagle") or "demo-eagle").propose)
+
+
+def medusa(models, *_):
+    heads = Medusa(models.target, models.head("medusa") or "demo-medusa")
+    return Pair(None, models.target, heads.propose, heads.grow)
+
+
+def around(wrapper):
+    """A drafter that decides the number of drafts anew each round, around another one."""
+    def make(models, within, tokens, K, settings):
+        pair = within.entry.make(models, within.option, tokens, K, settings)
+        return pair._replace(propose=wrapper(pair, tokens, K, settings))
+    return make
+
+
+def optimum(pair, tokens, K, settings):
+    """With c and v as measured now, for this prompt."""
+    tokens, to_probs, _ = prepare([pair.draft, pair.target], tokens, 1, **settings)
+    costs = adaptive.costs(pair.draft, pair.target, pair.propose, tokens, K, to_probs)
+    return adaptive.Optimum(**costs, K=K, propose=pair.propose)
+
+
+DRAFTERS = {
+    "model": Drafter("speculative.py", lambda models, *_: Pair(models.draft, models.target), trained="draft",
+                     tree="model"),
+    "lookup": Drafter("drafters/lookup.py", lambda models, *_: Pair(None, models.target, lookup.propose)),
+    "ngram": Drafter("drafters/ngram.py", ngram, text_of_file, tree="model"),
+    "early_exit": Drafter("drafters/early_exit.py", early_exit, number_of_layers, trained="head"),
+    "layer_skip": Drafter("drafters/layer_skip.py", skipped_layers, sublayers, one_text=True),
+    "eagle": Drafter("drafters/eagle.py", eagle, trained="head", one_text=True),
+    "medusa": Drafter("drafters/medusa.py", medusa, trained="head", tree="chosen", one_text=True),
+    "schedule": Drafter("drafters/adaptive.py", around(lambda pair, *_: adaptive.Schedule(pair.propose)),
+                        drafter_within, trained="draft", one_text=True),
+    "optimum": Drafter("drafters/adaptive.py", around(optimum), drafter_within, trained="draft",
+                       one_text=True),
+    "confident": Drafter("drafters/adaptive.py", around(lambda pair, *_: adaptive.Confident(pair.propose)),
+                         drafter_within, trained="draft", one_text=True),
+}
+
+
+# Verifiers --------------------------------------------------------------------------------------------------
+
+def tree(file, kind="rule", **choice):
+    """An entry for trees: tree_sampling with these arguments."""
+    def loop(pair, shape):
+        own = {"grow": pair.grow} if pair.grow else {}
+
+        def sampler(draft, target, tokens, n_tokens, K, rng, **settings):
+            return tree_sampling(draft, target, tokens, n_tokens, shape, rng, **choice, **own, **settings)
+        return sampler
+    return Verifier(file, loop=loop, option=shape, tree=kind)
+
+
+VERIFIERS = {
+    "token": Verifier("speculative.py", lambda _: speculative.verify),
+    "block": Verifier("samplers/block.py", lambda _: block.verify, tests_all=True),
+    "tree": tree("samplers/tree.py", rule=SEQUOIA),
+    "specinfer": tree("samplers/tree.py", rule=SPECINFER),
+    "k_seq": tree("samplers/k_seq.py", rule=K_SEQ),
+    "likeliest": tree("samplers/tree.py", "grow", grow=likeliest),
+    "surest": tree("samplers/tree.py", "grow", grow=surest),
+    "lenient": Verifier("samplers/lossy.py", lambda rule: rule, lossless=False,
+                        option=lambda text: lossy.lenient(*numbers(text, "0.3"))),
+    "typical": Verifier("samplers/lossy.py", lambda rule: rule, lossless=False,
+                        option=lambda text: lossy.typical(*numbers(text, "0.09,0.3"))),
+}
+
+
+# A drafter with a verifier ----------------------------------------------------------------------------------
+
+def alone(draft, target, tokens, n_tokens, K, rng, **settings):
+    """The baseline, called like the others."""
+    return autoregressive_sampling(target, tokens, n_tokens, rng, **settings)
+
+
+class Chosen(NamedTuple):
+    """An entry of a table, as it was typed: "early_exit:4"."""
+    name: str
+    entry: Drafter | Verifier
+    option: object
+
+    @property
+    def lossless(self):                                         # around another drafter: what that one is
+        return self.option.lossless if isinstance(self.option, Chosen) else self.entry.lossless
+
+
+class Method(NamedTuple):
+    """A drafter and a verifier that go together."""
+    drafter: Chosen
+    verifier: Chosen
+
+    @property
+    def lossless(self):
+        """True, False, or None if nobody has looked."""
+        both = self.drafter.lossless, self.verifier.lossless
+        return False if False in both else None if None in both else True
+
+    @property
+    def tree(self):
+        """The parents of the tree's nodes, or None for a line."""
+        return self.verifier.option if self.verifier.entry.tree else None
+
+    @property
+    def verify(self):
+        return self.verifier.entry.verify(self.verifier.option)
+
+    @property
+    def goes_in_batches(self):
+        return self.verifier.entry.verify is not None and not self.drafter.entry.one_text
+
+    def n_drafts(self, K):
+        """How many tokens a round accepts at most: K, or the levels of the tree."""
+        return max(depths(self.tree)) if self.tree else K
+
+    def pair(self, models, tokens, K, settings):
+        """What the drafter makes of the models: a Pair."""
+        if self.tree:
+            models.target = with_tree(models.target)        # heads must read the model that scores the tree
+        pair = self.drafter.entry.make(models, self.drafter.option, tokens, K, settings)
+        return pair._replace(draft=with_tree(pair.draft)) if self.tree else pair
+
+    def sampler(self, pair):
+        """sampler(draft, target, tokens, n_tokens, K, rng, **settings) -> rounds."""
+        if self.verifier.entry.loop:
+            return self.verifier.entry.loop(pair, self.verifier.option)
+        return partial(speculative.speculative_sampling, propose=pair.propose, verify=self.verify)
+
+
+def choose(drafter, verifier):
+    """The words of a command line -> Method.  Raises ValueError if they are unknown or do not go together."""
+    drafter = chosen("drafter", drafter, DRAFTERS)
+    verifier = chosen("verifier", verifier, VERIFIERS)
+    kind, wanted = drafter.entry.tree, verifier.entry.tree
+    if wanted and not kind:
+        trees = [name for name, entry in DRAFTERS.items() if entry.tree]
+        raise ValueError(f"--drafter {drafter.name} drafts a line of tokens and --verifier {verifier.name} "
+                         f"judges a tree: use one of the drafters {', '.join(trees)}, or another verifier")
+    if kind == "chosen" and wanted and verifier.name != "tree" or kind == "drawn" and wanted == "grow":
+        raise ValueError(f"--drafter {drafter.name} grows a tree of its own, and --verifier {verifier.name} "
+                         "is for others: use --verifier tree")
+    return Method(drafter, verifier)
+
+
+def chosen(kind, typed, table):
+    """"early_exit:4" -> Chosen.  Raises ValueError."""
+    name, colon, text = typed.partition(":")
+    if name in table:
+        entry = table[name]
+        if colon and not entry.option:
+            raise ValueError(f"--{kind} {typed}: {name} takes no option")
+        try:
+            return Chosen(name, entry, entry.option(text) if entry.option else None)
+        except ValueError as error:
+            raise ValueError(f"--{kind} {typed}: {error}") from None
+    if not typed.endswith(".py"):
+        raise ValueError(f"there is no {kind} {typed!r}: use one of {', '.join(table)}, or a file of your "
+                         f"own, as my_{kind}.py")
+    if kind == "drafter":
+        own = function_in(typed, "propose")
+        return Chosen(typed, Drafter(typed, lambda models, *_: Pair(models.draft, models.target, own),
+                                     lossless=None), None)
+    own = function_in(typed, "verify")
+    return Chosen(typed, Verifier(typed, lambda _: own, lossless=None), None)

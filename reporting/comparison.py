@@ -1,0 +1,189 @@
+"""A run that clocks itself, and what two of them say about each other: numbers, then sentences.
+
+    alone = run(methods.alone, pair, tokens, 60, 4, rng, settings)
+    spec = run(method.sampler(pair), ..)
+    result = compared(alone, spec, 60, 4)
+    print(*summary(result), sep="\n")
+
+The clock runs while the sampler does, not while its rounds are shown.  What each model call and each proposal
+takes is noted on the way: the costs c and v are medians of these.
+
+But: the times of one run on a machine that does other things, too.  A number with an error is a matter for
+the benchmarks.
+"""
+from typing import NamedTuple
+
+from checks import check_K, check_settings
+from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, predicted_speedup, ratio
+from samplers.tree_model import depths
+
+
+class Run(NamedTuple):
+    rounds: list                    # sampling.Round, without their distributions
+    times: list                     # seconds of each, and of the end
+    draft: Timed | None
+    target: Timed
+
+    @property
+    def tokens(self):
+        return [token for r in self.rounds for token in r.tokens]
+
+    @property
+    def seconds(self):
+        return sum(self.times)
+
+
+def run(sampler, pair, tokens, n_tokens, K, rng, settings, show=iter):
+    """One run from empty caches.
+
+    sampler     (draft, target, tokens, n_tokens, K, rng, **settings) -> rounds
+    pair        .draft and .target, the models
+    show        passes the rounds on, and may display them
+    """
+    draft, target = (model and Timed(model) for model in (pair.draft, pair.target))
+    rounds, times = sampler(draft, target, tokens, n_tokens, K, rng, **settings), []
+    for model in filter(None, (pair.draft, pair.target)):       # no run pays for waking up threads and memory
+        model(tokens), model.reset()
+    rounds = [r._replace(target_probs=None, draft_probs=None) for r in show(clocked(rounds, times))]
+    return Run(rounds, times, draft, target)
+
+
+def timed(pair):
+    """The pair with a clock at its proposer."""
+    return pair._replace(propose=TimedProposer(pair.propose), grow=pair.grow and TimedProposer(pair.grow))
+
+
+# Numbers ----------------------------------------------------------------------------------------------------
+
+def compared(alone, spec, pair, method, n_tokens, K, encoder):
+    """Two runs -> the figures of main.py --json; None for what could not be measured.
+
+    pair        as `timed` made it, for the second run
+    method      methods.Method
+    """
+    accepted, tested = acceptance(spec.rounds, method.verifier.entry.tests_all)
+    c, v = costs(alone, spec, pair, method.tree, K)
+    per_pass = ratio(len(spec.tokens), len(spec.rounds))
+    runs = [dict(text=encoder.decode([token for token in one.tokens if token != encoder.eos]),
+                 tokens=one.tokens, seconds=one.seconds,
+                 tokens_per_second=ratio(len(one.tokens), one.seconds)) for one in (alone, spec)]
+    runs[1] |= dict(rounds=len(spec.rounds), accepted=accepted, tested=tested,
+                    acceptance_rate=ratio(accepted, tested), tokens_per_target_pass=per_pass)
+    steady = all_have_K(spec.rounds, n_tokens, K) and method.verifier.name == "token"
+    n_rows, target = (len(method.tree) if method.tree else K) + 1, pair.target
+    return dict(autoregressive=runs[0], speculative=runs[1],
+                speedup=ratio(runs[1]["tokens_per_second"], runs[0]["tokens_per_second"]),
+                predicted_speedup=predicted(spec, alone, steady, ratio(accepted, tested), per_pass, K, c, v),
+                cost_ratio=c, verify_ratio=v, steady=steady,
+                same_text=alone.tokens == spec.tokens,
+                same_bits=n_rows <= target.exact_rows and (not method.tree or target.exact_paths),
+                lossless=method.lossless)
+
+
+def all_have_K(rounds, n_tokens, K):
+    """Had every round K drafts, or as many as were still wanted?  Only then does theorem 3.8 predict."""
+    made = 0
+    for r in rounds:
+        if len(r.drafts) != min(K, n_tokens - made - 1):
+            return False
+        made += len(r.tokens)
+    return True
+
+
+def costs(alone, spec, pair, tree, K):
+    """(c, v): a draft, and a pass over K + 1 tokens or the tree, in target steps; None if not measured.
+
+    c is a draft step; without a draft model, the time of `propose` for each draft; in a tree a level's cost.
+    """
+    step = alone.target.seconds(1)
+    if tree and pair.grow:
+        drafting = pair.grow.seconds(len(tree))
+        drafting = drafting and drafting / K
+    elif tree:
+        levels = [spec.draft.seconds(([0] + depths(tree)).count(depth)) for depth in range(K)]
+        drafting = None if None in levels else sum(levels) / K
+    else:
+        drafting = spec.draft and spec.draft.seconds(1) or pair.propose.seconds(1)
+    return ratio(drafting, step), ratio(spec.target.seconds((len(tree) if tree else K) + 1), step)
+
+
+def predicted(spec, alone, steady, alpha, per_pass, K, c, v):
+    """Theorem 3.8 if it applies; otherwise the tokens that were counted over what the rounds cost."""
+    if steady:
+        return None if None in (alpha, c, v) else predicted_speedup(alpha, K, c, v)
+    step = alone.target.seconds(1)
+    passes = [(r, ratio(spec.target.seconds(len(r.drafts) + 1), step)) for r in spec.rounds]
+    known = [(max(depths(r.parents), default=0) if r.parents is not None else len(r.drafts), v)
+             for r, v in passes if v]
+    if c is None or not known:
+        return None
+    return ratio(per_pass, sum(n * c + v for n, v in known) / len(known))
+
+
+def check_flags(n_tokens_to_generate, K, seed, prompt, **settings):
+    """Raises ValueError for what can be said before a model is loaded.
+
+    settings    temperature, top_k, top_p
+    """
+    check_settings(n_tokens_to_generate, **settings)
+    check_K(K)
+    if K > 1024:
+        raise ValueError(f"K is {K}: no context holds so many drafts; 2 to 8 a round are usual")
+    if seed < 0:
+        raise ValueError(f"seed is {seed}: it must be 0 or more")
+    if not prompt:
+        raise ValueError("the prompt is empty: give it some text, as in --prompt 'Once upon a time'")
+
+
+def without_effect(given, method, temperature, json, draft_is_used):
+    """A sentence for each flag that was given and changes nothing in this run.
+
+    given   names of the flags that differ from their defaults
+    """
+    for applies, flags, reason in [
+            (temperature == 0, {"top_k", "top_p", "seed"}, "at temperature 0, which is greedy"),
+            (json, {"show_rounds"}, "with --json"),
+            (method.tree, {"K"}, "with a tree: its option says how deep it is, as in tree:3,2,1"),
+            (not draft_is_used, {"draft_model_size"}, f"with --drafter {method.drafter.name}")]:
+        if applies:
+            yield from (f"--{flag} has no effect {reason}" for flag in sorted(flags & given))
+
+
+# Sentences --------------------------------------------------------------------------------------------------
+
+def timing(run):
+    speed = f", {len(run.tokens) / run.seconds:.0f} tokens per second" if run.tokens else ""
+    return f"\nTime = {run.seconds:.2f} s, {len(run.tokens)} tokens{speed}\n"
+
+
+SAME = {        # (same_text, same_bits): what is said at temperature 0
+    (True, True): "The two texts are the same, as they always are at temperature 0 on this machine.",
+    (True, False): "The two texts are the same; on this machine a near-tie may part them when K = {K}.",
+    (False, False): "The two texts part at a near-tie, which can happen on this machine when K = {K}.",
+    (False, True): "The two texts are not the same, which must not happen at temperature 0: report it.",
+}
+NOT_JUDGED = "Whether {} is lossless is not known: python -m lossless {} finds out."
+
+
+def summary(r):
+    """The comparison; whether the texts are the same, or should be; what would gain more."""
+    spec, c, v = r["speculative"], r["cost_ratio"], r["verify_ratio"]
+    if not spec["tokens"]:
+        yield "No tokens were wanted: there is nothing to compare."
+        return
+    line = f"Speed-up {r['speedup']:.2f}x"
+    if r["predicted_speedup"]:
+        known = [f"{name} = {value:.2f}" for name, value in (("c", c), ("v", v)) if value is not None]
+        line += f" (predicted {r['predicted_speedup']:.2f}x: {', '.join(known)})"
+    if spec["tested"]:
+        line += ", acceptance rate {acceptance_rate:.2f} ({accepted} of {tested} tested)".format(**spec)
+    yield f"{line}, {spec['tokens_per_target_pass']:.2f} tokens per target pass"
+    if r["lossless"] is False:
+        yield f"The rule is lossy: its text does not have the target's distribution ({r['verifier']})."
+    yield from (NOT_JUDGED.format(own, own) for own in (r["drafter"], r["verifier"]) if own.endswith(".py"))
+    if r["temperature"] == 0 and r["lossless"] is not None:
+        yield SAME[r["same_text"], r["same_bits"]].format(**r)
+    elif not r["same_text"] and r["lossless"]:
+        yield "Different texts are expected at a temperature above 0; their distribution is the same."
+    if r["steady"] and r["predicted_speedup"]:
+        yield from filter(None, [advice(spec["acceptance_rate"], r["K"], c, v)])

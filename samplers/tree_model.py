@@ -1,0 +1,184 @@
+"""A model that scores a tree of drafts in one pass.
+
+    with_tree(model).tree(tokens, nodes, parents) -> logits [1 + n, n_vocab]
+
+    nodes       [n]    the drafted tokens
+    parents     [n]    the place of each one's parent among the nodes, before it; -1: the last token
+
+A node sees the text, its ancestors and itself; its position is the text's length and its depth.
+
+But: one thread at a time (see TreeGPT2).
+"""
+import functools
+from operator import index
+
+import numpy as np
+
+from compute.backend import on_gpu, xp
+from compute.linear import DEPTH, SUM, row_products
+from gpt2 import BLOCK, GPT2, common_prefix, whole_blocks
+
+
+def depths(parents):
+    """How far below the root each node is: its children are at 1.
+
+    >>> depths([-1, -1, 0, 2])
+    [1, 1, 2, 3]
+    """
+    depth = {-1: 0}
+    for node, parent in enumerate(parents):
+        depth[node] = depth[parent] + 1
+    return [depth[node] for node in range(len(parents))]
+
+
+def children_of(here, parents):
+    return [i for i, parent in enumerate(parents) if parent in here]
+
+
+def with_tree(model):
+    """The model, or another with the same weights, that has the method `tree`.  None stays None."""
+    if model is None or hasattr(model, "tree"):
+        return model
+    if type(model) is GPT2:                                     # what inherits from it may run in another way
+        return TreeGPT2(model.params, model.cache.shape[2])
+    return CallByCall(model)
+
+
+class CallByCall:
+    """`tree` for any model: one call a node."""
+
+    def __init__(self, model):
+        self.model, self.n_vocab = model, getattr(model, "n_vocab", float("inf"))
+
+    def __call__(self, tokens, n_last=1):
+        return self.model(tokens, n_last)
+
+    def reset(self):
+        self.model.reset()
+
+    def tree(self, tokens, nodes, parents, n_last=None):
+        texts = [list(tokens)]
+        for token, parent in zip(nodes, parents):
+            texts.append([*texts[parent + 1], token])
+        return xp.stack([self.model(text)[-1] for text in texts[-(n_last or len(texts)):]])
+
+
+class TreeGPT2(GPT2):
+    """A GPT2 that also scores a tree of drafts, in one pass.  It has a cache of its own.
+
+    The nodes lie in the cache behind the tokens, one after the other.  When it is next asked, about tokens
+    that follow a path of this tree, the keys and values of the path move up, so that they are contiguous.
+
+    But: for one thread; those that share it do not take turns, as they do with a GPT2.
+    """
+
+    @property
+    def exact_paths(self):
+        """Whether the row of a node has the bits of a single step, if the rows in a pass are few enough."""
+        return keeps_paths(self.cache.shape[-1], self.n_ctx)
+
+    def reset(self):
+        super().reset()
+        self.nodes, self.parents = [], []                       # the tree behind self.cached
+
+    def forward(self, tokens, n_past):
+        self.nodes, self.parents = [], []                       # it is written over
+        return super().forward(tokens, n_past)
+
+    def __call__(self, tokens, n_last=1):
+        self.follow(list(tokens))
+        return super().__call__(tokens, n_last)
+
+    def tree(self, tokens, nodes, parents, n_last=None):
+        """Logits after the last of the tokens and after each node: [1 + n, n_vocab]; with n_last the last of
+        these rows alone.  The row of a node is that of `tokens` and the path to the node.
+
+        tokens      as in a call of the model: a pure function of its arguments, as that is
+        nodes       [n]    tokens
+        parents     [n]    the place of each one's parent among the nodes, before it, or -1 for tokens[-1]
+        Raises ValueError for ids outside the vocabulary, or a path that does not fit into the context.
+        """
+        tokens, nodes, parents = list(tokens), list(nodes), list(parents)
+        n, total = len(tokens), len(tokens) + len(nodes)
+        n_last = n_last or 1 + len(nodes)
+        positions = [*range(n), *(n - 1 + depth for depth in depths(parents))]
+        if max(positions, default=0) >= self.n_ctx:
+            raise ValueError(f"{n} tokens and a tree of {max(depths(parents), default=0)} levels do not fit "
+                             f"into the context of {self.n_ctx}")
+        for token in nodes:
+            if not 0 <= index(token) < self.n_vocab:
+                raise ValueError(f"token id {token} in the tree is not in 0 .. {self.n_vocab - 1}")
+        self.follow(tokens)
+        n_past = self.prefill(tokens, 1)                        # the last token is run with the nodes
+        if tokens == self.cached:                               # as last time: nodes that are the same stay
+            n_past = n + common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
+        n_past = min(n_past, total - n_last)
+        self.make_room(total)
+        kept = max(n_past - n, 0)                               # if we are interrupted, only these are sure
+        self.cached, self.nodes, self.parents = tokens[:n_past], nodes[:kept], parents[:kept]
+        x = self.params["wte"][(tokens + nodes)[n_past:]] + self.params["wpe"][positions[n_past:]]
+        x = self.layers(x, n_past, tree_mask(n_past, n, parents))           # [total - n_past, n_embd]
+        if not xp.isfinite(x).all():                            # as in a call: leave nothing of it
+            self.cache[:] = 0
+            self.reset()
+        else:
+            self.states[n_past:total] = x
+            self.cached, self.nodes, self.parents = tokens, nodes, parents
+        return self.logits(x[-n_last:])
+
+    def follow(self, tokens):
+        """Where the tokens go on along a path of the tree, move what was computed for it behind the rest."""
+        n, here, path = len(self.cached), [-1], []
+        if not self.nodes or len(tokens) <= n or tokens[:n] != self.cached:
+            return
+        for token in tokens[n:]:
+            here = [i for i in children_of(here, self.parents) if self.nodes[i] == token]
+            if not here:
+                break
+            path.append(here[0])                                # equal siblings have equal keys and values
+        taken, places = [self.nodes[i] for i in path], [n + i for i in path]
+        self.nodes = []                                         # if we are interrupted, none of it is sure
+        self.cache[:, :, :, n:n + len(path)] = self.cache[:, :, :, places]
+        self.states[n:n + len(path)] = self.states[places]
+        self.cached = self.cached + taken
+
+    def make_room(self, n):
+        """Slots for n tokens and nodes: they may be more than the context, a path may not."""
+        n = whole_blocks(n)
+        if n > self.cache.shape[3]:                             # each by itself: an interrupt may part them
+            self.cache = xp.pad(self.cache, [(0, 0)] * 3 + [(0, n - self.cache.shape[3]), (0, 0)])
+        if n > len(self.states):
+            self.states = xp.pad(self.states, [(0, n - len(self.states)), (0, 0)])
+
+
+def tree_mask(n_past, n, parents):
+    """[total - n_past, s]: as gpt2.causal_mask, but a node sees the n tokens, its ancestors and itself."""
+    total = n + len(parents)
+    sees = np.tri(total - n_past, whole_blocks(total), n_past, dtype=bool)      # as a line of tokens would
+    own = np.eye(len(parents), dtype=bool)
+    for node, parent in enumerate(parents):
+        if parent >= 0:
+            own[node] |= own[parent]
+    sees[max(n - n_past, 0):, n:total] = own[max(n_past - n, 0):]
+    return xp.asarray(np.where(sees, 0, -1e10), dtype=xp.float32)
+
+
+@functools.cache
+def keeps_paths(d_head, n_ctx):
+    """True if zeros between the inputs of attention's products leave the bits as they are.
+
+    Tried, not believed: with four keys of five, scattered, and with the same keys one after the other.
+    """
+    if on_gpu():
+        return False
+    rng = np.random.default_rng(0)
+    for s in range(BLOCK, min(n_ctx, DEPTH) + BLOCK, BLOCK):
+        seen = rng.random(s) < .8
+        first = np.arange(s) < seen.sum()
+        for rows, width in (1, SUM), (1, d_head), (7, SUM), (7, d_head):
+            x, w = (rng.random(shape, dtype=np.float32) for shape in [(1, rows, s), (1, s, width)])
+            together, w_together = np.zeros_like(x), w.copy()
+            together[:, :, first], w_together[:, first] = x[:, :, seen], w[:, seen]
+            if not (row_products(x * seen, w) == row_products(together, w_together)).all():
+                return False
+    return True
