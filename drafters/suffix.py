@@ -23,7 +23,7 @@ But: at most `memory` tokens, then the older half is forgotten (a token takes at
 """
 import heapq
 
-from samplers.tree import depths
+from samplers.tree_model import depths
 
 ALPHA, LEAST = 4.0, .1              # LEAST is the worth below which drafting stops
 END = None                          # stands between two texts
@@ -115,5 +115,5 @@ class Suffix:
         return self.best(x, k, k, 1)[0], None
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree of at most as many nodes and levels as this shape: samplers.tree.likeliest."""
+        """A tree of at most as many nodes and levels as this shape: samplers.tree_rules.likeliest."""
         return *self.best(x, len(shape), max(depths(shape), default=0), len(shape)), None
