@@ -85,7 +85,8 @@ def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES, exits=EXITS):
              for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
     more += [(f"early_exit:{n}", "token", 4, T) for T in temperatures[:2] for n in exits]
     cells = cells[:len(Ks[:3]) * len(temperatures[:2]) * len(pairs)] + more + cells
-    return [cell for cell in dict.fromkeys(cells) if not same_at_0(*cell)]
+    cells = [cell for cell in dict.fromkeys(cells) if not same_at_0(*cell)]
+    return sorted(cells, key=lambda cell: not is_exact(choose(*cell[:2])))      # stable; the cheap ones first
 
 
 def same_at_0(drafter, verifier, K, T):
@@ -97,7 +98,7 @@ def same_at_0(drafter, verifier, K, T):
 
 
 def name_of(drafter, verifier, K, T):
-    return f"{drafter} {verifier} " + (f"K={K} T={T:g}" if K else f"T={T:g}")
+    return " ".join(filter(None, [drafter, verifier, K and f"K={K}", f"T={T:g}"]))
 
 
 class Watched(Models):
@@ -196,19 +197,28 @@ def along(propose, draft, text, n, T):
 
 
 @cache
+def target_probs(T, first, n):
+    """q of each token of these texts."""
+    model, _ = load_model(TARGET)
+    q = [probabilities(model((prompt + said)[:-1], len(said)), T)[range(len(said)), said]
+         for prompt, said in texts(T, first, n)]
+    return [np.where(some > 0, some, 1) for some in q]          # greedy, and another kernel's near-tie: 1
+
+
+@cache
 def ratios(drafter, T, first, n):
     """r of all rounds that could begin in these texts: [n, N_TOKENS, MOST], NaN where there is no draft."""
     method, models, _ = loaded(drafter, "token")
     pair = made(method, models, MOST)
-    found = np.full((n, N_TOKENS, MOST), np.nan)
+    q, found = target_probs(T, first, n), np.full((n, N_TOKENS, MOST), np.nan)
     for i, (prompt, said) in enumerate(texts(T, first, n)):
         text, start = prompt + said, len(prompt)
-        q = probabilities(pair.target(text[:-1], len(said)), T)[range(len(said)), said]
-        q[q == 0] = 1                                           # greedy, and the kernel saw a near-tie otherwise
+        if method.drafter.entry.trained == "head":
+            pair.target(text[:-1])                              # it reads the states
         draft = pair.draft and OnText(pair.draft, text[:-1], start - 1)
         for t in range(N_TOKENS):
             p = along(pair.propose, draft, text, start + t, T)
-            found[i, t, :len(p)] = np.divide(p, q[t:t + len(p)])
+            found[i, t, :len(p)] = np.divide(p, q[i][t:t + len(p)])
     return found
 
 
@@ -255,7 +265,8 @@ def drawn(method, models, K, T, prompt, said, seed):
     pair, most = made(method, models, K), method.n_drafts(K)
     target = pair.target
     if said and method.lossless and isinstance(target, GPT2):   # nothing else wants its answers
-        target((prompt + said)[:-1])                            # some drafters read its states
+        if method.drafter.entry.trained == "head":
+            target((prompt + said)[:-1])                        # it reads the states
         target = Known(prompt + said, target.n_vocab)
     rounds = method.sampler(pair)(pair.draft, target, prompt, N_TOKENS + most + 1, K,
                                   np.random.default_rng(seed), temperature=T)
