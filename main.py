@@ -45,7 +45,7 @@ from samplers.batch import batch_sampling
 from samplers.tree import depths, shape_of, tree_sampling, with_tree
 from sampling import check_K, check_settings, prepare
 from speculative import propose, speculative_sampling, verify
-from utils import check_files, load_model
+from utils import load_pair
 
 PROMPT = '"I want nothing," cried the young man, with a smile.'
 WIDTHS = "3,2,1"
@@ -89,7 +89,6 @@ def compare(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft
         batch = partial(batch_sampling, draft, target, n_tokens=f.n_tokens_to_generate, **f.settings,
                         propose=propose, verify=VERIFIERS[verifier])
         continue_all(batch, f.prompts, encoder, f.n_tokens_to_generate, about(f), target.exact_rows, json)
-        check_loaded(f)
     else:
         compare_one(f, draft, target, propose, encoder)
 
@@ -131,7 +130,6 @@ def compare_one(f, draft, target, propose, encoder):
     if not f.json:
         print(timing(ar))
     rounds, pair, times, spec = run(speculative, [draft, target], tokens, shown_and_kept)
-    check_loaded(f)
     if not f.json:
         print(timing(spec))
     n_rows = (len(f.shape) if f.shape else f.K) + 1             # of a target pass
@@ -289,30 +287,11 @@ def load(f):
     """(draft, target, propose, encoder) of what the flags name."""
     draft, target, encoder = load_pair(f.draft_model_size if f.drafter == "model" else None,
                                        f.target_model_size, f.models_dir)
-    f.loaded = draft, target                                    # what drafts and verifies may be made of them
     if f.shape:
         draft, target = with_tree(draft), with_tree(target)
     flags = dict(tokens=encoder.encode([f.prompt, *f.prompts][-1]), text=encoder.encode(f.text),
                  exit_layer=f.exit_layer, head=head_beside(f.target_model_size, f.drafter))
     return *DRAFTERS[f.drafter](draft, target, **flags), encoder
-
-
-def check_loaded(f):
-    """Raises ValueError where somebody wrote to a model's weights while it was in use."""
-    for model in filter(None, f.loaded):
-        check_files(model)
-
-
-def load_pair(draft, target, models_dir):
-    """(draft, target, their encoder); ValueError if they do not share one.  A draft of no name is None."""
-    target_model, encoder = load_model(target, models_dir)
-    if draft is None:                                           # the drafter needs none
-        return None, target_model, encoder
-    draft_model, draft_encoder = load_model(draft, models_dir)
-    if draft_encoder.ids != encoder.ids or draft_encoder.ranks != encoder.ranks:
-        raise ValueError(f"{draft} and {target} have different vocabularies: a draft's token must mean the "
-                         "same to the target, so take two models of one family")
-    return draft_model, target_model, encoder
 
 
 def run(sampler, models, tokens, shown):

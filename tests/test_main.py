@@ -163,7 +163,7 @@ def test_k_auto_says_what_it_measured(capsys):
 def test_a_drafter_without_a_model_loads_none(capsys, monkeypatch):
     loaded = []
     monkeypatch.setattr(
-        "main.load_model", lambda name, models_dir: loaded.append(name) or load_model(name, models_dir)
+        "utils.load_model", lambda name, models_dir: loaded.append(name) or load_model(name, models_dir)
     )
     assert result(capsys, "--drafter", "lookup", "-n", "5")["draft"] == "lookup" and loaded == ["demo-target"]
 
@@ -353,7 +353,7 @@ def test_a_place_that_cannot_be_written_is_told_before_a_model_is_loaded(capsys,
     def refused(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("main.load_model", None)
+    monkeypatch.setattr("utils.load_model", None)
     monkeypatch.setattr("pathlib.Path.open", refused)  # whoever runs the tests may be allowed all
     status, out, err = run(capsys, "--trace", str(tmp_path / "run.html"))
     assert (status, out, err.count("\n")) == (2, "", 1) and "run.html (Permission denied)" in err
@@ -380,7 +380,7 @@ def counting(monkeypatch):
     encoder = Encoder({char: i for i, char in enumerate("abcd")} | {"<|endoftext|>": 4}, [])
     encoder.eos = 4
     models = {name: Counts() for name in ("demo-draft", "demo-target")}
-    monkeypatch.setattr("main.load_model", lambda name, _: (models[name], encoder))
+    monkeypatch.setattr("utils.load_model", lambda name, _: (models[name], encoder))
     return models
 
 
@@ -482,7 +482,7 @@ def test_interrupted_it_says_so_without_a_traceback(capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("main.load_model", interrupted)
+    monkeypatch.setattr("utils.load_model", interrupted)
     assert run(capsys) == (130, "", "interrupted\n")
 
 
@@ -543,23 +543,6 @@ def test_a_trace_is_written_over_a_page_and_over_nothing_else(tmp_path, capsys):
     assert main(["--trace", str(mine), "-n", "2"]) == 2
     assert "no web page" in capsys.readouterr().err and mine.read_text() == "my own notes"
     assert main(["--trace", str(page), "-n", "2"]) == main(["--trace", str(page), "-n", "2"]) == 0
-
-
-@pytest.mark.parametrize("flags", ["", "--verifier tree", "--drafter early_exit", "--prompts_file"])
-def test_weights_that_were_written_to_meanwhile_are_told(flags, tmp_path, monkeypatch, capsys):
-    """Also where what drafts and verifies was made of the model that was loaded."""
-    target = load_model("demo-target", "models")
-    monkeypatch.setattr("main.load_model", lambda *_: target)
-
-    def written_to(model):
-        assert model is target[0]
-        raise ValueError("the file was written to")
-
-    monkeypatch.setattr("main.check_files", written_to)
-    (tmp_path / "prompts.txt").write_text("The old man\n")
-    words = [*flags.split(), *([str(tmp_path / "prompts.txt")] if "prompts_file" in flags else [])]
-    assert main([*words, "--n_tokens_to_generate", "3"]) == 2
-    assert capsys.readouterr().err.endswith("error: the file was written to\n")
 
 
 def test_k_auto_asks_whoever_decides_in_each_round(monkeypatch, capsys):

@@ -436,7 +436,7 @@ def test_the_command_line_writes_the_page_of_its_run(tmp_path, capsys):
 
 
 def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("main.load_model", None)
+    monkeypatch.setattr("main.load_pair", None)
     for place in (tmp_path, tmp_path / "nowhere" / "run.html"):
         assert main(["--trace", str(place)]) == 2
         out, err = capsys.readouterr()
