@@ -16,102 +16,242 @@ lossless` prints the standard cases for speculative.py itself):
 >>> check(lambda *run, **settings: speculative_sampling(*run, propose=ones, **settings), Ks=[2]) < 1e-12
 True
 
-But: what is walked is a sampler on models of a few tokens, not its speed nor its text on large ones; and a
-sampler may ask its generator for `random()` alone, and only multiply that number by another that is not
-negative, compare it, or give it to np.searchsorted.  A top_p that is exactly a sum of probabilities is
-decided by rounding.
+But: what is walked is a sampler on models of a few tokens, not its speed nor its text on large ones.  A
+random number may be shifted, scaled, put through `log` or `exp` and compared with numbers and arrays, but
+not with another random number: a race of exponentials or Gumbel noise cannot be walked.  A loop that neither
+draws nor asks a model nor yields is not noticed.  A top_p that is exactly a sum of probabilities is decided
+by rounding.
 """
 import functools
 import itertools
 import sys
 from collections import defaultdict
+from inspect import isfunction
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 
-DRAWS = 5_000           # random numbers or tokens in one run, after which a sampler is said never to end
 BRANCHES = 1_000_000    # of a sampler, after which it is too much work
-WRONG = 1e-9            # a deviation that is no rounding
+STEPS = 5_000           # random numbers, calls of a model or rounds in one run, after which it never ends
+WRONG = 1e-9            # a deviation that is not rounding
 
 
 # Walking every branch ---------------------------------------------------------------------------------------
 
 def exact_distribution(run):
-    """run(rng) -> outcome.  Returns {outcome: probability} over all that `rng.random()` could give.
+    """run(rng) -> outcome.  Returns {outcome: probability} over everything that `rng` could give.
 
     `run` must be the same each time: a drafter with a memory is made anew in it.
-    Raises ValueError where a run draws more than 5,000 numbers, or meets a probability that is NaN.
+    Raises ValueError for a run that never ends, that does not repeat itself, or that asks for what cannot be
+    walked.
 
     >>> exact_distribution(lambda rng: "heads" if rng.random() < .25 else "tails")
     {'heads': 0.25, 'tails': 0.75}
+    >>> exact_distribution(lambda rng: rng.choice(3, p=[.5, .25, .25]))
+    {0: 0.5, 1: 0.25, 2: 0.25}
     """
-    distribution, path = defaultdict(float), []
+    distribution = defaultdict(float)
+    for outcome, probability in branches(run):
+        distribution[outcome] += probability
+    return dict(distribution)
+
+
+def branches(run):
+    """Yields (outcome, probability) of each branch, as it is walked."""
+    path = []                                       # (left?, the chance of the left) of each fork so far
     for _ in range(BRANCHES):
         walk = Walk(path)
         outcome = run(walk)
         if len(walk.taken) < len(path):
-            raise ValueError("the sampler did not repeat itself: it remembers something between runs")
-        distribution[outcome] += walk.probability
+            raise ValueError(NOT_REPEATED)
+        yield outcome, walk.probability
         path = walk.taken
-        while path and not path[-1]:     # the last fork that was taken to the left is next taken to the right
-            path.pop()
+        while path and not path[-1][0]:             # the last fork that was taken to the left is next taken
+            path.pop()                              # to the right
         if not path:
-            return dict(distribution)
-        path[-1] = False
+            return
+        path[-1] = False, path[-1][1]
     raise ValueError(f"there are more than {BRANCHES:,} branches: take fewer tokens or a smaller vocabulary")
 
 
+NOT_REPEATED = ("the sampler did not repeat itself: it remembers something between runs (make it anew in "
+                "each), or it has a random generator of its own (draw from the one that it is given)")
+NOT_WALKED = ("a random number was {}: that cannot be walked. Compare each with a probability or a "
+              "cumulative sum, or draw with rng.choice(n, p=p)")
+
+
 class Walk:
-    """In the generator's place: `random` is all it has.  Repeats the forks of `path`, then turns left."""
+    """In the place of a numpy.random.Generator.  Repeats the forks of `path`, then turns left."""
 
     def __init__(self, path):
-        self.path, self.taken, self.probability, self.draws = path, [], 1.0, 0
-
-    def random(self):
-        self.draws += 1
-        if self.draws > DRAWS:
-            raise ValueError(f"the sampler has drawn {DRAWS:,} random numbers and goes on: it never ends")
-        return Uniform(self)
+        self.path, self.taken, self.probability, self.steps = path, [], 1.0, 0
 
     def fork(self, chance_left):
         n = len(self.taken)
-        left = self.path[n] if n < len(self.path) else True
-        self.taken.append(left)
+        left, before = self.path[n] if n < len(self.path) else (True, chance_left)
+        if abs(before - chance_left) > 1e-6:
+            raise ValueError(NOT_REPEATED)
+        self.taken.append((left, chance_left))
         self.probability *= chance_left if left else 1 - chance_left
         return left
 
+    def step(self):
+        self.steps += 1
+        if self.steps > STEPS:
+            raise ValueError(f"the sampler has made {STEPS:,} steps (random numbers, calls of a model, "
+                             "rounds) and goes on: it never ends")
 
-class Uniform:
-    """u * scale, where u is uniform in `interval`, [low, high)."""
-    __array_ufunc__ = None                          # NumPy's numbers leave the arithmetic to this class
+    def several(self, size, draw):
+        """One, or an array of the shape `size`."""
+        if size is None:
+            return draw()
+        return np.array([draw() for _ in range(np.prod(size, dtype=int))]).reshape(size)
 
-    def __init__(self, walk, scale=1.0, interval=None):
-        self.walk, self.scale = walk, scale
-        self.interval = [0.0, 1.0] if interval is None else interval    # u's own: all its multiples share it
+    def random(self, size=None, dtype=float):
+        return self.several(size, lambda: Uniform(self))
 
-    def __mul__(self, scale):
-        if not scale >= 0:
-            raise ValueError(f"a random number was multiplied by {scale}: it may be multiplied by 0 or more")
-        return Uniform(self.walk, self.scale * float(scale), self.interval)
+    def uniform(self, low=0.0, high=1.0, size=None):
+        return self.several(size, lambda: low + (high - low) * Uniform(self))
+
+    def integers(self, low, high=None, size=None, dtype=int, endpoint=False):
+        low, high = (0, low) if high is None else (low, high)
+        weights = np.ones(high - low + endpoint)
+        return self.several(size, lambda: low + self.index(weights))
+
+    def choice(self, a, size=None, replace=True, p=None):
+        values = np.arange(a) if isinstance(a, Integral) else np.asarray(a)
+        weights = np.array(np.ones(len(values)) / len(values) if p is None else p, dtype=float)
+        n = 1 if size is None else np.prod(size, dtype=int)
+        if weights.shape != values.shape or not ((weights >= 0).all() and abs(weights.sum() - 1) < 1e-8):
+            raise ValueError(f"rng.choice was called with p = {p} for {len(values)} values: give each a "
+                             "probability, and let their sum be 1")
+        if not replace and np.count_nonzero(weights) < n:
+            raise ValueError(f"rng.choice cannot draw {n} values without replacement from p = {weights}")
+
+        def draw():
+            i = self.index(weights)
+            if not replace:
+                weights[i] = 0
+            return values[i].item()
+        return self.several(size, draw)
+
+    def index(self, weights):
+        """i with the probability weights[i] / sum."""
+        self.step()
+        *likely, last = np.flatnonzero(weights).tolist()
+        for i in likely:
+            if self.fork(float(weights[i] / weights[i:].sum())):
+                return i
+        return last
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise ValueError(f"the judge cannot walk rng.{name}: draw with rng.random, uniform, integers or "
+                         "choice")
+
+
+class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
+    """A number that is made of u, uniform in `interval`: it is below c if u is below cut(c), or above if it
+    `falls` as u grows.  All that is made of one u shares the interval."""
+
+    def __init__(self, walk, interval=None, cut=float, falls=False):
+        self.walk, self.interval, self.cut, self.falls = walk, interval or [0.0, 1.0], cut, falls
+        if interval is None:
+            walk.step()
+
+    def made(self, inverse, falls=False):
+        """What is below c if this number is below inverse(c), or above if it `falls` as this one grows."""
+        return Uniform(self.walk, self.interval, lambda c: self.cut(inverse(c)), self.falls != falls)
+
+    def below(self, c):
+        cut, (low, high) = self.cut(float(c)), self.interval
+        if cut != cut:
+            raise ValueError("a random number was compared with NaN: a distribution holds NaN")
+        if cut <= low or cut >= high:
+            return (cut >= high) != self.falls
+        below = self.walk.fork((cut - low) / (high - low))
+        self.interval[below] = cut                  # True is 1: u is below the cut
+        return below != self.falls
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **_):
+        """NumPy calls this for every operator and function."""
+        if any(isinstance(x, np.ndarray) for x in inputs):
+            rows = np.broadcast(*(np.asarray(x, dtype=object) for x in inputs))
+            return np.array([ufunc(*row) for row in map(without_nan, rows)]).reshape(rows.shape)
+        left, others = inputs[0] is self, [x for x in inputs if x is not self]
+        if any(isinstance(x, Uniform) for x in others):
+            raise ValueError(NOT_WALKED.format("compared or combined with another"))
+        return self.answer(ufunc.__name__, left, *others)
+
+    def answer(self, name, left, a=None):
+        """An operator, with this number on the left of `a` or on the right."""
+        match name:
+            case "equal" | "not_equal":             # equality with a number has probability 0
+                return (name == "equal") == (a is None)
+            case "less" | "less_equal":
+                return self.below(a) == left
+            case "greater" | "greater_equal":
+                return self.below(a) != left
+            case "negative":
+                return self.made(lambda c: -c, falls=True)
+            case "add":
+                return self.made(lambda c: c - a)
+            case "subtract":
+                return self.made(lambda c: c + a) if left else self.made(lambda c: a - c, falls=True)
+            case "multiply" if a != 0:
+                return self.made(lambda c: c / a, falls=a < 0)
+            case "multiply":                        # 0, whatever u is
+                return Uniform(self.walk, self.interval, lambda c: np.inf if c > 0 else -np.inf)
+            case "divide" if left:
+                return self.made(lambda c: c * a, falls=a < 0)
+            case "log" if self.is_positive():
+                return self.made(lambda c: np.exp(min(c, 700)))
+            case "log1p":
+                return np.log(1 + self)
+            case "exp":
+                return self.made(lambda c: np.log(c) if c > 0 else -np.inf)
+            case "divide" if self.is_positive() and a > 0:
+                return self.made(lambda c: a / c if c > 0 else np.inf, falls=True)
+        raise ValueError(NOT_WALKED.format(f"put through np.{name}"))
+
+    def __lt__(self, c):                            # short cuts: NumPy's way round takes five times as long
+        return self.below(c) if isinstance(c, float) else c is not self and super().__lt__(c)
+
+    def __gt__(self, c):                            # np.searchsorted begins with u < u
+        return not self.below(c) if isinstance(c, float) else c is not self and super().__gt__(c)
+
+    def __mul__(self, a):
+        return self.answer("multiply", True, a) if isinstance(a, float) else super().__mul__(a)
     __rmul__ = __mul__
 
-    def __lt__(self, number):
-        if number is self:                          # np.searchsorted begins with that
-            return False
-        if number != number:
-            raise ValueError("a random number was compared with NaN: a distribution holds NaN")
-        if self.scale == 0:
-            return number > 0
-        cut, (low, high) = float(number) / self.scale, self.interval
-        if cut <= low or cut >= high:
-            return cut >= high
-        left = self.walk.fork((cut - low) / (high - low))
-        self.interval[left] = cut                   # True is 1: u is below the cut
-        return left
+    def is_positive(self):
+        zero, (low, high) = self.cut(0.0), self.interval
+        return zero >= high if self.falls else zero <= low
 
-    def __gt__(self, number):
-        return number is not self and not self < number
-    __le__, __ge__ = __lt__, __gt__                 # equality has probability 0
+    def log(self):                                  # NumPy calls these three for arrays of such numbers
+        return np.log(self)
+
+    def log1p(self):
+        return np.log1p(self)
+
+    def exp(self):
+        return np.exp(self)
+
+    def __int__(self):
+        if not self >= 0:
+            raise ValueError(NOT_WALKED.format("rounded below 0"))
+        return next(n for n in itertools.count() if self < n + 1)
+
+    def __float__(self):
+        raise ValueError(NOT_WALKED.format("made a plain number"))
+
+
+def without_nan(row):
+    """Of an array with NaN somewhere; nobody may ever look at that place."""
+    nan = any(isinstance(x, float) and x != x for x in row)
+    return [np.nan if isinstance(x, Uniform) else x for x in row] if nan else row
 
 
 # The target's distribution, from the definition -------------------------------------------------------------
@@ -142,14 +282,15 @@ def distribution_of_text(model, prompt, n_tokens, eos=None, **settings):
     >>> distribution_of_text(memoryless([.5, .25, .25]), [0], 2, eos=[0, 1])[2, 0]
     0.125
     """
-    ends = () if eos is None else (eos,) if isinstance(eos, Integral) else eos
+    ends = () if eos is None else {eos} if isinstance(eos, Integral) else {*eos}
     if n_tokens == 0:
         return {(): 1.0}
     distribution = {}
     for token, chance in enumerate(distribution_of_token(model(prompt)[0], **settings)):
-        left = 0 if token in ends else n_tokens - 1
-        rest = distribution_of_text(model, [*prompt, token], left, eos, **settings)
-        distribution |= {(token, *text): float(chance * more) for text, more in rest.items() if chance > 0}
+        if chance > 0:
+            left = 0 if token in ends else n_tokens - 1
+            rest = distribution_of_text(model, [*prompt, token], left, eos, **settings)
+            distribution |= {(token, *text): float(chance * more) for text, more in rest.items()}
     return distribution
 
 
@@ -210,67 +351,237 @@ PAIRS = {                                                           # name: (dra
     "draft knows nothing": (memoryless([1 / 3, 1 / 3, 1 / 3]), table(12)),
 }
 
-SETTINGS = [dict(temperature=.5), dict(temperature=2.), dict(temperature=0), dict(top_k=1), dict(top_k=2),
-            dict(top_p=.5), dict(top_p=.8), dict(temperature=.7, top_k=2, top_p=.9),
-            dict(eos=0), dict(eos=[1]), dict(eos={0, 2}), dict(eos=(0, 1, 2))]
+# Branches are what a case costs, and a position at which both models are certain costs none.  So a model is
+# written as a word, a letter for each position of the new text: which tokens the draft and the target can say
+# there.  Of five tokens, which every prefix shuffles; the likeliest stands first.
+KINDS = {               # letter: (the draft's tokens, the target's)
+    ".": ("a", "a"),            # both are certain of the same: sure to be accepted
+    "x": ("b", "a"),            # both are certain, and differ: sure to be refused
+    "=": ("abc", "abc"),        # the same distribution
+    "s": ("cd", "abc"),         # sparse: c is accepted now and then, d never; the residual is a and b
+    "b": ("dceb", "abcd"),      # broad: b is sure to stay
+    "f": ("bcaed", "abcde"),    # full: all tokens in both
+    "m": ("abd", "acb"),        # mild: the likeliest is the same
+    "o": ("cd", "ab"),          # disjoint
+    "t": ("a", "abc"),          # the draft is certain
+    "p": ("ba", "a"),           # the target is certain
+    "2": ("baecd", "abcde"),    # two are equally likely, and two others
+}
 
 
-def check(sampler, pairs=None, Ks=(1, 2, 3, 4), n_tokens=4, **settings):
-    """The largest deviation of any text's probability from the target's, over the standard cases; 1e-12 is
-    rounding.
+def pair(word, n_prompt=2):
+    """(draft, target) of the kinds that the word gives, after a prompt of n_prompt tokens."""
+    def model(which):
+        def row(prefix):
+            kind = word[len(prefix) - n_prompt:][:1] or "."
+            seed = [*map(ord, word), *prefix]
+            shuffled = dict(zip("abcde", np.random.default_rng(seed).permutation(5)))
+            rng = np.random.default_rng([*seed, which if kind != "=" else 2])
+            likely = [shuffled[letter] for letter in KINDS[kind][which]]
+            logits = np.full(5, -np.inf)
+            logits[likely] = [2, 2, 1, 1, 0] if kind == "2" else -np.sort(rng.exponential(size=len(likely)))
+            return logits
+        return as_model(row)
+    return model(0), model(1)
+
+
+class Case(NamedTuple):
+    name: str
+    draft: object
+    target: object
+    n_tokens: int
+    K: object
+    settings: dict
+    prompt: list = PROMPT
+
+    def __str__(self):
+        settings = "".join(f", {key} = {value}" for key, value in self.settings.items())
+        return f"{self.name}; K = {self.K}, {self.n_tokens} tokens{settings}"
+
+
+def of_words(K, words, about, prompt=PROMPT, **settings):
+    """A case for each word: text of so many tokens as the word has letters."""
+    return [Case(f"{word!r}, {about}", *pair(word, len(prompt)), len(word), K, settings, prompt)
+            for word in words.split()]
+
+
+SETTINGS = [dict(temperature=.5), dict(temperature=2.), dict(top_k=1), dict(top_k=2), dict(top_k=3),
+            dict(top_k=4), dict(top_k=9), dict(top_p=.4), dict(top_p=.8), dict(top_p=.95),
+            dict(temperature=.7, top_k=3, top_p=.8), dict(temperature=2, top_p=.7),
+            dict(temperature=.5, top_k=3), dict(top_k=4, top_p=.7)]
+EOS = [dict(eos=0), dict(eos=[1]), dict(eos={2, 4}), dict(eos=(0, 1, 3)), dict(eos=np.arange(5)),
+       dict(eos=[3, 4], temperature=.6), dict(eos=1, top_k=2), dict(eos=[2], temperature=1.5, top_p=.8)]
+
+CASES = [
+    *of_words(1, "f ff ss bb == oo tm pf xs mf", "one draft and what follows it"),
+    *of_words(4, "f ss s.s", "more drafts allowed than tokens wanted"),
+    *of_words(1, "ss.", "another prompt", [1]),
+    *of_words(2, "sb.", "another prompt", [4, 0, 3, 1, 4, 2]),
+    *of_words(2, ".ss s.s ts. ps. =s. ms. so. bs. sss sb. ff.", "two drafts"),
+    *of_words(3, "..sf ss.. s.s. .bs. bf..", "three drafts"),
+    *of_words(4, "...sf ss... .ss.. ..bs. s..ss", "four drafts"),
+    *of_words(8, ".......ss. s.......s.......s", "eight drafts"),
+    *of_words(1, "..ss x.ss ss.s s.s.s..", "a round after one with a single draft"),
+    *of_words(2, "xss. .xss. ...ss. s.s.s..", "a round after one of two drafts"),
+    *of_words(2, "......bs. ...x..bs. x.xbs.", "a third round"),
+    *of_words(3, "x.ss. .xss.. ..xs.s. ....ss.. ss...ss", "a round after one of three drafts"),
+    *of_words(4, "xbs... .xbs... ..xbs... ...xbs... .....bs... .....s..ss", "a round after one of four"),
+]
+for setting in SETTINGS:
+    CASES += of_words(2, "ff.", "settings", **setting)
+for setting in dict(top_k=1), dict(top_k=3), dict(top_k=3, temperature=.7), dict(top_k=4, top_p=.9):
+    CASES += of_words(1, "22", "ties", **setting)
+for setting in EOS:
+    CASES += of_words(2, "sss. .bs.ss", "EOS", **setting)
+for K in 1, 2, 3, 4, 6:
+    CASES += of_words(K, "m.fxm..f.sm...mxm....m.fx.f.s", "the likeliest tokens, a long text", temperature=0)
+    CASES += of_words(K, "m.f..m....f...", "the likeliest tokens up to EOS", temperature=0, eos=[K % 5])
+
+
+class Report(NamedTuple):
+    """What was found.  From `case` on about the first text whose probability is wrong; None if all are right.
+    """
+    lossless: bool
+    deviation: float                # the largest of any text in the cases that were walked
+    n_cases: int
+    n_branches: int
+    case: str | None = None
+    settings: dict | None = None
+    prompt: list | None = None
+    text: list | None = None
+    probability: float | None = None
+    wanted: float | None = None
+
+    def __str__(self):
+        walked = f"{self.n_branches:,} branches of {self.n_cases} case{'s' * (self.n_cases != 1)}"
+        if self.lossless:
+            return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked})"
+        return (f"not lossless: after {self.prompt} the text {self.text} has probability "
+                f"{self.probability:.6f}, and should have {self.wanted:.6f}.  ({self.case}; {walked})")
+
+
+def check(sampler, *which, **settings):
+    """The largest deviation of any text's probability from the target's; below 1e-9 is rounding.  If it is
+    more, the first wrong text is printed.  The arguments are those of `report`."""
+    found = report(sampler, *which, **settings)
+    if not found.lossless:
+        print(found)
+    return found.deviation
+
+
+def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settings):
+    """Walk the standard cases, up to the first that is wrong.  Returns a Report.
 
     sampler     (draft, target, tokens, n_tokens, K, rng, **settings) -> rounds, or the new tokens
-    pairs       (draft, target) each, with a vocabulary of a few tokens; the tables above by default
-    Ks          each is tried on every pair
+    pairs       (draft, target) each, with a vocabulary of a few tokens
+    Ks          each is tried on every pair, with texts of n_tokens
+    thorough    takes minutes
     settings    temperature, top_k, top_p, eos: in place of the standard ones
 
-    Where there is a text whose probability is wrong, the first is printed with both probabilities.
-    Raises ValueError for a sampler that never ends; what the sampler itself raises comes through.
+    With pairs, Ks or n_tokens given, these take the place of the standard cases.
+    Raises ValueError for a sampler that cannot be judged; what the sampler itself raises comes through.
     """
-    worst = 0.0
-    for case in cases(pairs, Ks, n_tokens, settings):
-        worst = max(worst, case_deviation(sampler, *case, quiet=worst > WRONG))
-    return worst
+    if pairs is None and Ks is None and n_tokens is None:
+        chosen = standard_cases(thorough, settings)
+    else:
+        chosen = cases(pairs, Ks or (1, 2, 3), n_tokens, settings)
+    worst, n_branches = 0.0, 0
+    for n_cases, case in enumerate(chosen, 1):
+        found = judge(sampler, *case)
+        n_branches, worst = n_branches + found.n_branches, max(worst, found.deviation)
+        if not found.lossless:
+            if judge(sampler, *case).deviation != found.deviation:
+                raise ValueError(NOT_REPEATED)
+            return found._replace(n_cases=n_cases, n_branches=n_branches)
+    return Report(True, worst, n_cases, n_branches)
+
+
+def standard_cases(thorough, settings):
+    chosen = itertools.chain(CASES, more_cases() if thorough else ())
+    if not settings:
+        return chosen
+    return (case._replace(settings=settings) for case in chosen if not case.settings)
+
+
+def more_cases():
+    """Each two positions of a text, and more."""
+    for K in range(1, 7):
+        for i, j in itertools.combinations(range(2 * K + 3), 2):
+            for first, second in "ss", "xb", "bs", "fx", "=m":
+                word = ["."] * (2 * K + 3)
+                word[i], word[j] = first, second
+                yield from of_words(K, "".join(word), "two positions")
+    for K in range(1, 5):
+        for word in itertools.product(".sx", repeat=5):
+            yield from of_words(K, "".join(word), "five positions")
+        for setting in SETTINGS + EOS:
+            yield from of_words(K, "f.f bs.s .ms.s 2bs", "settings", **setting)
+        yield from cases(None, [K], K + 1, {})
 
 
 def cases(pairs, Ks, n_tokens, settings):
-    """(name, draft, target, n_tokens, K, settings) of each case of `check`."""
+    """Each pair with each K, and a few with the standard settings."""
     named = PAIRS if pairs is None else {f"pair {i}": pair for i, pair in enumerate(pairs)}
-    for name, pair in named.items():
-        yield from ((name, *pair, n_tokens, K, settings) for K in Ks)
-    if settings:
-        return
-    for name, pair in list(named.items())[:2]:
-        yield from ((name, *pair, min(3, n_tokens), Ks[min(1, len(Ks) - 1)], setting) for setting in SETTINGS)
-    name, pair = next(iter(named.items()))
-    yield from ((name, *pair, n, Ks[-1], {}) for n in range(min(4, n_tokens)))          # the length limit
+
+    def case(name, K, n_tokens=n_tokens, settings=settings):
+        n_tokens = max(4, K + 1 if isinstance(K, int) else 0) if n_tokens is None else n_tokens
+        return Case(name, *named[name], n_tokens, K, settings)
+
+    yield from (case(name, K) for name in named for K in Ks)
+    if not settings:
+        few, K = n_tokens or 4, Ks[min(1, len(Ks) - 1)]
+        for setting in [dict(temperature=0), *SETTINGS, *EOS]:
+            yield from (case(name, K, min(3, few), setting) for name in list(named)[:2])
+        yield from (case(next(iter(named)), Ks[-1], n) for n in range(min(4, few)))        # the length limit
 
 
-def case_deviation(sampler, name, draft, target, n_tokens, K, settings, quiet=False):
-    """The largest deviation in one case; unless `quiet`, the first wrong text is printed."""
+def judge(sampler, *case):
+    """Walk one case to its end.  Returns its Report."""
+    case = Case(*case)
+
     def run(rng):
-        return text_of(sampler(draft, target, list(PROMPT), n_tokens, K, rng, **settings))
+        models = [asked(model, rng) for model in (case.draft, case.target)]
+        result = sampler(*models, list(case.prompt), case.n_tokens, case.K, rng, **case.settings)
+        return text_of(result, rng)
 
-    found, expected = exact_distribution(run), distribution_of_text(target, PROMPT, n_tokens, **settings)
-    texts = sorted(found.keys() | expected.keys())
-    off = {text: abs(found.get(text, 0) - expected.get(text, 0)) for text in texts}
-    wrong = [text for text, deviation in off.items() if deviation > WRONG]
-    if wrong and not quiet:
-        more = "".join(f", {key} = {value}" for key, value in settings.items())
-        text = wrong[0]
-        print(f"Not lossless ({name}; K = {K}, {n_tokens} tokens{more}): after {PROMPT} the text "
-              f"{list(text)} has probability {found.get(text, 0):.6f}, and should have "
-              f"{expected.get(text, 0):.6f}.")
-    return max(off.values(), default=0.0)
+    found = defaultdict(float)
+    for n_branches, (text, probability) in enumerate(branches(run), 1):                     # noqa: B007
+        found[text] += probability
+    wanted = distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
+    texts = sorted(found.keys() | wanted.keys())
+    off = {text: abs(found.get(text, 0) - wanted.get(text, 0)) for text in texts}
+    wrong = [text for text in texts if off[text] > WRONG]
+    report = Report(not wrong, max(off.values()), 1, n_branches)
+    if not wrong:
+        return report
+    text = wrong[0]
+    return report._replace(case=str(case), settings=case.settings, prompt=list(case.prompt), text=list(text),
+                           probability=found.get(text, 0.0), wanted=wanted.get(text, 0.0))
 
 
-def text_of(result):
-    """The rounds of a run, or its new tokens, as a tuple of tokens.  ValueError where they never end."""
-    text = []
+def case_deviation(sampler, *case):
+    """The largest deviation in one case."""
+    return judge(sampler, *case).deviation
+
+
+def asked(model, rng):
+    """The model; its calls are counted as steps of the run."""
+    if not isfunction(model):                       # one with a cache and weights stays what it is
+        return model
+
+    @functools.wraps(model)
+    def counted(tokens, n_last=1):
+        rng.step()
+        return model(tokens, n_last)
+    return counted
+
+
+def text_of(result, rng=None):
+    """The rounds of a run, or its new tokens, as a tuple of tokens.  ValueError if they never end."""
+    text, rng = [], rng or Walk([])
     for part in result:
+        rng.step()
         text += getattr(part, "tokens", [part])
-        if len(text) > DRAWS:
-            raise ValueError(f"the sampler has given {DRAWS:,} tokens and goes on: it never ends")
     return tuple(map(int, text))
 
 
@@ -279,13 +590,40 @@ def distance(a, b):
     return sum(abs(a.get(key, 0) - b.get(key, 0)) for key in a.keys() | b.keys()) / 2
 
 
-if __name__ == "__main__":
+def main(path="", /):
+    """Is it lossless?  Judges speculative.py, or what a file of your own puts in its place:
+
+    python -m lossless my_drafter.py    # propose(draft, x, k, to_probs, rng) -> (drafts, draft_probs)
+    python -m lossless my_rule.py       # verify(q, p, drafts, rng) -> (n_accepted, next_token)
+
+    The first word of the answer is "lossless" or "not"; the exit status is 0, 1 (not lossless), or 2 (it
+    cannot be judged).
+
+    Args:
+        path: a Python file with a function `propose`, a function `verify`, or both
+    """
     from speculative import speculative_sampling
-    if {"--help", "-h"} & {*sys.argv}:
-        print(__doc__)
-        sys.exit()
-    try:
-        print(f"speculative.py: no probability is off by more than {check(speculative_sampling):.1e}")
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
+    own = own_functions(path) if path else {}
+    found = report(lambda *run, **settings: speculative_sampling(*run, **own, **settings))
+    print(found)
+    return 0 if found.lossless else 1
+
+
+def own_functions(path):
+    """{"propose": .., "verify": ..} of somebody's file, as far as it has them.  ValueError if it has none."""
+    import console
+    own = {}
+    for name in "propose", "verify":
+        try:
+            own[name] = console.function_in(path, name)
+        except ValueError as error:
+            if not str(error).endswith(f"has no function {name}"):
+                raise
+    if not own:
+        raise ValueError(f"{path} has neither a function propose nor a function verify: see --help")
+    return own
+
+
+if __name__ == "__main__":
+    import console
+    sys.exit(console.run(main))

@@ -3,7 +3,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from helpers import tiny_gpt2
+from helpers import named, tiny_gpt2
 
 from drafters import lookup
 from drafters.adaptive import Confident, Schedule
@@ -39,7 +39,7 @@ def own_draws(draft, x, k, to_probs, rng):
     return [int(rng.random() * 3) for _ in range(int(rng.random() * (k + 1)))], None
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("settings", SETTINGS, ids=named)
 @pytest.mark.parametrize("drafter", [propose, lookup.propose, own_draws, Schedule(), Confident()],
                          ids=lambda one: getattr(one, "__name__", type(one).__name__))
 def test_the_text_is_a_function_of_the_seed_whatever_the_drafter_and_K(drafter, settings):
@@ -58,7 +58,7 @@ def test_another_seed_gives_another_text_and_the_generator_is_asked_once():
     assert rng.random() == other.random()
 
 
-@pytest.mark.parametrize("widths", [(2,), (3, 2, 1), [-1, -1, 0]], ids=str)
+@pytest.mark.parametrize("widths", [(2,), (3, 2, 1), [-1, -1, 0]], ids=named)
 @pytest.mark.parametrize("grow", [drawn, likeliest, surest])
 def test_it_is_the_same_with_a_tree(grow, widths):
     for seed in range(3):
@@ -170,7 +170,7 @@ def drawn_anew(target_probs, draft_probs, drafts, race):
 
 
 @pytest.mark.parametrize("name, replacement", [
-    ("Race", SameInEveryRound), ("Race", Shared), ("verify", drawn_anew)], ids=str)
+    ("Race", SameInEveryRound), ("Race", Shared), ("verify", drawn_anew)], ids=named)
 def test_a_wrong_version_is_found(monkeypatch, name, replacement):
     monkeypatch.setattr(coupling, name, replacement)
     assert chi_square(1500) > LIMIT

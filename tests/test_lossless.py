@@ -5,27 +5,28 @@ Nothing is sampled here.  lossless.exact_distribution runs the production code t
 chance could take and adds up the probabilities; lossless.distribution_of_text multiplies the target's own
 distributions, written from their definition."""
 
-import runpy
-
 import numpy as np
 import pytest
 
+import console
 import lossless
 from autoregressive import autoregressive_sampling
 from lossless import (
+    CASES,
     PAIRS,
     PROMPT,
     SETTINGS,
     case_deviation,
-    cases,
     check,
     distance,
     distribution_of_text,
     exact_distribution,
     memoryless,
+    report,
     table,
     text_of,
 )
+from sampling import Round
 from speculative import propose, speculative_sampling, verify
 
 # One step ---------------------------------------------------------------------------------------------------
@@ -73,29 +74,14 @@ def test_accepted_tokens_follow_the_capped_geometric():
 
 # The joint distribution of several tokens -------------------------------------------------------------------
 
-CASES = list(cases(None, (1, 2, 3, 4), 4, {}))
-DEAR = [case for case in CASES if case[3:5] in [(4, 3), (4, 4)] and not case[5]]
-
-
-def name_of(case):
-    name, _, _, n_tokens, K, settings = case
-    return f"{name}, {n_tokens} tokens, K = {K}, {settings}"
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case not in DEAR], ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_text_has_the_targets_distribution(case):
     assert case_deviation(speculative_sampling, *case) < 1e-12
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("case", [*DEAR, ("zeros in both", *PAIRS["zeros in both"], 5, 4, {})], ids=name_of)
-def test_the_text_has_the_targets_distribution_also_with_long_rounds(case):
-    assert case_deviation(speculative_sampling, *case) < 1e-12
-
-
-def test_four_drafts_and_a_bonus_have_the_targets_distribution():
-    assert case_deviation(speculative_sampling, "", *PAIRS["disjoint supports"], 5, 4, {}) < 1e-12
-    assert case_deviation(speculative_sampling, "", *PAIRS["draft is certain"], 5, 4, {}) < 1e-12
+def test_the_text_has_the_targets_distribution_thoroughly():
+    assert check(speculative_sampling, thorough=True) < 1e-12
 
 
 def test_what_the_target_cannot_say_is_never_said():
@@ -112,7 +98,7 @@ def test_a_draft_equal_to_the_target_is_always_accepted():
     assert found == pytest.approx({(2, 1): 1})  # rounds of 3 and 2 tokens, and nothing else
 
 
-@pytest.mark.parametrize("settings", [{}, *SETTINGS], ids=str)
+@pytest.mark.parametrize("settings", [{}, dict(temperature=0), *SETTINGS], ids=str)
 def test_the_baseline_has_the_targets_distribution(settings):
     target = table(4, zeros=0.4)
     found = exact_distribution(
@@ -168,91 +154,196 @@ def test_a_softmax_in_the_place_of_a_point_mass_is_found():
     assert check(with_propose(chosen_said_to_be_drawn), Ks=[1], n_tokens=2) > 0.02
 
 
-# What the check says ----------------------------------------------------------------------------------------
+# What a sampler may do with chance --------------------------------------------------------------------------
+
+COIN = {  # each is True with probability .3
+    "u < c": lambda rng: rng.random() < 0.3,
+    "c > u": lambda rng: np.float64(0.3) > rng.random(),
+    "u * p < q": lambda rng: rng.random() * 0.5 < 0.15,
+    "p * u < q, float32": lambda rng: np.float32(0.5) * rng.random() < 0.15,
+    "u / q < 1 / p": lambda rng: rng.random() / 0.15 < 1 / 0.5,
+    "q / p > u": lambda rng: np.divide(0.15, 0.5) > rng.random(),
+    "q / u > p": lambda rng: 0.15 / rng.random() > 0.5,
+    "1 - u > c": lambda rng: 1 - rng.random() > 0.7,
+    "1 - u <= c": lambda rng: 1 - rng.random() <= 0.3,
+    "u - c < 0": lambda rng: rng.random() - 0.3 < 0,
+    "-u > -c": lambda rng: -rng.random() > -0.3,
+    "not u > c": lambda rng: not rng.random() > 0.3,
+    "log u < log c": lambda rng: np.log(rng.random()) < np.log(0.3),
+    "log1p(-u) > log c": lambda rng: np.log1p(-rng.random()) > np.log(0.7),
+    "exp(-u) > exp(-c)": lambda rng: np.exp(-rng.random()) > np.exp(-0.3),
+    "int(10 u) < 3": lambda rng: int(rng.random() * 10) < 3,
+    "an array of cuts": lambda rng: (np.array([0.1, 0.3, np.nan, 0.9]) > rng.random())[1],
+    "multiples in an array": lambda rng: (rng.random() * np.array([0.1, 0.5]) < np.array([0.2, 0.15]))[1],
+    "NaN where nobody looks": lambda rng: (rng.random() < np.array([np.nan, 0.3]))[1],
+    "several at once": lambda rng: (rng.random(2) < [0.5, 0.3])[1],
+    "the log of several": lambda rng: (np.log(rng.random(size=(2, 1))) < np.log(0.3))[1, 0],
+    "uniform": lambda rng: rng.uniform() < 0.3,
+    "uniform between": lambda rng: rng.uniform(-1, 1) < -0.4,
+    "uniform, several": lambda rng: rng.uniform(0, 2, size=3)[2] < 0.6,
+    "integers": lambda rng: rng.integers(10) < 3,
+    "integers between, end included": lambda rng: rng.integers(11, 20, endpoint=True) in (12, 15, 20),
+    "integers, several": lambda rng: rng.integers(0, 10, size=2)[1] < 3,
+    "choice": lambda rng: rng.choice(3, p=[0.5, 0.3, 0.2]) == 1,
+    "choice of values": lambda rng: rng.choice([7, 8, 9], p=np.array([0, 0.7, 0.3])) == 9,
+    "choice, each as likely": lambda rng: rng.choice(10) in (0, 4, 9),
+    "choice, several": lambda rng: rng.choice(2, size=3, p=[0.7, 0.3])[2] == 1,
+    "searchsorted": lambda rng: np.searchsorted([0.2, 0.5, 1.0], rng.random(), side="right") == 1,
+    "argmax of a comparison": lambda rng: (np.cumsum([0.2, 0.3, 0.5]) > rng.random()).argmax() == 1,
+}
 
 
-def test_check_prints_the_first_wrong_text_with_both_probabilities(capsys):
-    def always(q, p, drafts, rng):  # accepts every draft
-        return len(drafts), verify(q[-1:], p[:0], [], rng)[1]
+@pytest.mark.parametrize("coin", COIN.values(), ids=COIN)
+def test_a_coin_may_be_written_in_many_ways(coin):
+    found = exact_distribution(lambda rng: bool(coin(rng)))
+    assert found == pytest.approx({True: 0.3, False: 0.7})
+    rng = np.random.default_rng(0)  # and a generator of NumPy's agrees
+    with np.errstate(divide="ignore"):
+        assert np.mean([coin(rng) for _ in range(4000)]) == pytest.approx(0.3, abs=0.03)
 
-    def sampler(*run, **settings):
-        return speculative_sampling(*run, verify=always, **settings)
 
+def test_one_number_answers_all_questions_about_it_alike():
+    def run(rng):
+        u = rng.random()
+        return bool(u < 0.5), bool(1 - u > 0.5), bool(u * 2.0 < 1), bool(u < 0.75)
+    found = exact_distribution(run)
+    assert found == {(True,) * 4: 0.5, (False, False, False, True): 0.25, (False,) * 4: 0.25}
+
+
+def test_what_is_drawn_without_replacement_is_as_numpy_draws_it():
+    found = exact_distribution(lambda rng: tuple(rng.choice(3, size=2, replace=False, p=[0.5, 0.3, 0.2])))
+    by_hand = {(a, b): p[a] * p[b] / (1 - p[a]) for p in [(0.5, 0.3, 0.2)] for a in range(3)
+               for b in range(3) if a != b}
+    assert found == pytest.approx(by_hand)
+    rng = np.random.default_rng(0)
+    drawn = [tuple(rng.choice(3, size=2, replace=False, p=[0.5, 0.3, 0.2])) for _ in range(4000)]
+    assert max(abs(drawn.count(pair) / 4000 - chance) for pair, chance in by_hand.items()) < 0.03
+
+
+CANNOT = {
+    "with another": [lambda rng: rng.random() < rng.random(), lambda rng: rng.random() * rng.random() < 0.5,
+                     lambda rng: int(np.argmin(-np.log(rng.random(3)) / [0.5, 0.3, 0.2]))],
+    "np.sin": [lambda rng: np.sin(rng.random()) < 0.5],
+    "np.log": [lambda rng: np.log(rng.random() - 0.5) < 0.5],
+    "a plain number": [lambda rng: float(rng.random())],
+    "rng.gumbel": [lambda rng: rng.gumbel(size=3).argmax()],
+    "sum be 1": [lambda rng: rng.choice(3, p=[0.5, 0.3, 0.3]), lambda rng: rng.choice(2, p=[0.5, 0.3, 0.2]),
+                 lambda rng: rng.choice(2, p=[np.nan, 0.3])],
+    "without replacement": [lambda rng: rng.choice(3, size=2, replace=False, p=[1, 0, 0])],
+    "NaN": [lambda rng: rng.random() < np.nan, lambda rng: rng.random() * np.nan < 1],
+}
+
+
+@pytest.mark.parametrize("says, run", [(says, run) for says, runs in CANNOT.items() for run in runs])
+def test_what_cannot_be_walked_gets_a_sentence(says, run):
+    with pytest.raises(ValueError, match=says):
+        exact_distribution(run)
+
+
+# What the judge says ----------------------------------------------------------------------------------------
+
+
+def always(q, p, drafts, rng):
+    """Accepts every draft."""
+    return len(drafts), verify(q[-1:], p[:0], [], rng)[1]
+
+
+def with_verify(verify):
+    return lambda *run, **settings: speculative_sampling(*run, verify=verify, **settings)
+
+
+def test_the_report_is_of_the_first_wrong_text(capsys):
     pair = memoryless([0.5, 0.3, 0.2]), memoryless([0.1, 0.6, 0.3])
-    assert check(sampler, [pair], Ks=[1, 2], n_tokens=2, temperature=1) == pytest.approx(0.4 * 0.6)  # [0, 1]
-    assert capsys.readouterr().out == (
-        "Not lossless (pair 0; K = 1, 2 tokens, temperature = 1): after [2, 0] the text [0, 0] "
-        "has probability 0.050000, and should have 0.010000.\n"
+    run = with_verify(always), [pair], [1, 2], 2
+    found = report(*run, temperature=1)
+    assert not found.lossless and found.deviation == pytest.approx(0.4 * 0.6)        # of [0, 1]
+    assert found.case == "pair 0; K = 1, 2 tokens, temperature = 1"
+    assert (found.settings, found.prompt, found.text) == (dict(temperature=1), [2, 0], [0, 0])
+    assert (found.probability, found.wanted) == pytest.approx((0.05, 0.01))
+    assert (found.n_cases, found.n_branches) == (1, 9)
+    assert check(*run, temperature=1) == found.deviation
+    assert capsys.readouterr().out == str(found) + "\n" == (
+        "not lossless: after [2, 0] the text [0, 0] has probability 0.050000, and should have 0.010000.  "
+        "(pair 0; K = 1, 2 tokens, temperature = 1; 9 branches of 1 case)\n"
     )
+
+
+def test_a_sampler_that_is_lossless_gets_no_text():
+    found = report(autoregressive, [(None, table(2))], [1], 2, temperature=0.5)
+    assert found.lossless and found.deviation < 1e-12 and found.n_branches == 9 and found.text is None
+    assert str(found).startswith("lossless: no probability is off by more than ")
+
+
+def autoregressive(draft, target, tokens, n_tokens, K, rng, **settings):
+    return autoregressive_sampling(target, tokens, n_tokens, rng, **settings)
 
 
 def test_check_takes_settings_pairs_and_shapes():
     seen = []
 
-    def sampler(draft, target, tokens, n_tokens, K, rng, **settings):
-        seen.append((n_tokens, K, tuple(settings)))
-        return autoregressive_sampling(target, tokens, n_tokens, rng, **settings)
+    def sampler(*run, **settings):
+        seen.append((*run[3:5], tuple(settings)))
+        return autoregressive(*run, **settings)
 
     assert check(sampler, [(None, table(2))], Ks=[(3, 2), (1, 1)], n_tokens=2, temperature=0.5) < 1e-12
     assert set(seen) == {(2, (3, 2), ("temperature",)), (2, (1, 1), ("temperature",))}
-    seen.clear()
-    assert check(sampler, [(None, table(2))], Ks=[(3, 2), (1, 1)], n_tokens=2) < 1e-12
-    assert {("eos",), ("temperature", "top_k", "top_p"), ()} <= {settings for _, _, settings in seen}
-    assert {n for n, _, _ in seen} == {0, 1, 2}
 
 
-def test_a_sampler_that_never_ends_is_told_so_and_not_waited_for():
-    def endless(draft, target, tokens, n_tokens, K, rng, **settings):
-        while True:
-            rng.random()
+def endless(draft, target, tokens, n_tokens, K, rng, **settings):
+    while True:
+        rng.random()
 
+
+def babbling(draft, target, tokens, n_tokens, K, rng, **settings):
+    while True:
+        yield 0
+
+
+def empty(draft, target, tokens, n_tokens, K, rng, **settings):
+    while True:
+        yield Round([], [], 0, None, None)
+
+
+def asking(draft, target, tokens, n_tokens, K, rng, **settings):
+    while True:
+        target(tokens)
+
+
+@pytest.mark.parametrize("sampler", [endless, babbling, empty, asking])
+def test_a_sampler_that_never_ends_is_told_so_and_not_waited_for(sampler):
     with pytest.raises(ValueError, match="never ends"):
-        check(endless)
+        check(sampler)
 
 
-def test_a_sampler_that_gives_tokens_without_end_is_told_so():
-    def babbling(draft, target, tokens, n_tokens, K, rng, **settings):
-        while True:
-            yield 0
-
-    with pytest.raises(ValueError, match="never ends"):
-        check(babbling)
-
-
-def test_multiples_of_one_number_are_one_number():
-    found = exact_distribution(lambda rng: (lambda u: (u * 1.0 < 0.5, u * 2.0 < 1.0, u < 0.75))(rng.random()))
-    assert found == {(True, True, True): 0.5, (False, False, True): 0.25, (False, False, False): 0.25}
-
-
-@pytest.mark.parametrize("scale", [-1, np.nan])
-def test_a_number_times_less_than_0_is_refused(scale):
-    with pytest.raises(ValueError, match="multiplied by"):
-        exact_distribution(lambda rng: rng.random() * scale < 1)
-
-
-def test_a_sampler_that_remembers_is_told_so():
+def test_a_sampler_that_remembers_or_has_chance_of_its_own_is_told_so():
     seen = []
 
-    def run(rng):
+    def remembers(rng):
         seen.append(1)
         return rng.random() < 0.5 and len(seen) < 2 and rng.random() < 0.5
 
-    with pytest.raises(ValueError, match="remembers"):
-        exact_distribution(run)
+    def grows(rng):
+        seen.append(1)
+        return rng.random() < 1 / (1 + len(seen)) and rng.random() < 0.5
+
+    for run in remembers, grows:
+        seen.clear()
+        with pytest.raises(ValueError, match="did not repeat itself"):
+            exact_distribution(run)
 
 
-def test_help_tells_what_it_does(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["lossless.py", "--help"])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_path(lossless.__file__, run_name="__main__")
-    assert not end.value.code and "is checked in three lines" in capsys.readouterr().out
+def test_a_drafter_and_a_rule_with_a_generator_of_their_own_are_told_so():
+    own = np.random.default_rng(0)
 
+    def drafter(draft, x, k, to_probs, rng):
+        return propose(draft, x, k, to_probs, own)
 
-def test_nan_is_told():
-    with pytest.raises(ValueError, match="NaN"):
-        exact_distribution(lambda rng: rng.random() * 0 < np.nan)
-    with pytest.raises(ValueError, match="NaN"):
-        exact_distribution(lambda rng: rng.random() < np.nan)
+    def rule(q, p, drafts, rng):
+        return verify(q, p, drafts, own)
+
+    for sampler in with_propose(drafter), with_verify(rule):
+        with pytest.raises(ValueError, match="a random generator of its own"):
+            report(sampler)
 
 
 def test_too_many_branches_are_told(monkeypatch):
@@ -260,3 +351,25 @@ def test_too_many_branches_are_told(monkeypatch):
     assert len(exact_distribution(lambda rng: [rng.random() < 0.5 for _ in range(2)].count(True))) == 3
     with pytest.raises(ValueError, match="more than 7 branches"):
         exact_distribution(lambda rng: [rng.random() < 0.5 for _ in range(3)].count(True))
+
+
+# The program ------------------------------------------------------------------------------------------------
+
+OWN = {  # a file: (exit status, the beginning of what is printed)
+    "def propose(draft, x, k, to_probs, rng):\n    return [1] * k, None": (0, "lossless: no probability"),
+    "def verify(q, p, drafts, rng):\n    return len(drafts), 0": (1, "not lossless: after "),
+    "def verify(q, p, drafts, rng):\n    return rng.gumbel()": (2, "error: the judge cannot walk rng.gumbel"),
+    "def verify(q, p, drafts, rng):\n    return 1 / 0": (2, "error: PATH, line 2: ZeroDivisionError"),
+    "def sampler(): pass": (2, "error: PATH has neither a function propose nor a function verify"),
+    "verify = ": (2, "error: PATH, line 1: SyntaxError"),
+}
+
+
+@pytest.mark.parametrize("source", OWN)
+def test_the_program_judges_a_file_of_ones_own(source, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(lossless, "CASES", CASES[:9])
+    path = tmp_path / "mine.py"
+    path.write_text(source)
+    status, says = OWN[source]
+    assert console.run(lossless.main, [str(path)]) == status
+    assert "".join(capsys.readouterr()).replace(str(path), "PATH").startswith(says)

@@ -35,7 +35,7 @@ def test_where_no_k_pays_the_advice_says_why():
     assert "gains little or nothing" in advice(0.1, 12, 0.3, 3) and "too few drafts" in advice(
         0.1, 12, 0.3, 3
     )
-    assert "a draft step is too dear (1.10" in advice(0.9, 4, 1.1, 1.1)
+    assert "a draft step is too expensive (1.10" in advice(0.9, 4, 1.1, 1.1)
     assert "gains little" not in advice(0.75, 12, 0.11, 2.6)  # K = 12 does not pay, but K = 4 does
 
 

@@ -1,7 +1,7 @@
 """Traversal: lossless, exactly; on a line it is block verification; what it accepts beside the other walk."""
 import numpy as np
 import pytest
-from helpers import mutant, tiny_gpt2
+from helpers import mutant, named, tiny_gpt2
 
 from autoregressive import autoregressive_sampling
 from lossless import PAIRS, check, distance, distribution_of_text, exact_distribution, table, text_of
@@ -21,12 +21,12 @@ def with_shape(widths, walk=traversal.walk, **keywords):
 
 @pytest.mark.parametrize("widths, n_tokens, keywords", [
     ((2,), 3, {}), ((3,), 2, dict(rule=SPECINFER)), ((2, 1), 3, dict(grow=likeliest)),
-    (UNEVEN, 3, dict(grow=surest)), ((1, 1), 3, {})], ids=str)
+    (UNEVEN, 3, dict(grow=surest)), ((1, 1), 3, {})], ids=named)
 def test_the_text_has_the_targets_distribution(widths, n_tokens, keywords):
     assert check(with_shape(widths, **keywords), Ks=[1], n_tokens=n_tokens) < 1e-12
 
 
-@pytest.mark.parametrize("widths", [(2, 1), UNEVEN], ids=str)
+@pytest.mark.parametrize("widths", [(2, 1), UNEVEN], ids=named)
 @pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
 def test_deeper_trees_keep_the_distribution(rule, widths):
     pairs = [PAIRS["zeros in both"], PAIRS["target is certain"]]
@@ -34,7 +34,7 @@ def test_deeper_trees_keep_the_distribution(rule, widths):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 2), (1, 1, 1), (2, 2), UNEVEN], ids=str)
+@pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 2), (1, 1, 1), (2, 2), UNEVEN], ids=named)
 @pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
 def test_six_shapes_keep_the_distribution_on_every_pair(rule, widths):
     assert check(with_shape(widths, rule=rule), None, [1], 3, temperature=1) < 1e-12
@@ -74,7 +74,7 @@ def gains(widths, rule):
             - mean_accepted(tree.walk, table(seed), table(seed + 1), widths, rule) for seed in (1, 3, 5)]
 
 
-@pytest.mark.parametrize("widths", [(1, 1), (2, 1), [-1, -1, 0]], ids=str)
+@pytest.mark.parametrize("widths", [(1, 1), (2, 1), [-1, -1, 0]], ids=named)
 def test_without_replacement_it_accepts_no_fewer_drafts(widths):
     found = gains(widths, SEQUOIA)
     assert min(found) > -1e-12 and max(found) > .01

@@ -8,6 +8,7 @@ from helpers import mutant, tiny_gpt2, without_cache
 from autoregressive import autoregressive_sampling
 from lossless import (
     PAIRS,
+    case_deviation,
     check,
     distance,
     distribution_of_text,
@@ -147,6 +148,14 @@ def test_a_wrong_version_is_found(change):
         if off > 1e-3:
             return
     assert off > 1e-3
+
+
+def test_equal_children_may_not_be_merged_before_they_are_judged():
+    """It looks harmless, since the second of them is sure to be refused; but its turn changes q."""
+    def different(p, width, rng):
+        return list(dict.fromkeys(SPECINFER[0](p, width, rng)))
+    case = "", table(1, n_vocab=5), table(2, n_vocab=5), 2, 1, {}
+    assert case_deviation(with_shape((3,), rule=(different, SPECINFER[1])), *case) > 1e-4
 
 
 # The pass over a tree ---------------------------------------------------------------------------------------
@@ -304,7 +313,8 @@ def test_greedy_text_of_the_embedded_pair_is_the_baselines(demo, widths):
         assert len(rounds) < 24
 
 
-@pytest.mark.parametrize("keywords", [{}, dict(grow=drawn), dict(grow=drawn, rule=SPECINFER)], ids=str)
+@pytest.mark.parametrize("keywords", [{}, dict(grow=drawn), dict(grow=drawn, rule=SPECINFER)],
+                         ids=["likeliest", "drawn", "specinfer"])
 def test_greedy_text_of_float64_models_is_the_baselines(keywords):
     target, draft = tiny_gpt2(1, np.float64), tiny_gpt2(1, np.float64, n_layer=1)
     alone = autoregressive_sampling(target, PROMPT, 40, np.random.default_rng(0), temperature=0)

@@ -1,0 +1,312 @@
+"""The verdicts: every rule is what its name says (mended it turns fine, broken it turns wrong), the page is
+what the judge finds, and what cannot be walked is integrated rightly."""
+import inspect
+import re
+
+import numpy as np
+import pytest
+from helpers import mutant
+
+from lossless import PAIRS, check, memoryless
+from verdicts import integrals, judging, page, pair, rules
+from verdicts.__main__ import in_full, main
+from verdicts.cases import CASES, HERE, KINDS, ORDER, WHY, case_named, in_order, results
+from verdicts.integrals import INTEGRALS, race_twice
+from verdicts.judging import first_token, report, verdict
+from verdicts.rules import RULES
+
+WRONG = [name for name in RULES if any(c.rule == name and c.verdict == "wrong" for c in CASES)]
+ALSO_WRONG = "drawn, unlikely last dropped"                     # of no case, but beside one that is right
+RIGHT = [name for name in RULES if name not in [*WRONG, ALSO_WRONG]]
+
+
+def settings_of(rule):
+    """(settings, penalty) in which a case shows it."""
+    return next(((case.settings, case.penalty) for case in CASES if case.rule == rule), ({}, False))
+
+
+# Every rule, changed in a line ------------------------------------------------------------------------------
+
+THEN = "\n" + 8 * " "
+COIN = "rng.random() * p[token] < q[token]"
+
+MENDED = {      # wrong -> right: {rule: (a place in the code of the rule, what should stand there)}
+    "argmax, softmax recorded": ("int(p[-1].argmax())", "sample(p[-1], rng)"),
+    "filtered, raw recorded": ("probabilities(draft(x + drafts[:j]))[0]",
+                               "to_probs(draft(x + drafts[:j]), 1)[0]"),
+    "drawn from rounded": ("mantissa * 256) / 256", "mantissa * 2.0 ** 53) / 2.0 ** 53"),
+    "beam, softmax recorded": ("return found[0][:2]", "return found[0][0], None"),
+    "drawn, unlikely last dropped": ("if drafts and p[-1][drafts[-1]] < .4", "if drafts and len(x) % 2"),
+    "accept all, looked up": ("    return len(drafts), sample(",
+                              "    return match(target_probs, draft_probs, drafts, rng)#"),
+    "uniform is zero": ("[0.0] * n_coins", "[]"),
+    "over the largest": ("rng.random() * q.max() < q[token]:" + THEN + "    return j, sample(q, rng)",
+                         "rng.random() < q[token]:" + THEN +
+                         "    return j, sample(np.where(np.arange(len(q)) == token, 0, q), rng)"),
+    "softmax of residual": ("sample(np.exp(np.maximum(q - p, 0)), rng)", "sample(np.maximum(q - p, 0), rng)"),
+    "target after refusal": ("sample(q, rng)", "sample(np.maximum(q - p, 0), rng)"),
+    "match or ratio": ("own != token and not rng.random() * p[token] < q[token]", "own != token"),
+    "one position late": ("sample(target_probs[j + 1], rng)",
+                          "sample(np.maximum(target_probs[j] - draft_probs[j], 0), rng)"),
+    "first untested": ("min(1, len(drafts))", "0"),
+    "EOS impossible at drafts": ("row[eos] = 0", "pass"),
+    "largest of residual": ("int(np.maximum(q - p, 0).argmax())", "sample(np.maximum(q - p, 0), rng)"),
+    "zeroed for good": ("q[np.arange(len(drafts)), drafts] = 0", "pass"),
+    "typical": ("judging(lossy.typical())", "judging(verify)"),
+    "block until first failure": ("            break\n        tau, residual = j, rest",
+                                  "            continue\n        tau, residual = j, rest"),
+    "settings for the draft alone": ("n_tokens, K, rng, propose=proposal)\n\n\ndef judged",
+                                     "n_tokens, K, rng, propose=proposal, **settings)\n\n\ndef judged"),
+    "judged at temperature 1": ("K, rng, propose=proposal)\n\n\ndef one_hot",
+                                "K, rng, propose=proposal, temperature=temperature)\n\n\ndef one_hot"),
+    "greedy target": ("one_hot(target(tokens, n_last)),", "target(tokens, n_last),"),
+    "greedy but for the bonus": ("one_hot(logits[:-1])", "logits[:-1]"),
+    "filters at once": ("probabilities(logits, top_p=top_p) > 0",
+                        "probabilities(logits, 1, top_k, top_p) > 0"),
+    "penalty on the bonus alone": ("target.plain(tokens, n_last)[:-1]", "target(tokens, n_last)[:-1]"),
+    "penalty ignored": ("draft, target.plain, x", "draft, target, x"),
+    "on after EOS": ("        yield step\n        if eos", "        yield step._replace(tokens=cut_after("
+                     "step.tokens, {eos}))\n        if eos"),
+    "refused drafts stay": ("step.drafts + step.tokens[-1:]", "step.tokens"),
+    "tree of top tokens, softmax recorded": ("in_a_tree(select_drawn, draw_top, (",
+                                             "in_a_tree(select_top_with_p_1, draw_top, ("),
+    "tree, one coin to the end": ("coin < rest[:token + 1].sum()",
+                                  "(coin := rng.random() if token == np.flatnonzero(rest)[0] else coin) < "
+                                  "rest[:token + 1].sum()"),
+    "tree, a draw for each path": ("        own = sample(q, rng)\n        if own == token:",
+                                   "        own = own if i else sample(q, rng)\n        if own == token:"),
+    "tree, end of the row before": ("q[node + 1] = q[parent + 1]", "pass"),
+    "tree, wrong rows": ("order = [0, *range(len(nodes))]", "order = range(1 + len(nodes))"),
+}
+
+BROKEN = {      # right -> wrong
+    "argmax as point masses": ("return argmax(draft, x, k, to_probs, rng)[0], None",
+                               "return argmax(draft, x, k, to_probs, rng)"),
+    "drawn, as point masses": ("    return propose(draft, x, k, to_probs, rng)[0], None",
+                               "    return argmax(draft, x, k, to_probs, rng)"),
+    "beam as point masses": ("    return beam(draft, x, k, to_probs, rng)[0], None",
+                             "    return beam(draft, x, k, to_probs, rng)"),
+    "chosen, unlikely last dropped": ("draft, x, k, to_probs, rng, drawn=False)",
+                                      "draft, x, k, to_probs, rng)"),
+    "match": ("        if own != token:\n            return j, own\n",
+              "        if own != token:\n            return j, sample(target_probs[j], rng)\n"),
+    "zeroed and restored": ("kept, q[j, token] = q[j, token], 0", "kept = q[j, token] = 0"),
+    "tree of top tokens, p = 1": ("q = normalized(np.where(np.arange(len(q)) == token, 0, q))", "pass"),
+    "tree, one coin": ("sample(rest if rest.any() else q, rng)", "sample(q, rng)"),
+    "tree, residual in place": ("        p[token] = 0\n", ""),
+    "tree, match": ("grow=likeliest, **settings)", "**settings | dict(temperature=0))"),
+}
+SAME = {"match, argmax": "match", "looked up": "accept all, looked up"}        # the code of another entry
+ELSEWHERE = {"Algorithm 2", "block", "block, point masses", "tree drawn without replacement",
+             "tree drawn, order fixed"}                         # of speculative.py, samplers/: tested there
+
+
+@pytest.fixture
+def few_pairs(monkeypatch):
+    kept = {"five tokens of vocabulary": (2, (1,)), "long rounds": (3, (2,))}
+    monkeypatch.setattr(judging, "PAIRS", {name: judging.PAIRS[name][:2] + kept[name] for name in kept})
+    monkeypatch.setattr(judging, "KEPT_OF", ["long rounds"])
+
+
+def word_of(rule):
+    """The verdict in the settings in which a case shows the rule."""
+    return verdict(report(rule, *settings_of(rule)), rule, *settings_of(rule))[0]
+
+
+def word_of_changed(rule, changes, monkeypatch):
+    changed = mutant(rules, *changes)
+    exec("from sampling import cut_after", changed.__dict__)
+    monkeypatch.setitem(RULES, rule, changed.RULES[rule])
+    return word_of(rule)
+
+
+@pytest.mark.parametrize("rule", MENDED)
+def test_a_wrong_rule_mended_is_right(rule, few_pairs, monkeypatch):
+    assert word_of(rule) == "wrong"
+    assert word_of_changed(rule, [within(rule, MENDED[rule])], monkeypatch) != "wrong"
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_right_rule_broken_is_wrong(rule, few_pairs, monkeypatch):
+    assert word_of(rule) != "wrong"
+    assert word_of_changed(rule, [within(rule, BROKEN[rule])], monkeypatch) == "wrong"
+
+
+def within(rule, change):
+    """The change, with as much of the rule's own code before it as makes its place unique."""
+    old, new = change
+    source, code = inspect.getsource(rules), page.code_of(rule)
+    if source.count(old) == 1:
+        return old, new
+    start = source.index(code.splitlines()[0])
+    end = source.index(old, start)
+    return source[start:end] + old, source[start:end] + new
+
+
+def test_no_rule_is_left_out():
+    assert set(MENDED) | set(BROKEN) | set(SAME) | ELSEWHERE == set(RULES)
+    assert {*WRONG, ALSO_WRONG} == set(MENDED)
+
+
+def test_rules_are_short_enough_to_stand_beside_speculative():
+    for name, rule in RULES.items():
+        for function in rule.code:
+            if function.__module__ == "verdicts.rules":
+                lines = [line for line in inspect.getsource(function).splitlines() if line.strip()]
+                assert len(lines) <= 18 and max(map(len, lines)) <= 110, name
+    used = {case.rule for case in CASES}
+    assert set(RULES) - used <= {rule.beside for rule in RULES.values()} | {ALSO_WRONG}
+    assert set(INTEGRALS) <= used
+
+
+# By hand ----------------------------------------------------------------------------------------------------
+
+Q, P = (.1, .6, .3), (.5, .3, .2)
+
+
+@pytest.mark.parametrize("rule, first", [
+    ("Algorithm 2", Q),
+    ("argmax, softmax recorded", (.2, .6, .2)),                 # 0 is drafted: .2 stays, .8 of (0, .75, .25)
+    ("target after refusal", (.14, .54, .32)),                  # .6 kept, and .4 of q
+    ("uniform is zero", P),
+    ("greedy target", (0, 1, 0)),
+    ("drawn, as point masses", Q),
+    ("race for the residual", Q),
+    ("noise used twice", (.1, .3 + .4 * 6 / 7, .2 + .4 / 7)),
+])
+def test_the_first_token_by_hand(rule, first):
+    """Of the last: 0 was drafted and refused, so E_1 > .6 E_0 and E_2 > .4 E_0, and 1 wins if E_1 < 3 E_2.
+    With E_0 = 1 / 2 of the time .. the integral of 1 / (1 + t + max(t / 3, .4))^2 over t > .6."""
+    if rule == "noise used twice":
+        low = 1 / (1 + .6 + .4) - 1 / (1 + 1.2 + .4)            # t from .6 to 1.2: the maximum is .4
+        one = low + .75 / (1 + 1.2 * 4 / 3)                     # then 1 / (1 + 4 t / 3)^2
+        first = .1, .3 + .8 * one, .2 + .8 * (.5 - one)
+    assert first_token(rule, Q, P) == pytest.approx(first, abs=1e-12)
+
+
+def test_how_many_drafts_are_kept_by_hand():
+    kept = {rule: judging.kept_of(rule, memoryless(P), memoryless(Q), 1, {}) for rule in (
+        "Algorithm 2", "match", "match, argmax", "drawn, as point masses", "tree of top tokens, p = 1")}
+    assert list(kept.values()) == pytest.approx([.6, .29, .1, .29, .7])
+
+
+@pytest.mark.parametrize("rule", pair.KEPT)
+def test_the_sum_over_the_vocabulary_is_what_the_walk_gives(rule):
+    rng = np.random.default_rng(1)
+    for n_vocab in 3, 5:
+        q, p = rng.dirichlet(np.full(n_vocab, .6), size=2)
+        walked = judging.kept_of(rule, memoryless(p), memoryless(q), 1, {})
+        assert pair.KEPT[rule](q, p) == pytest.approx(walked)
+
+
+def test_a_race_run_twice_on_the_same_noise():
+    """Beside sums over a fine grid of quantiles of three exponentials, and rows that must add up."""
+    n = 80
+    E = -np.log1p(-(np.arange(n) + .5) / n)
+    E = np.stack(np.meshgrid(E, E, E, indexing="ij"), -1).reshape(-1, 3)
+    for first, second in [((.5, .3, .2), (0, .3, .1)), ((.2, .5, .3), (.6, .1, .3))]:
+        first, second = np.array(first), np.array(second)
+        a = (E / first).argmin(axis=1)
+        b = (E / np.where(second > 0, second, 1e-9)).argmin(axis=1)
+        counted = np.zeros((3, 3))
+        np.add.at(counted, (a, b), 1 / len(E))
+        joint = race_twice(first, second)
+        assert joint == pytest.approx(counted, abs=.02)
+        assert joint.sum(axis=1) == pytest.approx(first) and joint.sum(axis=0) == pytest.approx(
+            second / second.sum())
+
+
+def test_products_of_coins_are_what_a_grid_of_coins_gives():
+    draft, target = PAIRS["a distribution after every prefix"]
+    coins = (np.arange(400) + .5) / 400
+    first, both = coins[:, None] * np.ones(400), coins[:, None] * coins     # u_1, u_1 u_2
+    p, q = integrals.rows(draft, target, [2, 0])
+    after = [integrals.rows(draft, target, [2, 0, d]) for d in range(3)]
+    found = np.zeros((3, 3))
+    for d, (p2, q2) in enumerate(after):
+        for e in range(3):
+            r, r2 = min(1, q[d] / p[d]), min(1, q2[e] / p2[e])
+            two = (both < r * r2).mean()
+            one = ((both >= r * r2) & (first < r)).mean()
+            found[d, e] += p[d] * p2[e] * two
+            found[d] += p[d] * p2[e] * one * np.maximum(q2 - p2, 0) / np.maximum(q2 - p2, 0).sum()
+            found += p[d] * p2[e] * (1 - one - two) * np.array(
+                [x * after[i][1] for i, x in enumerate(np.maximum(q - p, 0) / np.maximum(q - p, 0).sum())])
+    exact = INTEGRALS["products of coins"](draft, target, [2, 0])
+    assert np.array([[exact[d, e] for e in range(3)] for d in range(3)]) == pytest.approx(found, abs=.002)
+
+
+# The cases and their page -----------------------------------------------------------------------------------
+
+def test_there_is_enough_of_everything():
+    assert len(CASES) >= 40 and len({case.project for case in CASES}) >= 15
+    assert len({case.name for case in CASES}) == len(CASES)
+    assert sum(case.verdict != "wrong" for case in CASES) >= 8
+    assert sum(case.kind == "tree" for case in CASES) >= 6
+    assert sum(case.kind == "reused" for case in CASES) >= 4
+    for case in CASES:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+/(issues|pull)/\d+", case.thread), case.name
+        assert re.fullmatch(r"20\d\d-[01]\d", case.date) and case.kind in KINDS and case.verdict in ORDER
+        assert case.by in {"user", "contributor", "maintainer", "reviewer"}
+        assert case.claim.endswith((".", "?", "!")) and case.outcome.endswith("."), case.name
+        assert "@" not in case.claim + case.outcome + case.note
+
+
+def test_who_is_right_is_said_of_every_case():
+    assert set(WHY) == {*RULES, *INTEGRALS}
+    answers = {case.name: case.answer for case in CASES}
+    assert answers["transformers-32867"].startswith("The user is right. The ratio q / p")
+    assert answers["mlx-swift-lm-459"].startswith("The contributor is not right.")
+    assert answers["mlx-lm-1085"].startswith("The contributor is not right.")
+    assert answers["EAGLE-183"].startswith("Is it lossless? Yes, but slowly.")
+
+
+def test_the_table_is_sorted_by_verdict():
+    assert [case.verdict for case in in_order()] == sorted([case.verdict for case in CASES], key=ORDER.index)
+
+
+def test_the_page_is_what_was_stored():
+    assert (HERE / "README.md").read_text(encoding="utf-8") == page.page()
+
+
+def equal(a, b):
+    """Numbers to six digits, everything else exactly; what is below 1e-12 is rounding."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(equal, a, b))
+    return a == b if isinstance(a, str) or a is None or b is None else abs(a - b) <= 1e-12 + 2e-6 * abs(a)
+
+
+@pytest.mark.parametrize("name", ["vllm-54282", "transformers-32867", "sglang-10308"])
+def test_a_case_is_judged_anew(name):
+    case = case_named(name)
+    assert equal(dict(page.judged([case]))[name], case.found)
+
+
+@pytest.mark.long
+def test_every_case_is_judged_anew():
+    assert equal(dict(page.judged(CASES)), results()["cases"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rule", [rule for rule in RIGHT if not RULES[rule].tree])
+def test_what_is_right_here_is_lossless_on_the_standard_cases(rule):
+    assert check(RULES[rule].sampler, Ks=(1, 2), n_tokens=3) < 1e-12
+
+
+# The program ------------------------------------------------------------------------------------------------
+
+def test_the_table_and_a_case_are_printed(capsys):
+    main()
+    table = capsys.readouterr().out
+    assert all(case.name in table for case in CASES) and table.index("WRONG") < table.index("SLOW")
+    text = " ".join(in_full(case_named("transformers-32867")).split())
+    assert "wrong" in text and "0.75, 0.25" in text and "def argmax(" in text
+
+
+def test_an_unknown_case_gets_the_nearest(capsys):
+    import console
+
+    assert console.run(main, ["vllm-4014"]) == 2
+    assert "vllm-40149" in capsys.readouterr().err

@@ -1,0 +1,183 @@
+"""Writes results.json, what the judge finds about each case, and README.md, the page that one links to:
+
+    python -m verdicts.page
+
+But: what a pair of real models keeps (pair.py) and what installed engines do (real.py) is written by these
+into the same results.json, and only copied here.
+"""
+import inspect
+import json
+import sys
+from textwrap import dedent
+
+import console
+from verdicts.cases import CASES, HERE, KINDS, in_order, results
+from verdicts.integrals import INTEGRALS
+from verdicts.judging import first_token, kept, kept_of, verdict
+from verdicts.rules import RULES
+
+INTRODUCTION = """\
+# Verdicts
+
+Is it really lossless? This is what the judge ([`lossless.py`](../lossless.py)) finds about {n} disputes from
+the public threads of {projects} projects. Each is reduced to a rule of a few lines ([`rules.py`](rules.py)),
+and the rule is run through every branch of chance: nothing is sampled, and no opinion is asked.
+
+- **wrong**: some text has not the probability that the target gives it. The deviation is that of the worst
+  text over a few pairs of models given by tables.
+- **lossless but slow**: the text has the target's distribution, but fewer drafts are kept than could be.
+- **fine**: it has, and no fewer are kept than the best rule keeps of the same drafts.
+
+{counts}.
+
+Where it does not say that an engine's code was run or read, the reduction is ours: what a thread
+says, in a few lines, for one sequence. Threads were read in stored copies, and their outcome is as of these.
+Two questions that no rule decides, why greedy texts differ and what "acceptance" means, are in
+[questions.md](questions.md). Engines in other languages can be tested with [vectors.json](vectors.md).
+
+`python -m verdicts` prints this table, `python -m verdicts vllm-40149` judges one case anew, and
+`python -m verdicts.page` writes this page.
+"""
+
+
+# What is stored ---------------------------------------------------------------------------------------------
+
+def judged(cases):
+    """{name: what is stored of each}.  Cases with the same rule and settings are judged once."""
+    known = {}
+    for case in cases:
+        asked = case.rule, case.settings, case.penalty
+        if str(asked) not in known:
+            report = case.judge()
+            known[str(asked)] = report, verdict(report, *asked)
+        yield case.name, stored(case, *known[str(asked)])
+
+
+def stored(case, report, verdict):
+    word, accepted, possible = verdict
+    found = {"verdict": word, "deviation": rounded(report.deviation), "branches": report.n_branches}
+    if report.lossless:
+        found |= {"accepted": rounded(accepted), "possible": rounded(possible)}
+    else:
+        found |= {"case": report.case, "K": report.K, "text": report.text,
+                  "probability": rounded(report.probability), "wanted": rounded(report.wanted)}
+    if case.example:
+        found["example"] = computed(case)
+    return found
+
+
+def rounded(number):
+    """Six digits; what is rounding itself becomes a bound."""
+    return None if number is None else 1e-15 if number < 1e-12 else float(f"{number:.6g}")
+
+
+def computed(case):
+    """The exact first token for the q and p of the case's example, and how often its draft is kept."""
+    q, p = case.example["q"], case.example["p"]
+    first = first_token(case.rule, q, p, case.settings)
+    wanted = [float(x == max(range(len(q)), key=q.__getitem__)) for x in range(len(q))] if \
+        case.settings.get("temperature") == 0 else q
+    found = {"first": [rounded(x) if x > 1e-12 else 0.0 for x in first],
+             "distance": rounded(sum(abs(a - b) for a, b in zip(first, wanted)) / 2)}
+    if case.rule in RULES:
+        from lossless import memoryless
+
+        shares = (kept_of(rule, memoryless(p), memoryless(q), 1, case.settings)
+                  for rule in (case.rule, RULES[case.rule].beside))
+        found["kept"], found["possible"] = map(rounded, shares)
+    return found
+
+
+# What is shown ----------------------------------------------------------------------------------------------
+
+def facts_of(case):
+    facts = [f"Read: {case.read}."]
+    facts.append(f"The engine's code: {case.engine}." if case.engine else
+                 "The reduction is ours; the engine's code was not run.")
+    if case.settings:
+        facts.append(f"Settings: {', '.join(f'{key} = {value}' for key, value in case.settings.items())}.")
+    if case.declared:
+        facts.append("Lossy on purpose, and declared so.")
+    return facts + ([f"Note: {case.note}"] if case.note else [])
+
+
+def example_of(case):
+    """Where the thread has numbers: the exact ones beside them, on the same q and p."""
+    if not case.example:
+        return []
+    found, numbers = case.found["example"], lambda row: ", ".join(f"{x:.4g}" for x in row)
+    q, p = numbers(case.example["q"]), numbers(case.example["p"])
+    share = f" Its draft is kept with probability {found['kept']:.4g}; the best rule for it keeps " \
+           f"{found['possible']:.4g}." if "kept" in found else ""
+    return [f"The same q and p as there: q = ({q}), p = ({p}). The first token comes out as "
+            f"({numbers(found['first'])}), a total variation of {found['distance']:.4g} from the target."
+            f"{share} The thread says: {case.example['said']}."]
+
+
+def finding(case):
+    found = case.found
+    n = found["branches"]
+    how = f"{n:,} branches walked" if n else "integrated, for it cannot be walked"
+    if case.verdict == "wrong":
+        return (f"{how}: with {found['case']}, K = {found['K']}, the first wrong text is {found['text']} "
+                f"after [2, 0], of probability {found['probability']:.4g} where {found['wanted']:.4g} is "
+                f"right; the worst is off by {found['deviation']:.2g}")
+    share = "" if found["accepted"] is None else (f"; a first draft is kept with probability "
+                                                 f"{found['accepted']:.3g}, and could be with "
+                                                 f"{found['possible']:.3g}")
+    return f"{how}: no text is off by more than {found['deviation']:.0e}{share}"
+
+
+def code_of(rule):
+    functions = (INTEGRALS[rule],) if rule in INTEGRALS else RULES[rule].code
+    return "\n\n".join(dedent(inspect.getsource(function)).rstrip() for function in functions)
+
+
+def page():
+    by_verdict = {verdict: [case for case in CASES if case.verdict == verdict]
+                  for verdict in ("wrong", "lossless but slow", "fine")}
+    counts = ", ".join(f"{len(cases)} are {verdict}" for verdict, cases in by_verdict.items())
+    lines = [INTRODUCTION.format(n=len(CASES), projects=len({case.project for case in CASES}),
+                                 counts=counts[0].upper() + counts[1:]), "## The table\n"]
+    lines += ["| case | what is argued about | rule | deviation | a draft is kept | verdict |",
+              "|---|---|---|---|---|---|"]
+    for case in in_order():
+        found = case.found
+        share = "" if found.get("accepted") is None else f"{found['accepted']:.2g} of {found['possible']:.2g}"
+        lines.append(f"| [{case.name}](#{anchor(case)}) | {KINDS[case.kind].lower()} | {case.rule} | "
+                     f"{case.deviation:.1e} | {share} | {case.verdict}{' (declared)' * case.declared} |")
+    lines += ["", "## What slow costs\n", *costs()]
+    for case in in_order():
+        lines += ["", f'<a id="{anchor(case)}"></a>', f"### {case.name}: {case.verdict}", "",
+                  f"[{case.thread}]({case.link}), {case.date}", "", f"- **Claim** ({case.by}): {case.claim}",
+                  f"- **Outcome**: {case.outcome}", f"- **Who is right**: {case.answer}", f"- **Judged**, as \"{case.rule}\", {finding(case)}."]
+        lines += [f"- {fact}" for fact in facts_of(case) + example_of(case)]
+    return "\n".join(lines) + "\n"
+
+
+def costs():
+    """The same rules on the judged pairs and on real models: how often a draft is kept."""
+    pair = results()["pair"]
+    yield ("How often a first draft is kept, exactly: on the mean of three pairs of tables, and on the embedded\n"
+           f"pair at temperature {pair['temperature']:g}, at {pair['prefixes']} tokens of texts that the target "
+           "wrote itself,\nwith the standard error (`python -m verdicts.pair`). Of two siblings: that one of "
+           "them is.\n")
+    yield "| rule | tables | embedded pair |\n|---|---|---|"
+    for rule, (mean, error) in pair["kept"].items():
+        yield f"| {rule} | {kept(rule):.3f} | {mean:.3f} ± {error:.3f} |"
+
+
+def anchor(case):
+    return case.name.lower().replace(".", "-").replace("_", "-")
+
+
+def write():
+    """Judge every case anew; write results.json and README.md."""
+    path = HERE / "results.json"
+    others = results() if path.exists() else {}
+    path.write_text(json.dumps(others | {"cases": dict(judged(CASES))}, indent=1) + "\n", encoding="utf-8")
+    (HERE / "README.md").write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(console.run(write))
