@@ -16,7 +16,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from compute.backend import xp
-from compute.linear import Arena, lay_out
+from compute.linear import lay_out
+from compute.threads import Arena
 from encoder import load_encoder
 from gpt2 import GPT2
 from loading.checkpoint import mapping_of, release

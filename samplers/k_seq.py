@@ -1,4 +1,4 @@
-"""K-SEQ: SpecTr, Sun et al. 2023 (arXiv 2310.15141), Algorithm 2.  A rule for a node of a tree (tree.py).
+"""K-SEQ: SpecTr, Sun et al. 2023 (arXiv 2310.15141).  A rule for a node of a tree (tree.py).
 
     tree_sampling(draft, target, tokens, n_tokens, (4, 1, 1), rng, rule=K_SEQ)  # 4 drafts of 3 tokens
 
