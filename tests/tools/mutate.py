@@ -27,8 +27,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 150           # of tests that do not end: the mistake was noticed
 
-# The tests that belong, the likeliest to notice first; those of other files have the file's name.  Its doctests
-# are run in any case.
+# The tests that belong, the likeliest to notice first; those of other files have the file's name.  A file's
+# doctests are run in any case.
 TESTS = {
     "autoregressive.py": "lossless samplers", "speculative.py": "wrong_versions lossless samplers",
     "sampling.py": "sampling samplers lossless", "checks.py": "samplers main", "console.py": "console main",
