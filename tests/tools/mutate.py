@@ -142,7 +142,7 @@ def paths_of(name):
 
 def passes(copy, paths, planted_in="", seconds=None):
     """Whether these tests pass in a copy of the repository, in this time."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider",
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider",
                "-o", "python_functions=test_*", *paths]         # not `tests_of` in the code itself
     try:                                                        # PLANTED: see `mutant` in tests/helpers.py
         done = subprocess.run(command, cwd=copy, capture_output=True, timeout=seconds,
