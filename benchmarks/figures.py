@@ -3,6 +3,8 @@
     value("model token K=4 T=1: tokens")            a pass of the target; also se, rows, rate, kept 1, ..
     value("avx2 model token K=4 T=1: speedup")      counts over costs; also error, measured, c, v, round
     value("avx512 passes 124M: v 5")                a pass over 5 rows, in passes over one; also ms 5, mbu 5
+    value("avx2 best model token T=1: K")           of the K or trees that were measured the fastest
+    value("A over B")                               of two of these
     filled("at {{model token K=4 T=1: tokens}} tokens a pass")      a text with values, three digits each
 
 The speed-up is what a round makes over what it takes:
@@ -17,7 +19,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from reporting.stats import ratio
+from reporting.stats import expected_tokens, ratio
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -41,6 +43,10 @@ def of_counts(name, field):
         return cell["drafts"] + 1
     if field == "rate":                                         # accepted over tested
         return ratio(sum(cell["kept"]), sum(cell["tested"]))
+    if field == "filled":                                       # Chen et al.'s figure 1: of the K + 1 places
+        return cell["tokens"] / (len(cell["kept"]) + 1)
+    if field == "predicted":                                    # Leviathan et al., equation 1
+        return expected_tokens(of_counts(name, "rate"), len(cell["kept"]))
     if field == "position":                                     # of the draft of this number, among those tested
         return ratio(cell["kept"][int(number) - 1], cell["tested"][int(number) - 1])
     return cell[field][int(number) - 1] if number else cell[field]
@@ -90,11 +96,18 @@ def of_passes(kernels, model, field):
 
 
 def value(what):
-    """A number from the files: see above.  Raises KeyError for what is not in them."""
+    """A number from the files: see above.  Raises KeyError if it was not counted or measured."""
+    if " over " in what:
+        return ratio(*map(value, what.split(" over ")))
     name, field = what.rsplit(": ", 1)
     kernels, _, rest = name.partition(" ")
     if not costs(kernels):
         return of_counts(name, field)
+    if rest.startswith("best "):
+        _, drafter, verifier, T = rest.split()
+        rest = best(drafter, verifier, T.removeprefix("T="), kernels)
+        if field == "K":
+            return int(rest.split("K=")[1].split()[0])
     if rest.startswith("passes "):
         return of_passes(kernels, rest.removeprefix("passes "), field)
     return of_rounds(kernels, rest, field)
@@ -105,7 +118,7 @@ def filled(text):
     def written(match):
         try:
             return f"{value(match[1]):.3g}"
-        except (KeyError, IndexError, TypeError):
+        except (KeyError, IndexError, TypeError, ValueError):
             return "-"
     return re.sub(r"\{\{(.*?)\}\}", written, text)
 
