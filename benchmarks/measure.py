@@ -60,6 +60,21 @@ def machine():
             **{key: value for key, value in sorted(os.environ.items()) if key.startswith("OPENBLAS_")}}
 
 
+def caption():
+    """The machine in a line, for figures and tables of times; it says so if the machine is busy now."""
+    m = machine()
+    line = f"{m['CPU']}, {m['cores']} cores, NumPy {m['NumPy']}, {m['BLAS']}, {m['dtype']}"
+    A = np.ones((512, 512), np.float32)
+    times = []
+    for _ in range(60):
+        start = clock()
+        A @ A
+        times.append(clock() - start)
+    ratio = sum(times) / len(times) / min(times)                # 1 if nothing else runs
+    return line if ratio < 1.4 else (f"{line}\nBUSY: other programs make a product take {ratio:.1f} times as "
+                                     "long as it can. Run this again when they are done.")
+
+
 def seconds(repetitions, *runs):
     """Median seconds of each run, in the order A B A B, after one of each to warm up."""
     times = [[] for _ in runs]

@@ -1,10 +1,14 @@
 """Run the notebooks from clean kernels and store their outputs:
 
-    python notebooks/run.py [--check] [notebook.ipynb ...]
+    python notebooks/run.py [--check | --untimed] [notebook.ipynb ...]
 
---check runs them and writes nothing.  Either way a cell that fails, or writes to standard error, ends it with
-an error.
+--check     writes nothing, and says which stored outputs are not those of the code
+--untimed   stores no output of a cell that measures the machine: for a machine that is busy
+
+A cell that measures the machine begins with "# On this machine"; --check leaves its outputs alone, and those
+that are pictures.  A cell that fails, or writes to standard error, ends the program with an error.
 """
+import re
 import sys
 from base64 import b64decode, b64encode
 from io import BytesIO
@@ -18,10 +22,11 @@ from PIL import Image
 HERE = Path(__file__).resolve().parent
 METADATA = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"}}
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
 
 
 def run(path):
-    """The notebook, executed in its folder: only what its cells print tells of the time or the machine."""
+    """The notebook, executed in its folder: only what its cells print says something of time or machine."""
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False, coalesce_streams=True,
                    extra_arguments=["--log-level=40"], resources={"metadata": {"path": HERE}}).execute()
@@ -36,10 +41,40 @@ def run(path):
     return notebook
 
 
-if __name__ == "__main__":
-    for path in [Path(a) for a in sys.argv[1:] if a != "--check"] or sorted(HERE.glob("*.ipynb")):
-        start = perf_counter()
+def timed(cell):
+    return cell.source.startswith("# On this machine")
+
+
+def stale(stored, fresh):
+    """The numbers of the cells whose stored words and numbers are not those of a fresh run."""
+    return [new.execution_count for old, new in zip(stored.cells, fresh.cells, strict=True)
+            if new.cell_type == "code" and not timed(new) and words(old) != words(new)]
+
+
+def words(cell):
+    """What a cell printed, without what rounding decides: numbers below 1e-9 are 0."""
+    printed = "\n".join(output.get("text") or output.data.get("text/plain", "") for output in cell.outputs)
+    return NUMBER.sub(lambda number: number[0] if not abs(float(number[0])) < 1e-9 else "0", printed).split()
+
+
+def main(words):
+    check, untimed = "--check" in words, "--untimed" in words
+    failed = False
+    for path in [Path(word) for word in words if not word.startswith("--")] or sorted(HERE.glob("*.ipynb")):
+        start, stored = perf_counter(), nbformat.read(path, as_version=4)
         notebook = run(path)
-        if "--check" not in sys.argv:
+        seconds = perf_counter() - start
+        if found := check and stale(stored, notebook):
+            failed = True
+            print(f"{path.name}: the stored outputs of cells {found} are not those of the code")
+        for old, new in zip(stored.cells, notebook.cells):
+            if untimed and timed(new):
+                new.outputs = old.outputs
+        if not check:
             nbformat.write(notebook, path)
-        print(f"{path.name}: {perf_counter() - start:.0f} s", flush=True)
+        print(f"{path.name}: {seconds:.0f} s", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

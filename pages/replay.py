@@ -11,6 +11,7 @@ draft.  The page itself is replay.html.
 
 But: the coins are sorted by the order in which speculative.py and samplers/block.py draw them; of a tree the
 page shows the nodes and the path that was taken, not the coins, since each rule for a node asks for others.
+Nor does it show the coins of a run that used them in yet another way (a rule or a drafter of one's own).
 A long run is replayed up to LIMIT bytes; its totals hold all rounds.
 """
 import json
@@ -18,24 +19,31 @@ from pathlib import Path
 
 import numpy as np
 
+from pages.files import check_place, write_page  # noqa: F401 - who writes a page asks for its place here
 from reporting.stats import is_tree, ratio, taken
 
 TEMPLATE = Path(__file__).with_name("replay.html")
 LIMIT = 350_000
-SETTINGS = ("prompt", "draft", "target", "drafter", "verifier", "widths", "K", "temperature", "top_k",
-            "top_p", "seed")
+SETTINGS = ("prompt", "draft", "target", "drafter", "verifier", "K", "temperature", "top_k", "top_p", "seed",
+            "lossless")
 SPEEDS = ("speedup", "predicted_speedup", "cost_ratio", "verify_ratio")
 
 
 class Coins:
-    """A numpy.random.Generator that remembers what it gave.  The samplers ask it for `random()` alone."""
+    """A numpy.random.Generator that remembers what it gave.  The samplers here ask it for `random()` alone;
+    what a method of one's own asks for besides is passed on.
+    """
 
     def __init__(self, rng):
         self.rng, self.seen = rng, []
 
-    def random(self):
-        self.seen.append(self.rng.random())
-        return self.seen[-1]
+    def random(self, *shape, **options):
+        drawn = self.rng.random(*shape, **options)
+        self.seen += np.ravel(drawn).tolist()
+        return drawn
+
+    def __getattr__(self, name):
+        return getattr(self.rng, name)
 
     def take(self):
         """The coins since it was last asked."""
@@ -61,10 +69,7 @@ def reduce_round(r, coins, n_top=5, block=False):
     """
     if is_tree(r):
         return reduce_tree(r, n_top)
-    coins, ended = iter(coins), len(r.tokens) == r.n_accepted
-    drawn = [next(coins) if draws(p) else None for p in r.draft_probs]
-    n_decided = r.n_accepted if ended else len(r.drafts) if block else min(r.n_accepted + 1, len(r.drafts))
-    decided = [next(coins) for _ in range(n_decided)]
+    drawn, decided, last_coin, fits = sort_coins(r, coins, block)
     weights = block_weights(r) if block else [1.0] * (len(r.drafts) + 1)
     chances = block_chances(r, weights) if block else [
         min(1.0, q[x] / p[x]) for x, q, p in zip(r.drafts, r.target_probs, r.draft_probs)]
@@ -73,11 +78,37 @@ def reduce_round(r, coins, n_top=5, block=False):
         kept = np.minimum(weights[j] * q, p).sum()      # the chance that a draft is accepted, whichever it is
         slots.append(dict(
             token=x, drawn_with=drawn[j], q=float(q[x]), p=float(p[x]), accept=float(chances[j]),
-            P=short(weights[j + 1]) if block else None,
-            coin=decided[j] if j < len(decided) else None, kept=short(kept), verdict=verdict(r, j, block),
-            probs=rows([q, p], [x, *r.tokens[j:j + 1]], n_top)))
-    last = None if ended else reduce_last(r, next(coins, None), weights[r.n_accepted], n_top)
-    return dict(tokens=r.tokens, slots=slots, last=last, block=block)
+            P=short(weights[j + 1]) if block else None, coin=decided[j], kept=short(kept),
+            verdict=verdict(r, j, block), probs=rows([q, p], [x, *r.tokens[j:j + 1]], n_top)))
+    last = None if has_ended(r) else reduce_last(r, last_coin, weights[r.n_accepted], n_top)
+    passed = [j for j, coin in enumerate(decided, 1) if coin is not None and coin < chances[j - 1]]
+    n_passed = max(passed, default=0) if block else len(passed)
+    fits = fits and (has_ended(r) or n_passed == r.n_accepted)
+    return dict(tokens=r.tokens, slots=slots, last=last, block=block, fits=fits)
+
+
+def sort_coins(r, coins, block):
+    """(for each draft its coin or None, the same for each verdict, the last; is the number right?)"""
+    n = len(r.drafts)
+    n_decided = r.n_accepted if has_ended(r) else n if block else min(r.n_accepted + 1, n)
+    n_drawn = sum(map(draws, r.draft_probs)) if n else 0
+    n_more = len(coins) - n_drawn - n_decided
+    coins = iter(coins)
+    drawn = [next(coins, None) if draws(p) else None for p in (r.draft_probs if n else [])]
+    decided = [next(coins, None) for _ in range(n_decided)] + [None] * (n - n_decided)
+    return drawn, decided, next(coins, None), n_more >= 0 if has_ended(r) else n_more in (0, 1)
+
+
+def has_ended(r):
+    """Was an EOS among the accepted drafts?  Then no token of the target's follows."""
+    return len(r.tokens) == r.n_accepted
+
+
+def without_coins(r):
+    """A reduced round of a method that uses coins in a way of its own: what became of the drafts, no more."""
+    unknown = dict(drawn_with=None, accept=None, coin=None, kept=None, P=None)
+    return r | dict(slots=[slot | unknown for slot in r["slots"]], last=r["last"] and dict(
+        token=r["last"]["token"], kind=r["last"]["kind"], prob=r["last"]["q"], probs=[]), fits=False)
 
 
 def draws(probs):
@@ -89,7 +120,7 @@ def verdict(r, j, block):
     """What became of draft j."""
     if j < r.n_accepted:
         return "accepted"
-    if len(r.tokens) == r.n_accepted:                   # an EOS among the accepted
+    if has_ended(r):
         return "after the end"
     return "rejected" if j == r.n_accepted or block else "not tested"
 
@@ -102,7 +133,8 @@ def reduce_last(r, coin, weight, n_top):
         mass = short(residual.sum())
         probs = residual / residual.sum() if residual.any() else probs
     x = r.tokens[-1]
-    return dict(token=x, kind=kind, drawn_with=coin, mass=mass, prob=float(probs[x]),
+    q = float(r.target_probs[r.n_accepted][x])
+    return dict(token=x, kind=kind, drawn_with=coin, mass=mass, prob=float(probs[x]), q=q,
                 probs=rows([probs], [x], n_top))
 
 
@@ -167,13 +199,13 @@ def short(x):
 
 def totals(rounds, result):
     """Of all reduced rounds.  `by_slot[j]`: how many drafts j were tested, accepted, and expected to be; of
-    trees how many levels j, and nothing is expected.
+    trees how many levels j; then nothing is expected, nor if the coins' meaning is unknown.
     """
-    by_slot, tree = [], any("nodes" in r for r in rounds)
-    tests = [tests_of(r) for r in rounds]
+    by_slot, tests = [], [tests_of(r) for r in rounds]
+    unknown = any(not r.get("fits") for r in rounds)
     for j in range(max((max(len(r["slots"]), len(t)) for r, t in zip(rounds, tests)), default=0)):
         tested = [t[j] for t in tests if j < len(t)]
-        expected = None if tree else sum(kept for _, kept in tested)
+        expected = None if unknown else sum(kept for _, kept in tested)
         by_slot.append(dict(tested=len(tested), accepted=sum(a for a, _ in tested), expected=expected))
     n_tokens = sum(len(r["tokens"]) for r in rounds)
     return dict(rounds=len(rounds), tokens=n_tokens, tokens_per_target_pass=ratio(n_tokens, len(rounds)),
@@ -206,6 +238,8 @@ def page(rounds, result, encoder, seconds=None):
     rounds      from reduce_round
     seconds     (of each step of the baseline, of each of these rounds), for the race; or None
     """
+    if not all(r.get("fits", True) for r in rounds):
+        rounds = [without_coins(r) for r in rounds]
     shown, size = [], 0
     for r in rounds:
         size += len(compact(r))
@@ -240,22 +274,5 @@ def compact(data):
 
 
 def write_trace(path, rounds, result, encoder, seconds=None):
-    """Write the page; the arguments are those of `page`."""
-    Path(path).write_text(page(rounds, result, encoder, seconds), encoding="utf-8")
-
-
-def check_place(path):
-    """Raises ValueError where the file `path` cannot be written: better now than after the work."""
-    path = Path(path)
-    if path.is_dir() or not path.resolve().parent.is_dir():
-        raise ValueError(f"cannot write {path}: name a file in a folder that exists, as in --trace run.html")
-    existed = path.exists()
-    if path.is_file() and path.stat().st_size and not path.read_bytes().startswith(b"<!doctype html>"):
-        raise ValueError(f"{path} is there and no web page: take another name, as in --trace run.html")
-    if path.is_file() or not existed:                   # else a pipe or a device: to be opened once, when due
-        try:
-            path.open("ab").close()
-            if not existed:
-                path.unlink()
-        except OSError as error:
-            raise ValueError(f"cannot write {path} ({error.strerror}): take another file") from None
+    """Write the page; the arguments are those of `page`.  Raises ValueError; nothing is lost then."""
+    write_page(path, page(rounds, result, encoder, seconds))

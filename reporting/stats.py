@@ -1,4 +1,4 @@
-"""What a run tells: acceptance rate, tokens per target pass, the costs c and v, the speed-up they predict.
+"""What a run says: acceptance rate, tokens per target pass, the costs c and v, the speed-up they predict.
 
 Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3; v is ours, since the paper takes the
 verification of K + 1 tokens to cost one step, and it costs more.
@@ -32,8 +32,8 @@ class Timed:
         return partial(self.timed, value) if name == "tree" else value
 
     def seconds(self, n_last):
-        """Median seconds of a call for n_last rows, without the first, the prompt; None: no such call."""
-        times = [seconds for n, seconds in self.calls[1:] if n == n_last]
+        """Median of the calls for n_last rows, the first (the prompt) left out; None if there is none."""
+        times = [time for n, time in self.calls[1:] if n == n_last]
         return median(times) if times else None
 
 
@@ -46,21 +46,20 @@ class TimedProposer:
     def __call__(self, *arguments):
         start = clock()
         answer = self.propose(*arguments)
-        seconds = clock() - start
+        time = clock() - start
         if isinstance(answer, tuple):                   # anything else is refused by the sampler
-            self.calls.append((len(answer[0]), seconds))
+            self.calls.append((len(answer[0]), time))
         return answer
 
     def seconds(self, n):
-        """Median seconds of n drafts, over the calls that found any; None: there was none."""
-        times = [n * seconds / n_drafts for n_drafts, seconds in self.calls if n_drafts]
+        """n times the median of a draft, over the calls that gave any; None if none did."""
+        times = [n * time / n_drafts for n_drafts, time in self.calls if n_drafts]
         return median(times) if times else None
 
 
 def clocked(rounds, times):
-    """Pass the rounds on, and append the seconds that each took to `times`; the last entry is the end's.
-
-    What is done with the rounds in between does not count.
+    """Pass the rounds on, and append the seconds that each took to `times`; the last entry is what the end
+    took.  What is done with the rounds in between does not count.
     """
     while True:
         start = clock()
@@ -89,8 +88,8 @@ def taken(r):
 def acceptance(rounds, block=False):
     """(accepted, tested) of all rounds.  What follows a rejection, or EOS, was never tested.
 
-    block   of block verification, which tests all drafts, also after one that fails
-    Of a tree a level counts as one test: whether one of the children is accepted.
+    block   the rounds come from block verification, which tests all drafts, even after one that fails
+    A level of a tree counts as one test: is one of the children accepted?
     """
     def rejected(r):
         if len(r.tokens) == r.n_accepted:                       # an EOS among the accepted: nothing was
@@ -104,8 +103,8 @@ def acceptance(rounds, block=False):
 
 
 def by_rank(rounds):
-    """How often the first child of a node is the one that is taken, the second, ..: over the nodes that were
-    reached and had as many children.
+    """How often the first child of a node is the one that is accepted, how often the second, ..: a share of
+    the nodes that were reached and had that many children.
 
     >>> from sampling import Round
     >>> by_rank([Round([7, 1], [5, 7], 1, [], [], [-1, -1]), Round([3], [5, 7], 0, [], [], [-1, -1])])
@@ -128,7 +127,7 @@ def by_rank(rounds):
 
 
 def ratio(a, b):
-    """a / b, or None where either was not measured or b is 0."""
+    """a / b, or None if either was not measured or b is 0."""
     return a / b if a is not None and b else None
 
 
@@ -142,8 +141,8 @@ def expected_tokens(alpha, K):
 
 
 def d_lk(p, q):
-    """The distance of two distributions [.., n_vocab] (Leviathan et al., definition 3.2): half of what they
-    differ by in all.  A draft from p is accepted with probability 1 - d_lk(p, q) (theorem 3.5).
+    """The distance of two distributions [.., n_vocab] (Leviathan et al., definition 3.2): half the sum of
+    their differences.  A draft from p is accepted with probability 1 - d_lk(p, q) (theorem 3.5).
 
     >>> import numpy as np
     >>> round(float(d_lk(np.array([.1, .6, .3]), np.array([.5, .3, .2]))), 4)
@@ -153,7 +152,7 @@ def d_lk(p, q):
 
 
 def operations(alpha, K, c=0.0):
-    """By what factor speculation increases the operations a token  (Leviathan et al., theorem 3.11).
+    """The factor by which speculation increases the operations per token  (Leviathan et al., theorem 3.11).
 
     c   operations of a draft step over those of a target step, the paper's ĉ
 
@@ -164,8 +163,8 @@ def operations(alpha, K, c=0.0):
 
 
 def optimal_K(alpha, c, most=64):
-    """The K that theorem 3.8 promises most of (section 3.5), if a pass costs the same whatever its rows; 0
-    where no K helps.  For rows that cost something: `best_K`.
+    """The K for which theorem 3.8 promises most (section 3.5), if a pass costs the same for any number of
+    rows; 0 if no K helps.  If rows cost something: `best_K`.
 
     >>> optimal_K(.8, c=.1), optimal_K(.1, c=.2)
     (6, 0)
@@ -187,10 +186,10 @@ def predicted_speedup(alpha, K, c, v=1.0):
 
 
 def best_K(alpha, K, c, v):
-    """The K, up to twice the one that was tried, that promises most, and its v.
+    """The K that promises most, up to twice the one that was tried, and its v.
 
     Assumed: the acceptance rate is the same at every K, and the time of a pass grows evenly with its rows,
-    so that v is 1 + (v - 1) k / K for k drafts (and no less than 1: a smaller v was measured by chance).
+    so that v is 1 + (v - 1) k / K for k drafts, and at least 1 (a smaller v was measured by chance).
 
     >>> best_K(.8, 12, c=.1, v=2.5)
     (4, 1.5)
@@ -202,9 +201,9 @@ def best_K(alpha, K, c, v):
 
 
 def advice(alpha, K, c, v):
-    """One sentence on what would gain more: another K; or, where no K pays, which of the numbers is to blame.
+    """One sentence on what would gain more: another K or, if no K pays, which of the numbers is to blame.
 
-    None where K is right, or so near that the assumptions of `best_K` weigh more.
+    None if K is right, or so near that the assumptions of `best_K` weigh more.
     """
     best, v_best = best_K(alpha, K, c, v)
     gain = predicted_speedup(alpha, best, c, v_best)
@@ -220,7 +219,7 @@ def bottleneck(alpha, K, c, v):
     """One sentence on why a pair does not pay: the number whose ideal value would gain most."""
     reasons = [
         (predicted_speedup(1, K, c, v), f"too few drafts are accepted ({alpha:.0%})"),
-        (predicted_speedup(alpha, K, 0, v), f"a draft step is too dear ({c:.2f} of a target step)"),
-        (predicted_speedup(alpha, K, c, 1), f"checking {K + 1} tokens is too dear ({v:.1f} target steps)"),
+        (predicted_speedup(alpha, K, 0, v), f"a draft step is too expensive ({c:.2f} of a target step)"),
+        (predicted_speedup(alpha, K, c, 1), f"checking {K + 1} rows is too expensive ({v:.1f} target steps)"),
     ]
     return f"This pair gains little or nothing here, mostly because {max(reasons)[1]}."

@@ -10,13 +10,13 @@ or one line a round.
 
 Block verification tests all drafts and keeps those up to the last one that passes; the others are rejected.
 
-The signs stand in the lines of --show_rounds, so they can be read without colour.  Running text has no style
-where nothing was drafted, so the baseline's is plain.  Where the output is no terminal, or NO_COLOR is set
-(https://no-color.org), not one escape code is written, and the running text is the text alone, without its
-rejected drafts.
+The lines of --show_rounds print the signs, so they can be read without colour.  Running text has no style if
+nothing was drafted, so the baseline's is plain.  If the output is not a terminal, or NO_COLOR is set
+(https://no-color.org), no escape code is written, and the running text is the text alone, without the
+rejected drafts.  What a terminal would obey in a prompt or a token is shown as \\x1b, never sent.
 
-But: no cursor movement, what is written stays, so on a terminal a word appears when it is whole; a Windows
-console older than Windows 10 shows the codes as they are.
+But: the cursor is never moved back, so on a terminal a word appears when it is whole; a Windows console older
+than Windows 10 shows the codes as they are.
 """
 import os
 import re
@@ -37,7 +37,7 @@ CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if
 def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False, block=False):
     """Pass the rounds on, and write each to `out` as it comes.
 
-    colour      None: where `out` is a terminal that wants it
+    colour      None: if `out` is a terminal that wants it
     block       the rounds come from block verification
     """
     colour = wants_colour(out) if colour is None else colour
@@ -85,7 +85,7 @@ def wrapped(sentence):
 
 
 def running(r, encoder, stream, with_rejected, block=False):
-    """A round as running text: (text, its sign) token by token, no sign where nothing was drafted."""
+    """A round as running text: (text, its sign) token by token, no sign if nothing was drafted."""
     for sign, token in signs(r, block):
         if token == encoder.eos or sign == ".":
             continue
@@ -98,7 +98,7 @@ def running(r, encoder, stream, with_rejected, block=False):
 def signs(r, block=False):
     """The tokens of a round in the order they were made: [("+", 5), ("-", 7), (".", 2), ("=", 8)].
 
-    Of a tree the path that was taken comes first, then the other nodes.
+    In a tree the path that was taken comes first, then the other nodes.
     """
     n, path = r.n_accepted, taken(r)
     left = [token for i, token in enumerate(r.drafts) if i not in path]
@@ -110,9 +110,18 @@ def signs(r, block=False):
 
 
 def visible(encoder, token):
-    """A token by itself, on one line; bytes that are no character, and what a terminal obeys, as \\x1b."""
+    """A token by itself, on one line; a byte that is not part of a character as \\x80."""
     text = encoder.to_bytes(token).decode("utf-8", errors="backslashreplace")
-    return text.replace("\n", "\u21b5").replace("\t", "\\t").translate(CONTROLS)
+    return harmless(text.replace("\n", "\u21b5").replace("\t", "\\t"))
+
+
+def harmless(text):
+    r"""What a terminal would obey is shown, not sent.
+
+    >>> print(harmless("\x1b[2Jclear the screen"))
+    \x1b[2Jclear the screen
+    """
+    return text.translate(CONTROLS)
 
 
 def label(encoder, token):
@@ -120,14 +129,14 @@ def label(encoder, token):
 
 
 class Wrapped:
-    """Running text in colour, its lines broken between words; where lines have no end, just written."""
+    """Running text in colour, its lines broken between words unless the width is infinite."""
 
     def __init__(self, out, width, colour):
         self.out, self.width, self.colour = out, width, colour
         self.column, self.space, self.word = 0, "", []  # space and word (parts with signs): not yet written
 
     def write(self, text, sign=None):
-        for part in re.findall(r"\n|[ \t]+|[^ \t\n]+", text.translate(CONTROLS)):
+        for part in re.findall(r"\n|[ \t]+|[^ \t\n]+", harmless(text)):
             if part[0] not in " \t\n":
                 self.word.append((part, sign))
                 continue
@@ -140,7 +149,7 @@ class Wrapped:
             self.flush()
 
     def flush(self):
-        """Write the word, and the space before it, below where it does not fit into this line."""
+        """Write the space and the word, on the next line if they do not fit into this one."""
         if not self.word:
             return
         needed = cells(self.space) + sum(cells(part) for part, _ in self.word)
@@ -152,7 +161,7 @@ class Wrapped:
 
 
 def aligned(head, tokens, width, colour):
-    """One line; where the terminal is too narrow the rest goes below, indented."""
+    """One line; if the terminal is too narrow the rest goes below, indented."""
     line, column = head, len(head)
     for sign, text in tokens:
         needed = 2 + cells(text)

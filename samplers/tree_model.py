@@ -50,6 +50,12 @@ class CallByCall:
     def __init__(self, model):
         self.model, self.n_vocab = model, getattr(model, "n_vocab", float("inf"))
 
+    def __call__(self, tokens, n_last=1):
+        return self.model(tokens, n_last)
+
+    def reset(self):
+        self.model.reset()
+
     def tree(self, tokens, nodes, parents, n_last=None):
         texts = [list(tokens)]
         for token, parent in zip(nodes, parents):

@@ -6,6 +6,8 @@ from hypothesis import settings
 
 TESTS = Path(__file__).resolve().parent
 sys.path[:0] = [str(TESTS.parent), str(TESTS / "tools")]
+from browser import browser  # noqa: E402, F401 - a fixture of all tests of pages
+
 collect_ignore = ["tools"]              # programs that make fixtures, and what tests share
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)

@@ -23,7 +23,11 @@ from utils import load_model
 
 def with_propose(propose):
     """A sampler for lossless.check."""
-    return lambda *run, **settings: speculative_sampling(*run, propose=propose, **settings)
+    def sampler(draft, target, *run, **settings):
+        if hasattr(target, "reset"):                    # the last run's cache would change the last bits
+            target.reset()
+        return speculative_sampling(draft, target, *run, propose=propose, **settings)
+    return sampler
 
 
 def early(n_layers, module=early_exit):

@@ -7,13 +7,13 @@ vocabulary of their own.
 import json
 import os
 import random
+import re
 import textwrap
 import unicodedata
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
-import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -46,10 +46,8 @@ def gpt2_tiktoken():
     from tiktoken.load import data_gym_to_mergeable_bpe_ranks, load_tiktoken_bpe
     names = ("vocab.bpe", "encoder.json") if (WHERE / "vocab.bpe").exists() else ("merges.txt", "vocab.json")
     ranks = data_gym_to_mergeable_bpe_ranks(*(str(WHERE / name) for name in names))
-    # tiktoken's own copy of the same vocabulary
-    if (WHERE / "r50k_base.tiktoken").exists():
+    if (WHERE / "r50k_base.tiktoken").exists():                 # tiktoken's own copy of the same vocabulary
         assert load_tiktoken_bpe(str(WHERE / "r50k_base.tiktoken")) == ranks
-    # tiktoken's form
     pattern = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
     return tiktoken.Encoding("gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens={EOS: 50256})
 
@@ -112,33 +110,23 @@ def test_decoding_gives_the_text_back(text):
 @given(st.lists(st.integers(-5, len(TOKENS) + 5)))
 @settings(max_examples=100)
 def test_any_list_of_ids_can_be_decoded(ids):
-    known = b"".join(SMALL.to_bytes(i) for i in ids if 0 <= i < len(TOKENS))
-    assert SMALL.decode([i for i in ids if 0 <= i < len(TOKENS)]) == known.decode("utf-8", errors="replace")
-    assert isinstance(SMALL.decode(ids), str)
+    """An unknown id shows as a replacement character."""
+    parts = [SMALL.to_bytes(i) if 0 <= i < len(TOKENS) else "\ufffd".encode() for i in ids]
+    assert SMALL.decode(ids) == b"".join(parts).decode("utf-8", errors="replace")
 
 
-def test_an_unknown_id_shows_as_a_replacement_character():
-    assert SMALL.decode([TOKENS.index("a"), 10 ** 9, -1, TOKENS.index("b")]) == "a\ufffd\ufffdb"
-
-
-@given(st.text(), st.integers(1, 4))
-@settings(max_examples=100)
-def test_a_stream_joins_to_the_text_and_shows_no_broken_character(text, width):
-    ids, show = SMALL.encode(text), SMALL.stream()
-    pieces = [show(ids[i:i + width]) for i in range(0, len(ids), width)] + [show([], final=True)]
-    assert "".join(pieces) == text
-    shown = ""
-    for piece in pieces:                                            # no character is shown before it is whole
-        shown += piece
-        assert text.startswith(shown)
-
-
-@given(st.lists(st.integers(0, len(TOKENS) - 1)), st.integers(1, 4))
-@settings(max_examples=100)
-def test_a_stream_of_any_ids_joins_to_their_decoding(ids, width):
+def streamed(ids, width):
     show = SMALL.stream()
-    pieces = [show(ids[i:i + width]) for i in range(0, len(ids), width)] + [show([], final=True)]
-    assert "".join(pieces) == SMALL.decode(ids)
+    return [show(ids[i:i + width]) for i in range(0, len(ids), width)] + [show([], final=True)]
+
+
+@given(st.text(), st.lists(st.integers(0, len(TOKENS) - 1)), st.integers(1, 4))
+@settings(max_examples=100)
+def test_a_stream_joins_to_the_text_and_shows_no_broken_character(text, ids, width):
+    pieces = streamed(SMALL.encode(text), width)
+    assert "".join(pieces) == text
+    assert all(text.startswith("".join(pieces[:n])) for n in range(len(pieces)))    # none before it is whole
+    assert "".join(streamed(ids, width)) == SMALL.decode(ids)
 
 
 @pytest.mark.parametrize("text", ["\ud83d", "a\udc00b", "ok \ud83d\ude00"], ids=ascii)
@@ -187,24 +175,18 @@ def numbered(tokens):
 
 DAMAGED = {
     "ids are a list": dict(ids=TOKENS),
-    "ids are text": dict(ids="Hello"),
     "an id is missing": dict(ids={token: i for token, i in IDS.items() if i != 250}),
     "an id is there twice": dict(ids=IDS | {TOKENS[5]: 6}),
-    "an id is null": dict(ids=IDS | {TOKENS[5]: None}),
     "an id is text": dict(ids=IDS | {TOKENS[5]: "5"}),
-    "an id is a list": dict(ids=IDS | {TOKENS[5]: [5]}),
+    "an id is True": dict(ids=IDS | {TOKENS[1]: True}),
+    "the ids begin with 1": dict(ids={token: i + 1 for token, i in IDS.items()}),
     "a byte is missing": dict(ids=numbered(TOKENS[1:])),
     "a merged token is missing": dict(ids=numbered(t for t in TOKENS if t != "aaaa")),
     "a merge of three": dict(lines=[line.replace("Ġt he", "Ġ t he") for line in LINES]),
     "a merge of one": dict(lines=(VERSION, "Ġ t", "h")),
-    "merges are another language's": dict(lines=(VERSION, "х у")),
     "merges are a web page": dict(lines=("<!DOCTYPE html>", "<html><body>404</body></html>")),
     "the last merges are missing": dict(lines=LINES[:-3]),
     "the files are UTF-16": dict(encoding="utf-16"),
-    "there is a hole in the ids": dict(ids=IDS | {EOS: len(TOKENS)}),
-    "the ids begin with 1": dict(ids={token: i + 1 for token, i in IDS.items()}),
-    "an id is True": dict(ids=IDS | {TOKENS[1]: True}),
-    "an id is a float": dict(ids=IDS | {TOKENS[1]: 1.0}),
     "the token < has another name": dict(ids=numbered(t.replace("<", "<x") for t in TOKENS)),
     "a merged token that begins with < has another name": dict(ids=numbered([*TOKENS, "</x"]),
                                                                lines=(*LINES, "< /")),
@@ -227,88 +209,51 @@ def test_more_special_tokens_are_welcome(tmp_path):
     assert load_encoder(tmp_path).encode("<|user|>")[0] == len(TOKENS) + 1
 
 
-@pytest.mark.parametrize("name", ["encoder.json", "vocab.bpe"])
-@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000], ids=["brackets", "braces"])
-def test_a_file_of_nothing_but_brackets_is_a_value_error(tmp_path, name, text):
-    write(tmp_path)
-    (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=tmp_path.name):
-        load_encoder(tmp_path)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("damage", ["missing", "a pipe", b"", "cut", b"[" * 200_000, b'{"a":' * 200_000],
+                         ids=["missing", "a pipe", "empty", "cut", "brackets", "braces"])
 @pytest.mark.parametrize("names", [("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")],
                          ids=["OpenAI", "HF"])
-@pytest.mark.parametrize("which", [0, 1])
-def test_a_pipe_is_not_waited_for(tmp_path, names, which):
+def test_a_missing_or_damaged_file_is_a_value_error_that_names_the_folder(tmp_path, names, damage, which):
     write(tmp_path, names=names)
-    (tmp_path / names[which]).unlink()
-    os.mkfifo(tmp_path / names[which])
-    with pytest.raises(ValueError, match=f"{tmp_path.name}.*{names[which]} is missing, or no file"):
-        load_encoder(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["encoder.json", "vocab.bpe"])
-@pytest.mark.parametrize("damage", ["missing", "cut", "empty"])
-def test_a_missing_or_cut_file_is_a_value_error_that_names_the_folder(tmp_path, name, damage):
-    write(tmp_path)
-    content = (tmp_path / name).read_bytes()
-    (tmp_path / name).unlink()
-    if damage != "missing":
-        (tmp_path / name).write_bytes(content[:len(content) - 3] if damage == "cut" else b"")
-    with pytest.raises(ValueError, match=tmp_path.name):
+    file = tmp_path / names[which]
+    content = file.read_bytes()
+    file.unlink()
+    if damage == "a pipe":                                      # it is not waited for
+        getattr(os, "mkfifo", lambda path: None)(file)
+    elif damage != "missing":
+        file.write_bytes(content[:-3] if damage == "cut" else damage)
+    why = "is missing, or no file" if damage in ("missing", "a pipe") else ""
+    with pytest.raises(ValueError, match=f"{tmp_path.name}.*{why}"):
         load_encoder(tmp_path)
 
 
 # GPT-2's vocabulary -----------------------------------------------------------------------------------------
 
 TEXTS = """
-Hello world|hello, WORLD!|Alan Turing theorized that computers would one day become|The quick brown fox.|
-a|A|I|AI|it's|It's|IT'S|they're we've I'm you'll he'd don't|THEY'RE WE'VE I'M YOU'LL HE'D DON'T|'s|''s|'S|
-'ll'll|o'clock|'tis|x's's|rock 'n' roll|’s it’s don’t|a'sb|'re'|'d'm't|cafés'|classes|glasses pass less|
-his hers its us|bus's|ss|sss|1's|!'s|é's|naïve café|über straße|Ελληνικά|Русский текст|עברית|العربية|
-हिन्दी|ไทย|中文字符|日本語テキスト|한국어|ﷺ|ǅ ǈ|ŉ|ß ẞ|ﬁ ﬂ|İstanbul ı|ΑΒΓ αβγ ς|你好，世界！|こんにちは。元気？|안녕 하세요|Привет, мир!|
-¿Qué? ¡Sí!|Œuvre|Þórr|Łódź|Čeština|Tiếng Việt|ქართული|Հայերեն|አማርኛ|ᚠᚢᚦ|𝔘𝔫𝔦𝔠𝔬𝔡𝔢|𐍈|ꙮ|e\u0301|e\u0301e\u0301|
-n\u0303o|a\u0300\u0301\u0302\u0303|\u0301|\u0301\u0301 \u0301|Z\u0351\u036b\u0343algo|😀|😀😀|👍🏽|
-👩\u200d👩\u200d👧\u200d👦|🇩🇪🇫🇷|❤\ufe0f|🏳\ufe0f\u200d🌈|a😀b|☃ ☂|☕\ufe0e|1\ufe0f\u20e3|👨🏿\u200d🚀.|0|1|12|123|
-1234567890|3.14159|1,000,000|-5|+1|1e-10|0x1F|2017-10-10|12:30|½ ¼ ²|٣٤٥|१२३|Ⅷ ⅷ|①②③|1st 2nd|a1b2|1a|
-v2.0.1|!|!!|!!!|?!|...|…|--|—|–|***|###|@user|#tag|a@b.com|http://x.org/?q=1&r=2|C:\\dir|\\|\\n|{}[]()<>|
-"quoted"|“quoted”|«q»|`code`|~|^|_|__init__|a_b|100%|$5.00|€5|def f(x): return x**2|<html>&amp;</html>|
-x == y != z|/* c */|// c|i++|a->b|&&|%s %d|;;|:-)|\u00a0|a\u00a0b|a \u00a0 b|\u2003a|\u3000日|\u200b|
-a\u200bb|\ufeff|\ufeffa|\u2028|a\u2029b|\u0085|a\u0085b|\u180e|\u202eabc|\x00|\x00\x00|\x01|\x07|\x1b[0m|
-\x7f|\x80|\x9f|\x1c|\x1d|\x1e|\x1f|a\x1cb| \x1f |\x0b|\x0c|a\x0b\x0cb|soft\u00adhyphen|\u1680x|\ufffd|
-\ufffe|\uffff|\U0001fffe|\U0010ffff|\ue000|\U000f0000|\u0378|\U000e0001|\U0001f9ff|\U00020000|\U0003134a|
-\u0e3f|\u20bf|\U0001d400\U0001d7d8|\ua9d0|\U00010140|SolidGoldMagikarp| SolidGoldMagikarp|petertodd|
- attRot|rawdownload|embedreportprint|aaaaaaaaaaaaaaaa|abababab|xyxyxyxyx|zzzzzzz|
-supercalifragilisticexpialidocious|¯\\_(ツ)_/¯"""
-SPACES = """
-||   |    |     |      |a | a|  a|   a|a  |a  b|a   b|1 1|1  1| 1|  1| !|  !|! |!  !| 's|  's|a 's|a's |
- '|' s| 'S|N|NN|NNN|R|RN|RNRN|NR|T|TT|Ta| Ta|T a|aN|aNb|aNNb|a Nb|aN b|a N b|aRNb|a RN b|aN  b|a  N|  N  |
-N N|aTTb|a T b| N|N |N's|    def f():N        return 1NN|\u00a0 a| \u00a0a|\u3000 a| \u2003 \u2003b|
-N\u00a0Nx|x\u2028 y"""
+Hello world|hello, WORLD!|it's|IT'S|they're we've I'm you'll he'd don't|THEY'RE WE'VE|'s|''s|'ll'll|'tis|x's's|
+’s it’s|a'sb|'re'|'d'm't|1's|!'s|é's|naïve café|e\u0301e\u0301|\u0301 \u0301|😀😀|👍🏽|👩\u200d👩\u200d👧|🇩🇪🇫🇷|❤\ufe0f|
+1234567890|3.14159|½ ¼ ²|٣٤٥|Ⅷ ⅷ|①②③|a1b2|!!!|a@b.com|http://x.org/?q=1&r=2|C:\\dir|__init__|a\u00a0b|
+a \u00a0 b|\u3000日|\ufeffa|a\u2029b|a\u0085b|\x00|\x1b[0m|a\x1cb| \x1f |a\x0b\x0cb|\uffff|\U0010ffff|\u0378|
+SolidGoldMagikarp| attRot|aaaaaaaaaaaaaaaa|||   |    |a | a|  a|   a|a  b|a   b|1  1|  1|  !|! |!  !|  's|'s a|
+N|NN|NNN|RN|RNRN|NR|TT|Ta|T a|aN|aNNb|a Nb|aN b|a N b|aRNb|aN  b|a  N|  N  |N N|a T b|N |N's|
+    def f():N        return 1NN|\u00a0 a| \u00a0a|\u3000 a| \u2003 \u2003b|N\u00a0Nx|x\u2028 y"""
 
 
 @needs_vocabulary
-def test_a_few_hundred_texts_have_tiktokens_ids(gpt2_encoder, gpt2_tiktoken):
-    spaces = SPACES.replace("\n", "").replace("N", "\n").replace("R", "\r").replace("T", "\t").split("|")
-    texts = [*TEXTS.replace("\n", "").split("|"), *spaces, *TEXTS.split("\n"), TEXTS, "a" + " " * 50 + "b",
-             " " * 1000]
-    for text in texts:
+def test_all_kinds_of_texts_have_tiktokens_ids(gpt2_encoder, gpt2_tiktoken):
+    texts = TEXTS.replace("\n", "").split("|")
+    spaced = [re.sub("[NRT]", lambda c: {"N": "\n", "R": "\r", "T": "\t"}[c[0]], text) for text in texts]
+    for text in [*texts, *spaced, TEXTS, "a" + " " * 50 + "b", " " * 1000]:
         assert gpt2_encoder.encode(text) == gpt2_tiktoken.encode_ordinary(text), repr(text)
         assert gpt2_encoder.decode(gpt2_encoder.encode(text)) == text
-    assert len(texts) > 250
 
 
 @needs_vocabulary
-def test_known_ids(gpt2_encoder):
-    assert gpt2_encoder.encode("Hello world") == [15496, 995]
-    assert gpt2_encoder.encode("!") == [0] and gpt2_encoder.eos == 50256 and gpt2_encoder.n_vocab == 50257
-
-
-@needs_vocabulary
-def test_every_single_id_is_decoded_as_tiktoken_does(gpt2_encoder, gpt2_tiktoken):
-    for i in range(50257):
-        assert gpt2_encoder.to_bytes(i) == gpt2_tiktoken.decode_bytes([i])
+def test_known_ids_and_every_id_is_decoded_as_tiktoken_does(gpt2_encoder, gpt2_tiktoken):
+    assert gpt2_encoder.encode("Hello world") == [15496, 995] and gpt2_encoder.encode("!") == [0]
+    assert gpt2_encoder.eos == 50256 and gpt2_encoder.n_vocab == 50257
+    assert all(gpt2_encoder.to_bytes(i) == gpt2_tiktoken.decode_bytes([i]) for i in range(50257))
 
 
 @needs_vocabulary
@@ -320,65 +265,44 @@ def test_an_emoji_split_over_tokens_is_streamed_whole(gpt2_encoder):
 
 @needs_vocabulary
 @pytest.mark.parametrize("letters", ["a", "abcdefghijklmnopqrstuvwxyz"], ids=["one letter", "random letters"])
-@pytest.mark.parametrize("n", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
-def test_a_long_text_without_a_space_is_no_trap(gpt2_encoder, gpt2_tiktoken, letters, n):
-    """A megabyte takes seconds; looking through it for every merge, as OpenAI does, weeks."""
+def test_a_long_text_without_a_space_is_no_trap(gpt2_encoder, gpt2_tiktoken, letters, n=50_000):
+    """A megabyte takes seconds; looking through it for every merge, as OpenAI's code does, takes weeks."""
     text = "".join(random.Random(0).choices(letters, k=n))
     ids = gpt2_encoder.encode(text)
     gpt2_encoder.cache.clear()
-    assert gpt2_encoder.decode(ids) == text
-    assert ids == gpt2_tiktoken.encode_ordinary(text)
+    assert gpt2_encoder.decode(ids) == text and ids == gpt2_tiktoken.encode_ordinary(text)
 
 
-def characters(ranks, step):
-    """{category: characters}, all of Unicode but what `regex` and tiktoken disagree about.
-
-    Beyond the first 12,288 code points every step-th.
-
-    What is a letter, a number or a space is decided by their Unicode tables, which can be of different years.
-    With regex 2026.11.15 and tiktoken 0.14.0, 17,480 of the 1,112,064 code points differ, all of them
-    assigned since 2021 (Unicode 14).
-    """
-    import tiktoken
-    points = *range(0x3000), *range(0x3000, 0xd800, step), *range(0xe000, 0x110000, step)
-    everything = "".join(map(chr, points))
-    differ = set()
-    # tiktoken drops what its pattern does not match
-    for kind in (r"\p{L}", r"\p{N}", r"\s"):
-        finder = tiktoken.Encoding(kind, pat_str=kind, mergeable_ranks=ranks, special_tokens={})
-        theirs = finder.decode(finder.encode_ordinary(everything))
-        differ |= set(theirs) ^ set(regex.findall(kind, everything))
-    # none was assigned before 2002
-    assert all(unicodedata.ucd_3_2_0.category(char) == "Cn" for char in differ)
+def characters(step):
+    """{category: characters}: beyond the first 12,288 code points every step-th of Unicode 3.2, of 2002.  What
+    came later `regex` and tiktoken may take for different things, since their tables are of different years."""
     by_category = defaultdict(list)
-    for char in everything:
-        if char not in differ:
-            by_category[unicodedata.category(char)].append(char)
+    for point in (*range(0x3000), *range(0x3000, 0xd800, step), *range(0xe000, 0x110000, step)):
+        if (category := unicodedata.ucd_3_2_0.category(chr(point))) != "Cn":
+            by_category[category].append(chr(point))
     return by_category
 
 
-def fuzz(rng, alphabet):
-    """A text of up to 40 pieces: characters of every kind, runs, contractions, line ends, emoji, accents."""
+def some_text(rng, alphabet):
+    """Up to 40 pieces: characters of every kind, runs, contractions, line ends, emoji, accents, words."""
     pieces = [lambda: rng.choice(alphabet), lambda: rng.choice(alphabet) * rng.choice((2, 3, 30)),
               lambda: " " * rng.choice((1, 1, 2, 3, 7, 60)),
-              lambda: rng.choice(["\n", "\r\n", "\r", "\n\n", "\t", "\v", "\f", "\u2028", "\x85", "\u00a0",
-                                  "\u3000"]),
+              lambda: rng.choice("\n \r\n \r \n\n \t \v \f \u2028 \x85 \u00a0 \u3000".split(" ")),
               lambda: rng.choice("'’") + rng.choice("s t re ve m ll d S T RE Ve M LL D x".split()),
               lambda: "\u200d".join(rng.choices("👩👨👧🚀🏽❤🌈", k=3)),
               lambda: "e" + "".join(rng.choices("\u0301\u0308\u0323\u20dd", k=2)),
-              lambda: rng.choice(["the", "Hello", "ing", "1999", "3.14", "café", "中文", "!", "...", "a", "Z",
-                                  "0"])]
+              lambda: rng.choice("the Hello ing 1999 3.14 café 中文 ! ... a Z 0".split())]
     return "".join(rng.choice(pieces)() for _ in range(rng.randrange(40)))
 
 
 @needs_vocabulary
-@pytest.mark.parametrize("n_texts, step", [(1_000, 50), pytest.param(100_000, 1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n_texts, step", [(300, 50), pytest.param(100_000, 1, marks=pytest.mark.fuzz)])
 def test_random_texts_have_tiktokens_ids(gpt2_encoder, gpt2_tiktoken, n_texts, step):
-    by_category = characters(gpt2_tiktoken._mergeable_ranks, step)
-    assert len(by_category) == 29                                   # all of Unicode's but Cs, the surrogates
+    by_category = characters(step)
+    assert len(by_category) == 28                               # all but Cs, the surrogates, and Cn
     rng = random.Random(n_texts)
     for n in range(n_texts):
-        text = fuzz(rng, [rng.choice(chars) for chars in by_category.values()])         # one of each category
+        text = some_text(rng, [rng.choice(chars) for chars in by_category.values()])
         ids = gpt2_encoder.encode(text)
         assert ids == gpt2_tiktoken.encode_ordinary(text), ascii(text)
         assert gpt2_encoder.decode(ids) == text

@@ -1,10 +1,12 @@
-"""exercises: this repository's own code passes every step, an empty file none, and every wrong version is
-stopped.
+"""exercises: this repository's own code passes every step, an empty file none, every wrong version is stopped
+with a reply that helps, and nothing that somebody's file does keeps the program from its answer.
 """
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -14,13 +16,20 @@ from helpers import mutant
 from test_wrong_versions import WRONG
 
 import autoregressive
-import exercises.__main__ as exercises
 import sampling
 import speculative
+from exercises.__main__ import check, main
+from exercises.steps import STEPS, differences, mistakes
 from reporting import stats
 
-ROOT = Path(exercises.__file__).parent.parent
-NAMES = {name: n + 1 for n, names in enumerate(exercises.STEPS.values()) for name in names}     # name: step
+ROOT = Path(__file__).parent.parent
+NAMES = {name: n + 1 for n, names in enumerate(STEPS.values()) for name in names}               # name: step
+SOLUTION = """
+from sampling import probabilities, sample
+from autoregressive import autoregressive_sampling
+from speculative import speculative_sampling, verify
+from reporting.stats import expected_tokens, predicted_speedup
+"""
 
 
 def solution(module=speculative, **changes):
@@ -31,114 +40,116 @@ def solution(module=speculative, **changes):
     return mine
 
 
-@pytest.mark.long
-def test_this_repository_passes_every_step():
-    assert exercises.check(solution()) == len(exercises.STEPS) == 6
+def stopped(mine):
+    """(step, what it says) of the first step that is not right; (7, "") if all are."""
+    for n, step in enumerate(STEPS, 1):
+        if wrong := mistakes(step, mine):
+            return n, "\n".join(wrong)
+    return len(STEPS) + 1, ""
 
 
-def test_an_empty_file_passes_none():
-    assert exercises.check(types.ModuleType("mine")) == 0
+def rounds_as_list(sampler):
+    return lambda *run, **settings: [token for r in sampler(*run, **settings) for token in r.tokens]
+
+
+BASELINE = rounds_as_list(autoregressive.autoregressive_sampling)
+SPECULATIVE = rounds_as_list(speculative.speculative_sampling)
+
+
+def always_K(draft, target, tokens, n_tokens, K, rng, eos=None, **settings):
+    """Lossless: the last round has K drafts, too, and is cut."""
+    new = []
+    while len(new) < n_tokens and not (eos and new and new[-1] in eos):
+        run = speculative.speculative_sampling(draft, target, [*tokens, *new], K + 1, K, rng, **settings)
+        new += sampling.cut_after(next(run).tokens, eos or ())
+    return new[:n_tokens]
+
+
+@pytest.mark.parametrize("mine", [solution(), solution(autoregressive_sampling=BASELINE,
+                                                       speculative_sampling=SPECULATIVE),
+                                  solution(speculative_sampling=always_K)],
+                         ids=["rounds", "lists", "K drafts in every round"])
+def test_right_answers_pass_every_step(mine):
+    assert stopped(mine) == (7, "")
+
+
+@pytest.mark.parametrize("sample", [
+    lambda probs, rng: rng.choice(len(probs), p=np.asarray(probs, dtype=float) / np.sum(probs, dtype=float)),
+    lambda probs, rng: np.argmax(np.cumsum(probs, dtype=float) > rng.random() * np.sum(probs, dtype=float)),
+    lambda probs, rng: counted(probs, rng)], ids=["choice", "argmax", "a loop"])
+def test_there_is_more_than_one_way_to_draw(sample):
+    assert not mistakes(next(iter(STEPS)), solution(sample=sample))
 
 
 @pytest.mark.parametrize("name, step", NAMES.items())
-@pytest.mark.parametrize("nothing", [None, lambda *run, **more: None], ids=["missing", "returns nothing"])
-def test_each_step_needs_its_functions(name, step, nothing, monkeypatch):
-    steps = list(exercises.STEPS.items())[step - 1:step]                # the others would take seconds
-    monkeypatch.setattr(exercises, "STEPS", dict(steps))
-    assert exercises.check(solution()) == 1
-    assert exercises.check(solution(**{name: nothing})) == 0
+def test_each_step_needs_its_functions(name, step):
+    asks = list(STEPS)[step - 1]
+    assert mistakes(asks, solution(**{name: None})) == [f"there is no function {name} yet"]
+    assert "None" in mistakes(asks, solution(**{name: lambda *run, **more: None}))[0]
 
 
 @pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
 def test_no_wrong_version_passes(changes):
-    wrong = mutant(speculative, *changes)
-    assert exercises.check(solution(wrong)) in (2, 3, 4)    # step 3, 4 or 5 stops it
+    assert stopped(solution(mutant(speculative, *changes)))[0] in (3, 4, 5)
 
 
-def as_list(sampler):
-    return lambda *run, **settings: [token for r in sampler(*run, **settings) for token in r.tokens]
+# Replies ----------------------------------------------------------------------------------------------------
+
+def slow(draft, target, tokens, n_tokens, K, rng, **settings):
+    return BASELINE(target, tokens, n_tokens, rng, **settings)
 
 
-BASELINE = as_list(autoregressive.autoregressive_sampling)
-SPECULATIVE = as_list(speculative.speculative_sampling)
-
-
-def test_lists_of_tokens_will_do():
-    assert exercises.check(solution(autoregressive_sampling=BASELINE, speculative_sampling=SPECULATIVE)) == 6
-
-
-def test_a_target_that_is_asked_token_by_token_is_noticed(capsys):
-    def slow(draft, target, tokens, n_tokens, K, rng, **settings):
-        return BASELINE(target, tokens, n_tokens, rng, **settings)
-    assert exercises.check(solution(speculative_sampling=slow)) == 3
-    assert "2 passes" in capsys.readouterr().out
-
-
-def test_a_probability_that_is_off_by_a_millionth_is_not_right():
-    def off(logits, **settings):
-        probs = sampling.probabilities(logits, **settings)
-        return probs + 1e-6 * (np.arange(probs.shape[-1]) == 0)
-    assert exercises.check(solution(probabilities=off)) == 0
-
-
-@pytest.mark.parametrize("name, step", [("autoregressive_sampling", 2), ("speculative_sampling", 4)])
-def test_a_sampler_that_changes_the_callers_prompt_is_told_so(name, step, capsys):
-    sampler = {"autoregressive_sampling": BASELINE, "speculative_sampling": SPECULATIVE}[name]
-
-    def changing(*run, **settings):
+def changing(sampler, place):
+    def changed(*run, **settings):
         new = sampler(*run, **settings)
-        run[-3 if name == "autoregressive_sampling" else -4].extend(new)
+        run[place].extend(new)
         return new
-    assert exercises.check(solution(**{name: changing})) == step - 1
-    assert "the caller's prompt" in capsys.readouterr().out
+    return changed
 
 
-@pytest.mark.parametrize("name", [
-    "autoregressive_sampling", pytest.param("speculative_sampling", marks=pytest.mark.long)])
-def test_a_sampler_that_knows_only_the_first_of_several_eos_is_not_right(name):
-    def one(*run, eos=None, **settings):
-        return getattr(solution(), name)(*run, eos=eos and eos[:1], **settings)
-    assert exercises.found_by(exercises.step_5, solution(**{name: one}), seconds=60)
+def rows(n):
+    """A baseline that asks the model for n rows."""
+    def sampler(model, tokens, n_tokens, rng, **settings):
+        return [sampling.sample(sampling.probabilities(model(tokens, n))[0], rng)] * n_tokens
+    return sampler
 
 
-def test_other_use_of_chance_gets_a_hint(capsys):
-    assert exercises.check(solution(sample=lambda probs, rng: rng.choice(len(probs), p=probs))) == 0
-    assert "rng has only `random()`" in capsys.readouterr().out
+def first_eos(sampler):
+    return lambda *run, eos=None, **settings: sampler(*run, eos=eos and eos[:1], **settings)
+
+
+def p_first(logits, temperature=1.0, top_k=0, top_p=1.0):
+    with np.errstate(divide="ignore"):
+        logits = np.log(sampling.probabilities(logits, temperature, top_p=top_p))
+    return sampling.probabilities(logits, top_k=top_k)
+
+
+def millionth(logits, **settings):
+    return sampling.probabilities(logits, **settings) + 1e-6 * (np.arange(4) == 0)
 
 
 def counted(probs, rng):
     """`sample` as many write it first."""
-    u = rng.random()
-    total = 0.0
+    u, total = rng.random() * np.sum(probs, dtype=float), 0.0
     for token, chance in enumerate(probs):
         total = total + chance
         if u < total:
             return token
-    return len(probs) - 1 - np.argmax(np.asarray(probs)[::-1] > 0)
+    return int(np.flatnonzero(probs)[-1])
 
 
-def test_a_missing_0_is_told_and_not_taken_for_a_wrong_use_of_chance(capsys):
-    def sampler(model, tokens, n_tokens, rng, temperature=1.0, top_k=0, top_p=1.0, eos=None):
-        x = list(tokens)
-        for _ in range(n_tokens):
-            x.append(counted(sampling.probabilities(model(x), temperature, top_k, top_p), rng))
-        return x[len(tokens):]
-    assert exercises.check(solution(sample=counted, autoregressive_sampling=sampler)) == 1
-    assert "Is a [0] missing" in capsys.readouterr().out
+def no_0(model, tokens, n_tokens, rng, **settings):
+    return [counted(sampling.probabilities(model(tokens)), rng) for _ in range(n_tokens)]
 
 
-@pytest.mark.parametrize("rows, told", [(99, "the last 99 positions of 2 tokens"), (0, "the last 0 posit")])
-def test_a_wrong_n_last_is_told_and_not_taken_for_a_wrong_use_of_chance(rows, told, capsys):
-    def sampler(model, tokens, n_tokens, rng, **settings):
-        return [sampling.sample(sampling.probabilities(model(tokens, rows)[0]), rng)] * n_tokens
-    assert exercises.check(solution(autoregressive_sampling=sampler)) == 1
-    out = capsys.readouterr().out
-    assert told in out and "rng has only" not in out
+def left(probs, rng):
+    return np.searchsorted(np.cumsum(probs, dtype=float), rng.random(), side="left")
 
 
-def drawing(model, tokens, n_tokens, rng, **settings):
-    while True:
-        rng.random()
+def one_coin(q, p, drafts, rng):
+    u = rng.random()
+    n = next((j for j, x in enumerate(drafts) if not u * p[j][x] < q[j][x]), len(drafts))
+    return n, sampling.sample(np.maximum(q[n] - p[n], 0) if n < len(drafts) else q[n], rng)
 
 
 def asking(model, tokens, n_tokens, rng, **settings):
@@ -146,104 +157,105 @@ def asking(model, tokens, n_tokens, rng, **settings):
         model(tokens)
 
 
-def idle(model, tokens, n_tokens, rng, **settings):
+def drawing(model, tokens, n_tokens, rng, **settings):
     while True:
-        pass
+        rng.random()
 
 
-@pytest.mark.parametrize("sampler", [drawing, asking, idle])
-def test_a_loop_that_never_appends_is_told_so(sampler, capsys):
-    mine = solution(autoregressive_sampling=sampler)
-    mistake, = exercises.found_by(exercises.step_2, mine, seconds=.3 if sampler is idle else 60)
-    assert "never ends" in mistake
+REPLIES = {                                             # what is wrong: (changes, step, what the reply holds)
+    "a millionth": (dict(probabilities=millionth), 1, "0.60946104"),
+    "top-p before top-k": (dict(probabilities=p_first), 1, "(all are what top-p before top-k gives)"),
+    'side="left"': (dict(sample=left), 1, "rng.random() gives 0.0"),
+    "np.random": (dict(sample=lambda probs, rng: np.random.choice(len(probs), p=probs)), 1,     # noqa: NPY002
+                  "all chance must come from rng"),
+    "a generator of its own": (dict(sample=lambda *run: int(np.random.default_rng().random() < .5)), 1,
+                               "asks rng for no number"),
+    "a race": (dict(sample=lambda probs, rng: np.argmin(-np.log(rng.random(3)) / probs[:3])), 1,
+               "compared or combined with another"),
+    "a missing [0]": (dict(sample=counted, autoregressive_sampling=no_0), 2, "is a [0] missing"),
+    "a list for a token": (dict(sample=lambda *run: [sampling.sample(*run)]), 1, "one whole number"),
+    "the caller's prompt": (dict(autoregressive_sampling=changing(BASELINE, 1)), 2, "the caller's prompt"),
+    "the prompt is given back": (dict(autoregressive_sampling=lambda model, x, *more, **settings: [
+        *x, *BASELINE(model, x, *more, **settings)]), 2, "asked for 0 new tokens after [2, 0] it gives 2"),
+    "a pair for a list": (dict(autoregressive_sampling=lambda *run, **settings: ([1, 2], 1)), 2,
+                          "the list of the new tokens"),
+    "too many rows": (dict(autoregressive_sampling=rows(99)), 2, "the last 99 positions of 2 tokens"),
+    "no row": (dict(autoregressive_sampling=rows(0)), 2, "the last 0 positions"),
+    "asks for ever": (dict(autoregressive_sampling=asking), 2, "never ends"),
+    "draws for ever": (dict(autoregressive_sampling=drawing), 2, "never ends"),
+    "one u for all drafts": (dict(verify=one_coin), 3, "each by a number of its own"),
+    "a token for a pair": (dict(verify=lambda q, p, drafts, rng: 0), 3, "the pair n_accepted, next_token"),
+    "no use of the drafts": (dict(speculative_sampling=slow), 4, "take 2 passes of the target"),
+    "the prompt, again": (dict(speculative_sampling=changing(SPECULATIVE, 2)), 4, "the caller's prompt"),
+    "one EOS of several": (dict(autoregressive_sampling=first_eos(BASELINE)), 5, "auto-regressive text, EOS"),
+    "one EOS, again": (dict(speculative_sampling=first_eos(SPECULATIVE)), 5, "speculative text, EOS"),
+}
 
 
-def test_all_that_is_wrong_with_a_step_is_told_up_to_four(capsys):
-    assert exercises.check(solution(probabilities=lambda logits, **settings: np.ones_like(logits) / 4)) == 0
-    out = capsys.readouterr().out
-    assert out.count(" and should be ") == 4 and ".. and more" in out
+@pytest.mark.parametrize("changes, step, says", REPLIES.values(), ids=REPLIES)
+def test_a_reply_says_what_is_wrong(changes, step, says):
+    where, told = stopped(solution(**changes))
+    assert where == step and says in told
 
 
-def run(folder, *arguments):
-    return subprocess.run([sys.executable, "-m", "exercises", *arguments], cwd=folder, capture_output=True,
-                          text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+def test_a_mistake_is_told_in_few_digits_unless_more_are_needed():
+    assert [*differences([1 / 3, 2 / 3], [.5, .5], "x")] == ["x is [0.3333 0.6667] and should be [0.5 0.5]"]
+    assert [*differences(.5 + 1e-6, .5, "x")] == ["x is 0.500001 and should be 0.5"]
 
 
-@pytest.mark.long
-def test_the_command_says_what_is_missing_and_in_the_end_what_it_gains(tmp_path):
-    nothing = run(tmp_path)
-    assert nothing.returncode == 2 and "there is no my_speculative.py yet" in nothing.stderr
-    mine = tmp_path / "my_speculative.py"
-    mine.write_text("import numpy as np\n\n"
-                    "def probabilities(logits, **settings):\n    return np.exp(logits)\n"
-                    "\ndef sample(probs, rng):\n    return 0\n", encoding="utf-8")
-    begun = run(tmp_path)
-    assert begun.returncode == 1 and "Step 1, the distribution: not yet." in begun.stdout and not begun.stderr
-    mine.write_text("from sampling import probabilities, sample\n"
-                    "from autoregressive import autoregressive_sampling\n"
-                    "from speculative import speculative_sampling, verify\n"
-                    "from reporting.stats import expected_tokens, predicted_speedup\n", encoding="utf-8")
-    done = run(tmp_path, "my_speculative.py")
-    assert done.returncode == 0 and "Step 6, what it gains: right." in done.stdout
-    assert "tokens a pass" in done.stdout and not done.stderr
-    found = re.search(r"It took ([\d.]+) s instead of ([\d.]+) s: ([\d.]+) times", done.stdout).groups()
+# The program ------------------------------------------------------------------------------------------------
+
+FILES = {                                               # what is in the file: what is said
+    "": "there is no function probabilities yet", "def f(:": "cannot be imported: invalid syntax in line 1",
+    "import numpy\nimport nowhere": "Error: No module named 'nowhere' in line 2: import nowhere",
+    "import sys; sys.exit(3)": "SystemExit: 3 in line 1", "input()": "EOFError",
+    "import os; os._exit(0)": "ended Python itself (exit status 0)",
+    "import time; time.sleep(1000)": "after 0.5 seconds", "3 ** (10 ** 9)": "after 0.5 seconds",
+    "print('{}')\ndef probabilities(logits, **settings):\n    return [[.25] * 4] * 2\n"
+    "def sample(probs, rng):\n    return 0": ".. and more"}
+
+
+@pytest.mark.parametrize("content, said", FILES.items())
+def test_whatever_a_file_does_there_is_an_answer(content, said, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(content, encoding="utf-8")
+    try:
+        assert check(tmp_path / "mine.py", seconds=.5 if "0.5" in said else 60) == 0
+        assert said in (out := capsys.readouterr().out) and out.count("\n  ") <= 5
+    except ValueError as error:
+        assert said in str(error) and str(error).count("\n") == 0
+
+
+def test_what_is_no_file_gets_one_sentence(tmp_path):
+    for path, said in (tmp_path, "is a folder"), (tmp_path / "my.py", "there is no .*my.py yet"):
+        with pytest.raises(ValueError, match=said):
+            main(path)
+
+
+def test_the_command_says_in_the_end_what_is_gained(tmp_path):
+    (tmp_path / "my_speculative.py").write_text(SOLUTION, encoding="utf-8")
+    done = subprocess.run([sys.executable, "-m", "exercises"], cwd=tmp_path, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0 and "Step 6, what it gains: right." in done.stdout and not done.stderr
+    found = re.search(r"It took ([\d.]+) s instead of ([\d.]+) s: ([\d.]+)", done.stdout).groups()
     short, long, times = map(float, found)
     off = .005                                                  # each has two digits
     assert (long - off) / (short + off) - off <= times <= (long + off) / (short - off) + off
 
 
-@pytest.mark.parametrize("content, told", [
-    ("def f(:\n", "is no Python yet: invalid syntax in line 1"), ("x = 1\0", "is no Python yet: source code"),
-    ("import numpy\nimport nowhere\n", "Error: No module named 'nowhere' in line 2: import nowhere"),
-    ("import sys; sys.exit(3)\n", "SystemExit: 3 in line 1"), (None, "is a folder"),
-    ("raise KeyboardInterrupt\n", "interrupted")],
-    ids=["syntax", "null byte", "import", "exit", "folder", "Ctrl-C"])
-def test_what_cannot_be_checked_gets_one_sentence(content, told, tmp_path, capsys):
-    mine = tmp_path / "mine.py"
-    mine.write_text(content, encoding="utf-8") if content else mine.mkdir()
-    assert exercises.main([str(mine)]) == (130 if told == "interrupted" else 2)
-    out, err = capsys.readouterr()
-    assert told in err and len(err.splitlines()) == 1 and not out
-
-
-def test_a_file_that_never_ends_is_told_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(exercises, "SECONDS", .2)
-    (tmp_path / "mine.py").write_text("while True:\n    pass\n")
-    assert exercises.main([str(tmp_path / "mine.py")]) == 2
-    out, err = capsys.readouterr()
-    assert "mine.py cannot be imported: after 0.2 seconds" in err and err.count("\n") == 1 and not out
-
-
-def test_help_tells_what_it_does(capsys):
-    assert exercises.main(["--help"]) == 0 and "python -m exercises" in capsys.readouterr().out
-
-
-def test_an_empty_file_is_told_what_to_begin_with(tmp_path, capsys):
-    mine = tmp_path / "mine.py"
-    mine.touch()
-    assert exercises.main([str(mine)]) == 1
-    out, err = capsys.readouterr()
-    assert "there is no function probabilities yet" in out and "Error" not in out and not err
+def test_ctrl_c_ends_the_program_and_the_process_of_the_file(tmp_path):
+    file, alive = tmp_path / "mine.py", tmp_path / "alive"
+    file.write_text(f"import os, time\nopen({str(alive)!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n")
+    obeys = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); " \
+            "import console; from exercises.__main__ import main; sys.exit(console.run(main, sys.argv[1:]))"
+    with subprocess.Popen([sys.executable, "-c", obeys, file], cwd=ROOT, stderr=subprocess.PIPE) as program:
+        while not (alive.exists() and alive.read_text()):
+            time.sleep(.05)
+        program.send_signal(signal.SIGINT)
+        assert program.communicate()[1] == b"interrupted\n" and program.returncode == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(alive.read_text()), 0)
 
 
 def test_the_text_names_every_function():
     words = (ROOT / "exercises" / "README.md").read_text(encoding="utf-8")
     assert all(f"def {name}(" in words for name in NAMES) and words.count("## Step") == 6
-
-
-def test_a_mistake_is_told_in_few_digits_unless_more_are_needed():
-    said, = exercises.differences([1 / 3, 2 / 3], [.5, .5], "x")
-    assert said == "x is [0.3333 0.6667] and should be [0.5 0.5]"
-    said, = exercises.differences(.5 + 1e-6, .5, "x")
-    assert said == "x is 0.500001 and should be 0.5"
-
-
-def test_nothing_more_is_promised_after_four_mistakes(monkeypatch, capsys):
-    def step(mine):
-        """a step"""
-        yield from "abcde"[:n]
-
-    monkeypatch.setattr(exercises, "STEPS", {step: []})
-    for n in (4, 5):
-        assert exercises.check(None) == 0
-        assert ("more" in capsys.readouterr().out) == (n == 5)

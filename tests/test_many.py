@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import console
 from main import main
 from reporting import many
 
@@ -32,32 +33,22 @@ def objects(out):
 @pytest.mark.parametrize("temperature", ["0", "1"])
 def test_every_text_is_the_one_of_a_single_run(temperature, file, capsys, monkeypatch):
     monkeypatch.setattr(many, "BATCH", 3)  # two batches, the last of one prompt
-    flags = [
-        "--n_tokens_to_generate",
-        "12",
-        "--K",
-        "2",
-        "--temperature",
-        temperature,
-        "--seed",
-        "5",
-        "--json",
-    ]
-    assert main(["--prompts_file", str(file), *flags]) == 0
+    flags = ["-n", "12", "--K", "2", "--temperature", temperature, "--seed", "5", "--json"]
+    assert console.run(many.main, [str(file), *flags]) == 0
     found = objects(capsys.readouterr().out)
     assert [one["prompt"] for one in found] == PROMPTS and [one["batch"] for one in found] == [3, 3, 3, 1]
     for one in found:
-        assert main([f"--prompt={one['prompt']}", *flags]) == 0
+        assert console.run(main, [f"--prompt={one['prompt']}", *flags]) == 0
         alone = json.loads(capsys.readouterr().out)
-        assert alone.keys() <= one.keys()
+        assert alone.keys() - {"steady"} <= one.keys()
         for way in "autoregressive", "speculative":
-            assert alone[way].keys() <= one[way].keys()
+            assert alone[way].keys() - {"accepted", "tested"} <= one[way].keys()
             if one["same_bits"]:
                 assert all(one[way][key] == alone[way][key] for key in ("text", "tokens"))
 
 
 def test_the_texts_are_printed_in_order_with_the_speed(file, capsys):
-    assert main(["--prompts_file", str(file), "--n_tokens_to_generate", "3"]) == 0
+    assert console.run(many.main, [str(file), "--n_tokens_to_generate", "3"]) == 0
     out, _ = capsys.readouterr()
     places = [out.index(prompt) for prompt in PROMPTS]
     assert places == sorted(places) and "4 prompts, up to 16 at once" in out and "speed-up" in out
@@ -78,7 +69,7 @@ def test_an_interruption_loses_no_finished_text(file, capsys, monkeypatch):
         return run(stops if len(calls) == 4 else batch, prompts, *rest)
 
     monkeypatch.setattr(many, "run", interrupted)
-    assert main(["--prompts_file", str(file), "--n_tokens_to_generate", "9", "--json"]) == 130
+    assert console.run(many.main, [str(file), "--n_tokens_to_generate", "9", "--json"]) == 130
     found = objects(capsys.readouterr().out)
     assert calls == [3, 3, 1, 1] and [one["prompt"] for one in found] == PROMPTS
     assert found[3]["speculative"] is None and len(found[3]["autoregressive"]["tokens"]) == 9
@@ -87,31 +78,30 @@ def test_an_interruption_loses_no_finished_text(file, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     "content, says",
-    [(b"", "holds no prompt"), (b" \n\r\n", "holds no prompt"), (b"\xff\xfe", "no text in UTF-8")],
+    [(b"", "holds no prompt"), (b" \n\r\n", "holds no prompt"), (b"\xff\xfe", "not a text in UTF-8")],
 )
 def test_a_file_without_prompts_is_refused(content, says, tmp_path, capsys):
     path = tmp_path / "prompts.txt"
     path.write_bytes(content)
-    for flags in [["--prompts_file", str(path)]]:
-        assert main(flags) == 2
-        assert says in capsys.readouterr().err
-    assert main(["--prompts_file", str(tmp_path / "none")]) == 2
+    assert console.run(many.main, [str(path)]) == 2
+    assert says in capsys.readouterr().err
+    assert console.run(many.main, [str(tmp_path / "none")]) == 2
     assert "No such file" in capsys.readouterr().err
 
 
 def test_a_prompt_that_is_too_long_is_told_by_its_number(file, capsys):
-    assert main(["--prompts_file", str(file), "--n_tokens_to_generate", "505"]) == 2
+    assert console.run(many.main, [str(file), "--n_tokens_to_generate", "505"]) == 2
     err = capsys.readouterr().err
     assert err.startswith("error: prompt 1: ") and err.count("\n") == 1
 
 
-def test_what_shows_a_single_run_does_not_go_with_many(file, capsys):
-    for flag in ["--show_rounds"], ["--trace", "x.html"]:
-        assert main(["--prompts_file", str(file), *flag]) == 2
-        assert "single run" in capsys.readouterr().err
+@pytest.mark.parametrize("flags", ["--drafter eagle", "--drafter schedule", "--verifier tree"])
+def test_what_is_for_one_text_is_refused(flags, file, capsys):
+    assert console.run(many.main, [str(file), *flags.split()]) == 2
+    assert "is for one text at a time" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder is no file there, but the words differ")
 def test_a_folder_is_told(tmp_path, capsys):
-    assert main(["--prompts_file", str(tmp_path)]) == 2
+    assert console.run(many.main, [str(tmp_path)]) == 2
     assert "cannot read" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """Logits -> the distribution, and a distribution -> a token, at the edges of what floating point can hold."""
 
-import itertools
 from functools import partial
 
 import numpy as np
@@ -30,14 +29,14 @@ def test_a_distribution_is_a_softmax():
 
 
 @given(rows, st.one_of(st.just(0), temperatures), st.integers(0, 8))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_temperature_and_top_k_follow_their_definition(row, temperature, top_k):
     expected = distribution_of_token(row, temperature, top_k)
     assert probabilities(row, temperature, top_k) == pytest.approx(expected, abs=1e-12)
 
 
 @given(rows, temperatures, st.integers(0, 8), st.floats(0.01, 0.99))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_the_nucleus_is_the_smallest_set_that_reaches_top_p(row, temperature, top_k, top_p):
     """Reaches it, would not without its least token, leaves out none that is likelier (up to rounding)."""
     whole, found = probabilities(row, temperature, top_k), probabilities(row, temperature, top_k, top_p)
@@ -48,13 +47,12 @@ def test_the_nucleus_is_the_smallest_set_that_reaches_top_p(row, temperature, to
     assert found[found > 0] == pytest.approx(kept / kept.sum(), abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_nucleus_is_the_one_found_by_trying_all_subsets(seed):
-    rng = np.random.default_rng(seed)
-    row, top_p = rng.normal(scale=2, size=8), rng.random()
-    assert probabilities(row, top_p=top_p) == pytest.approx(
-        distribution_of_token(row, top_p=top_p), abs=1e-12
-    )
+def test_the_nucleus_is_the_one_found_by_trying_all_subsets():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        row, top_p = rng.normal(scale=2, size=8), rng.random()
+        expected = distribution_of_token(row, top_p=top_p)
+        assert probabilities(row, top_p=top_p) == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_nucleus_is_holtzmans_and_not_openais():
@@ -66,48 +64,33 @@ def test_a_set_of_just_top_p_is_large_enough():
     assert probabilities([0.0, 0.0, 0.0, 0.0], top_p=0.5).tolist() == [0.5, 0.5, 0, 0]
 
 
+def kept(*run, **settings):
+    return np.flatnonzero(probabilities(*run, **settings)).tolist()
+
+
 def test_ties_at_the_kth_place_are_all_kept():
-    assert probabilities([3.0, 1.0, 2.0, 2.0, 2.0, 0.0], top_k=2).astype(bool).tolist() == [
-        True,
-        False,
-        True,
-        True,
-        True,
-        False,
-    ]
+    assert kept([3.0, 1.0, 2.0, 2.0, 2.0, 0.0], top_k=2) == [0, 2, 3, 4]
     assert probabilities([1.0, 1.0, 1.0], top_k=1) == pytest.approx([1 / 3] * 3)
 
 
 def test_ties_at_the_edge_of_the_nucleus_go_to_the_lower_index():
-    # all the likely ones, then some others
-    kept = np.flatnonzero(probabilities(np.tile([0.0, 0.5], 400), top_p=0.8))
-    others = kept[kept % 2 == 0]
-    assert (
-        len(kept) == 400 + len(others)
-        and others.tolist() == list(range(0, 2 * len(others), 2))
-        and 0 < len(others) < 400
-    )
+    found = kept(np.tile([0.0, 0.5], 400), top_p=0.8)           # all the likely ones, then some others
+    others = [i for i in found if i % 2 == 0]
+    assert len(found) == 400 + len(others) and others == list(range(0, 2 * len(others), 2))
+    assert 0 < len(others) < 400
 
 
 def test_temperature_comes_before_top_k_and_top_k_before_top_p():
     row = np.log([0.4, 0.3, 0.2, 0.1])
-    # flatter: .33, ..
-    assert probabilities(row, 2.0, top_p=0.5).astype(bool).tolist() == [True, True, False, False]
-    # sharper: .53, ..
-    assert probabilities(row, 0.5, top_p=0.5).astype(bool).tolist() == [True, False, False, False]
-    # 4/7 of what is left
-    assert probabilities(row, top_k=2, top_p=0.55).astype(bool).tolist() == [True, False, False, False]
+    assert kept(row, 2.0, top_p=0.5) == [0, 1]                  # flatter: .33, ..
+    assert kept(row, 0.5, top_p=0.5) == [0]                     # sharper: .53, ..
+    assert kept(row, top_k=2, top_p=0.55) == [0]                # 4/7 of what is left
 
 
-def test_a_top_p_of_1_keeps_all():
-    assert probabilities([0.0, -40.0, -700.0], top_p=1).all()  # although the first alone weighs 1 - 4e-18
-
-
-@pytest.mark.parametrize("top_k", [0, 4, 5, 100])
-def test_a_top_k_of_0_or_of_the_whole_vocabulary_keeps_all(top_k):
-    assert np.array_equal(
-        probabilities([1.0, 2.0, 3.0, 4.0], top_k=top_k), probabilities([1.0, 2.0, 3.0, 4.0])
-    )
+def test_settings_that_keep_all():
+    assert probabilities([0.0, -40.0, -700.0], top_p=1).all()   # although the first alone weighs 1 - 4e-18
+    row = [1.0, 2.0, 3.0, 4.0]
+    assert all(np.array_equal(probabilities(row, top_k=k), probabilities(row)) for k in (0, 4, 5, 100))
 
 
 def test_temperature_0_takes_the_first_of_the_largest():
@@ -115,13 +98,12 @@ def test_temperature_0_takes_the_first_of_the_largest():
     assert probabilities([[1.0, 3.0, 3.0], [2.0, 2.0, 1.0]], temperature=0).tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
-@given(
-    rows, st.sampled_from([0, 0.5, 1.0, 3.0]), st.sampled_from([0, 1, 2]), st.sampled_from([0.3, 0.9, 1.0])
-)
+@given(rows, st.sampled_from([0, .5, 1., 3.]), st.sampled_from([0, 1, 2]), st.sampled_from([.3, .9, 1.]))
 def test_each_row_is_treated_by_itself(row, temperature, top_k, top_p):
-    logits = np.array([[row, row[::-1]], [row, row]])  # [2, 2, n_vocab]
+    logits = np.array([[row, row[::-1]], [row, row]])           # [2, 2, n_vocab]
     found = probabilities(logits, temperature, top_k, top_p)
-    assert found.shape == logits.shape
+    other_order = probabilities(logits.swapaxes(0, 1), temperature, top_k, top_p)
+    assert found.shape == logits.shape and np.array_equal(other_order, found.swapaxes(0, 1))
     for i in np.ndindex(2, 2):
         assert np.array_equal(found[i], probabilities(logits[i], temperature, top_k, top_p))
 
@@ -132,27 +114,23 @@ positive = partial(st.floats, 0, exclude_min=True)
 
 
 @given(extremes, st.one_of(st.just(0), positive(1e300)), st.integers(0, 8), positive(1))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_every_distribution_sums_to_1_whatever_the_logits(row, temperature, top_k, top_p):
     with np.errstate(all="raise", under="ignore"):
         found = probabilities(np.array(row, dtype=np.float32), temperature, top_k, top_p)
     assert found.dtype == np.float64 and (found >= 0).all() and abs(found.sum() - 1) < 1e-12
 
 
-@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-10])
-def test_a_tiny_temperature_is_greedy_and_warns_of_nothing(temperature):
+def test_a_tiny_temperature_is_greedy_and_warns_of_nothing():
     with np.errstate(all="raise", under="ignore"):
-        assert probabilities([1.0, -np.inf, 3.0, 2.9], temperature).tolist() == [0, 0, 1, 0]
-        assert probabilities([-1.7e308, 1.7e308], temperature).tolist() == [0, 1]
+        for temperature in 5e-324, 1e-300, 1e-10:
+            assert probabilities([1.0, -np.inf, 3.0, 2.9], temperature).tolist() == [0, 0, 1, 0]
+            assert probabilities([-1.7e308, 1.7e308], temperature).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("top_p", [1e-320, 1e-9, 1 - 2**-53])
-def test_a_top_p_near_its_ends_is_no_trap(top_p):
-    for row in ([0.0] * 49, np.linspace(0, 1e-15, 49)):
-        found = probabilities(row, top_p=top_p)
-        assert abs(found.sum() - 1) < 1e-12 and (
-            np.count_nonzero(found) == 1 if top_p < 0.5 else found.min() > 0
-        )
+def test_a_top_p_near_its_ends_is_no_trap():
+    for row in [0.0] * 49, np.linspace(0, 1e-15, 49):
+        assert [len(kept(row, top_p=top_p)) for top_p in (1e-320, 1e-9, 1 - 2**-53)] == [1, 1, 49]
 
 
 def test_what_is_impossible_stays_impossible():
@@ -161,17 +139,10 @@ def test_what_is_impossible_stays_impossible():
         assert probabilities(row, **settings_)[[0, 2]].tolist() == [0, 0]
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        [np.nan, 1.0],
-        [1.0, np.inf],
-        [-np.inf, -np.inf],
-        [[1.0, 2.0], [1.0, np.nan]],
-        [[1.0, 2.0], [np.inf, 0.0]],
-    ],
-    ids=str,
-)
+BAD = [[np.nan, 1.0], [1.0, np.inf], [-np.inf, -np.inf], [[1.0, 2.0], [1.0, np.nan]]]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=str)
 @pytest.mark.parametrize("settings", [dict(), dict(temperature=0), dict(top_k=1), dict(top_p=0.5)], ids=str)
 def test_nan_and_infinity_are_refused(bad, settings):
     with pytest.raises(ValueError, match="NaN or infinity"):
@@ -196,22 +167,15 @@ def test_the_callers_logits_are_not_changed(settings, dtype):
     st.sampled_from([0.0, 5e-324, 0.25, 0.5, LARGEST_UNIFORM]),
 )
 @example([5e-324, 0.0], LARGEST_UNIFORM)  # their product rounds to 5e-324
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_a_token_without_mass_is_never_drawn(probs, u):
     assert probs[sample(np.array(probs), Says(u))] > 0
 
 
 def test_a_draw_inverts_the_cumulative_sum():
     probs = np.array([0, 0.25, 0, 0.5, 0.25, 0])
-    assert [sample(probs, Says(u)) for u in (0, 0.2, 0.25, 0.5, 0.75, 0.9, LARGEST_UNIFORM)] == [
-        1,
-        1,
-        3,
-        3,
-        4,
-        4,
-        4,
-    ]
+    numbers = 0, 0.2, 0.25, 0.5, 0.75, 0.9, LARGEST_UNIFORM
+    assert [sample(probs, Says(u)) for u in numbers] == [1, 1, 3, 3, 4, 4, 4]
 
 
 @given(st.floats(1e-300, 1e300), st.floats(0, LARGEST_UNIFORM))
@@ -226,7 +190,7 @@ def test_a_draw_is_a_python_int_and_changes_nothing():
 
 
 def float32_distributions():
-    """Laws over GPT-2's vocabulary in float32, whose running sum in float32 would end below 1."""
+    """Over GPT-2's vocabulary in float32, whose running sum in float32 would end below 1."""
     rng = np.random.default_rng(0)
     for scale in (0, 1, 3, 10):
         weights = np.exp(rng.normal(scale=scale, size=V)).astype(np.float32)
@@ -238,36 +202,13 @@ def test_the_ends_of_a_large_float32_distribution_are_safe():
     for probs in float32_distributions():
         for u in (0.0, 5e-324, 0.99993, 0.99997, LARGEST_UNIFORM):
             assert probs[sample(probs, Says(u))] > 0
-        # u near 1 is near the end
         assert sample(probs, Says(LARGEST_UNIFORM)) >= np.flatnonzero(probs)[-1] - 50
 
 
-def draws_of_a_large_float32_distribution(n):
-    probs, rng = next(itertools.islice(float32_distributions(), 2, None)), np.random.default_rng(0)
+@pytest.mark.parametrize("n", [500, pytest.param(100_000, marks=pytest.mark.fuzz)])
+def test_draws_of_a_large_float32_distribution(n):
+    probs, rng = [*float32_distributions()][2], np.random.default_rng(0)
     tokens = np.array([sample(probs, rng) for _ in range(n)])
     assert 0 <= tokens.min() and tokens.max() < V and (probs[tokens] > 0).all()
     likely = np.argmax(probs)
     assert abs(np.mean(tokens == likely) - probs[likely]) < 4 * (probs[likely] / n) ** 0.5
-
-
-def test_two_thousand_draws_of_a_large_float32_distribution():
-    draws_of_a_large_float32_distribution(2_000)
-
-
-@pytest.mark.long
-def test_a_hundred_thousand_draws_of_a_large_float32_distribution():
-    draws_of_a_large_float32_distribution(100_000)
-
-
-@given(st.lists(st.floats(-30, 30, width=32), min_size=3, max_size=8), st.integers(0, 2**32))
-def test_a_drawn_token_is_one_that_top_k_and_top_p_kept(row, seed):
-    found = probabilities(np.array(row, dtype=np.float32), top_k=2, top_p=0.9)
-    assert found[sample(found, np.random.default_rng(seed))] > 0
-
-
-def test_the_memory_order_of_the_logits_does_not_matter():
-    logits = np.random.default_rng(0).standard_normal((2, 3, 4))
-    for setting in (dict(temperature=0), dict(top_p=0.6), dict(top_k=2)):
-        expected = probabilities(logits, **setting).swapaxes(0, 1)
-        assert (probabilities(logits.swapaxes(0, 1), **setting) == expected).all()
-        assert expected.sum() == pytest.approx(6)

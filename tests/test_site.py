@@ -1,20 +1,20 @@
-"""The static site: whole or not at all, nothing from the network, every link leads somewhere."""
-
+"""The static site: nothing from the network, every link leads somewhere, all is there that was measured."""
 import json
 import re
 import shutil
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from test_replay import Browser, data_of
+from test_replay import data_of
 
-from pages import __main__ as tool
-from pages.__main__ import MARK, NOT_MEASURED, RESULTS, RUNS, index_page, main, results_page
+from pages import site as tool
+from pages.__main__ import main
+from pages.files import SITE
+from pages.notebooks import NOTEBOOKS, alt_of, linked, notebook_pages, title_of
+from pages.site import NOT_MEASURED, RESULTS, RUNS, index_page, results_page
 
 ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 WORKFLOW = (ROOT / ".github" / "workflows" / "pages.yml").read_text(encoding="utf-8")
 LOADING = ("src", "srcset", "poster", "data", "background", "action", "formaction", "xlink:href")
 
@@ -24,7 +24,7 @@ class Links(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
-        self.loads, self.links, self.words, self.inside = [], [], "", []
+        self.loads, self.links, self.words, self.alts, self.inside = [], [], "", [], []
         self.feed(html)
 
     def handle_starttag(self, tag, attributes):
@@ -36,6 +36,8 @@ class Links(HTMLParser):
                 self.loads.append(value)
             elif name == "style":
                 self.loads += named_by(value)
+        if tag == "img":
+            self.alts.append(dict(attributes).get("alt"))
 
     def handle_data(self, data):
         if self.inside[-1:] == ["style"]:
@@ -49,13 +51,16 @@ def named_by(style):
 
 
 def check_links(pages):
-    """pages: {file: its text}.  They load nothing but what they hold, and link to pages that are there."""
+    """pages: {file: its text}.  They load nothing but what they hold, and link to pages that are there; each
+    picture has words of its own for those who cannot see it."""
     for file, html in pages.items():
         page = Links(html)
         assert [load[:60] for load in page.loads if not load.startswith("data:")] == [], file
-        assert "default-src 'none'" in html and MARK in html[:500], file
+        assert "default-src 'none'" in html and SITE in html[:500], file
         for link in page.links:
             assert link.startswith("https://") or link.split("#")[0] in pages, (file, link)
+        assert all(len(alt) > 20 for alt in page.alts), (file, page.alts)
+        assert len(set(page.alts)) == len(page.alts), (file, page.alts)
 
 
 def test_the_check_sees_what_a_page_would_load():
@@ -64,18 +69,16 @@ def test_the_check_sees_what_a_page_would_load():
                  "<style>p { background: url(//a.org/x) }</style>", "<p style='background: url(//a.org/x)'>"):
         assert [load.split("//")[1][:7] for load in Links(part).loads] == ["a.org/x"]
     with pytest.raises(AssertionError):
-        check_links({"index.html": MARK + "default-src 'none'<a href='nowhere.html'>"})
+        check_links({"index.html": SITE + "default-src 'none'<a href='nowhere.html'>"})
 
 
-def test_the_index_leads_to_every_page(tmp_path):
-    notebooks = {f"{path.stem}.html": tool.title_of(path) for path in NOTEBOOKS}
+def test_the_index_leads_to_every_page():
+    notebooks = {f"{path.stem}.html": title_of(path) for path in NOTEBOOKS}
     index = index_page(notebooks)
     pages = dict.fromkeys([*notebooks, "results.html", *(f"replay_{name}.html" for name in RUNS)], index)
     check_links(pages | {"index.html": index})
     assert {link.split("#")[0] for link in Links(index).links if "//" not in link} == set(pages)
-    assert "github.com" not in index
-    for file, title in zip(notebooks, ["Generate and check", "Rejection sampling", "The speed-up"]):
-        assert f'<li><a href="{file}">{title}</a></li>' in index
+    assert "github.com" not in index and "Rejection sampling</a>" in index
     assert '<a href="https://github.com/us/it">github.com/us/it</a>' in index_page({}, "https://github.com/us/it")
 
 
@@ -89,17 +92,16 @@ def test_the_index_leads_to_every_page(tmp_path):
 ])
 def test_a_link_of_a_notebook_leads_to_the_site_or_to_the_repository(link, leads_to):
     html = f'see <a href="{link}"><code>this</code>\none</a>.'
-    assert tool.linked(html, "https://a.org/it") == html.replace(link, leads_to)
-    without = tool.linked(html)
+    assert linked(html, "https://a.org/it") == html.replace(link, leads_to)
+    without = linked(html)
     assert without == ("see <code>this</code>\none." if "a.org" in leads_to else html.replace(link, leads_to))
 
 
-def test_the_table_of_all_methods_is_shown_as_it_was_measured_or_how_to_measure_it_is_told(tmp_path):
+def test_a_table_is_shown_as_it_was_measured_or_how_to_measure_it_is_said(tmp_path):
     assert NOT_MEASURED in results_page(tmp_path)
     for kind in "json", "png":
         shutil.copy(RESULTS / f"heads.{kind}", tmp_path / f"methods.{kind}")
     html = results_page(tmp_path)
-    check_links({"results.html": html, "index.html": html})
     assert NOT_MEASURED not in html and html.count("<img") == 1
     rows = [line.strip("| ").split("|") for line in
             (RESULTS / "heads.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
@@ -107,59 +109,19 @@ def test_the_table_of_all_methods_is_shown_as_it_was_measured_or_how_to_measure_
     assert cells == [cell.strip().replace("'", "&#x27;") for row in rows for cell in row]
 
 
-def test_a_folder_that_holds_anything_else_is_left_alone(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("pages.__main__.pages", lambda repository: pytest.fail("it began to work"))
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mixed").mkdir()
-    (tmp_path / "mixed" / "index.html").write_text(MARK)
-    (tmp_path / "mixed" / "notes.txt").write_text("mine")
-    (tmp_path / "file").write_text("mine")
-    new = tmp_path / "new"
-    for words in ([tmp_path / "mine"], [tmp_path / "mixed"], [tmp_path / "file"], [new / "where"], [],
-                  ["--quick"], [new, "name/repository"], [new, "https://a.org", "x"]):
-        before = sorted(tmp_path.rglob("*"))
-        assert main([*map(str, words)]) == 2
-        out, err = capsys.readouterr()
-        assert out == "" and err.startswith("error: ") and err.count("\n") == 1
-        assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_help_helps_and_what_is_missing_is_named(tmp_path, capsys, monkeypatch):
-    assert main(["--help"]) == main([str(tmp_path), "-h"]) == 0
-    assert "python -m pages FOLDER" in capsys.readouterr().out
-    monkeypatch.setitem(sys.modules, "nbconvert", None)
-    monkeypatch.setitem(sys.modules, "latex2mathml.converter", None)
-    assert main([str(tmp_path / "site")]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and "pip install -e '.[site]'" in err and err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_site_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("pages.__main__.pages", lambda repository: site)
-    site = {"index.html": MARK, "old.html": MARK + "—" * 100_000}
-    assert main([str(tmp_path / "site")]) == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'site' / 'index.html'}: 2 pages, 0.3 MB\n"
-    with pytest.raises(TypeError):
-        tool.write_site(tmp_path / "site", {"index.html": "new", "other.html": None})
-    assert {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "site").iterdir()} == site
-    site = {"index.html": MARK + "new"}
-    assert main([str(tmp_path / "site")]) == 0
-    assert [path.name for path in tmp_path.rglob("*")] == ["site", "index.html"]
-
-
-@pytest.mark.long
-def test_a_run_that_fails_is_one_sentence_and_leaves_nothing(tmp_path, capsys, monkeypatch):
-    pytest.importorskip("nbconvert")
-    monkeypatch.setattr("pages.__main__.notebook_page", lambda *_: MARK)
-    monkeypatch.setitem(RUNS, "token", (["--K", "none"], "", ""))
-    assert main([str(tmp_path / "site")]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1 and "--K none" in err and not list(tmp_path.iterdir())
+def test_every_picture_of_a_notebook_has_words_of_its_own():
+    for path in NOTEBOOKS:
+        alts, before = [], ""
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            source = "".join(cell["source"])
+            before = source if cell["cell_type"] == "markdown" else before
+            if any("image/png" in output.get("data", {}) for output in cell.get("outputs", [])):
+                alts.append(alt_of(source, before))
+        assert len(set(alts)) == len(alts) and all(20 < len(alt) < 400 for alt in alts), alts
 
 
 def test_the_workflow_builds_the_site_and_publishes_what_it_built():
-    command = r'- run: python -m reporting\.site (\S+) "\$GITHUB_SERVER_URL/\$GITHUB_REPOSITORY"\n'
+    command = r'- run: python -m pages (\S+) "\$GITHUB_SERVER_URL/\$GITHUB_REPOSITORY"\n'
     folder = re.search(command, WORKFLOW).group(1)
     build, deploy = WORKFLOW.split("\njobs:\n")[1].split("\n  deploy:\n")
     assert f"actions/upload-pages-artifact@v4\n        with:\n          path: {folder}\n" in build
@@ -170,21 +132,20 @@ def test_the_workflow_builds_the_site_and_publishes_what_it_built():
 
 # The whole ------------------------------------------------------------------------
 
+@pytest.mark.long
+def test_a_run_that_fails_is_one_sentence():
+    with pytest.raises(ValueError, match="^main.py --K none failed: error: .*none[^\n]*$"):
+        tool.replay(["--K", "none"])
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The folder of the whole site, as the workflow builds it."""
     for module in "nbconvert", "latex2mathml":
         pytest.importorskip(module, reason=f"{module} is missing: pip install -e '.[site]'")
     folder = tmp_path_factory.mktemp("built") / "site"
-    assert main([str(folder), "https://github.com/name/repository"]) == 0
+    main(str(folder), "https://github.com/name/repository")
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp("profile"))
-    yield browser
-    browser.driver.quit()
 
 
 @pytest.mark.long
@@ -197,12 +158,21 @@ def test_the_whole_site_is_small_and_asks_nothing_of_the_network(site):
     for file, html in pages.items():                    # a notebook's link to a file of the repository
         for path in re.findall(r'href="https://github.com/name/repository/blob/HEAD/([^"#]*)', html):
             assert (ROOT / path).exists(), (file, path)
+    for name in RUNS:                                   # each run is worth a look: bad rounds and good ones
+        data = data_of(pages[f"replay_{name}.html"])
+        kind, lengths = data["settings"], {len(r["tokens"]) for r in data["rounds"]}
+        assert name in (kind["drafter"], kind["verifier"].split(":")[0])
+        assert len(data["rounds"]) >= 7 and data["race"] and 1 in lengths and max(lengths) >= 4
+    slots = [slot for r in data_of(pages["replay_block.html"])["rounds"] for slot in r["slots"]]
+    assert any(slot["verdict"] == "accepted" and slot["coin"] >= slot["accept"] for slot in slots)
 
 
 @pytest.mark.long
-def test_a_notebook_is_on_its_page_with_all_it_printed_drew_and_derived(site):
+def test_a_notebook_is_on_its_page_with_all_it_printed_drew_and_derived():
+    pytest.importorskip("nbconvert", reason="nbconvert is missing: pip install -e '.[site]'")
+    pages = notebook_pages()
     for path in NOTEBOOKS:
-        html = (site / f"{path.stem}.html").read_text(encoding="utf-8")
+        html = pages[f"{path.stem}.html"]
         words = re.sub(r"\s+", "", Links(html).words)
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         for cell in cells:
@@ -210,31 +180,15 @@ def test_a_notebook_is_on_its_page_with_all_it_printed_drew_and_derived(site):
             if cell["cell_type"] == "code":
                 assert re.sub(r"\s+", "", source) in words
             for output in cell.get("outputs", []):
-                printed = "".join(output.get("text", ""))
-                assert re.sub(r"\s+", "", printed) in words
+                assert re.sub(r"\s+", "", "".join(output.get("text", ""))) in words
                 assert "".join(output.get("data", {}).get("image/png", "")).strip() in html
-        told = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-        formulas = re.findall(r"\$\$.+?\$\$|\$.+?\$", told, re.S)
-        assert html.count("<math") == len(formulas)
+        prose = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        assert html.count("<math") == len(re.findall(r"\$\$.+?\$\$|\$.+?\$", prose, re.S))
         assert "¶" not in html and "In&nbsp;[" not in html
         assert not re.search(r"\\(sum|frac|alpha|text)\b", re.sub(r"(?s)<pre>.*?</pre>", "", html))
 
 
-@pytest.mark.long
-def test_each_run_is_the_one_that_the_index_names(site):
-    kinds = {name: data_of((site / f"replay_{name}.html").read_text(encoding="utf-8")) for name in RUNS}
-    for name, (key, value) in {"token": ("verifier", "token"), "block": ("verifier", "block"),
-                               "tree": ("verifier", "tree"), "lookup": ("drafter", "lookup"),
-                               "eagle": ("drafter", "eagle")}.items():
-        assert kinds[name]["settings"][key] == value
-        assert len(kinds[name]["rounds"]) >= 7 and kinds[name]["race"]
-        lengths = {len(r["tokens"]) for r in kinds[name]["rounds"]}
-        assert 1 in lengths and max(lengths) >= 4       # both bad rounds and good ones
-    slots = [slot for r in kinds["block"]["rounds"] for slot in r["slots"]]
-    assert any(slot["verdict"] == "accepted" and slot["coin"] >= slot["accept"] for slot in slots)
-
-
-@pytest.mark.long
+@pytest.mark.browser
 @pytest.mark.parametrize("size", [(390, 844), (1280, 800)], ids=["narrow", "wide"])
 def test_in_a_browser_every_page_fits_the_screen_and_nothing_complains(site, browser, size):
     for path in sorted(site.iterdir()):
@@ -248,10 +202,10 @@ def test_in_a_browser_every_page_fits_the_screen_and_nothing_complains(site, bro
             assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark
 
 
-@pytest.mark.long
+@pytest.mark.browser
 def test_in_a_browser_one_gets_from_the_index_to_a_run_and_back(site, browser):
     browser.open(site / "index.html")
-    browser.driver.find_element("css selector", "figure a").click()
+    browser.driver.find_element("css selector", "img").click()
     assert browser.run("return settings.verifier") == "token"
     browser.driver.find_element("css selector", "header a").click()
     browser.driver.find_element("link text", "Rejection sampling").click()

@@ -313,7 +313,8 @@ def test_greedy_text_of_the_embedded_pair_is_the_baselines(demo, widths):
         assert len(rounds) < 24
 
 
-@pytest.mark.parametrize("keywords", [{}, dict(grow=drawn), dict(grow=drawn, rule=SPECINFER)], ids=str)
+@pytest.mark.parametrize("keywords", [{}, dict(grow=drawn), dict(grow=drawn, rule=SPECINFER)],
+                         ids=["likeliest", "drawn", "specinfer"])
 def test_greedy_text_of_float64_models_is_the_baselines(keywords):
     target, draft = tiny_gpt2(1, np.float64), tiny_gpt2(1, np.float64, n_layer=1)
     alone = autoregressive_sampling(target, PROMPT, 40, np.random.default_rng(0), temperature=0)

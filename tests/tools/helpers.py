@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import types
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import numpy as np
 import pytest
 
 import gpt2
-from exercises.__main__ import Says  # noqa: F401  # in the generator's place
+from drafters.heads import head_shapes
+from encoder import Encoder
+from exercises.steps import Says  # noqa: F401  # in the generator's place
 from lossless import distance, distribution_of_text, exact_distribution, table, text_of
+from utils import nested
 
 # The walk through every branch, models given by tables and the target's own distribution are lossless.py's.
 
@@ -33,6 +37,11 @@ def deviation_of(sampler):
 
 
 # Wrong versions ---------------------------------------------------------------------------------------------
+
+
+def named(value):
+    """An id for pytest without addresses: the processes that share the tests must call them the same."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
 
 def mutant(module, *changes):
@@ -118,3 +127,20 @@ def error_of_logits(module=gpt2, dtype=np.float64):
     model = module.GPT2(params, n_head=4)
     model.cache = model.cache.astype(dtype)
     return max(np.abs(model(list(row), len(row)) - expected).max() for row, expected in zip(tokens, logits))
+
+
+# What methods.Models offers, on tiny models -----------------------------------------------------------------
+
+class TinyModels:
+    """A draft and a target of 13 tokens, an encoder for them, and heads that have learnt nothing."""
+
+    def __init__(self, seed=0):
+        self.draft_name, self.target_name, self.draft_is_used = "tiny", "tiny", True
+        self.draft, self.target = tiny_gpt2(seed + 1), tiny_gpt2(seed)
+        self.encoder = Encoder({char: i for i, char in enumerate("abcdefghijkl")} | {"<|endoftext|>": 12}, [])
+
+    def head(self, kind):
+        n, rng = self.target.params["wte"].shape[1], np.random.default_rng(5)
+        arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(np.float32)
+                  for name, shape in head_shapes(kind, n, 3).items()}
+        return nested(arrays, {"n_layer": 1}, Path("tiny"), head_shapes(kind, n, 3)) | {"exit_layer": 1}

@@ -1,0 +1,51 @@
+"""What a node of a tree accepts: every rule beside the best there can be, exactly, on small vocabularies.
+
+    acceptance(rule, q, p, k)   P(the next token is one of the k drafts), by that rule
+    ceiling(rule, q, p, k)      of any lossless rule for drafts that are drawn as that rule draws them
+    nodes_table(k)              the means over random pairs
+
+The ceiling is that of optimal transport with membership cost (Sun et al. 2023, arXiv 2310.15141).  It is a
+linear programme: the mass of each set of drafts flows to tokens that are in it, and no token x takes more
+than q(x).  As a flow it has a dual that can be written down (a cut): for any set A of tokens what is accepted
+lies in A, at most q(A), or its drafts are not all in A; so it is the least over all A of
+
+    q(A) + P(not all drafts are in A)
+"""
+from itertools import chain, combinations
+
+import numpy as np
+
+from lossless import exact_distribution
+from samplers.k_seq import K_SEQ
+from samplers.multi_draft import GREEDY
+from samplers.tree_rules import SEQUOIA, SPECINFER, most, select_chosen
+
+LIKELIEST = (lambda p, k, rng: most(p, k)), select_chosen
+RULES = {"SpecInfer": SPECINFER, "K-SEQ": K_SEQ, "Sequoia": SEQUOIA, "greedy drafts": GREEDY,
+         "likeliest": LIKELIEST}
+
+
+def acceptance(rule, q, p, k):
+    draw, select = rule
+    found = exact_distribution(lambda rng: select(q, p, draw(p, k, rng), rng)[0] is not None)
+    return found.get(True, 0.0)
+
+
+def ceiling(rule, q, p, k):
+    draws = exact_distribution(lambda rng: frozenset(rule[0](p, k, rng)))
+    tokens = range(len(q))
+    subsets = chain.from_iterable(combinations(tokens, n) for n in range(len(q) + 1))
+    return min(q[list(A)].sum() + sum(mass for drafts, mass in draws.items() if not drafts <= set(A))
+               for A in subsets)
+
+
+def pairs(n, n_vocab=5, seed=0):
+    """n random (q, p), each flat on the simplex."""
+    return np.random.default_rng(seed).dirichlet(np.ones(n_vocab), size=(n, 2))
+
+
+def nodes_table(k, n=300):
+    """A row for each rule: the mean acceptance and the mean of the most that its drafts allow."""
+    return [{"rule": name, "k": k} | {
+        of.__name__: float(np.mean([of(rule, q, p, k) for q, p in pairs(n)])) for of in (acceptance, ceiling)}
+        for name, rule in RULES.items()]

@@ -1,0 +1,339 @@
+"""What each step of README.md checks: `mistakes(step, mine)` gives sentences, none if the step is right.
+
+Your code runs with lossless.py's `Walk` in the place of the random generator, through every branch that
+chance could take.  So its distribution is computed, not estimated, and a mistake that shows in one text of a
+million is found like any other.
+
+But: nothing here ends code that runs for ever; __main__.py does, from another process.
+"""
+import contextlib
+import itertools
+import json
+import os
+import random
+import sys
+import traceback
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from operator import index
+from pathlib import Path
+
+import numpy as np
+
+import lossless
+from compute.backend import clock
+from lossless import distribution_of_text, distribution_of_token, exact_distribution, memoryless, table
+from reporting.stats import Timed
+
+Q = np.array([[.1, .6, .3], [.3, 0, .7], [.2, .2, .6]])             # a target's distributions
+P = np.array([[.5, .3, .2], [.6, .4, 0]])                           # a draft's
+SHOWN = 4               # mistakes shown of one step
+
+
+class Wrong(Exception):
+    """Not right yet, and why."""
+
+
+class Says:
+    """In the generator's place: `random()` returns these numbers, one after the other."""
+
+    def __init__(self, *numbers):
+        self.random = iter(numbers).__next__
+
+    def choice(self, a, p):                             # as NumPy's draws
+        return int(np.searchsorted(np.cumsum(p) / np.sum(p), self.random(), side="right"))
+
+
+def asked(model, rng):
+    """The model; it says what is wrong with a call, and counts it as a step of the run."""
+    def call(tokens, n_last=1):
+        rng.step()
+        if len(np.shape(tokens)) != 1:
+            raise Wrong(f"a model was called with {tokens!r}: that is not a list of tokens")
+        if not 1 <= n_last <= len(tokens):
+            raise Wrong(f"a model was asked for the logits of the last {n_last} positions of {len(tokens)} "
+                        f"tokens: n_last is at least 1 and at most {len(tokens)} there")
+        return model(tokens, n_last)
+    return call
+
+
+def differences(found, expected, what):
+    """A sentence for each thing in which two distributions, {outcome: probability} or arrays, differ."""
+    if isinstance(expected, dict):
+        for outcome in sorted(expected.keys() | found.keys()):
+            yield from differences(found.get(outcome, 0.0), expected.get(outcome, 0.0),
+                                   f"{what}: the probability of {outcome}")
+    elif found is None:
+        yield f"{what} is None: the function returns nothing"
+    elif np.shape(found) != np.shape(expected):
+        yield f"{what} has the shape {np.shape(found)} and should have {np.shape(expected)}"
+    elif not same(found, expected):
+        digits = 4 if np.abs(np.subtract(found, expected)).max() > 1e-3 else 12
+        found, expected = (str(np.round(a, digits)).replace("\n", "") for a in (found, expected))
+        yield f"{what} is {found} and should be {expected}"
+
+
+def token(result, function):
+    """What should be a token, as an int."""
+    try:
+        return index(result)
+    except TypeError:
+        raise Wrong(f"{function} gives {result!r} where a token is due: one whole number") from None
+
+
+def text(sampler, *arguments, **settings):
+    """The new tokens of one run, which the sampler returns as a list or, as in this repository, in rounds."""
+    prompt = next(argument for argument in arguments if isinstance(argument, list))
+    before, rng = list(prompt), arguments[-1]
+    result = sampler(*[asked(a, rng) if callable(a) else a for a in arguments], **settings)
+    try:
+        new = lossless.text_of(result, rng)
+    except TypeError:
+        raise Wrong(f"the function returns {result!r}: it should return the list of the new tokens") from None
+    if prompt != before:
+        raise Wrong(f"the caller's prompt {before} was changed to {prompt}: work on a copy")
+    return new
+
+
+def same(found, expected):
+    return np.shape(found) == np.shape(expected) and np.allclose(found, expected, rtol=0, atol=1e-9)
+
+
+def again(probs, **settings):
+    """A distribution made of a distribution."""
+    with np.errstate(divide="ignore"):
+        return distribution_of_token(np.log(probs), **settings)
+
+
+def not_again(logits, temperature=1.0, **settings):
+    whole = distribution_of_token(logits, temperature)
+    return whole * (distribution_of_token(logits, temperature, **settings) > 0)
+
+
+MIXED_UP = {                                            # step 1: what others wrote
+    "top-p before top-k": lambda logits, temperature=1.0, top_k=0, top_p=1.0: again(
+        distribution_of_token(logits, temperature, top_p=top_p), top_k=top_k),
+    "the temperature after top-k and top-p": lambda logits, temperature=1.0, **settings: again(
+        distribution_of_token(logits, **settings), temperature=temperature),
+    "logits times the temperature": lambda logits, temperature=1.0, **settings: distribution_of_token(
+        logits, temperature and 1 / temperature, **settings),
+    "no division by the sum after top-k and top-p": not_again,
+}
+
+
+def step_1(mine):
+    """the distribution"""
+    cases = [(np.array(logits), settings)
+             for logits in ([2.0, 1.0, 0.5, -1.0], [-1.0, 4.0, 4.0, 0.3], [1000.0, 999.0, 0.0, 999.0])
+             for settings in ({}, dict(temperature=.5), dict(temperature=0), dict(top_k=2), dict(top_p=.6),
+                              dict(top_k=2, top_p=.7), dict(temperature=2, top_k=3, top_p=.8))]
+    found = [mine.probabilities(np.array([logits, logits]), **settings) for logits, settings in cases]
+    wrong = []
+    for two, (logits, settings) in zip(found, cases):
+        wrong += differences(two, [distribution_of_token(logits, **settings)] * 2,
+                             f"probabilities of two rows {logits.tolist()}, {settings},")
+    for name, mixed_up in MIXED_UP.items():
+        if wrong and all(same(two, [mixed_up(logits, **settings)] * 2)
+                         for two, (logits, settings) in zip(found, cases)):
+            wrong[0] += f"\n    (all are what {name} gives)"
+    yield from wrong
+    walks = []
+    found = exact_distribution(lambda rng: walks.append(rng) or token(mine.sample(Q[0], rng), "sample"))
+    if not any(walk.taken for walk in walks):
+        yield "sample asks rng for no number, so it does not draw (or draws by chance of its own)"
+    yield from differences(found, dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
+    weights = np.random.default_rng(0).random(50_257).astype(np.float32)
+    weights[:9] = weights[-9:] = 0
+    for u in 0.0, 1 - 2 ** -53:
+        found = token(mine.sample(weights / weights.sum(), Says(u)), "sample")
+        if not 9 <= found < 50_257 - 9:
+            yield (f"if rng.random() gives {u!r}, the {'largest' if u else 'smallest'} that it can, sample "
+                   f"gives {found}, which is not a token or has probability 0")
+
+
+def step_2(mine):
+    """auto-regressive sampling"""
+    target, prompt = table(2, zeros=.3), [2, 0]
+
+    def run(n, settings, rng):
+        new = text(mine.autoregressive_sampling, target, prompt, n, rng, **settings)
+        if len(new) != n:
+            raise Wrong(f"asked for {n} new tokens after {prompt} it gives {len(new)}: {list(new)}")
+        return new
+
+    for n, settings in (0, {}), (1, {}), (3, {}), (3, dict(temperature=.5, top_k=2)):
+        yield from differences(exact_distribution(lambda rng: run(n, settings, rng)),
+                               distribution_of_text(target, prompt, n, **settings),
+                               f"{n} tokens after {prompt}, {settings}")
+
+
+def step_3(mine):
+    """verify"""
+    def run(drafts, rng):
+        result = mine.verify(Q[:len(drafts) + 1], P[:len(drafts)], list(drafts), rng)
+        try:
+            n_accepted, next_token = result
+        except (TypeError, ValueError):
+            raise Wrong(f"verify gives {result!r}: it should give the pair n_accepted, next_token") from None
+        return f"{token(n_accepted, 'verify')} kept, then {token(next_token, 'verify')}"
+
+    cases = {                                           # drafts: {what comes out: probability}, and why
+        (1,): ({"1 kept, then 0": .3, "1 kept, then 2": .7}, "which is kept because q > p"),
+        (0,): ({"1 kept, then 0": .2 * .3, "1 kept, then 2": .2 * .7,
+                "0 kept, then 1": .8 * .75, "0 kept, then 2": .8 * .25}, "which is kept with probability .2"),
+        (1, 1): ({"1 kept, then 2": 1}, "where the target never says the second"),
+        (0, 0): ({"0 kept, then 1": .8 * .75, "0 kept, then 2": .8 * .25, "1 kept, then 2": .2 * .5,
+                  **{f"2 kept, then {x}": .2 * .5 * q for x, q in enumerate(Q[2])}},
+                 "which are kept with probability .2 and .5, each by a number of its own from rng"),
+        (): ({"0 kept, then 0": .1, "0 kept, then 1": .6, "0 kept, then 2": .3}, "no draft at all"),
+    }
+    for drafts, (expected, why) in cases.items():
+        yield from differences(exact_distribution(lambda rng: run(drafts, rng)), expected,
+                               f"drafted {list(drafts)}, {why}")
+    if tuple(mine.verify(np.eye(2)[::-1], np.eye(2)[:1], [0], Says(0.0, .5))) != (0, 1):
+        yield "a token that the target gives probability 0 is kept if rng.random() is exactly 0"
+
+
+def step_4(mine):
+    """the loop"""
+    target = table(2, zeros=.2)
+    for K in (1, 2):
+        for draft, settings in ((table(1, zeros=.2), {}), (table(3), dict(top_k=2)),
+                                (table(3), dict(temperature=0))):
+            found = exact_distribution(
+                lambda rng: text(mine.speculative_sampling, draft, target, [0], 3, K, rng, **settings)[:3])
+            yield from differences(found, distribution_of_text(target, [0], 3, **settings),
+                                   f"the first three tokens after [0], K = {K}, {settings}")
+    model = Timed(lossless.scripted([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]))
+    exact_distribution(lambda rng: text(mine.speculative_sampling, model.model, model, [0], 8, 3, rng))
+    if len(model.calls) != 2:
+        yield ("8 tokens of a perfect draft at K = 3 take 2 passes of the target, "
+               f"and yours took {len(model.calls)}")
+
+
+def step_5(mine):
+    """exactly n tokens, and EOS"""
+    certain = memoryless([1, 0, 0])
+    for n in range(6):
+        for draft in certain, memoryless([0, 1, 0]):
+            for found in exact_distribution(
+                    lambda rng: text(mine.speculative_sampling, draft, certain, [0], n, 3, rng)):
+                if found != (0,) * n:
+                    yield f"asked for {n} tokens at K = 3 it gave {len(found)}"
+    draft, target = table(1, n_vocab=2), table(2, n_vocab=2)    # few branches, whatever is drafted
+    for eos in [1], [0, 1]:
+        found = exact_distribution(
+            lambda rng: text(mine.autoregressive_sampling, target, [1], 3, rng, eos=eos))
+        yield from differences(found, distribution_of_text(target, [1], 3, eos=eos),
+                               f"auto-regressive text, EOS is one of {eos}")
+        found = exact_distribution(
+            lambda rng: text(mine.speculative_sampling, draft, target, [1], 3, 2, rng, eos=eos))
+        yield from differences(found, distribution_of_text(target, [1], 3, eos=eos),
+                               f"speculative text, EOS is one of {eos}")
+
+
+def step_6(mine):
+    """what it gains"""
+    for alpha, K, tokens in (.6, 2, 1.96), (0, 4, 1), (1, 4, 5):
+        yield from differences(mine.expected_tokens(alpha, K), tokens, f"expected_tokens({alpha}, {K})")
+    for alpha, K, c, v, gain in (.8, 5, 0, 1, 3.68928), (.6, 2, .1, 1.5, 1.152941176), (1, 4, .25, 1.5, 2):
+        yield from differences(mine.predicted_speedup(alpha, K, c, v), gain,
+                               f"predicted_speedup({alpha}, {K}, c={c}, v={v})")
+
+
+STEPS = {                                               # step: the functions that it asks for
+    step_1: ["probabilities", "sample"],
+    step_2: ["autoregressive_sampling"],
+    step_3: ["verify"],
+    step_4: ["speculative_sampling"],
+    step_5: [],
+    step_6: ["expected_tokens", "predicted_speedup"],
+}
+
+
+def mistakes(step, mine):
+    """Sentences, one more than are shown at most.  What your code raises is the last of them."""
+    missing = [name for name in STEPS[step] if not callable(getattr(mine, name, None))]
+    if missing:
+        return [f"there is no function {name} yet" for name in missing]
+    found = []
+    with elsewhere() as used:
+        try:
+            for mistake in itertools.islice(step(mine), SHOWN + 1):
+                found.append(mistake)
+        except BaseException as error:                  # your code may raise SystemExit, too
+            found.append(sentence(error, mine))
+    return used or found
+
+
+@contextlib.contextmanager
+def elsewhere():
+    """Gives a list that afterwards says if other generators than rng were used within."""
+    used = []
+    random.seed(0), np.random.seed(0)                   # noqa: NPY002
+    yield used
+    if (random.random(), np.random.random()) != (0.8444218515250481, 0.5488135039273248):   # noqa: NPY002
+        used.append("your code draws from `np.random` or `random`: all chance must come from rng")
+
+
+def sentence(error, mine):
+    """What was raised, and in which line of your file."""
+    name = "" if isinstance(error, Wrong) else f"{type(error).__name__}: "
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame for frame in frames if frame.filename == getattr(mine, "__file__", None)]
+    where = f"\n    line {lines[-1].lineno}: {lines[-1].line}" if lines else ""
+    hint = "\n    (is a [0] missing, as in model(x)[0]?)" if "truth value of an array" in str(error) else ""
+    return f"{name}{error}{where}{hint}"
+
+
+def answers(path):
+    """A list of sentences for the import and for each step, empty if nothing is wrong; it ends with the first
+    that is not, or with a list that says what is gained."""
+    mine = module_from_spec(spec_from_loader("mine", SourceFileLoader("mine", str(Path(path).resolve()))))
+    for wrong in itertools.chain([imported(mine)], (mistakes(step, mine) for step in STEPS)):
+        yield wrong
+        if wrong:
+            return
+    yield [measured(mine)]
+
+
+def imported(mine):
+    """Runs your file; says what went wrong."""
+    try:
+        mine.__spec__.loader.exec_module(mine)
+    except SyntaxError as error:
+        return [f"{error.msg} in line {error.lineno}: {(error.text or '').strip()}"]
+    except BaseException as error:                      # SystemExit, too
+        return [sentence(error, mine).replace("\n    ", " in ")]
+    return []
+
+
+def measured(mine, n=60, K=4):
+    """Your samplers on the embedded pair, in numbers."""
+    from utils import load_model
+    draft, encoder = load_model("demo-draft")
+    target, _ = load_model("demo-target")
+    prompt = encoder.encode("The old man looked out over the sea, and for a long time he said nothing.")
+    runs = []
+    for sampler, models, more in ((mine.autoregressive_sampling, [target], []),
+                                  (mine.speculative_sampling, [draft, target], [K])):
+        for model in models:
+            model(prompt), model.reset()
+        models = [Timed(model) for model in models]
+        start = clock()
+        lossless.text_of(sampler(*models, prompt, n, *more, np.random.default_rng(0)))
+        runs.append((clock() - start, models))
+    (base, (alone,)), (spec, (small, large)) = runs
+    c, v = small.seconds(1) / alone.seconds(1), large.seconds(K + 1) / alone.seconds(1)
+    tokens = n / len(large.calls)
+    return (f"\nAt temperature 1, K = {K}: {tokens:.2f} tokens a pass, c = {c:.2f}, v = {v:.2f}, so it "
+            f"should be {tokens / (K * c + v):.2f} times\nas fast as auto-regressive sampling.  "
+            f"It took {spec:.2f} s instead of {base:.2f} s: {base / spec:.2f} times.")
+
+
+if __name__ == "__main__":                              # __main__.py reads this, a line for each answer
+    with os.fdopen(os.dup(1), "w") as out:
+        os.dup2(2, 1)                                   # what your code prints goes to standard error
+        for answer in answers(sys.argv[1]):
+            sys.stdout.flush()
+            print(json.dumps(answer), file=out, flush=True)

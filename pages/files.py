@@ -1,0 +1,109 @@
+"""Pages on disk: each is written beside its place and renamed, and only what this project wrote is replaced.
+
+    check_place(path)               before the work: ValueError if a page cannot be written there
+    write_page(path, html)          one page, whole or not at all
+    check_folder(folder)            the same two for a folder of pages
+    write_folder(folder, pages)     {file: html}
+
+A page of ours has a mark in its head, one for replays that main.py wrote and one for the site, so that
+neither replaces the other.  A symbolic link stays one: the page goes where it leads.
+
+But: a power failure between two renames leaves a folder of old and new pages, each of them whole.
+"""
+import os
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from console import told
+
+TRACE = '<meta name="generator" content="main.py --trace">'
+SITE = '<meta name="generator" content="python -m pages">'
+
+
+def has_mark(path, mark):
+    """Is this a file with the mark in its first bytes?  (A video of 3 GB is not read to say no.)"""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return mark.encode() in file.read(500)
+
+
+def place(path):
+    """Where a path leads, through symbolic links.  Raises ValueError if they lead in a circle."""
+    real = Path(os.path.realpath(path))
+    if real.is_symlink():
+        raise ValueError(f"cannot write {path}: its symbolic links lead in a circle; take another name")
+    return real
+
+
+def sentences(check):
+    """A decorator: OSErrors about the first argument, a path, become a ValueError of one sentence."""
+    def checked(path, *arguments):
+        try:
+            return check(path, *arguments)
+        except OSError as error:
+            raise ValueError(told(error, path)) from None
+    checked.__doc__ = check.__doc__
+    return checked
+
+
+@sentences
+def check_place(path):
+    """Raises ValueError if a replay cannot be written to `path`, or would replace what is not a replay."""
+    real = place(path)
+    if real.is_dir() or not real.parent.is_dir():
+        raise ValueError(f"cannot write {path}: name a file in a folder that exists, as in --trace run.html")
+    if real.exists() and not real.is_file():                    # a pipe or a device: opened once, when due
+        return
+    if real.exists() and real.stat().st_size and not has_mark(real, TRACE):
+        raise ValueError(f"{path} exists and is not a replay: take another name, as in --trace run.html")
+    if real.exists() and not os.access(real, os.W_OK):
+        raise ValueError(f"{path} is write-protected: take another name, as in --trace run.html")
+    TemporaryDirectory(dir=real.parent, prefix=".page.").cleanup()
+
+
+@sentences
+def write_page(path, html):
+    """Raises ValueError; then what was there before is as it was."""
+    real = place(path)
+    if real.exists() and not real.is_file():
+        real.write_text(html, encoding="utf-8")
+        return
+    with TemporaryDirectory(dir=real.parent, prefix=".page.") as work:
+        new = Path(work) / real.name
+        new.write_text(html, encoding="utf-8")
+        check_place(path)                                       # much may have happened since the first time
+        if real.exists():
+            shutil.copymode(real, new)
+        os.replace(new, real)
+
+
+@sentences
+def check_folder(folder):
+    """Raises ValueError if the folder cannot be made, or holds anything but pages of such a site."""
+    real = place(folder)
+    if not real.parent.is_dir():
+        raise ValueError(f"cannot write {folder}: there is no folder {real.parent}")
+    if real.exists() and not (real.is_dir() and all(has_mark(path, SITE) for path in real.iterdir())):
+        raise ValueError(f"{folder} exists and holds more than pages of this program: name a new folder")
+    TemporaryDirectory(dir=real if real.exists() else real.parent, prefix=".pages.").cleanup()
+
+
+@sentences
+def write_folder(folder, pages):
+    """Write them all, then remove pages of ours that are no longer among them.  Raises ValueError; then no
+    page of before has been touched."""
+    real = place(folder)
+    with TemporaryDirectory(dir=real if real.is_dir() else real.parent, prefix=".pages.") as work:
+        for file, html in pages.items():
+            (Path(work) / file).write_text(html, encoding="utf-8")
+        taken = [file for file in pages if (real / file).exists() and not has_mark(real / file, SITE)]
+        if taken:
+            raise ValueError(f"{real / taken[0]} appeared while the pages were made: move it away")
+        real.mkdir(exist_ok=True)
+        for file in pages:
+            os.replace(Path(work) / file, real / file)
+    for path in real.iterdir():
+        if path.name not in pages and has_mark(path, SITE):
+            path.unlink()

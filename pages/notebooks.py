@@ -1,0 +1,100 @@
+"""A notebook, with the outputs that are stored in it -> a page that loads nothing from the network.
+
+Not here: running it (notebooks/run.py does).
+"""
+import json
+import re
+from pathlib import Path
+
+from pages.frame import BACK, page
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
+
+
+def notebook_pages(repository=""):
+    """{file: its page} of all notebooks, each with links to its neighbours."""
+    to_html = exporter(repository)
+    return {f"{path.stem}.html": notebook_page(path, neighbours, to_html)
+            for path, neighbours in zip(NOTEBOOKS, zip([None, *NOTEBOOKS], [*NOTEBOOKS[1:], None]))}
+
+
+def exporter(repository=""):
+    """nbconvert's, without what its pages load from the network: its barest template, formulas as MathML."""
+    from latex2mathml.converter import convert
+    from nbconvert import HTMLExporter
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    class Formulas(IPythonRenderer):
+        def inline_math(self, body):
+            return f'<span class="formula">{convert(body)}</span>'
+
+        def block_math(self, body):
+            return f'<span class="formula display">{convert(body, display="block")}</span>'
+
+    def markdown(source):
+        renderer = Formulas(escape=False, exclude_anchor_links=True)
+        return linked(MarkdownWithMath(renderer=renderer).render(source), repository)
+
+    return HTMLExporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True,
+                        filters={"markdown2html": markdown})
+
+
+def linked(html, repository=""):
+    """Links to files, as a notebook sees them -> to pages of this site, to the repository, or mere words.
+
+    >>> linked('<a href="../gpt2.py">it</a>'), linked('<a href="2_x.ipynb">it</a>')
+    ('it', '<a href="2_x.html">it</a>')
+    >>> linked('<a href="../gpt2.py">it</a>', "https://code.org/us")
+    '<a href="https://code.org/us/blob/HEAD/gpt2.py">it</a>'
+    """
+    def to(match):
+        link, text = match.groups()
+        if re.match("https?:|#", link):
+            return match[0]
+        if link.startswith("../benchmarks/results"):
+            link = "results.html"
+        elif link.endswith(".ipynb") and "/" not in link:
+            link = link.removesuffix("ipynb") + "html"
+        elif repository:
+            link = f"{repository}/blob/HEAD/{link.removeprefix('../')}"
+        else:
+            return text
+        return f'<a href="{link}">{text}</a>'
+    return re.sub(r'<a href="([^"]*)">(.*?)</a>', to, html, flags=re.S)
+
+
+def notebook_page(path, neighbours, to_html):
+    """neighbours: the notebooks before and after it, or None."""
+    import nbformat
+    notebook = nbformat.read(path, as_version=4)
+    before = ""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.metadata.setdefault("alt", alt_of(cell.source, before))
+        else:
+            before = cell.source
+    links = (f'<a href="{other.stem}.html">{words}</a>' if other else "<span></span>"
+             for other, words in zip(neighbours, ("← The one before", "The next →")))
+    body, _ = to_html.from_notebook_node(notebook)
+    return page(title_of(path), f"<nav>{BACK}</nav>\n<main>{body}</main>\n"
+                                f'<nav class="end">{"".join(links)}</nav>')
+
+
+def title_of(path):
+    """The notebook's first heading."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return re.search(r"^# (.*)", "".join(cells[0]["source"])).group(1)
+
+
+def alt_of(source, before):
+    """What a picture shows, for those who cannot see it: the words its code writes on it, or, if there are
+    none, the last sentence of the text before it.
+
+    >>> alt_of('ax.plot(x, y, label=f"v = {v}")' + chr(10) + 'ax.set(xlabel="K", ylabel="speed-up")', "")
+    'Picture: K; speed-up; v = …'
+    """
+    found = re.findall(r'(title|xlabel|ylabel|label)[=(]r?f?"([^"]+)"', source)
+    words = [text for kind, text in sorted(found, key=lambda f: f[0] == "label")] or [
+        re.split(r"(?<=[.:?]) ", " ".join(before.split()))[-1]]
+    plain = re.sub(r"\{[^}]*\}", "…", "; ".join(words))
+    return "Picture: " + re.sub(r"\s+", " ", re.sub(r"\\+[,a-z]*|[$#*`]", "", plain)).strip()

@@ -1,0 +1,150 @@
+"""The pages of the site -> {file: html}.
+
+    index.html          what this is, and links to the rest
+    replay_*.html       runs of the embedded pair, as main.py --trace writes them
+    1_*.html, ..        the notebooks, with the outputs that are stored in them
+    results.html        the table of all methods, and the pictures of the others
+
+Every page is a file by itself that asks nothing of the network.
+
+But: nothing is measured here and no notebook is run; only the runs that are replayed are made anew, and their
+times are those of the machine that makes them.
+"""
+import json
+import subprocess
+import sys
+from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.methods import REPEATING
+from benchmarks.show import shown, visible
+from pages.files import SITE, TRACE
+from pages.frame import BACK, figure, page
+from pages.notebooks import NOTEBOOKS, notebook_pages, title_of
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results" / "avx512"
+SAMPLED = ["--temperature", "1", "--seed", "23"]
+
+RUNS = {    # name: (flags of main.py, title, what to look for)
+    "token": (SAMPLED, "Token verification",
+              "Algorithm 2. Each draft has a coin of its own, the first that fails ends the round, and the "
+              "token in its place is drawn from the residual distribution."),
+    "block": ([*SAMPLED, "--verifier", "block"], "Block verification",
+              "The drafts of a round are judged together: one whose own coin failed is kept where a later "
+              "coin passes."),
+    "tree": ([*SAMPLED, "--verifier", "tree"], "A tree of drafts",
+             "Several guesses at each place, one pass of the target for all of them, and one path is taken."),
+    "lookup": (["--drafter", "lookup", "--prompt", REPEATING], "Prompt lookup",
+               "No draft model: what followed the last tokens earlier in the text is proposed again. It pays "
+               "where the text repeats itself, as this one soon does."),
+    "eagle": ([*SAMPLED, "--drafter", "eagle"], "A head on the target",
+                "One block of its own, an EAGLE head, reads the target's last hidden states and drafts."),
+}
+PICTURES = {    # in RESULTS: caption
+    "trees.png": "Lines of drafts, blocks and trees of several shapes.",
+    "pairs_K.png": "The embedded pair: measured speed-up over K, the drafts a round.",
+    "pairs_predicted.png": "The same, measured over predicted.",
+    "synthetic_acceptance.png": "A pair of the size of GPT-2 355M with random weights: speed-up over the "
+                                "acceptance rate.",
+    "forward_rows.png": "What a pass over several rows costs, over one row: v.",
+    "parts.png": "Where the time of a pass goes.",
+    "batch_batch.png": "Several sequences at once: batching takes from speculation what v gave it.",
+    "heads.png": "Drafters that read the target's states: how often a round's first draft is accepted, its "
+                 "second, ..",
+    "lossy.png": "Rules that are not lossless: tokens a pass over the distance from the target's "
+                 "distribution.",
+}
+NOT_MEASURED = ("The table of all methods has not been measured yet: <code>python -m benchmarks "
+                "--tables=methods --out=benchmarks/results/avx512</code> makes it.")
+PAPERS = ('<a href="https://arxiv.org/abs/2302.01318">Chen et al. 2023</a>, '
+          '<a href="https://arxiv.org/abs/2211.17192">Leviathan et al. 2022</a>')
+
+
+# The runs ---------------------------------------------------------------------------------------------------
+
+def replay(flags):
+    """A run of main.py in a process of its own -> its replay page, with a way back to the index."""
+    with TemporaryDirectory() as work:
+        path = Path(work) / "run.html"
+        done = subprocess.run([sys.executable, "main.py", *flags, "--trace", path], cwd=ROOT,
+                              capture_output=True, text=True, encoding="utf-8", errors="replace")
+        if done.returncode:
+            raise ValueError(f"main.py {' '.join(flags)} failed: {(done.stderr.splitlines() or ['?'])[-1]}")
+        html = path.read_text(encoding="utf-8")
+    back = BACK.replace("<a ", '<a style="color: var(--q)" ')
+    back = f'  <p style="margin-left: auto">{back}</p>\n'
+    return html.replace(TRACE, SITE, 1).replace("</header>", back + "</header>", 1)
+
+
+# The results ------------------------------------------------------------------------------------------------
+
+def results_page(folder=RESULTS):
+    """`folder`: where python -m benchmarks wrote its tables."""
+    parts = [f"<nav>{BACK}</nav>", "<main><h1>Results</h1>", "<h2>All methods side by side</h2>"]
+    if (folder / "methods.json").exists():
+        parts += [figure(folder / "methods.png", "Tokens a target pass over the cost of a round, in steps of "
+                         "the target alone. On a line through the origin speed-ups are the same."),
+                  table(**json.loads((folder / "methods.json").read_text(encoding="utf-8")))]
+    else:
+        parts.append(f"<p>{NOT_MEASURED}</p>")
+    pictures = [figure(folder / name, caption) for name, caption in PICTURES.items()]
+    return page("Results", "\n".join([*parts, "<h2>Pictures of the other tables</h2>", *pictures, "</main>"]))
+
+
+def table(machine, rows, **_):
+    """What python -m benchmarks stored of a table -> HTML."""
+    def cell(value):
+        style = ' class="number"' if isinstance(value, (int, float)) else ""
+        return f"<td{style}>{escape(shown(value))}</td>"
+
+    rows = visible(rows)
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in rows[0])
+    lines = ["<tr>" + "".join(map(cell, row.values())) + "</tr>" for row in rows]
+    depends_on = escape("; ".join(f"{key} {value}" for key, value in machine.items()))
+    return "\n".join([f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>', *lines,
+                      f'</tbody></table></div><p class="soft">{depends_on}</p>'])
+
+
+# The index --------------------------------------------------------------------------------------------------
+
+def index_page(notebooks, repository=""):
+    """notebooks: {file of the page: title}."""
+    runs = "\n".join(f'<dt><a href="replay_{name}.html">{title}</a></dt>\n<dd>{text}</dd>'
+                     for name, (_, title, text) in RUNS.items())
+    books = "\n".join(f'<li><a href="{file}">{escape(title.split(". ", 1)[-1])}</a></li>'
+                      for file, title in notebooks.items())
+    code = f'The code is at <a href="{repository}">{repository.split("//")[1]}</a>.' if repository else ""
+    picture = figure(ROOT / "benchmarks" / "results" / "replay.png",
+                     "One round: three drafts are accepted, one is rejected and corrected.")
+    return page("Speculative sampling, in NumPy", f"""<main>
+<h1>Speculative sampling, in NumPy</h1>
+<p>GPT-2 and speculative sampling, written to be read with the paper open. A small <i>draft</i> model
+proposes a few tokens, a large <i>target</i> model checks them all in one pass, and a modified rejection
+sampling makes the text follow exactly the distribution of the target alone ({PAPERS}). {code}</p>
+<a href="replay_token.html#8">{picture}</a>
+<h2>Runs, replayed</h2>
+<p>Two small models that come with the code write a text, and each page goes through it round by round: the
+drafts, what both models gave them, the coin that decided. The arrow keys turn the rounds; R races the run
+against the target alone. The times are those of the machine that made these pages.</p>
+<dl>
+{runs}
+</dl>
+<h2>Notebooks</h2>
+<p>Step by step, each with what its code printed and drew.</p>
+<ol>
+{books}
+</ol>
+<h2>Results</h2>
+<p><a href="results.html">What was measured</a>: all methods side by side, and the pictures of the other
+tables.</p>
+</main>""")
+
+
+def pages(repository=""):
+    """{file: its text} of the whole site."""
+    notebooks = {f"{path.stem}.html": title_of(path) for path in NOTEBOOKS}
+    replays = {f"replay_{name}.html": replay(flags) for name, (flags, *_) in RUNS.items()}
+    return {"index.html": index_page(notebooks, repository), "results.html": results_page(),
+            **notebook_pages(repository), **replays}

@@ -1,0 +1,119 @@
+"""Penalties, forbidden tokens, the mask of a grammar: speculative sampling works with them as it is.
+
+    target = constrained(target, penalty(1.2))
+    speculative_sampling(draft, target, ..)                             # lossless for the constrained target
+    speculative_sampling(constrained(draft, penalty(1.2)), target, ..)  # and accepts more
+
+A model is a pure function of its tokens, and so is a constrained one:
+
+    process(tokens so far, logits [n_vocab]) -> logits [n_vocab]
+
+It is called for each row with the tokens of that row, among them the drafts before it: a draft's penalty
+counts for the next draft.  That is all there is to it.  What goes wrong in practice is one row that is
+processed with another row's tokens, or not at all.
+
+    penalty     Keskar et al. 2019 (arXiv 1909.05858, CTRL), section 4.1
+    forbidden   tokens that never come
+    automaton   tokens that lead on, as in a JSON mask; `brackets` is one
+
+Not here: logits processed once for several rows (one after the other is slow where the vocabulary is large),
+automata of a grammar (Willard and Louf 2023, arXiv 2307.09702); a tree asks once a node, and a batch once a
+sequence.
+"""
+from functools import reduce
+
+import numpy as np
+
+from compute.backend import to_host
+
+
+def constrained(model, process):
+    """The model with its logits processed, row by row.
+
+    process     gets a list and an array of its own, and may change both
+    Raises ValueError, when it is asked, if nothing is left that could follow.
+    """
+    def answer(tokens, n_last=1):
+        tokens, rows = list(tokens), []
+        for i, logits in enumerate(to_host(model(tokens, n_last))):     # [n_vocab]
+            so_far = tokens[:len(tokens) - n_last + 1 + i]
+            rows.append(process(so_far[:], logits.copy()))
+            if not (rows[-1] > -np.inf).any():
+                raise ValueError(f"the constraint forbids every token after {so_far[-5:]}: leave at least "
+                                 "one, such as that which ends a text")
+        return np.stack(rows)                                   # [n_last, n_vocab]
+
+    for name in "n_ctx", "n_vocab", "reset":
+        if hasattr(model, name):
+            setattr(answer, name, getattr(model, name))
+    return answer
+
+
+def penalty(theta):
+    """Make what stands in the text already, prompt included, less likely, theta > 1.
+
+    The paper divides a logit by theta; a negative one would become more likely, so it is multiplied, as in
+    transformers and vLLM.
+
+    >>> penalty(2)([0, 1, 1], np.array([4., -4, 1]))
+    array([ 2., -8.,  1.])
+    """
+    if not 0 < theta < np.inf:
+        raise ValueError(f"the penalty is {theta}: it must be above 0 (1 changes nothing)")
+
+    def process(tokens, logits):
+        seen = sorted(set(tokens))
+        logits[seen] = np.where(logits[seen] > 0, logits[seen] / theta, logits[seen] * theta)
+        return logits
+    return process
+
+
+def forbidden(ids):
+    """Tokens that never come.
+
+    >>> forbidden([0, 2])([1], np.array([4., -4, 1]))
+    array([-inf,  -4., -inf])
+    """
+    ids = list(ids)
+
+    def process(tokens, logits):
+        logits[ids] = -np.inf
+        return logits
+    return process
+
+
+def automaton(start, step, allowed, n_prompt):
+    """Only tokens that lead on.
+
+    step        (state, token) -> state
+    allowed     (state, logits) -> the ids that may follow, or a mask [n_vocab]
+    n_prompt    tokens of the prompt, which the automaton does not read
+
+    Digits, and nothing else:
+
+    >>> digits = automaton(None, lambda state, token: None, lambda state, logits: [1, 2], n_prompt=1)
+    >>> digits([0, 2], np.array([4., -4, 1]))
+    array([-inf,  -4.,   1.])
+    """
+    def process(tokens, logits):
+        state, kept = reduce(step, tokens[n_prompt:], start), np.full_like(logits, -np.inf)
+        ids = allowed(state, logits)
+        kept[ids] = logits[ids]
+        return kept
+    return process
+
+
+def brackets(opening, closing, end, deepest, n_prompt):
+    """Brackets that close: none too many, at most `deepest` open, and the text may `end` when none is.
+
+    >>> process = brackets(opening=0, closing=1, end=2, deepest=1, n_prompt=1)
+    >>> process([3], np.zeros(4)), process([3, 0], np.zeros(4))
+    (array([  0., -inf,   0.,   0.]), array([-inf,   0., -inf,   0.]))
+    """
+    def allowed(n_open, logits):
+        wrong = [closing] if n_open == 0 else [end, opening] if n_open == deepest else [end]
+        return ~np.isin(np.arange(len(logits)), wrong)
+
+    def step(n_open, token):
+        return n_open + (token == opening) - (token == closing)
+    return automaton(0, step, allowed, n_prompt)

@@ -1,0 +1,120 @@
+"""Coupled sampling: Daliri, Musco and Suresh 2024 (arXiv 2408.07978).  The text is a function of the seed.
+
+    coupled_sampling(draft, target, tokens, n_tokens, K, rng)           # as speculative_sampling
+    coupled_baseline(target, tokens, n_tokens, rng)                     # its text, token for token
+
+Algorithm 2 of Chen et al. keeps the target's distribution, but not its text: with another drafter or another
+K it asks the generator for other numbers, and the same seed gives another text.  Here every token is the
+winner of a race.  E(x) is an exponential random number for each token x, fixed by the seed and by the place
+in the text, and the token is
+
+    argmin over x of E(x) / q(x)
+
+which is x with probability q(x).  The draft runs the same race with its p.  It draws the same token often,
+as p and q are alike and E is the same; a draft stays while it is the token that the target draws.  So drafts
+decide how fast the text comes, never what it is: it is the same for all drafters, K, trees and batches.
+
+The letters are Chen's, as in speculative.py: q the target, p the draft (in the paper Q is Bob's, P Alice's).
+
+Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with the rate q(x); of independent clocks with
+such rates, which sum to 1, the one of x is the first to ring with probability q(x).
+
+What it costs.  Algorithm 2 accepts 1 - TV = sum min(p, q).  Here it is `acceptance` below: less, and at least
+(1 - TV) / (1 + TV), the most that can be promised if neither knows the other's distribution.
+
+But: a near-tie of the race may part the texts where a row's bits depend on which other rows are computed with
+it.  The judge cannot walk a race; tests/test_coupling.py looks at the text and its distribution instead.
+"""
+import functools
+
+import numpy as np
+
+import speculative
+from speculative import speculative_sampling
+
+
+class Race:
+    """In the place of a sequence's generator: the exponentials of each place of its text.
+
+    rng     asked once, for the seed of the exponentials; then for what a drafter draws by itself
+    """
+
+    def __init__(self, rng):
+        self.seed, self.random = int(rng.random() * 2**53), rng.random
+        self.n = 0                                              # tokens that are emitted
+
+    def winner(self, probs, j):
+        """probs [n_vocab] -> argmin E / probs at the j-th place after the n tokens."""
+        times = np.full(len(probs), np.inf)                     # [n_vocab]
+        with np.errstate(over="ignore"):
+            np.divide(exponentials(self.seed, self.n + j, len(probs)), probs, out=times, where=probs > 0)
+        return int(times.argmin())
+
+
+@functools.lru_cache(maxsize=32)
+def exponentials(seed, place, n_vocab):
+    """E [n_vocab].  Drafts and target ask for the same, and a round for many of the last one's."""
+    return np.random.default_rng([seed, place]).standard_exponential(n_vocab)
+
+
+def verify(target_probs, draft_probs, drafts, race):
+    """As speculative.verify: a draft stays while it is the token that the target draws in its place."""
+    for j, q in enumerate(target_probs):                        # q [n_vocab]
+        token = race.winner(q, j)
+        if j == len(drafts) or token != drafts[j]:
+            race.n += j + 1
+            return j, token
+
+
+def walk(q, p, nodes, parents, rule, race):
+    """As tree.walk: to the child that is the token which the target draws, while there is one."""
+    path, here = [], -1
+    while True:
+        token = race.winner(q[here + 1], len(path))
+        children = [i for i, parent in enumerate(parents) if parent == here and nodes[i] == token]
+        if not children:
+            race.n += len(path) + 1
+            return path, token
+        here = children[0]
+        path.append(here)
+
+
+def coupled(propose):
+    """A proposer that runs the race: what it draws from becomes a point mass, the winner."""
+    def propose_winners(draft, x, k, to_probs, race):
+        j = 0
+
+        def to_winners(logits, *n_rows):                        # [rows, n_vocab] -> [rows, n_vocab]
+            nonlocal j
+            probs = to_probs(logits, *n_rows)
+            winners = np.zeros_like(probs)
+            for one, row in zip(winners, probs):                # a row is the next draft's, as in `propose`
+                one[race.winner(row, j)] = 1
+                j += 1
+            return winners
+
+        return propose(draft, x, k, to_winners, race)
+    return propose_winners
+
+
+def coupled_sampling(draft, target, tokens, n_tokens, K, rng, *, propose=speculative.propose, **settings):
+    """The arguments, rounds and errors of speculative_sampling."""
+    return speculative_sampling(draft, target, tokens, n_tokens, K, Race(rng), propose=coupled(propose),
+                                verify=verify, **settings)
+
+
+def coupled_baseline(model, tokens, n_tokens, rng, **settings):
+    """The arguments, rounds and errors of autoregressive_sampling; the text of coupled_sampling."""
+    return coupled_sampling(None, model, tokens, n_tokens, 1, rng, propose=lambda *_: ([], None), **settings)
+
+
+def acceptance(q, p):
+    """P(argmin E / p = argmin E / q): x wins both races if E(y) >= E(x) max(p(y) / p(x), q(y) / q(x)) for all
+    y, which has the probability 1 / sum over y of that maximum.  [n_vocab], [n_vocab] -> a number
+
+    >>> acceptance(np.array([.1, .6, .3]), np.array([.5, .3, .2])).round(3).item()      # sum min(p, q) is .6
+    0.582
+    """
+    both = (q > 0) & (p > 0)
+    ratios = np.maximum(q / q[both][:, None], p / p[both][:, None])             # [tokens of both, n_vocab]
+    return (1 / ratios.sum(axis=1)).sum()

@@ -1,0 +1,107 @@
+"""What two runs say about each other: worked out by hand on clocks that are made up."""
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from methods import choose
+from reporting.comparison import Run, check_flags, compared, summary, without_effect
+from sampling import Round
+
+ENCODER = SimpleNamespace(eos=9, decode=lambda tokens: "".join(map(str, tokens)))
+
+
+def clock(calls):
+    """A model or proposer that took so many seconds for as many rows or drafts."""
+    return SimpleNamespace(seconds=dict(calls).get, exact_rows=4, exact_paths=True)
+
+
+def line(*made):
+    """Rounds of so many drafts, of which so many were accepted, and one token more."""
+    return [Round([0] * (n + 1), [0] * k, n, None, None) for k, n in made]
+
+
+def figures(rounds, draft, target, propose, K, n_tokens, typed=("model", "token"), grow=None):
+    alone = Run(line(*[(0, 0)] * n_tokens), [0.01] * n_tokens, None, clock({1: 0.010}))
+    spec = Run(rounds, [0.02] * len(rounds), draft and clock(draft), clock(target))
+    pair = SimpleNamespace(propose=clock(propose), grow=grow and clock(grow), target=clock({}))
+    return compared(alone, spec, pair, choose(*typed), n_tokens, K, ENCODER)
+
+
+def test_rounds_of_k_drafts_are_predicted_by_theorem_3_8():
+    """Three rounds of 2 drafts, then one with the last token alone: 5 accepted of 6 tested."""
+    r = figures(line((2, 2), (2, 1), (2, 2), (0, 0)), {1: 0.001}, {1: 0.010, 3: 0.013}, {}, 2, 9)
+    alpha = 5 / 6
+    assert r["predicted_speedup"] == pytest.approx((1 + alpha + alpha**2) / (2 * 0.1 + 1.3))
+    assert (r["cost_ratio"], r["verify_ratio"]) == (pytest.approx(0.1), pytest.approx(1.3))
+    assert r["speedup"] == pytest.approx((9 / 0.08) / (9 / 0.09)) and r["lossless"] is True
+    assert (r["speculative"]["accepted"], r["speculative"]["tested"], r["speculative"]["rounds"]) == (5, 6, 4)
+    assert r["same_text"] and r["same_bits"]
+
+
+def test_rounds_of_any_length_are_predicted_by_what_they_cost():
+    """Four rounds with 0, 2, 2 and 1 drafts, 8 tokens; a step takes 10 ms, a row more 1 ms, a draft 2."""
+    rounds = line((0, 0), (2, 2), (2, 1), (1, 1))
+    r = figures(rounds, None, {1: 0.010, 2: 0.011, 3: 0.012}, {1: 0.002}, 2, 8, ("lookup", "token"))
+    assert r["predicted_speedup"] == pytest.approx(8 / (1.0 + 2 * (0.4 + 1.2) + (0.2 + 1.1)))
+    assert (r["cost_ratio"], r["verify_ratio"]) == (pytest.approx(0.2), pytest.approx(1.2))
+
+
+def test_a_tree_costs_its_levels_and_one_pass():
+    """(2, 1): a level is a pass of the draft over 1 row, then over 2; the target sees 5 rows."""
+    rounds = [Round([0, 0, 0], [0, 1, 0, 1], 2, None, None, [-1, -1, 0, 1])]
+    typed = ("model", "tree:2,1")
+    r = figures(rounds, {1: 0.002, 2: 0.004}, {5: 0.015}, {}, 2, 3, typed)
+    assert r["cost_ratio"] == pytest.approx(0.3) and r["verify_ratio"] == pytest.approx(1.5)
+    assert r["predicted_speedup"] == pytest.approx(3 / (2 * 0.3 + 1.5)) and not r["same_bits"]  # 4 keep
+    own = figures(rounds, None, {5: 0.015}, {}, 2, 3, ("medusa", "tree:2,1"), grow={4: 0.001})
+    assert own["cost_ratio"] == pytest.approx(0.05)
+
+
+def test_what_was_not_measured_is_none_and_no_sentence_prints_it():
+    """Rounds shorter than K: neither a pass over K + 1 rows nor theorem 3.8."""
+    r = figures(line((1, 1), (1, 0)), None, {2: 0.011}, {1: 0.002}, 6, 3, ("medusa", "token"))
+    assert r["verify_ratio"] is None and r["predicted_speedup"] == pytest.approx(1.5 / (0.2 + 1.1))
+    said = " ".join(summary(r | dict(K=6, temperature=1, drafter="medusa", verifier="token")))
+    assert "None" not in said and "c = 0.20)" in said and "(1 of 2 tested)" in said
+
+
+def sentences(**changes):
+    r = figures(line((2, 2), (2, 1), (2, 2), (0, 0)), {1: 0.001}, {1: 0.010, 3: 0.013}, {}, 2, 9)
+    return " ".join(summary(r | dict(K=2, temperature=0, drafter="model", verifier="token") | changes))
+
+
+def test_what_is_said_of_the_texts_depends_on_what_was_promised():
+    assert "as they always are" in sentences() and "may part them when K = 2" in sentences(same_bits=False)
+    assert "report it" in sentences(same_text=False)
+    assert "can happen" in sentences(same_text=False, same_bits=False)
+    assert "Different texts are expected" in sentences(temperature=1, same_text=False)
+    lossy = sentences(temperature=1, same_text=False, lossless=False, verifier="lenient:0.5")
+    assert "lossy" in lossy and "lenient:0.5" in lossy and "the same" not in lossy
+    assert "python -m lossless my.py" in sentences(lossless=None, verifier="my.py")
+
+
+def test_a_better_k_is_named_by_the_numbers_of_the_run():
+    slow = dict(cost_ratio=0.11, verify_ratio=2.6, predicted_speedup=0.99, K=12)
+    slow["speculative"] = dict(tokens=[1], acceptance_rate=0.75, accepted=3, tested=4,
+                               tokens_per_target_pass=3.9)
+    assert re.search(r"K = [2-5] is best", sentences(**slow)) and "too few drafts" not in sentences(**slow)
+    assert "is best" not in sentences(**slow, steady=False)         # the formula is about K drafts a round
+
+
+def test_flags_without_effect_are_named():
+    given = {"top_k", "seed", "show_rounds", "K", "draft_model_size", "prompt"}
+    told = list(without_effect(given, choose("medusa", "tree"), 0, True, False))
+    assert [sentence.split()[0] for sentence in told] == ["--seed", "--top_k", "--show_rounds", "--K",
+                                                          "--draft_model_size"]
+    assert not list(without_effect(given, choose("model", "token"), 1, False, True))
+
+
+@pytest.mark.parametrize("change, says", [
+    (dict(K=10**20), "no context holds so many"), (dict(K=0), "K is 0"), (dict(seed=-1), "seed is -1"),
+    (dict(prompt=""), "prompt is empty"), (dict(temperature=-1.0), "temperature is -1"),
+    (dict(top_p=0.0), "top_p is 0"), (dict(n_tokens_to_generate=-1), "-1")])
+def test_numbers_that_mean_nothing_are_refused(change, says):
+    with pytest.raises(ValueError, match=says):
+        right = dict(n_tokens_to_generate=3, K=4, seed=0, prompt="a", temperature=1.0, top_k=0, top_p=1.0)
+        check_flags(**right | change)

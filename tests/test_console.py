@@ -1,0 +1,141 @@
+"""Words to flags, errors to sentences: for a small program, and for all there are."""
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import console
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def program(file, other="x", /, prompt="hello", K=4, temperature=0.5, sizes=[1, 2], json=False):  # noqa: B006
+    """Do it.
+
+    Args:
+        file: what to read
+        K: drafts a round
+    """
+    print([file, other, prompt, K, temperature, sizes, json])
+
+
+@pytest.mark.parametrize("words, values", [
+    (["f"], ["f", "x", "hello", 4, 0.5, [1, 2], False]),
+    (["--json", "f", "g", "-K", "3"], ["f", "g", "hello", 3, 0.5, [1, 2], True]),
+    (["f", "--sizes=3", "--temperature", "1"], ["f", "x", "hello", 4, 1.0, [3], False]),
+    *[(["f", "--prompt", typed], ["f", "x", typed, 4, 0.5, [1, 2], False])
+      for typed in ["2017-10-10", "1.10", "a,b", "{x}", "5", "-", "-abc", "True", "None", "'quoted\"",
+                    "[1, 2]", "a\\nb", "a\nb", " x ", ""]],
+    (["f", "--prompt=--x"], ["f", "x", "--x", 4, 0.5, [1, 2], False])])
+def test_every_value_arrives_as_typed(words, values, capsys):
+    assert console.run(program, words) == 0
+    assert capsys.readouterr().out == f"{values}\n"
+
+
+@pytest.mark.parametrize("words, says", {
+    "": "FILE is missing", "f g h": "did you mean --prompt 'h'?", "f --promt x": "did you mean --prompt?",
+    "f --k 3": "did you mean --K?", "f --K foo": "--K foo: give a whole number, as in --K 4",
+    "f --K 2.5": "a whole number", "f --temperature nan": "give a number",
+    "f --sizes 1,x": "as in --sizes 1,2", "f --K": "--K needs a value",
+    "f --prompt --json": "needs a value", "f --json=1": "takes no value",
+    "f -- x": "'--' is not a flag", "f -t 1 -x 2": "'-x' is not a flag"}.items())
+def test_words_that_are_not_understood_get_one_sentence_before_the_work(words, says, capsys):
+    assert console.run(program, words.split()) == 2
+    out, err = capsys.readouterr()
+    assert says in err and err.startswith("error: ") and err.count("\n") == 1 and not out
+
+
+def test_help_names_every_flag_with_its_default_and_does_nothing(capsys):
+    assert console.run(program, ["--K", "3", "--help"]) == console.run(program, ["-h"]) == 0
+    out, err = capsys.readouterr()
+    assert "  FILE " in out and "drafts a round (default 4)" in out and "(default 1,2)" in out and not err
+    assert "(default 0.5)" in out and "--json" in out and "[" not in out
+
+
+@pytest.mark.parametrize("error, status, says", [
+    (ValueError("that is wrong"), 2, "error: that is wrong\n"),
+    (OSError(errno.ENOSPC, "No space left on device", "a.html"), 2, "error: cannot write a.html (No space"),
+    (MemoryError(), 2, "error: there is not enough memory"), (KeyboardInterrupt(), 130, "interrupted\n"),
+    (BrokenPipeError(), 0, "")])
+def test_an_error_is_a_sentence_and_a_status(error, status, says, capsys):
+    def fails():
+        raise error
+    assert console.run(fails, []) == status
+    assert capsys.readouterr().err.startswith(says)
+
+
+def test_a_mistake_here_keeps_its_traceback_and_one_in_a_loaded_file_says_its_line(tmp_path, capsys):
+    def broken():
+        return {}["x"]
+    with pytest.raises(KeyError):
+        console.run(broken, [])
+    mine = tmp_path / "mine.py"
+    mine.write_text("def propose(x):\n    return len(x\n        + 1)\n")
+    assert console.run(lambda: console.function_in(mine, "propose")(3), []) == 2
+    assert f"error: {mine}, line 3: TypeError: " in capsys.readouterr().err.replace("line 2", "line 3")
+
+
+@pytest.mark.parametrize("text, says", [
+    (None, "there is no file"), ("def other(): pass", "has no function propose"),
+    ("propose = 3", "has no function propose"), ("x = 1\ndef (:", "line 2: SyntaxError"),
+    ("\nimport nothing_like_it", "line 2: ModuleNotFoundError")])
+def test_a_file_that_cannot_be_used_says_why(text, says, tmp_path):
+    path = tmp_path / "mine.py"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ValueError, match=says):
+        console.function_in(path, "propose")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_disk_behind_standard_output_is_told(monkeypatch, capfd):
+    with open("/dev/full", "w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        assert console.run(program, ["f"]) == 2
+        full.write("more")                              # at the end Python writes what is left: to nobody now
+    assert "cannot write the output (No space left on device): free some" in capfd.readouterr().err
+
+
+def test_a_reader_who_goes_away_is_not_an_error(monkeypatch, capfd):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as pipe, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", pipe)
+        assert console.run(program, ["f"]) == 0
+        pipe.write("more")
+    assert capfd.readouterr().err == ""
+
+
+PROGRAMS = ["main.py", "-m reporting.many", "-m benchmarks", "-m exercises", "-m loading.download",
+            "-m loading.to_gguf", "-m lossless", "-m pages"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", PROGRAMS)
+def test_every_program_has_help_one_sentence_for_nonsense_and_minds_closed_streams(words):
+    def run(*more, **streams):
+        return subprocess.run([sys.executable, *words.split(), *more], cwd=ROOT, text=True, **streams)
+    done = run("--help", capture_output=True)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) > 3 and not done.stderr
+    done = run("--nonsense", capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1) and "nonsense" in done.stderr
+    closed = f"{sys.executable} {words} --nonsense"
+    assert subprocess.run(f"{closed} 2>&-", shell=True, cwd=ROOT).returncode == 2
+    bare = subprocess.run([sys.executable, "-OO", *words.split(), "--help"], cwd=ROOT, capture_output=True)
+    assert bare.returncode == 0 and not bare.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process alone")
+@pytest.mark.parametrize("library, status, told", [("numpy", -2, ""), ("fire", 130, "interrupted\n")],
+                         ids=["while the libraries load", "later"])
+def test_ctrl_c_leaves_no_traceback(tmp_path, library, status, told):
+    """In the place of a library lies a module that presses the keys."""
+    (tmp_path / f"{library}.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = subprocess.run([sys.executable, ROOT / "main.py"], capture_output=True, text=True,
+                          env=os.environ | {"PYTHONPATH": str(tmp_path)},
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+    assert (done.returncode, done.stderr, done.stdout) == (status, told, "")

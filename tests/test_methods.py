@@ -1,0 +1,160 @@
+"""The one table: every drafter with every verifier runs and gives what it promises, or says why not."""
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import TinyModels
+
+import lossless
+import speculative
+from autoregressive import autoregressive_sampling
+from methods import DRAFTERS, VERIFIERS, Drafter, Pair, choose
+from reporting.comparison import compared, run, summary, timed
+
+ROOT = Path(__file__).resolve().parent.parent
+WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram"]       # a drafter around another one
+OPTIONS = {"layer_skip": "layer_skip:a0,m1"}                            # what would be searched by the clock
+SMALL = {1: "2", 2: "2,1", 3: "3", 4: "1,2"}                            # trees for the judge, by K
+
+
+def combinations():
+    """(drafter, verifier) as typed, those that go together."""
+    for drafter, verifier in itertools.product([*DRAFTERS, *WITHIN], VERIFIERS):
+        typed = OPTIONS.get(drafter, drafter), verifier
+        try:
+            choose(*typed)
+            yield typed
+        except ValueError as error:
+            assert drafter.partition(":")[0] in str(error) and verifier in str(error)
+
+
+@pytest.mark.parametrize("typed", list(combinations()), ids=" ".join)
+def test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed):
+    """At any K and length, also where no round has K drafts; and what is said about it holds numbers."""
+    models, settings = TinyModels(), dict(temperature=0, top_k=0, top_p=1.0, eos=None)
+    for i, (K, n) in enumerate(itertools.product([1, 2, 4, 8, 16], [0, 1, 2, 5, 20])):
+        if n == 0:
+            method = choose(*typed)
+            made, K = method.pair(models, [3, 1, 2], K, settings), method.n_drafts(K)
+        pair, K, settings["temperature"] = timed(made), method.n_drafts(K), i % 2
+        alone, spec = (run(sampler, pair, [3, 1, 2], n, K, np.random.default_rng(i), settings)
+                       for sampler in (method.baseline, method.sampler(pair)))
+        assert len(alone.tokens) == len(spec.tokens) == n
+        assert all(r.n_accepted <= K and len(r.drafts) <= (len(method.tree) if method.tree else K)
+                   for r in spec.rounds)
+        if i % 2 == 0 or typed[1] == "coupled":
+            assert spec.tokens == alone.tokens
+        result = compared(alone, spec, pair, method, n, K, models.encoder)
+        said = " ".join(summary(result | dict(K=K, temperature=i % 2, drafter=typed[0], verifier=typed[1])))
+        assert "None" not in said and "nan" not in json.dumps(result).lower()
+        assert ("lossy" in said) == (typed[1] in ("lenient", "typical") and n > 0)
+
+
+def test_what_does_not_go_together_is_one_sentence_with_both_names():
+    together, every = set(combinations()), itertools.product([*DRAFTERS, *WITHIN], VERIFIERS)
+    apart = [(d, v) for d, v in every if (OPTIONS.get(d, d), v) not in together]
+    assert len(apart) > 20 and len(together) > 40
+    for drafter, verifier in apart:
+        names = f"^--drafter {drafter.partition(':')[0]} .*--verifier {verifier}"
+        with pytest.raises(ValueError, match=names):
+            choose(drafter, verifier)
+
+
+@pytest.mark.parametrize("kind, typed, says", [
+    ("verifier", "tree:3,0", "at least one child"), ("verifier", "tree:3,x", "as in tree:3,2,1"),
+    ("verifier", "tree:99,99", "more than"), ("verifier", "block:3", "takes no option"),
+    ("verifier", "lenient:7", "lenience is 7"), ("verifier", "typical:.1,.2,.3", "as in 0.09,0.3"),
+    ("verifier", "nope", "there is no verifier 'nope': use one of token, block"),
+    ("drafter", "early_exit:x", "number of layers"), ("drafter", "ngram:nope.txt", "cannot read nope.txt"),
+    ("drafter", "layer_skip:5", "as in layer_skip:a5"), ("drafter", "schedule:nope", "no drafter 'nope'"),
+    ("drafter", "lookup:", "takes no option"), ("drafter", "nope.py", "there is no file nope.py")])
+def test_a_word_that_means_nothing_is_told_before_anything_is_loaded(kind, typed, says):
+    with pytest.raises(ValueError, match=says):
+        choose(**dict(drafter="model", verifier="token") | {kind: typed})
+
+
+def test_options_mean_what_they_say():
+    assert choose("model", "tree:3-2-1") == choose("model", "tree:3,2,1") == choose("model", "tree")
+    assert choose("model", "tree:2,2").n_drafts(7) == 2 and choose("model", "token").n_drafts(7) == 7
+    assert choose("layer_skip:a5,m6,a7", "token").drafter.option == [[5, 7], [6]]
+    assert choose("schedule:ngram:README.md", "token").drafter.option.name == "ngram"
+    assert not choose("eagle", "token").goes_in_batches and choose("lookup", "block").goes_in_batches
+
+
+def judged(typed, Ks=(1, 2), n_tokens=3):
+    """The judge's verdict on a method of the table, with tiny models in the place of its own."""
+    def sampler(draft, target, tokens, n_tokens, K, rng, **settings):
+        drafter, verifier = typed
+        if VERIFIERS[verifier].tree:
+            verifier = f"{verifier}:{SMALL[K]}"
+        method, models = choose(drafter, verifier), TinyModels()
+        models.draft, models.target = draft or models.draft, target
+        pair = method.pair(models, tokens, K, settings)
+        return method.sampler(pair)(pair.draft, pair.target, tokens, n_tokens, K, rng, **settings)
+
+    pairs = [(None, tiny_target())] if DRAFTERS[typed[0].partition(":")[0]].trained == "head" else None
+    return lossless.check(sampler, pairs, Ks, n_tokens)
+
+
+def tiny_target():
+    from benchmarks.synthetic import tiny_target
+    return tiny_target()
+
+
+def test_adding_a_method_is_an_entry_in_the_table(monkeypatch):
+    """A drafter that repeats the last token goes through the same sweep and the same judge as all others."""
+    def repeats(draft, x, k, to_probs, rng):
+        return [x[-1]] * k, None
+    entry = Drafter("drafters/repeats.py", lambda models, *_: Pair(None, models.target, repeats))
+    monkeypatch.setitem(DRAFTERS, "repeats", entry)
+    mine = [typed for typed in combinations() if typed[0] == "repeats"]
+    assert len(mine) == sum(not verifier.tree for verifier in VERIFIERS.values())
+    for typed in mine:
+        test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed)
+    target, draft = lossless.table(2), lossless.table(1)
+    method = choose("repeats", "token")
+    pair = method.pair(TinyModels(), [1], 2, {})
+    assert pair.propose is repeats and lossless.check(method.sampler(pair), [(draft, target)], [2], 3) < 1e-12
+
+
+OWN = "def propose(draft, x, k, to_probs, rng):\n    return [1] * k, None\n"
+
+
+def test_a_file_of_ones_own_needs_no_entry(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "rule.py").write_text("from speculative import verify\n")
+    method = choose(str(tmp_path / "mine.py"), str(tmp_path / "rule.py"))
+    assert method.verify is speculative.verify and method.lossless is None
+    assert choose(f"schedule:{tmp_path / 'mine.py'}", "token").lossless is None
+    models = TinyModels()
+    pair = method.pair(models, [1], 2, {})
+    rounds = method.sampler(pair)(pair.draft, pair.target, [1], 9, 2, np.random.default_rng(0), temperature=0)
+    alone = autoregressive_sampling(pair.target, [1], 9, np.random.default_rng(0), temperature=0)
+    assert [t for r in rounds for t in r.tokens] == [t for r in alone for t in r.tokens]
+
+
+def sample_of_command_lines():
+    """Some 150 of all that can be typed."""
+    rng = np.random.default_rng(1)
+    every = list(itertools.product([*combinations()], [1, 3, 8], ["0", "1"], [[], ["--json"]]))
+    for i in sorted(rng.choice(len(every), 150, replace=False)):
+        (drafter, verifier), K, temperature, more = every[i]
+        drafter = drafter.replace("a0,m1", "a5,m6")
+        yield ["--drafter", drafter, "--verifier", verifier, "--K", str(K), "--temperature", temperature,
+               "--n_tokens_to_generate", str(rng.integers(0, 25)), *more]
+
+
+@pytest.mark.long
+def test_a_sample_of_command_lines_on_the_embedded_pair():
+    for words in sample_of_command_lines():
+        done = subprocess.run([sys.executable, "main.py", *words], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, (words, done.stderr)
+        if "--json" in words:
+            result = json.loads(done.stdout)
+            assert result["temperature"] or result["same_text"], words
+        else:
+            assert "report it" not in done.stdout, words

@@ -1,0 +1,159 @@
+"""Pages on disk: whole or not at all, and nothing is lost that this project did not write."""
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from encoder import EOS, Encoder
+from pages import files
+from pages.__main__ import main
+from pages.files import SITE, TRACE, check_folder, check_place, write_folder, write_page
+from pages.replay import SETTINGS, write_trace
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def state(folder):
+    """{path: what it holds, or where it leads} of all below the folder."""
+    def content(path):
+        return os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+    return {str(path): content(path) for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """What a page may be asked to be written over."""
+    (tmp_path / "text").write_text("mine")
+    (tmp_path / "mine.html").write_text("<!doctype html>\n<html lang='en'>mine")
+    (tmp_path / "quoting.html").write_text("<!doctype html>" + " " * 600 + TRACE)
+    (tmp_path / "of the site.html").write_text("<!doctype html>" + SITE)
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "to text").symlink_to("text")
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["text", "mine.html", "quoting.html", "of the site.html", "circle",
+                                  "circle/a", "to text", "folder", "nowhere/a", "text/a", "", "x" * 300])
+def test_only_a_replay_is_replaced_by_a_replay(folder, name):
+    before = state(folder)
+    for write in (check_place, lambda path: write_page(path, "new")):
+        with pytest.raises(ValueError, match=r"^[^\n]+(: | and |; )[^\n]+$"):
+            write(folder / name)
+        assert state(folder) == before
+
+
+def test_a_page_is_written_where_the_path_leads(folder):
+    old = "<!doctype html>" + TRACE
+    (folder / "run.html").write_text(old)
+    (folder / "run.html").chmod(0o640)
+    (folder / "empty").touch()
+    (folder / "to run").symlink_to("run.html")
+    (folder / "to new").symlink_to("folder/new.html")
+    before = state(folder)
+    for name, real in [("run.html", "run.html"), ("empty", "empty"), ("to run", "run.html"),
+                       ("to new", "folder/new.html"), ("other.html", "other.html")]:
+        check_place(str(folder / name))
+        write_page(str(folder / name), old + name)
+        assert (folder / real).read_text() == old + name
+        before[str(folder / real)] = (old + name).encode()
+        assert state(folder) == before
+    assert (folder / "run.html").stat().st_mode & 0o777 == 0o640
+    umask = os.umask(0)
+    os.umask(umask)
+    assert (folder / "other.html").stat().st_mode & 0o777 == 0o666 & ~umask     # a web server can read it
+
+
+def test_a_pipe_is_written_to_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    check_place(tmp_path / "pipe")
+    write_page(tmp_path / "pipe", "page")
+    assert os.read(end, 99) == b"page" and (tmp_path / "pipe").is_fifo()
+    os.close(end)
+
+
+def test_of_a_large_file_only_the_head_is_read(tmp_path, monkeypatch):
+    with (tmp_path / "film").open("wb") as film:
+        film.truncate(1 << 40)
+    with pytest.raises(ValueError, match="is not a replay"):
+        check_place(tmp_path / "film")
+
+
+@pytest.mark.parametrize("write, there", [
+    (lambda folder, html: write_page(folder / "index.html", html), TRACE),
+    (lambda folder, html: write_folder(folder, {"index.html": html, "new.html": html}), SITE)])
+def test_on_a_full_disk_the_old_page_stays(tmp_path, write, there):
+    (tmp_path / "index.html").write_text(there + "old")
+    (tmp_path / "stale.html").write_text(there + "old")
+    before, limits = state(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:                                                # "File too large" stands for "No space left"
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+        with pytest.raises(ValueError, match=r"^cannot write .*: free some space, or write to another disk$"):
+            write(tmp_path, there + "new" * 10_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert state(tmp_path) == before
+    write(tmp_path, there + "new" * 10_000)
+    assert (tmp_path / "index.html").stat().st_size > 30_000
+
+
+def test_what_appears_during_the_work_is_left_alone(tmp_path, monkeypatch):
+    (tmp_path / "site").mkdir()
+    write_page(tmp_path / "run.html", TRACE + "old")
+    write_folder(tmp_path / "site", {"index.html": SITE + "old", "stale.html": SITE, "new.html": SITE})
+    check_folder(tmp_path / "site")
+    check_place(tmp_path / "run.html")
+    (tmp_path / "run.html").write_text("mine")
+    (tmp_path / "site" / "notes.txt").write_text("mine")
+    (tmp_path / "site" / "own.html").write_text("mine")
+    with pytest.raises(ValueError, match="is not a replay"):
+        write_page(tmp_path / "run.html", TRACE)
+    before = state(tmp_path)
+    with pytest.raises(ValueError, match="own.html appeared"):
+        write_folder(tmp_path / "site", {"index.html": SITE + "new", "own.html": SITE})
+    assert state(tmp_path) == before
+    write_folder(tmp_path / "site", {"index.html": SITE + "new", "new.html": SITE})
+    site = str(tmp_path / "site")
+    del before[f"{site}/stale.html"]
+    assert state(tmp_path) == before | {f"{site}/index.html": (SITE + "new").encode()}
+    with pytest.raises(ValueError, match="holds more than pages"):
+        check_folder(tmp_path / "site")
+
+
+@pytest.mark.parametrize("name", ["text", "circle", "folder", "nowhere/site", "x" * 300])
+def test_a_folder_that_holds_anything_else_is_left_alone(folder, monkeypatch, name):
+    monkeypatch.setattr("pages.__main__.pages", lambda repository: pytest.fail("it began to work"))
+    (folder / "folder" / "index.html").write_text(SITE)
+    (folder / "folder" / "notes.txt").write_text("mine")
+    before = state(folder)
+    with pytest.raises(ValueError, match=r"^[^\n]+$"):
+        main(str(folder / name))
+    with pytest.raises(ValueError, match="not the address of a repository"):
+        main(str(folder / "new"), "name/repository")
+    assert state(folder) == before
+
+
+def test_the_program_writes_the_site_and_names_what_is_missing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("pages.site.replay", lambda flags: SITE)
+    monkeypatch.setitem(sys.modules, "nbconvert", None)
+    with pytest.raises(ValueError, match=r"nbconvert is missing: pip install -e '\.\[site\]'"):
+        main(str(tmp_path / "site"))
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr("pages.__main__.pages", lambda repository: {"index.html": SITE, "a.html": repository})
+    main(str(tmp_path / "site"), "https://code.org/us/")
+    assert capsys.readouterr().out == f"{tmp_path}/site/index.html: 2 pages, 0.0 MB\n"
+    assert (tmp_path / "site" / "a.html").read_text() == "https://code.org/us"
+
+
+def test_a_replay_of_the_program_may_be_written_again(tmp_path):
+    encoder = Encoder({EOS: 0}, [])
+    for _ in range(2):
+        check_place(tmp_path / "run.html")
+        write_trace(tmp_path / "run.html", [], dict.fromkeys(SETTINGS), encoder)
+    assert files.has_mark(tmp_path / "run.html", TRACE) and len(list(tmp_path.iterdir())) == 1

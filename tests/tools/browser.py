@@ -1,0 +1,51 @@
+"""Headless Chromium through Selenium, with what the tests of the pages ask of it."""
+import shutil
+from pathlib import Path
+
+import pytest
+
+FLAGS = ("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync "
+         "--disable-background-networking --disable-component-update").split()
+NAMES = "chromium", "chromium-browser", "google-chrome"
+
+
+class Browser:
+    def __init__(self, folder):
+        webdriver = pytest.importorskip("selenium.webdriver", reason="no Selenium: pip install selenium")
+        chromium = next(filter(None, map(shutil.which, NAMES)), None)
+        driver = shutil.which("chromedriver")
+        if not chromium or not driver:
+            pytest.skip("no Chromium, or no chromedriver: apt-get install chromium chromium-driver")
+        options = webdriver.ChromeOptions()
+        options.binary_location = chromium
+        for flag in [*FLAGS, f"--user-data-dir={folder}"]:
+            options.add_argument(flag)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+
+    def open(self, path, width=1280, height=800, dark=False, address=""):
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                    dict(width=width, height=height, deviceScaleFactor=1, mobile=width < 500))
+        scheme = dict(name="prefers-color-scheme", value="dark" if dark else "light")
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", dict(features=[scheme]))
+        self.driver.get("about:blank")
+        self.driver.get(Path(path).as_uri() + address)
+
+    def run(self, script):
+        return self.driver.execute_script(script)
+
+    def texts(self, selector):
+        return self.run(f"return [...document.querySelectorAll({selector!r})].map(e => e.textContent)")
+
+    def press(self, key):
+        self.driver.switch_to.active_element.send_keys(key)
+
+    def complaints(self):
+        return self.driver.get_log("browser")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.driver.quit()
