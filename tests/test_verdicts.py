@@ -12,7 +12,7 @@ import pytest
 from helpers import mutant
 
 from lossless import PAIRS, check, memoryless
-from verdicts import integrals, judging, page, pair, real, rules, vectors
+from verdicts import integrals, judging, page, pair, questions, real, rules, vectors
 from verdicts.__main__ import in_full, main
 from verdicts.cases import CASES, HERE, KINDS, ORDER, WHY, case_named, in_order, results
 from verdicts.integrals import INTEGRALS, race_twice
@@ -370,3 +370,27 @@ def test_real_functions_that_are_installed_still_do_what_was_found(capsys):
         pytest.skip("no engine is installed here:\n" + capsys.readouterr().err)
     stored = results()["real"]
     assert all(equal(stored[name], one) for name, one in found.items() if name in stored)
+
+
+# The questions ----------------------------------------------------------------------------------------------
+
+def test_the_questions_page_is_what_was_stored():
+    text = (HERE / "questions.md").read_text(encoding="utf-8")
+    assert text == questions.page() and "{" not in text
+
+
+def test_a_row_of_our_product_has_the_same_bits_alone_and_of_five():
+    for seed in range(20):
+        found = questions.logits(*questions.near_tie(seed))
+        assert (found["linear, alone"] == found["linear, of five"]).all()
+    pair = results()["questions"]["parting"]["logits"]
+    assert pair["linear, alone"] == pair["linear, of five"] and pair["alone"] != pair["of five"]
+
+
+def test_the_definitions_agree_with_each_other():
+    words = results()["questions"]["line"]
+    assert words["tokens a pass"] == pytest.approx(1 + sum(words["per position"]))
+    assert words["tokens a pass"] == pytest.approx(1 + words["accepted a pass"])
+    assert np.cumprod(words["per position, given those before"]) == pytest.approx(words["per position"])
+    assert words["accepted over drafted"] == pytest.approx(words["accepted a pass"] / 4)
+    assert words["accepted over drafted"] < words["accepted over tested"]

@@ -33,11 +33,11 @@ def judged(cases):
 
 def stored(case, report, verdict):
     word, accepted, possible = verdict
-    found = {"verdict": word, "deviation": rounded(report.deviation), "branches": report.n_branches}
+    found = {"verdict": word, "deviation": rounded(report.deviation) or 1e-15, "branches": report.n_branches}
     if report.lossless:
         found |= {"accepted": rounded(accepted), "possible": rounded(possible)}
     else:
-        found |= {"case": report.case, "K": report.K, "text": report.text,
+        found |= {"case": report.case, "text": report.text,
                   "probability": rounded(report.probability), "wanted": rounded(report.wanted)}
     if case.example:
         found["example"] = computed(case)
@@ -45,8 +45,8 @@ def stored(case, report, verdict):
 
 
 def rounded(number):
-    """Six digits; what is rounding itself becomes a bound."""
-    return None if number is None else 1e-15 if number < 1e-12 else float(f"{number:.6g}")
+    """Six digits; what is below 1e-12 is rounding, and 0."""
+    return None if number is None else 0.0 if number < 1e-12 else float(f"{number:.6g}")
 
 
 def computed(case):
@@ -55,7 +55,7 @@ def computed(case):
     first = first_token(case.rule, q, p, case.settings)
     wanted = [float(x == max(range(len(q)), key=q.__getitem__)) for x in range(len(q))] if \
         case.settings.get("temperature") == 0 else q
-    found = {"first": [rounded(x) if x > 1e-12 else 0.0 for x in first],
+    found = {"first": [*map(rounded, first)],
              "distance": rounded(sum(abs(a - b) for a, b in zip(first, wanted)) / 2)}
     if case.rule in RULES:
         shares = (kept_of(rule, memoryless(p), memoryless(q), 1, case.settings)
@@ -95,9 +95,9 @@ def finding(case):
     n = found["branches"]
     how = f"{n:,} branches walked" if n else "integrated, for it cannot be walked"
     if case.verdict == "wrong":
-        return (f"{how}: with {found['case']}, K = {found['K']}, the first wrong text is {found['text']} "
-                f"after [2, 0], of probability {found['probability']:.4g} where {found['wanted']:.4g} is "
-                f"right; the worst is off by {found['deviation']:.2g}")
+        return (f"{how}: the first wrong text is {found['text']} after [2, 0], of probability "
+                f"{found['probability']:.4g} where {found['wanted']:.4g} is right ({found['case']}); the "
+                f"worst is off by {found['deviation']:.2g}")
     share = "" if found["accepted"] is None else (f"; a first draft is kept with probability "
                                                  f"{found['accepted']:.3g}, and could be with "
                                                  f"{found['possible']:.3g}")
@@ -116,7 +116,8 @@ def page():
     pair = results()["pair"]
     return (HERE / "page.in.md").read_text(encoding="utf-8").format(
         n=len(CASES), projects=len({case.project for case in CASES}), counts=", ".join(map(number, ORDER)),
-        table="\n".join(map(table_row, in_order())), temperature=pair["temperature"], prefixes=pair["prefixes"],
+        table="\n".join(map(table_row, in_order())), temperature=pair["temperature"],
+        prefixes=pair["prefixes"],
         costs="\n".join(f"| {rule} | {kept(rule):.3f} | {mean:.3f} ± {error:.3f} |"
                         for rule, (mean, error) in pair["kept"].items()),
         engines="\n".join(engine_row(*item) for item in results()["real"].items()),
