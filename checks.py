@@ -78,7 +78,8 @@ def checked_drafts(drafts, k, target):
     drafts = token_list(drafts, f"the drafter proposed {drafts!r}: drafts must be a list of token ids")
     n_vocab = getattr(target, "n_vocab", float("inf"))
     if len(drafts) > k:
-        raise ValueError(f"the drafter proposed {len(drafts)} tokens, and at most {k} were wanted")
+        raise ValueError(f"the drafter proposed {len(drafts)} tokens, and at most k = {k} were wanted: cut "
+                         "them, as in drafts[:k]")
     for token in drafts:
         if not 0 <= token < n_vocab:
             raise ValueError(f"the drafter proposed token {token}, which is not in the target's vocabulary")

@@ -282,14 +282,15 @@ def distribution_of_text(model, prompt, n_tokens, eos=None, **settings):
     >>> distribution_of_text(memoryless([.5, .25, .25]), [0], 2, eos=[0, 1])[2, 0]
     0.125
     """
-    ends = () if eos is None else (eos,) if isinstance(eos, Integral) else eos
+    ends = () if eos is None else {eos} if isinstance(eos, Integral) else {*eos}
     if n_tokens == 0:
         return {(): 1.0}
     distribution = {}
     for token, chance in enumerate(distribution_of_token(model(prompt)[0], **settings)):
-        left = 0 if token in ends else n_tokens - 1
-        rest = distribution_of_text(model, [*prompt, token], left, eos, **settings)
-        distribution |= {(token, *text): float(chance * more) for text, more in rest.items() if chance > 0}
+        if chance > 0:
+            left = 0 if token in ends else n_tokens - 1
+            rest = distribution_of_text(model, [*prompt, token], left, eos, **settings)
+            distribution |= {(token, *text): float(chance * more) for text, more in rest.items()}
     return distribution
 
 
@@ -350,9 +351,91 @@ PAIRS = {                                                           # name: (dra
     "draft knows nothing": (memoryless([1 / 3, 1 / 3, 1 / 3]), table(12)),
 }
 
-SETTINGS = [dict(temperature=.5), dict(temperature=2.), dict(temperature=0), dict(top_k=1), dict(top_k=2),
-            dict(top_p=.5), dict(top_p=.8), dict(temperature=.7, top_k=2, top_p=.9),
-            dict(eos=0), dict(eos=[1]), dict(eos={0, 2}), dict(eos=(0, 1, 2))]
+# Branches are what a case costs, and a position at which both models are certain costs none.  So a model is
+# written as a word, a letter for each position of the new text: which tokens the draft and the target can say
+# there.  Of five tokens, which every prefix shuffles; the likeliest stands first.
+KINDS = {               # letter: (the draft's tokens, the target's)
+    ".": ("a", "a"),            # both are certain of the same: sure to be accepted
+    "x": ("b", "a"),            # both are certain, and differ: sure to be refused
+    "=": ("abc", "abc"),        # the same distribution
+    "s": ("cd", "abc"),         # sparse: c is accepted now and then, d never; the residual is a and b
+    "b": ("dceb", "abcd"),      # broad: b is sure to stay
+    "f": ("bcaed", "abcde"),    # full: all tokens in both
+    "m": ("abd", "acb"),        # mild: the likeliest is the same
+    "o": ("cd", "ab"),          # disjoint
+    "t": ("a", "abc"),          # the draft is certain
+    "p": ("ba", "a"),           # the target is certain
+    "2": ("baecd", "abcde"),    # two are equally likely, and two others
+}
+
+
+def pair(word, n_prompt=2):
+    """(draft, target) of the kinds that the word gives, after a prompt of n_prompt tokens."""
+    def model(which):
+        def row(prefix):
+            kind = word[len(prefix) - n_prompt:][:1] or "."
+            seed = [*map(ord, word), *prefix]
+            shuffled = dict(zip("abcde", np.random.default_rng(seed).permutation(5)))
+            rng = np.random.default_rng([*seed, which if kind != "=" else 2])
+            likely = [shuffled[letter] for letter in KINDS[kind][which]]
+            logits = np.full(5, -np.inf)
+            logits[likely] = [2, 2, 1, 1, 0] if kind == "2" else -np.sort(rng.exponential(size=len(likely)))
+            return logits
+        return as_model(row)
+    return model(0), model(1)
+
+
+class Case(NamedTuple):
+    name: str
+    draft: object
+    target: object
+    n_tokens: int
+    K: object
+    settings: dict
+    prompt: list = PROMPT
+
+    def __str__(self):
+        settings = "".join(f", {key} = {value}" for key, value in self.settings.items())
+        return f"{self.name}; K = {self.K}, {self.n_tokens} tokens{settings}"
+
+
+def of_words(K, words, about, prompt=PROMPT, **settings):
+    """A case for each word: text of so many tokens as the word has letters."""
+    return [Case(f"{word!r}, {about}", *pair(word, len(prompt)), len(word), K, settings, prompt)
+            for word in words.split()]
+
+
+SETTINGS = [dict(temperature=.5), dict(temperature=2.), dict(top_k=1), dict(top_k=2), dict(top_k=3),
+            dict(top_k=4), dict(top_k=9), dict(top_p=.4), dict(top_p=.8), dict(top_p=.95),
+            dict(temperature=.7, top_k=3, top_p=.8), dict(temperature=2, top_p=.7),
+            dict(temperature=.5, top_k=3), dict(top_k=4, top_p=.7)]
+EOS = [dict(eos=0), dict(eos=[1]), dict(eos={2, 4}), dict(eos=(0, 1, 3)), dict(eos=np.arange(5)),
+       dict(eos=[3, 4], temperature=.6), dict(eos=1, top_k=2), dict(eos=[2], temperature=1.5, top_p=.8)]
+
+CASES = [
+    *of_words(1, "f ff ss bb == oo tm pf xs mf", "one draft and what follows it"),
+    *of_words(4, "f ss s.s", "more drafts allowed than tokens wanted"),
+    *of_words(1, "ss.", "another prompt", [1]),
+    *of_words(2, "sb.", "another prompt", [4, 0, 3, 1, 4, 2]),
+    *of_words(2, ".ss s.s ts. ps. =s. ms. so. bs. sss sb. ff.", "two drafts"),
+    *of_words(3, "..sf ss.. s.s. .bs. bf..", "three drafts"),
+    *of_words(4, "...sf ss... .ss.. ..bs. s..ss", "four drafts"),
+    *of_words(8, ".......ss. s.......s.......s", "eight drafts"),
+    *of_words(1, "..ss x.ss ss.s s.s.s..", "a round after one with a single draft"),
+    *of_words(2, "xss. .xss. ...ss. s.s.s..", "a round after one of two drafts"),
+    *of_words(2, "......bs. ...x..bs. x.xbs.", "a third round"),
+    *of_words(3, "x.ss. .xss.. ..xs.s. ....ss.. ss...ss", "a round after one of three drafts"),
+    *of_words(4, "xbs... .xbs... ..xbs... ...xbs... .....bs... .....s..ss", "a round after one of four"),
+]
+for setting in SETTINGS:
+    CASES += of_words(2, "ff.", "settings", **setting)
+for setting in dict(top_k=1), dict(top_k=3), dict(top_k=3, temperature=.7), dict(top_k=4, top_p=.9):
+    CASES += of_words(1, "22", "ties", **setting)
+for setting in EOS:
+    CASES += of_words(2, "sss. .bs.ss", "EOS", **setting)
+for K in 1, 2, 3, 4, 6:
+    CASES += of_words(K, "m.fxm..f.sm...mxm....m.fx.f.s", "the likeliest tokens, a long text", temperature=0)
+    CASES += of_words(K, "m.f..m....f...", "the likeliest tokens up to EOS", temperature=0, eos=[K % 5])
 
 
 class Report(NamedTuple):
@@ -363,8 +446,6 @@ class Report(NamedTuple):
     n_cases: int
     n_branches: int
     case: str | None = None
-    K: object = None
-    n_tokens: int | None = None
     settings: dict | None = None
     prompt: list | None = None
     text: list | None = None
@@ -375,74 +456,107 @@ class Report(NamedTuple):
         walked = f"{self.n_branches:,} branches of {self.n_cases} case{'s' * (self.n_cases != 1)}"
         if self.lossless:
             return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked})"
-        more = "".join(f", {key} = {value}" for key, value in self.settings.items())
         return (f"not lossless: after {self.prompt} the text {self.text} has probability "
-                f"{self.probability:.6f}, and should have {self.wanted:.6f}.  ({self.case}; K = {self.K}, "
-                f"{self.n_tokens} tokens{more}; {walked})")
+                f"{self.probability:.6f}, and should have {self.wanted:.6f}.  ({self.case}; {walked})")
 
 
-def check(sampler, pairs=None, Ks=(1, 2, 3, 4), n_tokens=4, **settings):
+def check(sampler, *which, **settings):
     """The largest deviation of any text's probability from the target's; below 1e-9 is rounding.  If it is
     more, the first wrong text is printed.  The arguments are those of `report`."""
-    found = report(sampler, pairs, Ks, n_tokens, **settings)
+    found = report(sampler, *which, **settings)
     if not found.lossless:
         print(found)
     return found.deviation
 
 
-def report(sampler, pairs=None, Ks=(1, 2, 3, 4), n_tokens=4, **settings):
+def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settings):
     """Walk the standard cases, up to the first that is wrong.  Returns a Report.
 
     sampler     (draft, target, tokens, n_tokens, K, rng, **settings) -> rounds, or the new tokens
-    pairs       (draft, target) each, with a vocabulary of a few tokens; the tables above by default
-    Ks          each is tried on every pair
+    pairs       (draft, target) each, with a vocabulary of a few tokens
+    Ks          each is tried on every pair, with texts of n_tokens
+    thorough    takes minutes
     settings    temperature, top_k, top_p, eos: in place of the standard ones
 
+    With pairs, Ks or n_tokens given, these take the place of the standard cases.
     Raises ValueError for a sampler that cannot be judged; what the sampler itself raises comes through.
     """
+    if pairs is None and Ks is None and n_tokens is None:
+        chosen = standard_cases(thorough, settings)
+    else:
+        chosen = cases(pairs, Ks or (1, 2, 3), n_tokens, settings)
     worst, n_branches = 0.0, 0
-    for n_cases, case in enumerate(cases(pairs, Ks, n_tokens, settings), 1):
+    for n_cases, case in enumerate(chosen, 1):
         found = judge(sampler, *case)
         n_branches, worst = n_branches + found.n_branches, max(worst, found.deviation)
         if not found.lossless:
-            if judge(sampler, *case)[1:] != found[1:]:
+            if judge(sampler, *case).deviation != found.deviation:
                 raise ValueError(NOT_REPEATED)
             return found._replace(n_cases=n_cases, n_branches=n_branches)
     return Report(True, worst, n_cases, n_branches)
 
 
+def standard_cases(thorough, settings):
+    chosen = itertools.chain(CASES, more_cases() if thorough else ())
+    if not settings:
+        return chosen
+    return (case._replace(settings=settings) for case in chosen if not case.settings)
+
+
+def more_cases():
+    """Each two positions of a text, and more."""
+    for K in range(1, 7):
+        for i, j in itertools.combinations(range(2 * K + 3), 2):
+            for first, second in "ss", "xb", "bs", "fx", "=m":
+                word = ["."] * (2 * K + 3)
+                word[i], word[j] = first, second
+                yield from of_words(K, "".join(word), "two positions")
+    for K in range(1, 5):
+        for word in itertools.product(".sx", repeat=5):
+            yield from of_words(K, "".join(word), "five positions")
+        for setting in SETTINGS + EOS:
+            yield from of_words(K, "f.f bs.s .ms.s 2bs", "settings", **setting)
+        yield from cases(None, [K], K + 1, {})
+
+
 def cases(pairs, Ks, n_tokens, settings):
-    """(name, draft, target, n_tokens, K, settings) of each case of `check`."""
+    """Each pair with each K, and a few with the standard settings."""
     named = PAIRS if pairs is None else {f"pair {i}": pair for i, pair in enumerate(pairs)}
-    for name, pair in named.items():
-        yield from ((name, *pair, n_tokens, K, settings) for K in Ks)
-    if settings:
-        return
-    for name, pair in list(named.items())[:2]:
-        yield from ((name, *pair, min(3, n_tokens), Ks[min(1, len(Ks) - 1)], setting) for setting in SETTINGS)
-    name, pair = next(iter(named.items()))
-    yield from ((name, *pair, n, Ks[-1], {}) for n in range(min(4, n_tokens)))          # the length limit
+
+    def case(name, K, n_tokens=n_tokens, settings=settings):
+        n_tokens = max(4, K + 1 if isinstance(K, int) else 0) if n_tokens is None else n_tokens
+        return Case(name, *named[name], n_tokens, K, settings)
+
+    yield from (case(name, K) for name in named for K in Ks)
+    if not settings:
+        few, K = n_tokens or 4, Ks[min(1, len(Ks) - 1)]
+        for setting in [dict(temperature=0), *SETTINGS, *EOS]:
+            yield from (case(name, K, min(3, few), setting) for name in list(named)[:2])
+        yield from (case(next(iter(named)), Ks[-1], n) for n in range(min(4, few)))        # the length limit
 
 
-def judge(sampler, name, draft, target, n_tokens, K, settings):
+def judge(sampler, *case):
     """Walk one case to its end.  Returns its Report."""
+    case = Case(*case)
+
     def run(rng):
-        models = [asked(model, rng) for model in (draft, target)]
-        return text_of(sampler(*models, list(PROMPT), n_tokens, K, rng, **settings), rng)
+        models = [asked(model, rng) for model in (case.draft, case.target)]
+        result = sampler(*models, list(case.prompt), case.n_tokens, case.K, rng, **case.settings)
+        return text_of(result, rng)
 
     found = defaultdict(float)
     for n_branches, (text, probability) in enumerate(branches(run), 1):                     # noqa: B007
         found[text] += probability
-    wanted = distribution_of_text(target, PROMPT, n_tokens, **settings)
+    wanted = distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
     texts = sorted(found.keys() | wanted.keys())
     off = {text: abs(found.get(text, 0) - wanted.get(text, 0)) for text in texts}
     wrong = [text for text in texts if off[text] > WRONG]
-    deviation = max(off.values(), default=0.0)
+    report = Report(not wrong, max(off.values()), 1, n_branches)
     if not wrong:
-        return Report(True, deviation, 1, n_branches)
+        return report
     text = wrong[0]
-    return Report(False, deviation, 1, n_branches, name, K, n_tokens, settings, list(PROMPT), list(text),
-                  found.get(text, 0.0), wanted.get(text, 0.0))
+    return report._replace(case=str(case), settings=case.settings, prompt=list(case.prompt), text=list(text),
+                           probability=found.get(text, 0.0), wanted=wanted.get(text, 0.0))
 
 
 def case_deviation(sampler, *case):

@@ -25,13 +25,18 @@ import speculative
 from autoregressive import autoregressive_sampling
 from console import function_in, read_text
 from drafters import adaptive, layer_skip, lookup
+from drafters.cascade import cascade
 from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.heads import head_beside
+from drafters.jacobi import Jacobi
 from drafters.medusa import Medusa
 from drafters.ngram import NGram
-from samplers import block, lossy
+from drafters.suffix import Suffix
+from samplers import block, lossy, traversal
+from samplers.coupling import coupled_baseline, coupled_sampling
 from samplers.k_seq import K_SEQ
+from samplers.multi_draft import GREEDY
 from samplers.tree import shape_of, tree_sampling
 from samplers.tree_model import depths, with_tree
 from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, surest
@@ -56,6 +61,7 @@ class Verifier(NamedTuple):
     verify: Callable | None = None  # option -> a verify
     loop: Callable | None = None    # (pair, option) -> a sampler
     option: Callable | None = None
+    baseline: Callable = autoregressive_sampling
     tree: str = ""                  # "rule": it judges trees by a rule; "grow": it says how they grow, too
     tests_all: bool = False         # it judges the drafts after a refusal, too
     lossless: bool | None = True
@@ -123,12 +129,6 @@ def shape(text):
         widths = [int(width) for width in (text or "3,2,1").replace("-", ",").split(",")]
     except ValueError:
         raise ValueError("give the children a node by level, as in tree:3,2,1") from None
-    return shape_of_widths(widths)
-
-
-def shape_of_widths(widths):
-    if min(widths) < 1:
-        raise ValueError("a node has at least one child on each level, as in tree:3,2,1")
     return shape_of(widths)
 
 
@@ -149,6 +149,21 @@ def ngram(models, text, *_):
     model = NGram(models.target.n_vocab)
     model.learn(models.encoder.encode(text))
     return Pair(model, models.target)
+
+
+def suffix(models, text, *_):
+    memory = Suffix()
+    memory.learn(models.encoder.encode(text))
+    return Pair(None, models.target, memory.propose, memory.grow)
+
+
+def staged(models, *_):
+    return Pair(models.draft, models.target, cascade(speculative.propose, NGram(models.target.n_vocab)))
+
+
+def jacobi(models, *_):
+    answers = Jacobi(models.target)
+    return Pair(None, answers.target, answers.propose)
 
 
 def early_exit(models, n_layers, *_):
@@ -188,7 +203,7 @@ def around(wrapper):
 def optimum(pair, tokens, K, settings):
     """With c and v as measured now, for this prompt."""
     tokens, to_probs, _ = prepare([pair.draft, pair.target], tokens, 1, **settings)
-    costs = adaptive.costs(pair.draft, pair.target, pair.propose, tokens, K, to_probs)
+    costs = adaptive.measured_costs(pair.draft, pair.target, pair.propose, tokens, K, to_probs)
     return adaptive.Optimum(**costs, K=K, propose=pair.propose)
 
 
@@ -197,10 +212,13 @@ DRAFTERS = {
                      tree="model"),
     "lookup": Drafter("drafters/lookup.py", lambda models, *_: Pair(None, models.target, lookup.propose)),
     "ngram": Drafter("drafters/ngram.py", ngram, text_of_file, tree="model"),
+    "suffix": Drafter("drafters/suffix.py", suffix, text_of_file, tree="chosen", one_text=True),
     "early_exit": Drafter("drafters/early_exit.py", early_exit, number_of_layers, trained="head"),
     "layer_skip": Drafter("drafters/layer_skip.py", skipped_layers, sublayers, one_text=True),
     "eagle": Drafter("drafters/eagle.py", eagle, trained="head", one_text=True),
     "medusa": Drafter("drafters/medusa.py", medusa, trained="head", tree="chosen", one_text=True),
+    "cascade": Drafter("drafters/cascade.py", staged, trained="draft"),
+    "jacobi": Drafter("drafters/jacobi.py", jacobi, one_text=True),
     "schedule": Drafter("drafters/adaptive.py", around(lambda pair, *_: adaptive.Schedule(pair.propose)),
                         drafter_within, trained="draft", one_text=True),
     "optimum": Drafter("drafters/adaptive.py", around(optimum), drafter_within, trained="draft",
@@ -229,8 +247,12 @@ VERIFIERS = {
     "tree": tree("samplers/tree.py", rule=SEQUOIA),
     "specinfer": tree("samplers/tree.py", rule=SPECINFER),
     "k_seq": tree("samplers/k_seq.py", rule=K_SEQ),
+    "traversal": tree("samplers/traversal.py", rule=SEQUOIA, walk=traversal.walk),
+    "multi_draft": tree("samplers/multi_draft.py", rule=GREEDY),
     "likeliest": tree("samplers/tree.py", "grow", grow=likeliest),
     "surest": tree("samplers/tree.py", "grow", grow=surest),
+    "coupled": Verifier("samplers/coupling.py", baseline=coupled_baseline,
+                        loop=lambda pair, _: partial(coupled_sampling, propose=pair.propose)),
     "lenient": Verifier("samplers/lossy.py", lambda rule: rule, lossless=False,
                         option=lambda text: lossy.lenient(*numbers(text, "0.3"))),
     "typical": Verifier("samplers/lossy.py", lambda rule: rule, lossless=False,
@@ -239,11 +261,6 @@ VERIFIERS = {
 
 
 # A drafter with a verifier ----------------------------------------------------------------------------------
-
-def alone(draft, target, tokens, n_tokens, K, rng, **settings):
-    """The baseline, called like the others."""
-    return autoregressive_sampling(target, tokens, n_tokens, rng, **settings)
-
 
 class Chosen(NamedTuple):
     """An entry of a table, as it was typed: "early_exit:4"."""
@@ -290,6 +307,15 @@ class Method(NamedTuple):
             models.target = with_tree(models.target)        # heads must read the model that scores the tree
         pair = self.drafter.entry.make(models, self.drafter.option, tokens, K, settings)
         return pair._replace(draft=with_tree(pair.draft)) if self.tree else pair
+
+    def baseline(self, draft, target, tokens, n_tokens, K, rng, **settings):
+        """The target alone, called like `sampler`."""
+        return self.verifier.entry.baseline(target, tokens, n_tokens, rng, **settings)
+
+    @property
+    def same_at_any_temperature(self):
+        """Is the text a function of the seed alone?"""
+        return self.verifier.entry.baseline is not autoregressive_sampling
 
     def sampler(self, pair):
         """sampler(draft, target, tokens, n_tokens, K, rng, **settings) -> rounds."""

@@ -25,7 +25,7 @@ from benchmarks.measure import label, named, some_tokens
 from benchmarks.pairs import alone, generate, load_pair, speculative, text_of
 from benchmarks.synthetic import SIZES, random_arrays, vocabulary
 from compute.backend import clock, on_gpu
-from compute.linear import THREADS
+from compute.threads import THREADS
 from encoder import load_encoder
 from loading.download import MODELS, download
 from loading.folder import read_folder

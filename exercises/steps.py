@@ -67,7 +67,7 @@ def differences(found, expected, what):
         yield f"{what} is None: the function returns nothing"
     elif np.shape(found) != np.shape(expected):
         yield f"{what} has the shape {np.shape(found)} and should have {np.shape(expected)}"
-    elif not np.allclose(found, expected, rtol=0, atol=1e-9):
+    elif not same(found, expected):
         digits = 4 if np.abs(np.subtract(found, expected)).max() > 1e-3 else 12
         found, expected = (str(np.round(a, digits)).replace("\n", "") for a in (found, expected))
         yield f"{what} is {found} and should be {expected}"
@@ -95,15 +95,52 @@ def text(sampler, *arguments, **settings):
     return new
 
 
+def same(found, expected):
+    return np.shape(found) == np.shape(expected) and np.allclose(found, expected, rtol=0, atol=1e-9)
+
+
+def again(probs, **settings):
+    """A distribution made of a distribution."""
+    with np.errstate(divide="ignore"):
+        return distribution_of_token(np.log(probs), **settings)
+
+
+def not_again(logits, temperature=1.0, **settings):
+    whole = distribution_of_token(logits, temperature)
+    return whole * (distribution_of_token(logits, temperature, **settings) > 0)
+
+
+MIXED_UP = {                                            # step 1: what others wrote
+    "top-p before top-k": lambda logits, temperature=1.0, top_k=0, top_p=1.0: again(
+        distribution_of_token(logits, temperature, top_p=top_p), top_k=top_k),
+    "the temperature after top-k and top-p": lambda logits, temperature=1.0, **settings: again(
+        distribution_of_token(logits, **settings), temperature=temperature),
+    "logits times the temperature": lambda logits, temperature=1.0, **settings: distribution_of_token(
+        logits, temperature and 1 / temperature, **settings),
+    "no division by the sum after top-k and top-p": not_again,
+}
+
+
 def step_1(mine):
     """the distribution"""
-    for logits in ([2.0, 1.0, 0.5, -1.0], [-1.0, 4.0, 4.0, 0.3], [1000.0, 999.0, 0.0, 999.0]):
-        for settings in ({}, dict(temperature=.5), dict(temperature=0), dict(top_k=2), dict(top_p=.6),
-                         dict(top_k=2, top_p=.7), dict(temperature=2, top_k=3, top_p=.8)):
-            expected = distribution_of_token(np.array(logits), **settings)
-            found = mine.probabilities(np.array([logits, logits]), **settings)
-            yield from differences(found, [expected] * 2, f"probabilities of two rows {logits}, {settings},")
-    found = exact_distribution(lambda rng: token(mine.sample(Q[0], rng), "sample"))
+    cases = [(np.array(logits), settings)
+             for logits in ([2.0, 1.0, 0.5, -1.0], [-1.0, 4.0, 4.0, 0.3], [1000.0, 999.0, 0.0, 999.0])
+             for settings in ({}, dict(temperature=.5), dict(temperature=0), dict(top_k=2), dict(top_p=.6),
+                              dict(top_k=2, top_p=.7), dict(temperature=2, top_k=3, top_p=.8))]
+    found = [mine.probabilities(np.array([logits, logits]), **settings) for logits, settings in cases]
+    wrong = []
+    for two, (logits, settings) in zip(found, cases):
+        wrong += differences(two, [distribution_of_token(logits, **settings)] * 2,
+                             f"probabilities of two rows {logits.tolist()}, {settings},")
+    for name, mixed_up in MIXED_UP.items():
+        if wrong and all(same(two, [mixed_up(logits, **settings)] * 2)
+                         for two, (logits, settings) in zip(found, cases)):
+            wrong[0] += f"\n    (all are what {name} gives)"
+    yield from wrong
+    walks = []
+    found = exact_distribution(lambda rng: walks.append(rng) or token(mine.sample(Q[0], rng), "sample"))
+    if not any(walk.taken for walk in walks):
+        yield "sample asks rng for no number, so it does not draw (or draws by chance of its own)"
     yield from differences(found, dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
     weights = np.random.default_rng(0).random(50_257).astype(np.float32)
     weights[:9] = weights[-9:] = 0

@@ -12,11 +12,11 @@ import console
 import lossless
 from autoregressive import autoregressive_sampling
 from lossless import (
+    CASES,
     PAIRS,
     PROMPT,
     SETTINGS,
     case_deviation,
-    cases,
     check,
     distance,
     distribution_of_text,
@@ -74,29 +74,14 @@ def test_accepted_tokens_follow_the_capped_geometric():
 
 # The joint distribution of several tokens -------------------------------------------------------------------
 
-CASES = list(cases(None, (1, 2, 3, 4), 4, {}))
-DEAR = [case for case in CASES if case[3:5] in [(4, 3), (4, 4)] and not case[5]]
-
-
-def name_of(case):
-    name, _, _, n_tokens, K, settings = case
-    return f"{name}, {n_tokens} tokens, K = {K}, {settings}"
-
-
-@pytest.mark.parametrize("case", [case for case in CASES if case not in DEAR], ids=name_of)
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_text_has_the_targets_distribution(case):
     assert case_deviation(speculative_sampling, *case) < 1e-12
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("case", [*DEAR, ("zeros in both", *PAIRS["zeros in both"], 5, 4, {})], ids=name_of)
-def test_the_text_has_the_targets_distribution_also_with_long_rounds(case):
-    assert case_deviation(speculative_sampling, *case) < 1e-12
-
-
-def test_four_drafts_and_a_bonus_have_the_targets_distribution():
-    assert case_deviation(speculative_sampling, "", *PAIRS["disjoint supports"], 5, 4, {}) < 1e-12
-    assert case_deviation(speculative_sampling, "", *PAIRS["draft is certain"], 5, 4, {}) < 1e-12
+def test_the_text_has_the_targets_distribution_thoroughly():
+    assert check(speculative_sampling, thorough=True) < 1e-12
 
 
 def test_what_the_target_cannot_say_is_never_said():
@@ -113,7 +98,7 @@ def test_a_draft_equal_to_the_target_is_always_accepted():
     assert found == pytest.approx({(2, 1): 1})  # rounds of 3 and 2 tokens, and nothing else
 
 
-@pytest.mark.parametrize("settings", [{}, *SETTINGS], ids=str)
+@pytest.mark.parametrize("settings", [{}, dict(temperature=0), *SETTINGS], ids=str)
 def test_the_baseline_has_the_targets_distribution(settings):
     target = table(4, zeros=0.4)
     found = exact_distribution(
@@ -272,7 +257,8 @@ def test_the_report_is_of_the_first_wrong_text(capsys):
     run = with_verify(always), [pair], [1, 2], 2
     found = report(*run, temperature=1)
     assert not found.lossless and found.deviation == pytest.approx(0.4 * 0.6)        # of [0, 1]
-    assert found[4:10] == ("pair 0", 1, 2, dict(temperature=1), [2, 0], [0, 0])
+    assert found.case == "pair 0; K = 1, 2 tokens, temperature = 1"
+    assert (found.settings, found.prompt, found.text) == (dict(temperature=1), [2, 0], [0, 0])
     assert (found.probability, found.wanted) == pytest.approx((0.05, 0.01))
     assert (found.n_cases, found.n_branches) == (1, 9)
     assert check(*run, temperature=1) == found.deviation
@@ -381,7 +367,7 @@ OWN = {  # a file: (exit status, the beginning of what is printed)
 
 @pytest.mark.parametrize("source", OWN)
 def test_the_program_judges_a_file_of_ones_own(source, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(lossless, "PAIRS", dict(list(PAIRS.items())[:2]))
+    monkeypatch.setattr(lossless, "CASES", CASES[:9])
     path = tmp_path / "mine.py"
     path.write_text(source)
     status, says = OWN[source]

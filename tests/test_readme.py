@@ -1,6 +1,7 @@
 """The README is true: its commands run, its output is what they print, what it quotes stands in the files."""
 
 import difflib
+import inspect
 import json
 import re
 import shlex
@@ -10,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import console
 from loading.download import MODELS
-from main import as_typed, main
+from main import main
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,10 +32,10 @@ def test_it_has_one_line_that_runs_the_program_and_one_that_runs_the_tests():
 @pytest.mark.parametrize("arguments", RUNS, ids=" ".join)
 def test_each_command_runs(arguments, capsys):
     if not set(arguments) & set(MODELS):
-        assert main(arguments) == 0
+        assert console.run(main, arguments) == 0
         assert capsys.readouterr().out
     else:  # these download gigabytes first: their flags at least are right
-        assert as_typed(arguments)
+        assert console.in_order(inspect.signature(main).parameters, arguments)
 
 
 def test_the_output_shown_is_what_the_program_prints(capsys):
@@ -45,7 +47,7 @@ def test_the_output_shown_is_what_the_program_prints(capsys):
         return re.sub(r"[\d.]+(?=x| s,| tokens per second)|(?<=[cv] = )[\d.]+", "N", text).strip()
 
     shown = re.search(r"```text\n(Autoregressive.*?)```", README, re.S).group(1)
-    assert main([]) == 0
+    assert console.run(main, []) == 0
     assert without_times(shown) == without_times(capsys.readouterr().out)
 
 

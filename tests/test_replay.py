@@ -356,8 +356,14 @@ def spaced(text):
     return text.replace(" ", "·").replace("\n", "↵")
 
 
+def opened(browser, tmp_path, small, *size, settings=(), seconds=None, address="", **options):
+    write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS | dict(settings), ENCODER, seconds)
+    browser.open(tmp_path / "run.html", *size, address=address, **options)
+    return browser
+
+
 def check_round(browser, i, rounds, small):
-    """The page shows round i: every number of it is computed here from the round."""
+    """The page shows round i whole: every number of it is computed here from the round."""
     r, s = rounds[i], small[i]
     n, k = r.n_accepted, len(r.drafts)
     assert browser.texts("#count") == [f"{i + 1} / {len(rounds)}"]
@@ -368,124 +374,108 @@ def check_round(browser, i, rounds, small):
     summary = browser.texts("#summary")[0]
     assert summary.startswith(f"Round {i + 1} of {len(rounds)}. ")
     assert (f"{n} of {k} draft" in summary) == (k > 0) and ("rejected" in summary) == (n < k)
-    frames = browser.texts("#slots > li h3")
-    names = [spaced(ENCODER.decode([token])) for token in r.drafts]
-    assert frames == [*names[:n + 1], spaced(ENCODER.decode(r.tokens[-1:])), *names[n + 1:]]
-    verdicts = (
-        ["✓ accepted"] * n + ["✗ rejected"] * (n < k) + ["→ by the target"] + ["– not tested"] * (k - n - 1)
-    )
-    assert browser.texts(".verdict") == verdicts
-    for slot, q, p, x, shown in zip(s["slots"], r.target_probs, r.draft_probs, r.drafts, browser.run(FACTS)):
-        assert shown[".accept"] == pytest.approx(min(1, q[x] / p[x]), abs=.00051)
-        if slot["coin"] is None:
-            assert shown[".r"] == "–"
-        else:
-            coin, sign, accept = shown[".r"].split()
-            assert [float(coin), float(accept)] == pytest.approx(
-                [slot["coin"], min(1, q[x] / p[x])], abs=0.00051
-            )
-            assert sign == ("<" if slot["verdict"] == "accepted" else "≥") and (
-                float(coin) < float(accept)
-            ) == (sign == "<")
+    assert browser.texts(".card .word") == [spaced(ENCODER.decode([t])) for t in [*r.drafts, r.tokens[-1]]]
+    assert browser.texts(".card .verdict") == (
+        ["✓ accepted"] * n + ["✗ rejected"] * (n < k) + ["– not tested"] * (k - n - 1) + ["by the target"])
+    assert browser.run("return known.focus") == n       # what decided
+    for j, (slot, q, p, x) in enumerate(zip(s["slots"], r.target_probs, r.draft_probs, r.drafts)):
+        shown, chance = browser.run(DETAIL % j), min(1, q[x] / p[x])
+        terms = [term for term, _ in shown["facts"]]
+        assert len(set(terms)) == len(terms)            # no two coins of one name
+        facts = {term: float(fact.lstrip("<")) for term, fact in shown["facts"] if term != "coin r"}
+        own = shown["names"].index(spaced(ENCODER.decode([x])))
+        assert [facts["target q(x)"], facts["draft p(x)"]] == shown["numbers"][2 * own:2 * own + 2]
+        assert [facts["target q(x)"], facts["draft p(x)"], facts["min(1, q / p)"]] == pytest.approx(
+            [q[x], p[x], chance], abs=.00101)
+        compared = shown["facts"][-1][1].split()
+        assert compared == (["–"] if slot["coin"] is None else compared)
+        if slot["coin"] is not None:
+            coin, sign, accept = compared
+            assert [float(coin), float(accept)] == pytest.approx([slot["coin"], chance], abs=.00051)
+            assert (float(coin) < float(accept)) == (sign == "<") == (slot["verdict"] == "accepted")
         values = [value for token, *values in slot["probs"] if token is not None for value in values]
         assert shown["bars"] == pytest.approx([100 * value / max(values) for value in values], abs=.01)
 
 
-FACTS = """return [...document.querySelectorAll(".slot:not(.is-own)")].map(slot => ({
-    ".accept": parseFloat(slot.querySelector(".accept").textContent),
-    ".r": slot.querySelector("b.r").textContent,
-    "bars": [...slot.querySelectorAll(".bar")].map(bar => parseFloat(bar.style.width))}))"""
+DETAIL = """document.querySelectorAll(".card")[%d].click();
+    const all = selector => [...document.querySelectorAll("#detail " + selector)];
+    return {facts: all("dl > div").map(e => [e.children[0].textContent, e.children[1].textContent]),
+            names: all(".name").map(e => e.textContent.replace("→ ", "")),
+            numbers: all(".number").map(e => parseFloat(e.textContent.replace("<", ""))),
+            bars: all(".bar").map(e => parseFloat(e.style.width))}"""
 
 
 @pytest.mark.browser
-def test_in_a_browser_it_steps_through_the_run_and_shows_its_numbers(browser, tmp_path):
+def test_in_a_browser_it_goes_through_the_run_and_shows_its_numbers(browser, tmp_path):
     from selenium.webdriver.common.keys import Keys
     rounds, small, _ = traced(n_tokens=24, n_vocab=len(WORDS))
-    write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
-    browser.open(tmp_path / "run.html")
+    opened(browser, tmp_path, small)
     last = len(rounds) - 1
     for i in range(len(rounds)):
         check_round(browser, i, rounds, small)
         browser.press(Keys.ARROW_RIGHT)
-    check_round(browser, last, rounds, small)                   # the end is the end
-    browser.press(Keys.ARROW_LEFT)
-    check_round(browser, last - 1, rounds, small)
-    browser.press(Keys.HOME)
-    check_round(browser, 0, rounds, small)
-    browser.press(Keys.END)
-    check_round(browser, last, rounds, small)
-    for button, i in [("back", last - 1), ("first", 0), ("next", 1), ("last", last)]:
-        browser.driver.find_element("id", button).click()
-        check_round(browser, i, rounds, small)
-    browser.driver.find_elements("css selector", "#strip button")[2].click()
-    check_round(browser, 2, rounds, small)
+    at = last                                           # the end is the end
+    for key, step in [(Keys.ARROW_LEFT, -1), (Keys.HOME, -99), (Keys.PAGE_DOWN, 1), (" ", 1),
+                      (Keys.PAGE_UP, -1), (Keys.END, 99), ("#back", -1), ("#first", -99), ("#next", 1),
+                      ("#last", 99), ("#strip button:nth-child(3)", 2 - last), (" ", 1)]:
+        if key.startswith("#"):
+            browser.driver.find_element("css selector", key).click()
+        else:
+            browser.press(key)
+        at = max(0, min(last, at + step))
+        assert browser.run("return [now, location.hash]") == [at, f"#{at + 1}"], key
+    assert browser.run("return document.activeElement === $('strip').children[3]")      # the focus goes along
+    browser.driver.find_element("id", "back").click()
+    browser.press(" ")                                          # once more what the button does
+    assert browser.run("return now") == 1
     assert dict(zip(browser.texts("#figures dt"), browser.texts("#figures dd"))) == {
         "tokens per target pass": f"{24 / len(rounds):.2f}",
         "acceptance rate": f"{np.divide(*acceptance(rounds)):.2f}",
-        "speed-up, measured": "1.50×",
-        "speed-up, predicted": "1.75×",
-        "draft step, c": "0.13",
-        "checking K + 1, v": "–",
-    }
+        "speed-up, measured": "1.50×", "speed-up, predicted": "1.75×",
+        "draft step, c": "0.13", "checking K + 1, v": "–"}
     tested = [[r for r in rounds if r.n_accepted >= j and len(r.drafts) > j] for j in range(3)]
     counts = [f"{sum(r.n_accepted > j for r in some)} / {len(some)}" for j, some in enumerate(tested)]
     assert browser.texts("#by-slot td:nth-child(2)") == counts
-    assert browser.complaints() == []
-
-
-@pytest.mark.browser
-def test_in_a_browser_a_clicker_and_the_space_bar_turn_the_rounds(browser, tmp_path):
-    from selenium.webdriver.common.keys import Keys
-    _, small, _ = traced(n_tokens=24)
-    write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
-    browser.open(tmp_path / "run.html")
-    at = 0
-    for key, step in [(Keys.PAGE_DOWN, 1), (" ", 1), (Keys.PAGE_UP, -1), (" ", 1), (Keys.PAGE_DOWN, 1)]:
-        browser.press(key)
-        at += step
-        assert browser.run("return [now, location.hash]") == [at, f"#{at + 1}"]
-    browser.driver.find_elements("css selector", "#strip button")[1].click()
-    browser.press(" ")  # in the strip it goes on, and the focus with it
-    assert browser.run("return [now, document.activeElement === $('strip').children[2]]") == [2, True]
-    browser.driver.find_element("id", "back").click()
-    browser.press(" ")                                          # once more what the button does
-    assert browser.run("return now") == 0
-    assert (
-        browser.run(
-            "return document.querySelectorAll('#strip [tabindex=\"0\"], #strip [aria-current]').length"
-        )
-        == 1
-    )
-    assert browser.complaints() == []
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("address, i", [("#7", 6), ("#1", 0), ("", 0), ("#999", -1), ("#0", 0), ("#x", 0)])
-def test_in_a_browser_an_address_leads_to_its_round(browser, tmp_path, address, i):
-    _, small, _ = traced(n_tokens=40)
-    write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
-    browser.open(tmp_path / "run.html", address=address)
-    assert browser.run("return now") == i % len(small)
-    browser.run("location.hash = '#3'")
-    assert browser.texts("#count") == [f"3 / {len(small)}"]
-
-
-@pytest.mark.browser
-def test_in_a_browser_the_whole_text_has_the_colours_of_its_origin(browser, tmp_path):
-    rounds, small, _ = traced(n_tokens=24, n_vocab=4)
-    write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
-    browser.open(tmp_path / "run.html")
-    browser.run("show(999)")
-    for kind, tokens in [
-        ("accepted", [r.tokens[: r.n_accepted] for r in rounds]),
-        ("own", [r.tokens[r.n_accepted :] for r in rounds]),
-    ]:
+    columns = "[...$('strip').children].map(b => [...b.children].map(c => c.className).join(''))"
+    assert browser.run("return " + columns) == [
+        "a" * r.n_accepted + "x" * (r.n_accepted < len(r.drafts)) + "o" for r in rounds]
+    for kind, tokens in [("accepted", [r.tokens[:r.n_accepted] for r in rounds]),
+                         ("own", [r.tokens[r.n_accepted:] for r in rounds])]:
+        browser.run("show(999)")
         shown, text = "".join(browser.texts(f"#text .{kind}")), "".join(map(ENCODER.decode, tokens))
         assert re.sub(r"\s", "", shown) == re.sub(r"\s", "", text) != ""
-    heights = browser.run(
-        "return [...$('strip').children].map(b => [...b.children].map(c => c.className).join(''))"
-    )
-    assert heights == ["a" * r.n_accepted + "x" * (r.n_accepted < len(r.drafts)) + "o" for r in rounds]
+    assert browser.complaints() == []
+
+
+@pytest.mark.browser
+def test_in_a_browser_a_step_shows_what_is_known_by_then_and_no_more(browser, tmp_path):
+    rounds, small, _ = traced(n_tokens=24, n_vocab=len(WORDS))
+    i, r = next((i, r) for i, r in enumerate(rounds) if len(r.drafts) == 3 and r.n_accepted == 1)
+    opened(browser, tmp_path, small)
+    browser.run(f"show({i})")
+    browser.press("s")
+    words = [spaced(ENCODER.decode([t])) for t in [*r.drafts, r.tokens[-1]]]
+    seen = []
+    for _ in range(11):
+        parts = [[text for text in browser.texts(f".card .{part}") if text or part in ("line", "coin")]
+                 for part in ("word", "line", "coin", "verdict")]
+        seen.append([len(part) for part in parts])
+        assert parts[0] in (words[:seen[-1][0]], words)
+        assert bool(browser.texts("#text .now .own")) == (parts[0] == words)
+        browser.press("\ue014")                         # the right arrow
+    drawn = [[0, 0, 0, 0], [1, 0, 0, 0], [2, 0, 0, 0], [3, 0, 0, 0]]
+    judged = [[3, 3, 0, 0], [3, 3, 1, 0], [3, 3, 1, 1], [3, 3, 2, 1], [3, 3, 2, 3]]
+    assert seen == [*drawn, *judged, [3, 3, 2, 3], [4, 3, 2, 4]]
+    assert browser.run("return [now, at_step, location.hash]") == [i + 1, 0, f"#{i + 2}.1"]
+    browser.press("\ue012")                             # the left arrow
+    assert browser.run("return [now, at_step]") == [i, 10]
+    browser.press("s")
+    assert browser.run("return [now, at_step, $('steps').ariaPressed]") == [i, None, "false"]
+    last = len(rounds) - 1
+    for address, where in [("#3", [2, None]), ("#3.4", [2, 3]), ("#999", [last, None]), ("#x", [0, None])]:
+        opened(browser, tmp_path, small, address=address)
+        assert browser.run("return [now, at_step]") == where
+    assert browser.complaints() == []
 
 
 @pytest.mark.browser
@@ -494,13 +484,9 @@ def test_in_a_browser_it_plays_and_races_on_one_clock(browser, tmp_path):
     rounds, small, _ = traced(n_tokens=24, n_vocab=4)
     alone = [t % 4 for t in range(24)]
     seconds = [.01 * (1 + i % 3) for i in range(24)], [.02 + .01 * (i % 2) for i in range(len(rounds))]
-    result = SETTINGS | SPEEDS | dict(autoregressive=dict(tokens=alone))
-    write_trace(tmp_path / "run.html", small, result, ENCODER, seconds)
-    browser.open(tmp_path / "run.html")
-    browser.run(
-        "clock = 0; performance.now = () => clock; $('pace').value = '0';"
-        "requestAnimationFrame = tick => (step = tick, 1)"
-    )
+    opened(browser, tmp_path, small, settings=dict(autoregressive=dict(tokens=alone)), seconds=seconds)
+    browser.run("clock = 0; performance.now = () => clock; $('pace').value = '0';"
+                "requestAnimationFrame = tick => (step = tick, 1)")
     browser.press("r")
     assert browser.run("return [$('replay').hidden, $('race').hidden]") == [True, False]
     prompt = spaced(SETTINGS["prompt"])
@@ -508,17 +494,16 @@ def test_in_a_browser_it_plays_and_races_on_one_clock(browser, tmp_path):
         browser.run(f"clock = {1000 * time}; step()")
         done = [sum(end <= time for end in np.cumsum(some)) for some in seconds]
         assert spaced(browser.texts("#text-alone")[0]) == prompt + spaced(ENCODER.decode(alone[:done[0]]))
-        told = [token for r in rounds[:done[1]] for token in r.tokens]
-        assert spaced(browser.texts("#text-rounds")[0]) == prompt + spaced(ENCODER.decode(told))
-        assert browser.texts("#clock-rounds")[0].startswith(
-            f"{min(time, sum(seconds[1])):.3f} s, {len(told)} token"
-        )
+        written = [token for r in rounds[:done[1]] for token in r.tokens]
+        assert spaced(browser.texts("#text-rounds")[0]) == prompt + spaced(ENCODER.decode(written))
+        clock = f"{min(time, sum(seconds[1])):.3f} s, {len(written)} token"
+        assert browser.texts("#clock-rounds")[0].startswith(clock)
     assert f"{sum(seconds[0]) / sum(seconds[1]):.2f}×" in browser.texts("#outcome")[0]
     browser.press("\ue00c")                                     # Escape
     assert browser.run("return [$('replay').hidden, $('race').hidden]") == [False, True]
-    browser.run("setInterval = tick => (turn = tick, 1); clearInterval = () => 0")
+    browser.run("setInterval = tick => (turned = tick, 1); clearInterval = () => 0")
     browser.press("p")
-    browser.run("turn(); turn()")
+    browser.run("turned(); turned()")
     assert browser.run("return [now, $('play').textContent]") == [2, "Pause"]
     browser.driver.find_element("id", "next").click()           # a hand on the controls ends it
     assert browser.run("return [now, $('play').textContent]") == [3, "Play"]
@@ -527,81 +512,103 @@ def test_in_a_browser_it_plays_and_races_on_one_clock(browser, tmp_path):
 
 @pytest.mark.browser
 def test_in_a_browser_a_tree_shows_the_path_that_was_taken(browser, tmp_path):
-    settings = SETTINGS | SPEEDS | dict(verifier="tree")
-    write_trace(tmp_path / "run.html", [reduce_round(tree_round(), [.5] * 9)], settings, ENCODER)
-    browser.open(tmp_path / "run.html")
-    assert (
-        browser.texts(".node.is-taken .accepted") == ["the", "sea"]
-        and len(browser.texts(".node")) == 1 + 5 + 1
-    )
+    settings = dict(verifier="tree:3,2")
+    opened(browser, tmp_path, [reduce_round(tree_round(), [.5] * 9)], settings=settings)
+    assert browser.texts(".node.is-taken .accepted") == ["the", "sea"]
     parent = "document.querySelector('.node.is-own').closest('ul').parentNode"
     end = browser.run(f"return {parent}.querySelector('.node').textContent")
     assert end.startswith("·sea")                       # the target's own token hangs on the end of the path
     assert "A tree of 5 drafts, 2 of them taken" in browser.texts("#summary")[0]
+    assert "tree:3,2 verification" in browser.texts("#settings")[0]
     table = browser.texts("#place") + browser.texts("#by-slot th") + browser.texts("#by-slot td")
     assert table == ["level", "1", "2", "1 / 1", "1.00", "–", "", "1 / 1", "1.00", "–", ""]
     assert browser.run(HIDDEN) == ["block", "token block", "block"] and browser.complaints() == []
-    browser.open(tmp_path / "run.html", width=300)
-    box = browser.run("return document.querySelector('.node.is-own').getBoundingClientRect()")
-    assert box["left"] >= 0 and box["right"] <= 300     # though the tree is wider
-    assert browser.run("return document.querySelector('.tree').scrollLeft") > 0
+    nodes = "return document.querySelectorAll('.node').length"
+    assert [browser.run(f"show(0, {step}); {nodes}") for step in range(7)] == [1, 4, 6, 6, 6, 6, 7]
+    for width in 300, 390:                              # all of it in sight
+        opened(browser, tmp_path, [reduce_round(tree_round(), [.5] * 9)], width, 844, settings=settings)
+        assert browser.run("return document.querySelector('.tree').scrollWidth <= innerWidth")
+        edge = browser.run("return document.querySelector('body > nav').getBoundingClientRect().top")
+        box = browser.run("return document.querySelector('.node.is-own').getBoundingClientRect()")
+        assert 0 <= box["left"] and box["right"] <= width and box["bottom"] <= edge
 
 
 @pytest.mark.browser
-def test_in_a_browser_a_block_shows_what_the_chances_are_made_of(browser, tmp_path):
+def test_in_a_browser_a_block_or_a_rule_of_ones_own_is_shown_for_what_it_is(browser, tmp_path):
     _, small, _ = traced(n_tokens=24, n_vocab=4, block=True)
-    settings = SETTINGS | SPEEDS | dict(verifier="block")
-    write_trace(tmp_path / "run.html", small, settings, ENCODER)
-    browser.open(tmp_path / "run.html")
+    opened(browser, tmp_path, small, settings=dict(verifier="block"))
     for i, r in enumerate(small):
         browser.run(f"show({i})")
-        for name, key in ("kept so far P", "P"), ("chance h", "accept"):
-            shown = [float(fact) for fact in browser.run(FACT.format(name))]
-            assert shown == pytest.approx([slot[key] for slot in r["slots"]], abs=.00051)
+        for j, slot in enumerate(r["slots"]):
+            facts = dict(browser.run(DETAIL % j)["facts"])
+            assert [float(facts["kept so far P"]), float(facts["chance h"])] == pytest.approx(
+                [slot["P"], slot["accept"]], abs=.00051)
         by_later = [s["verdict"] == "accepted" and s["coin"] >= s["accept"] for s in r["slots"]]
-        verdicts = [text for text in browser.texts(".verdict") if text != "→ by the target"]
-        assert [text == "✓ by a later coin" for text in verdicts] == by_later
-    assert browser.run(HIDDEN) == ["tree"] and browser.complaints() == []
+        assert [text == "✓ by a later coin" for text in browser.texts(".verdict")] == [*by_later, False]
+    assert browser.run(HIDDEN) == ["tree"]
+    _, small, _ = traced(n_tokens=24, n_vocab=4, verify=lenient(.3))
+    opened(browser, tmp_path, small, settings=dict(verifier="lenient:0.3", lossless=False))
+    assert "not lossless" in browser.texts("#settings")[0] and "not shown" in browser.texts("#rule")[0]
+    for i in range(len(small)):
+        for step in range(browser.run(f"show({i}); return steps.length")):
+            browser.run(f"show({i}, {step})")
+            assert browser.texts(".coin") == browser.texts(".accept") == []
+    assert browser.complaints() == []
 
 
 HIDDEN = "return [...document.querySelectorAll('[data-of]')].filter(e => e.hidden).map(e => e.dataset.of)"
-FACT = "return [...document.querySelectorAll('dt')].filter(e => e.textContent === '{}').map(" \
-       "e => e.nextSibling.textContent)"
 
 
 @pytest.mark.browser
-def test_in_a_browser_the_bars_of_a_round_are_above_the_fold(browser, tmp_path):
-    _, small, _ = traced(n_tokens=24, K=4)
-    write_trace(tmp_path / "run.html", small, SETTINGS | SPEEDS, ENCODER)
-    for size in [(1280, 800), (1920, 1080)]:
-        browser.open(tmp_path / "run.html", *size)
+def test_in_a_browser_a_round_is_on_one_screen_and_if_not_the_space_bar_scrolls(browser, tmp_path):
+    controls = "document.querySelector('body > nav').getBoundingClientRect().top"
+    for K, width, height in [(4, 1280, 800), (8, 1280, 800), (8, 1920, 1080)]:
+        _, small, _ = traced(n_tokens=24, K=K)
+        opened(browser, tmp_path, small, width, height)
         for i in range(len(small)):
             browser.run(f"show({i})")
-            bottoms = "[...document.querySelectorAll('.bars li')].map(e => e.getBoundingClientRect().bottom)"
-            lowest = f"return Math.max(...{bottoms})"
-            assert browser.run(lowest) < browser.run(
-                "return document.querySelector('nav').getBoundingClientRect().top"
-            )
+            assert browser.run(f"return $('detail').getBoundingClientRect().bottom <= {controls}")
+        shown = "[...document.querySelectorAll('body :not(sub, sup)')].filter(e => e.offsetParent)"
+        sizes = browser.run(f"return {shown}.map(e => parseFloat(getComputedStyle(e).fontSize))")
+        assert min(sizes) >= .018 * height
+    _, small, _ = traced(n_tokens=24, K=4)
+    for size, large in [((1024, 640), False), ((800, 500), False), ((1280, 800), True)]:       # 125 %, 160 %
+        opened(browser, tmp_path, small, *size)
+        if large:
+            browser.press("l")
+        browser.run("document.documentElement.style.scrollBehavior = 'auto'")
+        for _ in range(9):                              # space scrolls until all was seen, and then it turns
+            hidden = browser.run(f"return $('detail').getBoundingClientRect().bottom > {controls}")
+            before = browser.run("return [now, scrollY]")
+            browser.press(" ")
+            wait_for_the_scroll(browser)
+            at = browser.run("return [now, scrollY]")
+            assert at[0] == before[0] + (not hidden) and (at[1] > before[1] if hidden else at[1] == 0)
+    assert browser.complaints() == []
+
+
+def wait_for_the_scroll(browser):
+    """Until nothing has moved for a while."""
+    browser.run("""return new Promise(done => {
+        let last = scrollY, still = 0;
+        const look = () => (still = scrollY === last ? still + 1 : 0, last = scrollY, still > 5)
+            ? done() : setTimeout(look, 30);
+        look() })""")
 
 
 @pytest.mark.browser
 def test_in_a_browser_hostile_text_stays_text(browser, tmp_path):
     small = hostile_run()
-    write_trace(
-        tmp_path / "run.html", small, SETTINGS | dict(prompt="".join(HOSTILE), target=HOSTILE[1]), ENCODER
-    )
-    browser.open(tmp_path / "run.html")
+    opened(browser, tmp_path, small, settings=dict(prompt="".join(HOSTILE), target=HOSTILE[1]))
     for i in range(len(small)):
-        browser.run(f"show({i})")
-        assert browser.run("return [document.images.length, document.scripts.length, typeof hacked]") == [
-            0,
-            2,
-            "undefined",
-        ]
-    assert (
-        browser.texts("#text")[0].startswith("".join(HOSTILE)) and HOSTILE[1] in browser.texts("#settings")[0]
-    )
-    assert browser.complaints() == []
+        for step in ("null", "2"):
+            browser.run(f"show({i}, {step})")
+            found = browser.run("return [document.images.length, document.scripts.length, typeof hacked]")
+            assert found == [0, 2, "undefined"]
+    assert browser.texts("#text")[0].startswith("".join(HOSTILE))
+    assert HOSTILE[1] in browser.texts("#settings")[0]
+    opened(browser, tmp_path, [])
+    assert browser.texts("#summary") == ["Nothing was generated."] and browser.complaints() == []
 
 
 @pytest.mark.browser
@@ -609,32 +616,22 @@ def test_in_a_browser_hostile_text_stays_text(browser, tmp_path):
 @pytest.mark.parametrize("size", [(360, 740), (1280, 800)], ids=["narrow", "wide"])
 def test_in_a_browser_it_fits_the_screen(browser, tmp_path, size, dark):
     _, small, _ = traced(n_tokens=24, K=5)
-    long = SETTINGS | SPEEDS | dict(prompt="W" * 300, draft="a-very-long-name-of-a-folder/" * 4)
-    write_trace(tmp_path / "run.html", small, long, ENCODER)
-    browser.open(tmp_path / "run.html", *size, dark=dark)
-    for i in range(len(small)):
-        browser.run(f"show({i})")
-        assert browser.run("return document.documentElement.scrollWidth") <= size[0]
-    browser.run("document.querySelectorAll('details').forEach(e => e.open = true)")
-    outside = """return [...document.querySelectorAll("#slots li *")].filter(e => {
-        const frame = e.closest(".slot").getBoundingClientRect(), box = e.getBoundingClientRect();
-        return box.right > frame.right + 1 || box.left < frame.left - 1 }).map(e => e.outerHTML)"""
-    assert browser.run(outside) == []
-    controls = browser.run(
-        "return [...document.querySelectorAll('nav > button')].filter(e => e.offsetParent)"
-        ".map(e => e.getBoundingClientRect()).map(box => [box.top, box.width, box.height])"
-    )
-    assert len(controls) >= 3 and all(
-        top < size[1] and width >= 44 and height >= 44 for top, width, height in controls
-    )
-    assert min(browser.run("return [...$('strip').children].map(e => e.getBoundingClientRect().width)")) >= 24
+    long = dict(prompt="W" * 300, draft="a-very-long-name-of-a-folder/" * 4)
+    opened(browser, tmp_path, small, *size, settings=long, dark=dark)
+    outside = """return [...document.querySelectorAll("#cards .card, .card > *, #detail *")].filter(e => {
+        const box = e.getBoundingClientRect(), edge = document.documentElement.clientWidth;
+        return box.right > edge + 1 || box.left < -1 }).map(e => e.outerHTML)"""
+    for _ in "as it is", "large":
+        for i in range(len(small)):
+            browser.run(f"show({i})")
+            assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+            assert browser.run(outside) == []
+        buttons = "[...document.querySelectorAll('nav > button')].filter(e => e.offsetParent)"
+        controls = browser.run(f"return {buttons}.map(e => e.getBoundingClientRect())")
+        assert len(controls) >= 4 and all(box["bottom"] <= size[1] for box in controls)
+        assert all(min(box["width"], box["height"]) >= 44 for box in controls)
+        assert min(browser.run("return [...$('strip').children].map(e => e.offsetWidth)")) >= 24
+        browser.press("l")
     ground = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark
     assert browser.complaints() == []
-
-
-@pytest.mark.browser
-def test_in_a_browser_a_run_without_tokens_says_so(browser, tmp_path):
-    write_trace(tmp_path / "run.html", [], SETTINGS | SPEEDS, ENCODER)
-    browser.open(tmp_path / "run.html")
-    assert browser.texts("#summary") == ["Nothing was generated."] and browser.complaints() == []

@@ -323,7 +323,7 @@ WRONG_DRAFTS = {
     "a negative token": (([-1], None), "token -1, which is not in the target's vocabulary"),
     "no integers": (([1.0], None), "drafts must be a list of token ids"),
     "a word": (("ab", None), "drafts must be a list of token ids"),
-    "too many": (([1] * 5, None), "5 tokens, and at most 3 were wanted"),
+    "too many": (([1] * 5, None), "5 tokens, and at most k = 3 were wanted"),
     "NaN": (([1, 1], UNIFORM * np.nan), "sum to nan"),
     "logits": (([1, 1], np.log(UNIFORM)), "sum to -3"),
     "a draft that cannot have been drawn": (([1], [[1., 0, 0]]), "that of the token is 0"),

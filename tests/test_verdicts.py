@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from helpers import mutant
 
-from lossless import PAIRS, check
-from verdicts import integrals, judging, page, rules
+from lossless import PAIRS, check, memoryless
+from verdicts import integrals, judging, page, pair, rules
 from verdicts.__main__ import in_full, main
-from verdicts.cases import CASES, HERE, KINDS, ORDER, case_named, in_order, results
+from verdicts.cases import CASES, HERE, KINDS, ORDER, WHY, case_named, in_order, results
 from verdicts.integrals import INTEGRALS, race_twice
-from verdicts.judging import first_token, judge
+from verdicts.judging import first_token, report, verdict
 from verdicts.rules import RULES
 
 WRONG = [name for name in RULES if any(c.rule == name and c.verdict == "wrong" for c in CASES)]
@@ -103,30 +103,33 @@ ELSEWHERE = {"Algorithm 2", "block", "block, point masses", "tree drawn without 
 
 @pytest.fixture
 def few_pairs(monkeypatch):
-    kept = ["a distribution after every prefix", "five tokens of vocabulary", "long rounds"]
-    pairs = {name: judging.PAIRS[name] for name in kept}
-    pairs[kept[0]] = *pairs[kept[0]][:2], 2, (1,)
-    monkeypatch.setattr(judging, "PAIRS", pairs)
-    monkeypatch.setattr(judging, "KEPT_OF", kept[:1])
+    kept = {"five tokens of vocabulary": (2, (1,)), "long rounds": (3, (2,))}
+    monkeypatch.setattr(judging, "PAIRS", {name: judging.PAIRS[name][:2] + kept[name] for name in kept})
+    monkeypatch.setattr(judging, "KEPT_OF", ["long rounds"])
 
 
-def verdict_of(rule, changes, monkeypatch):
+def word_of(rule):
+    """The verdict in the settings in which a case shows the rule."""
+    return verdict(report(rule, *settings_of(rule)), rule, *settings_of(rule))[0]
+
+
+def word_of_changed(rule, changes, monkeypatch):
     changed = mutant(rules, *changes)
     exec("from sampling import cut_after", changed.__dict__)
     monkeypatch.setitem(RULES, rule, changed.RULES[rule])
-    return judge(rule, *settings_of(rule)).verdict
+    return word_of(rule)
 
 
 @pytest.mark.parametrize("rule", MENDED)
 def test_a_wrong_rule_mended_is_right(rule, few_pairs, monkeypatch):
-    assert judge(rule, *settings_of(rule)).verdict == "wrong"
-    assert verdict_of(rule, [within(rule, MENDED[rule])], monkeypatch) != "wrong"
+    assert word_of(rule) == "wrong"
+    assert word_of_changed(rule, [within(rule, MENDED[rule])], monkeypatch) != "wrong"
 
 
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_right_rule_broken_is_wrong(rule, few_pairs, monkeypatch):
-    assert judge(rule, *settings_of(rule)).verdict != "wrong"
-    assert verdict_of(rule, [within(rule, BROKEN[rule])], monkeypatch) == "wrong"
+    assert word_of(rule) != "wrong"
+    assert word_of_changed(rule, [within(rule, BROKEN[rule])], monkeypatch) == "wrong"
 
 
 def within(rule, change):
@@ -182,11 +185,18 @@ def test_the_first_token_by_hand(rule, first):
 
 
 def test_how_many_drafts_are_kept_by_hand():
-    from lossless import memoryless
-
     kept = {rule: judging.kept_of(rule, memoryless(P), memoryless(Q), 1, {}) for rule in (
         "Algorithm 2", "match", "match, argmax", "drawn, as point masses", "tree of top tokens, p = 1")}
     assert list(kept.values()) == pytest.approx([.6, .29, .1, .29, .7])
+
+
+@pytest.mark.parametrize("rule", pair.KEPT)
+def test_the_sum_over_the_vocabulary_is_what_the_walk_gives(rule):
+    rng = np.random.default_rng(1)
+    for n_vocab in 3, 5:
+        q, p = rng.dirichlet(np.full(n_vocab, .6), size=2)
+        walked = judging.kept_of(rule, memoryless(p), memoryless(q), 1, {})
+        assert pair.KEPT[rule](q, p) == pytest.approx(walked)
 
 
 def test_a_race_run_twice_on_the_same_noise():
@@ -242,6 +252,15 @@ def test_there_is_enough_of_everything():
         assert "@" not in case.claim + case.outcome + case.note
 
 
+def test_who_is_right_is_said_of_every_case():
+    assert set(WHY) == {*RULES, *INTEGRALS}
+    answers = {case.name: case.answer for case in CASES}
+    assert answers["transformers-32867"].startswith("The user is right. The ratio q / p")
+    assert answers["mlx-swift-lm-459"].startswith("The contributor is not right.")
+    assert answers["mlx-lm-1085"].startswith("The contributor is not right.")
+    assert answers["EAGLE-183"].startswith("Is it lossless? Yes, but slowly.")
+
+
 def test_the_table_is_sorted_by_verdict():
     assert [case.verdict for case in in_order()] == sorted([case.verdict for case in CASES], key=ORDER.index)
 
@@ -262,7 +281,7 @@ def equal(a, b):
 @pytest.mark.parametrize("name", ["vllm-54282", "transformers-32867", "sglang-10308"])
 def test_a_case_is_judged_anew(name):
     case = case_named(name)
-    assert equal(page.stored(case, case.judge()), case.found)
+    assert equal(dict(page.judged([case]))[name], case.found)
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ from textwrap import dedent
 import console
 from verdicts.cases import CASES, HERE, KINDS, in_order, results
 from verdicts.integrals import INTEGRALS
-from verdicts.judging import first_token, kept_of
+from verdicts.judging import first_token, kept, kept_of, verdict
 from verdicts.rules import RULES
 
 INTRODUCTION = """\
@@ -28,7 +28,9 @@ and the rule is run through every branch of chance: nothing is sampled, and no o
 - **lossless but slow**: the text has the target's distribution, but fewer drafts are kept than could be.
 - **fine**: it has, and no fewer are kept than the best rule keeps of the same drafts.
 
-{counts}. Where it does not say that an engine's code was run or read, the reduction is ours: what a thread
+{counts}.
+
+Where it does not say that an engine's code was run or read, the reduction is ours: what a thread
 says, in a few lines, for one sequence. Threads were read in stored copies, and their outcome is as of these.
 Two questions that no rule decides, why greedy texts differ and what "acceptance" means, are in
 [questions.md](questions.md). Engines in other languages can be tested with [vectors.json](vectors.md).
@@ -44,21 +46,21 @@ def judged(cases):
     """{name: what is stored of each}.  Cases with the same rule and settings are judged once."""
     known = {}
     for case in cases:
-        key = case.rule, str(case.settings), case.penalty
-        if key not in known:
-            known[key] = case.judge()
-        yield case.name, stored(case, known[key])
+        asked = case.rule, case.settings, case.penalty
+        if str(asked) not in known:
+            report = case.judge()
+            known[str(asked)] = report, verdict(report, *asked)
+        yield case.name, stored(case, *known[str(asked)])
 
 
-def stored(case, report):
-    found = {"verdict": report.verdict, "deviation": rounded(report.deviation), "how": report.how}
+def stored(case, report, verdict):
+    word, accepted, possible = verdict
+    found = {"verdict": word, "deviation": rounded(report.deviation), "branches": report.n_branches}
     if report.lossless:
-        found |= {"accepted": rounded(report.accepted), "possible": rounded(report.possible)}
+        found |= {"accepted": rounded(accepted), "possible": rounded(possible)}
     else:
-        text, has, should = report.worst
-        found |= {"case": report.case, "K": report.K, "text": list(map(int, report.text)),
-                  "probability": rounded(report.probability), "wanted": rounded(report.wanted),
-                  "worst": [list(map(int, text)), rounded(has), rounded(should)]}
+        found |= {"case": report.case, "K": report.K, "text": report.text,
+                  "probability": rounded(report.probability), "wanted": rounded(report.wanted)}
     if case.example:
         found["example"] = computed(case)
     return found
@@ -80,9 +82,9 @@ def computed(case):
     if case.rule in RULES:
         from lossless import memoryless
 
-        kept = (kept_of(rule, memoryless(p), memoryless(q), 1, case.settings)
-                for rule in (case.rule, RULES[case.rule].beside))
-        found["kept"], found["possible"] = map(rounded, kept)
+        shares = (kept_of(rule, memoryless(p), memoryless(q), 1, case.settings)
+                  for rule in (case.rule, RULES[case.rule].beside))
+        found["kept"], found["possible"] = map(rounded, shares)
     return found
 
 
@@ -105,24 +107,25 @@ def example_of(case):
         return []
     found, numbers = case.found["example"], lambda row: ", ".join(f"{x:.4g}" for x in row)
     q, p = numbers(case.example["q"]), numbers(case.example["p"])
-    kept = f" Its draft is kept with probability {found['kept']:.4g}; the best rule for it keeps " \
+    share = f" Its draft is kept with probability {found['kept']:.4g}; the best rule for it keeps " \
            f"{found['possible']:.4g}." if "kept" in found else ""
     return [f"The same q and p as there: q = ({q}), p = ({p}). The first token comes out as "
             f"({numbers(found['first'])}), a total variation of {found['distance']:.4g} from the target."
-            f"{kept} The thread says: {case.example['said']}."]
+            f"{share} The thread says: {case.example['said']}."]
 
 
 def finding(case):
     found = case.found
+    n = found["branches"]
+    how = f"{n:,} branches walked" if n else "integrated, for it cannot be walked"
     if case.verdict == "wrong":
-        text, has, should = found["worst"]
-        return (f"{found['how']}: with {found['case']}, K = {found['K']}, the first wrong text is "
-                f"{found['text']} after [2, 0], {found['probability']:.4g} for {found['wanted']:.4g}; the "
-                f"worst is {text}, {has:.4g} for {should:.4g}")
-    kept = "" if found["accepted"] is None else (f"; a first draft is kept with probability "
+        return (f"{how}: with {found['case']}, K = {found['K']}, the first wrong text is {found['text']} "
+                f"after [2, 0], of probability {found['probability']:.4g} where {found['wanted']:.4g} is "
+                f"right; the worst is off by {found['deviation']:.2g}")
+    share = "" if found["accepted"] is None else (f"; a first draft is kept with probability "
                                                  f"{found['accepted']:.3g}, and could be with "
                                                  f"{found['possible']:.3g}")
-    return f"{found['how']}: no text is off by more than {found['deviation']:.0e}{kept}"
+    return f"{how}: no text is off by more than {found['deviation']:.0e}{share}"
 
 
 def code_of(rule):
@@ -140,15 +143,28 @@ def page():
               "|---|---|---|---|---|---|"]
     for case in in_order():
         found = case.found
-        kept = "" if found.get("accepted") is None else f"{found['accepted']:.2g} of {found['possible']:.2g}"
+        share = "" if found.get("accepted") is None else f"{found['accepted']:.2g} of {found['possible']:.2g}"
         lines.append(f"| [{case.name}](#{anchor(case)}) | {KINDS[case.kind].lower()} | {case.rule} | "
-                     f"{case.deviation:.1e} | {kept} | {case.verdict}{' (declared)' * case.declared} |")
+                     f"{case.deviation:.1e} | {share} | {case.verdict}{' (declared)' * case.declared} |")
+    lines += ["", "## What slow costs\n", *costs()]
     for case in in_order():
         lines += ["", f'<a id="{anchor(case)}"></a>', f"### {case.name}: {case.verdict}", "",
                   f"[{case.thread}]({case.link}), {case.date}", "", f"- **Claim** ({case.by}): {case.claim}",
-                  f"- **Outcome**: {case.outcome}", f"- **Judged**, as \"{case.rule}\", {finding(case)}."]
+                  f"- **Outcome**: {case.outcome}", f"- **Who is right**: {case.answer}", f"- **Judged**, as \"{case.rule}\", {finding(case)}."]
         lines += [f"- {fact}" for fact in facts_of(case) + example_of(case)]
     return "\n".join(lines) + "\n"
+
+
+def costs():
+    """The same rules on the judged pairs and on real models: how often a draft is kept."""
+    pair = results()["pair"]
+    yield ("How often a first draft is kept, exactly: on the mean of three pairs of tables, and on the embedded\n"
+           f"pair at temperature {pair['temperature']:g}, at {pair['prefixes']} tokens of texts that the target "
+           "wrote itself,\nwith the standard error (`python -m verdicts.pair`). Of two siblings: that one of "
+           "them is.\n")
+    yield "| rule | tables | embedded pair |\n|---|---|---|"
+    for rule, (mean, error) in pair["kept"].items():
+        yield f"| {rule} | {kept(rule):.3f} | {mean:.3f} ± {error:.3f} |"
 
 
 def anchor(case):
@@ -158,8 +174,8 @@ def anchor(case):
 def write():
     """Judge every case anew; write results.json and README.md."""
     path = HERE / "results.json"
-    kept = results() if path.exists() else {}
-    path.write_text(json.dumps(kept | {"cases": dict(judged(CASES))}, indent=1) + "\n", encoding="utf-8")
+    others = results() if path.exists() else {}
+    path.write_text(json.dumps(others | {"cases": dict(judged(CASES))}, indent=1) + "\n", encoding="utf-8")
     (HERE / "README.md").write_text(page(), encoding="utf-8")
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import types
 from pathlib import Path
 
@@ -36,6 +37,11 @@ def deviation_of(sampler):
 
 
 # Wrong versions ---------------------------------------------------------------------------------------------
+
+
+def named(value):
+    """An id for pytest without addresses: the processes that share the tests must call them the same."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
 
 def mutant(module, *changes):
