@@ -129,12 +129,6 @@ def shape(text):
         widths = [int(width) for width in (text or "3,2,1").replace("-", ",").split(",")]
     except ValueError:
         raise ValueError("give the children a node by level, as in tree:3,2,1") from None
-    return shape_of_widths(widths)
-
-
-def shape_of_widths(widths):
-    if min(widths) < 1:
-        raise ValueError("a node has at least one child on each level, as in tree:3,2,1")
     return shape_of(widths)
 
 
@@ -209,7 +203,7 @@ def around(wrapper):
 def optimum(pair, tokens, K, settings):
     """With c and v as measured now, for this prompt."""
     tokens, to_probs, _ = prepare([pair.draft, pair.target], tokens, 1, **settings)
-    costs = adaptive.costs(pair.draft, pair.target, pair.propose, tokens, K, to_probs)
+    costs = adaptive.measured_costs(pair.draft, pair.target, pair.propose, tokens, K, to_probs)
     return adaptive.Optimum(**costs, K=K, propose=pair.propose)
 
 

@@ -20,7 +20,7 @@ there is wrong, to keep it and stop after it is right.
 The rounds are learnt from the text: the drafts of a round are accepted as far as they stand in it.
 
 But: chains of drafts only, no trees; and nothing here looks at a clock during a run, whose choices would then
-not repeat by its seed: `costs` measures c and v before it.
+not repeat by its seed: `measured_costs` measures c and v before it.
 """
 import numpy as np
 
@@ -123,7 +123,7 @@ class Confident:
         return drafts, p
 
 
-def costs(draft, target, propose, tokens, K, to_probs):
+def measured_costs(draft, target, propose, tokens, K, to_probs):
     """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that a
     choice which depends on them mostly repeats."""
     tokens, rng, times = tokens[:target.n_ctx - K] or tokens[:1], np.random.default_rng(0), [[], [], []]

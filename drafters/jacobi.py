@@ -48,22 +48,15 @@ class Jacobi:
         while len(self.pool) > MOST:
             del self.pool[next(iter(self.pool))]
 
-    def known(self, y):
-        """The draft that follows y; or None."""
-        for n in range(min(N - 1, len(y)), 0, -1):
-            if tuple(y[-n:]) in self.pool:
-                return self.pool[tuple(y[-n:])]
-        asked, answers = self.target.asked, self.target.answers
-        place = len(y) - (len(asked) - len(answers) + 1)
-        return answers[place] if 0 <= place < len(answers) else None
-
     def propose(self, draft, x, k, to_probs, rng):
         """k tokens after x: speculative.propose, without a draft model."""
         self.learn()
-        y = list(x)
+        asked, answers, y = self.target.asked, self.target.answers, list(x)
+        first = len(asked) - len(answers) + 1                           # the place of the first answer
+        here = dict(enumerate(answers, first)) if x[:first] == asked[:first] else {}
         while len(y) < len(x) + k:
-            token = self.known(y)
-            y.append(y[-1] if token is None else token)
+            known = (self.pool.get(tuple(y[-n:])) for n in range(N - 1, 0, -1))
+            y.append(next((token for token in known if token is not None), here.get(len(y), y[-1])))
         return y[len(x):], None
 
 

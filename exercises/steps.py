@@ -137,7 +137,10 @@ def step_1(mine):
                          for two, (logits, settings) in zip(found, cases)):
             wrong[0] += f"\n    (all are what {name} gives)"
     yield from wrong
-    found = exact_distribution(lambda rng: token(mine.sample(Q[0], rng), "sample"))
+    walks = []
+    found = exact_distribution(lambda rng: walks.append(rng) or token(mine.sample(Q[0], rng), "sample"))
+    if not any(walk.taken for walk in walks):
+        yield "sample asks rng for no number, so it does not draw (or draws by chance of its own)"
     yield from differences(found, dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
     weights = np.random.default_rng(0).random(50_257).astype(np.float32)
     weights[:9] = weights[-9:] = 0

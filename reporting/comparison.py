@@ -62,7 +62,7 @@ def compared(alone, spec, pair, method, n_tokens, K, encoder):
     method      methods.Method
     """
     accepted, tested = acceptance(spec.rounds, method.verifier.entry.tests_all)
-    c, v = costs(alone, spec, pair, method.tree, K)
+    c, v = c_and_v(alone, spec, pair, method.tree, K)
     per_pass = ratio(len(spec.tokens), len(spec.rounds))
     runs = [dict(text=encoder.decode([token for token in one.tokens if token != encoder.eos]),
                  tokens=one.tokens, seconds=one.seconds,
@@ -90,7 +90,7 @@ def all_have_K(rounds, n_tokens, K):
     return True
 
 
-def costs(alone, spec, pair, tree, K):
+def c_and_v(alone, spec, pair, tree, K):
     """(c, v): a draft, and a pass over K + 1 tokens or the tree, in target steps; None if not measured.
 
     c is a draft step; without a draft model, the time of `propose` for each draft; in a tree a level's cost.

@@ -20,7 +20,7 @@ P_j q) = P_j - z_j, where z_j = sum max(0, P_j q - p), and h_j is chosen so that
 = P_j.  So tau = j has probability z_j, and given j drafts the next token is x as a surviving draft with
 weight min(p, P_j q), as the correction with weight max(0, P_j q - p): together P_j q(x).
 
-But: at temperature 0, and where the drafts are point masses, it accepts no more than Algorithm 2.
+But: at temperature 0, and if the drafts are point masses, it accepts no more than Algorithm 2.
 """
 import numpy as np
 

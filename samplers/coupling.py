@@ -14,11 +14,10 @@ which is x with probability q(x).  The draft runs the same race with its p.  It 
 as p and q are alike and E is the same; a draft stays while it is the token that the target draws.  So drafts
 decide how fast the text comes, never what it is: it is the same for all drafters, K, trees and batches.
 
-The letters are Chen's, as in speculative.py: q the target, p the draft (the paper: Alice and Bob, who have
-the same random numbers and do not talk).
+The letters are Chen's, as in speculative.py: q the target, p the draft (in the paper Q is Bob's, P Alice's).
 
-Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with the rate q(x), a clock that rings q(x)
-times in a unit of time; which of independent clocks rings first is decided by their rates.
+Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with the rate q(x); of independent clocks with
+such rates, which sum to 1, the one of x is the first to ring with probability q(x).
 
 What it costs.  Algorithm 2 accepts 1 - TV = sum min(p, q).  Here it is `acceptance` below: less, and at least
 (1 - TV) / (1 + TV), the most that can be promised if neither knows the other's distribution.

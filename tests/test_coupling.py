@@ -85,12 +85,13 @@ def test_every_drafter_of_the_table_gives_the_embedded_targets_text(n_tokens, Ks
     a race that is so close that rounding decides it."""
     models = Models("demo-draft", "demo-target")
     prompt = models.encoder.encode("The old man looked out over the sea")
+    settings = dict(temperature=1, top_k=0, top_p=1, eos=None)
     for K in Ks:
         expected = baseline(models.target, n_tokens, K, prompt)
         for name in ["model", "lookup", "eagle", "medusa"] if n_tokens == 30 else DRAFTERS:
             drafter = chosen("drafter", name + ":a5,m5" * (name == "layer_skip"), DRAFTERS)
-            pair = drafter.entry.make(models, drafter.option, prompt, K, {})
-            found = text(pair.draft, pair.target, n_tokens, K, K, prompt, propose=pair.propose)
+            pair = drafter.entry.make(models, drafter.option, prompt, K, settings)
+            found = text(pair.draft, pair.target, n_tokens, K, K, prompt, propose=pair.propose, **settings)
             n = next((n for n in range(n_tokens) if found[n] != expected[n]), None)
             if n is not None:
                 race = Race(np.random.default_rng(K))

@@ -168,6 +168,8 @@ REPLIES = {                                             # what is wrong: (change
     'side="left"': (dict(sample=left), 1, "rng.random() gives 0.0"),
     "np.random": (dict(sample=lambda probs, rng: np.random.choice(len(probs), p=probs)), 1,     # noqa: NPY002
                   "all chance must come from rng"),
+    "a generator of its own": (dict(sample=lambda *run: int(np.random.default_rng().random() < .5)), 1,
+                               "asks rng for no number"),
     "a race": (dict(sample=lambda probs, rng: np.argmin(-np.log(rng.random(3)) / probs[:3])), 1,
                "compared or combined with another"),
     "a missing [0]": (dict(sample=counted, autoregressive_sampling=no_0), 2, "is a [0] missing"),

@@ -27,8 +27,8 @@ def test_two_lines_of_drafts_keep_the_distribution_also_where_they_begin_alike()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 2), (1, 1, 1), [-1, -1, 0, 0, 2]], ids=str)
-def test_five_shapes_keep_the_distribution_in_every_case(widths):
+@pytest.mark.parametrize("widths", [(2, 1), (1, 1, 1), [-1, -1, 0, 0, 2]], ids=str)
+def test_three_shapes_keep_the_distribution_in_every_case(widths):
     assert check(with_shape(widths), Ks=[1], n_tokens=3) < 1e-12
 
 
