@@ -3,6 +3,7 @@
     index.html          what this is, and links to the rest
     replay_*.html       runs of the embedded pair, as main.py --trace writes them
     rule.html           accepting a draft, by hand
+    machine.html        which method on my machine?  (if there are counts and costs)
     verdicts.html       is it lossless?  What threads argued about, and what the judge finds
     judge.html          the judge itself, in the browser
     1_*.html, ..        the notebooks, with the outputs that are stored in them
@@ -23,7 +24,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.methods import REPEATING
 from benchmarks.show import shown, visible
-from pages import judge
+from pages import judge, machine
 from pages.files import SITE, TRACE
 from pages.frame import BACK, figure, interactive, page
 from pages.notebooks import NOTEBOOKS, notebook_pages, title_of
@@ -102,10 +103,21 @@ def judge_page(base=PYODIDE):
     listed = subprocess.run([sys.executable, "-c", IMPORTED], cwd=ROOT, capture_output=True, text=True,
                             check=True)
     files = {path: (ROOT / path).read_text(encoding="utf-8") for path in sorted(listed.stdout.split())}
-    data = json.dumps(dict(files=files, pairs=[*judge.PAIRS], openings=judge.openings()))
+    data = dict(files=files, pairs=[*judge.PAIRS], openings=judge.openings())
     policy = f" {base} 'wasm-unsafe-eval'; connect-src {base}; worker-src blob:"
-    return interactive("The judge, in your browser", "judge.html", policy, base=base,
-                       data=data.replace("<", "\\u003c"))
+    return interactive("The judge, in your browser", "judge.html", policy, base=base, data=as_data(data))
+
+
+def as_data(data):
+    """For a <script> element: without "<" nothing in it can end the element."""
+    return json.dumps(data).replace("<", "\\u003c")
+
+
+def machine_page():
+    """{} before anything was counted."""
+    data = machine.data()
+    title = "Which method on my machine?"
+    return {"machine.html": interactive(title, "machine.html", data=as_data(data))} if data else {}
 
 
 # The results ------------------------------------------------------------------------------------------------
@@ -148,6 +160,8 @@ def index_page(notebooks, repository=""):
     code = f'The code is at <a href="{repository}">{repository.split("//")[1]}</a>.' if repository else ""
     picture = figure(ROOT / "benchmarks" / "results" / "replay.png",
                      "One round: three drafts are accepted, one is rejected and corrected.")
+    sliders = ('<p><a href="machine.html">Which method on my machine?</a> The counts of all methods, with '
+               "sliders for what a pass costs.</p>") if machine.data() else ""
     wrong = sum(case.verdict == "wrong" for case in CASES)
     return page("Speculative sampling, in NumPy", f"""<main>
 <h1>Speculative sampling, in NumPy</h1>
@@ -177,6 +191,7 @@ walked.</dd>
 <p><a href="verdicts.html">{len(CASES)} disputes</a> from the threads of other projects, each reduced to a
 rule of a few lines and judged exactly. {wrong} of the rules are wrong.</p>
 <h2>What it gains</h2>
+{sliders}
 <p><a href="results.html">All methods side by side</a>, as measured, and the pictures of the other tables.</p>
 <h2>Notebooks</h2>
 <p>Step by step, each with what its code printed and drew.</p>
@@ -192,4 +207,4 @@ def pages(repository=""):
     replays = {f"replay_{name}.html": replay(flags) for name, (flags, *_) in RUNS.items()}
     return {"index.html": index_page(notebooks, repository), "results.html": results_page(),
             "verdicts.html": verdicts_page(), "rule.html": interactive("The rule, by hand", "rule.html"),
-            "judge.html": judge_page(), **notebook_pages(repository), **replays}
+            "judge.html": judge_page(), **machine_page(), **notebook_pages(repository), **replays}
