@@ -61,6 +61,7 @@ N_MORE, N_TOKENS, MOST, UNITS = 16, 60, 8, 46   # of tokens, see above; drafts a
 KS, TEMPERATURES = (2, 4, 8, 1, 3, 6), (0, 1, .5)               # what matters most comes first
 SHAPES = "3,2,1", "2,1,1,1", "4,1,1,1", "8,1,1,1", "2,2,2", "1,1,1"
 EXITS = 2, 4, 6, 8, 10, 12
+LOSSY = "lenient:0.8", "lenient:0.5", "lenient:0.1", "typical:0.3,0.55", "typical:0.01,0.1"
 DEPTH, SIZES = 8, (4, 8, 16, 32, 64, 128, 256, 512)   # levels at the most, nodes of the best trees (sequoia.py)
 # What a clock would decide, decided here: sublayers to skip, and c and v for `optimum`.
 FIXED = {"layer_skip": "layer_skip:a5,a6,a7,a8,a9,a10,m7,m8"}
@@ -88,6 +89,7 @@ def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES, exits=EXITS):
              for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
     sizes = [("model", f"tree:best{n}", None, T) for n in SIZES for T in (1, 0)]
     more += [("model", f"{name}:{k},1,1,1", None, 1) for k in (2, 16, 32) for name in ("tree", "specinfer", "k_seq")]
+    more += [("model", rule, 4, 1) for rule in LOSSY]
     more += [(f"early_exit:{n}", "token", 4, T) for T in temperatures[:2] for n in exits]
     cells = cells[:len(Ks[:3]) * len(temperatures[:2]) * len(pairs)] + more + sizes + cells
     cells = [cell for cell in dict.fromkeys(cells) if not same_at_0(*cell)]

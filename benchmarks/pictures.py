@@ -25,7 +25,7 @@ def by_K(axes, T, methods=("model token", "model block", "eagle token", "lookup 
     for method in methods:
         names, mine = [f"{method} K={K} T={T:g}" for K in sorted(ALL_KS)], label(*method.split())
         curve(axes, sorted(ALL_KS), names, field, label=mine, color=COLOURS.get(mine))
-    axes.set(xlabel="K, drafts a round", title=f"temperature {T:g}")
+    axes.set(xlabel="K, drafts a round", ylabel={"tokens": "tokens a pass"}.get(field, field), title=f"temperature {T:g}")
 
 
 def by_position(axes, T, K=8, methods=("model token", "eagle token", "early_exit token", "medusa token")):
@@ -49,7 +49,7 @@ def by_nodes(axes, T):
         names = [f"model {rule}:{k},1,1,1 T={T:g}" for k in (2, 4, 8, 16, 32)]
         curve(axes, [4 * k for k in (2, 4, 8, 16, 32)], names, label=f"lines of four, {rule}", color=colour)
     curve(axes, sizes, [f"model tree:best{n} T={T:g}" for n in sizes], label="best tree", color="#D55E00")
-    axes.set(xscale="log", xlabel="drafts a round", title=f"temperature {T:g}")
+    axes.set(xscale="log", xlabel="drafts a round", ylabel="tokens a pass", title=f"temperature {T:g}")
     axes.set_xticks([1, 4, 16, 64, 256], [1, 4, 16, 64, 256])
 
 
@@ -89,35 +89,34 @@ def by_rows(axes):
     axes.set(xlabel="rows of a pass", ylabel="time over that of one row", xlim=(0, 34), ylim=(0, 10))
 
 
-def by_machine(axes, T):
-    """Which method on which machine: bars."""
-    rows = on_machines(T)
-    names = list(rows[0]["speedup"]) if rows else []
-    for i, row in enumerate(rows):
-        places = np.arange(len(names)) + (i - len(rows) / 2) * .8 / len(rows)
-        axes.barh(places, [row["speedup"][name][0] for name in names], height=.8 / len(rows), label=row["method"],
-                  color=COLOURS[row["method"]])
+def by_machine(axes, T, methods=("model", "model, block", "eagle", "lookup", "medusa")):
+    """Which method on which machine: bars, with the best K."""
+    found = on_machines(T)
+    for i, method in enumerate(methods):
+        places = np.arange(len(found)) + (i - len(methods) / 2) * .8 / len(methods)
+        bars = axes.barh(places, [here.get(method, (0, 0))[0] for here in found.values()], .8 / len(methods),
+                         label=method, color=COLOURS[method.split(", ")[-1]])
+        axes.bar_label(bars, [f"K = {here[method][1]}" if method in here else "" for here in found.values()], fontsize=6)
     axes.axvline(1, color="black", linewidth=.8)
-    axes.set(yticks=range(len(names)), yticklabels=names, xlabel="speed-up", title=f"temperature {T:g}")
+    axes.set(yticks=range(len(found)), yticklabels=found, xlabel="speed-up", title=f"temperature {T:g}")
     axes.invert_yaxis()
 
 
-def save(path, draw, shape, legend=0):
+def save(path, draw, shape):
     """A picture of panels: draw [(function, *arguments)]."""
     figure = Figure(figsize=(5 * shape[1], 3.6 * shape[0]), layout="constrained")
     panels = figure.subplots(*shape, squeeze=False).flat
     for axes, (function, *arguments) in zip(panels, draw):
         function(axes, *arguments)
         axes.grid(alpha=.3)
-    if legend is not None:
-        figure.axes[legend].legend(fontsize=7)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=7)
     figure.savefig(path, dpi=100)
 
 
 def draw_all(out):
     save(out / "tokens.png", [(by_K, 0), (by_K, 1), (by_position, 1), (by_nodes, 1)], (2, 2))
-    save(out / "machines.png", [(by_machine, 0), (by_machine, 1)], (1, 2))
     if known():
+        save(out / "machines.png", [(by_machine, 0), (by_machine, 1)], (1, 2))
         save(out / "passes.png", [(by_rows,)], (1, 1))
-        save(out / "speed.png", [(by_cost, kernels, T) for kernels in known() for T in (0, 1)], (len(known()), 2),
-             legend=None)
+        save(out / "speed.png", [(by_cost, kernels, T) for kernels in known() for T in (0, 1)], (len(known()), 2))

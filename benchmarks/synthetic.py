@@ -4,7 +4,6 @@
     synthetic_pair("355M", 2, 0.3)      a draft that is the first 2 layers of its target, and a dial: how much
                                         the other layers add
     write_folder(folder, "124M")        such a model in OpenAI's layout, to time loading
-    tiny_target(), tiny_head("medusa")  a GPT-2 of three tokens and a head on it, float64, for lossless.check
 
 With the pair speed-ups can be measured at full size for every acceptance rate.  Each layer adds something
 to the residual stream, so a factor on what the later ones add decides how far the target moves away from
@@ -18,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-from drafters.heads import head_shapes
 from encoder import EOS, Encoder, bytes_to_unicode
 from gpt2 import GPT2
 from loading.checkpoint import write_tensorflow
@@ -66,30 +64,6 @@ def synthetic_pair(size, n_first, dial):
     target = random_model(size, n_first, dial)
     first = {**target.params, "blocks": target.params["blocks"][:n_first]}
     return GPT2(first, SIZES[size]["n_head"]), target
-
-
-def tiny_target(seed=0):
-    """A GPT-2 in float64 whose texts of a few tokens can all be walked through."""
-    hparams = dict(n_vocab=3, n_ctx=8, n_embd=8, n_head=2, n_layer=2)
-    return GPT2(tiny_params(shapes(**hparams), hparams["n_layer"], seed), hparams["n_head"])
-
-
-def tiny_head(kind, seed=0):
-    """The parameters of a head for it (drafters/heads.py); Medusa's are three."""
-    return tiny_params(head_shapes(kind, 8, 3), 1, seed)
-
-
-def tiny_params(wanted, n_layer, seed):
-    """Nested parameters of these shapes, random and large enough that every part matters."""
-    rng = np.random.default_rng(seed)
-    arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape) for name, shape in wanted.items()}
-    return in_float64(nested(arrays, {"n_layer": n_layer}, Path("tiny"), wanted))
-
-
-def in_float64(params):
-    if isinstance(params, dict):
-        return {name: in_float64(part) for name, part in params.items()}
-    return [in_float64(part) for part in params] if isinstance(params, list) else params.astype(np.float64)
 
 
 def vocabulary(n_vocab):

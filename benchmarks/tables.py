@@ -1,13 +1,12 @@
-"""Tables and pictures, made of counts.json and the costs: one page for each question, both kernels side by side.
+"""Tables, made of counts.json and the costs: one page for each question, both kernels side by side.
 
     python -m benchmarks speed      writes them to benchmarks/results; takes seconds, measures nothing
 """
-import json
 from pathlib import Path
 
 from benchmarks.figures import best, costs, counts, filled, of_counts, of_passes, of_rounds
-from benchmarks.machines import MACHINES, C, speedup
 from methods import choose
+from pages import machine
 
 KERNELS = {"avx512": "AVX-512", "avx2": "AVX2"}
 KS, ALL_KS = (2, 4, 8), (1, 2, 3, 4, 6, 8)
@@ -124,37 +123,22 @@ def pass_table():
 
 # Other machines ---------------------------------------------------------------------------------------------
 
-def machines():
-    """{name: {"v": .., "batch": .., "assumed": ..}}: those that are assumed, and this one."""
-    measured = {}
-    for kernels in known():
-        for model, what in (("demo-target", "in the cache"), ("355M", "355M")):
-            rows = costs(kernels)["passes"][model]["rows"]
-            v = [[int(n), round(times[1] / rows["1"][1], 3)] for n, times in rows.items()]
-            measured[f"here, {KERNELS[kernels]}, {what}"] = dict(assumed=False, batch=1, v=v)
-    return MACHINES | measured
-
-
 def on_machines(T):
-    """[{"method", "tokens", "rows", "steps", "c", "speedup": {machine: ..}}], each method at its best K there."""
-    rows = []
-    for drafter, c in C.items():
-        found = {}
-        for K in ALL_KS:
-            cell = counts().get(f"{drafter} token K={K} T={T:g}")
-            for name, machine in machines().items() if cell else []:
-                steps = 1 if drafter == "medusa" else cell["drafts"]
-                gain = speedup(cell["tokens"], steps, cell["drafts"] + 1, c, machine["v"], machine["batch"])
-                found[name] = max(found.get(name, (0, 0)), (round(gain, 3), K))
-        rows += [{"method": drafter, "c": c, "speedup": found}] if found else []
-    return rows
+    """{machine: {method: (speed-up, K)}}, each at its best K there: the cost model is that of pages/machine.py."""
+    data, found = machine.data() or dict(rows=[], presets={}), {}
+    for row in data["rows"]:
+        if row["T"] == T and row["K"] and row["lossless"]:
+            for name, settings in data["presets"].items():
+                best_here = found.setdefault(name, {})
+                gain = machine.speedup(row, **settings), row["K"]
+                best_here[row["method"]] = max(best_here.get(row["method"], (0, 0)), gain)
+    return found
 
 
 def machine_table(T):
-    return [{"machine": name + (" (assumed)" if machine["assumed"] else ""),
-             **{row["method"]: "{:.2f} at {}".format(*row["speedup"][name]) for row in on_machines(T)
-                if row["method"] in ("model", "eagle", "lookup", "early_exit", "medusa")}}
-            for name, machine in machines().items()]
+    shown = "model", "model, block", "eagle", "lookup", "medusa"
+    return [{"machine": name, **{method: "{:.2f} at {}".format(*found[method]) for method in shown if method in found}}
+            for name, found in on_machines(T).items()]
 
 
 # Pages ------------------------------------------------------------------------------------------------------
@@ -175,12 +159,10 @@ def page(template):
 
 
 def write_all(out):
-    """All pages and pictures, and machines.json."""
+    """All pages and pictures."""
     out = Path(out)
     for template in sorted(TEMPLATES.glob("*.md")):
         (out / template.name).write_text(page(template.read_text(encoding="utf-8")), encoding="utf-8")
-    about = dict(machines=machines(), c=C, temperatures={f"{T:g}": on_machines(T) for T in (0, 1)})
-    (out / "machines.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     try:
         from benchmarks.pictures import draw_all
     except ImportError:
