@@ -10,7 +10,7 @@ BACK = '<a href="index.html">← All pages</a>'
 
 
 def page(title, body, policy=""):
-    """The whole page as a string; body is HTML.  `policy`: what else than its own styles it may load or run."""
+    """The whole page as a string.  body: HTML; policy: what it may load or run beside its own styles."""
     parts = dict(title=escape(title), colours=colours(), body=body, policy=policy)
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], FRAME.read_text(encoding="utf-8"))
 

@@ -9,7 +9,8 @@ READING = ["autoregressive", "speculative", "sampling", "checks", "gpt2", "encod
 MAY = {         # a room or file: what it may import, itself apart
     "autoregressive": ["sampling"], "speculative": ["sampling", "checks"], "sampling": ["checks", "compute"],
     "checks": [], "console": [], "gpt2": ["compute"], "encoder": [],
-    "utils": ["loading", "compute", "encoder", "gpt2"], "compute": [], "loading": ["encoder", "compute", "console"],
+    "utils": ["loading", "compute", "encoder", "gpt2"], "compute": [],
+    "loading": ["encoder", "compute", "console"],
     "lossless": ["sampling", "speculative", "checks", "autoregressive", "console"],
     "samplers": [*READING, "compute"], "drafters": [*READING, "compute", "loading", "samplers"],
     "methods": [*READING, "compute", "loading", "drafters", "samplers", "console"],
@@ -42,6 +43,7 @@ def test_no_arrow_runs_back_up(room):
 
 
 def test_nobody_imports_main_and_only_programs_of_its_kind_read_the_table():
-    importers = {name: {room_of(path) for path in FILES if name in imported(path)} for name in ("main", "methods")}
+    importers = {name: {room_of(path) for path in FILES if name in imported(path)}
+                 for name in ("main", "methods")}
     assert importers["main"] <= {"tests"}
     assert importers["methods"] <= {"main", "reporting", "benchmarks", "pages", "tests", "verdicts"}
