@@ -39,6 +39,7 @@ def test_work_is_shared_whole_between_threads_and_an_error_comes_back(n_cores, n
         done = np.zeros(n)
 
         def work(i, j):
+            assert 0 <= i <= j <= n
             done[i:j] += 1
         threads.share(work, n, 10 ** 7)
         assert (done == 1).all()
