@@ -70,8 +70,8 @@ def facts_of(case):
     facts = [f"Read: {case.read}."]
     facts.append(f"The engine's code: {case.engine}." if case.engine else
                  "The reduction is ours; the engine's code was not run.")
-    if case.settings:
-        facts.append(f"Settings: {', '.join(f'{key} = {value}' for key, value in case.settings.items())}.")
+    settings = {"temperature": 1} | case.settings | ({"penalty": 2} if case.penalty else {})
+    facts.append(f"Judged with {', '.join(f'{key} = {value}' for key, value in settings.items())}.")
     if case.declared:
         facts.append("Lossy on purpose, and declared so.")
     return facts + ([f"Note: {case.note}"] if case.note else [])
