@@ -68,19 +68,13 @@ def asked(head, x, k, seed=0):
 
 # Lossless ---------------------------------------------------------------------------------------------------
 
-def forgotten(*models):
-    """Their caches emptied: else the last run would change the last bits of the next."""
-    for model in models:
-        getattr(model, "reset", lambda: None)()
-
-
 def deviation(tiny, module, K=2, **more):
     """How far the text of a tiny target is from its distribution."""
     def run(_, target, *rest, **settings):
-        forgotten(head, target)
+        head = tiny(target, module)
+        target.reset()                                  # or the last run would change last bits of this one
         return sampler(head, target, *rest, **settings)
     target = tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8)
-    head = tiny(target, module)
     return check(run, [(None, target)], Ks=(K,), n_tokens=K + 1, **more)
 
 
@@ -102,11 +96,11 @@ def test_a_head_that_draws_from_another_distribution_than_it_says_is_caught(tiny
 def tree_deviation(tiny, module, rule=SEQUOIA, K=2, **more):
     """As `deviation`, of the head's own tree; K is its levels."""
     def run(_, target, tokens, n_tokens, K, rng, **settings):
-        forgotten(head, target)
+        head = tiny(target, module)
+        target.reset()
         more = dict(grow=head.grow, rule=rule, **settings)
         return tree_sampling(None, target, tokens, n_tokens, (2, 1, 2)[:K], rng, **more)
     target = with_tree(tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8))
-    head = tiny(target, module)
     return check(run, [(None, target)], Ks=(K,), n_tokens=K + 1, **more)
 
 
