@@ -526,9 +526,9 @@ def test_in_a_browser_a_tree_shows_the_path_that_was_taken(browser, tmp_path):
     assert browser.run(HIDDEN) == ["block", "token block", "block"] and browser.complaints() == []
     nodes = "return document.querySelectorAll('.node').length"
     assert [browser.run(f"show(0, {step}); {nodes}") for step in range(7)] == [1, 4, 6, 6, 6, 6, 7]
-    shape, q = shape_of([4, 3, 2]), np.random.default_rng(0).dirichlet(np.ones(len(WORDS)), 41)
-    large = Round([3, 2, 1, 0], [i % 4 for i in range(4)] + [0, 1, 2] * 4 + [0, 1] * 12, 3, q, None, shape)
-    for width in 300, 390:                              # though it is taller than the screen
+    shape, q = shape_of([3, 2, 1]), np.random.default_rng(0).dirichlet(np.ones(len(WORDS)), 16)
+    large = Round([2, 1, 3, 0], [0, 1, 2] + [0, 1] * 3 + [3] * 6, 3, q, None, shape)
+    for width in 300, 390:                              # though all of it is taller than the screen
         opened(browser, tmp_path, [reduce_round(large, [])], width, 844, settings=settings)
         assert len(browser.texts(".node.is-taken")) == 3
         assert browser.run("return document.querySelector('.tree').scrollWidth <= innerWidth")
