@@ -26,8 +26,9 @@ the products r_1 .. r_i, i <= j: the same two steps, for P_j in the place of 1. 
 rounds that could begin anywhere, for every K at once, and the numbers of rounds follow by summing over where
 they begin.  All cells share the same texts: what one gains over another is known better than either.
 
-Trees, lossy rules, drafters that decide how many drafts they make, and methods that nobody has looked at are
-run, coins and all.
+That needs drafts which depend on the text alone, the same for every K.  Trees, lossy rules, drafters with a
+memory or with coins of their own, and those that decide how many drafts they make are run, coins and all, from
+an empty memory for each text.
 
 But: these openings, 60 tokens, and the embedded pair.  Greedy texts of a small model soon go round in circles,
 where drafts are accepted more often: longer texts have larger counts at temperature 0.
@@ -44,6 +45,7 @@ import numpy as np
 from tqdm import tqdm
 
 from drafters import adaptive
+from gpt2 import GPT2
 from methods import DRAFTERS, VERIFIERS, Models, choose
 from samplers.batch import batch_sampling
 from samplers.tree_model import depths
@@ -62,6 +64,8 @@ FIXED = {"layer_skip": "layer_skip:a5,a6,a7,a8,a9,a10,m7,m8"}
 COSTS = dict(c=0.15, v=1.4)
 GOALS = .03, .02, .01                           # standard errors, relative: all cells to one, then to the next
 
+# Drafters whose drafts depend on the text alone, the first of them not on how many are wanted.
+MEMORYLESS = "model", "lookup", "ngram", "early_exit", "eagle", "medusa"
 # (p / q along the text) [.., K] -> the chance that at least 1 .. K drafts are accepted
 CHANCES = {"token": lambda r: np.minimum(r, 1).cumprod(-1),
            "block": lambda r: np.minimum.accumulate(np.minimum(r.cumprod(-1), 1), -1)}
@@ -77,10 +81,12 @@ def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES, exits=EXITS):
     cells = [(*pair, K, T) for some in (Ks[:3], Ks[3:]) for T in temperatures for K in some for pair in pairs]
     trees = [name for name, entry in VERIFIERS.items() if entry.tree]
     more = [("model", f"{name}:{shape}", None, T) for T in temperatures for shape in shapes for name in trees]
-    more += [("medusa", f"tree:{shape}", None, T) for T in temperatures for shape in ("3,2,1", "2,2", "4,2,2")]
+    more += [(name, f"tree:{shape}", None, T) for T in temperatures for shape in ("3,2,1", "2,2", "4,2,2")
+             for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
     more += [(f"early_exit:{n}", "token", 4, T) for T in temperatures[:2] for n in exits]
     cells = cells[:len(Ks[:3]) * len(temperatures[:2]) * len(pairs)] + more + cells
-    return [cell for cell in dict.fromkeys(cells) if not same_at_0(*cell)]
+    cells = [cell for cell in dict.fromkeys(cells) if not same_at_0(*cell)]
+    return sorted(cells, key=lambda cell: not is_exact(choose(*cell[:2])))      # stable; the cheap ones first
 
 
 def same_at_0(drafter, verifier, K, T):
@@ -92,7 +98,7 @@ def same_at_0(drafter, verifier, K, T):
 
 
 def name_of(drafter, verifier, K, T):
-    return f"{drafter} {verifier} " + (f"K={K} T={T:g}" if K else f"T={T:g}")
+    return " ".join(filter(None, [drafter, verifier, K and f"K={K}", f"T={T:g}"]))
 
 
 class Watched(Models):
@@ -114,13 +120,17 @@ class Watched(Models):
 
 
 @cache
-def made(drafter, verifier, K):
-    """(method, its pair, the checksum of the weights).  Pairs of drafters that are judged without a coin do
-    not depend on K or the verifier."""
+def loaded(drafter, verifier):
+    """(method, models, the checksum of the weights)."""
     method, models = choose(drafter, verifier), Watched()
-    with mock.patch.object(adaptive, "costs", lambda *_: COSTS):
-        pair = method.pair(models, openings()[0], K, dict(temperature=0, top_k=0, top_p=1.0, eos=None))
-    return method, pair, models.checksum()
+    made(method, models, 1)
+    return method, models, models.checksum()
+
+
+def made(method, models, K):
+    """A new pair."""
+    with mock.patch.object(adaptive, "measured_costs", lambda *_: COSTS):
+        return method.pair(models, openings()[0], K, dict(temperature=0, top_k=0, top_p=1.0, eos=None))
 
 
 @cache
@@ -187,18 +197,28 @@ def along(propose, draft, text, n, T):
 
 
 @cache
+def target_probs(T, first, n):
+    """q of each token of these texts."""
+    model, _ = load_model(TARGET)
+    q = [probabilities(model((prompt + said)[:-1], len(said)), T)[range(len(said)), said]
+         for prompt, said in texts(T, first, n)]
+    return [np.where(some > 0, some, 1) for some in q]          # greedy, and another kernel's near-tie: 1
+
+
+@cache
 def ratios(drafter, T, first, n):
     """r of all rounds that could begin in these texts: [n, N_TOKENS, MOST], NaN where there is no draft."""
-    _, pair, _ = made(drafter, "token", MOST)
-    found = np.full((n, N_TOKENS, MOST), np.nan)
+    method, models, _ = loaded(drafter, "token")
+    pair = made(method, models, MOST)
+    q, found = target_probs(T, first, n), np.full((n, N_TOKENS, MOST), np.nan)
     for i, (prompt, said) in enumerate(texts(T, first, n)):
         text, start = prompt + said, len(prompt)
-        q = probabilities(pair.target(text[:-1], len(said)), T)[range(len(said)), said]
-        q[q == 0] = 1                                           # greedy, and the kernel saw a near-tie otherwise
+        if method.drafter.entry.trained == "head":
+            pair.target(text[:-1])                              # it reads the states
         draft = pair.draft and OnText(pair.draft, text[:-1], start - 1)
         for t in range(N_TOKENS):
             p = along(pair.propose, draft, text, start + t, T)
-            found[i, t, :len(p)] = np.divide(p, q[t:t + len(p)])
+            found[i, t, :len(p)] = np.divide(p, q[i][t:t + len(p)])
     return found
 
 
@@ -237,14 +257,16 @@ class Known:
         return logits
 
 
-def drawn(method, pair, K, T, prompt, said, seed):
+def drawn(method, models, K, T, prompt, said, seed):
     """One text's rounds, run; those that begin within N_TOKENS tokens, so that none is cut short.
 
     said    what the target says at temperature 0, or None
     """
-    most, target = method.n_drafts(K), pair.target
-    if said and method.lossless:
-        target((prompt + said)[:-1])                            # some drafters read its states
+    pair, most = made(method, models, K), method.n_drafts(K)
+    target = pair.target
+    if said and method.lossless and isinstance(target, GPT2):   # nothing else wants its answers
+        if method.drafter.entry.trained == "head":
+            target((prompt + said)[:-1])                        # it reads the states
         target = Known(prompt + said, target.n_vocab)
     rounds = method.sampler(pair)(pair.draft, target, prompt, N_TOKENS + most + 1, K,
                                   np.random.default_rng(seed), temperature=T)
@@ -270,17 +292,16 @@ def tally(rounds, tokens, drafts, kept, tested):
 def counted(cell, first, n):
     """The tally of `n` texts."""
     drafter, verifier, K, T = cell
-    method, pair, _ = made(drafter, verifier, K or 1)
-    if is_exact(method, pair):
+    method, models, _ = loaded(drafter, verifier)
+    if is_exact(method):
         return sum(summed(r, CHANCES[verifier], K) for r in ratios(drafter, T, first, n))
     some = texts(T, first, n) if T == 0 else [(prompt, None) for prompt in prompts(first, n)]
-    return sum(drawn(method, pair, K or 1, T, *text, seed) for seed, text in enumerate(some, first))
+    return sum(drawn(method, models, K or 1, T, *text, seed) for seed, text in enumerate(some, first))
 
 
-def is_exact(method, pair):
-    """Can chance be summed over?  If the number of drafts, too, is a matter of the text alone."""
-    return method.verifier.name in CHANCES and method.lossless and not isinstance(
-        pair.propose, (adaptive.Schedule, adaptive.Confident))
+def is_exact(method):
+    """Can chance be summed over?"""
+    return method.drafter.name in MEMORYLESS and method.verifier.name in CHANCES
 
 
 def figures(total, exact, weights):
@@ -302,15 +323,14 @@ def wanted(cell, goal):
 def count_cell(cell, before, goal):
     """The cell, counted on until its error is small enough; before: as it stood, or None."""
     drafter, verifier, K, T = cell
-    method, pair, weights = made(drafter, verifier, K or 1)
-    exact = is_exact(method, pair)
+    method, _, weights = loaded(drafter, verifier)
     if before and before["weights"] != weights:
         before = None
     total = np.array(before["sums"]) if before else 0
     while before is None or before["se"] > wanted(cell, goal) * before["tokens"]:
         first = before["texts"] if before else 0
         total = total + counted(cell, first, UNITS)
-        before = figures(total, exact, weights)
+        before = figures(total, is_exact(method), weights)
     return before
 
 

@@ -17,24 +17,20 @@ PROCESSES = {
     "automaton": automaton(0, lambda state, token: token, lambda state, logits: [state, (state + 1) % 3], 2),
     "brackets": brackets(opening=0, closing=1, end=2, deepest=2, n_prompt=2),
 }
-PAIRS = [(table(1), table(2)), (table(7), table(6))]
+DRAFT, TARGET = table(1), table(2)
 
 
-def judged(process, sampler=speculative_sampling, both=False, target_of=constrained, pairs=PAIRS, **settings):
+def judged(process, sampler=speculative_sampling, draft=DRAFT, target_of=constrained, **settings):
     """The largest deviation from the constrained target; `target_of` makes what is sampled from."""
-    off = []
-    for draft, target in pairs:
-        def sample(draft, _, *run, target=target, **settings):
-            return sampler(draft, target_of(target, process), *run, **settings)
-        draft = constrained(draft, process) if both else draft
-        off.append(check(sample, [(draft, constrained(target, process))], n_tokens=3, **settings))
-    return max(off)
+    def sample(draft, _, *run, **settings):
+        return sampler(draft, target_of(TARGET, process), *run, **settings)
+    return check(sample, [(draft, constrained(TARGET, process))], n_tokens=3, **settings)
 
 
-@pytest.mark.parametrize("both", [False, True], ids=["target", "both"])
 @pytest.mark.parametrize("process", PROCESSES.values(), ids=PROCESSES)
-def test_the_text_has_the_constrained_targets_distribution(process, both):
-    assert judged(process, both=both, Ks=[1, 2]) < 1e-12
+def test_the_text_has_the_constrained_targets_distribution(process):
+    assert judged(process, Ks=[2]) < 1e-12
+    assert judged(process, draft=constrained(DRAFT, process), Ks=[1, 2], temperature=1) < 1e-12
 
 
 def test_it_has_it_in_a_block_and_in_a_tree():
@@ -43,17 +39,17 @@ def test_it_has_it_in_a_block_and_in_a_tree():
 
     def trees(draft, target, tokens, n, K, rng, **settings):
         return tree_sampling(draft, target, tokens, n, (2, 1), rng, **settings)
-    assert judged(penalty(1.7), blocks, Ks=[2]) < 1e-12
+    assert judged(penalty(1.7), blocks, Ks=[2], temperature=1) < 1e-12
     assert judged(penalty(1.7), trees, Ks=[1], temperature=1) < 1e-12
 
 
 def test_more_is_accepted_if_the_draft_is_constrained_too():
     def accepted(process, of):
         draft, target = tiny_gpt2(0, np.float64, n_layer=1), tiny_gpt2(0, np.float64)
-        return sum(r.n_accepted for seed in range(20) for r in speculative_sampling(
+        return sum(r.n_accepted for seed in range(8) for r in speculative_sampling(
             of(draft, process), constrained(target, process), [1, 2], 40, 3, np.random.default_rng(seed)))
-    for process in penalty(3), forbidden(range(5)):
-        assert accepted(process, constrained) > 1.03 * accepted(process, lambda draft, _: draft)
+    process = forbidden(range(5))
+    assert accepted(process, constrained) > 1.1 * accepted(process, lambda draft, _: draft)
 
 
 def test_greedy_text_is_the_baselines():
@@ -91,8 +87,8 @@ def test_a_constrained_model_says_its_sizes_and_forgets_like_the_model():
 
 
 def test_brackets_close():
-    texts = exact_distribution(lambda rng: text_of(speculative_sampling(
-        table(1), constrained(table(2), PROCESSES["brackets"]), [2, 0], 4, 2, rng, eos=2)))
+    model = constrained(TARGET, PROCESSES["brackets"])
+    texts = exact_distribution(lambda rng: text_of(autoregressive_sampling(model, [2, 0], 4, rng, eos=2)))
     for text in texts:
         depths = [0, *itertools.accumulate({0: 1, 1: -1, 2: 0}[token] for token in text)]
         assert min(depths) >= 0 and max(depths) <= 2 and (2 not in text or depths[-1] == 0)

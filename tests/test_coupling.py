@@ -43,12 +43,11 @@ def own_draws(draft, x, k, to_probs, rng):
 @pytest.mark.parametrize("drafter", [propose, lookup.propose, own_draws, Schedule(), Confident()],
                          ids=lambda one: getattr(one, "__name__", type(one).__name__))
 def test_the_text_is_a_function_of_the_seed_whatever_the_drafter_and_K(drafter, settings):
-    for draft, target in list(PAIRS.values())[:4]:
-        for seed in range(3):
-            expected = baseline(target, 20, seed, **settings)
-            assert len(expected) == 20 or settings.get("eos") == [expected[-1]]
-            for K in (1, 2, 4, 8):
-                assert text(draft, target, 20, K, seed, propose=drafter, **settings) == expected
+    for seed, (draft, target) in enumerate(PAIRS.values()):
+        expected = baseline(target, 20, seed, **settings)
+        assert len(expected) == 20 or settings.get("eos") == [expected[-1]]
+        for K in (1, 3, 8):
+            assert text(draft, target, 20, K, seed, propose=drafter, **settings) == expected
 
 
 def test_another_seed_gives_another_text_and_the_generator_is_asked_once():

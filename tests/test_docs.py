@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import console
+import methods
 from main import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,6 +23,13 @@ def test_links_lead_somewhere():
             assert target.startswith("https://") or (ROOT / "docs" / target).exists(), target
 
 
+def test_the_cheat_sheet_has_every_method_of_the_table():
+    names = {*methods.DRAFTERS, *methods.VERIFIERS}
+    assert names <= set(re.findall(r"`(\w+)`", PAGES["cheat_sheet"]))
+    assert all(name in names for name in re.findall(r"--(?:drafter|verifier) (\w+)", PAGES["lesson"]))
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("words", COMMANDS)
 def test_the_lessons_commands_run(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -74,7 +74,7 @@ def test_the_pool_holds_what_the_target_said_after_each_token_and_forgets_the_ol
     assert found.pool.keys() >= {(3, 4, 4), (20, 3, 4)}
     found.target([2], 1)
     found.pool = {(7,): 1, (9,): 2, (5, 7): 3}
-    assert [found.propose(None, [x, 7], 1, None, None)[0] for x in (5, 6)] == [[3], [1]]    # the longest known
+    assert [found.propose(None, [x, 7], 1, None, None)[0] for x in (5, 6)] == [[3], [1]]   # the longest
     monkeypatch.setattr(jacobi, "MOST", 3)
     found.target([9], 1)
     found.learn()

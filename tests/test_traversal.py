@@ -20,7 +20,7 @@ def with_shape(widths, walk=traversal.walk, **keywords):
 
 
 @pytest.mark.parametrize("widths, n_tokens, keywords", [
-    ((2,), 3, {}), ((3,), 2, dict(rule=SPECINFER)), ((2, 1), 3, dict(grow=likeliest)),
+    ((2,), 2, {}), ((2,), 2, dict(rule=SPECINFER)), ((2, 1), 3, dict(grow=likeliest)),
     (UNEVEN, 3, dict(grow=surest)), ((1, 1), 3, {})], ids=named)
 def test_the_text_has_the_targets_distribution(widths, n_tokens, keywords):
     assert check(with_shape(widths, **keywords), Ks=[1], n_tokens=n_tokens) < 1e-12
@@ -69,12 +69,12 @@ def mean_accepted(walk, draft, target, widths, rule):
 
 
 def gains(widths, rule):
-    """Over five pairs: drafts accepted in the first round, more than by the walk from the root down."""
+    """Over three pairs: drafts accepted in the first round, more than by the walk from the root down."""
     return [mean_accepted(traversal.walk, table(seed), table(seed + 1), widths, rule)
             - mean_accepted(tree.walk, table(seed), table(seed + 1), widths, rule) for seed in (1, 3, 5)]
 
 
-@pytest.mark.parametrize("widths", [(1, 1), (2, 1), [-1, -1, 0]], ids=named)
+@pytest.mark.parametrize("widths", [(1, 1), [-1, -1, 0]], ids=named)
 def test_without_replacement_it_accepts_no_fewer_drafts(widths):
     found = gains(widths, SEQUOIA)
     assert min(found) > -1e-12 and max(found) > .01

@@ -1,14 +1,18 @@
 """The verdicts: every rule is what its name says (mended it turns fine, broken it turns wrong), the page is
 what the judge finds, and what cannot be walked is integrated rightly."""
+import copy
 import inspect
+import json
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
 from helpers import mutant
 
 from lossless import PAIRS, check, memoryless
-from verdicts import integrals, judging, page, pair, rules
+from verdicts import integrals, judging, page, pair, questions, real, rules, vectors
 from verdicts.__main__ import in_full, main
 from verdicts.cases import CASES, HERE, KINDS, ORDER, WHY, case_named, in_order, results
 from verdicts.integrals import INTEGRALS, race_twice
@@ -310,3 +314,83 @@ def test_an_unknown_case_gets_the_nearest(capsys):
 
     assert console.run(main, ["vllm-4014"]) == 2
     assert "vllm-40149" in capsys.readouterr().err
+
+
+# The vectors ------------------------------------------------------------------------------------------------
+
+def test_the_vectors_are_what_their_program_writes():
+    assert (HERE / "vectors.json").read_text(encoding="utf-8") == vectors.text()
+
+
+def test_the_first_tokens_of_the_vectors_have_the_targets_distribution():
+    """Independent of the rules: what comes first adds up to q, whatever is kept."""
+    for one in vectors.vectors()["distributions"]:
+        node = one["rule"] in vectors.NODES
+        first = np.zeros(len(one["q"] if node else one["q"][0]))
+        for _, token, *rest in one["outcomes"]:
+            first[token] += rest[-1]
+        assert first == pytest.approx(one["q"] if node else one["q"][0], abs=1e-11)
+
+
+@pytest.mark.long
+def test_another_language_reproduces_the_vectors_and_sees_what_is_changed(tmp_path):
+    if not shutil.which("node"):
+        pytest.skip("there is no Node")
+    def node(file):
+        return subprocess.run(["node", HERE / "check_vectors.js", file], capture_output=True, text=True)
+
+    whole = node(HERE / "vectors.json")
+    assert whole.returncode == 0 and "40 steps and 15 distributions" in whole.stdout, whole.stderr
+    assert len((HERE / "check_vectors.js").read_text(encoding="utf-8").splitlines()) <= 100
+    made = vectors.vectors()
+    for part, i in [("steps", i) for i in range(0, 40, 9)] + [("distributions", i) for i in range(0, 15, 4)]:
+        changed = copy.deepcopy(made)
+        if part == "steps":
+            changed[part][i]["next"] = (changed[part][i]["next"] + 1) % 3
+        else:
+            changed[part][i]["outcomes"][-1][-1] += 1e-6
+        (tmp_path / "vectors.json").write_text(json.dumps(changed))
+        found = node(tmp_path / "vectors.json")
+        assert found.returncode == 1 and f"{part[:-1]} {i} differs" in found.stderr
+
+
+# Real functions ---------------------------------------------------------------------------------------------
+
+def test_what_was_found_of_real_functions():
+    found = {name: one["deviation"] for name, one in results()["real"].items()}
+    assert found["transformers 4.44.0: generate with an assistant"] > .05       # transformers-32867
+    assert found["transformers 5.23.0: generate with an assistant"] < 1e-7
+    assert found["mlx-lm 0.32.2: speculative_generate_step"] < 1e-7             # mlx-lm-1709
+
+
+@pytest.mark.long
+def test_real_functions_that_are_installed_still_do_what_was_found(capsys):
+    found = real.enumerate_installed()
+    if not found:
+        pytest.skip("no engine is installed here:\n" + capsys.readouterr().err)
+    stored = results()["real"]
+    assert all(equal(stored[name], one) for name, one in found.items() if name in stored)
+
+
+# The questions ----------------------------------------------------------------------------------------------
+
+def test_the_questions_page_is_what_was_stored():
+    text = (HERE / "questions.md").read_text(encoding="utf-8")
+    assert text == questions.page() and "{" not in text
+
+
+def test_a_row_of_our_product_has_the_same_bits_alone_and_of_five():
+    for seed in range(20):
+        found = questions.logits(*questions.near_tie(seed))
+        assert (found["linear, alone"] == found["linear, of five"]).all()
+    pair = results()["questions"]["parting"]["logits"]
+    assert pair["linear, alone"] == pair["linear, of five"] and pair["alone"] != pair["of five"]
+
+
+def test_the_definitions_agree_with_each_other():
+    words = results()["questions"]["line"]
+    assert words["tokens a pass"] == pytest.approx(1 + sum(words["per position"]))
+    assert words["tokens a pass"] == pytest.approx(1 + words["accepted a pass"])
+    assert np.cumprod(words["per position, given those before"]) == pytest.approx(words["per position"])
+    assert words["accepted over drafted"] == pytest.approx(words["accepted a pass"] / 4)
+    assert words["accepted over drafted"] < words["accepted over tested"]

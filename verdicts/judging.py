@@ -44,14 +44,14 @@ def walked(rule, *case):
 
 def integrated(rule, name, draft, target, n_tokens, K, settings):
     found = INTEGRALS[rule](draft, target, PROMPT)
-    K = n_tokens = len(next(iter(found)))
+    n_tokens = len(next(iter(found)))
     wanted = distribution_of_text(target, PROMPT, n_tokens)
     off = {text: abs(found.get(text, 0) - wanted.get(text, 0)) for text in found.keys() | wanted.keys()}
     text = next((text for text in sorted(off) if off[text] > WRONG), None)
     if text is None:
         return lossless.Report(True, max(off.values()), 1, 0)
-    return lossless.Report(False, max(off.values()), 1, 0, name, K, n_tokens, settings, PROMPT, list(text),
-                           float(found.get(text, 0)), wanted.get(text, 0))
+    return lossless.Report(False, max(off.values()), 1, 0, f"{name}; a round of {n_tokens}", settings, PROMPT,
+                           list(text), float(found.get(text, 0)), wanted.get(text, 0))
 
 
 def verdict(report, rule, settings=None, penalty=False):

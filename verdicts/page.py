@@ -1,4 +1,5 @@
-"""Writes results.json, what the judge finds about each case, and README.md, the page that one links to:
+"""Writes results.json, what the judge finds about each case, and README.md, the page that one links to (its
+prose is in page.in.md):
 
     python -m verdicts.page
 
@@ -11,34 +12,11 @@ import sys
 from textwrap import dedent
 
 import console
-from verdicts.cases import CASES, HERE, KINDS, in_order, results
+from lossless import memoryless
+from verdicts.cases import CASES, HERE, KINDS, ORDER, in_order, results
 from verdicts.integrals import INTEGRALS
 from verdicts.judging import first_token, kept, kept_of, verdict
 from verdicts.rules import RULES
-
-INTRODUCTION = """\
-# Verdicts
-
-Is it really lossless? This is what the judge ([`lossless.py`](../lossless.py)) finds about {n} disputes from
-the public threads of {projects} projects. Each is reduced to a rule of a few lines ([`rules.py`](rules.py)),
-and the rule is run through every branch of chance: nothing is sampled, and no opinion is asked.
-
-- **wrong**: some text has not the probability that the target gives it. The deviation is that of the worst
-  text over a few pairs of models given by tables.
-- **lossless but slow**: the text has the target's distribution, but fewer drafts are kept than could be.
-- **fine**: it has, and no fewer are kept than the best rule keeps of the same drafts.
-
-{counts}.
-
-Where it does not say that an engine's code was run or read, the reduction is ours: what a thread
-says, in a few lines, for one sequence. Threads were read in stored copies, and their outcome is as of these.
-Two questions that no rule decides, why greedy texts differ and what "acceptance" means, are in
-[questions.md](questions.md). Engines in other languages can be tested with [vectors.json](vectors.md).
-
-`python -m verdicts` prints this table, `python -m verdicts vllm-40149` judges one case anew, and
-`python -m verdicts.page` writes this page.
-"""
-
 
 # What is stored ---------------------------------------------------------------------------------------------
 
@@ -55,11 +33,11 @@ def judged(cases):
 
 def stored(case, report, verdict):
     word, accepted, possible = verdict
-    found = {"verdict": word, "deviation": rounded(report.deviation), "branches": report.n_branches}
+    found = {"verdict": word, "deviation": rounded(report.deviation) or 1e-15, "branches": report.n_branches}
     if report.lossless:
         found |= {"accepted": rounded(accepted), "possible": rounded(possible)}
     else:
-        found |= {"case": report.case, "K": report.K, "text": report.text,
+        found |= {"case": report.case, "text": report.text,
                   "probability": rounded(report.probability), "wanted": rounded(report.wanted)}
     if case.example:
         found["example"] = computed(case)
@@ -67,8 +45,8 @@ def stored(case, report, verdict):
 
 
 def rounded(number):
-    """Six digits; what is rounding itself becomes a bound."""
-    return None if number is None else 1e-15 if number < 1e-12 else float(f"{number:.6g}")
+    """Six digits; what is below 1e-12 is rounding, and 0."""
+    return None if number is None else 0.0 if number < 1e-12 else float(f"{number:.6g}")
 
 
 def computed(case):
@@ -77,11 +55,9 @@ def computed(case):
     first = first_token(case.rule, q, p, case.settings)
     wanted = [float(x == max(range(len(q)), key=q.__getitem__)) for x in range(len(q))] if \
         case.settings.get("temperature") == 0 else q
-    found = {"first": [rounded(x) if x > 1e-12 else 0.0 for x in first],
+    found = {"first": [*map(rounded, first)],
              "distance": rounded(sum(abs(a - b) for a, b in zip(first, wanted)) / 2)}
     if case.rule in RULES:
-        from lossless import memoryless
-
         shares = (kept_of(rule, memoryless(p), memoryless(q), 1, case.settings)
                   for rule in (case.rule, RULES[case.rule].beside))
         found["kept"], found["possible"] = map(rounded, shares)
@@ -119,9 +95,9 @@ def finding(case):
     n = found["branches"]
     how = f"{n:,} branches walked" if n else "integrated, for it cannot be walked"
     if case.verdict == "wrong":
-        return (f"{how}: with {found['case']}, K = {found['K']}, the first wrong text is {found['text']} "
-                f"after [2, 0], of probability {found['probability']:.4g} where {found['wanted']:.4g} is "
-                f"right; the worst is off by {found['deviation']:.2g}")
+        return (f"{how}: the first wrong text is {found['text']} after [2, 0], of probability "
+                f"{found['probability']:.4g} where {found['wanted']:.4g} is right ({found['case']}); the "
+                f"worst is off by {found['deviation']:.2g}")
     share = "" if found["accepted"] is None else (f"; a first draft is kept with probability "
                                                  f"{found['accepted']:.3g}, and could be with "
                                                  f"{found['possible']:.3g}")
@@ -134,37 +110,39 @@ def code_of(rule):
 
 
 def page():
-    by_verdict = {verdict: [case for case in CASES if case.verdict == verdict]
-                  for verdict in ("wrong", "lossless but slow", "fine")}
-    counts = ", ".join(f"{len(cases)} are {verdict}" for verdict, cases in by_verdict.items())
-    lines = [INTRODUCTION.format(n=len(CASES), projects=len({case.project for case in CASES}),
-                                 counts=counts[0].upper() + counts[1:]), "## The table\n"]
-    lines += ["| case | what is argued about | rule | deviation | a draft is kept | verdict |",
-              "|---|---|---|---|---|---|"]
-    for case in in_order():
-        found = case.found
-        share = "" if found.get("accepted") is None else f"{found['accepted']:.2g} of {found['possible']:.2g}"
-        lines.append(f"| [{case.name}](#{anchor(case)}) | {KINDS[case.kind].lower()} | {case.rule} | "
-                     f"{case.deviation:.1e} | {share} | {case.verdict}{' (declared)' * case.declared} |")
-    lines += ["", "## What slow costs\n", *costs()]
-    for case in in_order():
-        lines += ["", f'<a id="{anchor(case)}"></a>', f"### {case.name}: {case.verdict}", "",
-                  f"[{case.thread}]({case.link}), {case.date}", "", f"- **Claim** ({case.by}): {case.claim}",
-                  f"- **Outcome**: {case.outcome}", f"- **Who is right**: {case.answer}", f"- **Judged**, as \"{case.rule}\", {finding(case)}."]
-        lines += [f"- {fact}" for fact in facts_of(case) + example_of(case)]
-    return "\n".join(lines) + "\n"
+    def number(verdict):
+        return f"{sum(case.verdict == verdict for case in CASES)} are {verdict}"
 
-
-def costs():
-    """The same rules on the judged pairs and on real models: how often a draft is kept."""
     pair = results()["pair"]
-    yield ("How often a first draft is kept, exactly: on the mean of three pairs of tables, and on the embedded\n"
-           f"pair at temperature {pair['temperature']:g}, at {pair['prefixes']} tokens of texts that the target "
-           "wrote itself,\nwith the standard error (`python -m verdicts.pair`). Of two siblings: that one of "
-           "them is.\n")
-    yield "| rule | tables | embedded pair |\n|---|---|---|"
-    for rule, (mean, error) in pair["kept"].items():
-        yield f"| {rule} | {kept(rule):.3f} | {mean:.3f} ± {error:.3f} |"
+    return (HERE / "page.in.md").read_text(encoding="utf-8").format(
+        n=len(CASES), projects=len({case.project for case in CASES}), counts=", ".join(map(number, ORDER)),
+        table="\n".join(map(table_row, in_order())), temperature=pair["temperature"],
+        prefixes=pair["prefixes"],
+        costs="\n".join(f"| {rule} | {kept(rule):.3f} | {mean:.3f} ± {error:.3f} |"
+                        for rule, (mean, error) in pair["kept"].items()),
+        engines="\n".join(engine_row(*item) for item in results()["real"].items()),
+        cases="".join(map(section, in_order())))
+
+
+def table_row(case):
+    found = case.found
+    share = "" if found.get("accepted") is None else f"{found['accepted']:.2g} of {found['possible']:.2g}"
+    return (f"| [{case.name}](#{anchor(case)}) | {KINDS[case.kind].lower()} | {case.rule} | "
+            f"{case.deviation:.1e} | {share} | {case.verdict}{' (declared)' * case.declared} |")
+
+
+def engine_row(name, found):
+    text, has, should = found["worst"]
+    return (f"| {name} | {found['deviation']:.1e} | {found['distance']:.1e} | "
+            f"{text}: {has:.6f}, {should:.6f} |")
+
+
+def section(case):
+    lines = ["", f'<a id="{anchor(case)}"></a>', f"### {case.name}: {case.verdict}", "",
+             f"[{case.thread}]({case.link}), {case.date}", "", f"- **Claim** ({case.by}): {case.claim}",
+             f"- **Outcome**: {case.outcome}", f"- **Who is right**: {case.answer}",
+             f"- **Judged**, as \"{case.rule}\", {finding(case)}."]
+    return "\n".join([*lines, *(f"- {fact}" for fact in facts_of(case) + example_of(case))]) + "\n"
 
 
 def anchor(case):
