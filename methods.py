@@ -92,9 +92,8 @@ class Models:
         """The draft model, which shares the target's vocabulary, or ValueError."""
         model, encoder = self.draft_and_encoder
         if encoder.ids != self.encoder.ids or encoder.ranks != self.encoder.ranks:
-            raise ValueError(f"{self.draft_name} and {self.target_name} have different vocabularies: a "
-                             "draft's token must mean the same to the target; take models of one family, or --drafter "
-                             "tli or slem, which go by the text")
+            raise ValueError(f"{self.draft_name} and {self.target_name} have different vocabularies: take "
+                             "two models of one family, or --drafter tli or slem, which go by the text")
         return model
 
     @property
@@ -199,7 +198,8 @@ def skipped_layers(models, skipped, tokens, *_):
 
 
 def eagle(models, *_):
-    return Pair(None, models.target, Eagle(models.target, models.head("eagle") or "demo-eagle").propose)
+    head = Eagle(models.target, models.head("eagle") or "demo-eagle")
+    return Pair(head, models.target, head.propose)
 
 
 def medusa(models, *_):
@@ -230,7 +230,7 @@ DRAFTERS = {
     "suffix": Drafter("drafters/suffix.py", suffix, text_of_file, tree="chosen", one_text=True),
     "early_exit": Drafter("drafters/early_exit.py", early_exit, number_of_layers, trained="head"),
     "layer_skip": Drafter("drafters/layer_skip.py", skipped_layers, sublayers, one_text=True),
-    "eagle": Drafter("drafters/eagle.py", eagle, trained="head", one_text=True),
+    "eagle": Drafter("drafters/eagle.py", eagle, trained="head", tree="model", one_text=True),
     "medusa": Drafter("drafters/medusa.py", medusa, trained="head", tree="chosen", one_text=True),
     "cascade": Drafter("drafters/cascade.py", staged, trained="draft"),
     "jacobi": Drafter("drafters/jacobi.py", jacobi, one_text=True),
