@@ -4,10 +4,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.figures import costs, counts, of_counts, of_rounds
-from benchmarks.tables import ALL_KS, KERNELS, known, label, on_machines
+from benchmarks.tables import NAMES, known, on_machines
+
+KS = 1, 2, 3, 4, 6, 8
 
 COLOURS = dict(zip(["model", "block", "eagle", "lookup", "ngram", "medusa", "early_exit", "suffix", "jacobi"],
                    ["#0072B2", "#D55E00", "#E69F00", "#009E73", "#56B4E9", "#CC79A7", "#999999", "#5D8A00", "#7A5195"]))
+
+
+def label(drafter, verifier="token"):
+    return {"token": drafter}.get(verifier, verifier if drafter == "model" else f"{drafter}, {verifier}")
 
 
 def curve(axes, places, names, field="tokens", **style):
@@ -23,8 +29,8 @@ def by_K(axes, T, methods=("model token", "model block", "eagle token", "lookup 
          field="tokens"):
     """Chen et al.'s figure 1, Leviathan et al.'s figure 2: over the number of drafts."""
     for method in methods:
-        names, mine = [f"{method} K={K} T={T:g}" for K in sorted(ALL_KS)], label(*method.split())
-        curve(axes, sorted(ALL_KS), names, field, label=mine, color=COLOURS.get(mine))
+        names, mine = [f"{method} K={K} T={T:g}" for K in KS], label(*method.split())
+        curve(axes, KS, names, field, label=mine, color=COLOURS.get(mine))
     axes.set(xlabel="K, drafts a round", ylabel={"tokens": "tokens a pass"}.get(field, field), title=f"temperature {T:g}")
 
 
@@ -43,8 +49,8 @@ def by_position(axes, T, K=8, methods=("model token", "eagle token", "early_exit
 def by_nodes(axes, T):
     """Sequoia's: over the size of the tree; one line, several lines of four, the best tree."""
     sizes = [4, 8, 16, 32, 64, 128, 256, 512]
-    lines = [f"model token K={K} T={T:g}" for K in sorted(ALL_KS)]
-    curve(axes, sorted(ALL_KS), lines, label="one line", color="#0072B2")
+    lines = [f"model token K={K} T={T:g}" for K in KS]
+    curve(axes, KS, lines, label="one line", color="#0072B2")
     for rule, colour in (("k_seq", "#56B4E9"), ("specinfer", "#CC79A7"), ("tree", "#999999")):
         names = [f"model {rule}:{k},1,1,1 T={T:g}" for k in (2, 4, 8, 16, 32)]
         curve(axes, [4 * k for k in (2, 4, 8, 16, 32)], names, label=f"lines of four, {rule}", color=colour)
@@ -75,7 +81,7 @@ def by_cost(axes, kernels, T):
     for gain in (.5, 1, 1.5, 2, 3):
         axes.axline((0, 0), slope=gain, color="lightgrey", linewidth=1, zorder=0)
     axes.set(xlim=(.8, right), ylim=(.9, 1.1 * max(y for _, y in points.values())),
-             xlabel="cost of a round, in rounds of the target alone", title=f"{KERNELS[kernels]}, T = {T:g}")
+             xlabel="cost of a round, in rounds of the target alone", title=f"{NAMES[kernels]}, T = {T:g}")
 
 
 def by_rows(axes):
@@ -85,7 +91,7 @@ def by_rows(axes):
             rows = costs(kernels)["passes"][model]["rows"]
             low, middle, high = np.array([times[:3] for times in rows.values()]).T / rows["1"][1]
             axes.fill_between([int(n) for n in rows], low, high, color=colour, alpha=.2, linewidth=0)
-            axes.plot([int(n) for n in rows], middle, style, color=colour, label=f"{model}, {KERNELS[kernels]}")
+            axes.plot([int(n) for n in rows], middle, style, color=colour, label=f"{model}, {NAMES[kernels]}")
     axes.set(xlabel="rows of a pass", ylabel="time over that of one row", xlim=(0, 34), ylim=(0, 10))
 
 
