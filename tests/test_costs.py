@@ -5,11 +5,11 @@ from itertools import count
 
 import numpy as np
 import pytest
-from helpers import TinyModels
+from helpers import TinyModels, synthetic_pair
 
 from benchmarks import costs, measure
 from benchmarks.measure import arrays_of, parts_timed, size_of, textbook
-from benchmarks.synthetic import SIZES, random_arrays, random_model, synthetic_pair
+from benchmarks.synthetic import SIZES, random_arrays, random_model
 from loading.checkpoint import read_tensorflow
 from loading.folder import shapes
 from methods import choose

@@ -60,11 +60,17 @@ def test_what_is_not_there_is_a_dash_and_raises(files):
         value("model token K=5 T=1: tokens")
 
 
-def test_checks_compare_whole_runs_with_the_sum_of_their_parts(files, monkeypatch):
-    monkeypatch.setattr(tables, "costs", figures.costs)
-    monkeypatch.setattr(tables, "counts", figures.counts)
-    assert dict(tables.checks("avx2")) == pytest.approx(
+def test_whole_runs_are_compared_with_the_sum_of_their_parts(files):
+    assert figures.checked("avx2") == pytest.approx(
         {"model token K=4 T=1": 1.4 / 1.45, "model token K=2 T=1": 1.5 / (2.2 * 2 / 3)})
+
+
+def test_a_row_is_there_once_for_each_method_that_has_values(files):
+    line = "| METHOD | {{METHOD K=4 T=1: text}} | {{avx2 best METHOD T=1: text}} (K = {{avx2 best METHOD T=1: K}}) |"
+    assert [*tables.rows(line)] == ["| model token | 3.00 ± 0.06 | 1.53 ± 0.04 (K = 2) |"]
+    files[0]["model lenient K=4 T=1"] = files[0]["model token K=4 T=1"]
+    assert "| model lenient (lossy) | 3.00 ± 0.06 | - (K = -) |" in tables.rows(line)
+    assert [*tables.rows("no METHOD here")] == ["no METHOD here"]
 
 
 # The committed pages ----------------------------------------------------------------------------------------
@@ -83,7 +89,8 @@ def test_all_that_is_asked_for_can_be_known():
         for what in re.findall(r"\{\{(.*?)\}\}", template.read_text(encoding="utf-8")):
             for name in (part.rsplit(": ", 1)[0] for part in what.split(" over ")):
                 name = re.sub("^(avx512|avx2) ", "", name)
-                assert name in known or name.startswith(("best ", "passes ")), (template.name, what)
+                each = re.match("METHOD|RULE|best |passes ", name)
+                assert name in known or each, (template.name, what)
 
 
 def test_the_claims_are_many_and_of_many_papers():
