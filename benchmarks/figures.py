@@ -1,6 +1,6 @@
-"""One value for each quantity, read from the counts and the costs: README, notebooks and pages take it from here.
+"""One value for each quantity, from counts and costs: README, notebooks and pages take it from here.
 
-    value("model token K=4 T=1: tokens")            a pass of the target; also se, rows, rate, kept 1, text, ..
+    value("model token K=4 T=1: tokens")            a pass of the target; also se, rows, rate, kept 1, text
     value("avx2 model token K=4 T=1: speedup")      counts over costs; also error, measured, c, v, round, text
     value("avx2 best model token T=1: K")           of the K or trees that were measured the fastest
     value("avx512 passes 124M: v 5")                a pass over 5 rows, in passes over one; also ms 5, mbu 5
@@ -39,7 +39,7 @@ def costs(kernels):
 def of_counts(name, field):
     cell, (field, _, number) = counts()[name], field.partition(" ")
     K = len(cell["kept"])
-    if number and field == "position":                          # of the draft of this number, among those tested
+    if number and field == "position":                          # of this draft, where it was tested
         return ratio(cell["kept"][int(number) - 1], cell["tested"][int(number) - 1])
     if number:
         return cell[field][int(number) - 1]
@@ -60,13 +60,13 @@ def of_rounds(kernels, name, field):
     return {"speedup": speed, "error": error, "text": f"{speed:.2f} ± {error:.2f}", "round": cost,
             "K": int(name.split("K=")[1].split()[0]) if "K=" in name else None,
             "measured": mine["speedup"],
-            "quotient": mine["tokens"] / cost,                  # with the tokens of the very runs that were clocked
+            "quotient": mine["tokens"] / cost,                  # of the very runs that were clocked
             "c": ratio(mine["drafting"][1] / alone["pass"][1], of_counts(name, "drafts")),
             "v": mine["pass"][1] / alone["pass"][1]}[field]
 
 
 def spread(quartiles):
-    """The relative standard error of a median, from the quartiles and the number of calls (of a normal one)."""
+    """The relative standard error of a median, from the quartiles and the number of calls, if normal."""
     low, median, high, n = quartiles
     return 1.2533 * (high - low) / 1.349 / median / n ** .5
 

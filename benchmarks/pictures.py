@@ -8,8 +8,8 @@ from benchmarks.tables import NAMES, known, on_machines
 
 KS = 1, 2, 3, 4, 6, 8
 
-COLOURS = dict(zip(["model", "block", "eagle", "lookup", "ngram", "medusa", "early_exit", "suffix", "jacobi"],
-                   ["#0072B2", "#D55E00", "#E69F00", "#009E73", "#56B4E9", "#CC79A7", "#999999", "#5D8A00", "#7A5195"]))
+COLOURS = {"model": "#0072B2", "block": "#D55E00", "eagle": "#E69F00", "lookup": "#009E73",
+           "ngram": "#56B4E9", "medusa": "#CC79A7", "early_exit": "#999999", "suffix": "#5D8A00", "jacobi": "#7A5195"}
 
 
 def label(drafter, verifier="token"):
@@ -31,11 +31,12 @@ def by_K(axes, T, methods=("model token", "model block", "eagle token", "lookup 
     for method in methods:
         names, mine = [f"{method} K={K} T={T:g}" for K in KS], label(*method.split())
         curve(axes, KS, names, field, label=mine, color=COLOURS.get(mine))
-    axes.set(xlabel="K, drafts a round", ylabel={"tokens": "tokens a pass"}.get(field, field), title=f"temperature {T:g}")
+    what = {"tokens": "tokens a pass"}.get(field, field)
+    axes.set(xlabel="K, drafts a round", ylabel=what, title=f"temperature {T:g}")
 
 
 def by_position(axes, T, K=8, methods=("model token", "eagle token", "early_exit token", "medusa token")):
-    """EAGLE's and Medusa's: how often the first draft of a round is accepted, the second, .., of those tested."""
+    """EAGLE's and Medusa's: how often a round's first draft is accepted, the second, .., of those tested."""
     for method in methods:
         cell = counts().get(f"{method} K={K} T={T:g}")
         if cell:
@@ -55,7 +56,8 @@ def by_nodes(axes, T):
         names = [f"model {rule}:{k},1,1,1 T={T:g}" for k in (2, 4, 8, 16, 32)]
         curve(axes, [4 * k for k in (2, 4, 8, 16, 32)], names, label=f"lines of four, {rule}", color=colour)
     curve(axes, sizes, [f"model tree:best{n} T={T:g}" for n in sizes], label="best tree", color="#D55E00")
-    axes.set(xscale="log", xlabel="drafts a round", ylabel="tokens a pass", title=f"temperature {T:g}")
+    axes.set(xscale="log", xlabel="drafts a round", ylabel="tokens a pass",
+             title=f"temperature {T:g}")
     axes.set_xticks([1, 4, 16, 64, 256], [1, 4, 16, 64, 256])
 
 
@@ -68,7 +70,7 @@ def by_exit(axes):
 
 
 def by_cost(axes, kernels, T):
-    """Tokens over the cost of a round, every method: on a line through the origin the speed-up is the same."""
+    """Tokens over the cost of a round, every method: on a line through the origin speed-ups are the same."""
     names = [name for name in costs(kernels)["rounds"] if name in counts() and name.endswith(f" T={T:g}")]
     points = {name: (of_rounds(kernels, name, "round"), of_counts(name, "tokens")) for name in names
               if "K=4" in name or ":3,2,1" in name}
@@ -102,7 +104,7 @@ def by_machine(axes, T, methods=("model", "model, block", "eagle", "lookup", "me
         places = np.arange(len(found)) + (i - len(methods) / 2) * .8 / len(methods)
         bars = axes.barh(places, [here.get(method, (0, 0))[0] for here in found.values()], .8 / len(methods),
                          label=method, color=COLOURS[method.split(", ")[-1]])
-        axes.bar_label(bars, [f"K = {here[method][1]}" if method in here else "" for here in found.values()], fontsize=6)
+        axes.bar_label(bars, [f"K = {here.get(method, (0, '-'))[1]}" for here in found.values()], fontsize=6)
     axes.axvline(1, color="black", linewidth=.8)
     axes.set(yticks=range(len(found)), yticklabels=found, xlabel="speed-up", title=f"temperature {T:g}")
     axes.invert_yaxis()
@@ -125,4 +127,5 @@ def draw_all(out):
     if known():
         save(out / "machines.png", [(by_machine, 0), (by_machine, 1)], (1, 2))
         save(out / "passes.png", [(by_rows,)], (1, 1))
-        save(out / "speed.png", [(by_cost, kernels, T) for kernels in known() for T in (0, 1)], (len(known()), 2))
+        speeds = [(by_cost, kernels, T) for kernels in known() for T in (0, 1)]
+        save(out / "speed.png", speeds, (len(known()), 2))

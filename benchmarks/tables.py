@@ -2,13 +2,13 @@
 
     python -m benchmarks speed      writes them, and the pictures; takes seconds, measures nothing
 
-A template is Markdown.  {{a quantity}} is its value (figures.py), and a row of a table that holds one of these words
-is there once for each:
+A template is Markdown.  {{a quantity}} is its value (figures.py), and a row of a table that holds one of
+these words is there once for each:
 
     METHOD      a drafter and a verifier of the table: model token, lookup token, .., model block, ..
     RULE        a drafter and a verifier of trees
     MODEL       whose passes were timed
-    MACHINE     of the cost model of pages/machine.py, with the speed-up of METHODs at temperature T: [[model T=1]]
+    MACHINE     of the cost model of pages/machine.py; [[model T=1]] is the method's speed-up there
     KERNELS     that were measured
 
 Rows of nothing but dashes are left out.
@@ -31,10 +31,12 @@ def known():
 
 
 def methods_of(tree):
-    """["eagle token", ..]: every drafter with token verification (its trees: with `tree`), every verifier."""
-    found = [("model", name) for name, entry in VERIFIERS.items() if bool(entry.tree) == tree and name != "token"]
+    """["eagle token", ..]: every drafter with `token`, or with a tree of its own, and every verifier."""
+    found = [("model", name) for name, entry in VERIFIERS.items()
+             if bool(entry.tree) == tree and name != "token"]
     if tree:
-        return [*map(" ".join, found), *(f"{name} tree" for name, entry in DRAFTERS.items() if entry.tree == "chosen")]
+        found += [(name, "tree") for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
+        return [*map(" ".join, found)]
     return [*(f"{FIXED.get(name, name)} token" for name in DRAFTERS), *map(" ".join, found)]
 
 

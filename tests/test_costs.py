@@ -33,7 +33,7 @@ def test_the_parts_of_a_round_are_all_of_it(monkeypatch):
     models, method = TinyModels(), choose("model", "token")
     pair = method.pair(models, [1, 2], 3, {})
     found = costs.rounds_of(method.sampler(pair), pair, [1, 2], 12, 3, 1.0, 0)
-    assert found and all(parts == (1, 1, 1) for *_, parts in found)            # a tick between any two readings
+    assert found and all(parts == (1, 1, 1) for *_, parts in found)  # a tick between two readings
     assert all(drafts == 3 or left for left, (drafts, *_) in enumerate(reversed(found)) if left)
     first = next(method.sampler(pair)(pair.draft, pair.target, [1, 2], 12, 3, np.random.default_rng(0)))
     assert sum(n for _, n, _ in found) == 12 - len(first.tokens)

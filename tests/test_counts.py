@@ -1,5 +1,5 @@
-"""Counts: the sums over coins against the judge's walk through every branch and against runs; what is counted anew;
-and the order that theory demands of the committed ones."""
+"""Counts: the sums over coins against the judge's walk through every branch and against runs; what is counted
+anew; and the order that theory demands of the committed ones."""
 import json
 from itertools import product
 
@@ -19,7 +19,7 @@ VERIFY = {"token": verify, "block": block.verify}
 
 @pytest.mark.parametrize("verifier, seed", [*product(CHANCES, (1, 2, 3))])
 def test_the_chances_along_texts_are_those_of_all_drafts_and_coins(verifier, seed):
-    """P(at least j accepted): over the target's texts by the formula, and over drafts and coins by the judge."""
+    """P(at least j accepted): over texts by the formula, over drafts and coins by the judge."""
     draft, target, K = lossless.table(seed, zeros=.2), lossless.table(seed + 7, zeros=.2), 3
     found = lossless.exact_distribution(lambda rng: next(
         speculative_sampling(draft, target, [0], K + 1, K, rng, verify=VERIFY[verifier])).n_accepted)
@@ -54,8 +54,8 @@ def test_without_coins_is_what_the_method_does(drafter, monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("cell", [("model", "token", 4, 1), ("model", "block", 8, 1), ("eagle", "token", 3, .5),
-                                  ("medusa", "token", 4, 1)], ids=str)
+@pytest.mark.parametrize("cell", [("model", "token", 4, 1), ("model", "block", 8, 1),
+                                  ("eagle", "token", 3, .5), ("medusa", "token", 4, 1)], ids=str)
 def test_without_coins_is_what_runs_come_to(cell, monkeypatch):
     exact = figures(counted(cell, 0, 46), True, "")
     monkeypatch.setattr(counts, "is_exact", lambda *_: False)
@@ -96,8 +96,9 @@ def test_what_a_checksum_covers_is_what_was_loaded():
 # The committed ones -----------------------------------------------------------------------------------------
 
 def test_the_committed_cells_were_counted_on_these_weights():
-    for name in ("model token K=4 T=1", "lookup token K=4 T=1", "eagle token K=4 T=1", "early_exit token K=4 T=1"):
-        assert CELLS[name]["weights"] == counts.loaded(*name.split()[:2], 1)[2], f"python -m benchmarks counts: {name}"
+    for drafter in ("model", "lookup", "eagle", "early_exit"):
+        weights = counts.loaded(drafter, "token", 1)[2]
+        assert CELLS[f"{drafter} token K=4 T=1"]["weights"] == weights, "run python -m benchmarks counts"
 
 
 def test_every_cell_keeps_its_bounds():
@@ -110,7 +111,7 @@ def test_every_cell_keeps_its_bounds():
 
 
 def no_fewer(more, less, slack=3):
-    """The first makes at least the tokens of the second, as far as the errors say; cells not yet counted pass."""
+    """The first makes at least the tokens of the second, as far as the errors say."""
     if more in CELLS and less in CELLS:
         a, b = CELLS[more], CELLS[less]
         assert a["tokens"] >= b["tokens"] - slack * (a["se"] ** 2 + b["se"] ** 2) ** .5, (more, less)

@@ -24,7 +24,8 @@ def files(monkeypatch):
                 "speedup": speedup}
     cells = {"model token K=4 T=1": cell(3.0, 4, [.8, .6, .4, .2], [1, .8, .6, .4]),
              "model token K=2 T=1": cell(2.3, 2, [.8, .5], [1, .8])}
-    rounds = {"alone T=1": one(2.0, 1, 1), "model token K=4 T=1": one(2.8, 2.9, 1.4, drafting=.8, settling=.4),
+    rounds = {"alone T=1": one(2.0, 1, 1),
+              "model token K=4 T=1": one(2.8, 2.9, 1.4, drafting=.8, settling=.4),
               "model token K=2 T=1": one(2.2, 2.2, 1.5, drafting=.4, settling=.4)}
     passes = {"demo-target": dict(bytes=32e6, rows={"1": [1, 2, 3, 200], "5": [2, 3, 4, 200]})}
     found = dict(rounds=rounds, passes=passes, bandwidth={"demo-target": [30, 32, 34, 200]})
@@ -50,7 +51,7 @@ def test_a_quantity_is_read_from_the_files(files, what, due):
 
 
 def test_the_error_is_that_of_the_tokens_and_of_both_medians(files):
-    median = 1.2533 * .2 / 1.349 / 20                           # of a normal distribution with these quartiles
+    median = 1.2533 * .2 / 1.349 / 20   # of a normal distribution with these quartiles
     assert value("avx2 model token K=4 T=1: error") == pytest.approx(1.5 * (.02**2 + 2 * median**2) ** .5)
 
 
@@ -66,7 +67,8 @@ def test_whole_runs_are_compared_with_the_sum_of_their_parts(files):
 
 
 def test_a_row_is_there_once_for_each_method_that_has_values(files):
-    line = "| METHOD | {{METHOD K=4 T=1: text}} | {{avx2 best METHOD T=1: text}} (K = {{avx2 best METHOD T=1: K}}) |"
+    line = ("| METHOD | {{METHOD K=4 T=1: text}} | {{avx2 best METHOD T=1: text}} "
+            "(K = {{avx2 best METHOD T=1: K}}) |")
     assert [*tables.rows(line)] == ["| model token | 3.00 ± 0.06 | 1.53 ± 0.04 (K = 2) |"]
     files[0]["model lenient K=4 T=1"] = files[0]["model token K=4 T=1"]
     assert "| model lenient (lossy) | 3.00 ± 0.06 | - (K = -) |" in tables.rows(line)
