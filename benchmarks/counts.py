@@ -89,8 +89,9 @@ def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES):
     trees += [(name, f"tree:{shape}") for shape in ("3,2,1", "2,2", "4,2,2")
               for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
     wide = [("model", f"{rule}:{k},1,1,1") for k in (2, 16, 32) for rule in ("tree", "specinfer", "k_seq")]
-    found = [*cells(Ks[:3], temperatures[:2], lines), *cells([None], [0, 1], trees), *cells([None], [1], wide),
-             *cells([4], [1], [("model", rule) for rule in LOSSY]), *cells([None], [.5], trees[:len(rules)]),
+    found = [*cells(Ks[:3], temperatures[:2], lines), *cells([None], [0, 1], trees),
+             *cells([None], [1], wide), *cells([4], [1], [("model", rule) for rule in LOSSY]),
+             *cells([None], [.5], trees[:len(rules)]),
              *cells([4], [0, 1], [(f"early_exit:{n}", "token") for n in EXITS]),
              *(("model", f"tree:best{n}", None, T) for n in SIZES for T in (1, 0)),
              *cells(Ks[:3], temperatures, lines), *cells(Ks[3:], temperatures, lines),
