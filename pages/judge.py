@@ -86,8 +86,8 @@ START_WITH = dict(case=START, K=2, n_tokens=3, settings={"temperature": 1})
 
 def opening(case):
     """A case of verdicts/, on the pair and with the K that its first wrong text was found with."""
-    pair, _, found = case.found.get("case", f"{START}; K = 2").partition("; K = ")
-    return dict(group=case.verdict, name=case.name, code=code_of(case.rule), case=pair, K=int(found[0]),
+    pair, K = case.found.get("case", START), case.found.get("K", 2)
+    return dict(group=case.verdict, name=case.name, code=code_of(case.rule), case=pair, K=K,
                 n_tokens=judging.PAIRS[pair][2], settings=case.settings or {"temperature": 1},
                 wrong=case.verdict == "wrong", penalty=case.penalty, claim=case.claim, link=case.link)
 

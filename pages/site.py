@@ -103,7 +103,8 @@ def judge_page(base=PYODIDE):
     """base: where Pyodide is loaded from."""
     listed = subprocess.run([sys.executable, "-c", IMPORTED], cwd=ROOT, capture_output=True, text=True,
                             check=True)
-    files = {path: (ROOT / path).read_text(encoding="utf-8") for path in sorted(listed.stdout.split())}
+    paths = [*listed.stdout.split(), "verdicts/cases.ini", "verdicts/why.ini"]      # which verdicts/ reads
+    files = {path: (ROOT / path).read_text(encoding="utf-8") for path in sorted(paths)}
     data = dict(files=files, cases=[*judge.PAIRS, judge.STANDARD], openings=[*judge.openings()])
     policy = f" {base} 'wasm-unsafe-eval'; connect-src {base}; worker-src blob:"
     return interactive("The judge, in your browser", "judge.html", policy, base=base, data=as_data(data))
