@@ -110,4 +110,5 @@ def test_the_workflow_runs_the_lines_for_windows():
 
 
 def test_it_is_read_in_ten_minutes():
-    assert len(re.findall(r"\S*\w\S*", README)) <= 1700
+    """Its words, tables included; not its code, and what that prints."""
+    assert len(re.findall(r"\S*\w\S*", re.sub(r"```.*?```", "", README, flags=re.S))) <= 1700
