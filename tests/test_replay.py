@@ -252,17 +252,6 @@ def test_the_likeliest_tokens_and_the_marked_ones_are_kept():
     assert {row[0] for row in slot["probs"]} == {0, 1, 2, 3, None}      # 2 was drafted, 3 took its place
 
 
-def test_the_race_has_the_seconds_of_both_runs():
-    rounds, small, _ = traced(n_tokens=24)
-    result = SETTINGS | dict(autoregressive=dict(tokens=list(range(4)) * 6))
-    seconds = [.5 + i for i in range(25)], [.25 + i for i in range(len(rounds) + 1)]
-    race = data_of(page(small, result, ENCODER, seconds))["race"]
-    assert race["alone"] == seconds[0][:24] and race["rounds"] == seconds[1][:-1]
-    assert race["text"] == [ENCODER.decode([token]) for token in range(4)] * 6
-    assert data_of(page(small, result, ENCODER))["race"] is None
-    assert data_of(page([], result | SPEEDS, ENCODER, ([], [])))["totals"]["tokens_per_target_pass"] is None
-
-
 # Text is data ------------------------------------------------------------------------
 
 def hostile_run():
