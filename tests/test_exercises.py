@@ -183,10 +183,10 @@ def drawing(model, tokens, n_tokens, rng, **settings):
 
 REPLIES = {                                             # what is wrong: (changes, step, what the reply holds)
     "a millionth": (dict(probabilities=millionth), 1, "0.60946104"),
-    "top-p before top-k": (dict(probabilities=p_first), 1, "(all are what top-p before top-k gives)"),
+    "top-p before top-k": (dict(probabilities=p_first), 1, "known mistake: top-p comes before top-k"),
     'side="left"': (dict(sample=left), 1, "rng.random() gives 0.0"),
     "np.random": (dict(sample=lambda probs, rng: np.random.choice(len(probs), p=probs)), 1,     # noqa: NPY002
-                  "all chance must come from rng"),
+                  "asks rng for no number"),
     "a generator of its own": (dict(sample=lambda *run: int(np.random.default_rng().random() < .5)), 1,
                                "asks rng for no number"),
     "a race": (dict(sample=lambda probs, rng: np.argmin(-np.log(rng.random(3)) / probs[:3])), 1,
@@ -208,8 +208,8 @@ REPLIES = {                                             # what is wrong: (change
                           "a known mistake: text goes on after an accepted EOS"),
     "no use of the drafts": (dict(speculative_sampling=slow), 4, "take 2 passes of the target"),
     "the prompt, again": (dict(speculative_sampling=changing(SPECULATIVE, 2)), 4, "the caller's prompt"),
-    "one EOS of several": (dict(autoregressive_sampling=first_eos(BASELINE)), 5, "auto-regressive text, EOS"),
-    "one EOS, again": (dict(speculative_sampling=first_eos(SPECULATIVE)), 5, "speculative text, EOS"),
+    "one EOS of several": (dict(autoregressive_sampling=first_eos(BASELINE)), 5, "auto-regressive text af"),
+    "one EOS, again": (dict(speculative_sampling=first_eos(SPECULATIVE)), 5, "speculative text after"),
 }
 
 
