@@ -46,6 +46,14 @@ def check_room(n_prompt, n_tokens, n_ctx):
                          "the prompt")
 
 
+def check_ids(tokens, n_vocab):
+    """Raises ValueError if the prompt holds ids outside the vocabulary."""
+    for token in tokens:
+        if not 0 <= token < n_vocab:
+            raise ValueError(f"token id {token} is not in 0 .. {n_vocab - 1}: "
+                             "is this the model's own encoder?")
+
+
 def check_vocabularies(sizes):
     """Raises ValueError if models have vocabularies of different sizes."""
     if len(sizes) > 1:

@@ -153,9 +153,10 @@ class GPT2:
     def prefill(self, tokens, n_last):
         """How many of the tokens need not be run, because they are in the cache.  Of a long text the part
         before the last n_last is run here, in chunks, so that its bits do not depend on n_last."""
-        if not 1 <= n_last <= len(tokens) <= self.n_ctx:
-            raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: n_last must be 1 .. the number of "
-                             f"tokens, of which at most {self.n_ctx} fit into the context")
+        if not 1 <= len(tokens) <= self.n_ctx:
+            raise ValueError(f"{len(tokens)} tokens do not fit into the context: it takes 1 .. {self.n_ctx}")
+        if not 1 <= n_last <= len(tokens):
+            raise ValueError(f"n_last is {n_last}: it must be 1 .. {len(tokens)}, the number of tokens")
         n_prompt = len(tokens) - n_last
         n_past = min(common_prefix(tokens, self.cached), n_prompt)
         for token in tokens[n_past:]:                  # CuPy would wrap an index out of range and say nothing

@@ -33,6 +33,7 @@ from drafters.jacobi import Jacobi
 from drafters.medusa import Medusa
 from drafters.ngram import NGram
 from drafters.suffix import Suffix
+from drafters.vocabularies import SLEM, TLI
 from samplers import block, lossy, traversal
 from samplers.coupling import coupled_baseline, coupled_sampling
 from samplers.k_seq import K_SEQ
@@ -83,16 +84,21 @@ class Models:
         self.target, self.encoder = load_model(target_name, models_dir)
 
     @cached_property
+    def draft_and_encoder(self):
+        return load_model(self.draft_name, self.models_dir)
+
+    @property
     def draft(self):
-        model, encoder = load_model(self.draft_name, self.models_dir)
+        """The draft model, which shares the target's vocabulary, or ValueError."""
+        model, encoder = self.draft_and_encoder
         if encoder.ids != self.encoder.ids or encoder.ranks != self.encoder.ranks:
-            raise ValueError(f"{self.draft_name} and {self.target_name} have different vocabularies: a "
-                             "draft's token must mean the same to the target, so take models of one family")
+            raise ValueError(f"{self.draft_name} and {self.target_name} have different vocabularies: take "
+                             "two models of one family, or --drafter tli or slem, which go by the text")
         return model
 
     @property
     def draft_is_used(self):
-        return "draft" in vars(self)
+        return "draft_and_encoder" in vars(self)
 
     def head(self, kind):
         """The name or folder of the target's head of this kind; None if there is none."""
@@ -166,6 +172,14 @@ def jacobi(models, *_):
     return Pair(None, answers.target, answers.propose)
 
 
+def tli(models, *_):
+    return Pair(TLI(*models.draft_and_encoder, models.encoder), models.target)
+
+
+def slem(models, *_):
+    return Pair(None, models.target, SLEM(*models.draft_and_encoder, models.encoder).propose)
+
+
 def early_exit(models, n_layers, *_):
     """Named without a number: after the layers that a head was trained on, or else after half of them."""
     head = None if n_layers else models.head("exit")
@@ -184,7 +198,8 @@ def skipped_layers(models, skipped, tokens, *_):
 
 
 def eagle(models, *_):
-    return Pair(None, models.target, Eagle(models.target, models.head("eagle") or "demo-eagle").propose)
+    head = Eagle(models.target, models.head("eagle") or "demo-eagle")
+    return Pair(head, models.target, head.propose)
 
 
 def medusa(models, *_):
@@ -215,10 +230,12 @@ DRAFTERS = {
     "suffix": Drafter("drafters/suffix.py", suffix, text_of_file, tree="chosen", one_text=True),
     "early_exit": Drafter("drafters/early_exit.py", early_exit, number_of_layers, trained="head"),
     "layer_skip": Drafter("drafters/layer_skip.py", skipped_layers, sublayers, one_text=True),
-    "eagle": Drafter("drafters/eagle.py", eagle, trained="head", one_text=True),
+    "eagle": Drafter("drafters/eagle.py", eagle, trained="head", tree="model", one_text=True),
     "medusa": Drafter("drafters/medusa.py", medusa, trained="head", tree="chosen", one_text=True),
     "cascade": Drafter("drafters/cascade.py", staged, trained="draft"),
     "jacobi": Drafter("drafters/jacobi.py", jacobi, one_text=True),
+    "tli": Drafter("drafters/vocabularies.py", tli, trained="draft", tree="model"),
+    "slem": Drafter("drafters/vocabularies.py", slem, trained="draft"),
     "schedule": Drafter("drafters/adaptive.py", around(lambda pair, *_: adaptive.Schedule(pair.propose)),
                         drafter_within, trained="draft", one_text=True),
     "optimum": Drafter("drafters/adaptive.py", around(optimum), drafter_within, trained="draft",

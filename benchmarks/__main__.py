@@ -1,28 +1,36 @@
 """What this gains, and why: counts, which hold for every machine, apart from costs, which are this machine's."""
 import sys
+from pathlib import Path
 
 import console
-from benchmarks import costs, counts
-from benchmarks.counts import HERE
+from benchmarks import costs, counts, tables
 
 
 def main(what, quick=False, out="", backend="numpy"):
     """Counts, costs, and the tables that are made of them.
 
-    WHAT is counts (no clock, hours, goes on where it stopped), costs (nothing but a clock, eight minutes on a
-    quiet machine), or speed (tables and pictures from the files of the two, seconds).
+    WHAT is counts (no clock; hours, but it goes on where it stopped), costs (nothing but a clock; eight minutes, on
+    a machine that has nothing else to do) or speed (tables and pictures from the files of the two, in seconds).
 
     Args:
         what: counts, costs or speed
-        quick: a few cells in seconds, to see that it works
-        out: the folder of the files; of the committed ones by default
+        quick: a few cells in seconds, to see that it works; they are written nowhere unless --out is given
+        out: the folder of the files, by default the committed ones
         backend: numpy, or cupy for a GPU; of costs
     """
-    out = out or str(HERE / "results")
-    if what == "costs":
-        costs.costs(out, quick, backend)
+    if what not in ("counts", "costs", "speed"):
+        raise ValueError(f"there is no {what!r}: use counts, costs or speed")
+    folder = Path(out or counts.FILE.parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = folder if out or not quick else None
+    if what == "counts":
+        cells = counts.count(written and written / "counts.json", quick)
+        for name, cell in cells.items() if quick else ():
+            print(f"{name:30} {cell['tokens']:.2f} ± {cell['se']:.2f} tokens a pass")
+    elif what == "costs":
+        costs.costs(written, quick, backend)
     else:
-        counts.count()
+        tables.write_all(folder)
 
 
 if __name__ == "__main__":

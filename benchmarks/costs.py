@@ -169,7 +169,7 @@ def early(cell):
 
 
 def costs(out, quick=False, backend="numpy"):
-    """Measure with each kind of kernels that this processor has, and write costs_*.json to the folder `out`."""
+    """Measure with each kind of kernels that this processor has; write costs_*.json to the folder `out`, or print."""
     use(backend)
     if on_gpu():
         return write(out, "gpu", measured(quick))
@@ -177,7 +177,7 @@ def costs(out, quick=False, backend="numpy"):
         if name == "avx512" and not has_avx512():
             print("this processor has no AVX-512: left out", file=sys.stderr)
             continue
-        words = [sys.executable, "-m", "benchmarks.costs", out, name, *["quick"] * quick]
+        words = [sys.executable, "-m", "benchmarks.costs", str(out or ""), name, *["quick"] * quick]
         done = subprocess.run(words, cwd=HERE.parent, env=os.environ | {"OPENBLAS_CORETYPE": core})
         if done.returncode:
             raise ValueError(f"measuring with OPENBLAS_CORETYPE={core} failed: see above")
@@ -189,6 +189,8 @@ def has_avx512():
 
 
 def write(out, name, found):
+    if not out:
+        return print(f"{name}:", as_json(found))
     (Path(out) / f"costs_{name}.json").write_text(as_json(found), encoding="utf-8")
 
 

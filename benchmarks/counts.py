@@ -47,6 +47,8 @@ from tqdm import tqdm
 from drafters import adaptive
 from gpt2 import GPT2
 from methods import DRAFTERS, VERIFIERS, Models, choose
+from benchmarks.sequoia import best_tree
+from reporting.stats import by_rank
 from samplers.batch import batch_sampling
 from samplers.tree_model import depths
 from sampling import probabilities
@@ -59,6 +61,7 @@ N_MORE, N_TOKENS, MOST, UNITS = 16, 60, 8, 46   # of tokens, see above; drafts a
 KS, TEMPERATURES = (2, 4, 8, 1, 3, 6), (0, 1, .5)               # what matters most comes first
 SHAPES = "3,2,1", "2,1,1,1", "4,1,1,1", "8,1,1,1", "2,2,2", "1,1,1"
 EXITS = 2, 4, 6, 8, 10, 12
+DEPTH, SIZES = 8, (4, 8, 16, 32, 64, 128, 256, 512)   # levels at the most, nodes of the best trees (sequoia.py)
 # What a clock would decide, decided here: sublayers to skip, and c and v for `optimum`.
 FIXED = {"layer_skip": "layer_skip:a5,a6,a7,a8,a9,a10,m7,m8"}
 COSTS = dict(c=0.15, v=1.4)
@@ -83,10 +86,12 @@ def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES, exits=EXITS):
     more = [("model", f"{name}:{shape}", None, T) for T in temperatures for shape in shapes for name in trees]
     more += [(name, f"tree:{shape}", None, T) for T in temperatures for shape in ("3,2,1", "2,2", "4,2,2")
              for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
+    sizes = [("model", f"tree:best{n}", None, T) for n in SIZES for T in (1, 0)]
+    more += [("model", f"{name}:{k},1,1,1", None, 1) for k in (2, 16, 32) for name in ("tree", "specinfer", "k_seq")]
     more += [(f"early_exit:{n}", "token", 4, T) for T in temperatures[:2] for n in exits]
-    cells = cells[:len(Ks[:3]) * len(temperatures[:2]) * len(pairs)] + more + cells
+    cells = cells[:len(Ks[:3]) * len(temperatures[:2]) * len(pairs)] + more + sizes + cells
     cells = [cell for cell in dict.fromkeys(cells) if not same_at_0(*cell)]
-    return sorted(cells, key=lambda cell: not is_exact(choose(*cell[:2])))      # stable; the cheap ones first
+    return sorted(cells, key=lambda cell: not is_exact(*cell[:2]))              # stable; the cheap ones first
 
 
 def same_at_0(drafter, verifier, K, T):
@@ -120,11 +125,23 @@ class Watched(Models):
 
 
 @cache
-def loaded(drafter, verifier):
+def loaded(drafter, verifier, T):
     """(method, models, the checksum of the weights)."""
-    method, models = choose(drafter, verifier), Watched()
+    name, _, n_best = verifier.partition(":best")
+    method, models = choose(drafter, name if n_best else verifier), Watched()
+    if n_best:
+        _, shape = best_tree(ranks(T), int(n_best), DEPTH)
+        method = method._replace(verifier=method.verifier._replace(option=shape))
     made(method, models, 1)
     return method, models, models.checksum()
+
+
+@cache
+def ranks(T):
+    """How often the first child of a node is taken, the second, .., of sixteen."""
+    method, models, _ = loaded("model", "tree:16", T)
+    return by_rank([r for seed, prompt in enumerate(prompts(0, UNITS))
+                    for r in rounds_of(method, made(method, models, 1), prompt, None, 1, T, seed)])
 
 
 def made(method, models, K):
@@ -208,7 +225,7 @@ def target_probs(T, first, n):
 @cache
 def ratios(drafter, T, first, n):
     """r of all rounds that could begin in these texts: [n, N_TOKENS, MOST], NaN where there is no draft."""
-    method, models, _ = loaded(drafter, "token")
+    method, models, _ = loaded(drafter, "token", T)
     pair = made(method, models, MOST)
     q, found = target_probs(T, first, n), np.full((n, N_TOKENS, MOST), np.nan)
     for i, (prompt, said) in enumerate(texts(T, first, n)):
@@ -257,24 +274,30 @@ class Known:
         return logits
 
 
-def drawn(method, models, K, T, prompt, said, seed):
-    """One text's rounds, run; those that begin within N_TOKENS tokens, so that none is cut short.
+def rounds_of(method, pair, prompt, said, K, T, seed):
+    """One text's rounds; those that begin within N_TOKENS tokens, so that none is cut short.
 
     said    what the target says at temperature 0, or None
     """
-    pair, most = made(method, models, K), method.n_drafts(K)
-    target = pair.target
+    most, target, n_tokens = method.n_drafts(K), pair.target, 0
     if said and method.lossless and isinstance(target, GPT2):   # nothing else wants its answers
         if method.drafter.entry.trained == "head":
             target((prompt + said)[:-1])                        # it reads the states
         target = Known(prompt + said, target.n_vocab)
     rounds = method.sampler(pair)(pair.draft, target, prompt, N_TOKENS + most + 1, K,
                                   np.random.default_rng(seed), temperature=T)
-    n_rounds = n_tokens = n_drafts = 0
-    kept, tested = np.zeros(most), np.zeros(most)
     for r in rounds:
         if n_tokens >= N_TOKENS:
             break
+        yield r._replace(target_probs=None, draft_probs=None)
+        n_tokens += len(r.tokens)
+
+
+def drawn(method, models, K, T, prompt, said, seed):
+    """What they come to."""
+    most, n_rounds, n_tokens, n_drafts = method.n_drafts(K), 0, 0, 0
+    kept, tested = np.zeros(most), np.zeros(most)
+    for r in rounds_of(method, made(method, models, K), prompt, said, K, T, seed):
         deep = max(depths(r.parents), default=0) if r.parents is not None else len(r.drafts)
         kept[:r.n_accepted] += 1
         tested[:min(r.n_accepted + 1, deep)] += 1
@@ -292,16 +315,16 @@ def tally(rounds, tokens, drafts, kept, tested):
 def counted(cell, first, n):
     """The tally of `n` texts."""
     drafter, verifier, K, T = cell
-    method, models, _ = loaded(drafter, verifier)
-    if is_exact(method):
+    method, models, _ = loaded(drafter, verifier, T)
+    if is_exact(drafter, verifier):
         return sum(summed(r, CHANCES[verifier], K) for r in ratios(drafter, T, first, n))
     some = texts(T, first, n) if T == 0 else [(prompt, None) for prompt in prompts(first, n)]
     return sum(drawn(method, models, K or 1, T, *text, seed) for seed, text in enumerate(some, first))
 
 
-def is_exact(method):
+def is_exact(drafter, verifier):
     """Can chance be summed over?"""
-    return method.drafter.name in MEMORYLESS and method.verifier.name in CHANCES
+    return drafter.split(":")[0] in MEMORYLESS and verifier in CHANCES
 
 
 def figures(total, exact, weights):
@@ -320,31 +343,32 @@ def wanted(cell, goal):
     return goal if cell[2] in KS[:3] and cell[3] in TEMPERATURES[:2] else max(goal, .02)
 
 
-def count_cell(cell, before, goal):
+def count_cell(cell, before, goal, n=UNITS):
     """The cell, counted on until its error is small enough; before: as it stood, or None."""
     drafter, verifier, K, T = cell
-    method, _, weights = loaded(drafter, verifier)
+    *_, weights = loaded(drafter, verifier, T)
     if before and before["weights"] != weights:
         before = None
     total = np.array(before["sums"]) if before else 0
     while before is None or before["se"] > wanted(cell, goal) * before["tokens"]:
         first = before["texts"] if before else 0
-        total = total + counted(cell, first, UNITS)
-        before = figures(total, is_exact(method), weights)
+        total = total + counted(cell, first, n)
+        before = figures(total, is_exact(drafter, verifier), weights)
     return before
 
 
-def count(file=FILE, cells=None, goals=GOALS):
-    """Count all cells, to 3 %, then to 2, then to 1, and write the file after each."""
-    found = json.loads(file.read_text(encoding="utf-8"))["cells"] if file.exists() else {}
-    for goal in goals:
-        todo = tqdm(cells or plan(), desc=f"to {goal:.0%}", disable=None)
+def count(file=FILE, quick=False):
+    """Count all cells, to 3 %, then to 2, then to 1, and write the file after each; quick: a few, of a few texts."""
+    found = json.loads(file.read_text(encoding="utf-8"))["cells"] if file and file.exists() else {}
+    for goal in (1.0,) if quick else GOALS:
+        todo = tqdm(plan(Ks=(2,), temperatures=(0,), shapes=(), exits=())[:5] if quick else plan(),
+                    desc=f"to {goal:.0%}", disable=None)
         for cell in todo:
             name = name_of(*cell)
             todo.set_postfix_str(name)
             before = copy.deepcopy(found.get(name))
-            found[name] = count_cell(cell, before, goal)
-            if found[name] != before:
+            found[name] = count_cell(cell, before, goal, 4 if quick else UNITS)
+            if file and found[name] != before:
                 write(file, found)
     return found
 

@@ -114,6 +114,6 @@ class Eagle:
         return drafts, p
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree drawn by the rule; of the likeliest tokens where only one can be drawn (temperature 0)."""
+        """A tree drawn by the rule; of the likeliest tokens if only one can be drawn (temperature 0)."""
         certain = not shape or to_probs(self.tree(x, [], []), 1).max() == 1
         return (likeliest if certain else drawn)(self, x, shape, rule, to_probs, rng)

@@ -38,6 +38,9 @@ class Reader:
         self.draft, self.draft_encoder, self.encoder = draft, draft_encoder, encoder
         self.n_vocab, self.n_ctx_draft = encoder.n_vocab, getattr(draft, "n_ctx", 1 << 30)
 
+    def reset(self):
+        self.draft.reset()
+
     def read(self, text, room=0):
         """The text in the draft's tokens, the last of them if its context is short of `room` for more."""
         return self.draft_encoder.encode(text)[-max(1, self.n_ctx_draft - room):]

@@ -309,12 +309,10 @@ def has_digest(path, checksum):
 def only_one(path):
     """Hold the lock on this file; wait while another program does."""
     with open(path, "ab") as file:
-        told = False
-        while not lock(file):
-            if not told:
-                print(f"another program is downloading to {path.parent}: waiting for it", file=sys.stderr)
-                told = True
-            time.sleep(0.1)
+        if not lock(file):
+            print(f"another program is downloading to {path.parent}: waiting for it", file=sys.stderr)
+            while not lock(file):
+                time.sleep(0.1)
         yield
 
 

@@ -6,7 +6,7 @@ import pytest
 from helpers import tiny_gpt2
 
 from autoregressive import autoregressive_sampling
-from lossless import check, exact_distribution, scripted, table, text_of
+from lossless import check, exact_distribution, pair, scripted, table, text_of
 from samplers import block
 from samplers.constraints import automaton, brackets, constrained, forbidden, penalty
 from samplers.tree import tree_sampling
@@ -20,11 +20,12 @@ PROCESSES = {
 DRAFT, TARGET = table(1), table(2)
 
 
-def judged(process, sampler=speculative_sampling, draft=DRAFT, target_of=constrained, **settings):
+def judged(process, sampler=speculative_sampling, draft=DRAFT, target=TARGET, target_of=constrained,
+           **settings):
     """The largest deviation from the constrained target; `target_of` makes what is sampled from."""
     def sample(draft, _, *run, **settings):
-        return sampler(draft, target_of(TARGET, process), *run, **settings)
-    return check(sample, [(draft, constrained(TARGET, process))], n_tokens=3, **settings)
+        return sampler(draft, target_of(target, process), *run, **settings)
+    return check(sample, [(draft, constrained(target, process))], n_tokens=3, **settings)
 
 
 @pytest.mark.parametrize("process", PROCESSES.values(), ids=PROCESSES)
@@ -33,7 +34,10 @@ def test_the_text_has_the_constrained_targets_distribution(process):
     assert judged(process, draft=constrained(DRAFT, process), Ks=[1, 2], temperature=1) < 1e-12
 
 
-def test_it_has_it_in_a_block_and_in_a_tree():
+def test_it_has_it_with_five_tokens_in_a_block_and_in_a_tree():
+    draft, target = pair("fsf")
+    assert judged(penalty(1.7), draft=draft, target=target, Ks=[2], temperature=1) < 1e-12
+
     def blocks(*run, **settings):
         return speculative_sampling(*run, verify=block.verify, **settings)
 

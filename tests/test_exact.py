@@ -45,7 +45,7 @@ def long(*values):
 
 
 @pytest.mark.parametrize("n_rows", [2, 5, 16, *long(3, 9)])
-@pytest.mark.parametrize("n_prompt", [1, 15, 16, 17, 33, 64, 65, 200, *long(2, 12, 18, 60)])
+@pytest.mark.parametrize("n_prompt", [1, 16, 17, 64, 200, *long(2, 12, 15, 18, 33, 60, 65)])
 def test_logits_of_a_verification_are_those_of_single_steps_bit_for_bit(n_prompt, n_rows):
     model, _ = load_model("demo-target")
     tokens = np.random.default_rng(n_prompt).integers(0, 4096, n_prompt + 35).tolist()
@@ -182,7 +182,7 @@ def greedy_speculative(draft, target, tokens, n_tokens, K):
     return [token for r in rounds for token in r.tokens]
 
 
-@pytest.mark.parametrize("K, n_prompts", [(1, 2), (4, 2), (8, 2), *long(*((K, 5) for K in range(1, 9)))])
+@pytest.mark.parametrize("K, n_prompts", [(4, 2), *long(*((K, 5) for K in range(1, 9)))])
 def test_greedy_texts_are_the_same_token_for_token(K, n_prompts):
     draft, _ = load_model("demo-draft")
     target, _ = load_model("demo-target")

@@ -41,13 +41,13 @@ calls = st.lists(st.tuples(st.integers(-8, 80), st.lists(ids, max_size=30), st.i
 
 
 @given(calls)
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_logits_do_not_depend_on_earlier_calls(calls):
     assert error_of_cache(calls) < 1e-11
 
 
 @given(calls)
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_float32_logits_do_not_depend_on_earlier_calls_but_for_rounding(calls):
     assert error_of_cache(calls, dtype=np.float32) < 2e-5
 

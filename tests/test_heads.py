@@ -68,19 +68,13 @@ def asked(head, x, k, seed=0):
 
 # Lossless ---------------------------------------------------------------------------------------------------
 
-def forgotten(*models):
-    """Their caches emptied: else the last run would change the last bits of the next."""
-    for model in models:
-        getattr(model, "reset", lambda: None)()
-
-
 def deviation(tiny, module, K=2, **more):
     """How far the text of a tiny target is from its distribution."""
     def run(_, target, *rest, **settings):
-        forgotten(head, target)
+        head = tiny(target, module)
+        target.reset()                                  # or the last run would change last bits of this one
         return sampler(head, target, *rest, **settings)
     target = tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8)
-    head = tiny(target, module)
     return check(run, [(None, target)], Ks=(K,), n_tokens=K + 1, **more)
 
 
@@ -102,11 +96,11 @@ def test_a_head_that_draws_from_another_distribution_than_it_says_is_caught(tiny
 def tree_deviation(tiny, module, rule=SEQUOIA, K=2, **more):
     """As `deviation`, of the head's own tree; K is its levels."""
     def run(_, target, tokens, n_tokens, K, rng, **settings):
-        forgotten(head, target)
+        head = tiny(target, module)
+        target.reset()
         more = dict(grow=head.grow, rule=rule, **settings)
         return tree_sampling(None, target, tokens, n_tokens, (2, 1, 2)[:K], rng, **more)
     target = with_tree(tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8))
-    head = tiny(target, module)
     return check(run, [(None, target)], Ks=(K,), n_tokens=K + 1, **more)
 
 
@@ -341,17 +335,17 @@ def test_the_prompt_is_run_in_the_same_chunks_as_without_a_head(tiny, module, mo
     assert chunks[0] == chunks[1]
 
 
-def test_medusas_tree_asks_for_no_pass_of_its_own(monkeypatch):
+@BOTH
+def test_a_tree_asks_for_no_pass_of_its_own(tiny, module, monkeypatch):
     """The states of the path that was taken are found where it lay in the tree."""
     target, passes = with_tree(tiny_gpt2(3)), []
     layers = target.layers
     monkeypatch.setattr(target, "layers", lambda *run: passes.append(1) or layers(*run))
-    head, prompt = tiny_medusa(target), [5, 1, 2, 3, 4]
-    rounds = list(tree_sampling(None, target, prompt, 40, (4, 3), np.random.default_rng(0), grow=head.grow))
+    head, prompt, rng = tiny(target), [5, 1, 2, 3, 4], np.random.default_rng(0)
+    rounds = list(tree_sampling(None, target, prompt, 40, (4, 3), rng, grow=head.grow))
     assert any(len(r.tokens) > 2 for r in rounds) and len(passes) == len(rounds) + 1
     x = prompt + rounds[0].tokens
-    fresh = asked(tiny_medusa(with_tree(tiny_gpt2(3))), x, 3)
-    assert asked(head, x, 3)[0] == fresh[0]
+    assert asked(head, x, 3)[0] == asked(tiny(with_tree(tiny_gpt2(3))), x, 3)[0]
 
 
 @BOTH

@@ -4,12 +4,13 @@ import pytest
 from helpers import mutant
 
 from benchmarks.nodes import LIKELIEST, RULES, acceptance, ceiling, nodes_table, pairs
-from lossless import PAIRS, check, distance, distribution_of_text, exact_distribution, table, text_of
+from lossless import PAIRS, check, distance, distribution_of_text, exact_distribution, pair, table, text_of
 from samplers import multi_draft
 from samplers.k_seq import K_SEQ
 from samplers.multi_draft import GREEDY, draw
 from samplers.tree import tree_sampling
 from samplers.tree_rules import SEQUOIA, SPECINFER
+from verdicts.museum import tree_of
 
 UNEVEN = [-1, -1, 0, 0, 2]
 
@@ -26,7 +27,12 @@ def test_the_text_has_the_targets_distribution(widths):
 
 @pytest.mark.parametrize("widths", [(3,), (2, 2), UNEVEN], ids=str)
 def test_other_shapes_keep_the_distribution(widths):
-    assert check(with_shape(widths), list(PAIRS.values())[:4], [1], 3, temperature=1) < 1e-12
+    assert check(with_shape(widths), [*list(PAIRS.values())[:4], pair("ff.")], [1], 3, temperature=1) < 1e-12
+
+
+@pytest.mark.long
+def test_the_standard_cases_keep_the_distribution():
+    assert check(tree_of(rule=GREEDY)) < 1e-12
 
 
 def test_the_chosen_are_the_likeliest_and_the_last_is_drawn_from_the_rest():

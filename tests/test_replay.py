@@ -16,6 +16,7 @@ from main import main
 from pages.replay import LIMIT, TEMPLATE, Coins, likeliest, page, recorded, reduce_round, rows, write_trace
 from reporting.stats import acceptance
 from samplers.lossy import lenient
+from samplers.tree import shape_of
 from sampling import Round, sample
 from speculative import propose, speculative_sampling, verify
 
@@ -525,8 +526,11 @@ def test_in_a_browser_a_tree_shows_the_path_that_was_taken(browser, tmp_path):
     assert browser.run(HIDDEN) == ["block", "token block", "block"] and browser.complaints() == []
     nodes = "return document.querySelectorAll('.node').length"
     assert [browser.run(f"show(0, {step}); {nodes}") for step in range(7)] == [1, 4, 6, 6, 6, 6, 7]
-    for width in 300, 390:                              # all of it in sight
-        opened(browser, tmp_path, [reduce_round(tree_round(), [.5] * 9)], width, 844, settings=settings)
+    shape, q = shape_of([3, 2, 1]), np.random.default_rng(0).dirichlet(np.ones(len(WORDS)), 16)
+    large = Round([2, 1, 3, 0], [0, 1, 2] + [0, 1] * 3 + [3] * 6, 3, q, None, shape)
+    for width in 300, 390:                              # though all of it is taller than the screen
+        opened(browser, tmp_path, [reduce_round(large, [])], width, 844, settings=settings)
+        assert len(browser.texts(".node.is-taken")) == 3
         assert browser.run("return document.querySelector('.tree').scrollWidth <= innerWidth")
         edge = browser.run("return document.querySelector('body > nav').getBoundingClientRect().top")
         box = browser.run("return document.querySelector('.node.is-own').getBoundingClientRect()")

@@ -85,6 +85,7 @@ def test_the_tokenizer_is_byte_level_bpe_with_this_vocabulary_and_these_merges(w
     kinds = values["tokenizer.ggml.token_type"]
     assert [i for i, kind in enumerate(kinds) if kind == gguf.TokenType.CONTROL] == [encoder.eos]
     assert values["gpt2.attention.head_count"] == SIZES["tiny"]["n_head"]
+    assert values["general.file_type"] == gguf.LlamaFileType.ALL_F32
     assert values["gpt2.context_length"] == SIZES["tiny"]["n_ctx"]
 
 

@@ -4,11 +4,12 @@ import pytest
 from helpers import mutant, named, tiny_gpt2
 
 from autoregressive import autoregressive_sampling
-from lossless import PAIRS, check, distance, distribution_of_text, exact_distribution, table, text_of
+from lossless import PAIRS, check, distance, distribution_of_text, exact_distribution, pair, table, text_of
 from samplers import block, traversal, tree
 from samplers.multi_draft import GREEDY
 from samplers.tree import tree_sampling
 from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, surest
+from verdicts.museum import tree_of
 
 UNEVEN = [-1, -1, 0, 0, 2]
 
@@ -31,6 +32,15 @@ def test_the_text_has_the_targets_distribution(widths, n_tokens, keywords):
 def test_deeper_trees_keep_the_distribution(rule, widths):
     pairs = [PAIRS["zeros in both"], PAIRS["target is certain"]]
     assert check(with_shape(widths, rule=rule), pairs, [1], 3, temperature=1) < 1e-12
+
+
+def test_three_children_of_five_tokens_keep_the_distribution():
+    assert check(with_shape((3,)), [pair("ff")], [1], 2, temperature=1) < 1e-12
+
+
+@pytest.mark.long
+def test_the_standard_cases_keep_the_distribution():
+    assert check(tree_of(walk=traversal.walk)) < 1e-12
 
 
 @pytest.mark.long

@@ -3,16 +3,18 @@ what the judge finds, and what cannot be walked is integrated rightly."""
 import copy
 import inspect
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 
 import numpy as np
 import pytest
 from helpers import mutant
 
 from lossless import PAIRS, check, memoryless
-from verdicts import integrals, judging, page, pair, questions, real, rules, vectors
+from verdicts import integrals, judging, page, pair, questions, rules, vectors
 from verdicts.__main__ import in_full, main
 from verdicts.cases import CASES, HERE, KINDS, ORDER, WHY, case_named, in_order, results
 from verdicts.integrals import INTEGRALS, race_twice
@@ -156,8 +158,8 @@ def test_rules_are_short_enough_to_stand_beside_speculative():
     for name, rule in RULES.items():
         for function in rule.code:
             if function.__module__ == "verdicts.rules":
-                lines = [line for line in inspect.getsource(function).splitlines() if line.strip()]
-                assert len(lines) <= 18 and max(map(len, lines)) <= 110, name
+                source = inspect.getsource(function).replace(f'"""{function.__doc__}"""', "")
+                assert len([line for line in source.splitlines() if line.strip()]) <= 15, name
     used = {case.rule for case in CASES}
     assert set(RULES) - used <= {rule.beside for rule in RULES.values()} | {ALSO_WRONG}
     assert set(INTEGRALS) <= used
@@ -364,12 +366,19 @@ def test_what_was_found_of_real_functions():
 
 
 @pytest.mark.long
-def test_real_functions_that_are_installed_still_do_what_was_found(capsys):
-    found = real.enumerate_installed()
-    if not found:
-        pytest.skip("no engine is installed here:\n" + capsys.readouterr().err)
+def test_real_functions_that_are_installed_still_do_what_was_found():
+    """In this environment and in those of $ENGINES, their Pythons joined as in $PATH."""
+    found, missing = {}, ""
+    for python in [sys.executable, *filter(None, os.environ.get("ENGINES", "").split(os.pathsep))]:
+        run = subprocess.run([python, "-m", "verdicts.real", "--json"], cwd=HERE.parent, capture_output=True,
+                             text=True, check=True)
+        found |= json.loads(run.stdout)
+        missing += run.stderr
     stored = results()["real"]
-    assert all(equal(stored[name], one) for name, one in found.items() if name in stored)
+    for name in found.keys() & stored.keys():
+        assert found[name]["deviation"] == pytest.approx(stored[name]["deviation"], abs=1e-7), name
+    if stored.keys() - found.keys():
+        pytest.skip(f"not repeated: {', '.join(sorted(stored.keys() - found.keys()))}.  {missing}")
 
 
 # The questions ----------------------------------------------------------------------------------------------

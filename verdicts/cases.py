@@ -111,9 +111,9 @@ def case_named(name):
         if case.name.lower() == name.lower():
             return case
     names = [case.name for case in CASES]
-    near = [known for known in names if name.lower() in known.lower()] or get_close_matches(name, names, 5)
-    meant = f"did you mean {' or '.join(near[:5])}?" if near else "python -m verdicts prints all of them"
-    raise ValueError(f"there is no case {name!r}: {meant}")
+    near = [known for known in names if name.lower() in known.lower()] or get_close_matches(name, names, 3, 0)
+    raise ValueError(f"there is no case {name!r}: did you mean {' or '.join(near[:5])}? "
+                     "python -m verdicts prints all of them")
 
 
 def in_order(cases=None):

@@ -48,10 +48,12 @@ def integrated(rule, name, draft, target, n_tokens, K, settings):
     wanted = distribution_of_text(target, PROMPT, n_tokens)
     off = {text: abs(found.get(text, 0) - wanted.get(text, 0)) for text in found.keys() | wanted.keys()}
     text = next((text for text in sorted(off) if off[text] > WRONG), None)
+    report = lossless.Report(text is None, max(off.values()), 1, 0)
     if text is None:
-        return lossless.Report(True, max(off.values()), 1, 0)
-    return lossless.Report(False, max(off.values()), 1, 0, f"{name}; a round of {n_tokens}", settings, PROMPT,
-                           list(text), float(found.get(text, 0)), wanted.get(text, 0))
+        return report
+    case = lossless.Case(name, draft, target, n_tokens, n_tokens, settings)
+    return report._replace(case=str(case), settings=settings, prompt=PROMPT, text=list(text),
+                           probability=float(found.get(text, 0)), wanted=float(wanted.get(text, 0)))
 
 
 def verdict(report, rule, settings=None, penalty=False):

@@ -37,7 +37,8 @@ def stored(case, report, verdict):
     if report.lossless:
         found |= {"accepted": rounded(accepted), "possible": rounded(possible)}
     else:
-        found |= {"case": report.case, "text": report.text,
+        pair, K = report.case.split("; K = ")
+        found |= {"case": pair, "K": int(K.split(",")[0]), "text": report.text,
                   "probability": rounded(report.probability), "wanted": rounded(report.wanted)}
     if case.example:
         found["example"] = computed(case)
@@ -70,8 +71,8 @@ def facts_of(case):
     facts = [f"Read: {case.read}."]
     facts.append(f"The engine's code: {case.engine}." if case.engine else
                  "The reduction is ours; the engine's code was not run.")
-    if case.settings:
-        facts.append(f"Settings: {', '.join(f'{key} = {value}' for key, value in case.settings.items())}.")
+    settings = {"temperature": 1} | case.settings | ({"penalty": 2} if case.penalty else {})
+    facts.append(f"Judged with {', '.join(f'{key} = {value}' for key, value in settings.items())}.")
     if case.declared:
         facts.append("Lossy on purpose, and declared so.")
     return facts + ([f"Note: {case.note}"] if case.note else [])
@@ -95,9 +96,9 @@ def finding(case):
     n = found["branches"]
     how = f"{n:,} branches walked" if n else "integrated, for it cannot be walked"
     if case.verdict == "wrong":
-        return (f"{how}: the first wrong text is {found['text']} after [2, 0], of probability "
-                f"{found['probability']:.4g} where {found['wanted']:.4g} is right ({found['case']}); the "
-                f"worst is off by {found['deviation']:.2g}")
+        return (f"{how}: with {found['case']}, K = {found['K']}, the first wrong text is {found['text']} "
+                f"after [2, 0], of probability {found['probability']:.4g} where {found['wanted']:.4g} is "
+                f"right; the worst is off by {found['deviation']:.2g}")
     share = "" if found["accepted"] is None else (f"; a first draft is kept with probability "
                                                  f"{found['accepted']:.3g}, and could be with "
                                                  f"{found['possible']:.3g}")

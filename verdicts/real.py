@@ -12,6 +12,9 @@ Each engine needs an environment of its own (numpy and the engine are enough):
     pip install torch transformers==4.44.0 "numpy<2"        pip install torch transformers==5.23.0
     pip install "mlx[cpu]" mlx-lm numpy
 
+With --json it prints what it finds and stores nothing; the long tests ask so the Pythons in $ENGINES (joined
+as in $PATH) and compare.
+
 But: one sequence, no settings, two drafts a round.
 """
 import importlib
@@ -208,6 +211,8 @@ def enumerate_installed():
 
 if __name__ == "__main__":
     new = enumerate_installed()
+    if "--json" in sys.argv:
+        sys.exit(print(json.dumps(new)))
     for name, result in new.items():
         print(f"{name:55} {result}")
     stored = json.loads(RESULTS.read_text(encoding="utf-8"))

@@ -137,7 +137,9 @@ class TinyModels:
     def __init__(self, seed=0):
         self.draft_name, self.target_name, self.draft_is_used = "tiny", "tiny", True
         self.draft, self.target = tiny_gpt2(seed + 1), tiny_gpt2(seed)
-        self.encoder = Encoder({char: i for i, char in enumerate("abcdefghijkl")} | {"<|endoftext|>": 12}, [])
+        ids = {char: i for i, char in enumerate("<|endoftx>ab")} | {"<|endoftext|>": 12}
+        self.draft_and_encoder = self.draft, Encoder(ids, [])
+        self.encoder = self.draft_and_encoder[1]
 
     def head(self, kind):
         n, rng = self.target.params["wte"].shape[1], np.random.default_rng(5)

@@ -34,8 +34,9 @@ TESTS = {
     "sampling.py": "sampling samplers lossless", "checks.py": "samplers main", "console.py": "console main",
     "gpt2.py": "gpt2 wrong_versions exact backend", "utils.py": "utils checkpoint main",
     "main.py": "main replay many terminal readme", "lossless.py": "lossless sampling exercises",
-    "compute/": "exact gpt2 backend", "drafters/": "drafters heads", "exercises/": "exercises",
-    "loading/folder.py": "utils heads to_gguf", "pages/": "pages", "verdicts/": "verdicts",
+    "compute/": "exact threads gpt2 backend", "drafters/": "drafters heads", "exercises/": "exercises",
+    "loading/folder.py": "folder utils heads", "pages/": "pages replay site judge machine",
+    "verdicts/": "verdicts",
     "reporting/stats.py": "stats samplers main", "samplers/tree_model.py": "tree",
     "samplers/tree_rules.py": "tree k_seq", "benchmarks/": "figures benchmark backend",
 }
