@@ -156,7 +156,7 @@ class GPT2:
         if not 1 <= len(tokens) <= self.n_ctx:
             raise ValueError(f"{len(tokens)} tokens do not fit into the context: it takes 1 .. {self.n_ctx}")
         if not 1 <= n_last <= len(tokens):
-            raise ValueError(f"n_last is {n_last}: of {len(tokens)} tokens ask for the last 1 .. {len(tokens)}")
+            raise ValueError(f"n_last is {n_last}: it must be 1 .. {len(tokens)}, the number of tokens")
         n_prompt = len(tokens) - n_last
         n_past = min(common_prefix(tokens, self.cached), n_prompt)
         for token in tokens[n_past:]:                  # CuPy would wrap an index out of range and say nothing

@@ -42,21 +42,6 @@ def load_model(name_or_folder, models_dir="models"):
     return GPT2(nested(arrays, hparams, folder), hparams["n_head"]), encoder
 
 
-def load_pair(draft, target, models_dir="models"):
-    """Returns (draft, target, encoder) of two names or folders; no draft, None, stays None.
-
-    Raises ValueError as load_model does, or if the two do not share a vocabulary.
-    """
-    target_model, encoder = load_model(target, models_dir)
-    if draft is None:                                           # who drafts needs no model
-        return None, target_model, encoder
-    draft_model, other = load_model(draft, models_dir)
-    if (other.ids, other.ranks) != (encoder.ids, encoder.ranks):
-        raise ValueError(f"{draft} and {target} have different vocabularies: a draft's token must mean the "
-                         "same to the target, so take two models of one family")
-    return draft_model, target_model, encoder
-
-
 def folder_of(name, models_dir):
     """The folder of a model, downloaded if need be.  ValueError if there is none."""
     if name in EMBEDDED:

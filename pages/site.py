@@ -81,6 +81,7 @@ IMPORTED = """
 import sys
 from pathlib import Path
 import pages.judge
+import verdicts.museum
 files = [m.__file__ for name, m in sys.modules.items() if getattr(m, "__file__", None) and name != "__main__"]
 print(*{Path(f).relative_to(Path.cwd()) for f in files if Path.cwd() in Path(f).parents}, sep="\\n")
 """
@@ -90,8 +91,9 @@ def judge_page(base=PYODIDE):
     """base: where Pyodide is loaded from."""
     listed = subprocess.run([sys.executable, "-c", IMPORTED], cwd=ROOT, capture_output=True, text=True,
                             check=True)
-    files = {path: (ROOT / path).read_text(encoding="utf-8") for path in sorted(listed.stdout.split())}
-    data = dict(files=files, pairs=[*judge.PAIRS], openings=judge.openings())
+    paths = [*listed.stdout.split(), "verdicts/cases.ini", "verdicts/why.ini"]      # which verdicts/ reads
+    files = {path: (ROOT / path).read_text(encoding="utf-8") for path in sorted(paths)}
+    data = dict(files=files, cases=[*judge.PAIRS, judge.STANDARD], openings=[*judge.openings()])
     policy = f" {base} 'wasm-unsafe-eval'; connect-src {base}; worker-src blob:"
     return interactive("The judge, in your browser", "judge.html", policy, base=base, data=as_data(data))
 

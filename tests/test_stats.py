@@ -77,7 +77,7 @@ def test_the_distance_of_leviathan_is_what_is_not_accepted():
 
 def test_children_are_counted_by_rank_over_the_nodes_that_were_reached():
     parents = [-1, -1, 0, 0, 2]
-    taken_second = Round([5, 9], [4, 5, 6, 7, 8], 1, [], [], parents)        # a leaf: nothing was tested there
+    taken_second = Round([5, 9], [4, 5, 6, 7, 8], 1, [], [], parents)    # a leaf: nothing was tested
     all_the_way = Round([4, 6, 8, 1], [4, 5, 6, 7, 8], 3, [], [], parents)
     ended = Round([4], [4, 5, 6, 7, 8], 1, [], [], parents)        # by an EOS: no test below
     assert by_rank([taken_second, all_the_way, ended]) == [4 / 5, 1 / 4]

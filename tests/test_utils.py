@@ -1,5 +1,4 @@
 """utils.py: names and folders that become models, and those that say why they do not."""
-import json
 import os
 import re
 import shutil
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 from test_folder import HPARAMS, HUGGINGFACE, folder, refused, weights
 
-from utils import load_model, load_pair
+from utils import load_model
 
 DATA = "model.ckpt.data-00000-of-00001"
 
@@ -60,19 +59,6 @@ def test_a_known_name_is_downloaded_to_where_models_are_kept(tmp_path, monkeypat
         return folder(tmp_path)
     monkeypatch.setattr("loading.download.download", download)
     assert load_model("355M", "somewhere")[0].n_ctx == 8
-
-
-def test_a_pair_shares_a_vocabulary_and_a_draft_of_none_is_not_loaded(tmp_path):
-    tiny = folder(tmp_path / "tiny")
-    draft, target, encoder = load_pair(tiny, str(tiny))
-    assert draft is not target and draft.n_vocab == target.n_vocab == encoder.n_vocab
-    assert load_pair(None, tiny)[0] is None
-    other = folder(tmp_path / "other")
-    words = json.loads((other / "encoder.json").read_text())
-    words["a"], words["b"] = words["b"], words["a"]
-    (other / "encoder.json").write_text(json.dumps(words))
-    with pytest.raises(ValueError, match="other and .*tiny have different vocabularies.* one family"):
-        load_pair(other, tiny)
 
 
 @pytest.mark.parametrize("n_tokens", [256, 258])
