@@ -29,7 +29,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.counts import DRAFT, HERE, TARGET, name_of, plan
-from benchmarks.measure import machine, size_of, some_tokens
+from benchmarks.measure import caption, machine, size_of, some_tokens
 from benchmarks.synthetic import random_model
 from compute.backend import clock, on_gpu, use, xp
 from methods import Models, choose
@@ -154,20 +154,16 @@ def written(rounds):
 
 def measured(quick):
     """The cells of K = 2, 4, 8 and the first tree at temperatures 0 and 1, and passes of all models."""
-    cells = [cell for cell in plan() if cell[3] in (0, 1) and cell[2] in (2, 4, 8) and not early(cell)
-             or cell[1].endswith(":3,2,1") and cell[3] in (0, 1)]
+    cells = [cell for cell in plan() if cell[3] in (0, 1) and (cell[1].endswith(":3,2,1") or ":" not in cell[1]
+             and cell[2] in (2, 4, 8) and "early_exit:" not in cell[0])]
     sizes, calls, n_matrix = SIZES, CALLS, MATRIX
     prompts = (HERE / "prompts.txt").read_text(encoding="utf-8").splitlines()
     if quick:
         sizes, calls, n_matrix, cells, prompts = {"tiny": 1, DRAFT: 1}, 3, 512, cells[:3], prompts[:1]
-    found = {"machine": machine(), "passes": {}, "bandwidth": {}, "rounds": {}}
+    found = {"machine": machine() | {"caption": caption()}, "passes": {}, "bandwidth": {}, "rounds": {}}
     for name, seconds in sizes.items():
         found["passes"][name], found["bandwidth"][name] = passes(name, seconds, calls, n_matrix)
     return found | {"rounds": rounds(cells, METHODS_SECONDS, prompts, 12 if quick else N_TOKENS)}
-
-
-def early(cell):
-    return cell[0].startswith("early_exit:")
 
 
 def costs(out, quick=False, backend="numpy"):
