@@ -154,8 +154,9 @@ def written(rounds):
 
 def measured(quick):
     """The cells of K = 2, 4, 8 and the first tree at temperatures 0 and 1, and passes of all models."""
-    cells = [(drafter, verifier, K, T) for drafter, verifier, K, T in plan() if T in (0, 1) and (
-        verifier.endswith(":3,2,1") or K in (2, 4, 8) and ":" not in verifier and "early_exit:" not in drafter)]
+    cells = [(drafter, verifier, K, T) for drafter, verifier, K, T in plan()
+             if T in (0, 1) and (verifier.endswith(":3,2,1") or
+                                 K in (2, 4, 8) and ":" not in verifier and "early_exit:" not in drafter)]
     sizes, calls, n_matrix = SIZES, CALLS, MATRIX
     prompts = (HERE / "prompts.txt").read_text(encoding="utf-8").splitlines()
     if quick:
