@@ -1,4 +1,4 @@
-"""What this gains, and why: counts, which hold for every machine, apart from costs, which are this machine's."""
+"""What this gains, and why: counts, which hold for every machine, apart from costs, which are of one."""
 import sys
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from benchmarks import costs, counts, tables
 def main(what, quick=False, out="", backend="numpy"):
     """Counts, costs, and the tables that are made of them.
 
-    WHAT is counts (no clock; hours, but it goes on where it stopped), costs (nothing but a clock; eight minutes, on
-    a machine that has nothing else to do) or speed (tables and pictures from the files of the two, in seconds).
+    WHAT is counts (no clock; hours, but it goes on where it stopped), costs (nothing but a clock; eight
+    minutes, on a machine that has nothing else to do) or speed (pages and pictures of the two, seconds).
 
     Args:
         what: counts, costs or speed

@@ -2,16 +2,17 @@
 
     python -m benchmarks costs          eight minutes on a machine that has nothing else to do
 
-measures in a process of its own for each kind of kernels (OpenBLAS chooses them by OPENBLAS_CORETYPE), and writes
+measures in a process of its own for each kind of kernels (OpenBLAS chooses them by OPENBLAS_CORETYPE), and
+writes
 
     bandwidth       GB/s of the memory: a product of one row with 268 MB of weights, among the passes
     passes          of a model over so many rows, on top of 60 tokens: milliseconds
-    rounds          of each method, on texts of the embedded pair: drafting, the target's pass, and settling, that
-                    is from the target's logits to the new tokens; the first round, with the prompt, is left out
+    rounds          of each method, on texts of the embedded pair: drafting, the target's pass, and settling,
+                    from the target's logits to the new tokens; the first, with the prompt, is left out
 
-each as a quarter of the calls, the median, three quarters, and the number of calls, which take turns.  "typical"
-is a round if each of its parts took the median of those with as many drafts.  "speedup" compares whole runs,
-clocked from their first round to the end, with those of the target alone on the same prompts.
+each as the quartiles and the number of calls, which take turns.  "typical" is a round if each of its parts
+took the median of those with as many drafts.  "speedup" compares whole runs, clocked from their first round
+to the end, with those of the target alone on the same prompts.
 
 But: on a busy machine all of it is noise.  The models of GPT-2's size are random: what weights say takes no
 time.  A GPU (--backend=cupy) is measured where it is; no kernels are chosen then.
@@ -69,8 +70,8 @@ def passes(name, seconds, calls=CALLS, n_matrix=MATRIX):
     model = load_model(name)[0] if name.startswith("demo") else random_model(name)
     tokens = some_tokens(model, model.n_ctx)
     A, y = xp.ones((n_matrix, n_matrix), dtype=xp.float32), xp.ones(n_matrix, dtype=xp.float32)
-    often, seldom = ({n: partial(model, tokens[:N_CACHED + n], n) for n in some if N_CACHED + n <= model.n_ctx}
-                     for some in (ROWS, SELDOM))
+    often, seldom = ({n: partial(model, tokens[:N_CACHED + n], n) for n in some
+                      if N_CACHED + n <= model.n_ctx} for some in (ROWS, SELDOM))
     streams = {"A @ y": lambda: A @ y, "y @ A": lambda: y @ A}  # which is faster depends on the kernels
     every = 1 if name.startswith("demo") else 10
     times = in_turns(often | streams, seldom, every, seconds, calls)
@@ -144,7 +145,8 @@ def tokens_a_second(rounds):
 
 def written(rounds):
     parts = {name: quartiles(times) for name, times in zip(PARTS, zip(*(spent for *_, spent in rounds)))}
-    return parts | {"typical": round(typical(rounds), 4), "tokens": round(np.mean([n for _, n, _ in rounds]), 3),
+    tokens = round(np.mean([n for _, n, _ in rounds]), 3)
+    return parts | {"typical": round(typical(rounds), 4), "tokens": tokens,
                     "tokens_a_second": round(tokens_a_second(rounds), 1)}
 
 
@@ -169,7 +171,7 @@ def early(cell):
 
 
 def costs(out, quick=False, backend="numpy"):
-    """Measure with each kind of kernels that this processor has; write costs_*.json to the folder `out`, or print."""
+    """Measure with each kind of kernels that this processor has; write to the folder `out`, or print."""
     use(backend)
     if on_gpu():
         return write(out, "gpu", measured(quick))
@@ -196,9 +198,9 @@ def write(out, name, found):
 
 def as_json(found):
     """A line an entry."""
-    parts = [f" {json.dumps(key)}: {{\n" + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in part.items())
-             + "\n }" for key, part in found.items()]
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    def written(part):
+        return ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in part.items())
+    return "{\n" + ",\n".join(f' "{key}": {{\n{written(part)}\n }}' for key, part in found.items()) + "\n}\n"
 
 
 if __name__ == "__main__":

@@ -5,14 +5,14 @@
     tree_sampling(draft, target, tokens, n_tokens, shape, rng)      # 33 rows: the root and up to 32 nodes
 
 Assumed, as in the paper: wherever a node is, its child b (the first is 0) is the one that is taken with the
-same probability accepted[b].  Then a node is reached with the product of these along its path, its worth, and the
-expected number of tokens a pass is the sum of the worths, the root's 1 included (it stands for the target's own
-token).  The paper finds the best tree of n nodes by dynamic programming.  As no node is worth more than its parent
-or its elder sibling, it is simply that of the n nodes of most worth.  Which n and which depth: those with most
-tokens a second, by this machine's own seconds of a pass over so many rows.
+same probability accepted[b].  Then a node is reached with the product of these along its path, its worth, and
+the expected number of tokens a pass is the sum of the worths, the root's 1 included (it stands for the
+target's own token).  The paper finds the best tree of n nodes by dynamic programming.  As no node is worth
+more than its parent or its elder sibling, it is simply that of the n nodes of most worth.  Which n and which
+depth: those with most tokens a second, by this machine's own seconds of a pass over so many rows.
 
-But: the acceptances are those of one draft, target, rule and temperature; measured on one text; and a child that
-was taken more often than an elder one is counted as equal to it.
+But: the acceptances are those of one draft, target, rule and temperature; measured on one text; and a child
+that was taken more often than an elder one is counted as equal to it.
 """
 from heapq import heappop, heappush
 from statistics import median

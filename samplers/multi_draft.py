@@ -17,7 +17,7 @@ probability sum (q - p')+ over the tokens outside S.  Less cannot be lost: a tok
 only if it is X, so with a probability of min(q, p') at most.
 
 Not here: the best rule for independent drafts, a linear programme over all k-tuples of tokens
-(benchmarks/nodes.py has its value for small vocabularies).
+(tests/tools/nodes.py has its value for small vocabularies).
 
 But: it accepts more than drafts without replacement (SEQUOIA in tree_rules.py) on average, not always.
 """
