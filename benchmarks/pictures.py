@@ -9,7 +9,7 @@ from benchmarks.tables import NAMES, known, on_machines
 KS = 1, 2, 3, 4, 6, 8
 
 COLOURS = {"model": "#0072B2", "block": "#D55E00", "eagle": "#E69F00", "lookup": "#009E73",
-           "ngram": "#56B4E9", "medusa": "#CC79A7", "early_exit": "#999999", "suffix": "#5D8A00", "jacobi": "#7A5195"}
+           "ngram": "#56B4E9", "medusa": "#CC79A7", "early_exit": "#999999", "suffix": "#5D8A00"}
 
 
 def label(drafter, verifier="token"):
