@@ -322,7 +322,7 @@ def figures(total, exact, weights):
 
 def wanted(cell, goal):
     """To which relative error: what is cheap at once, and what is asked for least to two per cent only."""
-    goal = GOALS[-1] if is_exact(*cell[:2]) else goal
+    goal = GOALS[-1] if is_exact(*cell[:2]) and goal in GOALS else goal
     return goal if cell[2] in KS[:3] and cell[3] in TEMPERATURES[:2] else max(goal, .02)
 
 
