@@ -46,6 +46,14 @@ def check_room(n_prompt, n_tokens, n_ctx):
                          "the prompt")
 
 
+def check_ids(tokens, n_vocab):
+    """Raises ValueError if the prompt holds ids outside the vocabulary."""
+    for token in tokens:
+        if not 0 <= token < n_vocab:
+            raise ValueError(f"token id {token} is not in 0 .. {n_vocab - 1}: "
+                             "is this the model's own encoder?")
+
+
 def check_vocabularies(sizes):
     """Raises ValueError if models have vocabularies of different sizes."""
     if len(sizes) > 1:
@@ -78,7 +86,8 @@ def checked_drafts(drafts, k, target):
     drafts = token_list(drafts, f"the drafter proposed {drafts!r}: drafts must be a list of token ids")
     n_vocab = getattr(target, "n_vocab", float("inf"))
     if len(drafts) > k:
-        raise ValueError(f"the drafter proposed {len(drafts)} tokens, and at most {k} were wanted")
+        raise ValueError(f"the drafter proposed {len(drafts)} tokens, and at most k = {k} were wanted: cut "
+                         "them, as in drafts[:k]")
     for token in drafts:
         if not 0 <= token < n_vocab:
             raise ValueError(f"the drafter proposed token {token}, which is not in the target's vocabulary")

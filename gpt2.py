@@ -16,13 +16,14 @@ would turn the whole forward pass into float64.
 
 But: inference only, one sequence at a time (threads that share a model take turns), no dropout.
 """
+import copy
 import math
 import operator
-import threading
 from functools import partial
 
 from compute.backend import xp
 from compute.linear import SUM, exact_rows, linear, row_products
+from compute.threads import Lock
 
 BLOCK = 64          # keys; attention runs over whole blocks of the cache
 CHUNK = 96          # positions in one chunk of prefill: their activations stay in the caches of the cores
@@ -127,8 +128,11 @@ class GPT2:
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=dtype)}
         # rows at once that keep their bits
         self.exact_rows = exact_rows(n_embd, n_embd // n_head, self.n_ctx)
-        self.lock = threading.Lock()            # threads that share a model share its cache: they take turns
+        self.lock = Lock()                      # threads that share a model share its cache: they take turns
         self.reset()
+
+    def __copy__(self):                         # copy.copy: the same weights, a cache of its own
+        return copy.deepcopy(self, {id(shared): shared for shared in (self.params, self.head)})
 
     def reset(self):
         """Empty the cache."""
@@ -149,9 +153,10 @@ class GPT2:
     def prefill(self, tokens, n_last):
         """How many of the tokens need not be run, because they are in the cache.  Of a long text the part
         before the last n_last is run here, in chunks, so that its bits do not depend on n_last."""
-        if not 1 <= n_last <= len(tokens) <= self.n_ctx:
-            raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: n_last must be 1 .. the number of "
-                             f"tokens, of which at most {self.n_ctx} fit into the context")
+        if not 1 <= len(tokens) <= self.n_ctx:
+            raise ValueError(f"{len(tokens)} tokens do not fit into the context: it takes 1 .. {self.n_ctx}")
+        if not 1 <= n_last <= len(tokens):
+            raise ValueError(f"n_last is {n_last}: it must be 1 .. {len(tokens)}, the number of tokens")
         n_prompt = len(tokens) - n_last
         n_past = min(common_prefix(tokens, self.cached), n_prompt)
         for token in tokens[n_past:]:                  # CuPy would wrap an index out of range and say nothing

@@ -72,7 +72,7 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
     shown = progress if json else partial(watch, encoder=encoder, out=sys.stdout, prompt=prompt, block=block)
     generate = partial(run, pair=pair, tokens=tokens, n_tokens=n, K=K, settings=settings)
 
-    alone = generate(methods.alone, rng=np.random.default_rng(seed),
+    alone = generate(method.baseline, rng=np.random.default_rng(seed),
                      show=partial(shown, title="Autoregressive sampling"))
     json or print(timing(alone))
 

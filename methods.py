@@ -25,13 +25,19 @@ import speculative
 from autoregressive import autoregressive_sampling
 from console import function_in, read_text
 from drafters import adaptive, layer_skip, lookup
+from drafters.cascade import cascade
 from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.heads import head_beside
+from drafters.jacobi import Jacobi
 from drafters.medusa import Medusa
 from drafters.ngram import NGram
-from samplers import block, lossy
+from drafters.suffix import Suffix
+from drafters.vocabularies import SLEM, TLI
+from samplers import block, lossy, traversal
+from samplers.coupling import coupled_baseline, coupled_sampling
 from samplers.k_seq import K_SEQ
+from samplers.multi_draft import GREEDY
 from samplers.tree import shape_of, tree_sampling
 from samplers.tree_model import depths, with_tree
 from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, surest
@@ -56,6 +62,7 @@ class Verifier(NamedTuple):
     verify: Callable | None = None  # option -> a verify
     loop: Callable | None = None    # (pair, option) -> a sampler
     option: Callable | None = None
+    baseline: Callable = autoregressive_sampling
     tree: str = ""                  # "rule": it judges trees by a rule; "grow": it says how they grow, too
     tests_all: bool = False         # it judges the drafts after a refusal, too
     lossless: bool | None = True
@@ -77,16 +84,21 @@ class Models:
         self.target, self.encoder = load_model(target_name, models_dir)
 
     @cached_property
+    def draft_and_encoder(self):
+        return load_model(self.draft_name, self.models_dir)
+
+    @property
     def draft(self):
-        model, encoder = load_model(self.draft_name, self.models_dir)
+        """The draft model, which shares the target's vocabulary, or ValueError."""
+        model, encoder = self.draft_and_encoder
         if encoder.ids != self.encoder.ids or encoder.ranks != self.encoder.ranks:
-            raise ValueError(f"{self.draft_name} and {self.target_name} have different vocabularies: a "
-                             "draft's token must mean the same to the target, so take models of one family")
+            raise ValueError(f"{self.draft_name} and {self.target_name} have different vocabularies: take "
+                             "two models of one family, or --drafter tli or slem, which go by the text")
         return model
 
     @property
     def draft_is_used(self):
-        return "draft" in vars(self)
+        return "draft_and_encoder" in vars(self)
 
     def head(self, kind):
         """The name or folder of the target's head of this kind; None if there is none."""
@@ -123,12 +135,6 @@ def shape(text):
         widths = [int(width) for width in (text or "3,2,1").replace("-", ",").split(",")]
     except ValueError:
         raise ValueError("give the children a node by level, as in tree:3,2,1") from None
-    return shape_of_widths(widths)
-
-
-def shape_of_widths(widths):
-    if min(widths) < 1:
-        raise ValueError("a node has at least one child on each level, as in tree:3,2,1")
     return shape_of(widths)
 
 
@@ -151,6 +157,29 @@ def ngram(models, text, *_):
     return Pair(model, models.target)
 
 
+def suffix(models, text, *_):
+    memory = Suffix()
+    memory.learn(models.encoder.encode(text))
+    return Pair(None, models.target, memory.propose, memory.grow)
+
+
+def staged(models, *_):
+    return Pair(models.draft, models.target, cascade(speculative.propose, NGram(models.target.n_vocab)))
+
+
+def jacobi(models, *_):
+    answers = Jacobi(models.target)
+    return Pair(None, answers.target, answers.propose)
+
+
+def tli(models, *_):
+    return Pair(TLI(*models.draft_and_encoder, models.encoder), models.target)
+
+
+def slem(models, *_):
+    return Pair(None, models.target, SLEM(*models.draft_and_encoder, models.encoder).propose)
+
+
 def early_exit(models, n_layers, *_):
     """Named without a number: after the layers that a head was trained on, or else after half of them."""
     head = None if n_layers else models.head("exit")
@@ -169,7 +198,8 @@ def skipped_layers(models, skipped, tokens, *_):
 
 
 def eagle(models, *_):
-    return Pair(None, models.target, Eagle(models.target, models.head("eagle") or "demo-eagle").propose)
+    head = Eagle(models.target, models.head("eagle") or "demo-eagle")
+    return Pair(head, models.target, head.propose)
 
 
 def medusa(models, *_):
@@ -188,7 +218,7 @@ def around(wrapper):
 def optimum(pair, tokens, K, settings):
     """With c and v as measured now, for this prompt."""
     tokens, to_probs, _ = prepare([pair.draft, pair.target], tokens, 1, **settings)
-    costs = adaptive.costs(pair.draft, pair.target, pair.propose, tokens, K, to_probs)
+    costs = adaptive.measured_costs(pair.draft, pair.target, pair.propose, tokens, K, to_probs)
     return adaptive.Optimum(**costs, K=K, propose=pair.propose)
 
 
@@ -197,10 +227,15 @@ DRAFTERS = {
                      tree="model"),
     "lookup": Drafter("drafters/lookup.py", lambda models, *_: Pair(None, models.target, lookup.propose)),
     "ngram": Drafter("drafters/ngram.py", ngram, text_of_file, tree="model"),
+    "suffix": Drafter("drafters/suffix.py", suffix, text_of_file, tree="chosen", one_text=True),
     "early_exit": Drafter("drafters/early_exit.py", early_exit, number_of_layers, trained="head"),
     "layer_skip": Drafter("drafters/layer_skip.py", skipped_layers, sublayers, one_text=True),
-    "eagle": Drafter("drafters/eagle.py", eagle, trained="head", one_text=True),
+    "eagle": Drafter("drafters/eagle.py", eagle, trained="head", tree="model", one_text=True),
     "medusa": Drafter("drafters/medusa.py", medusa, trained="head", tree="chosen", one_text=True),
+    "cascade": Drafter("drafters/cascade.py", staged, trained="draft"),
+    "jacobi": Drafter("drafters/jacobi.py", jacobi, one_text=True),
+    "tli": Drafter("drafters/vocabularies.py", tli, trained="draft", tree="model"),
+    "slem": Drafter("drafters/vocabularies.py", slem, trained="draft"),
     "schedule": Drafter("drafters/adaptive.py", around(lambda pair, *_: adaptive.Schedule(pair.propose)),
                         drafter_within, trained="draft", one_text=True),
     "optimum": Drafter("drafters/adaptive.py", around(optimum), drafter_within, trained="draft",
@@ -227,10 +262,14 @@ VERIFIERS = {
     "token": Verifier("speculative.py", lambda _: speculative.verify),
     "block": Verifier("samplers/block.py", lambda _: block.verify, tests_all=True),
     "tree": tree("samplers/tree.py", rule=SEQUOIA),
-    "specinfer": tree("samplers/tree.py", rule=SPECINFER),
+    "specinfer": tree("samplers/tree_rules.py", rule=SPECINFER),
     "k_seq": tree("samplers/k_seq.py", rule=K_SEQ),
-    "likeliest": tree("samplers/tree.py", "grow", grow=likeliest),
-    "surest": tree("samplers/tree.py", "grow", grow=surest),
+    "traversal": tree("samplers/traversal.py", rule=SEQUOIA, walk=traversal.walk),
+    "multi_draft": tree("samplers/multi_draft.py", rule=GREEDY),
+    "likeliest": tree("samplers/tree_rules.py", "grow", grow=likeliest),
+    "surest": tree("samplers/tree_rules.py", "grow", grow=surest),
+    "coupled": Verifier("samplers/coupling.py", baseline=coupled_baseline,
+                        loop=lambda pair, _: partial(coupled_sampling, propose=pair.propose)),
     "lenient": Verifier("samplers/lossy.py", lambda rule: rule, lossless=False,
                         option=lambda text: lossy.lenient(*numbers(text, "0.3"))),
     "typical": Verifier("samplers/lossy.py", lambda rule: rule, lossless=False,
@@ -239,11 +278,6 @@ VERIFIERS = {
 
 
 # A drafter with a verifier ----------------------------------------------------------------------------------
-
-def alone(draft, target, tokens, n_tokens, K, rng, **settings):
-    """The baseline, called like the others."""
-    return autoregressive_sampling(target, tokens, n_tokens, rng, **settings)
-
 
 class Chosen(NamedTuple):
     """An entry of a table, as it was typed: "early_exit:4"."""
@@ -290,6 +324,15 @@ class Method(NamedTuple):
             models.target = with_tree(models.target)        # heads must read the model that scores the tree
         pair = self.drafter.entry.make(models, self.drafter.option, tokens, K, settings)
         return pair._replace(draft=with_tree(pair.draft)) if self.tree else pair
+
+    def baseline(self, draft, target, tokens, n_tokens, K, rng, **settings):
+        """The target alone, called like `sampler`."""
+        return self.verifier.entry.baseline(target, tokens, n_tokens, rng, **settings)
+
+    @property
+    def same_at_any_temperature(self):
+        """Is the text a function of the seed alone?"""
+        return self.verifier.entry.baseline is not autoregressive_sampling
 
     def sampler(self, pair):
         """sampler(draft, target, tokens, n_tokens, K, rng, **settings) -> rounds."""

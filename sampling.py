@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from checks import check_room, check_settings, check_vocabularies, token_list
+from checks import check_ids, check_room, check_settings, check_vocabularies, token_list
 from compute.backend import largest_to_host
 
 
@@ -112,6 +112,7 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
     n_ctx = min((getattr(model, "n_ctx", float("inf")) for model in models), default=float("inf"))
     vocabularies = {model.n_vocab for model in models if hasattr(model, "n_vocab")}
     check_vocabularies(vocabularies)
+    check_ids(tokens, min(vocabularies, default=float("inf")))
     check_room(len(tokens), int(n_tokens), n_ctx)
     needed = 1 if temperature == 0 else top_k       # logits that a row's distribution depends on; 0 is all
 

@@ -7,8 +7,8 @@ applies each part with `**`:
      "blocks": [{"ln_1": {"g", "b"}, "attn": {"c_attn": {"w", "b"}, "c_proj": {"w", "b"}},
                  "ln_2": .., "mlp": ..}, ..]}
 
-But: float32 weights that need no copy (wte, the biases) stay in the file and come from there when they are
-asked for.  Who writes to the file while the program runs changes them: `check_files` notices, afterwards.
+But: the token embeddings are in memory twice, as rows to look up and in the tiles of the output head: a
+third more than the file of 124M, a twentieth more than that of 1558M.
 """
 from math import prod
 from pathlib import Path
@@ -16,10 +16,10 @@ from pathlib import Path
 from tqdm import tqdm
 
 from compute.backend import xp
-from compute.linear import Arena, lay_out
+from compute.linear import lay_out
+from compute.threads import Arena
 from encoder import load_encoder
 from gpt2 import GPT2
-from loading.checkpoint import mapping_of, release
 from loading.folder import read_folder, shapes
 
 EMBEDDED = ("demo-draft", "demo-target")                        # they lie in models/ beside this file
@@ -34,37 +34,16 @@ def load_model(name_or_folder, models_dir="models"):
     fit together.
     """
     folder = folder_of(str(name_or_folder), models_dir)
-    files = stamps(folder)
     hparams, arrays = read_folder(folder)
     encoder = load_encoder(folder)
     if encoder.n_vocab != hparams["n_vocab"]:
         raise ValueError(f"{folder}: the vocabulary has {encoder.n_vocab} tokens and the model "
                          f"{hparams['n_vocab']}: these files do not belong together")
-    model = GPT2(nested(arrays, hparams, folder), hparams["n_head"])
-    model.files = files
-    check_files(model)                                          # nobody wrote to them while they were read
-    if mapping_of(model.params["wte"]) is None:
-        model.files = {}                                        # all was copied: the files no longer matter
-    return model, encoder
-
-
-def load_pair(draft, target, models_dir="models"):
-    """Returns (draft, target, encoder) of two names or folders; no draft, None, stays None.
-
-    Raises ValueError as load_model does, or if the two do not share a vocabulary.
-    """
-    target_model, encoder = load_model(target, models_dir)
-    if draft is None:                                           # who drafts needs no model
-        return None, target_model, encoder
-    draft_model, other = load_model(draft, models_dir)
-    if (other.ids, other.ranks) != (encoder.ids, encoder.ranks):
-        raise ValueError(f"{draft} and {target} have different vocabularies: a draft's token must mean the "
-                         "same to the target, so take two models of one family")
-    return draft_model, target_model, encoder
+    return GPT2(nested(arrays, hparams, folder), hparams["n_head"]), encoder
 
 
 def folder_of(name, models_dir):
-    """The folder of a model, downloaded if need be.  ValueError where there is none."""
+    """The folder of a model, downloaded if need be.  ValueError if there is none."""
     if name in EMBEDDED:
         return Path(__file__).resolve().parent / "models" / name
     # Here, because `requests` takes longer to load than the embedded pair.
@@ -77,27 +56,10 @@ def folder_of(name, models_dir):
     return Path(name)
 
 
-def stamps(folder):
-    """{path: (which file it is, its bytes, when it was last written to)} of the files that hold weights."""
-    found = {path: path.stat() for path in folder.glob("model.*") if path.is_file()}
-    return {path: (at.st_ino, at.st_size, at.st_mtime_ns) for path, at in found.items()}
-
-
-def check_files(model):
-    """ValueError if a file from which the model still reads its weights was written to since it was loaded.
-
-    A file that was deleted or replaced by another (as `mv` and a careful program do) is still whole for us.
-    """
-    for path, before in getattr(model, "files", {}).items():
-        now = stamps(path.parent).get(path, before)
-        if now[0] == before[0] and now != before:
-            raise ValueError(f"{path} was written to while the model was in use, so what the model said is "
-                             "worthless: start again, and leave the file alone meanwhile")
-
-
 def nested(arrays, hparams, folder, wanted=None):
     """Flat arrays -> nested float32 parameters, after a check of every shape and for NaN.
 
+    arrays      is emptied on the way, so that a matrix is not in memory twice, as it was and in tiles
     wanted      the shapes by name; those of a GPT-2 by default
     """
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}
@@ -107,10 +69,10 @@ def nested(arrays, hparams, folder, wanted=None):
     for name, shape in todo:
         if name not in arrays:
             raise ValueError(f"{folder}: {name} is missing from the checkpoint")
-        mapped = arrays[name]
-        if mapped.shape not in (shape, (1, *shape)):            # OpenAI's convolutions: [1, n_in, n_out]
-            raise ValueError(f"{folder}: {name} has the shape {mapped.shape}, and hparams say {shape}")
-        array = xp.asarray(mapped.reshape(shape), dtype=xp.float32)
+        array = arrays.pop(name)
+        if array.shape not in (shape, (1, *shape)):             # OpenAI's convolutions: [1, n_in, n_out]
+            raise ValueError(f"{folder}: {name} has the shape {array.shape}, and hparams say {shape}")
+        array = xp.asarray(array.reshape(shape), dtype=xp.float32)
         if not xp.isfinite(array).all():
             raise ValueError(f"{folder}: {name} holds NaN or infinity: the file is damaged, get it again")
         *path, last = name.removeprefix("model/").split("/")
@@ -120,5 +82,4 @@ def nested(arrays, hparams, folder, wanted=None):
         place[last] = lay_out(array, n_weights, arena) if last == "w" else array
         if last == "wte":
             params["head"] = lay_out(array.T, n_weights, arena)    # the output head: wte, transposed
-        release(mapped)                                         # read; wte's rows come back when asked for
     return params

@@ -1,1 +1,1 @@
-"""The array module, and products of few rows with many weights."""
+"""The array module, products of few rows with many weights, and threads that share them."""

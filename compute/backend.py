@@ -17,7 +17,7 @@ xp = types.SimpleNamespace()
 def use(name):
     """Fill `xp` with the functions of `name`: "numpy" or "cupy".
 
-    Raises ValueError in one sentence where the module, its driver or its device is missing.
+    Raises ValueError in one sentence if the module, its driver or its device is missing.
     """
     if name not in ("numpy", "cupy"):
         raise ValueError(f"there is no backend {name!r}: use numpy or cupy")
@@ -59,8 +59,8 @@ def to_host(x):
 def largest_to_host(logits, k):
     """Logits [.., n_vocab] -> a NumPy array in which all but the k largest of a row may be -inf.
 
-    From a GPU no others cross. Ties with the k-th and NaN do, so that a distribution that needs only the k
-    largest stays what it is. k = 0 is all.
+    From a GPU only these are copied, with ties of the k-th and NaN, so that a distribution that needs only
+    the k largest stays what it is. k = 0 is all.
     """
     if not hasattr(logits, "get") or not 0 < k < logits.shape[-1]:
         return to_host(logits)
@@ -73,14 +73,14 @@ def largest_to_host(logits, k):
 
 
 def clock():
-    """Seconds. On a GPU first wait for what it was told to do: CuPy's functions return before that."""
+    """Seconds. On a GPU, wait first until its work is done: CuPy's functions return before that."""
     if on_gpu():
         xp.cuda.get_current_stream().synchronize()
     return perf_counter()
 
 
 def gpu():
-    """What figures depend on where there is a GPU in use: {name: words}."""
+    """What figures depend on if a GPU is in use: {name: words}."""
     if not on_gpu():
         return {}
     cupy = importlib.import_module("cupy")

@@ -13,16 +13,18 @@ and it adds up the inputs in their order, each row by itself. So the weights are
 64 outputs (32 in a model that no cache holds: they stream faster), each contiguous in memory, and up to 12
 rows meet a tile at a time: 12 * 64 * 1280 = 983,040. Tile after tile streams by once, whatever the number
 of rows; what further rows cost is arithmetic, and much of it is done while the next tile is on its way.
-Prefill, cut into blocks of 12 rows, is no slower than in `gemm`.
+Prefill is cut into blocks of 12, 6 or 4 rows, so small that no kernel of OpenBLAS starts threads of its own
+(its threads and ours would wait for each other); with this one it is no slower than in `gemm`.
 
-The second gain is exactness. With this kernel a row has the same bits in a decode step, in a verification
-and in prefill (the product is batch-invariant), so greedy speculative text is greedy text by construction.
+The second gain is exactness. With this kernel a row's result is the same to the last bit in a decode step,
+in a verification and in prefill (the product is batch-invariant), so greedy speculative text is greedy text
+by construction.
 (A single row would go to `gemv`, whose last bits differ, so its block is that row and a copy of it.)
 
 Other kernels (AVX2, other libraries) have no such product, or only at some sizes; `exact` finds out by
 trying. Where there is none, each of up to 16 rows meets a tile in a `gemv` of its own, while the tile is in
-the cache: the same bits again, though further rows are less of a bargain. (More rows, of a prompt, go in
-blocks so small that OpenBLAS leaves the threads to us: its own and ours wait for each other.)
+the cache: the same bits again, though further rows are less of a bargain. More rows, of a prompt, go in
+blocks, so small as above.
 
 Figures: the README (`python -m benchmarks` made them) and notebook 4.
 
@@ -30,13 +32,11 @@ But: more than 16 rows keep their bits only where `exact_rows` says so, and on a
 """
 import functools
 import math
-import os
-import queue
-import threading
 
 import numpy as np
 
 from compute.backend import on_gpu, xp
+from compute.threads import SHARE, THREADS, share
 
 TILE, DEPTH, ROWS = 64, 1280, 12    # outputs, inputs and rows of the largest product that is not packed
 NARROW = 32                         # outputs of a tile where weights come from memory, or rows go one by one
@@ -44,17 +44,11 @@ LARGE = 25_000_000                  # weights that no cache holds
 FEW = 16                            # rows that go one by one where there is no such product
 SUM = 16                            # columns of ones that add up a row; a single one would be a `gemv`
 ALONE = 262_144                     # multiplications for which OpenBLAS starts no threads in the way of ours
-SHARE = 1_000_000                   # products of more weights are shared between threads
-LINE, HUGE, ARENA = 64, 2 ** 21, 2 ** 25    # bytes: of a cache line, of a huge page, of an arena at least
-LATE = 250_000                      # weights that the caller gets through before another thread has woken up
-SET = (os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or "").split(",")[0]
-# a few cores take all that the memory gives
-THREADS = int(SET) if SET.isdecimal() and int(SET) else min(4, os.cpu_count() or 1)
 
 
 @functools.cache
 def exact(depth, width, by_columns=False, dtype="f"):
-    """True if rows keep their bits: of the 2 to ROWS rows of a product [n, depth] @ [depth, width] none
+    """True if rows keep their bits: none of the 2 to ROWS rows of a product [n, depth] @ [depth, width]
     depends on the others, or on its place among them.
 
     Tried, not believed, and for this product alone: some kernels keep the bits at most depths, not at all.
@@ -83,57 +77,17 @@ def exact_rows(n_embd, d_head, n_ctx):
     return math.inf if all(exact(*shape) for shape in weights + keys + values) else FEW
 
 
-@functools.cache
-def workers():
-    """The queue of THREADS - 1 threads that wait for work. (concurrent.futures takes 50 us longer.)"""
-    def work():
-        while True:
-            f, i, j, done = jobs.get()
-            try:
-                f(i, j)
-                done.put(None)
-            except BaseException as error:              # the caller's to deal with
-                done.put(error)
-            f = done = None                             # a thread that waits keeps no arrays alive
-
-    jobs = queue.SimpleQueue()
-    for _ in range(THREADS - 1):
-        threading.Thread(target=work, daemon=True).start()
-    return jobs
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=workers.cache_clear)     # a fork has the queue, but not its threads
-
-
 def cost(w, n):
     """What n rows with these weights take, in weights that one row reads in the same time."""
     return w.size * max(1, n / 4)
-
-
-def share(f, n, work):
-    """f(0, n); if there is much work, in parts f(i, j) at the same time. All have ended when it returns.
-
-    The caller starts LATE weights ahead, so that all end together.
-    """
-    if work < SHARE or THREADS == 1:
-        return f(0, n)
-    first = round(n / THREADS * (1 + (THREADS - 1) * LATE / work))
-    cuts = [first + (n - first) * i // (THREADS - 1) for i in range(THREADS)]
-    done = queue.SimpleQueue()
-    for i, j in zip(cuts, cuts[1:]):
-        workers().put((f, i, j, done))
-    f(0, first)
-    for error in [done.get() for _ in cuts[1:]]:
-        if error is not None:
-            raise error
 
 
 def blocks(a, depth, width, keeps_bits):
     """[.., n, k] -> [.., n_blocks, rows, k]: those that meet a tile at once; other rows fill up the last."""
     n = a.shape[-2]
     if keeps_bits:
-        most = ROWS
+        # a multiple of 6 or 4 is what this kernel is fastest with
+        most = ROWS if n <= ROWS else next((i for i in (ROWS, 6, 4) if i * depth * width <= ALONE), 2)
     elif n <= FEW:
         most = 1
     else:
@@ -202,23 +156,6 @@ def linear(x, w, b):
 def chunk(n_in):
     """How many of n_in inputs meet a tile at a time: the largest divisor that is at most DEPTH."""
     return next(n_in // n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
-
-
-class Arena:
-    """Room for many arrays side by side.  A large array gets huge pages from Linux (NumPy asks for them): few
-    addresses to look up in place of thousands, which is a tenth of the embedded target's time."""
-
-    def __init__(self):
-        self.left = np.empty(0, np.uint8)
-
-    def zeros(self, shape, dtype):
-        n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
-        room = -(-n_bytes // LINE) * LINE
-        if room > len(self.left):
-            array = np.zeros(max(room, ARENA) + HUGE, np.uint8)
-            self.left = array[-array.ctypes.data % HUGE:]
-        taken, self.left = self.left[:n_bytes], self.left[room:]
-        return taken.view(dtype).reshape(shape)
 
 
 def lay_out(w, n_weights=0, arena=np):

@@ -1,13 +1,13 @@
-"""How many drafts: fewer where they are rejected, more where they are accepted.
+"""How many drafts: fewer while they are rejected, more while they are accepted.
 
     propose = Schedule(lookup.propose)                  # one object a run
     speculative_sampling(None, target, tokens, n_tokens, 8, rng, propose=propose)
 
 Each of these wraps a proposer, and asks it for fewer than the k drafts that the loop would take:
 
-    Schedule        +2 where all drafts of a round were accepted, else -1: the heuristic of transformers'
+    Schedule        +2 if all drafts of a round were accepted, else -1: the heuristic of transformers'
                     assisted generation  (J. Gante, 2023; num_assistant_tokens_schedule="heuristic")
-    Confident       stop where the draft model is not sure  (assistant_confidence_threshold there, but
+    Confident       stop when the draft model is not sure  (assistant_confidence_threshold there, but
                     before the token is drawn)
     Optimum         the number that promises most (Leviathan et al. 2022, theorem 3.8), from a running
                     estimate of the acceptance rate alpha, and the costs c and v
@@ -20,7 +20,7 @@ there is wrong, to keep it and stop after it is right.
 The rounds are learnt from the text: the drafts of a round are accepted as far as they stand in it.
 
 But: chains of drafts only, no trees; and nothing here looks at a clock during a run, whose choices would then
-not repeat by its seed: `costs` measures c and v before it.
+not repeat by its seed: `measured_costs` measures c and v before it.
 """
 import numpy as np
 
@@ -30,7 +30,7 @@ from speculative import propose as draft_propose
 
 
 class Schedule:
-    """+2 drafts where all of a round were accepted, else -1, and never fewer than one."""
+    """+2 drafts if all of a round were accepted, else -1, and never fewer than one."""
 
     def __init__(self, propose=draft_propose, first=5):
         self.propose, self.first = propose, first
@@ -55,7 +55,7 @@ class Schedule:
         self.K = self.K + 2 if accepted == tested else max(1, self.K - 1)
 
     def number(self, k):
-        """How many drafts, where the loop takes at most k."""
+        """How many drafts, if the loop takes at most k."""
         self.K = min(self.K, k)
         return self.K
 
@@ -123,7 +123,7 @@ class Confident:
         return drafts, p
 
 
-def costs(draft, target, propose, tokens, K, to_probs):
+def measured_costs(draft, target, propose, tokens, K, to_probs):
     """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that a
     choice which depends on them mostly repeats."""
     tokens, rng, times = tokens[:target.n_ctx - K] or tokens[:1], np.random.default_rng(0), [[], [], []]

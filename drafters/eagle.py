@@ -12,20 +12,29 @@ which of the likely ones it was: the paper's "token sequence advanced by one tim
 
 What differs from the papers, whose features f_1 .. f_n are the states here:
 
-    EAGLE-1     is trained to hit the target's features, here (training/heads.py) to have its tokens accepted;
-                it drafts a tree.  The positions come in here because GPT-2's are embeddings
-    EAGLE-2     (2406.16858) grows its tree where the head is surest
+    EAGLE-1     is trained to hit the target's features, here (training/heads.py) to have its tokens accepted.
+                Its tree is fixed; the positions come in here because GPT-2's are embeddings
+    EAGLE-2     (2406.16858) grows its tree where the head is surest: here tree_rules.surest does, if asked to
     EAGLE-3     (2503.01840) reads low and middle layers, too; it is trained on its own drafts for as many
                 steps as it is to draft, here for three
+
+As a tree the head goes on from several of its own states at once.  All ways to grow a tree take it for their
+draft: it has the method `tree`.  It must read the very model that scores the tree:
+
+    target = with_tree(model)
+    tree_sampling(Eagle(target), target, tokens, n_tokens, (3, 2, 1), rng)
 
 lucidrains' speculative-decoding has such a head, too, and calls it a prophet transformer.  The first token
 has no state before it: zeros stand there.
 
-But: a line of drafts, no tree; the target that it was trained on and no other; one text at a time.
+But: the target that it was trained on and no other; one text at a time.
 """
+from compute.backend import xp
 from compute.linear import linear
 from drafters.heads import last_states, load_head, unit
-from gpt2 import GPT2, causal_mask, common_prefix, layer_norm
+from gpt2 import common_prefix, layer_norm
+from samplers.tree_model import TreeGPT2, depths, tree_mask
+from samplers.tree_rules import drawn, likeliest
 from sampling import sample
 
 
@@ -34,46 +43,77 @@ class Eagle:
 
     target      the GPT2 that the head was trained on, the one that verifies
     head        a folder; "demo-eagle" belongs to "demo-target"
-                or its parameters: {"from_state": {"w", "b"}, "from_token", "from_position",
+    params      in place of a folder: {"from_state": {"w", "b"}, "from_token", "from_position",
                 "blocks": [one], "ln_f": {"g", "b"}}; the first three matrices are [n_embd, n_embd]
     Raises ValueError for a head that belongs to another target.
     """
 
-    def __init__(self, target, head="demo-eagle"):
-        params = load_head("eagle", head, target)
+    def __init__(self, target, head="demo-eagle", params=None):
+        params = params or load_head("eagle", head, target)
         self.target, self.from_state = target, params["from_state"]
+        self.n_vocab, self.n_ctx = target.n_vocab, target.n_ctx
         # What it makes of each token and of each position does not change: it is multiplied out once.
         self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]
         self.positions = unit(target.params["wpe"]) @ params["from_position"]       # [n_ctx, n_embd]
-        n_head = target.cache.shape[2]
-        # a GPT2 for its layers and its cache; never called
-        self.block = GPT2({**target.params, "blocks": params["blocks"], "ln_f": params["ln_f"]}, n_head)
+        # for its layers and its cache; never called
+        self.block = TreeGPT2(target.params | {"blocks": params["blocks"], "ln_f": params["ln_f"]},
+                              target.cache.shape[2])
         self.reset()
 
     def reset(self):
         """Empty the cache."""
-        self.cached = []          # the tokens whose keys and values, made from the target's states, are there
+        self.cached, self.nodes, self.parents = [], [], []      # in the cache: a text, and drafts behind it
+        self.states = self.block.states[:0]                     # [1 + n, n_embd]: at x_n and at each draft
 
-    def step(self, before, tokens, n_past):
-        """The states before some tokens [n, n_embd], and these [n] -> their own states [n, n_embd]."""
-        n = len(tokens)
-        x = linear(before, **self.from_state) + self.tokens[tokens] + self.positions[n_past:n_past + n]
-        x = self.block.layers(x, n_past, causal_mask(n_past, n))
+    def step(self, before, new, n_past, n, parents):
+        """The head's block over new tokens or drafts, which lie in the cache from n_past on -> their states.
+
+        before      [new, n_embd]    the state before each
+        n, parents  there are n tokens, and drafts behind them: the last of these are the new ones
+        """
+        positions = [*range(n), *(n - 1 + depth for depth in depths(parents))][n_past:]
+        self.block.make_room(n + len(parents))
+        x = linear(before, **self.from_state) + self.tokens[new] + self.positions[positions]
+        x = self.block.layers(x, n_past, tree_mask(n_past, n, parents))
         return layer_norm(x, **self.block.params["ln_f"])
+
+    def read(self, x):
+        """Go on to the text x: its keys and values come from the target's states, none from the head's."""
+        n_past = min(common_prefix(self.cached, x), len(x) - 1)
+        before = last_states(self.target, x, n_past)                        # [n - n_past, n_embd]
+        self.reset()
+        self.cached = x[:n_past]                            # if we are interrupted, only these are sure
+        self.states = self.step(before, x[n_past:], n_past, len(x), [])[-1:]
+        self.cached = x
+
+    def tree(self, x, nodes, parents, n_last=None):
+        """As TreeGPT2.tree: logits after x_n and each node [1 + n, n_vocab], or the last n_last of them."""
+        x, nodes, parents = list(x), list(nodes), list(parents)
+        if x != self.cached or not len(self.states):
+            self.read(x)
+        end = common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
+        while end < len(nodes):                             # nodes at once whose parents' states are there
+            start, end = end, next((i for i in range(end + 1, len(nodes)) if parents[i] >= end), len(nodes))
+            self.nodes, self.parents, self.states = nodes[:start], parents[:start], self.states[:1 + start]
+            before = self.states[[1 + parent for parent in parents[start:end]]]
+            new = self.step(before, nodes[start:end], len(x) + start, len(x), parents[:end])
+            self.nodes, self.parents = nodes[:end], parents[:end]
+            self.states = xp.concatenate([self.states, new])
+        return linear(self.states[:1 + len(nodes)][-(n_last or 1 + len(nodes)):], **self.target.head)
+
+    def __call__(self, tokens, n_last=1):
+        """As the draft of a tree it is asked like a model, about the last token."""
+        return self.tree(tokens, [], [])
 
     def propose(self, draft, x, k, to_probs, rng):
         """k tokens after x, one at a time: speculative.propose, without a draft model."""
-        if k == 0:
-            return [], []
         drafts, p = [], []
-        n_past = min(common_prefix(self.cached, x), len(x) - 1)
-        states, new = last_states(self.target, x, n_past), x[n_past:]       # [n - n_past, n_embd]
-        self.cached = x[:n_past]                                # if we are interrupted, only these are sure
-        while len(drafts) < k:
-            states = self.step(states, new, n_past)[-1:]        # [1, n_embd], at x_n, x̃_1, x̃_2 ..
-            p.append(to_probs(linear(states, **self.target.head), 1)[0])
+        for j in range(k):
+            p.append(to_probs(self.tree(x, drafts, range(-1, j - 1), 1), 1)[0])
             drafts.append(sample(p[-1], rng))                   # x̃_j ~ p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})
-            n_past += len(new)
-            new = drafts[-1:]
-        self.cached = list(x)                                   # keys and values of the drafts are its own
         return drafts, p
+
+    def grow(self, draft, x, shape, rule, to_probs, rng):
+        """A tree drawn by the rule; of the likeliest tokens if only one can be drawn (temperature 0)."""
+        certain = not shape or to_probs(self.tree(x, [], []), 1).max() == 1
+        return (likeliest if certain else drawn)(self, x, shape, rule, to_probs, rng)

@@ -13,8 +13,8 @@ speculative-decoding).
                             Upper.forward       forward_remainder
 
 The output head reads the hidden states after the first layers, and that is the draft.  The target goes on
-from the same hidden states through the other layers.  So every token goes through every layer once, whoever
-asked for it, and the two halves together keep as many keys and values as one model.
+from the same hidden states through the other layers.  So every token goes through every layer once, whichever
+half asked for it, and the two halves together keep as many keys and values as one model.
 
 Each half is a model like any other: a pure function of its tokens, with a cache of its own layers that
 follows the longest common prefix.  Resetting either empties both.  The texts are those of a separate pair,

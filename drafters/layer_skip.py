@@ -12,7 +12,7 @@
     acceptance of late, wanted  rate, GOAL          AR, alpha
 
 A sublayer adds something to the residual stream; one that is left out adds nothing.  Which ones can go is
-found once for a model, by trying: `search`.  The draft is slow, so it should stop where it would only be
+found once for a model, by trying: `search`.  The draft is slow, so it should stop when it would only be
 rejected: after a token that it is not sure of (`DraftExit`).  That token is kept and verified.  To drop it
 would be wrong, because then it would be missing from the text more often than the target wants.
 
@@ -64,7 +64,7 @@ class Skipping(Upper):
 
 class DraftExit(Schedule):
     """A proposer that stops after a token of which the draft is not sure: its probability, at temperature 1,
-    is below gamma.  gamma rises where too few drafts are accepted, and falls where more could have been.
+    is below gamma.  gamma rises if too few drafts are accepted, and falls if more could have been.
     """
     GOAL, STEP, OLD_RATE, OLD_GAMMA = .9, .01, .5, .9       # the paper's alpha, epsilon, beta_1, beta_2
 
@@ -97,8 +97,8 @@ class DraftExit(Schedule):
 
 
 def search(cost, n_layer, rng, steps=60):
-    """(attn, mlp) for which cost(attn, mlp) is small: skip or keep one sublayer at a time, and stay where it
-    helps.  To begin with the middle third of the attention sublayers is skipped.
+    """(attn, mlp) for which cost(attn, mlp) is small: skip or keep one sublayer at a time, and keep the
+    change if it helps.  To begin with the middle third of the attention sublayers is skipped.
     """
     z = np.zeros((2, n_layer), dtype=bool)                          # attention and MLP: is it skipped?
     z[0, n_layer // 3:-(-2 * n_layer // 3)] = True

@@ -5,10 +5,8 @@
     read_safetensors(path)    Hugging Face's format: a JSON header, then the tensors
     write_tensorflow          the first of the two, so that a model trained here is an ordinary OpenAI folder
 
-Names, shapes and types are those of the file.  Arrays are read-only views of the memory-mapped file, so
-reading costs no memory until they are used, and the mapping goes when the last of them does.  Two things
-are copied: bfloat16, which NumPy does not have and which becomes float32, and tensors that do not start at
-a multiple of their item size (a product with those is ten times slower).
+Names, shapes and types are those of the file, but bfloat16, which NumPy does not have, becomes float32.  The
+arrays lie in memory and know nothing of the file: what happens to it afterwards does not matter.
 
 Sources, tensorflow/tensorflow: core/protobuf/tensor_bundle.proto, core/lib/io/format.h,
 core/lib/io/table_builder.cc, core/util/tensor_bundle/tensor_bundle.cc; and the format section of
@@ -18,17 +16,14 @@ But:
 - No file is trusted: every length, offset and size is checked before it is used, and what is wrong becomes
   one CheckpointError.
 - A flipped bit inside a tensor changes a number and nothing else.  TensorFlow's files hold a checksum of
-  each tensor that finds it (verify=True: one reading of the whole file); safetensors has none.
+  each tensor that finds it (verify=True); safetensors has none.
 - Not read: Snappy-compressed, big-endian, sliced (partitioned) and text tensors, resources, quantised
   types; pickled .bin files.
-- A file that another program cuts short while its arrays are in use ends the process (SIGBUS), as with any
-  memory mapping.  One that is written to in place changes the arrays; utils.check_files notices.
 """
 import contextlib
 import functools
 import json
 import math
-import mmap
 import os
 
 import numpy as np
@@ -37,7 +32,6 @@ MAGIC = bytes.fromhex("57fb808b247547db")  # the last 8 bytes of an .index file
 MAX_HEADER = 100_000_000  # bytes of names and shapes, in both formats; GPT-2's largest is 70 kB
 # bytes; in an .index a name repeats the start of the last one, so a few bytes could name gigabytes
 MAX_NAME = 1000
-MAX_ENTRY = 65536  # bytes; what is said about one tensor is 50
 BFLOAT16 = "bfloat16"  # the upper half of a float32
 TENSORFLOW_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "|u1", 5: "<i2", 6: "|i1", 8: "<c8", 9: "<i8",
                     10: "|b1", 14: BFLOAT16, 17: "<u2", 18: "<c16", 19: "<f2", 22: "<u4", 23: "<u8"}
@@ -57,10 +51,16 @@ def need(ok, what):
 
 
 @contextlib.contextmanager
-def reading(path):
-    """Whatever goes wrong inside is told with the file's name."""
+def opened(path):
+    """(file, its number of bytes).  Errors that are raised inside get the file's name."""
     try:
-        yield
+        if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for ever
+            raise CheckpointError("this is a folder or a device; give the path of a file")
+        with open(path, "rb") as file:
+            before = os.fstat(file.fileno())
+            yield file, before.st_size
+            if os.fstat(file.fileno()).st_mtime_ns != before.st_mtime_ns:
+                raise CheckpointError("somebody wrote to the file while it was read; try again")
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
     except OSError as error:
@@ -68,50 +68,22 @@ def reading(path):
                               "model there?") from None
 
 
-def map_file(path):
-    """The file's bytes, uint8 [n], read-only."""
-    if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for ever
-        raise CheckpointError("this is a folder or a device; give the path of a file")
-    with open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:  # cannot be mapped
-            return np.zeros(0, np.uint8)
-        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
-
-
-def mapping_of(array):
-    """The mmap that the array is a view of, or None."""
-    while isinstance(array, np.ndarray):
-        array = array.base
-    array = getattr(array, "obj", array)  # np.frombuffer keeps a memoryview of the mmap
-    return array if isinstance(array, mmap.mmap) else None
-
-
-def release(array):
-    """Give a mapped array's memory back to the system, once it is copied: if used again, it is read again."""
-    mapping = mapping_of(array)
-    if mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
-        first = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
-        begin = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE  # whole pages: up from the first byte ..
-        end = (first + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE  # .. and down from the last
-        if begin < end:
-            mapping.madvise(mmap.MADV_DONTNEED, begin, end - begin)
-
-
-def as_array(name, data, begin, end, dtype, shape):
-    """The bytes begin:end of a file -> an array; a view wherever possible."""
+def read_array(file, n_bytes, name, begin, end, dtype, shape, checksum=None):
+    """The bytes begin:end of a file of n_bytes -> an array."""
     item_size = 2 if dtype == BFLOAT16 else np.dtype(dtype).itemsize
-    need(0 <= begin <= end <= len(data), f"tensor {name!r} lies outside the file")
+    need(0 <= begin <= end <= n_bytes, f"tensor {name!r} lies outside the file")
     # a dimension of 0 counts as 1 in the second test: NumPy cannot hold the strides of [0, 2**62]
     need(len(shape) <= 32 and math.prod(n or 1 for n in shape) * item_size < 2**62
          and math.prod(shape) * item_size == end - begin,
          f"tensor {name!r} has a shape that does not fit its size")
-    array = data[begin:end].view("<u2" if dtype == BFLOAT16 else dtype).reshape(shape)
-    if not array.flags.aligned:
-        array = array.copy()
+    file.seek(begin)
+    data = np.fromfile(file, np.uint8, end - begin)
+    need(len(data) == end - begin, f"the file ends within tensor {name!r}")
+    if checksum is not None:
+        need(masked_crc(data) == checksum, f"tensor {name!r} does not match its checksum")
     if dtype == BFLOAT16:
-        array = (array.astype(np.uint32) << 16).view(np.float32)
-    array.flags.writeable = False
-    return array
+        return (data.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
+    return data.view(dtype).reshape(shape)
 
 
 # crc32c (Castagnoli), the checksum of TensorFlow's files ----------------------------------------------------
@@ -232,7 +204,7 @@ def read_block(index, offset, size):
         shared, at = read_varint(data, at)
         non_shared, at = read_varint(data, at)
         value_size, at = read_varint(data, at)
-        need(shared <= len(key) and shared + non_shared <= MAX_NAME and value_size <= MAX_ENTRY
+        need(shared <= len(key) and shared + non_shared <= MAX_NAME
              and non_shared + value_size <= end - at, "an entry is longer than its block or a name")
         key = key[:shared] + data[at:at + non_shared]
         at += non_shared
@@ -243,10 +215,14 @@ def read_block(index, offset, size):
 
 def read_index(path):
     """An .index file -> (number of data files, [what read_entry says of each tensor])."""
-    index = map_file(path)
-    need(48 <= len(index) <= MAX_HEADER and index[-8:].tobytes() == MAGIC,
-         "this is not a TensorFlow .index file")
-    index = index.tobytes()
+    with opened(path) as (file, n_bytes):
+        need(48 <= n_bytes <= MAX_HEADER, "this is not a TensorFlow .index file")
+        return parse_index(file.read())
+
+
+def parse_index(index):
+    """The bytes of an .index file -> the same."""
+    need(index[-8:] == MAGIC, "this is not a TensorFlow .index file")
     # the footer: where the metaindex block is (which is empty), where the index block is
     _, at = read_varint(index, len(index) - 48)
     _, at = read_varint(index, at)
@@ -268,7 +244,10 @@ def read_index(path):
     if dict(read_message(header.get(0x1A, b""))).get(0x10, 0) > 1:
         raise CheckpointError("the file asks for a newer reader than this one; save it with "
                               "tf.compat.v1.train.Saver")
-    return header.get(0x08, 0), [read_entry(key, value) for key, value in entries[1:]]
+    n_files, tensors = header.get(0x08, 0), [read_entry(key, value) for key, value in entries[1:]]
+    need(all(number < n_files for _, _, _, number, *_ in tensors),
+         "a tensor lies in a data file that does not exist")
+    return n_files, tensors
 
 
 def read_entry(key, value):
@@ -289,32 +268,28 @@ def read_entry(key, value):
             entry.get(0x28, 0), int.from_bytes(entry.get(0x35, b""), "little"))
 
 
-def read_tensorflow(prefix, verify=False):
-    """read_tensorflow("models/124M/model.ckpt")["model/wte"] -> float32 [50257, 768]
-
-    verify      read all the data and compare the checksum of every tensor
-    Raises CheckpointError.
-    """
+def each_tensor(prefix, verify=False):
+    """(name, array) of every tensor, one after the other; arguments and errors are read_tensorflow's."""
     prefix = os.fspath(prefix)
-    with reading(f"{prefix}.index"):
-        n_files, entries = read_index(f"{prefix}.index")
-        need(all(number < n_files for _, _, _, number, *_ in entries),
-             "a tensor lies in a data file that does not exist")
-    arrays = {name: None for name, *_ in entries}  # in the order of their names, whichever file they are in
+    n_files, entries = read_index(f"{prefix}.index")
     for number in sorted({entry[3] for entry in entries}):
-        path = f"{prefix}.data-{number:05d}-of-{n_files:05d}"
-        with reading(path):
-            data, done = map_file(path), 0
-            here = [entry for entry in entries if entry[3] == number]
+        with opened(f"{prefix}.data-{number:05d}-of-{n_files:05d}") as (file, n_bytes):
+            done, here = 0, [entry for entry in entries if entry[3] == number]
             # by offset, then size: an empty tensor lies before the one that begins at the same byte
             for name, dtype, shape, _, offset, size, checksum in sorted(here, key=lambda entry: entry[4:6]):
                 need(offset >= done, f"tensor {name!r} overlaps another")
                 done = offset + size
-                arrays[name] = as_array(name, data, offset, done, dtype, shape)
-                if verify:
-                    need(masked_crc(data[offset:done]) == checksum,
-                         f"tensor {name!r} does not match its checksum")
-    return arrays
+                yield name, read_array(file, n_bytes, name, offset, done, dtype, shape,
+                                       checksum if verify else None)
+
+
+def read_tensorflow(prefix, verify=False):
+    """read_tensorflow("models/124M/model.ckpt")["model/wte"] -> float32 [50257, 768]
+
+    verify      compare the checksum of every tensor, too
+    Raises CheckpointError.
+    """
+    return dict(sorted(each_tensor(prefix, verify)))
 
 
 # Writing TensorFlow's files ---------------------------------------------------------------------------------
@@ -409,18 +384,16 @@ def no_twins(pairs):
     return dict(pairs)
 
 
-def read_header(data):
-    """A file's bytes -> (the header, its length).
+def read_header(file, n_bytes):
+    """An open file -> (the header, its length).
 
     The header is {name: {"dtype": "F32", "shape": [768], "data_offsets": [begin, end]}}.
     """
-    size = int.from_bytes(data[:8].tobytes(), "little")
-    need(size <= MAX_HEADER and size <= len(data) - 8,
+    size = int.from_bytes(file.read(8), "little")
+    need(n_bytes >= 8 and size <= MAX_HEADER and size <= n_bytes - 8,
          "this is not a safetensors file, or its end is missing")
-    text = data[8:8 + size].tobytes()
-    # "[[],[],.." would need 20 times its size in memory; a tensor's "{" and two "[" come with 40 characters
-    need(text[:1] == b"{" and text.count(b"[") + text.count(b"{") <= 9 + size / 10,
-         "this is not a safetensors file")
+    text = file.read(size)
+    need(text[:1] == b"{", "this is not a safetensors file")
     try:
         header = json.loads(text.decode("utf-8"), object_pairs_hook=no_twins)
     except CheckpointError:
@@ -429,7 +402,6 @@ def read_header(data):
         raise CheckpointError("the header is not JSON; the file is damaged, get it again") from None
     header.pop("__metadata__", None)
     for name, entry in header.items():
-        need(len(name) <= MAX_NAME, "a name is too long")
         need(isinstance(entry, dict) and {"dtype", "shape", "data_offsets"} <= entry.keys(),
              f"tensor {name!r} is not described")
         shape, offsets = entry["shape"], entry["data_offsets"]
@@ -447,15 +419,14 @@ def read_safetensors(path):
 
     Raises CheckpointError.
     """
-    with reading(path):
-        data = map_file(path)
-        header, start = read_header(data)
+    with opened(path) as (file, n_bytes):
+        header, start = read_header(file, n_bytes)
         arrays, done = dict.fromkeys(header), 0
         for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
             begin, end = entry["data_offsets"]
             need(begin == done, f"tensor {name!r} overlaps another or leaves a hole")
             dtype, shape = SAFETENSORS_TYPES[entry["dtype"]], entry["shape"]
-            arrays[name] = as_array(name, data, start + begin, start + end, dtype, shape)
+            arrays[name] = read_array(file, n_bytes, name, start + begin, start + end, dtype, shape)
             done = end
-        need(start + done == len(data), "the file does not end with its last tensor")
+        need(start + done == n_bytes, "the file does not end with its last tensor")
         return arrays

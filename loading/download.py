@@ -3,15 +3,13 @@
     python -m loading.download 124M              # from Python: download("124M") -> Path("models/124M")
 
 A file is written as NAME.part, which a second start continues where the first one stopped (HTTP Range).  It
-gets its name only when its length, the server's Content-MD5 and the checksum in the table below are right.
-Where the table has none, TensorFlow's own checksum of every tensor is looked at, at the end.  While all that
-lasts, the folder holds a file download.lock and does not count as complete.  The same file is the lock that
-makes a second program wait; the system releases it when its owner ends, in whatever way, so it cannot go
-stale.
+gets its name only when its length and the checksum in the table below are right.  Where the table has none,
+TensorFlow's own checksum of every tensor is compared, at the end.  While all that lasts, the folder holds a
+file download.lock and does not count as complete.  The same file is the lock that makes a second program
+wait; the system releases it when its owner ends, in whatever way, so it cannot go stale.
 
-    no address answers                            an error, within ten seconds
-    an address fails (cut, too slow, 5xx)         again after 1, 2, 4, 8 seconds; without end if bytes arrive
-    it has something else (404, another length)   the next address
+    an address fails (cut, too slow, 5xx)         again after 1, 2, 4 seconds; without end if bytes arrive
+    it has something else (404, another length)   the next address; also if it cannot be reached at all
     the checksum is wrong                         once more from the start, then the next address
 
 But:
@@ -20,27 +18,23 @@ But:
   is slow; `python -m loading.download 124M` reads them.
 - The graph (.meta) and the `checkpoint` file are not downloaded: no reader here needs them.
 """
-import argparse
-import base64
 import contextlib
-import errno
 import hashlib
 import json
 import os
 import queue
+import re
 import shutil
-import stat
 import sys
 import threading
 import time
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import requests
-import urllib3
 from tqdm import tqdm
 
-from loading.checkpoint import CheckpointError, read_tensorflow
+import console
+from loading.checkpoint import CheckpointError, each_tensor
 
 OPENAI = ("https://openaipublic.blob.core.windows.net/gpt-2/models",
           "https://f001.backblazeb2.com/file/LLMs-from-scratch/gpt2")
@@ -77,12 +71,10 @@ MODELS = {
 }
 
 DOWNLOADING = "download.lock"
-PATIENCE = 8                            # seconds; some address must have answered by then
-TRIES = 5                               # at one address, without progress
+TRIES = 4                               # at one address, without progress
 WAIT = 1.0                              # seconds before the second try; doubled before each further one
-TIMEOUT = 10, 30                        # seconds without a connection, without a byte
-SLOWEST = 30_000, 30                    # bytes, seconds: an answer that brings fewer in that time is given up
-CHUNK = 1 << 14                         # bytes read at once; a file that has no more is not worth resuming
+PATIENCE = 10, 30                       # seconds without a connection; without CHUNK bytes of an answer
+CHUNK = 1 << 14                         # bytes
 
 
 class DownloadError(ValueError):
@@ -93,38 +85,34 @@ class Elsewhere(Exception):
     """This address does not have the file: trying again there would not help."""
 
 
+class Cut(Exception):
+    """Something went wrong on the way: trying again may help."""
+
+
 class Damaged(Exception):
-    """The whole file arrived, and a checksum is wrong."""
+    """What has arrived is not the file, or not its beginning."""
 
 
-class Slow(requests.Timeout):
-    """Bytes arrive, but hardly."""
-
-
-def download(name, models_dir="models", base_urls=None):
+def download(name, models_dir="models"):
     """Returns the folder models_dir/name, complete; downloads what is missing.
 
-    base_urls   addresses in place of the known ones; the files are expected at BASE/NAME/FILE
     Raises DownloadError.
     """
     if name not in MODELS:
         raise DownloadError(f"there is no model {name!r} to download; there are {', '.join(MODELS)}")
     folder = Path(models_dir) / name
-    urls = MODELS[name]["urls"] if base_urls is None else [f"{base}/{name}" for base in base_urls]
+    if is_complete(name, models_dir):
+        return folder
     try:
-        if not is_complete(name, models_dir):
-            if files := missing(name, folder):
-                check_connection(name, [f"{url}/{files[0]}" for url in urls])
-            folder.mkdir(parents=True, exist_ok=True)
-            with only_one(folder / DOWNLOADING):
-                if not is_complete(name, models_dir):           # it is, if we waited for who did it
-                    download_missing(name, folder, urls)
-                forget(folder / DOWNLOADING)
-            forget(folder / DOWNLOADING)                        # Windows keeps a file until it is closed
+        folder.mkdir(parents=True, exist_ok=True)
+        with only_one(folder / DOWNLOADING):
+            if not is_complete(name, models_dir):               # it is, if we waited for who did it
+                download_missing(name, folder)
+            forget(folder / DOWNLOADING)
+        forget(folder / DOWNLOADING)                            # Windows keeps a file until it is closed
     except OSError as error:
-        reason = error.strerror or error
-        raise DownloadError(f"{folder} cannot be written ({reason}); {advice(error)}, and start again: "
-                            "what has arrived is kept") from None
+        raise DownloadError(f"{folder} cannot be written ({error.strerror or error}): free some space or "
+                            "choose another folder with --models_dir, and start again") from None
     return folder
 
 
@@ -134,73 +122,50 @@ def is_complete(name, models_dir="models"):
     A file of a wrong length is an error.
     """
     folder = Path(models_dir) / name
-    return not (folder / DOWNLOADING).exists() and not missing(name, folder)
-
-
-def check(name, models_dir="models"):
-    """Read every file of a complete model, and raise DownloadError for the first whose checksum is wrong."""
-    folder = Path(models_dir) / name
-    for file, (_, checksum) in MODELS[name]["files"].items():
-        if checksum and not has_digest(folder / file, checksum):
-            raise DownloadError(f"{folder / file} is damaged; delete it and start again")
-    check_tensors(folder)
-
-
-def check_connection(name, urls):
-    """DownloadError if none of these addresses answers; all are asked at once."""
-    answers = queue.SimpleQueue()
-
-    def ask(url):
-        try:
-            requests.head(url, timeout=PATIENCE)
-            answers.put(True)
-        except Exception as error:                              # whatever else it says, it is there
-            silent = isinstance(error, requests.ConnectionError | requests.Timeout)
-            answers.put(not silent or isinstance(error, requests.exceptions.SSLError))
-
-    for url in urls:                                            # threads: a look-up knows no time limit
-        threading.Thread(target=ask, args=(url,), daemon=True).start()
-    until = time.monotonic() + PATIENCE
-    with contextlib.suppress(queue.Empty):
-        if any(answers.get(timeout=max(0, until - time.monotonic())) for _ in urls):
-            return
-    hosts = " or ".join(urlsplit(url).netloc for url in urls)
-    raise DownloadError(f"{name} has to be downloaded, and nothing answers at {hosts}; check the connection "
-                        "and start again, or take demo-draft and demo-target, which need no network")
+    return not missing(name, folder) and not (folder / DOWNLOADING).exists()
 
 
 def missing(name, folder):
     """The files of the model that are not there; a file with a wrong length is an error."""
     files = []
     for file, (size, _) in MODELS[name]["files"].items():
-        try:
-            found = (folder / file).stat().st_size
-        except (FileNotFoundError, NotADirectoryError):
+        if not (folder / file).exists():
             files.append(file)
-        else:
-            if found != size:
-                raise DownloadError(f"{folder / file} has {found} bytes and should have {size}; "
-                                    "delete it and start again")
+        elif size_of(folder / file) != size:
+            raise DownloadError(f"{folder / file} has {size_of(folder / file)} bytes and should have {size}; "
+                                "delete it and start again")
     return files
 
 
-def download_missing(name, folder, urls):
+def check(name, models_dir="models"):
+    """Read every file of a complete model, and raise DownloadError for the first whose checksum is wrong."""
+    folder = Path(models_dir) / name
+    for file, (_, checksum) in MODELS[name]["files"].items():
+        if not has_digest(folder / file, checksum):
+            raise DownloadError(f"{folder / file} is damaged; delete it and start again")
+    check_tensors(folder)
+
+
+def check_tensors(folder):
+    """TensorFlow's checksum of every tensor; the safetensors have one of the whole file, in the table."""
+    try:
+        if (folder / "model.ckpt.index").exists():
+            for _ in each_tensor(folder / "model.ckpt", verify=True):
+                pass
+    except CheckpointError as error:
+        raise DownloadError(f"{error}: delete it, if it is still there, and start again") from None
+
+
+def download_missing(name, folder):
     """Each missing file; then the checksums of all tensors."""
-    files, todo = MODELS[name]["files"], missing(name, folder)
-    for file in todo:
-        check_ordinary(part_of(folder / file))
-    total = sum(files[file][0] for file in todo)
-    there = sum(size_of(part_of(folder / file)) for file in todo)
+    todo = {file: MODELS[name]["files"][file] for file in missing(name, folder)}
+    needed = sum(size - size_of(part_of(folder / file)) for file, (size, _) in todo.items())
     free = shutil.disk_usage(folder).free
-    if free < total - there:
-        raise DownloadError(f"{name} needs {(total - there) / 1e9:.2f} GB more and {folder} has "
-                            f"{free / 1e9:.2f} GB free; free some space or choose another folder with "
-                            "--models_dir")
-    # a bar in bytes, only where standard error is a terminal
-    with tqdm(total=total, initial=there, unit="B", unit_scale=True, unit_divisor=1024, desc=name,
-              disable=None) as bar:
-        for file in todo:
-            download_file(folder / file, [f"{url}/{file}" for url in urls], *files[file], bar)
+    if free < needed:
+        raise DownloadError(f"{name} needs {needed / 1e9:.2f} GB more and {folder} has {free / 1e9:.2f} GB "
+                            "free; free some space or choose another folder with --models_dir")
+    for file, (size, checksum) in todo.items():
+        download_file(folder / file, [f"{url}/{file}" for url in MODELS[name]["urls"]], size, checksum)
     try:
         check_tensors(folder)
     except DownloadError:
@@ -209,93 +174,78 @@ def download_missing(name, folder, urls):
         raise
 
 
-def check_tensors(folder):
-    """TensorFlow's checksum of every tensor; the safetensors have one of the whole file, in the table."""
-    damage = None
-    if (folder / "model.ckpt.index").exists():
-        try:
-            read_tensorflow(folder / "model.ckpt", verify=True)
-        except CheckpointError as error:
-            damage = str(error)
-    if damage:                                                  # here the file is no longer mapped
-        raise DownloadError(f"{damage}: delete it, if it is still there, and start again")
-
-
-def download_file(path, urls, size, checksum, bar):
+def download_file(path, urls, size, checksum):
     """The file from the first address that has it, under its name when it is right."""
-    reasons, part, reason = [], part_of(path), None
+    part, reasons = part_of(path), []
     for url in urls:
-        tries, damaged = 0, 0
-        while tries < TRIES and damaged < 2:
-            if tries:
-                tqdm.write(f"{url}: {reason}; trying again", file=sys.stderr)
-                time.sleep(WAIT * 2 ** (tries - 1))
-            before = size_of(part)
+        tries, best = 0, size_of(part)
+        while tries < TRIES:
             try:
-                fetch(url, part, size, checksum, bar)
+                fetch(url, part, size)
+                if not has_digest(part, checksum):
+                    raise Damaged("its checksum is wrong")
                 os.replace(part, path)
                 return
             except Elsewhere as error:
-                reason = str(error)
+                reason = error
                 break
-            except Damaged:
-                reason, tries, damaged = "the checksum is wrong", 1, damaged + 1
-                bar.update(-size_of(part))
-                part.unlink()
-            except (ValueError, requests.TooManyRedirects):     # requests' and urllib3's ways to say it
-                reason = "it leads to an address that is none"
-                break
-            except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-                reason = in_words(error)
-                tries = 1 if size_of(part) >= before + max(1, size // 100) else tries + 1
+            except Damaged as error:
+                reason, tries = error, tries + 2                    # once more, then the next address
+                part.unlink(missing_ok=True)
+            except Cut as error:
+                reason, tries = error, 1 if size_of(part) > best + size // 100 else tries + 1
+            best = max(best, size_of(part))                     # or one who starts anew would go on for ever
+            if tries < TRIES:
+                print(f"{url}: {reason}; trying again", file=sys.stderr)
+                time.sleep(WAIT * 2 ** (tries - 1))
         reasons.append(f"{url} ({reason})")
     raise DownloadError(f"{path.name} could not be downloaded from {' nor from '.join(reasons)}; check the "
-                        "connection and start again: what has arrived is kept")
+                        "connection and start again (what has arrived is kept), or take demo-draft and "
+                        "demo-target, which need no network")
 
 
-def fetch(url, part, size, checksum, bar):
-    """One request: append to the .part what it lacks, then check it."""
-    there = size_of(part)
-    # One byte at least is asked for, because the Content-MD5 comes with the answer.
-    start = min(there, size - 1) if CHUNK < size >= there else 0
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
-        start = first_byte(answer, start, size)
-        with open(part, "ab") as file:
+def fetch(url, part, size):
+    """One request: append to the .part what it lacks."""
+    there = size_of(part) if size_of(part) <= size else 0
+    if there == size:
+        return
+    pieces = answer_of(url, there)
+    try:
+        answer = next(pieces)
+    except Cut as error:
+        raise (error if there else Elsewhere(str(error))) from None
+    start = first_byte(answer, there, size)
+    bar = tqdm(total=size, initial=start, unit="B", unit_scale=True, unit_divisor=1024, desc=part.stem,
+               leave=False, disable=None)                       # only where standard error is a terminal
+    with open(part, "ab") as file, bar:
+        file.truncate(start)
+        for piece in pieces:
+            file.write(piece)
+            bar.update(len(piece))
+            if file.tell() > size:
+                break
+        if file.tell() < size and answer.status_code == 206:    # the rest has to be asked for
+            raise Cut("it sent a part of the file")
+        if file.tell() != size:                                 # the server says that this was all
+            done = file.tell()
             file.truncate(start)
-            bar.update(start - there)
-            done = start
-            for piece in pieces(answer.raw):
-                file.write(piece)
-                bar.update(len(piece))
-                done += len(piece)
-                if done > size:
-                    break
-            if done < size and "Content-Length" in answer.headers:
-                raise urllib3.exceptions.ProtocolError
-            if done != size:                                    # the server says that this was all
-                file.truncate(start)
-                bar.update(start - done)
-                raise Elsewhere(f"it sent {done} bytes instead of {size}")
-    if checksum and not has_digest(part, checksum):
-        raise Damaged
-    # after a Range, Content-MD5 is that of the whole file on some servers, of the bytes sent on others
-    md5 = content_md5(answer.headers)
-    if md5 and not any(has_digest(part, md5, begin) for begin in {0, start}):
-        raise Damaged
+            raise Elsewhere(f"it sent {done} bytes instead of {size}")
 
 
-def first_byte(answer, start, size):
+def first_byte(answer, there, size):
     """Where the bytes of this answer begin in the file; an exception if it is not the file."""
     status = answer.status_code
     if status >= 500 or status in (408, 429):
-        raise requests.HTTPError(f"the server answers {status}")
+        raise Cut(f"it answers {status}")
     if status == 206:
-        sent = answer.headers.get("Content-Range", "nothing")
-        if not (sent.startswith(f"bytes {start}-") and sent.endswith(f"/{size}")):
-            raise Elsewhere(f"it sends {sent} for bytes {start}-{size - 1}/{size}")
-        return start
-    if status != 200:                                           # also 416: it has fewer bytes than we
+        sent = answer.headers.get("Content-Range", "")
+        match = re.fullmatch(rf"bytes (\d+)-\d+/{size}", sent)
+        if not match or int(match[1]) > there:
+            raise Damaged(f"it sends {sent!r} for bytes {there}- of {size}")
+        return int(match[1])
+    if status == 416:                                           # it has fewer bytes than we
+        raise Damaged("it answers 416")
+    if status != 200:
         raise Elsewhere(f"it answers {status}")
     length = answer.headers.get("Content-Length", str(size))
     if length != str(size):                                     # an error page, often
@@ -303,36 +253,36 @@ def first_byte(answer, start, size):
     return 0                                                    # from the beginning, whatever we asked for
 
 
-def pieces(raw):
-    """The bytes of an answer as they arrive; Slow if fewer do than SLOWEST.
+def answer_of(url, start):
+    """The answer, then its bytes from `start` on, in pieces; Cut if one of them fails or takes too long.
 
-    requests' iter_content would wait until a piece is full: at two bytes a second, for hours.
+    They come from another thread, because much of a request knows no time limit: looking up a name, or an
+    answer of which a byte arrives now and then.
     """
-    read = getattr(raw, "read1", raw.read)                      # urllib3 1 has no read1
-    began, arrived = time.monotonic(), 0
-    while piece := read(CHUNK, decode_content=True):
-        yield piece
-        arrived += len(piece)
-        if time.monotonic() - began > SLOWEST[1]:
-            if arrived < SLOWEST[0]:
-                raise Slow
-            began, arrived = time.monotonic(), 0
+    def ask():
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+        with contextlib.suppress(queue.Full):                   # nobody is interested any more
+            try:
+                with requests.get(url, headers=headers, stream=True, timeout=PATIENCE) as answer:
+                    items.put(answer)
+                    for piece in answer.iter_content(CHUNK):
+                        items.put(piece, timeout=PATIENCE[1])
+                items.put(None, timeout=PATIENCE[1])
+            except Exception as error:
+                items.put(error, timeout=PATIENCE[1])
 
-
-def in_words(error):
-    """What requests and urllib3 say fills three lines."""
-    kinds = {requests.exceptions.SSLError: "its certificate is not accepted", Slow: "it is too slow",
-             (requests.Timeout, urllib3.exceptions.TimeoutError): "no answer",
-             requests.ConnectionError: "no connection",
-             urllib3.exceptions.ProtocolError: "the connection was cut"}
-    return next((words for kind, words in kinds.items() if isinstance(error, kind)), str(error))
-
-
-def advice(error):
-    """What to do where a file cannot be written."""
-    if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-        return "free some space or choose another folder with --models_dir"
-    return "choose a folder that you may write to with --models_dir"
+    items = queue.Queue(64)
+    threading.Thread(target=ask, daemon=True).start()
+    while True:
+        try:
+            item = items.get(timeout=PATIENCE[1])
+        except queue.Empty:
+            raise Cut("no answer, or too slow") from None
+        if isinstance(item, Exception):
+            raise Cut(f"the connection failed: {type(item).__name__}")
+        if item is None:
+            return
+        yield item
 
 
 def part_of(path):
@@ -343,28 +293,13 @@ def size_of(path):
     return path.stat().st_size if path.exists() else 0
 
 
-def check_ordinary(path):
-    """DownloadError for what would lead the bytes elsewhere, or be waited for: a link, a pipe, a folder."""
-    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-        raise DownloadError(f"{path} is no ordinary file; delete it and start again")
-
-
-def content_md5(headers):
-    """{"Content-MD5": "9Iuc8aUlpgO+UiWPab+RYg=="} -> "md5:f48b9cf1...", or None.
-
-    On Azure, answers to a Range have another header.
-    """
-    with contextlib.suppress(ValueError):
-        digest = base64.b64decode(headers.get("x-ms-blob-content-md5") or headers.get("Content-MD5", ""))
-        return f"md5:{digest.hex()}" if len(digest) == 16 else None
-
-
-def has_digest(path, checksum, begin=0):
-    """Whether the checksum ("md5:..." or "sha256:...") is that of the file from byte begin on."""
+def has_digest(path, checksum):
+    """Whether the checksum ("md5:..." or "sha256:...", or None if it is not known) is that of the file."""
+    if checksum is None:
+        return True
     kind, digest = checksum.split(":")
     hasher = hashlib.new(kind, usedforsecurity=False)
     with open(path, "rb") as file:
-        file.seek(begin)
         while block := file.read(1 << 20):
             hasher.update(block)
     return hasher.hexdigest() == digest
@@ -373,14 +308,11 @@ def has_digest(path, checksum, begin=0):
 @contextlib.contextmanager
 def only_one(path):
     """Hold the lock on this file; wait while another program does."""
-    check_ordinary(path)
     with open(path, "ab") as file:
-        told = False
-        while not lock(file):
-            if not told:
-                print(f"another program is downloading to {path.parent}: waiting for it", file=sys.stderr)
-                told = True
-            time.sleep(0.1)
+        if not lock(file):
+            print(f"another program is downloading to {path.parent}: waiting for it", file=sys.stderr)
+            while not lock(file):
+                time.sleep(0.1)
         yield
 
 
@@ -406,16 +338,16 @@ def forget(path):
         path.unlink()
 
 
+def main(name, models_dir="models"):
+    """Download a model, or check one that is there; what was interrupted goes on where it stopped.
+
+    Args:
+        name: 124M, 355M, 774M, 1558M or distilgpt2
+        models_dir: where models are kept
+    """
+    print(download(name, models_dir))
+    check(name, models_dir)
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Download a model, or check one that is there.")
-    parser.add_argument("name", choices=MODELS)
-    parser.add_argument("--models_dir", default="models")
-    arguments = parser.parse_args()
-    try:
-        print(download(arguments.name, arguments.models_dir))
-        check(arguments.name, arguments.models_dir)
-    except DownloadError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit("interrupted; start again to continue where it stopped")
+    sys.exit(console.run(main))

@@ -93,8 +93,8 @@ def openai_names(arrays):
         if short == "lm_head.weight":                               # a copy of wte
             wte = arrays.get("transformer.wte.weight", arrays.get("wte.weight"))
             if wte is None or not np.array_equal(array, wte):
-                raise CheckpointError("lm_head.weight differs from wte.weight, and GPT-2 ties the two: take "
-                                      "a model that does")
+                raise CheckpointError("lm_head.weight differs from wte.weight, which GPT-2 uses for both: "
+                                      "take a model that does")
             continue
         if re.fullmatch(r"w[tp]e\.weight|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)",
                         short) is None:

@@ -13,12 +13,11 @@ But: float32 only (llama-quantize makes smaller files of it), and writing only.
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from console import told
+import console
 from encoder import load_encoder
 from loading.folder import read_folder, shapes
 
@@ -39,10 +38,10 @@ def gguf_name(name):
 
 
 def write_gguf(path, hparams, arrays, encoder):
-    """The file at `path`, complete or not at all.
+    """The file at `path`, complete or not at all; meanwhile it is called NAME.part.
 
     arrays      {OpenAI's name: array}, matrices [n_in, n_out] or [1, n_in, n_out]
-    Raises ValueError where the gguf package is not installed, an array is missing, or the vocabulary does not
+    Raises ValueError if the gguf package is not installed, an array is missing, or the vocabulary does not
     fit.
     """
     if encoder.n_vocab != hparams["n_vocab"]:
@@ -52,18 +51,12 @@ def write_gguf(path, hparams, arrays, encoder):
         import gguf
     except ImportError:
         raise ValueError('the package gguf is not installed: pip install -e ".[gguf]"') from None
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".to_gguf-") as folder:        # on the same disk
-        part = Path(folder) / path.name
+    part = path.with_name(path.name + ".part")
+    try:
         write_all(gguf.GGUFWriter(part, "gpt2"), gguf, hparams, arrays, encoder)
         os.replace(part, path)
-
-
-def check_place(path):
-    """Raises ValueError where `path` is no place for a GGUF file, so that nothing else is written over."""
-    if path.suffix != ".gguf" or not path.resolve().parent.is_dir():
-        raise ValueError(f"cannot write {path}: name a file that ends in .gguf, in a folder that exists")
-    if path.exists() and not (path.is_file() and path.read_bytes()[:4] in (b"GGUF", b"")):
-        raise ValueError(f"{path} is there and no GGUF file: take another name")
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def write_all(writer, gguf, hparams, arrays, encoder):
@@ -103,30 +96,21 @@ def add_tokenizer(writer, encoder, types):
         writer.add_eos_token_id(encoder.eos)
 
 
-def main(words):
-    """Run the command line; returns the exit status."""
-    if words in (["--help"], ["-h"]):
-        print(__doc__)
-        return 0
-    if len(words) != 2 or words[0].startswith("-"):
-        print("usage: python -m loading.to_gguf FOLDER FILE.gguf", file=sys.stderr)
-        return 2
-    folder, path = Path(words[0]), Path(words[1])
-    try:
-        check_place(path)
-        write_gguf(path, *read_folder(folder), load_encoder(folder))
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except OSError as error:
-        print(f"error: {told(error, path)}", file=sys.stderr)
-        return 2
+def main(folder, path):
+    """Write a model as a GGUF file, for llama.cpp.  Nothing is written over.
+
+    Args:
+        folder: a model's folder, such as models/demo-target
+        path: the new file, such as demo-target.gguf
+    """
+    folder, path = Path(folder), Path(path)
+    if path.suffix != ".gguf" or not path.parent.is_dir():
+        raise ValueError(f"cannot write {path}: name a file that ends in .gguf, in a folder that exists")
+    if os.path.lexists(path):
+        raise ValueError(f"{path} exists: delete it, or take another name")
+    write_gguf(path, *read_folder(folder), load_encoder(folder))
     print(f"{path}: {path.stat().st_size / 1e6:.0f} MB")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(console.run(main))

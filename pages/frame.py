@@ -9,10 +9,18 @@ REPLAY = Path(__file__).with_name("replay.html")
 BACK = '<a href="index.html">← All pages</a>'
 
 
-def page(title, body):
-    """The whole page as a string; body is HTML."""
-    parts = dict(title=escape(title), colours=colours(), body=body)
+def page(title, body, policy=""):
+    """The whole page as a string.  body: HTML; policy: what it may load or run beside its own styles."""
+    parts = dict(title=escape(title), colours=colours(), body=body, policy=policy)
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], FRAME.read_text(encoding="utf-8"))
+
+
+def interactive(title, file, policy="", **parts):
+    """A page whose body, with style and script, is a file beside this one; {{name}} in it is replaced."""
+    body = Path(__file__).with_name(file).read_text(encoding="utf-8")
+    parts["back"] = BACK
+    body = re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], body)
+    return page(title, body, "; script-src 'unsafe-inline'" + policy)
 
 
 def colours():

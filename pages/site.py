@@ -2,29 +2,38 @@
 
     index.html          what this is, and links to the rest
     replay_*.html       runs of the embedded pair, as main.py --trace writes them
+    rule.html           accepting a draft, by hand
+    machine.html        which method on my machine?  (if there are counts and costs)
+    verdicts.html       is it lossless?  What threads argued about, and what the judge finds
+    judge.html          the judge itself, in the browser
     1_*.html, ..        the notebooks, with the outputs that are stored in them
-    results.html        the table of all methods, and the pictures of the others
+    results.html        what was counted and measured, with pictures
 
-Every page is a file by itself that asks nothing of the network.
+Every page is a file by itself that asks nothing of the network, but judge.html, which loads Python if one
+asks it to judge.
 
 But: nothing is measured here and no notebook is run; only the runs that are replayed are made anew, and their
 times are those of the machine that makes them.
 """
 import json
+import re
 import subprocess
 import sys
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.methods import REPEATING
-from benchmarks.show import shown, visible
+from pages import judge, machine
 from pages.files import SITE, TRACE
-from pages.frame import BACK, figure, page
-from pages.notebooks import NOTEBOOKS, notebook_pages, title_of
+from pages.frame import BACK, figure, interactive, page
+from pages.notebooks import NOTEBOOKS, linked, notebook_pages, title_of
+from pages.verdicts import verdicts_page
+from verdicts.cases import CASES
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "avx512"
+RESULTS = ROOT / "benchmarks" / "results"
+REPEATING = ("The rain fell on the roof, and the rain fell on the road, and the rain fell on the river; "
+             "the rain fell on the roof, and the rain fell on the road, and the rain fell on")
 SAMPLED = ["--temperature", "1", "--seed", "23"]
 
 RUNS = {    # name: (flags of main.py, title, what to look for)
@@ -42,22 +51,9 @@ RUNS = {    # name: (flags of main.py, title, what to look for)
     "eagle": ([*SAMPLED, "--drafter", "eagle"], "A head on the target",
                 "One block of its own, an EAGLE head, reads the target's last hidden states and drafts."),
 }
-PICTURES = {    # in RESULTS: caption
-    "trees.png": "Lines of drafts, blocks and trees of several shapes.",
-    "pairs_K.png": "The embedded pair: measured speed-up over K, the drafts a round.",
-    "pairs_predicted.png": "The same, measured over predicted.",
-    "synthetic_acceptance.png": "A pair of the size of GPT-2 355M with random weights: speed-up over the "
-                                "acceptance rate.",
-    "forward_rows.png": "What a pass over several rows costs, over one row: v.",
-    "parts.png": "Where the time of a pass goes.",
-    "batch_batch.png": "Several sequences at once: batching takes from speculation what v gave it.",
-    "heads.png": "Drafters that read the target's states: how often a round's first draft is accepted, its "
-                 "second, ..",
-    "lossy.png": "Rules that are not lossless: tokens a pass over the distance from the target's "
-                 "distribution.",
-}
-NOT_MEASURED = ("The table of all methods has not been measured yet: <code>python -m benchmarks "
-                "--tables=methods --out=benchmarks/results/avx512</code> makes it.")
+QUESTIONS = "speed", "tokens", "passes", "machines", "claims"        # in RESULTS, a page of Markdown each
+NOT_MEASURED = ("Nothing has been counted or measured yet: <code>python -m benchmarks counts</code>, <code>costs"
+                "</code> and <code>speed</code> do it.")
 PAPERS = ('<a href="https://arxiv.org/abs/2302.01318">Chen et al. 2023</a>, '
           '<a href="https://arxiv.org/abs/2211.17192">Leviathan et al. 2022</a>')
 
@@ -78,33 +74,54 @@ def replay(flags):
     return html.replace(TRACE, SITE, 1).replace("</header>", back + "</header>", 1)
 
 
+# The judge --------------------------------------------------------------------------------------------------
+
+PYODIDE = "https://cdn.jsdelivr.net/pyodide/v0.27.7/full/"
+IMPORTED = """
+import sys
+from pathlib import Path
+import pages.judge
+import verdicts.museum
+files = [m.__file__ for name, m in sys.modules.items() if getattr(m, "__file__", None) and name != "__main__"]
+print(*{Path(f).relative_to(Path.cwd()) for f in files if Path.cwd() in Path(f).parents}, sep="\\n")
+"""
+
+
+def judge_page(base=PYODIDE):
+    """base: where Pyodide is loaded from."""
+    listed = subprocess.run([sys.executable, "-c", IMPORTED], cwd=ROOT, capture_output=True, text=True,
+                            check=True)
+    paths = [*listed.stdout.split(), "verdicts/cases.ini", "verdicts/why.ini"]      # which verdicts/ reads
+    files = {path: (ROOT / path).read_text(encoding="utf-8") for path in sorted(paths)}
+    data = dict(files=files, cases=[*judge.PAIRS, judge.STANDARD], openings=[*judge.openings()])
+    policy = f" {base} 'wasm-unsafe-eval'; connect-src {base}; worker-src blob:"
+    return interactive("The judge, in your browser", "judge.html", policy, base=base, data=as_data(data))
+
+
+def as_data(data):
+    """For a <script> element: without "<" nothing in it can end the element."""
+    return json.dumps(data).replace("<", "\\u003c")
+
+
+def machine_page():
+    """{} before anything was counted."""
+    data = machine.data()
+    title = "Which method on my machine?"
+    return {"machine.html": interactive(title, "machine.html", data=as_data(data))} if data else {}
+
+
 # The results ------------------------------------------------------------------------------------------------
 
 def results_page(folder=RESULTS):
-    """`folder`: where python -m benchmarks wrote its tables."""
-    parts = [f"<nav>{BACK}</nav>", "<main><h1>Results</h1>", "<h2>All methods side by side</h2>"]
-    if (folder / "methods.json").exists():
-        parts += [figure(folder / "methods.png", "Tokens a target pass over the cost of a round, in steps of "
-                         "the target alone. On a line through the origin speed-ups are the same."),
-                  table(**json.loads((folder / "methods.json").read_text(encoding="utf-8")))]
-    else:
-        parts.append(f"<p>{NOT_MEASURED}</p>")
-    pictures = [figure(folder / name, caption) for name, caption in PICTURES.items()]
-    return page("Results", "\n".join([*parts, "<h2>Pictures of the other tables</h2>", *pictures, "</main>"]))
-
-
-def table(machine, rows, **_):
-    """What python -m benchmarks stored of a table -> HTML."""
-    def cell(value):
-        style = ' class="number"' if isinstance(value, (int, float)) else ""
-        return f"<td{style}>{escape(shown(value))}</td>"
-
-    rows = visible(rows)
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in rows[0])
-    lines = ["<tr>" + "".join(map(cell, row.values())) + "</tr>" for row in rows]
-    depends_on = escape("; ".join(f"{key} {value}" for key, value in machine.items()))
-    return "\n".join([f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>', *lines,
-                      f'</tbody></table></div><p class="soft">{depends_on}</p>'])
+    """`folder`: where python -m benchmarks wrote its pages."""
+    import mistune
+    to_html = mistune.create_markdown(plugins=["table"])
+    found = [to_html((folder / f"{name}.md").read_text(encoding="utf-8"))
+             for name in QUESTIONS if (folder / f"{name}.md").exists()]
+    html = linked("\n".join(found or [f"<h1>Results</h1><p>{NOT_MEASURED}</p>"]))
+    html = html.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
+    html = re.sub(r'<p><img src="([^"]*)" alt="([^"]*)" /></p>', lambda m: figure(folder / m[1], m[2]), html)
+    return page("Results", f"<nav>{BACK}</nav><main>{html}</main>")
 
 
 # The index --------------------------------------------------------------------------------------------------
@@ -118,27 +135,44 @@ def index_page(notebooks, repository=""):
     code = f'The code is at <a href="{repository}">{repository.split("//")[1]}</a>.' if repository else ""
     picture = figure(ROOT / "benchmarks" / "results" / "replay.png",
                      "One round: three drafts are accepted, one is rejected and corrected.")
+    sliders = ('<p><a href="machine.html">Which method on my machine?</a> The counts of all methods, with '
+               "sliders for what a pass costs.</p>") if machine.data() else ""
+    wrong = sum(case.verdict == "wrong" for case in CASES)
     return page("Speculative sampling, in NumPy", f"""<main>
 <h1>Speculative sampling, in NumPy</h1>
-<p>GPT-2 and speculative sampling, written to be read with the paper open. A small <i>draft</i> model
-proposes a few tokens, a large <i>target</i> model checks them all in one pass, and a modified rejection
-sampling makes the text follow exactly the distribution of the target alone ({PAPERS}). {code}</p>
+<p>A large language model writes one token a pass, and a pass over five tokens costs about as much as one over
+one. So a small <i>draft</i> model proposes a few tokens, the large <i>target</i> model checks them all in one
+pass, and a modified rejection sampling makes the text follow exactly the distribution of the target alone
+({PAPERS}). Here all of it is a few hundred lines of NumPy, for GPT-2, to be read with the paper open.
+{code}</p>
+<h2>Watch it</h2>
 <a href="replay_token.html#8">{picture}</a>
-<h2>Runs, replayed</h2>
-<p>Two small models that come with the code write a text, and each page goes through it round by round: the
-drafts, what both models gave them, the coin that decided. The arrow keys turn the rounds; R races the run
-against the target alone. The times are those of the machine that made these pages.</p>
+<p>Two small models that come with the code write a text. Each page goes through a run round by round, or step
+by step: the drafts, what both models gave them, the coin that decided. R races the run against the target
+alone; the times are those of the machine that made these pages.</p>
 <dl>
 {runs}
 </dl>
+<h2>Try it</h2>
+<dl>
+<dt><a href="rule.html">The rule, by hand</a></dt>
+<dd>Two distributions to drag: what is kept, what is refused, and why the target's distribution comes
+out.</dd>
+<dt><a href="judge.html">The judge, in your browser</a></dt>
+<dd>Change the code that drafts or verifies, and hear whether it is still lossless: every branch of chance is
+walked.</dd>
+</dl>
+<h2>Is it really lossless?</h2>
+<p><a href="verdicts.html">{len(CASES)} disputes</a> from the threads of other projects, each reduced to a
+rule of a few lines and judged exactly. {wrong} of the rules are wrong.</p>
+<h2>What it gains</h2>
+{sliders}
+<p><a href="results.html">All methods side by side</a>, as measured, and the pictures of the other tables.</p>
 <h2>Notebooks</h2>
 <p>Step by step, each with what its code printed and drew.</p>
 <ol>
 {books}
 </ol>
-<h2>Results</h2>
-<p><a href="results.html">What was measured</a>: all methods side by side, and the pictures of the other
-tables.</p>
 </main>""")
 
 
@@ -147,4 +181,5 @@ def pages(repository=""):
     notebooks = {f"{path.stem}.html": title_of(path) for path in NOTEBOOKS}
     replays = {f"replay_{name}.html": replay(flags) for name, (flags, *_) in RUNS.items()}
     return {"index.html": index_page(notebooks, repository), "results.html": results_page(),
-            **notebook_pages(repository), **replays}
+            "verdicts.html": verdicts_page(), "rule.html": interactive("The rule, by hand", "rule.html"),
+            "judge.html": judge_page(), **machine_page(), **notebook_pages(repository), **replays}

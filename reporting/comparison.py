@@ -1,6 +1,6 @@
 """A run that clocks itself, and what two of them say about each other: numbers, then sentences.
 
-    alone = run(methods.alone, pair, tokens, 60, 4, rng, settings)
+    alone = run(method.baseline, pair, tokens, 60, 4, rng, settings)
     spec = run(method.sampler(pair), ..)
     result = compared(alone, spec, 60, 4)
     print(*summary(result), sep="\n")
@@ -62,7 +62,7 @@ def compared(alone, spec, pair, method, n_tokens, K, encoder):
     method      methods.Method
     """
     accepted, tested = acceptance(spec.rounds, method.verifier.entry.tests_all)
-    c, v = costs(alone, spec, pair, method.tree, K)
+    c, v = c_and_v(alone, spec, pair, method.tree, K)
     per_pass = ratio(len(spec.tokens), len(spec.rounds))
     runs = [dict(text=encoder.decode([token for token in one.tokens if token != encoder.eos]),
                  tokens=one.tokens, seconds=one.seconds,
@@ -75,7 +75,7 @@ def compared(alone, spec, pair, method, n_tokens, K, encoder):
                 speedup=ratio(runs[1]["tokens_per_second"], runs[0]["tokens_per_second"]),
                 predicted_speedup=predicted(spec, alone, steady, ratio(accepted, tested), per_pass, K, c, v),
                 cost_ratio=c, verify_ratio=v, steady=steady,
-                same_text=alone.tokens == spec.tokens,
+                same_text=alone.tokens == spec.tokens, same_by_seed=method.same_at_any_temperature,
                 same_bits=n_rows <= target.exact_rows and (not method.tree or target.exact_paths),
                 lossless=method.lossless)
 
@@ -90,7 +90,7 @@ def all_have_K(rounds, n_tokens, K):
     return True
 
 
-def costs(alone, spec, pair, tree, K):
+def c_and_v(alone, spec, pair, tree, K):
     """(c, v): a draft, and a pass over K + 1 tokens or the tree, in target steps; None if not measured.
 
     c is a draft step; without a draft model, the time of `propose` for each draft; in a tree a level's cost.
@@ -156,11 +156,11 @@ def timing(run):
     return f"\nTime = {run.seconds:.2f} s, {len(run.tokens)} tokens{speed}\n"
 
 
-SAME = {        # (same_text, same_bits): what is said at temperature 0
-    (True, True): "The two texts are the same, as they always are at temperature 0 on this machine.",
+SAME = {        # (same_text, same_bits): what is said if the texts should be the same
+    (True, True): "The two texts are the same, as they always are {when} on this machine.",
     (True, False): "The two texts are the same; on this machine a near-tie may part them when K = {K}.",
     (False, False): "The two texts part at a near-tie, which can happen on this machine when K = {K}.",
-    (False, True): "The two texts are not the same, which must not happen at temperature 0: report it.",
+    (False, True): "The two texts are not the same, which must not happen {when}: report it.",
 }
 NOT_JUDGED = "Whether {} is lossless is not known: python -m lossless {} finds out."
 
@@ -181,8 +181,9 @@ def summary(r):
     if r["lossless"] is False:
         yield f"The rule is lossy: its text does not have the target's distribution ({r['verifier']})."
     yield from (NOT_JUDGED.format(own, own) for own in (r["drafter"], r["verifier"]) if own.endswith(".py"))
-    if r["temperature"] == 0 and r["lossless"] is not None:
-        yield SAME[r["same_text"], r["same_bits"]].format(**r)
+    if (r["temperature"] == 0 or r["same_by_seed"]) and r["lossless"] is not None:
+        when = "at temperature 0" if r["temperature"] == 0 else f"with --verifier {r['verifier']}"
+        yield SAME[r["same_text"], r["same_bits"]].format(K=r["K"], when=when)
     elif not r["same_text"] and r["lossless"]:
         yield "Different texts are expected at a temperature above 0; their distribution is the same."
     if r["steady"] and r["predicted_speedup"]:

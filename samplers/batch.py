@@ -6,14 +6,14 @@ sequence again, each with a cache of its own.  Nothing is padded: sequences diff
 different numbers of drafts, they end at different times, and one that has ended costs nothing more.
 
 Each sequence has its own random generator and asks it for the same numbers, in the same order, as
-speculative.py would: so its tokens are those of its run alone with that generator (token for token where a
-row of a product has the same bits in any company, compute/linear.py; elsewhere up to near-ties).
+speculative.py would: so its tokens are those of its run alone with that generator.  To the last bit this
+holds while a pass has no more rows than `exact_rows` of the model; beyond that a near-tie may part them.
 
-Batches and speculation live off the same thing, rows that cost nearly nothing beside the first.  A batch uses
-it up: at batch size 8 a verification of K + 1 tokens has 8 (K + 1) rows, and they are no longer free.
+Batches and speculation live off the same thing: rows cost nearly nothing beside the first.  A batch uses it
+up: at batch size 8 a verification of K + 1 tokens has 8 (K + 1) rows, and they are no longer free.
 
-But: all sequences begin together (no queue that fills the place of one that has ended).  A drafter that is no
-plain GPT2 is called sequence by sequence.
+But: all sequences begin together (no queue that fills the place of one that has ended).  A model that is not
+a plain GPT2 is called for one sequence after the other.
 """
 import copy
 from collections import defaultdict
@@ -36,8 +36,8 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
     prompts     lists of token ids, of any lengths
     K           drafts a round at the most; 0 is auto-regressive, and `draft` may then be None
     rngs        a numpy.random.Generator for each prompt, each its own
-    propose     speculative.propose drafts for all sequences in step; another is asked for one after the other
-                (and one that reads the target's states, an EAGLE head, runs the target again for them)
+    propose     speculative.propose drafts for all sequences in step; any other is asked for one sequence
+                after the other (and an EAGLE head, which reads the target's states, runs it again for them)
     The rest is as in speculative.speculative_sampling.
     Raises ValueError for bad arguments at the call, and says which prompt it is.
     """
@@ -103,8 +103,8 @@ class Slots:
     """One model for several sequences: slots({i: tokens}, {i: n_last}) -> {i: logits [n_last, n_vocab]}.
 
     slots[i] is a GPT2 with the weights of the model and a cache of its own, as long as the sequence will be.
-    A call is GPT2.__call__ for all of them at once.  A model that is no plain GPT2 stays one model, and is
-    asked for one sequence after the other.
+    A call is GPT2.__call__ for all of them at once.  A model that is not a plain GPT2 stays one model, and
+    is asked about one sequence after the other.
     """
 
     def __init__(self, model, lengths):

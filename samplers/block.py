@@ -5,8 +5,11 @@
 Algorithm 2 of Chen et al. judges each draft by itself, and the first refusal ends the round.  But a draft
 that the target likes much more than the drafter (q / p above 1) could make up for one that it likes less.
 Here the whole prefix is weighed.  The passes are the same, the distribution is the same, and the expected
-number of accepted drafts is never smaller; the paper shows that no lossless rule for one line of drafts
-accepts more.
+number of accepted drafts is never smaller: P_j is at least the product of Algorithm 2's min(1, q / p), since
+min(1, P r) >= P min(1, r) for P <= 1.  The paper shows that no rule accepts more, among those after which the
+next round starts from q.  (Its greedy variant accepts more in one round, and then the next rounds have to
+aim at other distributions.)  In the example below Algorithm 2 accepts 10/9 drafts, a block 11/9, and no
+coupling of two lines of tokens keeps more than 12/9.
 
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
 of drafts (gamma).  P_j and h_j are the paper's.
@@ -17,7 +20,7 @@ P_j q) = P_j - z_j, where z_j = sum max(0, P_j q - p), and h_j is chosen so that
 = P_j.  So tau = j has probability z_j, and given j drafts the next token is x as a surviving draft with
 weight min(p, P_j q), as the correction with weight max(0, P_j q - p): together P_j q(x).
 
-But: at temperature 0, and where the drafts are point masses, it accepts no more than Algorithm 2.
+But: at temperature 0, and if the drafts are point masses, it accepts no more than Algorithm 2.
 """
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Penalties, forbidden tokens, masks of a grammar: does speculative sampling still work?  Yes, with no change.
+"""Penalties, forbidden tokens, the mask of a grammar: speculative sampling works with them as it is.
 
     target = constrained(target, penalty(1.2))
     speculative_sampling(draft, target, ..)                             # lossless for the constrained target
@@ -24,6 +24,8 @@ from functools import reduce
 
 import numpy as np
 
+from compute.backend import to_host
+
 
 def constrained(model, process):
     """The model with its logits processed, row by row.
@@ -33,12 +35,12 @@ def constrained(model, process):
     """
     def answer(tokens, n_last=1):
         tokens, rows = list(tokens), []
-        for i, logits in enumerate(model(tokens, n_last)):      # [n_vocab]
+        for i, logits in enumerate(to_host(model(tokens, n_last))):     # [n_vocab]
             so_far = tokens[:len(tokens) - n_last + 1 + i]
             rows.append(process(so_far[:], logits.copy()))
             if not (rows[-1] > -np.inf).any():
-                raise ValueError(f"the constraint forbids every token after {so_far[-5:]}: leave at least one, "
-                                 "such as that which ends a text")
+                raise ValueError(f"the constraint forbids every token after {so_far[-5:]}: leave at least "
+                                 "one, such as that which ends a text")
         return np.stack(rows)                                   # [n_last, n_vocab]
 
     for name in "n_ctx", "n_vocab", "reset":
@@ -111,4 +113,7 @@ def brackets(opening, closing, end, deepest, n_prompt):
     def allowed(n_open, logits):
         wrong = [closing] if n_open == 0 else [end, opening] if n_open == deepest else [end]
         return ~np.isin(np.arange(len(logits)), wrong)
-    return automaton(0, lambda n_open, token: n_open + (token == opening) - (token == closing), allowed, n_prompt)
+
+    def step(n_open, token):
+        return n_open + (token == opening) - (token == closing)
+    return automaton(0, step, allowed, n_prompt)

@@ -3,10 +3,10 @@
     coupled_sampling(draft, target, tokens, n_tokens, K, rng)           # as speculative_sampling
     coupled_baseline(target, tokens, n_tokens, rng)                     # its text, token for token
 
-Algorithm 2 of Chen et al. keeps the target's distribution, but not its text: another drafter or another K asks
-the generator for other numbers, and the same seed gives another text.  Here every token is the winner of a
-race: E(x) is an exponential random number for each token x, fixed by the seed and by the place in the text,
-and the token is
+Algorithm 2 of Chen et al. keeps the target's distribution, but not its text: with another drafter or another
+K it asks the generator for other numbers, and the same seed gives another text.  Here every token is the
+winner of a race.  E(x) is an exponential random number for each token x, fixed by the seed and by the place
+in the text, and the token is
 
     argmin over x of E(x) / q(x)
 
@@ -14,18 +14,16 @@ which is x with probability q(x).  The draft runs the same race with its p.  It 
 as p and q are alike and E is the same; a draft stays while it is the token that the target draws.  So drafts
 decide how fast the text comes, never what it is: it is the same for all drafters, K, trees and batches.
 
-The letters are Chen's, as in speculative.py: q the target, p the draft (the paper: Alice and Bob, who have
-the same random numbers and do not talk).
+The letters are Chen's, as in speculative.py: q the target, p the draft (in the paper Q is Bob's, P Alice's).
 
-Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with the rate q(x), a clock that rings q(x)
-times in a unit of time; which of independent clocks rings first is decided by their rates.
+Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with the rate q(x); of independent clocks with
+such rates, which sum to 1, the one of x is the first to ring with probability q(x).
 
-What it costs.  Algorithm 2 accepts sum min(p, q) = 1 - TV; here it is `acceptance` below, less, and at least
-(1 - TV) / (1 + TV): no rule that does without the other's distribution can promise more.
+What it costs.  Algorithm 2 accepts 1 - TV = sum min(p, q).  Here it is `acceptance` below: less, and at least
+(1 - TV) / (1 + TV), the most that can be promised if neither knows the other's distribution.
 
-But: the two texts are the same up to rounding: a near-tie of the race may part them where a row's bits depend
-on which other rows are computed with it.  lossless.py cannot walk a race; tests/test_coupling.py has its
-distribution.
+But: a near-tie of the race may part the texts where a row's bits depend on which other rows are computed with
+it.  The judge cannot walk a race; tests/test_coupling.py looks at the text and its distribution instead.
 """
 import functools
 
@@ -42,7 +40,8 @@ class Race:
     """
 
     def __init__(self, rng):
-        self.seed, self.random, self.n = int(rng.random() * 2**53), rng.random, 0   # n tokens are emitted
+        self.seed, self.random = int(rng.random() * 2**53), rng.random
+        self.n = 0                                              # tokens that are emitted
 
     def winner(self, probs, j):
         """probs [n_vocab] -> argmin E / probs at the j-th place after the n tokens."""
@@ -113,8 +112,8 @@ def acceptance(q, p):
     """P(argmin E / p = argmin E / q): x wins both races if E(y) >= E(x) max(p(y) / p(x), q(y) / q(x)) for all
     y, which has the probability 1 / sum over y of that maximum.  [n_vocab], [n_vocab] -> a number
 
-    >>> acceptance(np.array([.1, .6, .3]), np.array([.5, .3, .2])).round(3)     # sum min(p, q) is .6
-    0.468
+    >>> acceptance(np.array([.1, .6, .3]), np.array([.5, .3, .2])).round(3).item()      # sum min(p, q) is .6
+    0.582
     """
     both = (q > 0) & (p > 0)
     ratios = np.maximum(q / q[both][:, None], p / p[both][:, None])             # [tokens of both, n_vocab]

@@ -1,4 +1,4 @@
-"""K-SEQ: SpecTr, Sun et al. 2023 (arXiv 2310.15141), Algorithm 2.  A rule for a node of a tree (tree.py).
+"""K-SEQ: SpecTr, Sun et al. 2023 (arXiv 2310.15141).  A rule for a node of a tree (tree.py).
 
     tree_sampling(draft, target, tokens, n_tokens, (4, 1, 1), rng, rule=K_SEQ)  # 4 drafts of 3 tokens
 
@@ -10,17 +10,17 @@ k refusals: no token may have been accepted more often than q says.
     beta(rho)   = sum min(p, q / rho)           that one child is accepted
     accepted    = 1 - (1 - beta)^k              that one of them is
 
-A token is accepted with probability min(p, q / rho) accepted / beta, and where none is, a draw from the rest
-of q makes up for what is missing: together q.  There is enough of everything where accepted <= rho beta.
+A token is accepted with probability min(p, q / rho) accepted / beta, and if none is, a draw from the rest of
+q makes up for what is missing: together q.  No token has too much if accepted <= rho beta.
 
-K independent drafts are a tree of K lines.  Where the token that was accepted is that of several drafts, all
-of them go on (tree.py does so), since what follows it is independent in each: the paper's recursion.
+K independent drafts are a tree of K lines.  If several drafts begin with the token that was accepted, all of
+them go on (tree.py does so), since what follows it is independent in each: the paper's recursion.
 
 The letters are Chen's and the paper's: q the target, p the draft, rho its division factor.  At the best rho
 it accepts at least 1 - (1 - 1/k)^k > 1 - 1/e times as often as the best rule for k independent drafts.
 
-But: an equal draft is wasted.  Where few tokens are likely, drafts without replacement (SEQUOIA in
-tree_rules.py) are accepted more often; where many are, K-SEQ may win.
+But: an equal draft is wasted.  If few tokens are likely, drafts without replacement (SEQUOIA in
+tree_rules.py) are accepted more often; if many are, K-SEQ may win.
 """
 import numpy as np
 

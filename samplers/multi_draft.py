@@ -12,14 +12,14 @@ chosen tokens, X the one that is drawn, and p' is what X is drawn from: p outsid
 Why it is lossless.  Algorithm 2 gives a token y of the distribution q, whatever distribution its draft has,
 so also with p'.  Where the walk goes on is not a matter of chance: to the child that is y, if there is one.
 
-Why it is the best.  y is no child only if X was refused and y is not in S.  That has the probability
-sum over x not in S of (q - p')+.  No rule for these drafts can lose less: a token outside S can only be X,
-and so it can be accepted with probability min(q, p') at most.
+Why no rule for these drafts accepts more.  y is lost if X was refused and y is not in S: with the
+probability sum (q - p')+ over the tokens outside S.  Less cannot be lost: a token outside S can be accepted
+only if it is X, so with a probability of min(q, p') at most.
 
 Not here: the best rule for independent drafts, a linear programme over all k-tuples of tokens
-(benchmarks/nodes.py has its value for small vocabularies).
+(tests/tools/nodes.py has its value for small vocabularies).
 
-But: on average it accepts more than drafts without replacement (SEQUOIA in tree_rules.py), not for every pair.
+But: it accepts more than drafts without replacement (SEQUOIA in tree_rules.py) on average, not always.
 """
 import numpy as np
 

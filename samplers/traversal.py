@@ -18,11 +18,12 @@ like r: the same task again with the weight S / (S + 1 - P), t = r / S, and for 
 drawn from.  Where there are no more children the node keeps itself with what is left of the weight, and the
 token that follows is drawn from what is left of t.  The root has the weight 1.
 
-Without replacement it never accepted fewer drafts than the walk from the root down (over 35 trees, exactly).
+Without replacement it accepted no fewer drafts than the walk from the root down on 35 small trees, exactly
+computed, and .02 more in the mean.
 
-But: with replacement it may, for equal siblings are not merged here.  Children have to be drawn with or
-without replacement, or chosen.  At temperature 0 it accepts what any walk does.  `visit` calls itself once a
-level.
+But: with replacement it may accept fewer, because equal siblings are not merged here.  Children have to be
+drawn with or without replacement, or chosen.  At temperature 0 it accepts what any walk does.  `visit` calls
+itself once a level.
 """
 import numpy as np
 
@@ -35,8 +36,8 @@ def walk(q, p, nodes, parents, rule, rng):
     """Leaves first.  Returns (the places of the nodes that are taken, the token that follows them).
 
     The arguments are those of tree.walk; of the rule only the way of drawing counts.  In the example the
-    target would have nothing but 0 and then 1.  Of the line 0, 1 both drafts stay; tree.walk refuses the
-    first of them half the time.
+    nodes of a line have the weights min(1, 1/2) and min(1, 1/2 * 2): both stay.  tree.walk refuses the first
+    of them half the time.
 
     >>> from samplers.tree_rules import SEQUOIA
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
@@ -66,7 +67,7 @@ def walk(q, p, nodes, parents, rule, rng):
             if S == 0:                      # P t <= d everywhere: all that was wanted of the node is kept
                 weight = 0.0
                 break
-            weight, t = S / (S + 1 - weight), r / S
+            weight, t = S / (S + (1 - weight)), r / S          # in this order: S may be tiny
             if draw is draw_without_replacement:
                 d = normalized(np.where(np.arange(len(d)) == x, 0, d))
         if node == -1 or rng.random() < weight:

@@ -19,7 +19,7 @@ tree_model.py a GPT2 that scores a tree in one pass.
 
 The letters are Chen's, as in speculative.py: q the target (P in SpecInfer and Sequoia), p the draft (Q).
 
-At temperature 0 the text is the baseline's, token for token, where a path has the bits of single steps
+At temperature 0 the text is the baseline's, token for token, if a path has the bits of single steps
 (`TreeGPT2.exact_paths` finds out): the keys that a node sees have gaps between them, and only kernels that
 add in order (OpenBLAS on AVX-512) do not mind.  Elsewhere the texts may part at a near-tie.
 
@@ -66,8 +66,8 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
                     one of its own.  Near the end of the text the lowest levels are left out
     rule            for a node whose children were drawn: SPECINFER, SEQUOIA, k_seq.K_SEQ or another (draw,
                     select); of chosen children it is select_chosen
-    grow            drawn, likeliest, surest or another.  None: drawn; at temperature 0, where the draft
-                    can draw but one token, the likeliest
+    grow            drawn, likeliest, surest or another.  None: drawn; at temperature 0, when the draft
+                    can draw only one token, the likeliest
     walk            how the tree is judged: from the root down, as above, or another (traversal.walk)
     The rest        as in speculative_sampling
     Raises ValueError for bad arguments at the call, not at the first round; and for what `grow` may not do.
@@ -146,12 +146,12 @@ def cut(shape, depth):
 
 
 def checked_tree(nodes, parents, depth, target):
-    """(nodes, parents) as lists of ints.  Raises ValueError where they are no tree of at most this depth."""
+    """(nodes, parents) as lists of ints.  Raises ValueError if they are not a tree of this depth."""
     nodes, parents = checked_drafts(nodes, MOST_NODES, target), list(map(index, parents))
     if len(parents) != len(nodes) or any(not -1 <= parent < node for node, parent in enumerate(parents)):
         raise ValueError(f"the tree that was grown has {len(nodes)} nodes and the parents {parents}: each "
                          "node needs one, which comes before it, or -1, the root")
     if max(depths(parents), default=0) > depth:
-        raise ValueError(f"the tree that was grown has {max(depths(parents))} levels where at most {depth} "
+        raise ValueError(f"the tree that was grown has {max(depths(parents))} levels, and at most {depth} "
                          "were wanted")
     return nodes, parents

@@ -8,7 +8,7 @@ A rule is a pair of functions:
 The letters are Chen's: q the target (P in SpecInfer and Sequoia), p the draft (Q).
 
 But: SpecInfer's several small models and its merged trees are left out, as is Sequoia's last resort, a
-uniform draw where the draft has no more tokens: a node then has fewer children.
+uniform draw if the draft has no more tokens: a node then has fewer children.
 """
 import numpy as np
 
@@ -22,7 +22,7 @@ def draw_with_replacement(p, width, rng):
 
 
 def draw_without_replacement(p, width, rng):
-    """Fewer than `width` where fewer tokens are possible."""
+    """Fewer than `width` if fewer tokens are possible."""
     p, tokens = p.copy(), []
     while len(tokens) < width and p.any():
         tokens.append(sample(p, rng))
@@ -67,7 +67,7 @@ def select_with_replacement(q, p, tokens, rng):
 def select_chosen(q, p, tokens, rng):
     """Children that were chosen, not drawn: draw x ~ q, and go to the child that is x, if there is one.
 
-    The same as trying them in turn as point masses: the first stays with probability q(x), and so on.
+    It is the same as to try them in turn as point masses: the first stays with probability q(x), and so on.
     """
     token = sample(q, rng)
     return (tokens.index(token) if token in tokens else None), token
@@ -108,7 +108,7 @@ def likeliest(draft, x, shape, rule, to_probs, rng):
 
 
 def surest(draft, x, shape, rule, to_probs, rng):
-    """EAGLE-2's tree: at most as many nodes and levels as the shape has, where the draft is surest.
+    """EAGLE-2's tree: it grows where the draft is surest, to at most as many nodes and levels as the shape.
 
     A node is worth the product of the draft's probabilities (at temperature 1) on its path.  On each level
     the best k nodes are expanded by their k likeliest tokens, where k is the number of the root's children;
@@ -151,7 +151,7 @@ def by_level(draft, x, shape, children):
 
     children    (logits [n_vocab], width) -> at most `width` tokens
     """
-    # level: (place in the shape, node) of each.  They part where a draw gave fewer tokens than places.
+    # level: (place in the shape, node) of each.  They part if a draw gave fewer tokens than places.
     nodes, parents, level = [], [], [(-1, -1)]
     while any(parent == place for place, _ in level for parent in shape):
         logits = draft.tree(x, nodes, parents, len(level))      # [nodes of the last level, n_vocab]

@@ -1,10 +1,7 @@
 """checkpoint.py against TensorFlow's own files, the safetensors library, a second encoding, and damage."""
 import contextlib
-import doctest
-import gc
 import json
 import lzma
-import mmap
 import os
 import random
 import re
@@ -19,19 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loading import checkpoint
-from loading.checkpoint import (
-    CheckpointError,
-    crc32c,
-    read_safetensors,
-    read_tensorflow,
-    release,
-    write_tensorflow,
-)
-from loading.folder import openai_names
+from loading.checkpoint import CheckpointError, crc32c, read_safetensors, read_tensorflow, write_tensorflow
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TENSORFLOW, HUGGINGFACE = FIXTURES / "tensorflow", FIXTURES / "huggingface"
 VALUES = np.load(TENSORFLOW / "values.npz")         # as TensorFlow read them
+DATA = "m.data-00000-of-00001"
 
 
 def same(a, b):
@@ -43,10 +33,6 @@ def write(path, data):
     """A new file each time: some disks wait when an old one is cut to nothing and written again."""
     path.unlink(missing_ok=True)
     path.write_bytes(data)
-
-
-def test_doctests():
-    assert doctest.testmod(checkpoint).failed == 0
 
 
 # crc32c -----------------------------------------------------------------------------------------------------
@@ -68,43 +54,24 @@ def masked(data):
 
 def test_crc32c_published_vectors():        # RFC 3720, B.4
     for data, crc in ((b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA),
-                      (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E),
-                      (bytes(range(31, -1, -1)), 0x113FDB5C)):
+                      (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E)):
         assert crc32c(np.frombuffer(data, np.uint8)) == crc
     assert checkpoint.masked_crc(b"123456789") == 0xC78AB0E5
 
 
-@pytest.mark.parametrize("n", [1, 66_559, 66_560, 66_561, 100_003])  # 66,560 bytes is where the lanes begin
-@pytest.mark.parametrize("start", [0, 1])
-def test_crc32c_of_long_arrays_equals_the_bitwise_one(n, start):
-    data = np.random.default_rng(n).integers(0, 256, n + 1, dtype=np.uint8)[start:n + start]
+@pytest.mark.parametrize("n", [66_559, 66_560, 66_561])     # 66,560 bytes is where the lanes begin
+def test_crc32c_of_long_arrays_equals_the_bitwise_one(n):
+    data = np.random.default_rng(n).integers(0, 256, n + 1, dtype=np.uint8)
+    for start in 0, 1:
+        assert crc32c(data[start:n + start]) == slow_crc32c(data[start:n + start].tobytes())
+
+
+def test_crc32c_of_more_than_one_chunk_of_lanes(monkeypatch):
+    monkeypatch.setattr(checkpoint, "LANE", 2)
+    checkpoint.crc_tables.cache_clear()
+    data = np.random.default_rng(0).integers(0, 256, 2 * 4 * 4096 + 5003, dtype=np.uint8)
     assert crc32c(data) == slow_crc32c(data.tobytes())
-
-
-def test_crc32c_of_more_than_one_chunk_of_lanes():
-    """17.04 MB of zeros, then one byte in the first chunk: the crc is linear, so it is known otherwise."""
-    def power(n, state):                    # state after n zero bytes, by squaring the 32 x 32 matrix of one
-        # what one *bit* of shift does to each bit of the state
-        columns = [0x82F63B78] + [1 << i for i in range(31)]
-
-        def apply(matrix, value):
-            out = 0
-            for i in range(32):
-                if value >> i & 1:
-                    out ^= matrix[i]
-            return out
-        n *= 8
-        while n:
-            if n & 1:
-                state = apply(columns, state)
-            columns = [apply(columns, c) for c in columns]
-            n >>= 1
-        return state
-    n = 4160 * 4096 + 5000
-    data = np.zeros(n, np.uint8)
-    assert crc32c(data) == power(n, 0xFFFFFFFF) ^ 0xFFFFFFFF
-    data[100] = 7
-    assert crc32c(data) == power(n - 100, power(100, 0xFFFFFFFF) ^ 7) ^ 0xFFFFFFFF
+    checkpoint.crc_tables.cache_clear()
 
 
 # Files that TensorFlow wrote (make_tensorflow_fixture.py) ---------------------------------------------------
@@ -115,9 +82,7 @@ def test_reads_what_tensorflow_wrote(bundle, n_tensors):
     expected = {key.removeprefix(f"{bundle}:"): VALUES[key]
                 for key in VALUES.files if key.startswith(f"{bundle}:")}
     assert list(arrays) == sorted(expected) and len(arrays) == n_tensors
-    for name, array in arrays.items():
-        assert same(array, expected[name]), name
-        assert not array.flags.writeable and array.flags.aligned
+    assert all(same(array, expected[name]) and array.flags.aligned for name, array in arrays.items())
     if bundle == "small":
         assert arrays["model/h1/attn/c_attn/w"].shape == (1, 4, 12) and arrays["types/scalar"] == -7
         assert arrays["types/float16"].dtype == np.float16
@@ -146,14 +111,12 @@ def test_refuses_what_tensorflow_wrote_and_it_cannot_read(bundle, reason):
 # Files that we wrote ----------------------------------------------------------------------------------------
 
 TYPES = ["<f4", "<f8", "<f2", ">f4", "<i4", "<i8", "i1", "u1", "<i2", "<u2", "<u4", "<u8", "?", "<c8", "<c16"]
-
-
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30)
 SHAPES = st.tuples(st.sampled_from(TYPES), st.lists(st.integers(0, 5), max_size=4))
 
 
 @given(st.dictionaries(NAMES, SHAPES, max_size=40), st.randoms())
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_what_is_written_is_read(tmp_path_factory, shapes, rng):
     prefix = tmp_path_factory.mktemp("written") / "model.ckpt"
     arrays = {}
@@ -169,13 +132,13 @@ def test_what_is_written_is_read(tmp_path_factory, shapes, rng):
     assert sorted(os.listdir(prefix.parent)) == ["model.ckpt.data-00000-of-00001", "model.ckpt.index"]
 
 
-def test_any_layout_in_memory_is_written_row_by_row(tmp_path):
+def test_any_layout_in_memory_is_written_row_by_row_also_over_the_file_it_came_from(tmp_path):
     x = np.arange(24, dtype=np.float32).reshape(4, 6)
-    write_tensorflow(tmp_path / "x", {"turned": x.T, "cut": x[::2, 1:], "scalar": x[1, 1],
-                                      "list": [1.5, 2.5]})
-    arrays = read_tensorflow(tmp_path / "x", verify=True)
-    assert same(arrays["turned"], np.ascontiguousarray(x.T)) and same(arrays["cut"], x[::2, 1:].copy())
-    assert arrays["scalar"] == 7 and same(arrays["list"], np.array([1.5, 2.5]))
+    for arrays in {"turned": x.T, "cut": x[::2, 1:], "scalar": x[1, 1], "list": [1.5, 2.5]}, None:
+        write_tensorflow(tmp_path / "x", arrays or read_tensorflow(tmp_path / "x"))
+        arrays = read_tensorflow(tmp_path / "x", verify=True)
+        assert same(arrays["turned"], np.ascontiguousarray(x.T)) and same(arrays["cut"], x[::2, 1:].copy())
+        assert arrays["scalar"] == 7 and same(arrays["list"], np.array([1.5, 2.5]))
 
 
 @pytest.mark.parametrize("bad", [{"a": np.array(["text"])}, {"a": np.array([None])}, {"": np.zeros(1)},
@@ -190,8 +153,6 @@ def test_what_cannot_be_written_leaves_the_old_files(tmp_path, bad):
 
 def test_stopped_anywhere_in_writing_there_is_the_old_the_new_or_no_checkpoint(tmp_path, monkeypatch):
     """A machine that stops at its n-th file operation, for every n."""
-    old, new = {"x": np.zeros(5)}, {"x": np.ones(7)}
-
     class Stopped(BaseException):
         pass
 
@@ -205,16 +166,13 @@ def test_stopped_anywhere_in_writing_there_is_the_old_the_new_or_no_checkpoint(t
     seen = set()
     for n in range(20):
         prefix = tmp_path / str(n)
-        write_tensorflow(prefix, old)
-        with monkeypatch.context() as patch:
+        write_tensorflow(prefix, {"x": np.zeros(5)})
+        with monkeypatch.context() as patch, contextlib.suppress(Stopped):
             left = [n]
             for name in "replace", "remove":
                 patch.setattr(checkpoint.os, name, counted(getattr(os, name), left))
             patch.setattr(checkpoint, "open", counted(open, left), raising=False)
-            try:
-                write_tensorflow(prefix, new)
-            except Stopped:
-                pass
+            write_tensorflow(prefix, {"x": np.ones(7)})
         try:
             seen.add(read_tensorflow(prefix, verify=True)["x"].size)
         except CheckpointError as error:
@@ -222,70 +180,31 @@ def test_stopped_anywhere_in_writing_there_is_the_old_the_new_or_no_checkpoint(t
     assert seen == {5, 7, "index"}
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows does not replace a file that is mapped")
-def test_a_checkpoint_can_be_written_over_itself(tmp_path):
-    write_tensorflow(tmp_path / "m", {"x": np.arange(1000.0)})
-    arrays = read_tensorflow(tmp_path / "m")
-    write_tensorflow(tmp_path / "m", arrays)  # the arrays are views of the files that are replaced
-    for x in arrays["x"], read_tensorflow(tmp_path / "m", verify=True)["x"]:
-        assert same(x, np.arange(1000.0))
+def test_what_happens_to_the_file_afterwards_does_not_matter(tmp_path):
+    write_tensorflow(tmp_path / "m", {"x": np.arange(100_000.)})
+    (tmp_path / "s").write_bytes(safetensors({"x": described(0, 800_000, "F64", (100_000,))},
+                                             np.arange(100_000.).tobytes()))
+    both = read_tensorflow(tmp_path / "m")["x"], read_safetensors(tmp_path / "s")["x"]
+    for name in DATA, "s":
+        os.truncate(tmp_path / name, 0)                         # of a mapped file the process would die
+    assert all(np.array_equal(x, np.arange(100_000.)) for x in both)
 
 
-# Memory -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("read, name", [(read_tensorflow, DATA), (read_safetensors, "m")])
+def test_a_file_that_is_written_to_while_it_is_read_is_refused(tmp_path, read, name, monkeypatch):
+    write_tensorflow(tmp_path / "m", {"x": np.arange(3.)})
+    (tmp_path / "m").write_bytes(safetensors({"x": described()}, bytes(8)))
+    read_array = checkpoint.read_array
 
-def mappings(path):
-    return sum(str(path) in line for line in open("/proc/self/maps"))
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="asks Linux for the mappings")
-def test_arrays_are_views_of_the_file_and_free_it_when_they_go(tmp_path):
-    size = 8 << 20
-    write_tensorflow(tmp_path / "m", {"a": np.zeros(size, np.uint8), "b": np.zeros(size // 2, np.float16)})
-    data = tmp_path / "m.data-00000-of-00001"
-    other = tmp_path / "m.safetensors"
-    head = json.dumps({"a": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}})
-    other.write_bytes(safetensors(head.encode().ljust(96), bytes(size)))
-    for read, file in ((lambda: read_tensorflow(tmp_path / "m"), data),
-                       (lambda: read_safetensors(other), other)):
-        tracemalloc.start()
-        arrays = read()
-        assert tracemalloc.get_traced_memory()[1] < 200_000  # nothing of the 8 MB was copied
-        tracemalloc.stop()
-        assert mappings(file) == 1
-        last = arrays["a"][3:5]
-        del arrays
-        gc.collect()
-        assert mappings(file) == 1 and last.sum() == 0
-        del last
-        gc.collect()
-        assert mappings(file) == 0
+    def slowly(*arguments):
+        os.utime(tmp_path / name, ns=(1, 1))
+        return read_array(*arguments)
+    monkeypatch.setattr(checkpoint, "read_array", slowly)
+    with pytest.raises(CheckpointError, match=f"{name}: somebody wrote to the file"):
+        read(tmp_path / "m")
 
 
-def resident(path):
-    """Bytes of the mapped file that are in memory."""
-    return 1024 * int(re.search(rf"{re.escape(str(path))}.*\n(?:.*\n)*?Rss: *(\d+) kB",
-                                Path("/proc/self/smaps").read_text())[1])
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="asks Linux for the memory in use")
-def test_release_gives_back_the_whole_pages_of_one_array_and_changes_no_number(tmp_path):
-    size = 4 << 20
-    values = {"a": np.full(100, 1, np.uint8), "b": np.full(size, 2, np.uint8),
-              "c": np.full(size, 3, np.uint8)}
-    write_tensorflow(tmp_path / "m", values)
-    arrays, copy = read_tensorflow(tmp_path / "m"), np.ones(size)
-    assert all(same(arrays[name], values[name]) for name in values)             # so all of it has been read
-    before = resident(tmp_path / "m.data")
-    for array in arrays["a"], copy, arrays["b"][:0]:  # less than a page, and none of the file's
-        release(array)
-    assert resident(tmp_path / "m.data") == before > 2 * size
-    release(arrays["b"])
-    # it shares its first and last page with a and c
-    assert resident(tmp_path / "m.data") == before - (size - mmap.PAGESIZE)
-    assert all(same(arrays[name], values[name]) for name in values) and (copy == 1).all()
-
-
-# A second encoding of the bundle, for files that no program should write
+# A second encoding of the bundle, for files that no program should write ------------------------------------
 
 def varint(n):
     out = bytearray()
@@ -309,6 +228,7 @@ def entry(dtype=1, shape=(2,), shard=0, offset=0, size=8, crc=b"", more=b""):
 
 
 HEADER = (b"", field(1, 1) + field(3, field(1, 1)))
+MAGIC = bytes.fromhex("57fb808b247547db")
 
 
 def block(entries, interval=16, kind=0, restarts=None, share=True):
@@ -318,8 +238,7 @@ def block(entries, interval=16, kind=0, restarts=None, share=True):
         if i % interval == 0:
             starts.append(len(out))
         elif share:
-            while shared < min(len(key), len(last)) and key[shared] == last[shared]:
-                shared += 1
+            shared = len(os.path.commonprefix([key, last]))
         out += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
         last = key
     starts = starts or [0]
@@ -332,28 +251,22 @@ def sealed(contents, kind=0):
     return contents + struct.pack("<I", masked(contents))
 
 
-def table(*blocks, handles=None, meta=None, index=None):
+def table(*blocks, handles=None, index=None):
     """handles: (offset, size) of the blocks, where they are not the true ones"""
     out, true = b"", []
     for one in blocks:
         true.append((len(out), len(one) - 5))
         out += one
-    handles = true if handles is None else handles
-    meta_at = len(out)
-    out += block([])
-    index_at = (len(out), None)
-    one = index or block([(b"\xff" * (i + 1), varint(a) + varint(n)) for i, (a, n) in enumerate(handles)],
-                         interval=1)
-    index_at = (len(out), len(one) - 5)
-    out += one
-    footer = varint(meta_at) + varint(8) + varint(index_at[0]) + varint(index_at[1])
-    return out + footer.ljust(40, b"\0") + bytes.fromhex("57fb808b247547db")
+    meta_at, out = len(out), out + block([])
+    one = index or block([(b"\xff" * (i + 1), varint(a) + varint(n))
+                          for i, (a, n) in enumerate(handles or true)], interval=1)
+    footer = varint(meta_at) + varint(8) + varint(len(out)) + varint(len(one) - 5)
+    return out + one + footer.ljust(40, b"\0") + MAGIC
 
 
-def bundle(folder, index, data=b"\0\0\x80\x3f\0\0\0\x40", n_shards=1):        # 1.0, 2.0
+def bundle(folder, index, data=b"\0\0\x80\x3f\0\0\0\x40"):      # 1.0, 2.0
     (folder / "m.index").write_bytes(index)
-    for i in range(n_shards):
-        (folder / f"m.data-{i:05d}-of-{n_shards:05d}").write_bytes(data)
+    (folder / DATA).write_bytes(data)
     return folder / "m"
 
 
@@ -361,19 +274,14 @@ def one(**changes):
     return table(block([HEADER, (b"x", entry(**changes))]))
 
 
-def test_the_second_encoding_is_right(tmp_path):
-    assert np.array_equal(read_tensorflow(bundle(tmp_path, one()))["x"], np.float32([1, 2]))
-
-
-@pytest.mark.parametrize("interval", [1, 2, 7, 16, 1000])
-@pytest.mark.parametrize("n_blocks", [1, 2, 5, 50])
+@pytest.mark.parametrize("interval, n_blocks", [(1, 1), (2, 5), (7, 50), (16, 2), (1000, 1)])
 def test_blocks_restarts_and_data_files(tmp_path, interval, n_blocks):
     names = sorted(f"model/h{i}/ln_1/{kind}" for i in range(25) for kind in "bg")
     entries = [(b"", field(1, 3) + field(3, field(1, 1)))]
     for i, name in enumerate(names):
         entries.append((name.encode(), entry(shape=(1,), shard=i % 3, offset=i // 3 * 4, size=4)))
     blocks = [block(list(part), interval) for part in np.array_split(np.array(entries, object), n_blocks)]
-    prefix = bundle(tmp_path, table(*blocks), n_shards=3)
+    prefix = bundle(tmp_path, table(*blocks))
     for i in range(3):
         (tmp_path / f"m.data-{i:05d}-of-00003").write_bytes(np.arange(i, 60, 3, dtype="<f4").tobytes())
     arrays = read_tensorflow(prefix)
@@ -384,8 +292,9 @@ def test_what_the_format_allows_and_tensorflow_does_not_write(tmp_path):
     unknown = field(99, 7) + field(98, b"text")
     unknown += varint(97 << 3 | 5) + b"1234" + varint(96 << 3 | 1) + b"12345678"
     long_tag = b"\x88\x00" + varint(1)                                          # field 1 in two bytes
-    cases = [one(more=unknown), one(more=long_tag), table(block([HEADER, (b"x", entry())], share=False)),
-             one(offset=0, crc=b"1234"), table(block([HEADER]), block([]), block([(b"x", entry())]))]
+    cases = [one(), one(more=unknown), one(more=long_tag), one(offset=0, crc=b"1234"),
+             table(block([HEADER, (b"x", entry())], share=False)),
+             table(block([HEADER]), block([]), block([(b"x", entry())]))]
     for index in cases:
         assert np.array_equal(read_tensorflow(bundle(tmp_path, index))["x"], np.float32([1, 2]))
     assert read_tensorflow(bundle(tmp_path, table(block([HEADER])))) == {}
@@ -402,41 +311,35 @@ def test_an_empty_tensor_may_lie_where_another_begins(tmp_path):
     """Whichever of the two has the first name: neither overlaps the other."""
     for empty, full in ("a", "b"), ("b", "a"):
         entries = {empty: entry(shape=(0,), size=0), full: entry()}
-        named = [HEADER, *((name.encode(), entries[name]) for name in "ab")]
-        arrays = read_tensorflow(bundle(tmp_path, table(block(named))))
-        assert arrays[empty].size == 0 and arrays[full].tolist() == [1, 2]
         header = {empty: described(0, 0, shape=[0]), full: described()}
-        header = {name: header[name] for name in "ab"}
-        (tmp_path / "s").write_bytes(safetensors(header, struct.pack("<2f", 1, 2)))
-        arrays = read_safetensors(tmp_path / "s")
-        assert arrays[empty].size == 0 and arrays[full].tolist() == [1, 2]
+        named = [HEADER, *((name.encode(), entries[name]) for name in "ab")]
+        write(tmp_path / "s", safetensors({name: header[name] for name in "ab"}, struct.pack("<2f", 1, 2)))
+        prefix = bundle(tmp_path, table(block(named)))
+        for arrays in read_tensorflow(prefix), read_safetensors(tmp_path / "s"):
+            assert arrays[empty].size == 0 and arrays[full].tolist() == [1, 2]
 
 
 HUGE = [2**31 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
+X, Y, EMPTY = (b"x", entry()), (b"y", entry()), entry(size=0, shape=(0,))
 DAMAGED = {
-    "Snappy": (table(block([HEADER, (b"x", entry())], kind=1)), "Snappy"),
-    "big-endian": (table(block([(b"", field(1, 1) + field(2, 1)), (b"x", entry())])), "big-endian"),
-    "newer": (table(block([(b"", field(1, 1) + field(3, field(1, 1) + field(2, 2))), (b"x", entry())])),
-              "newer"),
+    "Snappy": (table(block([HEADER, X], kind=1)), "Snappy"),
+    "big-endian": (table(block([(b"", field(1, 1) + field(2, 1)), X])), "big-endian"),
+    "newer": (table(block([(b"", field(1, 1) + field(3, field(1, 1) + field(2, 2))), X])), "newer"),
     "slices": (one(more=field(7, b"")), "slices"),
     "slice": (table(block([HEADER, (b"\0x\0\1", entry())])), "slices"),
     "unknown rank": (one(more=field(2, field(3, 1))), "unknown shape"),
-    **{f"type {n}": (one(dtype=n), f"type {n}")
-       for n in (0, 7, 11, 12, 13, 15, 16, 20, 21, 23 + 1, 29, 101, 114, 2**40)},
+    **{f"type {n}": (one(dtype=n), f"type {n}") for n in (0, 7, 13, 16, 24, 101, 2**40)},
     "type missing": (table(block([HEADER, (b"x", field(5, 8))])), "type 0"),
     "wrong wire type": (table(block([HEADER, (b"x", field(1, b"\1") + field(5, 8))])), "type 0"),
     "group": (one(more=varint(9 << 3 | 3)), "unknown type"),
-    "header missing": (table(block([(b"x", entry())])), "header"),
+    "header missing": (table(block([X])), "header"),
     "nothing": (table(), "header"),
-    "order": (table(block([HEADER, (b"y", entry(size=0, shape=(0,))), (b"x", entry())])), "order"),
-    "twice": (table(block([HEADER, (b"x", entry()), (b"x", entry())])), "order"),
-    "order of blocks": (table(block([HEADER, (b"y", entry(size=0, shape=(0,)))]), block([(b"x", entry())])),
-                        "order"),
+    "order": (table(block([HEADER, (b"y", EMPTY), X])), "order"),
+    "twice": (table(block([HEADER, X, X])), "order"),
+    "order of blocks": (table(block([HEADER, (b"y", EMPTY)]), block([X])), "order"),
     "not UTF-8": (table(block([HEADER, (b"\xff", entry())])), "UTF-8"),
     "name": (table(block([HEADER, (b"x" * 1001, entry())])), "longer"),
-    "name that grows": (table(block([HEADER, (b"x" * 1000, entry(size=0, shape=(0,))),
-                                     (b"x" * 1001, entry())])), "longer"),
-    "entry": (one(more=field(9, b"x" * 65536)), "longer"),
+    "name that grows": (table(block([HEADER, (b"x" * 1000, EMPTY), (b"x" * 1001, entry())])), "longer"),
     "shape": (one(shape=(3,)), "shape"),
     "no shape": (one(shape=()), "shape"),
     "negative": (one(shape=(-1, -2)), "shape"),
@@ -448,10 +351,10 @@ DAMAGED = {
     **{f"size and shape {n}": (one(size=n * 4 % 2**64, shape=(n,)), "outside|shape") for n in HUGE},
     **{f"offset {n}": (one(offset=n), "outside") for n in [1, 8, 9, *HUGE]},
     **{f"data file {n}": (one(shard=n), "data file") for n in [1, *HUGE]},
-    "no data files": (table(block([(b"", b""), (b"x", entry())])), "data file"),
+    "no data files": (table(block([(b"", b""), X])), "data file"),
     "many data files": (table(block([(b"", field(1, 2**31 - 1)), (b"x", entry(shard=2**31 - 2))])),
                         "No such file"),
-    "overlap": (table(block([HEADER, (b"x", entry()), (b"y", entry())])), "overlaps"),
+    "overlap": (table(block([HEADER, X, Y])), "overlaps"),
     "overlap by a byte": (table(block([HEADER, (b"x", entry(shape=(1,), size=4)),
                                        (b"y", entry(shape=(1,), offset=3, size=4))])), "overlaps"),
     "endless number": (one(more=b"\xff" * 11), "64 bits"),
@@ -467,18 +370,19 @@ DAMAGED = {
     **{f"block at {n}": (table(block([HEADER]), handles=[(n, 8)]), "outside|checksum") for n in [1, *HUGE]},
     **{f"block of {n}": (table(block([HEADER]), handles=[(0, n)]), "outside|checksum")
        for n in [0, 1, 7, 9, *HUGE]},
-    "the same block twice": (table(block([HEADER, (b"x", entry())]),
-                                   handles=[(0, len(block([HEADER, (b"x", entry())])) - 5)] * 2), "overlap"),
-    "blocks in a wrong order": (table(block([(b"x", entry())]), block([HEADER]),
-                                      handles=[(len(block([(b"x", entry())])), len(block([HEADER])) - 5),
-                                               (0, len(block([(b"x", entry())])) - 5)]),
-                                "overlap"),
+    "the same block twice": (table(block([HEADER, X]), handles=[(0, len(block([HEADER, X])) - 5)] * 2),
+                             "overlap"),
+    "blocks in a wrong order": (table(block([X]), block([HEADER]),
+                                      handles=[(len(block([X])), len(block([HEADER])) - 5),
+                                               (0, len(block([X])) - 5)]), "overlap"),
+    # its keys are offsets, and none of it is a header
+    "the index block itself": (table(block([HEADER]), handles=[(len(block([HEADER]) + block([])), 14)]),
+                               "header"),
     "a handle that is no handle": (table(block([HEADER]), index=block([(b"x", b"\xff\xff")])),
                                    "past its end"),
-    "an empty handle": (table(block([HEADER]), index=block([(b"x", b"")])), "past its end"),
     "an empty file": (b"", "not a TensorFlow"),
     "only the footer": (table()[-48:], "outside|checksum"),
-    "only the last 8 bytes": (bytes.fromhex("57fb808b247547db"), "not a TensorFlow"),
+    "only the last 8 bytes": (MAGIC, "not a TensorFlow"),
     "the footer cut": (table(block([HEADER]))[:-1], "not a TensorFlow"),
     "an error page": (b"<?xml version='1.0'?><Error>BlobNotFound</Error>" * 3, "not a TensorFlow"),
 }
@@ -493,115 +397,90 @@ def test_damaged_index(tmp_path, case):
 
 
 def test_what_just_keeps_within_the_limits_is_read(tmp_path, monkeypatch):
-    shape = (1,) * 31 + (2,)
-    longest = one(shape=shape, more=field(9, b"x" * (65536 - len(entry(shape=shape)) - 4)))
-    assert read_tensorflow(bundle(tmp_path, longest))["x"].shape == shape
-    name = b"x" * 1000
-    assert len(read_tensorflow(bundle(tmp_path, table(block([HEADER, (name, entry())]))))) == 1
+    shape, name = (1,) * 31 + (2,), "x" * 1000
+    assert read_tensorflow(bundle(tmp_path, one(shape=shape)))["x"].shape == shape
+    assert len(read_tensorflow(bundle(tmp_path, table(block([HEADER, (name.encode(), entry())]))))) == 1
     assert read_tensorflow(bundle(tmp_path, one(shape=(0, 2**59), size=0)))["x"].shape == (0, 2**59)
-    path = tmp_path / "m.safetensors"
-    path.write_bytes(safetensors({name.decode(): described(shape=shape)}, D))
-    assert read_safetensors(path)[name.decode()].ndim == 32
-    path.write_bytes(safetensors({"x": described()}, D))
-    size = len(json.dumps({"x": described()}))
-    for limit, fits in (size, True), (size - 1, False):
-        monkeypatch.setattr(checkpoint, "MAX_HEADER", limit)
-        with contextlib.nullcontext() if fits else pytest.raises(CheckpointError, match="not a safetensors"):
-            read_safetensors(path)
-    for limit, fits in (len(one()), True), (len(one()) - 1, False):
-        monkeypatch.setattr(checkpoint, "MAX_HEADER", limit)
-        with contextlib.nullcontext() if fits else pytest.raises(CheckpointError, match="not a TensorFlow"):
-            read_tensorflow(bundle(tmp_path, one()))
+    write(tmp_path / "m", safetensors({name: described(shape=shape)}, D))
+    assert read_safetensors(tmp_path / "m")[name].ndim == 32
+    write(tmp_path / "m", safetensors({name: described(0, 0, shape=[0])}))      # it ends with its header
+    assert read_safetensors(tmp_path / "m")[name].size == 0
+    write(tmp_path / "m", safetensors({"x": described()}, D))
+    bundle(tmp_path, one())
+    for size, read in (len(json.dumps({"x": described()})), read_safetensors), (len(one()), read_tensorflow):
+        monkeypatch.setattr(checkpoint, "MAX_HEADER", size)
+        read(tmp_path / "m")
+        monkeypatch.setattr(checkpoint, "MAX_HEADER", size - 1)
+        with pytest.raises(CheckpointError, match="not a"):
+            read(tmp_path / "m")
 
 
 def test_a_checksum_is_part_of_its_block(tmp_path):
     """One that shares its last byte with the next block, or with the footer, is out of place."""
-    entries = ([HEADER, (b"%d" % i, entry(size=0, shape=(0,)))] for i in range(10**6))
+    entries = ([HEADER, (b"%d" % i, EMPTY)] for i in range(10**6))
     first = next(b for b in map(block, entries) if b[-1] == 0)                  # as the next block begins
-    second = block([(b"x", entry())])
+    second = block([X])
     index = table(first[:-1] + second, handles=[(0, len(first) - 5), (len(first) - 1, len(second) - 5)])
     with pytest.raises(CheckpointError, match="overlap"):
         read_tensorflow(bundle(tmp_path, index))
-    data = block([HEADER, (b"x", entry())])
+    data = block([HEADER, X])
     tail = block([(b"y", varint(0) + varint(len(data) - 5))])
     footer = varint(tail[-1]) + varint(8) + varint(len(data)) + varint(len(tail) - 5)
-    index = data + tail[:-1] + footer.ljust(40, b"\0") + bytes.fromhex("57fb808b247547db")
     assert tail[-1] < 128
     with pytest.raises(CheckpointError, match="outside"):
-        read_tensorflow(bundle(tmp_path, index))
-
-
-def test_a_block_that_points_at_the_index_block_itself(tmp_path):
-    """Its keys are offsets then, and none of it is a header."""
-    good = block([HEADER])
-    index_at = len(good) + len(block([]))
-    index = table(good, handles=[(index_at, 14)])
-    assert len(index) - 48 - index_at == 14 + 5
-    with pytest.raises(CheckpointError, match="header"):
-        read_tensorflow(bundle(tmp_path, index))
+        read_tensorflow(bundle(tmp_path, data + tail[:-1] + footer.ljust(40, b"\0") + MAGIC))
 
 
 def test_every_bit_of_the_index_is_guarded(tmp_path):
     """Any one flipped bit is an error, but in the unused metaindex block, its handle and the padding."""
     index = one()
-    first = len(block([HEADER, (b"x", entry())]))
+    first = len(block([HEADER, X]))
     unused = {*range(first, first + 13), *range(len(index) - 48, len(index) - 46),
               *range(len(index) - 44, len(index) - 8)}
-    prefix = bundle(tmp_path, index)
     for i in range(len(index)):
         for bit in range(8):
             bad = bytearray(index)
             bad[i] ^= 1 << bit
-            write(tmp_path / "m.index", bad)
-            try:
-                read_tensorflow(prefix)
+            with contextlib.suppress(CheckpointError):
+                checkpoint.parse_index(bytes(bad))
                 # there, a number gets a second byte: 0
                 assert i in unused or (i, bit) == (len(index) - 45, 7), (i, bit)
-            except CheckpointError:
-                pass
 
 
 def test_every_bit_of_the_data_is_guarded_when_asked(tmp_path):
     write_tensorflow(tmp_path / "m", {"a": np.float32([1, 2]), "b": np.float16(3)})
-    path = tmp_path / "m.data-00000-of-00001"
-    data = path.read_bytes()
+    data = (tmp_path / DATA).read_bytes()
     for i in range(len(data)):
-        for bit in range(8):
-            bad = bytearray(data)
-            bad[i] ^= 1 << bit
-            write(path, bad)
-            assert set(read_tensorflow(tmp_path / "m")) == {"a", "b"}
-            name = "a" if i < 8 else "b"
-            with pytest.raises(CheckpointError, match=f"data.*: tensor '{name}' does not match its checksum"):
-                read_tensorflow(tmp_path / "m", verify=True)
+        bad = bytearray(data)
+        bad[i] ^= 1 << i % 8
+        write(tmp_path / DATA, bad)
+        assert set(read_tensorflow(tmp_path / "m")) == {"a", "b"}
+        name = "a" if i < 8 else "b"
+        with pytest.raises(CheckpointError, match=f"data.*: tensor '{name}' does not match its checksum"):
+            read_tensorflow(tmp_path / "m", verify=True)
 
 
 def test_missing_files_and_things_that_are_no_files(tmp_path):
-    with pytest.raises(CheckpointError, match="m.index: No such file"):
-        read_tensorflow(tmp_path / "m")
+    def refused(reason, read=read_tensorflow, path=tmp_path / "m"):
+        with pytest.raises(CheckpointError, match=reason):
+            read(path)
+    refused("m.index: No such file")
     write_tensorflow(tmp_path / "m", {"a": np.zeros(3)})
-    data = tmp_path / "m.data-00000-of-00001"
-    data.unlink()
-    with pytest.raises(CheckpointError, match="m.data-00000-of-00001: No such file"):
-        read_tensorflow(tmp_path / "m")
-    data.mkdir()
-    with pytest.raises(CheckpointError, match="a folder or a device"):
-        read_tensorflow(tmp_path / "m")
-    data.rmdir()
-    data.write_bytes(b"")
-    with pytest.raises(CheckpointError, match="outside the file"):
-        read_tensorflow(tmp_path / "m")
+    (tmp_path / DATA).unlink()
+    refused(f"{DATA}: No such file")
+    (tmp_path / DATA).mkdir()
+    refused("a folder or a device")
+    (tmp_path / DATA).rmdir()
+    (tmp_path / DATA).write_bytes(b"")
+    refused("outside the file")
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe.index")  # opening it would wait for ever
-        with pytest.raises(CheckpointError, match="a folder or a device"):
-            read_tensorflow(tmp_path / "pipe")
-    with pytest.raises(CheckpointError, match="No such file"):
-        read_safetensors(tmp_path / "none.safetensors")
-    with pytest.raises(CheckpointError, match="a folder or a device"):
-        read_safetensors(tmp_path)
+        refused("a folder or a device", path=tmp_path / "pipe")
+    refused("No such file", read_safetensors, tmp_path / "none.safetensors")
+    refused("a folder or a device", read_safetensors, tmp_path)
 
 
-# safetensors
+# safetensors ------------------------------------------------------------------------------------------------
 
 def safetensors(header, data=b"", size=None):
     header = header if isinstance(header, bytes) else json.dumps(header).encode()
@@ -612,7 +491,7 @@ def described(begin=0, end=8, dtype="F32", shape=(2,), **more):
     return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end], **more}
 
 
-@pytest.mark.parametrize("padding", range(9))
+@pytest.mark.parametrize("padding", [0, 1, 3, 8])
 def test_reads_what_the_safetensors_library_writes(tmp_path, padding):
     """padding: the metadata move the data through all alignments, where the library allows it."""
     library = pytest.importorskip("safetensors.numpy")
@@ -626,31 +505,22 @@ def test_reads_what_the_safetensors_library_writes(tmp_path, padding):
     assert read.keys() == arrays.keys() and all(same(read[name], arrays[name]) for name in arrays)
 
 
-@pytest.mark.parametrize("padding", range(8))
-def test_unaligned_data_are_copied_and_right(tmp_path, padding):
-    """As in Hugging Face's gpt2, whose data begin at byte 14291."""
-    header = json.dumps({"x": described(), "y": described(8, 16, "F64", (1,))}).encode()
-    header = header.ljust((len(header) + 7) // 8 * 8 + padding)
-    path = tmp_path / "m"
-    path.write_bytes(safetensors(header, struct.pack("<ffd", 1, 2, 3)))
-    arrays = read_safetensors(path)
-    assert all(a.flags.aligned and not a.flags.writeable for a in arrays.values())
-    assert arrays["x"].tolist() == [1, 2] and arrays["y"].tolist() == [3]
-
-
 def test_reads_bfloat16_as_torch_wrote_it():
     arrays = read_safetensors(HUGGINGFACE / "bfloat16.safetensors")
     values = np.load(HUGGINGFACE / "values.npz")
     assert len(arrays) == 12 and all(same(array, values[name]) for name, array in arrays.items())
 
 
-def test_order_in_the_header_does_not_matter(tmp_path):
+def test_order_and_alignment_do_not_matter(tmp_path):
+    """In Hugging Face's gpt2 the data begin at byte 14291."""
     header = {"b": described(8, 16), "__metadata__": {"a": "b"}, "c": described(16, 16, shape=[0]),
               "a": described(0, 8)}
-    (tmp_path / "m").write_bytes(safetensors(header, struct.pack("<4f", 1, 2, 3, 4)))
-    arrays = read_safetensors(tmp_path / "m")
-    assert {name: a.tolist() for name, a in arrays.items()} == {"b": [3, 4], "c": [], "a": [1, 2]}
-    assert list(arrays) == ["b", "c", "a"]
+    for padding in range(8):
+        text = json.dumps(header).encode()
+        write(tmp_path / "m", safetensors(text.ljust(len(text) + padding), struct.pack("<4f", 1, 2, 3, 4)))
+        arrays = read_safetensors(tmp_path / "m")
+        assert [(name, a.tolist()) for name, a in arrays.items()] == [("b", [3, 4]), ("c", []), ("a", [1, 2])]
+        assert all(a.flags.aligned for a in arrays.values())
 
 
 D = bytes(8)
@@ -668,10 +538,7 @@ DAMAGED_SAFETENSORS = {
     "header cut": (safetensors(json.dumps({"x": described()}).encode()[:-1], D), "JSON"),
     "not UTF-8": (safetensors(b'{"\xff": 1}'), "JSON"),
     "a long integer": (safetensors(b'{"x": ' + b"9" * 5000 + b"}"), "JSON"),
-    "deep": (safetensors(b'{"x":' * 3000 + b" " * 99999 + b"1" + b"}" * 3000), "JSON"),
-    **{f"{n + 1} brackets in 100 bytes": (safetensors(b'{"x":%s}' % (b"[" * n + b"]" * n).ljust(94)), reason)
-       for n, reason in ((18, "described"), (19, "not a safetensors"))},
-    "brackets": (safetensors(b'{"x": [' + b"[]," * 10**6 + b"1]}"), "not a safetensors"),
+    "deep": (safetensors(b'{"x":' * 200_000 + b"1" + b"}" * 200_000), "JSON"),
     "same name twice": (safetensors(b'{"x": %s, "x": %s}' % ((json.dumps(described()).encode(),) * 2), D),
                         "twice"),
     "same key twice": (safetensors(b'{"x": {"dtype": "F32", "dtype": "F32", "shape": [2], '
@@ -679,16 +546,15 @@ DAMAGED_SAFETENSORS = {
     "a number": (safetensors({"x": 1}, D), "described"),
     "nothing said": (safetensors({"x": {}}, D), "described"),
     "old key": (safetensors({"x": {"dtype": "F32", "shape": [2], "offsets": [0, 8]}}, D), "described"),
-    "a long name": (safetensors({"x" * 1001: described()}, D), "too long"),
     **{f"shape {s}": (safetensors({"x": described() | {"shape": s}}, D), "shape")
-       for s in (3, "2", None, [1.0, 2.0], [-1, -2], ["2"], [True, 2], [[2]], {"a": 2}, [3], [], [0],
-                 [1] * 33, [0, 2**62, 2**62])},
+       for s in (3, "2", None, [1.0, 2.0], [-1, -2], [True, 2], [[2]], {"a": 2}, [3], [], [0], [1] * 33,
+                 [0, 2**62, 2**62])},
     **{f"offsets {o}": (safetensors({"x": described() | {"data_offsets": o}}, D),
                         "offsets|outside|hole|overlap")
        for o in (3, "08", None, [0], [0, 8, 16], [0.0, 8.0], [-8, 0], [8, 0], [1, 9], [0, 9], [0, 2**63],
                  [2**64, 2**64 + 8], [8, 16])},
     **{f"dtype {t}": (safetensors({"x": described(dtype=t)}, D), "not read")
-       for t in ("F8_E5M2", "Q4", "f32", "", 1, None, ["F32"], "x" * 9999)},
+       for t in ("F8_E5M2", "f32", "", 1, None, ["F32"], "x" * 9999)},
     "overlap": (safetensors({"x": described(), "y": described(4, 12)}, bytes(12)), "overlap"),
     "the same range": (safetensors({"x": described(), "y": described()}, D), "overlap"),
     "hole": (safetensors({"x": described(), "y": described(12, 20)}, bytes(20)), "hole"),
@@ -703,90 +569,19 @@ DAMAGED_SAFETENSORS = {
 def test_damaged_safetensors(tmp_path, case):
     data, reason = DAMAGED_SAFETENSORS[case]
     (tmp_path / "m").write_bytes(data)
-    tracemalloc.start()
-    try:
-        path = re.escape(str(tmp_path / "m"))
-        with pytest.raises(CheckpointError, match=f"^{path}: .*({reason})") as error:
-            read_safetensors(tmp_path / "m")
-        assert tracemalloc.get_traced_memory()[1] < 100_000 + 4 * len(data)
-    finally:
-        tracemalloc.stop()
+    path = re.escape(str(tmp_path / "m"))
+    with pytest.raises(CheckpointError, match=f"^{path}: .*({reason})") as error:
+        read_safetensors(tmp_path / "m")
     assert "\n" not in str(error.value) and len(str(error.value)) < 2000
 
 
-def test_the_longest_name_and_a_file_without_numbers_are_read(tmp_path):
-    name = "x" * 1000
-    write_tensorflow(tmp_path / "m", {name: np.arange(2)})
-    assert read_tensorflow(tmp_path / "m")[name].tolist() == [0, 1]
-    (tmp_path / "m").write_bytes(safetensors({name: described(0, 0, shape=[0])}))  # it ends with its header
-    assert read_safetensors(tmp_path / "m")[name].size == 0
-
-
-# Hugging Face's names ---------------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("file", ["model", "old"])
-def test_logits_of_a_hugging_face_folder_are_those_of_transformers(tmp_path, file):
-    """With the prefix; and without, with mask buffers and lm_head. Everything from the file to the logits."""
-    from utils import load_model
-    for name in "config.json", "vocab.json", "merges.txt":
-        shutil.copy(HUGGINGFACE / name, tmp_path)
-    shutil.copy(HUGGINGFACE / f"{file}.safetensors", tmp_path / "model.safetensors")
-    values = np.load(HUGGINGFACE / "values.npz")
-    model, _ = load_model(tmp_path)
-    logits = model(values["tokens"].tolist(), len(values["tokens"]))
-    assert logits.shape == (8, 257) and np.abs(logits - values["logits"]).max() < 1e-5
-
-
-def test_names_of_hugging_face_to_names_of_openai():
-    arrays = read_safetensors(HUGGINGFACE / "old.safetensors")
-    renamed = openai_names(arrays)
-    small = {name for name in read_tensorflow(TENSORFLOW / "small") if name.startswith("model/")}
-    assert set(renamed) == small                                                # both have two layers
-    assert renamed["model/h1/attn/c_attn/b"] is arrays["h.1.attn.c_attn.bias"]
-    assert renamed["model/h0/ln_2/g"] is arrays["h.0.ln_2.weight"]
-    assert renamed["model/wpe"] is arrays["wpe.weight"]
-    assert openai_names({"h.10.mlp.c_fc.weight": 1, "transformer.h.47.ln_1.bias": 2,
-                         "transformer.ln_f.weight": 3}) == {
-        "model/h10/mlp/c_fc/w": 1, "model/h47/ln_1/b": 2, "model/ln_f/g": 3}
-
-
-@pytest.mark.parametrize("names, reason", [(["wte.weight", "transformer.wte.weight"], "with and without"),
-                                           (["score.weight"], "score.weight.*not one"),
-                                           (["h.0.crossattention.c_attn.weight"], "not one"),
-                                           (["wte.bias"], "not one"), (["h.x.ln_1.bias"], "not one"),
-                                           (["transformer.transformer.wte.weight"], "not one"),
-                                           (["model/wte"], "not one"), ([""], "not one"),
-                                           (["h.0.mlp.c_fc.weight\n"], "not one"),
-                                           (["lm_head.weight"], "tie")])
-def test_names_that_are_not_gpt2s_are_refused(names, reason):
-    with pytest.raises(CheckpointError, match=reason):
-        openai_names({name: np.zeros((2, 2)) for name in names})
-
-
-def test_an_lm_head_of_its_own_is_refused():
-    wte = np.ones((3, 2), np.float32)
-    assert set(openai_names({"lm_head.weight": wte.copy(), "transformer.wte.weight": wte})) == {"model/wte"}
-    for other in wte + np.eye(3, 2), wte[:2], np.ones((3, 2, 1)):
-        with pytest.raises(CheckpointError, match="tie"):
-            openai_names({"lm_head.weight": other, "transformer.wte.weight": wte})
-
-
-def test_names_and_shapes_of_more_than_100_mb_are_not_even_read(tmp_path):
-    with open(tmp_path / "m.index", "wb") as file:                              # a sparse file
-        file.seek(10**8)
-        file.write(one()[-48:])
-    with open(tmp_path / "m.safetensors", "wb") as file:
-        file.write(struct.pack("<Q", 10**8 + 1) + b"{}")
-        file.truncate(10**8 + 100)
-    for read, path in (read_tensorflow, tmp_path / "m"), (read_safetensors, tmp_path / "m.safetensors"):
-        tracemalloc.start()
-        with pytest.raises(CheckpointError, match="not a"):
-            read(path)
-        assert tracemalloc.get_traced_memory()[1] < 10**6
-        tracemalloc.stop()
-
-
 # Damage at random -------------------------------------------------------------------------------------------
+
+SMALL = (TENSORFLOW / "small.index").read_bytes()
+SMALL_DATA = (TENSORFLOW / "small.data-00000-of-00001").read_bytes()
+SAFETENSORS_FILES = [(HUGGINGFACE / f"{name}.safetensors").read_bytes()
+                     for name in ("model", "old", "bfloat16")]
+
 
 def damage(rng, data):
     """One to four of: flip a bit, change a byte, a huge number, cut, double, drop or move a piece."""
@@ -817,75 +612,35 @@ def damage(rng, data):
     return bytes(data)
 
 
-def resealed(data):
-    """The same .index with right checksums, so that damage gets past them; the footer must still be right."""
-    data = bytearray(data)
-    ends = SMALL_BLOCKS if len(data) == len(SMALL) else ()
-    for start, end in ends:
-        data[end + 1:end + 5] = struct.pack("<I", checkpoint.masked_crc(bytes(data[start:end + 1])))
-    return bytes(data)
-
-
-def blocks_of(index):
-    """(start, end) of the data block and the index block of a small .index"""
-    numbers, at = [], len(index) - 48
-    while len(numbers) < 4:
-        n = shift = 0
-        while index[at] >= 128:
-            n, shift, at = n | (index[at] & 127) << shift, shift + 7, at + 1
-        numbers.append(n | index[at] << shift)
-        at += 1
-    meta, _, start, size = numbers
-    return [(0, meta - 5), (start, start + size)]
-
-
-SMALL = (TENSORFLOW / "small.index").read_bytes()
-SMALL_BLOCKS = blocks_of(SMALL)
-SMALL_DATA = (TENSORFLOW / "small.data-00000-of-00001").read_bytes()
-
-
-def read_quietly(read, size):
-    """CheckpointError or well-formed arrays; anything else is a failure. -> the arrays, or None"""
-    try:
-        arrays = read()
-    except CheckpointError as error:
-        assert "\n" not in str(error) and len(str(error)) < 3000
-        return None
-    assert isinstance(arrays, dict) and all(isinstance(name, str) for name in arrays)
-    assert sum(array.nbytes for array in arrays.values()) <= 2 * size  # no two overlap; bfloat16 doubles
-    for array in arrays.values():
-        array.tobytes()
-    return arrays
-
-
 def damaged_index(folder, rng):
-    data = damage(rng, SMALL)
-    write(folder / "m.index", resealed(data) if rng.random() < 0.7 else data)
-    if not (folder / "m.data-00000-of-00001").exists():
-        (folder / "m.data-00000-of-00001").write_bytes(SMALL_DATA)
+    """In most of them the checksum of the one data block is right, so that the damage gets past it."""
+    end = int.from_bytes(SMALL[-48:-46], "little")              # the varint of where the metaindex begins
+    end = (end & 127 | end >> 8 << 7) - 5
+    contents = damage(rng, SMALL[:end])[:end].ljust(end, b"\0")
+    index = sealed_fast(contents) + SMALL[end + 5:] if rng.random() < 0.7 else damage(rng, SMALL)
+    write(folder / "m.index", index)
+    if not (folder / DATA).exists():
+        (folder / DATA).write_bytes(SMALL_DATA)
     return lambda: read_tensorflow(folder / "m"), len(SMALL) + len(SMALL_DATA)
+
+
+def sealed_fast(contents):
+    return contents + b"\0" + struct.pack("<I", checkpoint.masked_crc(contents + b"\0"))
 
 
 def damaged_data(folder, rng):
     if not (folder / "m.index").exists():
         (folder / "m.index").write_bytes(SMALL)
-    write(folder / "m.data-00000-of-00001", damage(rng, SMALL_DATA))
+    write(folder / DATA, damage(rng, SMALL_DATA))
     return lambda: read_tensorflow(folder / "m", verify=rng.random() < 0.2), len(SMALL) + len(SMALL_DATA)
-
-
-SAFETENSORS_FILES = [(HUGGINGFACE / f"{name}.safetensors").read_bytes()
-                     for name in ("model", "old", "bfloat16")]
 
 
 def damaged_safetensors(folder, rng):
     data = rng.choice(SAFETENSORS_FILES)
     head = 8 + int.from_bytes(data[:8], "little")
-    if rng.random() < 0.8:  # what matters is in the header
-        header = damage(rng, data[8:head])
-        size = len(header) if rng.random() < 0.9 else rng.randrange(2 * head)
-        data = struct.pack("<Q", size) + header + data[head:]
-    else:
-        data = damage(rng, data)
+    header = damage(rng, data[8:head])                          # what matters is in the header
+    size = len(header) if rng.random() < 0.9 else rng.randrange(2 * head)
+    data = safetensors(header, data[head:], size) if rng.random() < 0.8 else damage(rng, data)
     write(folder / "m", data)
     return lambda: read_safetensors(folder / "m"), len(data)
 
@@ -893,39 +648,22 @@ def damaged_safetensors(folder, rng):
 KINDS = [damaged_index, damaged_data, damaged_safetensors]
 
 
-def fuzz(folder, kind, n, seed):
-    """-> (number of files refused, read)"""
-    rng, outcomes = random.Random(seed), [0, 0]
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n", [60, pytest.param(10_000, marks=pytest.mark.fuzz)])
+def test_damage_at_random(tmp_path, kind, n):
+    """A CheckpointError, or well-formed arrays no larger than the file, and little memory on the way."""
+    rng, refused = random.Random(n), 0
     for i in range(n):
-        read, size = kind(folder, rng)
-        try:
-            outcomes[read_quietly(read, size) is not None] += 1
-        except BaseException as error:
-            raise AssertionError(f"{kind.__name__}, seed {seed}, file {i}") from error
-    return outcomes
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_damage_at_random(tmp_path, kind):
-    refused, read = fuzz(tmp_path, kind, 200, seed=1)
-    assert refused > 50 and read > 3  # both happen, so both are tested
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", KINDS)
-def test_damage_at_random_10000_files(tmp_path, kind):
-    refused, read = fuzz(tmp_path, kind, 10_000, seed=2)
-    assert refused > 2000 and read > 100
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", KINDS)
-def test_damaged_files_take_little_memory_and_time(tmp_path, kind):
-    rng = random.Random(3)
-    for _ in range(2000):
         read, size = kind(tmp_path, rng)
         tracemalloc.start()
-        read_quietly(read, size)
-        peak = tracemalloc.get_traced_memory()[1]
+        try:
+            arrays = read()
+            assert all(isinstance(name, str) for name in arrays)
+            # no two overlap; bfloat16 doubles
+            assert sum(len(array.tobytes()) for array in arrays.values()) <= 2 * size, i
+        except CheckpointError as error:
+            refused += 1
+            assert "\n" not in str(error) and len(str(error)) < 3000, i
+        assert tracemalloc.get_traced_memory()[1] < 300_000 + 20 * size, i
         tracemalloc.stop()
-        assert peak < 150_000 + 5 * size
+    assert refused > n / 5 and n - refused > n / 100            # both happen, so both are tested

@@ -3,9 +3,9 @@
 After every failure: nothing partial is taken for whole, and a second start, with the server well again,
 completes and is right.
 """
-import base64
 import contextlib
 import errno
+import functools
 import hashlib
 import io
 import itertools
@@ -16,7 +16,6 @@ import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -27,33 +26,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import requests
 
+import console
 from loading import checkpoint
 from loading import download as module
 from loading.download import MODELS, DownloadError, check, download, is_complete
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA, INDEX = "model.ckpt.data-00000-of-00001", "model.ckpt.index"
+CLOSED = "http://127.0.0.1:1/base/tiny"         # nobody listens there
 
 
 class Server(ThreadingHTTPServer):
-    """Serves self.files, knows Range and Content-MD5.
-
-    self.faults: file -> iterator of what goes wrong, one a request.
-    """
+    """Serves self.files, knows Range.  self.faults: file -> iterator of what goes wrong, one a request."""
     daemon_threads = True
     nobody_hung_up = False
-    md5_of_range = "whole"  # what Content-MD5 means in an answer to a Range; None: nothing is sent at all
 
     def __init__(self, files):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files, self.faults, self.log = files, {}, []
+        self.url = f"http://127.0.0.1:{self.server_port}/base/tiny"
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}/base"
 
     def handle_error(self, request, client_address):
         pass                                    # the other side hung up
@@ -67,16 +60,15 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
-        file = self.path.split("/")[-1]
-        self.server.log.append((file, self.headers.get("Range")))
+        file, asked = self.path.split("/")[-1], self.headers.get("Range")
+        self.server.log.append((file, asked))
         assert self.path == f"/base/tiny/{file}" and self.headers["Accept-Encoding"] == "identity"
+        self.start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked else 0
         fault = next(self.server.faults.get(file, iter(())), None)
-        if fault:
-            fault(self, self.server.files.get(file, b""))
-        elif file in self.server.files:
-            self.send_file(self.server.files[file])
-        else:
+        if file not in self.server.files:
             self.send_all(404, b"<Error>BlobNotFound</Error>")
+        else:
+            (fault or Handler.send_file)(self, self.server.files[file])
 
     def send_all(self, status, body, headers=types.MappingProxyType({})):
         self.send_response(status)
@@ -86,24 +78,13 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def send_file(self, body, n_bytes=None, ranges=True, headers=types.MappingProxyType({})):
+    def send_file(self, body, n_bytes=None, ranges=True):
         """n_bytes: so many of the promised bytes are sent, then the connection is cut."""
-        start, status, extra = 0, 200, {"Content-MD5": md5(body)}
-        if ranges and (asked := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))):
-            start, status = int(asked[1]), 206
-            extra = {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}",
-                     "Content-MD5": md5(body[start:] if self.server.md5_of_range == "part" else body)}
-            if self.server.md5_of_range == "azure":
-                extra["x-ms-blob-content-md5"] = extra.pop("Content-MD5")
-        if self.server.md5_of_range is None:
-            extra.pop("Content-MD5")
-        rest = body[start:]
+        start = self.start if ranges else 0
+        headers = {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}"} if start else {}
         self.close_connection = n_bytes is not None
-        self.send_all(status, rest[:n_bytes], {"Content-Length": len(rest)} | extra | headers)
-
-
-def md5(data):
-    return base64.b64encode(hashlib.md5(data).digest()).decode()
+        rest = body[start:]
+        self.send_all(206 if start else 200, rest[:n_bytes], {"Content-Length": len(rest)} | headers)
 
 
 # What goes wrong --------------------------------------------------------------------------------------------
@@ -118,7 +99,7 @@ def error_page_without_length(handler, body):
 
 
 def error_page_of_the_right_length(handler, body):
-    handler.send_all(200, (b"<?xml version='1.0'?>" * len(body))[:len(body)], {"Content-MD5": md5(body)})
+    handler.send_all(200, (b"<?xml version='1.0'?>" * len(body))[:len(body)])
 
 
 def endless(handler, body):
@@ -126,7 +107,7 @@ def endless(handler, body):
     handler.end_headers()
     handler.close_connection = True
     for _ in range(1000):
-        handler.wfile.write(bytes(100_000))         # until the other side hangs up
+        handler.wfile.write(bytes(100_000))     # until the other side hangs up
     handler.server.nobody_hung_up = True
 
 
@@ -140,7 +121,6 @@ def cut(n_bytes):
 
 def hangs_up(handler, body):
     handler.close_connection = True
-    handler.connection.shutdown(socket.SHUT_RDWR)
 
 
 def stalls(handler, body):
@@ -161,62 +141,41 @@ def longer(handler, body):
     handler.send_file(body + b"x")
 
 
-def sends_50_kb_at_a_time(handler, body):
-    start = int(re.fullmatch(r"bytes=(\d+)-", handler.headers["Range"])[1])
-    some = body[start:start + 50_000]
-    handler.send_all(206, some, {"Content-Range": f"bytes {start}-{start + len(some) - 1}/{len(body)}"})
+def partial(first, length=None, total=None):
+    """A 206 whose bytes begin elsewhere, are fewer, or are of another file."""
+    def answer(handler, body):
+        start = handler.start if first is None else first
+        some = body[start:][:length]
+        handler.send_all(206, some, {"Content-Range": f"bytes {start}-{start + len(some) - 1}/"
+                                                      f"{total or len(body)}"})
+    return answer
 
 
-def other_range(handler, body):
-    handler.send_all(206, body[7:], {"Content-Range": f"bytes 7-{len(body) - 1}/{len(body)}"})
-
-
-def range_of_another_file(handler, body):
-    start = int(re.fullmatch(r"bytes=(\d+)-", handler.headers["Range"])[1])
-    handler.send_all(206, body[start:], {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body) + 1}"})
-
-
-def not_satisfiable(handler, body):
-    handler.send_all(416 if handler.headers.get("Range") else 404, b"",
-                     {"Content-Range": f"bytes */{len(body)}"})
-
-
-def wrong_md5(handler, body):
-    handler.send_file(body, headers={"Content-MD5": md5(b"other")})
-
-
-def nonsense_headers(handler, body):
-    handler.send_file(body, headers={"Content-Length": "many"})
-
-
-def flipped(handler, body):                     # what it sends has a Content-MD5, and it fits
-    body = bytearray(body)
-    body[len(body) * 2 // 3] ^= 4
-    handler.send_file(bytes(body))
-
-
-def flipped_without_md5(handler, body):
-    body = bytearray(body)
-    body[len(body) * 2 // 3] ^= 4
-    handler.send_file(bytes(body), headers={"Content-MD5": None})
+def flipped(handler, body):
+    i = len(body) * 2 // 3
+    handler.send_file(body[:i] + bytes([body[i] ^ 4]) + body[i + 1:])
 
 
 def redirects(location):
     return lambda handler, body: handler.send_all(302, b"", {"Location": location})
 
 
-def drips(handler, body, n_at_once=0):          # two bytes at a time, hardly any in a second
-    handler.send_file(body, n_at_once)
-    start = int(handler.headers.get("Range", "bytes=0-")[6:-1]) + n_at_once
+def drips(handler, body):                       # two bytes at a time, hardly any in a second
+    handler.send_file(body, len(body) // 2)
     with contextlib.suppress(OSError):          # until the other side hangs up
-        for i in range(start, start + 400, 2):
+        for i in range(0, 400, 2):
             handler.wfile.write(body[i:i + 2])
             time.sleep(0.01)
         handler.server.nobody_hung_up = True
 
 
-def drips_after_half(handler, body):
-    drips(handler, body, len(body) // 2)
+def drips_its_header(handler, body):
+    handler.send_response(200)
+    handler.flush_headers()
+    with contextlib.suppress(OSError):
+        for _ in range(200):
+            handler.wfile.write(b"X-Wait: yes\r\n")
+            time.sleep(0.01)
 
 
 def trickles(handler, body):                    # slowly, but it goes on
@@ -235,23 +194,31 @@ def files(tmp_path_factory):
                                                         for name, n in sizes.items()})
     (folder / "hparams.json").write_text('{"n_vocab": 3}')
     (folder / "encoder.json").write_bytes(rng.bytes(30_000))
-    (folder / "vocab.bpe").write_bytes(rng.bytes(1_000))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def served(files):
+    with Server(dict(files)) as server:
+        yield server
+        server.shutdown()
 
 
 @pytest.fixture
 def server(files, monkeypatch):
-    server = Server(dict(files))
-    names = ["hparams.json", "encoder.json", "vocab.bpe", INDEX, DATA]
+    names = ["hparams.json", "encoder.json", INDEX, DATA]
     expected = {name: (len(files[name]), None) for name in names}
     expected["encoder.json"] = (30_000, "sha256:" + hashlib.sha256(files["encoder.json"]).hexdigest())
-    monkeypatch.setattr(module, "MODELS", {"tiny": {"urls": [server.url + "/tiny"], "files": expected}})
     monkeypatch.setattr(module, "WAIT", 0.0001)
-    monkeypatch.setattr(module, "TIMEOUT", (1, 0.5))
+    monkeypatch.setattr(module, "PATIENCE", (1, 0.4))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    yield server
-    server.shutdown()
-    server.server_close()
+    for server in served(files):
+        monkeypatch.setattr(module, "MODELS", {"tiny": {"urls": [server.url], "files": expected}})
+        yield server
+
+
+@pytest.fixture
+def other(files):
+    yield from served(files)
 
 
 def assert_not_taken_for_whole(folder, files):
@@ -278,353 +245,205 @@ def fails_then_completes(server, tmp_path, reason):
 
 
 def test_downloads_what_is_needed_and_nothing_else(server, tmp_path):
-    server.files["model.ckpt.meta"] = server.files["checkpoint"] = b"not needed"
     folder = download("tiny", tmp_path / "a" / "b")
     assert folder == tmp_path / "a" / "b" / "tiny"
-    assert [file for file, _ in server.log] == ["hparams.json", "encoder.json", "vocab.bpe", INDEX, DATA]
-    assert_whole(folder, {name: data for name, data in server.files.items()
-                          if name not in ("model.ckpt.meta", "checkpoint")})
+    assert [file for file, _ in server.log] == ["hparams.json", "encoder.json", INDEX, DATA]
+    assert_whole(folder, server.files)
     server.log.clear()
     # the second time nothing is asked for
     assert download("tiny", tmp_path / "a" / "b") == folder and server.log == []
 
 
-ERRORS = [(error_page, "instead of"), (error_page_without_length, "instead of"),
-          (error_page_of_the_right_length, "checksum"), (answers(404), "404"), (answers(403), "403"),
-          (answers(500), "500"), (answers(503), "503"), (answers(204), "204"), (endless, "instead of"),
-          (hangs_up, "no connection"), (shorter, "instead of"), (longer, "instead of"), (cut(0), "cut"),
-          (other_range, "bytes 7-"), (wrong_md5, "checksum"), (nonsense_headers, "many"),
-          (flipped_without_md5, "checksum")]
+ERRORS = {error_page: ("instead of", 1), error_page_without_length: ("instead of", 1),
+          error_page_of_the_right_length: ("checksum", 2), flipped: ("checksum", 2),
+          shorter: ("instead of", 1), longer: ("instead of", 1), endless: ("instead of", 1),
+          answers(404): ("404", 1), answers(204): ("204", 1), answers(500): ("500", 4),
+          answers(429): ("429", 4), cut(0): ("Chunked", 4), hangs_up: ("ConnectionError", 1),
+          partial(7): ("bytes 7-", 2), drips_its_header: ("too slow", 1)}
+NOT_THE_BEGINNING = [fault for fault in ERRORS if fault.__name__ != "answer"]
 
 
-@pytest.mark.parametrize("fault, reason", ERRORS, ids=lambda x: getattr(x, "__name__", None))
-def test_a_server_that_is_always_wrong(server, tmp_path, fault, reason):
+@pytest.mark.parametrize("fault", ERRORS, ids=lambda fault: fault.__name__)
+def test_a_server_that_is_always_wrong(server, tmp_path, fault):
+    """It is asked again only where that can help."""
+    reason, n_requests = ERRORS[fault]
     server.faults = {"encoder.json": itertools.repeat(fault)}
     fails_then_completes(server, tmp_path, reason)
+    assert [file for file, _ in server.log].count("encoder.json") == n_requests + 1     # the second start's
     assert not server.nobody_hung_up
 
 
-@pytest.mark.parametrize("fault, n_requests",
-                         [(answers(404), 1), (answers(403), 1), (error_page, 1), (shorter, 1), (wrong_md5, 2),
-                          (answers(500), 5), (answers(429), 5), (answers(408), 5), (hangs_up, 5)])
-def test_trying_again_only_where_it_can_help(server, tmp_path, fault, n_requests):
-    server.faults = {"encoder.json": itertools.repeat(fault)}
-    with pytest.raises(DownloadError):
-        download("tiny", tmp_path)
-    assert server.log == [("hparams.json", None)] + [("encoder.json", None)] * n_requests
-
-
-@pytest.mark.parametrize("file", [INDEX, DATA])
-def test_an_error_page_leaves_nothing_behind_even_where_nobody_sends_a_checksum(server, tmp_path, file):
-    server.md5_of_range = None
-    server.faults = {file: iter([error_page_without_length])}
-    fails_then_completes(server, tmp_path, "instead of")
-    assert server.log[-1] == (DATA, None)
-
-
-@pytest.mark.parametrize("fault, _", ERRORS, ids=lambda x: getattr(x, "__name__", None))
-def test_an_interrupted_download_meets_a_wrong_server(server, tmp_path, fault, _, monkeypatch):
+@pytest.mark.parametrize("fault", NOT_THE_BEGINNING, ids=lambda fault: fault.__name__)
+def test_an_interrupted_download_meets_a_wrong_server(server, tmp_path, fault, monkeypatch):
     """Half of the file is there when the server goes wrong."""
-    monkeypatch.setattr(module, "TIMEOUT", (1, 0.2))
     monkeypatch.setattr(module, "TRIES", 2)
+    monkeypatch.setattr(module, "PATIENCE", (1, 0.1))
     server.faults = {DATA: itertools.chain([cut(len(server.files[DATA]) // 2)], itertools.repeat(fault))}
     fails_then_completes(server, tmp_path, DATA)
 
 
-@pytest.mark.parametrize("fault", [answers(500), answers(503), answers(429), hangs_up, wrong_md5, cut(0),
-                                   cut(100)], ids=lambda x: x.__name__)
+@pytest.mark.parametrize("fault", [answers(500), answers(429), flipped, cut(0), cut(100), partial(7)])
 def test_wrong_once_then_fine(server, tmp_path, fault):
-    server.faults = {file: iter([fault]) for file in server.files}
+    wrong = ["encoder.json"] if fault is flipped else ["encoder.json", DATA]
+    server.faults = {file: iter([fault]) for file in wrong}
     assert_whole(download("tiny", tmp_path), server.files)
 
 
-def test_a_stalled_connection_is_given_up_and_resumed(server, tmp_path):
-    server.faults = {DATA: iter([stalls])}
-    assert_whole(download("tiny", tmp_path), server.files)
-    assert server.log[-1] == (DATA, f"bytes={len(server.files[DATA]) // 2}-")
-
-
-@pytest.mark.parametrize("tenth, meaning",
-                         [(i, "whole") for i in (0, 1, 4, 7, 9, 10)] + [(5, "part"), (5, "azure"), (5, None)])
-def test_a_connection_cut_anywhere(server, tmp_path, tenth, meaning):
+@pytest.mark.parametrize("n_bytes", [0, 1, 100_000, 310_000])
+def test_a_connection_cut_anywhere(server, tmp_path, n_bytes):
     """It is resumed where it was cut, but for the last chunk; so does the start that follows a failure."""
-    server.md5_of_range, size = meaning, len(server.files[DATA])
-    n_bytes = size * tenth // 10
     server.faults = {DATA: itertools.chain([cut(n_bytes)], [answers(500)] * (module.TRIES - 1))}
-    if n_bytes < size:
-        with pytest.raises(DownloadError, match="500"):
-            download("tiny", tmp_path)
-        assert_not_taken_for_whole(tmp_path / "tiny", server.files)
-        part = (tmp_path / "tiny" / f"{DATA}.part").read_bytes()
-        assert len(part) > n_bytes - module.CHUNK and server.files[DATA].startswith(part)
-        server.faults.clear()
-    assert_whole(download("tiny", tmp_path), server.files)
-    if module.CHUNK < n_bytes < size:
-        assert server.log[-1] == (DATA, f"bytes={len(part)}-")
-
-
-def test_one_start_is_enough_however_often_the_connection_is_cut(server, tmp_path):
-    server.faults = {DATA: itertools.repeat(cut(20_000))}
-    assert_whole(download("tiny", tmp_path), server.files)
-    assert 10 < sum(file == DATA for file, _ in server.log) < 25
-
-
-def test_a_part_whose_last_byte_came_is_still_checked(server, tmp_path):
-    """The program was killed between the last byte and the check."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    wrong = bytes(len(server.files[DATA]))
-    for meaning in "whole", "azure":
-        server.md5_of_range = meaning
-        (folder / f"{DATA}.part").write_bytes(wrong)
-        assert_whole(download("tiny", tmp_path), server.files)
-        (folder / DATA).unlink()
-        (folder / f"{DATA}.part").write_bytes(server.files[DATA])
-        server.log.clear()
-        assert_whole(download("tiny", tmp_path), server.files)
-        assert server.log == [(DATA, f"bytes={len(wrong) - 1}-")]
-        (folder / DATA).unlink()
-
-
-@pytest.mark.parametrize("rubbish", [b"<?xml", bytes(100_000), bytes(1_000_000)])
-@pytest.mark.parametrize("file, meaning", [("encoder.json", "whole"), (DATA, "whole"), ("vocab.bpe", None)])
-def test_a_part_of_something_else_is_thrown_away(server, tmp_path, rubbish, file, meaning):
-    server.md5_of_range = meaning
-    (tmp_path / "tiny").mkdir()
-    (tmp_path / "tiny" / f"{file}.part").write_bytes(rubbish)
-    assert_whole(download("tiny", tmp_path), server.files)
-
-
-def test_a_part_that_is_longer_than_the_file_is_not_resumed(server, tmp_path):
-    server.md5_of_range = None  # only the tensors' checksums would tell, at the very end
-    (tmp_path / "tiny").mkdir()
-    (tmp_path / "tiny" / f"{DATA}.part").write_bytes(bytes(1_000_000))
-    assert_whole(download("tiny", tmp_path), server.files)
-    assert server.log[-1] == (DATA, None)
-
-
-def test_a_server_that_ignores_range(server, tmp_path):
-    server.faults = {DATA: itertools.chain([cut(150_000)], itertools.repeat(ignores_range))}
-    assert_whole(download("tiny", tmp_path), server.files)
-    assert server.log[-1][1] is not None                # it was asked for the rest, and sent everything
-
-
-def test_a_server_that_answers_a_range_in_pieces(server, tmp_path):
-    server.faults = {DATA: itertools.chain([cut(100_000)], itertools.repeat(sends_50_kb_at_a_time))}
-    assert_whole(download("tiny", tmp_path), server.files)
-
-
-@pytest.mark.parametrize("fault, reason", [(not_satisfiable, "416"), (range_of_another_file, "sends bytes")])
-def test_a_range_that_cannot_be_satisfied(server, tmp_path, fault, reason):
-    server.faults = {DATA: itertools.chain([cut(150_000)], itertools.repeat(fault))}
-    fails_then_completes(server, tmp_path, reason)
-
-
-@pytest.mark.parametrize("value", ["", "none", "*", base64.b64encode(b"12345").decode(),
-                                   base64.b64encode(bytes(32)).decode(), "\xe9"])
-def test_a_content_md5_that_is_none_is_not_looked_at(value):
-    assert module.content_md5({"Content-MD5": value}) is None
-    assert module.content_md5({"Content-MD5": md5(b"x")}) == f"md5:{hashlib.md5(b'x').hexdigest()}"
-
-
-def test_wrong_bytes_with_a_right_md5_are_found_by_the_known_checksum_or_the_tensors_own(server, tmp_path):
-    for file in "encoder.json", DATA, INDEX:
-        server.faults = {file: itertools.repeat(flipped)}
-        fails_then_completes(server, tmp_path / file, "checksum")
-
-
-def test_the_next_address(server, tmp_path, files, monkeypatch):
-    monkeypatch.setattr(module, "TRIES", 2)
-    other = Server(dict(files))
-    try:
-        for fault in None, answers(404), answers(500), error_page, wrong_md5, flipped_without_md5, cut(0):
-            server.faults = {"encoder.json": itertools.repeat(fault)}
-            assert_whole(download("tiny", tmp_path / str(fault), [CLOSED, server.url, other.url]), files)
-            assert other.log == ([] if fault is None else [("encoder.json", None)])
-            other.log.clear()
-        with pytest.raises(DownloadError,
-                           match="127.0.0.1:1/base/tiny/hparams.json .no connection. nor from .*404"):
-            server.faults = {"hparams.json": itertools.repeat(answers(404))}
-            download("tiny", tmp_path / "none", [CLOSED, server.url])
-    finally:
-        other.shutdown()
-        other.server_close()
-
-
-LOCATIONS = ["http://[", "//[x", "http://a..b/x", "http://.", "http://127.0.0.1:99999/", "http://[::1]:x/",
-             "ftp://127.0.0.1/x", "mailto:me", f"http://{'a' * 70}.b/", "http://\xff/", "http://%/",
-             "encoder.json"]                    # the last leads to itself
-
-
-@pytest.mark.parametrize("location", LOCATIONS)
-def test_an_address_that_leads_nowhere_is_left_for_the_next(server, tmp_path, files, location):
-    other = Server(dict(files))
-    try:
-        server.faults = {"encoder.json": itertools.repeat(redirects(location))}
-        assert_whole(download("tiny", tmp_path, [server.url, other.url]), files)
-        assert other.log == [("encoder.json", None)]
-        (tmp_path / "tiny" / "encoder.json").unlink()
-        fails_then_completes(server, tmp_path, "encoder.json .it leads to an address that is none")
-    finally:
-        other.shutdown()
-        other.server_close()
-
-
-# Where nothing answers --------------------------------------------------------------------------------------
-
-CLOSED = "http://127.0.0.1:1/base"              # nobody listens there
-
-
-def test_without_a_network_it_says_so_at_once_in_one_sentence_and_leaves_nothing_behind(
-        server, tmp_path, monkeypatch, capsys):
-    def impatient(seconds):
-        raise AssertionError("it waits")
-    monkeypatch.setattr(module.time, "sleep", impatient)
-    with pytest.raises(DownloadError) as error:
-        download("tiny", tmp_path, [CLOSED, CLOSED.replace(":1/", ":2/")])
-    assert str(error.value) == (
-        "tiny has to be downloaded, and nothing answers at 127.0.0.1:1 or 127.0.0.1:2; check the connection "
-        "and start again, or take demo-draft and demo-target, which need no network")
-    assert list(tmp_path.iterdir()) == [] and capsys.readouterr() == ("", "")
-
-
-def test_a_network_that_swallows_everything_is_waited_for_a_while_only(server, tmp_path, monkeypatch):
-    assert module.PATIENCE < 10
-    monkeypatch.setattr(module, "PATIENCE", 0.05)
-    asked, end = [], threading.Event()
-
-    def swallowed(url, timeout):
-        asked.append((url, timeout, threading.current_thread().daemon))     # the program can end meanwhile
-        end.wait()                              # as looking up a name does, whatever the time limit
-    monkeypatch.setattr(module.requests, "head", swallowed)
-    with pytest.raises(DownloadError, match="nothing answers"):
-        download("tiny", tmp_path, [server.url, CLOSED])
-    end.set()
-    assert sorted(asked) == sorted((f"{url}/tiny/hparams.json", 0.05, True) for url in (server.url, CLOSED))
-    assert server.log == []
-
-
-def test_a_late_look_at_the_clock_is_no_negative_wait(server, tmp_path, monkeypatch):
-    """As after a laptop's sleep: more time has passed than there was."""
-    end, ticks = threading.Event(), itertools.chain([0], itertools.repeat(1e6))
-    monkeypatch.setattr(module.requests, "head", lambda *_, **__: end.wait())
-    monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: next(ticks)))
-    with pytest.raises(DownloadError, match="nothing answers"):
-        download("tiny", tmp_path, [CLOSED])
-    end.set()
-
-
-@pytest.mark.parametrize("fails", [requests.ConnectionError, requests.ConnectTimeout, requests.ReadTimeout,
-                                   requests.exceptions.ProxyError])
-def test_no_answer_is_no_answer_whatever_it_is_called(tmp_path, monkeypatch, server, fails):
-    def head(*_, **__):
-        raise fails
-    monkeypatch.setattr(module.requests, "head", head)
-    with pytest.raises(DownloadError, match="nothing answers"):
+    with pytest.raises(DownloadError, match="500"):
         download("tiny", tmp_path)
+    assert_not_taken_for_whole(tmp_path / "tiny", server.files)
+    part = (tmp_path / "tiny" / f"{DATA}.part").read_bytes()
+    assert len(part) > n_bytes - module.CHUNK and server.files[DATA].startswith(part)
+    server.faults.clear()
+    assert_whole(download("tiny", tmp_path), server.files)
+    assert server.log[-1] == (DATA, f"bytes={len(part)}-" if part else None)
 
 
-def test_any_answer_is_one(server, tmp_path, monkeypatch):
-    """A refusal (the server here knows no HEAD), and what is no certificate."""
-    monkeypatch.setattr(module, "TRIES", 2)
-    with pytest.raises(DownloadError, match="its certificate is not accepted"):
-        download("tiny", tmp_path, [server.url.replace("http", "https")])
-    assert_whole(download("tiny", tmp_path, [CLOSED, server.url]), server.files)
-
-
-def test_where_only_the_checks_are_left_no_network_is_needed(server, tmp_path):
-    folder = download("tiny", tmp_path)
-    (folder / module.DOWNLOADING).touch()
-    assert_whole(download("tiny", tmp_path, [CLOSED]), server.files)
-
-
-# A server that hardly sends anything ------------------------------------------------------------------------
-
-@pytest.mark.parametrize("first", [drips, drips_after_half])
-def test_a_server_that_is_far_too_slow_is_given_up(server, tmp_path, monkeypatch, first):
-    monkeypatch.setattr(module, "SLOWEST", (1000, 0.05))
-    monkeypatch.setattr(module, "TRIES", 2)
-    server.faults = {DATA: itertools.chain([first], itertools.repeat(drips))}
-    fails_then_completes(server, tmp_path, "it is too slow")
-    assert not server.nobody_hung_up
+@pytest.mark.parametrize("fault", [cut(20_000), partial(None, 20_000), stalls, drips],
+                         ids=lambda fault: fault.__name__)
+def test_one_start_is_enough_as_long_as_it_goes_on(server, tmp_path, fault):
+    """However often the connection is cut, stalls, drips, or a part is sent for the whole."""
+    server.faults = {DATA: itertools.chain([cut(20_000)], itertools.repeat(fault, 40))}
+    assert_whole(download("tiny", tmp_path), server.files)
+    assert sum(file == DATA for file, _ in server.log) < 25
 
 
 def test_a_slow_server_is_waited_for_as_long_as_it_goes_on(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "SLOWEST", (1000, 0.05))
+    monkeypatch.setattr(module, "PATIENCE", (1, 0.2))
     server.faults = {DATA: iter([trickles])}
     assert_whole(download("tiny", tmp_path), server.files)
     assert server.log[-1] == (DATA, None)       # in one go
 
 
+def test_a_server_that_gives_a_tenth_and_nothing_by_turns_is_given_up(server, tmp_path):
+    """It begins anew each time, so there are always more bytes than the time before, and never all."""
+    def begins(n_bytes):
+        return lambda handler, body: handler.send_file(body, n_bytes, ranges=False)
+    server.faults = {DATA: itertools.islice(itertools.cycle([begins(50_000), begins(0)]), 40)}
+    fails_then_completes(server, tmp_path, "Chunked")
+    assert len(server.log) < 15
+
+
+@pytest.mark.parametrize("fault, asked", [
+    (ignores_range, 1), (partial(0), 1), (partial(100), 1), (answers(416), 2), (partial(200_000), 2),
+    (partial(None, total=9), 2)])
+def test_an_odd_answer_to_a_range(server, tmp_path, fault, asked):
+    """All of the file, more than was asked for, or what cannot be used: then the part is given up."""
+    server.faults = {DATA: iter([cut(150_000), fault])}
+    assert_whole(download("tiny", tmp_path), server.files)
+    assert [r is not None for file, r in server.log if file == DATA] == [False, True, False][:asked + 1]
+
+
+@pytest.mark.parametrize("rubbish", [b"<?xml", bytes(100_000), bytes(1_000_000), None])
+@pytest.mark.parametrize("file", ["encoder.json", DATA])
+def test_a_part_of_something_else_is_thrown_away_and_a_whole_one_is_checked(server, tmp_path, rubbish, file):
+    """Where only the tensors' checksums can say so: with all that was downloaded, and at the next start."""
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / f"{file}.part").write_bytes(server.files[file] if rubbish is None else rubbish)
+    if file == DATA and rubbish and len(rubbish) < 300_000:
+        fails_then_completes(server, tmp_path, "checksum")
+    else:
+        assert_whole(download("tiny", tmp_path), server.files)
+        assert rubbish is not None or file not in dict(server.log)
+
+
+@pytest.mark.parametrize("file", [INDEX, DATA])
+def test_wrong_bytes_without_a_checksum_in_the_table_are_found_by_the_tensors_own(server, tmp_path, file):
+    server.faults = {file: itertools.repeat(flipped)}
+    fails_then_completes(server, tmp_path, "checksum")
+
+
+def test_the_next_address(server, other, tmp_path, files):
+    module.MODELS["tiny"]["urls"][:] = CLOSED, server.url, other.url
+    for fault in None, answers(404), answers(500), error_page, flipped, cut(0):
+        server.faults = {"encoder.json": itertools.repeat(fault)}
+        assert_whole(download("tiny", tmp_path / str(fault)), files)
+        assert other.log == ([] if fault is None else [("encoder.json", None)])
+        other.log.clear()
+    module.MODELS["tiny"]["urls"].pop()
+    server.faults = {"hparams.json": itertools.repeat(answers(404))}
+    with pytest.raises(DownloadError, match="127.0.0.1:1/.*/hparams.json .*ConnectionE.* nor from .*404"):
+        download("tiny", tmp_path / "none")
+
+
+@pytest.mark.parametrize("location", ["http://[", "http://a..b/x", "http://127.0.0.1:99999/", "ftp://1/x",
+                                      f"http://{'a' * 70}.b/", "http://%/", "encoder.json"])
+def test_an_address_that_leads_nowhere_is_left_for_the_next(server, other, tmp_path, files, location):
+    """The last leads to itself."""
+    module.MODELS["tiny"]["urls"].append(other.url)
+    server.faults = {"encoder.json": itertools.repeat(redirects(location))}
+    assert_whole(download("tiny", tmp_path), files)
+    assert other.log == [("encoder.json", None)]
+
+
+def test_without_a_network_it_says_so_at_once_in_one_sentence(server, tmp_path, monkeypatch, capsys):
+    module.MODELS["tiny"]["urls"][:] = CLOSED, CLOSED.replace(":1/", ":2/")
+    monkeypatch.setattr(module.time, "sleep", None)
+    with pytest.raises(DownloadError, match="check the connection and start again.*which need no"):
+        download("tiny", tmp_path)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_network_that_swallows_everything_is_not_waited_for(server, tmp_path, monkeypatch):
+    """As looking up a name does, which knows no time limit; the program can end meanwhile."""
+    daemons, end = [], threading.Event()
+    monkeypatch.setattr(module.requests, "get", lambda *_, **__: [
+        daemons.append(threading.current_thread().daemon), end.wait(20)])
+    with pytest.raises(DownloadError, match="no answer"):
+        download("tiny", tmp_path)
+    end.set()
+    assert daemons == [True]
+
+
 # What lies where the files shall be -------------------------------------------------------------------------
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-@pytest.mark.parametrize("file", [f"{DATA}.part", "hparams.json.part", module.DOWNLOADING])
-@pytest.mark.parametrize("kind", ["link", "link to nowhere", "pipe", "folder"])
-def test_nothing_is_written_through_a_link_or_into_a_pipe(server, tmp_path, file, kind):
-    (tmp_path / "tiny").mkdir()
-    mine, path = tmp_path / "mine", tmp_path / "tiny" / file
-    if kind == "link":
-        mine.write_bytes(b"precious")
-    if "link" in kind:
-        path.symlink_to(mine)
-    else:
-        os.mkfifo(path) if kind == "pipe" else path.mkdir()
-    with pytest.raises(DownloadError, match=f"{re.escape(str(path))} is no ordinary file; delete it"):
+def test_where_only_the_checks_are_left_no_network_is_needed(server, tmp_path):
+    """Killed between the last file and its checksums: not complete until the tensors are checked."""
+    folder = download("tiny", tmp_path)
+    server.log.clear()
+    (folder / module.DOWNLOADING).touch()
+    assert not is_complete("tiny", tmp_path)
+    assert_whole(download("tiny", tmp_path), server.files)
+    (folder / module.DOWNLOADING).touch()
+    (folder / DATA).write_bytes(bytes(len(server.files[DATA])))
+    with pytest.raises(DownloadError, match="checksum.*delete it"):
         download("tiny", tmp_path)
-    assert server.log == [] and (mine.read_bytes() == b"precious" if kind == "link" else not mine.exists())
-    path.rmdir() if kind == "folder" else path.unlink()
-    assert_whole(download("tiny", tmp_path), server.files)
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="asks Linux for the mappings")
-def test_a_file_is_no_longer_mapped_when_it_is_deleted(server, tmp_path, monkeypatch):
-    """Windows deletes no file that is."""
-    unlink, deleted = Path.unlink, []
-
-    def checked(path, **kwargs):
-        deleted.append(path.name)
-        assert str(path) not in Path("/proc/self/maps").read_text()
-        unlink(path, **kwargs)
-    server.faults = {DATA: iter([flipped])}
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", checked)
-        with pytest.raises(DownloadError, match="does not match its checksum"):
-            download("tiny", tmp_path)
-    assert DATA in deleted
-    assert_whole(download("tiny", tmp_path), server.files)
+    assert not is_complete("tiny", tmp_path) and server.log == []
 
 
 def test_a_file_of_the_wrong_length_is_named_and_kept(server, tmp_path):
     folder = download("tiny", tmp_path)
     (folder / "encoder.json").write_bytes(b"mine")
-    (folder / "vocab.bpe").unlink()
+    (folder / INDEX).unlink()
     server.log.clear()
-    for _ in range(2):
-        with pytest.raises(DownloadError,
-                           match="encoder.json has 4 bytes and should have 30000; delete it and start again"):
-            download("tiny", tmp_path)
+    with pytest.raises(DownloadError,
+                       match="encoder.json has 4 bytes and should have 30000; delete it and start again"):
+        download("tiny", tmp_path)
     assert (folder / "encoder.json").read_bytes() == b"mine" and server.log == []
     (folder / "encoder.json").unlink()
     assert_whole(download("tiny", tmp_path), server.files)
-    assert [file for file, _ in server.log] == ["encoder.json", "vocab.bpe"]
+    assert [file for file, _ in server.log] == ["encoder.json", INDEX]
 
 
-def test_check_names_a_file_that_was_damaged_later(server, tmp_path):
+def test_check_names_a_file_that_was_damaged_later(server, tmp_path, capsys):
     folder = download("tiny", tmp_path)
     for file in "encoder.json", DATA, INDEX:
         data = bytearray(server.files[file])
         data[20] ^= 1
         (folder / file).write_bytes(data)
-        with pytest.raises(DownloadError, match=f"{file}.*delete it"):
-            check("tiny", tmp_path)
+        assert console.run(module.main, ["tiny", "--models_dir", str(tmp_path)]) == 2
+        assert re.search(f"error: .*{file}.*delete it", capsys.readouterr().err)
         (folder / file).write_bytes(server.files[file])
-    check("tiny", tmp_path)
+    assert console.run(module.main, ["tiny", "--models_dir", str(tmp_path)]) == 0
 
 
 def test_a_damaged_file_that_was_there_before_is_named_and_kept(server, tmp_path):
     folder = download("tiny", tmp_path)
-    (folder / "vocab.bpe").unlink()
+    (folder / "encoder.json").unlink()
     (folder / DATA).write_bytes(bytes(len(server.files[DATA])))
     with pytest.raises(DownloadError, match="tensor.*checksum.*delete it"):
         download("tiny", tmp_path)
@@ -635,8 +454,7 @@ def test_a_damaged_file_that_was_there_before_is_named_and_kept(server, tmp_path
 
 
 def test_disk_space_is_asked_for_before_the_first_byte(server, tmp_path, monkeypatch):
-    usage = shutil.disk_usage(tmp_path)
-    total = sum(map(len, server.files.values()))
+    usage, total = shutil.disk_usage(tmp_path), sum(map(len, server.files.values()))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=total - 1))
     with pytest.raises(DownloadError, match="GB free"):
         download("tiny", tmp_path)
@@ -646,28 +464,11 @@ def test_disk_space_is_asked_for_before_the_first_byte(server, tmp_path, monkeyp
     assert_whole(download("tiny", tmp_path), server.files)
 
 
-def test_a_folder_that_cannot_be_written(server, tmp_path):
+def test_a_folder_that_cannot_be_written_and_a_name_that_is_not_known(server, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(DownloadError, match="cannot be written .*; choose a folder that you may write to"):
+    with pytest.raises(DownloadError, match="cannot be written .*choose another folder with --models_dir"):
         download("tiny", tmp_path / "file")
-
-
-@pytest.mark.parametrize("reason", ["ENOSPC", "EDQUOT", "EFBIG", "EACCES", "EPERM", "EROFS"])
-def test_more_space_is_asked_for_only_where_there_is_too_little(server, tmp_path, reason, monkeypatch):
-    number = getattr(errno, reason)
-
-    def fails(*_, **__):
-        raise OSError(number, os.strerror(number))
-    monkeypatch.setattr(Path, "mkdir", fails)
-    with pytest.raises(DownloadError, match=re.escape(os.strerror(number))) as error:
-        download("tiny", tmp_path)
-    assert ("free some space" in str(error.value)) == (reason in ("ENOSPC", "EDQUOT", "EFBIG"))
-    assert ("you may write to" in str(error.value)) == (reason in ("EACCES", "EPERM", "EROFS"))
-    assert "--models_dir" in str(error.value)
-
-
-def test_unknown_name():
-    with pytest.raises(DownloadError, match="'125M'.*124M, 355M, 774M, 1558M, distilgpt2"):
+    with pytest.raises(DownloadError, match="no model '125M'.*there are tiny"):
         download("125M")
 
 
@@ -681,24 +482,21 @@ def test_progress_in_bytes_on_a_terminal_only(server, tmp_path, monkeypatch):
     download("tiny", tmp_path / "1")
     assert sys.stderr.getvalue() == ""
     monkeypatch.setattr(sys, "stderr", Terminal())
-    # with a part that was there, a cut, a restart from zero and a damaged file, the bar still ends at the sum
     (tmp_path / "2" / "tiny").mkdir(parents=True)
-    (tmp_path / "2" / "tiny" / f"{INDEX}.part").write_bytes(server.files[INDEX][:50])
     (tmp_path / "2" / "tiny" / f"{DATA}.part").write_bytes(server.files[DATA][:90_000])
-    server.faults = {DATA: iter([cut(100_000), ignores_range]), "encoder.json": iter([wrong_md5])}
+    monkeypatch.setattr(module, "tqdm", functools.partial(module.tqdm, mininterval=0))
     download("tiny", tmp_path / "2")
-    total = sum(map(len, server.files.values()))
-    assert re.search(rf"tiny: 100%\|.*\| {total / 1024:.0f}k/{total / 1024:.0f}k", sys.stderr.getvalue())
-    assert not re.search(r"1[0-9][1-9]%", sys.stderr.getvalue())
+    assert re.search(rf"{DATA}:  2\d%\|.*87.9k/303k", sys.stderr.getvalue()), sys.stderr.getvalue()
 
 
 # Other processes: a full disk, Ctrl-C, kill, two at once ----------------------------------------------------
 
 PROGRAM = """
-import json, sys
+import json, signal, sys
 sys.path.insert(0, {root!r})
 from loading import download
-download.MODELS, download.WAIT, download.TIMEOUT = json.loads({table!r}), 0.01, (1, 20)
+signal.signal(signal.SIGINT, signal.default_int_handler)        # ignored, perhaps, by who started the tests
+download.MODELS, download.WAIT, download.PATIENCE = json.loads({table!r}), 0.01, (1, 20)
 {setup}
 try:
     print(download.download("tiny", {models_dir!r}))
@@ -738,12 +536,13 @@ class Gate:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no limit for the size of a file")
+@pytest.mark.long
 def test_a_full_disk(server, tmp_path):
     """The system refuses to let a file grow beyond 100,000 bytes, in the middle of a write."""
     process = start(tmp_path, "import resource as r\nr.setrlimit(r.RLIMIT_FSIZE, (100_000, 100_000))")
     out, err = process.communicate(timeout=20)
     assert process.returncode == 1
-    assert re.fullmatch(".*tiny cannot be written .File too large.; free some space.*\n", err), err
+    assert re.fullmatch(".*tiny cannot be written .File too large.: free some space.*\n", err), err
     assert_not_taken_for_whole(tmp_path / "tiny", server.files)
     assert len((tmp_path / "tiny" / f"{DATA}.part").read_bytes()) == 100_000
     assert_whole(download("tiny", tmp_path), server.files)
@@ -785,26 +584,7 @@ def test_two_programs_at_once_download_once(server, tmp_path):
     assert sorted(file for file, _ in server.log) == sorted(server.files)       # each once
 
 
-def test_who_waited_for_another_program_does_not_check_the_tensors_again(server, tmp_path, monkeypatch):
-    """In two threads, which the lock keeps apart as it does programs: 6 GB are not read twice."""
-    gate, checked, check_tensors = Gate(), [], module.check_tensors
-    monkeypatch.setattr(module, "check_tensors",
-                        lambda folder: (checked.append(folder), check_tensors(folder)))
-    server.faults = {DATA: iter([gate])}
-    threads = [threading.Thread(target=download, args=("tiny", tmp_path)) for _ in range(2)]
-    waiting = threading.Event()
-    monkeypatch.setattr(module, "print", lambda *_, **__: waiting.set(), raising=False)
-    threads[0].start()
-    assert gate.reached.wait(20)
-    threads[1].start()
-    assert waiting.wait(20)
-    gate.open.set()
-    for thread in threads:
-        thread.join(20)
-    assert len(checked) == 1
-    assert_whole(tmp_path / "tiny", server.files)
-
-
+@pytest.mark.long
 def test_the_second_program_goes_on_when_the_first_is_killed(server, tmp_path):
     """A lock cannot go stale."""
     gate = Gate()
@@ -821,26 +601,11 @@ def test_the_second_program_goes_on_when_the_first_is_killed(server, tmp_path):
     assert_whole(tmp_path / "tiny", server.files)
 
 
-def test_killed_between_the_last_file_and_its_checksums(server, tmp_path):
-    """All files have their names, the lock is still there: not complete until the tensors are checked."""
-    folder = download("tiny", tmp_path)
-    (folder / module.DOWNLOADING).touch()
-    assert not is_complete("tiny", tmp_path)
-    server.log.clear()
-    assert_whole(download("tiny", tmp_path), server.files)
-    assert server.log == []
-    (folder / module.DOWNLOADING).touch()
-    (folder / DATA).write_bytes(bytes(len(server.files[DATA])))
-    with pytest.raises(DownloadError, match="checksum.*delete it"):
-        download("tiny", tmp_path)
-    assert not is_complete("tiny", tmp_path)
-
-
-@pytest.mark.long
+@pytest.mark.fuzz
 def test_many_programs_killed_at_random(server, tmp_path):
     """Six programs at a time on one folder, killed at random, and a server that fails at random."""
     rng = random.Random(0)
-    wrong = [None, None, cut(30_000), answers(500), cut(0), hangs_up, wrong_md5, ignores_range, error_page]
+    wrong = [None, None, cut(30_000), answers(500), cut(0), hangs_up, ignores_range, error_page]
     for run in range(20):
         folder = tmp_path / str(run) / "tiny"
         server.faults = {file: (rng.choice(wrong) for _ in itertools.count()) for file in server.files}

@@ -4,24 +4,20 @@ verification, a prompt).
 Elsewhere one row goes through `gemv` and K + 1 rows through `gemm`, whose last bits differ. compute/linear.py
 has two ways round that; the second one, for machines without the kernel of the first, is tested everywhere.
 """
-import gc
 import math
 import os
-import signal
 import subprocess
 import sys
-import threading
-import time
-import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import synthetic_pair
 
 from autoregressive import autoregressive_sampling
-from benchmarks.synthetic import synthetic_pair
 from compute import linear as linear_module
 from compute.linear import DEPTH, FEW, LARGE, NARROW, ROWS, TILE, exact_rows, lay_out, linear, row_products
+from compute.threads import SHARE
 from speculative import speculative_sampling
 from utils import load_model
 
@@ -49,7 +45,7 @@ def long(*values):
 
 
 @pytest.mark.parametrize("n_rows", [2, 5, 16, *long(3, 9)])
-@pytest.mark.parametrize("n_prompt", [1, 15, 16, 17, 33, 64, 65, 200, *long(2, 12, 18, 60)])
+@pytest.mark.parametrize("n_prompt", [1, 16, 17, 64, 200, *long(2, 12, 15, 18, 33, 60, 65)])
 def test_logits_of_a_verification_are_those_of_single_steps_bit_for_bit(n_prompt, n_rows):
     model, _ = load_model("demo-target")
     tokens = np.random.default_rng(n_prompt).integers(0, 4096, n_prompt + 35).tolist()
@@ -90,18 +86,7 @@ def test_the_shapes_above_cover_every_way_to_cut():
     small, large = lay_out(w[:192, :576], LARGE), lay_out(w, LARGE + 1)
     assert small.shape[-1] == (TILE if linear_module.exact(192, TILE) else NARROW)
     assert large.shape[-1] == NARROW
-    assert small.size < linear_module.SHARE < large.size
-
-
-def test_arrays_of_an_arena_lie_apart_and_begin_with_a_cache_line():
-    arena, large = linear_module.Arena(), linear_module.ARENA // 4 + 1
-    arrays = [arena.zeros(shape, dtype) for shape, dtype in
-              [((3, 5), "f"), ((2, 7, 1), "d"), ((large,), "f"), ((3,), "f")]]
-    for number, array in enumerate(arrays):
-        assert array.ctypes.data % 64 == 0 and not array.any()
-        array[...] = number + 1
-    assert [set(array.ravel()) for array in arrays] == [{1}, {2}, {3}, {4}]
-    assert [array.shape for array in arrays] == [(3, 5), (2, 7, 1), (large,), (3,)]
+    assert small.size < SHARE < large.size
 
 
 @pytest.mark.parametrize("n_tokens, d_head", [(1, 64), (63, 64), (64, 64), (65, 8), (500, 64), (684, 64),
@@ -123,17 +108,18 @@ def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, d_head, most
 
 
 @pytest.mark.parametrize("keeps_bits, n, depth, threads, rows", [
-    (True, 1, 192, 2, 2), (True, 5, 192, 2, 6), (True, 13, 192, 2, 8), (True, 96, 192, 2, 12),
+    (True, 1, 192, 2, 2), (True, 5, 192, 2, 6), (True, 9, 1280, 2, 10), (True, 13, 192, 2, 8),
+    (True, 96, 192, 2, 12), (True, 96, 768, 2, 6), (True, 17, 1280, 2, 6), (True, 96, 2500, 2, 2),
     (False, 1, 192, 2, 1), (False, 16, 192, 2, 1), (False, 17, 192, 2, 17), (False, 96, 192, 2, 32),
     (False, 96, 768, 2, 10), (False, 96, 768, 1, 96)])
 def test_rows_that_meet_a_tile_at_once(keeps_bits, n, depth, threads, rows, monkeypatch):
-    """Pairs for the kernel that keeps bits; elsewhere few enough that OpenBLAS leaves the threads to us."""
+    """Pairs for the kernel that keeps bits; in a prompt few enough that OpenBLAS leaves the threads to us."""
     monkeypatch.setattr(linear_module, "THREADS", threads)
     x = np.random.default_rng(0).random((n, depth))
     blocks = linear_module.blocks(x, depth, NARROW, keeps_bits)
     assert blocks.shape == (math.ceil(n / rows), rows, depth)
     assert np.array_equal(blocks.reshape(-1, depth)[:n], x)
-    assert keeps_bits or threads == 1 or rows * depth * NARROW <= linear_module.ALONE
+    assert n <= ROWS or threads == 1 or rows * depth * NARROW <= linear_module.ALONE
 
 
 def rows_tested_with(kernels, *tests):
@@ -171,91 +157,6 @@ def test_one_product_that_loses_the_bits_ends_the_promise_for_its_model(lost, mo
     assert lost in asked or lost is None
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 3, 8])
-def test_work_is_shared_whole_between_threads_and_an_error_comes_back(n_threads, monkeypatch):
-    monkeypatch.setattr(linear_module, "THREADS", n_threads)
-    linear_module.workers.cache_clear()
-    for n in (1, 2, 7, 50):
-        done = np.zeros(n)
-
-        def work(i, j):
-            done[i:j] += 1
-
-        linear_module.share(work, n, 10 ** 7)
-        assert (done == 1).all()
-
-    def fails(i, j):
-        if i < 50 <= j:
-            raise MemoryError("the last part")
-    with pytest.raises(MemoryError, match="the last part"):
-        linear_module.share(fails, 50, 10 ** 7)
-    linear_module.workers.cache_clear()
-
-
-def test_an_error_comes_back_when_all_parts_have_ended(monkeypatch):
-    monkeypatch.setattr(linear_module, "THREADS", 3)
-    linear_module.workers.cache_clear()
-    failed, ended = threading.Event(), []
-
-    def work(i, j):
-        if j == 30:
-            failed.wait()
-            time.sleep(.05)
-            ended.append(j)
-        elif i:
-            failed.set()
-            raise MemoryError("the part in the middle")
-    with pytest.raises(MemoryError):
-        linear_module.share(work, 30, 10 ** 7)
-    assert ended == [30]
-    linear_module.workers.cache_clear()
-
-
-def test_a_thread_that_waits_keeps_no_arrays_alive():
-    class Work:
-        def __call__(self, i, j):
-            pass
-
-    work = Work()
-    linear_module.share(work, 30, 10 ** 7)
-    alive = weakref.ref(work)
-    del work
-    for _ in range(100):                                        # the thread may be a moment late
-        gc.collect()
-        if alive() is None:
-            break
-        time.sleep(.01)
-    assert alive() is None
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_process_can_multiply():
-    x, w, b = np.ones((2, 1024), np.float32), np.ones((1024, 1024), np.float32), np.zeros(1024, np.float32)
-    w = lay_out(w)
-    assert w.size > linear_module.SHARE and (linear(x, w, b) == 1024).all()         # the threads are there
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if (linear(x, w, b) == 1024).all() else 1)
-    for _ in range(200):
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            break
-        time.sleep(0.05)
-    else:
-        os.kill(child, signal.SIGKILL)
-    assert ended and os.waitstatus_to_exitcode(status) == 0
-
-
-@pytest.mark.parametrize("words, expected", [("3", 3), ("1", 1), ("4,2", 4), ("0", None), ("-1", None),
-                                             ("abc", None), ("2.5", None), ("", None)])
-def test_the_number_of_threads_is_the_one_that_is_set_or_that_of_the_cores(words, expected):
-    run = subprocess.run([sys.executable, "-c", "from compute import linear; print(linear.THREADS)"],
-                         env={**os.environ, "OPENBLAS_NUM_THREADS": "", "OMP_NUM_THREADS": words},
-                         cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True)
-    assert int(run.stdout) == (expected or min(4, os.cpu_count()))
-
-
 def test_plain_products_would_not_do():
     """The wrong version: `x @ w + b`, where one row is a `gemv` and five are a `gemm`."""
     rng = np.random.default_rng(0)
@@ -281,7 +182,7 @@ def greedy_speculative(draft, target, tokens, n_tokens, K):
     return [token for r in rounds for token in r.tokens]
 
 
-@pytest.mark.parametrize("K, n_prompts", [(1, 2), (4, 2), (8, 2), *long(*((K, 5) for K in range(1, 9)))])
+@pytest.mark.parametrize("K, n_prompts", [(4, 2), *long(*((K, 5) for K in range(1, 9)))])
 def test_greedy_texts_are_the_same_token_for_token(K, n_prompts):
     draft, _ = load_model("demo-draft")
     target, _ = load_model("demo-target")

@@ -1,5 +1,7 @@
 """The forward pass against transformers' GPT-2, and the cache against no cache."""
 
+import copy
+import pickle
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -39,13 +41,13 @@ calls = st.lists(st.tuples(st.integers(-8, 80), st.lists(ids, max_size=30), st.i
 
 
 @given(calls)
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_logits_do_not_depend_on_earlier_calls(calls):
     assert error_of_cache(calls) < 1e-11
 
 
 @given(calls)
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_float32_logits_do_not_depend_on_earlier_calls_but_for_rounding(calls):
     assert error_of_cache(calls, dtype=np.float32) < 2e-5
 
@@ -167,6 +169,17 @@ def test_threads_that_share_a_model_take_turns():
                 assert np.abs(np.array(list(threads.map(ask, texts))) - np.array(expected)).max() < 1e-12
     finally:
         sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("how", ["copy", "deepcopy", "pickle"])
+def test_a_copy_of_a_model_has_a_cache_of_its_own(how):
+    model = tiny_gpt2(dtype=np.float64)
+    expected = model(TOKENS[:9])
+    twin = pickle.loads(pickle.dumps(model)) if how == "pickle" else getattr(copy, how)(model)
+    assert (twin.params is model.params) == (how == "copy")
+    model(TOKENS[:8] + [1]), twin(TOKENS[20:40])
+    for one in model, twin:
+        assert np.abs(one(TOKENS[:9]) - expected).max() < 1e-12
 
 
 # The contract (T10, T18) ------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from loading.checkpoint import write_tensorflow
 from lossless import check
 from reporting.stats import acceptance
 from samplers.tree import tree_sampling
-from samplers.tree_model import with_tree
+from samplers.tree_model import depths, with_tree
+from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, surest
 from sampling import prepare, probabilities
 from speculative import speculative_sampling
 from utils import load_model
@@ -67,14 +68,20 @@ def asked(head, x, k, seed=0):
 
 # Lossless ---------------------------------------------------------------------------------------------------
 
-def deviation(tiny, module, **more):
+def deviation(tiny, module, K=2, **more):
+    """How far the text of a tiny target is from its distribution."""
+    def run(_, target, *rest, **settings):
+        head = tiny(target, module)
+        target.reset()                                  # or the last run would change last bits of this one
+        return sampler(head, target, *rest, **settings)
     target = tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8)
-    return check(sampler, [(tiny(target, module), target)], Ks=(2,), n_tokens=3, **more)
+    return check(run, [(None, target)], Ks=(K,), n_tokens=K + 1, **more)
 
 
 @BOTH
 def test_the_text_has_the_targets_distribution(tiny, module):
-    assert deviation(tiny, module) < 1e-12
+    for settings in dict(temperature=1.0), dict(temperature=.7, top_k=2, eos=1):
+        assert deviation(tiny, module, **settings) < 1e-12
 
 
 @pytest.mark.parametrize("tiny, module, right, wrong", [
@@ -86,18 +93,95 @@ def test_a_head_that_draws_from_another_distribution_than_it_says_is_caught(tiny
     assert deviation(tiny, mutant(module, (right, wrong)), temperature=1.0) > 1e-3
 
 
-def tree_deviation(module=medusa, **more):
-    """As `deviation`, of Medusa's tree; K is its levels."""
-    def sampler(head, target, tokens, n_tokens, K, rng, **settings):
-        return tree_sampling(None, target, tokens, n_tokens, (2, 1, 2)[:K], rng, grow=head.grow, **settings)
+def tree_deviation(tiny, module, rule=SEQUOIA, K=2, **more):
+    """As `deviation`, of the head's own tree; K is its levels."""
+    def run(_, target, tokens, n_tokens, K, rng, **settings):
+        head = tiny(target, module)
+        target.reset()
+        more = dict(grow=head.grow, rule=rule, **settings)
+        return tree_sampling(None, target, tokens, n_tokens, (2, 1, 2)[:K], rng, **more)
     target = with_tree(tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8))
-    return check(sampler, [(tiny_medusa(target, module), target)], Ks=(2,), n_tokens=3, **more)
+    return check(run, [(None, target)], Ks=(K,), n_tokens=K + 1, **more)
 
 
-def test_medusas_tree_has_the_targets_distribution_and_one_that_says_it_was_drawn_is_caught():
-    assert tree_deviation() < 1e-12
-    said = "parents, to_probs(self.logits(x, max(levels)))[[level - 1 for level in levels]]\n"
-    assert tree_deviation(mutant(medusa, ("parents, None\n", said)), temperature=1.0) > 1e-3
+@pytest.mark.parametrize("tiny, module, rule", [(tiny_eagle, eagle, SEQUOIA), (tiny_eagle, eagle, SPECINFER),
+                                                (tiny_medusa, medusa, SEQUOIA)])
+def test_the_text_of_a_tree_has_the_targets_distribution(tiny, module, rule):
+    for settings in dict(temperature=0), dict(temperature=.7, top_k=2, eos=1):
+        assert tree_deviation(tiny, module, rule, **settings) < 1e-12
+
+
+@pytest.mark.parametrize("tiny, module, right, wrong", [
+    (tiny_medusa, medusa, "parents, None\n",                            # chosen, and said to be drawn
+     "parents, to_probs(self.logits(x, max(levels)))[[level - 1 for level in levels]]\n"),
+    (tiny_eagle, eagle, "(likeliest if certain else drawn)(self, x, shape, rule, to_probs, rng)",
+     "(*likeliest(self, x, shape, rule, to_probs, rng)[:2], drawn(self, x, shape, rule, to_probs, rng)[2])"),
+    (tiny_eagle, eagle, "else drawn)(self, x, shape, rule,",            # drawn from another distribution
+     "else drawn)(self, x, shape, (lambda p, *rest: rule[0](p ** 2, *rest), rule[1]),")])
+def test_a_tree_of_other_tokens_than_it_says_is_caught(tiny, module, right, wrong):
+    assert tree_deviation(tiny, mutant(module, (right, wrong)), K=1, temperature=1.0) > 1e-3
+
+
+def error_of_tree(module=eagle, calls=40):
+    """The largest difference between what an EAGLE head says after a node, and after the same path alone."""
+    target = with_tree(tiny_gpt2(5, np.float64, n_ctx=24))
+    head, alone = tiny_eagle(target, module), tiny_eagle(target)
+    rng, x, nodes, parents, error = np.random.default_rng(7), [1], [], [], 0.0
+    for _ in range(calls):
+        if rng.random() < .4:                                           # the text goes on, is cut, or another
+            x = x[:rng.integers(1, len(x) + 1)] + rng.integers(0, 13, rng.integers(0, 4)).tolist()
+            x = x[-15:]
+        keep = rng.integers(0, len(nodes) + 1)
+        nodes, parents = nodes[:keep], parents[:keep]
+        for _ in range(rng.integers(0, 5)):
+            nodes.append(int(rng.integers(0, 13)))
+            parents.append(int(rng.integers(-1, len(parents))))
+        while max(depths(parents), default=0) > 8:
+            nodes.pop(), parents.pop()
+        if nodes and rng.random() < .3:                                 # the same tokens, another tree
+            parents = [int(rng.integers(-1, i)) for i in range(len(nodes))]
+            nodes, parents = nodes[:6], parents[:6]
+        rows = head.tree(x, nodes, parents)
+        for node in range(-1, len(nodes)):
+            path, above = [], node
+            while above >= 0:
+                path, above = [nodes[above], *path], parents[above]
+            alone.reset()
+            expected = alone.tree(x, path, range(-1, len(path) - 1), 1)[0]
+            error = max(error, np.abs(rows[node + 1] - expected).max())
+    return error
+
+
+def test_what_an_eagle_says_after_a_node_depends_on_the_path_alone():
+    assert error_of_tree() < 1e-12
+
+
+@pytest.mark.parametrize("right, wrong", [
+    ("common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])",
+     "common_prefix(nodes, self.nodes)"),
+    ("if parents[i] >= end), len(nodes))", "if parents[i] >= end + 1), len(nodes))"),
+    ("self.states[[1 + parent for parent in parents[start:end]]]", "self.states[[0] * (end - start)]"),
+    ("tree_mask(n_past, n, parents)", "tree_mask(n_past, n, range(-1, len(parents) - 1))"),
+    ("n - 1 + depth for", "n + depth for")])
+def test_an_eagle_that_mixes_up_its_paths_is_caught(right, wrong):
+    mixed_up = mutant(eagle, (right, wrong))
+    try:
+        assert error_of_tree(mixed_up) > 1e-3
+    except IndexError:
+        pass                                                            # a state that is not there yet
+
+
+def test_every_way_to_grow_a_tree_takes_an_eagle_for_its_draft():
+    target, x = with_tree(tiny_gpt2(5, np.float64)), [3, 1, 4]
+    run = target, x, 40
+    baseline = autoregressive_sampling(*run, np.random.default_rng(0), temperature=0)
+    baseline = [r.tokens[0] for r in baseline]
+    for grow in None, tiny_eagle(target).grow, surest, likeliest:
+        rounds = tree_sampling(tiny_eagle(target), *run, (3, 2, 1), np.random.default_rng(0),
+                               grow=grow, temperature=0)
+        found = [(r.tokens, len(r.drafts)) for r in rounds]
+        assert [token for new, _ in found for token in new] == baseline and found[0][1] >= 9
+    assert (tiny_eagle(target)(x)[0] == tiny_eagle(target).tree(x, [], [])[0]).all()
 
 
 def test_medusas_tree_holds_the_likeliest_of_each_head():
@@ -136,12 +220,12 @@ def test_a_head_remembers_nothing_but_the_tokens(tiny, module):
 
 
 @pytest.mark.parametrize("right, wrong", [
-    ("        self.cached = list(x)  ", "        self.cached = x + drafts[:-1]  "),
+    ("if x != self.cached or", "if len(x) != len(self.cached) or"),
     ("min(common_prefix(self.cached, x), len(x) - 1)", "min(len(self.cached), len(x) - 1)"),
-    ("            n_past += len(new)\n", "            n_past += 1\n")])
+    ("        self.reset()\n        self.cached = x[", "        self.cached = x[")])
 def test_an_eagle_with_a_stale_memory_is_caught(right, wrong):
     stale = mutant(eagle, (right, wrong))
-    with pytest.raises(AssertionError):                 # other drafts, or other distributions
+    with pytest.raises((AssertionError, IndexError)):   # other drafts, other distributions, no state at all
         assert error_of_memory(tiny_eagle, stale) < 1e-12
 
 
@@ -251,17 +335,17 @@ def test_the_prompt_is_run_in_the_same_chunks_as_without_a_head(tiny, module, mo
     assert chunks[0] == chunks[1]
 
 
-def test_medusas_tree_asks_for_no_pass_of_its_own(monkeypatch):
+@BOTH
+def test_a_tree_asks_for_no_pass_of_its_own(tiny, module, monkeypatch):
     """The states of the path that was taken are found where it lay in the tree."""
     target, passes = with_tree(tiny_gpt2(3)), []
     layers = target.layers
     monkeypatch.setattr(target, "layers", lambda *run: passes.append(1) or layers(*run))
-    head, prompt = tiny_medusa(target), [5, 1, 2, 3, 4]
-    rounds = list(tree_sampling(None, target, prompt, 40, (4, 3), np.random.default_rng(0), grow=head.grow))
+    head, prompt, rng = tiny(target), [5, 1, 2, 3, 4], np.random.default_rng(0)
+    rounds = list(tree_sampling(None, target, prompt, 40, (4, 3), rng, grow=head.grow))
     assert any(len(r.tokens) > 2 for r in rounds) and len(passes) == len(rounds) + 1
     x = prompt + rounds[0].tokens
-    fresh = asked(tiny_medusa(with_tree(tiny_gpt2(3))), x, 3)
-    assert asked(head, x, 3)[0] == fresh[0]
+    assert asked(head, x, 3)[0] == asked(tiny(with_tree(tiny_gpt2(3))), x, 3)[0]
 
 
 @BOTH

@@ -3,12 +3,11 @@ import itertools
 
 import numpy as np
 import pytest
-from helpers import mutant
 
-from lossless import PAIRS, check, distance, distribution_of_text, exact_distribution, table, text_of
-from samplers import k_seq
+from lossless import PAIRS, check, exact_distribution, report, table
 from samplers.k_seq import K_SEQ, division_factor, select
 from samplers.tree import tree_sampling, walk
+from verdicts.museum import KIND, WRONG
 
 
 def with_shape(widths, rule=K_SEQ):
@@ -27,8 +26,8 @@ def test_two_lines_of_drafts_keep_the_distribution_also_where_they_begin_alike()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 2), (1, 1, 1), [-1, -1, 0, 0, 2]], ids=str)
-def test_five_shapes_keep_the_distribution_in_every_case(widths):
+@pytest.mark.parametrize("widths", [(2, 1), (1, 1, 1), [-1, -1, 0, 0, 2]], ids=str)
+def test_three_shapes_keep_the_distribution_in_every_case(widths):
     assert check(with_shape(widths), Ks=[1], n_tokens=3) < 1e-12
 
 
@@ -91,21 +90,7 @@ def test_the_smallest_rho_is_found_and_is_allowed():
         assert 1 < rho < k and room(rho) >= 0 > room(rho - 1e-6)
 
 
-WRONG = {
-    "rho is 1": ("rho = division_factor(q, p, k)", "rho = 1.0"),
-    "q is not divided": ("rng.random() * p[token] * rho < q[token]", "rng.random() * p[token] < q[token]"),
-    "the rest is Algorithm 2's residual": ("q - shared * ((1 - (1 - beta) ** k) / beta)", "q - p"),
-    "the rest counts one draft": ("((1 - (1 - beta) ** k) / beta)", "1"),
-    "the rest is q": ("if beta > 0", "if False"),
-    "equal children are judged once": ("enumerate(tokens):", "enumerate(dict.fromkeys(tokens)):"),
-}
-
-
-@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
-def test_a_wrong_version_is_found(change):
-    wrong, off = mutant(k_seq, change), 0
-    for draft, target in (table(7), table(223)), (table(5, n_vocab=4), table(6, n_vocab=4)):
-        found = exact_distribution(lambda rng: text_of(tree_sampling(
-            draft, target, [0], 2, (2,), rng, rule=wrong.K_SEQ)))
-        off = max(off, distance(found, distribution_of_text(target, [0], 2)))
-    assert off > .005
+@pytest.mark.parametrize("name", [name for name, kind in KIND.items() if kind == "K-SEQ"])
+def test_a_wrong_version_is_found(name):
+    pairs = [(table(9, n_vocab=4), table(10, n_vocab=4))]
+    assert not report(WRONG[name], pairs, [1], 2, temperature=1).lossless

@@ -38,7 +38,7 @@ def test_without_flags_it_shows_both_samplers_and_compares_them():
         assert word in two.split("\n", 4)[-1]
 
 
-@pytest.mark.parametrize("K", range(1, 9))
+@pytest.mark.parametrize("K", [1, 4, 8])
 def test_at_temperature_0_both_texts_are_the_same(capsys, K):
     for prompt in "The old man", "2017-10-10", "\u201cCaf\u00e9\u201d \U0001f600\n", "x":
         r = result(capsys, "--prompt", prompt, "--K", str(K), "-n", "40")

@@ -6,7 +6,10 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from benchmarks import measure
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -59,14 +62,49 @@ def test_the_tests_it_points_to_exist(path):
             assert not name or f"def {name}(" in source, (file, name)
 
 
-@pytest.mark.long
+def test_a_stored_output_that_is_not_the_codes_is_found(run_module):
+    """Words and numbers, but not what a machine measures, nor what is 0 up to rounding."""
+    def notebook(*printed):
+        cells = [nbformat.v4.new_code_cell(source, execution_count=n, outputs=[nbformat.v4.new_output(
+            "stream", text=text)]) for n, (source, text) in enumerate(printed, 1)]
+        return nbformat.v4.new_notebook(cells=cells)
+
+    nbformat = pytest.importorskip("nbformat")
+    stored = notebook(("a", "in 9 of 20"), ("b", "off by 1.1e-16"), ("# On this machine: timed", "3 ms"))
+    assert run_module.stale(stored, stored) == []
+    assert run_module.stale(stored, notebook(("a", "in 9 of 20"), ("b", "off by -2.2e-16"),
+                                             ("# On this machine: timed", "5 ms"))) == []
+    other = notebook(("a", "in 8 of 20"), ("b", "off by 1.1e-6"), ("c", "3 ms"))
+    assert run_module.stale(stored, other) == [1, 2]
+
+
+@pytest.mark.parametrize("times, busy", [([1.0] * 60, False), ([1.0] * 40 + [3.0] * 20, True)])
+def test_a_timed_cell_says_so_if_the_machine_is_busy(times, busy, monkeypatch):
+    clock = iter(np.cumsum(np.stack([np.ones(60), times], axis=1)))
+    monkeypatch.setattr(measure, "clock", lambda: next(clock))
+    assert ("BUSY" in measure.caption()) == busy
+
+
 @each_notebook
-def test_it_runs_from_a_clean_kernel(path, monkeypatch):
-    for module in "nbclient", "nbformat", "ipykernel", "matplotlib":
+def test_what_looks_at_the_clock_is_marked(path):
+    """So that its outputs are not compared; and it says if the machine is busy."""
+    code = ["".join(cell["source"]) for cell in cells(path, "code")[1:]]
+    timed = [source for source in code if re.search(r"perf_counter\(|seconds\(|Timed\(|bandwidth\(", source)]
+    assert all(source.startswith("# On this machine") for source in timed)
+
+
+@pytest.fixture
+def run_module(monkeypatch):
+    for module in "nbclient", "nbformat", "ipykernel", "matplotlib", "PIL":
         pytest.importorskip(module, reason=f"{module} is missing: pip install -e '.[notebooks]'")
     monkeypatch.syspath_prepend(ROOT / "notebooks")
     monkeypatch.delitem(sys.modules, "run", raising=False)
-    from run import run
-    notebook = run(path)                            # raises where a cell fails or writes to standard error
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    import run
+    return run
+
+
+@pytest.mark.long
+@each_notebook
+def test_it_runs_from_a_clean_kernel_and_gives_what_is_stored(path, run_module):
+    notebook = run_module.run(path)                 # raises if a cell fails or writes to standard error
+    assert run_module.stale(run_module.nbformat.read(path, as_version=4), notebook) == []

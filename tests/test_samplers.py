@@ -32,7 +32,7 @@ def baseline(target, n_tokens, seed=0, prompt=PROMPT, **settings):
 # Temperature 0 (T4, T8) -------------------------------------------------------------------------------------
 
 @given(st.integers(0, 999), st.integers(1, 9), st.integers(0, 30), st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_greedy_text_of_tables_is_the_baselines(seed, K, n_tokens, sparse):
     draft, target = (table(s, zeros=.3 * sparse, n_vocab=3) for s in (seed, seed + 1))
     expected = text_of(baseline(target, n_tokens, temperature=0))
@@ -56,8 +56,8 @@ def test_greedy_float32_text_is_the_targets_argmax_or_within_rounding_of_it():
     assert (logits.max(axis=1) - logits[np.arange(70), text[2:]]).max() < 1e-4
 
 
-@pytest.mark.parametrize("n_tokens", [60, pytest.param(400, marks=pytest.mark.long)])
-@pytest.mark.parametrize("n_prompt", [1, 40, 90])
+@pytest.mark.parametrize("n_prompt, n_tokens", [(40, 60), *(
+    pytest.param(n, 400, marks=pytest.mark.long) for n in (1, 40, 90))])
 def test_passes_of_more_than_16_rows_part_from_the_baseline_only_at_near_ties(n_prompt, n_tokens):
     """Up to 16 rows nothing differs (test_exact.py).  At K = 20 they are a `gemm`: other rounding."""
     (draft, _), (target, _) = load_model("demo-draft"), load_model("demo-target")
@@ -92,7 +92,7 @@ def test_caches_do_not_change_a_round(temperature):
 def test_samples_of_a_real_generator_have_the_targets_distribution():
     """Chi-square over the 27 texts of three tokens, at a temperature where each is expected at least five
     times.  Its 0.999 quantile at 26 degrees of freedom is 54.1."""
-    draft, target, rng, n, warm = table(1), table(2), np.random.default_rng(0), 4000, dict(temperature=3)
+    draft, target, rng, n, warm = table(1), table(2), np.random.default_rng(0), 2500, dict(temperature=4)
     found = distribution_of_text(target, PROMPT, 3, **warm)
     runs = (speculative_sampling(draft, target, PROMPT, 3, 2, rng, **warm) for _ in range(n))
     counts = Counter(map(text_of, runs))
@@ -323,7 +323,7 @@ WRONG_DRAFTS = {
     "a negative token": (([-1], None), "token -1, which is not in the target's vocabulary"),
     "no integers": (([1.0], None), "drafts must be a list of token ids"),
     "a word": (("ab", None), "drafts must be a list of token ids"),
-    "too many": (([1] * 5, None), "5 tokens, and at most 3 were wanted"),
+    "too many": (([1] * 5, None), "5 tokens, and at most k = 3 were wanted"),
     "NaN": (([1, 1], UNIFORM * np.nan), "sum to nan"),
     "logits": (([1, 1], np.log(UNIFORM)), "sum to -3"),
     "a draft that cannot have been drawn": (([1], [[1., 0, 0]]), "that of the token is 0"),
@@ -398,7 +398,7 @@ def test_the_acceptance_rate_is_the_mass_that_both_distributions_share():
 
 
 def test_the_acceptance_rate_is_the_mean_shared_mass_also_if_it_varies():
-    rounds = many_rounds(table(1, n_vocab=6), table(2, n_vocab=6), K=3, n_runs=40)
+    rounds = many_rounds(table(1, n_vocab=6), table(2, n_vocab=6), K=3, n_runs=20)
     accepted, tested = stats.acceptance(rounds)
     shared = [np.minimum(r.target_probs[j], r.draft_probs[j]).sum()
               for r in rounds for j in range(min(r.n_accepted + 1, len(r.drafts)))]     # the tested ones

@@ -13,9 +13,14 @@ from pages.__main__ import main
 from pages.files import SITE
 from pages.notebooks import NOTEBOOKS, alt_of, linked, notebook_pages, title_of
 from pages.site import NOT_MEASURED, RESULTS, RUNS, index_page, results_page
+from pages.verdicts import verdicts_page
+from verdicts.cases import CASES
+from verdicts.page import code_of, finding
+from verdicts.rules import RULES
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOW = (ROOT / ".github" / "workflows" / "pages.yml").read_text(encoding="utf-8")
+FILES = "index.html", "results.html", "verdicts.html", "rule.html", "judge.html"
 LOADING = ("src", "srcset", "poster", "data", "background", "action", "formaction", "xlink:href")
 
 
@@ -75,9 +80,10 @@ def test_the_check_sees_what_a_page_would_load():
 def test_the_index_leads_to_every_page():
     notebooks = {f"{path.stem}.html": title_of(path) for path in NOTEBOOKS}
     index = index_page(notebooks)
-    pages = dict.fromkeys([*notebooks, "results.html", *(f"replay_{name}.html" for name in RUNS)], index)
-    check_links(pages | {"index.html": index})
-    assert {link.split("#")[0] for link in Links(index).links if "//" not in link} == set(pages)
+    pages = dict.fromkeys([*notebooks, *FILES, *(f"replay_{name}.html" for name in RUNS)], index)
+    check_links(pages)
+    linked_to = {link.split("#")[0] for link in Links(index).links if "//" not in link}
+    assert linked_to == {*pages} - {"index.html"}
     assert "github.com" not in index and "Rejection sampling</a>" in index
     assert '<a href="https://github.com/us/it">github.com/us/it</a>' in index_page({}, "https://github.com/us/it")
 
@@ -85,7 +91,7 @@ def test_the_index_leads_to_every_page():
 @pytest.mark.parametrize("link, leads_to", [
     ("../gpt2.py", "https://a.org/it/blob/HEAD/gpt2.py"),
     ("../README.md#beyond", "https://a.org/it/blob/HEAD/README.md#beyond"),
-    ("../benchmarks/results/avx512/lossy.md", "results.html"),
+    ("../benchmarks/results/tokens.md", "results.html"),
     ("2_rejection_sampling.ipynb", "2_rejection_sampling.html"),
     ("https://arxiv.org/abs/2302.01318", "https://arxiv.org/abs/2302.01318"),
     ("#here", "#here"),
@@ -97,16 +103,28 @@ def test_a_link_of_a_notebook_leads_to_the_site_or_to_the_repository(link, leads
     assert without == ("see <code>this</code>\none." if "a.org" in leads_to else html.replace(link, leads_to))
 
 
-def test_a_table_is_shown_as_it_was_measured_or_how_to_measure_it_is_said(tmp_path):
+def test_the_results_are_shown_as_they_were_written_or_how_to_make_them_is_said(tmp_path):
     assert NOT_MEASURED in results_page(tmp_path)
-    for kind in "json", "png":
-        shutil.copy(RESULTS / f"heads.{kind}", tmp_path / f"methods.{kind}")
+    shutil.copy(RESULTS / "tokens.png", tmp_path)
+    (tmp_path / "tokens.md").write_text("# How many?\n\n| a | b |\n| --- | --- |\n| 1 | 2.00 ± 0.01 |\n\n"
+                                        "![a curve](tokens.png) and [a file](counts.json)\n\n![a curve](tokens.png)\n")
     html = results_page(tmp_path)
-    assert NOT_MEASURED not in html and html.count("<img") == 1
-    rows = [line.strip("| ").split("|") for line in
-            (RESULTS / "heads.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-    cells = re.findall(r"<t[hd](?: [^>]*)?>(.*?)</t[hd]>", html)
-    assert cells == [cell.strip().replace("'", "&#x27;") for row in rows for cell in row]
+    assert NOT_MEASURED not in html and "data:image/png" in html and "a curve" in html
+    assert re.findall(r"<t[hd](?: [^>]*)?>(.*?)</t[hd]>", html) == ["a", "b", "1", "2.00 ± 0.01"]
+    assert "counts.json" not in html and "a file" in html
+
+
+def test_every_verdict_is_on_its_page_with_its_claim_and_its_code():
+    html = verdicts_page()
+    check_links(dict.fromkeys(["verdicts.html", "index.html", "judge.html"], html))
+    words = re.sub(r"\s+", " ", Links(html).words)
+    for case in CASES:
+        assert f'<details id="{case.name}">' in html and f'<a href="{case.link}">' in html
+        code = " ".join(code_of(case.rule).split())
+        for said in (case.claim, case.outcome, case.answer, finding(case), code):
+            assert said in words, (case.name, said)
+        assert (f'"judge.html#{case.name}"' in html) == (case.rule in RULES)
+    assert html.count("<details") == len(CASES)
 
 
 def test_every_picture_of_a_notebook_has_words_of_its_own():
@@ -151,7 +169,7 @@ def site(tmp_path_factory):
 @pytest.mark.long
 def test_the_whole_site_is_small_and_asks_nothing_of_the_network(site):
     pages = {path.name: path.read_text(encoding="utf-8") for path in site.iterdir()}
-    assert set(pages) == {"index.html", "results.html", *(f"{path.stem}.html" for path in NOTEBOOKS),
+    assert set(pages) == {*FILES, *(f"{path.stem}.html" for path in NOTEBOOKS),
                           *(f"replay_{name}.html" for name in RUNS)}
     assert sum(path.stat().st_size for path in site.iterdir()) < 10e6
     check_links(pages)

@@ -8,9 +8,8 @@ from reporting.stats import advice, best_K, by_rank, expected_tokens, predicted_
 from sampling import Round
 
 
-@pytest.mark.parametrize(
-    "alpha, K, c, v", [(0.8, 12, 0.1, 2.5), (0.5, 4, 0.05, 1.1), (0.95, 4, 0.02, 1.2), (0.2, 3, 0.5, 2)]
-)
+@pytest.mark.parametrize("alpha, K, c, v", [
+    (.8, 12, .1, 2.5), (.5, 4, .05, 1.1), (.95, 4, .02, 1.2), (.2, 3, .5, 2)])
 def test_the_best_k_promises_more_than_every_other(alpha, K, c, v):
     """Leviathan et al., theorem 3.8, with v of k drafts on a straight line from v(0) = 1 to v(K) = v."""
     best, v_best = best_K(alpha, K, c, v)
@@ -32,9 +31,8 @@ def test_too_large_a_k_is_told_the_better_one_and_its_gain():
 
 
 def test_where_no_k_pays_the_advice_says_why():
-    assert "gains little or nothing" in advice(0.1, 12, 0.3, 3) and "too few drafts" in advice(
-        0.1, 12, 0.3, 3
-    )
+    sentence = advice(0.1, 12, 0.3, 3)
+    assert "gains little or nothing" in sentence and "too few drafts" in sentence
     assert "a draft step is too expensive (1.10" in advice(0.9, 4, 1.1, 1.1)
     assert "gains little" not in advice(0.75, 12, 0.11, 2.6)  # K = 12 does not pay, but K = 4 does
 
@@ -48,17 +46,9 @@ def test_a_k_that_is_as_good_as_the_best_needs_no_advice():
 # What else Leviathan et al. compute -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "alpha, K, operations, speed",
-    [
-        (0.6, 2, 1.53, 1.96),
-        (0.7, 3, 1.58, 2.53),
-        (0.8, 2, 1.23, 2.44),
-        (0.8, 5, 1.63, 3.69),
-        (0.9, 2, 1.11, 2.71),
-        (0.9, 10, 1.60, 6.86),
-    ],
-)
+@pytest.mark.parametrize("alpha, K, operations, speed", [
+    (.6, 2, 1.53, 1.96), (.7, 3, 1.58, 2.53), (.8, 2, 1.23, 2.44), (.8, 5, 1.63, 3.69), (.9, 2, 1.11, 2.71),
+    (.9, 10, 1.60, 6.86)])
 def test_table_1_of_leviathan_and_theorem_3_11(alpha, K, operations, speed):
     assert round(stats.operations(alpha, K), 2) == operations
     assert round(predicted_speedup(alpha, K, c=0), 2) == speed
@@ -66,18 +56,9 @@ def test_table_1_of_leviathan_and_theorem_3_11(alpha, K, operations, speed):
     assert stats.operations(alpha, K, 0.1) == pytest.approx(printed)
 
 
-@pytest.mark.parametrize(
-    "alpha, c, K, speed",
-    [
-        (0.5, 0.01, 5, 1.88),
-        (0.9, 0.01, 24, 7.49),
-        (0.7, 0.05, 6, 2.35),
-        (0.8, 0.1, 6, 2.47),
-        (0.9, 0.2, 7, 2.37),
-        (0.5, 0.4, 1, 1.07),
-        (0.3, 0.3, 0, 1),
-    ],
-)  # where alpha <= c no K helps
+@pytest.mark.parametrize("alpha, c, K, speed", [
+    (.5, .01, 5, 1.88), (.9, .01, 24, 7.49), (.7, .05, 6, 2.35), (.8, .1, 6, 2.47), (.9, .2, 7, 2.37),
+    (.5, .4, 1, 1.07), (.3, .3, 0, 1)])                 # if alpha <= c no K helps
 def test_the_optimal_k_is_the_first_that_one_more_draft_does_not_help(alpha, c, K, speed):
     assert stats.optimal_K(alpha, c) == K and round(predicted_speedup(alpha, K, c), 2) == speed
 
@@ -96,7 +77,7 @@ def test_the_distance_of_leviathan_is_what_is_not_accepted():
 
 def test_children_are_counted_by_rank_over_the_nodes_that_were_reached():
     parents = [-1, -1, 0, 0, 2]
-    taken_second = Round([5, 9], [4, 5, 6, 7, 8], 1, [], [], parents)  # a leaf: nothing was tested there
+    taken_second = Round([5, 9], [4, 5, 6, 7, 8], 1, [], [], parents)    # a leaf: nothing was tested
     all_the_way = Round([4, 6, 8, 1], [4, 5, 6, 7, 8], 3, [], [], parents)
-    ended = Round([4], [4, 5, 6, 7, 8], 1, [], [], parents)  # by an EOS: no test below
+    ended = Round([4], [4, 5, 6, 7, 8], 1, [], [], parents)        # by an EOS: no test below
     assert by_rank([taken_second, all_the_way, ended]) == [4 / 5, 1 / 4]

@@ -1,29 +1,17 @@
 """Trees of drafts: lossless, exactly, by every rule and shape; a pass over a tree is what its paths are."""
-import inspect
-
 import numpy as np
 import pytest
 from helpers import mutant, tiny_gpt2, without_cache
 
 from autoregressive import autoregressive_sampling
-from lossless import (
-    PAIRS,
-    case_deviation,
-    check,
-    distance,
-    distribution_of_text,
-    exact_distribution,
-    memoryless,
-    scripted,
-    table,
-    text_of,
-)
+from lossless import PAIRS, check, exact_distribution, memoryless, report, scripted, table, text_of
 from reporting.stats import taken
-from samplers import tree, tree_model, tree_rules
+from samplers import tree_model
 from samplers.tree import shape_of, tree_sampling
 from samplers.tree_model import CallByCall, TreeGPT2, depths, with_tree
 from samplers.tree_rules import SEQUOIA, SPECINFER, drawn, likeliest, surest
 from utils import load_model
+from verdicts.museum import KIND, WRONG
 
 PROMPT = [1, 2]
 RULES = pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
@@ -109,53 +97,13 @@ def test_a_tree_of_one_line_is_algorithm_2_and_more_children_are_accepted_more_o
     assert accepted((3,)) == pytest.approx(1, abs=1e-12)        # all three tokens are there: Sequoia's cover
 
 
-# Wrong versions ---------------------------------------------------------------------------------------------
-
-WRONG = {
-    "children are tried against the unchanged q": ("q = normalized(residual) if", "q = q if"),
-    "the p of a child that was refused stays": ("if not replacement", "if False"),
-    "what is left of p is not normalized": ("p = normalized(np.where(np.arange(len(p)) == token, 0, p))",
-                                            "p = np.where(np.arange(len(p)) == token, 0, p)"),
-    "siblings are pruned after they were drawn": ("tokens = draw(probs, width, rng)",
-        "tokens = [t for t in draw(probs, width, rng) if probs[t] > .3]"),
-    "the q of the root at every node": ("select(q[here[0] + 1],", "select(q[0],"),
-    "the residual of another node": ("p[below[0]],", "p[0],"),
-    "the bonus from the row before": ("path, sample(q[here[0] + 1], rng)",
-                                      "path, sample(q[max(here[0], 0)], rng)"),
-    "chosen children count as drawn": ("return *by_level(draft, x, shape, most), None",
-        "return drawn(draft, x, shape, (lambda p, n, rng: most(p, n), None), to_probs, rng)"),
-    "every child is accepted": ("rng.random() * p[token] < q[token]", "True"),
-    "equal children are merged before they are judged": (
-        "return [sample(p, rng) for _ in range(width)]",
-        "return list(dict.fromkeys(sample(p, rng) for _ in range(width)))"),
-}
-
-
-@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
-def test_a_wrong_version_is_found(change):
-    module = tree if change[0] in inspect.getsource(tree) else tree_rules
-    wrong, off = mutant(module, change), 0
-    sampling, wrong = getattr(wrong, "tree_sampling", tree_sampling), vars(tree_rules) | vars(wrong)
-    for target, draft, n, widths, grow, rule in [
-            (table(223), table(7), 2, (2,), "drawn", "SEQUOIA"),
-            (table(223), table(7), 2, (2,), "likeliest", "SEQUOIA"),
-            (table(1, n_vocab=4), table(2, n_vocab=4), 2, (3,), "drawn", "SPECINFER"),
-            (table(5), table(23, zeros=.3), 2, (3,), "drawn", "SEQUOIA"),
-            (table(123, zeros=.2), table(23, zeros=.2), 3, (2, 1), "drawn", "SEQUOIA")]:
-        found = exact_distribution(lambda rng: text_of(sampling(
-            draft, target, [0], n, widths, rng, grow=wrong[grow], rule=wrong[rule])))
-        off = max(off, distance(found, distribution_of_text(target, [0], n)))
-        if off > 1e-3:
-            return
-    assert off > 1e-3
-
-
-def test_equal_children_may_not_be_merged_before_they_are_judged():
-    """It looks harmless, since the second of them is sure to be refused; but its turn changes q."""
-    def different(p, width, rng):
-        return list(dict.fromkeys(SPECINFER[0](p, width, rng)))
-    case = "", table(1, n_vocab=5), table(2, n_vocab=5), 2, 1, {}
-    assert case_deviation(with_shape((3,), rule=(different, SPECINFER[1])), *case) > 1e-4
+@pytest.mark.parametrize("name", [name for name, kind in KIND.items() if kind.startswith("tree")])
+def test_a_wrong_version_is_found(name):
+    """At a node with three children; two mistakes need a second level."""
+    deep = name in ("tree: the q of the root at every node", "tree: the p of another node")
+    size = dict(n_vocab=3 if deep else 4)
+    pairs = [(table(9, **size), table(10, **size))]
+    assert not report(WRONG[name], pairs, [1 + deep], 2 + deep, temperature=1).lossless
 
 
 # The pass over a tree ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from textwrap import fill
 
 import console
 from verdicts.cases import KINDS, case_named, in_order
+from verdicts.judging import verdict
 from verdicts.page import code_of, example_of, facts_of
 
 
@@ -22,21 +23,25 @@ def main(name="", /):
     if name:
         print(in_full(case_named(str(name))))
         return
-    verdict = kind = None
+    above = None
     for case in in_order():
-        if (case.verdict, case.kind) != (verdict, kind):
-            verdict, kind = case.verdict, case.kind
-            print(f"\n{verdict.upper()} · {KINDS[kind]}")
+        if (case.verdict, case.kind) != above:
+            above = case.verdict, case.kind
+            print(f"\n{case.verdict.upper()} · {KINDS[case.kind]}")
         print(f"  {case.name:34} {case.date}  {case.deviation:7.0e}  {case.rule}")
 
 
 def in_full(case):
     report = case.judge()
-    lines = [f"{case.name}: {report.verdict}", "", f"{case.link}, {case.date}"]
-    lines += ["", f"Claim ({case.by}): {case.claim}", f"Outcome: {case.outcome}", f"Judged: {report}."]
-    lines += facts_of(case) + example_of(case)
+    word, accepted, possible = verdict(report, case.rule, case.settings, case.penalty)
+    kept = "" if accepted is None else (f" A first draft is kept with probability {accepted:.3f}, and could "
+                                        f"be with {possible:.3f}.")
+    lines = [f"{case.name}: {word}", "", f"{case.link}, {case.date}"]
+    lines += ["", f"Claim ({case.by}): {case.claim}", f"Outcome: {case.outcome}", f"Judged: {report}.{kept}"]
+    lines += [case.answer, *facts_of(case), *example_of(case)]
     text = "\n".join(fill(line, 100) for line in lines)
-    return f"{text}\n\nThe rule, {case.rule!r} ({report.how}):\n\n{code_of(case.rule)}"
+    how = "walked" if report.n_branches else "integrated, for it cannot be walked"
+    return f"{text}\n\nThe rule, {case.rule!r} ({how}):\n\n{code_of(case.rule)}"
 
 
 if __name__ == "__main__":

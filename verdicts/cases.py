@@ -34,6 +34,7 @@ class Case(NamedTuple):
     rule: str                       # a name of RULES or INTEGRALS
     kind: str                       # a key of KINDS
     read: str                       # what was read of the thread
+    says: str = "wrong"             # what the one who argues holds it to be: wrong, lossless, or asks
     settings: dict = {}
     penalty: bool = False           # the target punishes repetition
     example: dict | None = None     # q, p and what the thread says about them
@@ -50,6 +51,15 @@ class Case(NamedTuple):
         return "https://github.com/" + self.thread
 
     @property
+    def answer(self):
+        """Who is right, and why."""
+        if self.says == "asks":
+            word = {"wrong": "No", "lossless but slow": "Yes, but slowly", "fine": "Yes"}[self.verdict]
+            return f"Is it lossless? {word}. {WHY[self.rule]}"
+        right = (self.says == "wrong") == (self.verdict == "wrong")
+        return f"The {self.by} is {'right' if right else 'not right'}. {WHY[self.rule]}"
+
+    @property
     def found(self):
         """What the judge found when the page was written."""
         return results()["cases"][self.name]
@@ -63,17 +73,23 @@ class Case(NamedTuple):
         return self.found["deviation"]
 
     def judge(self):
-        from verdicts.judging import judge  # here, so that reading the table imports no sampler
+        """lossless.Report, made anew."""
+        from verdicts.judging import report  # here, so that reading the table imports no sampler
 
-        return judge(self.rule, self.settings, self.penalty)
+        return report(self.rule, self.settings, self.penalty)
+
+
+def sections(name, delimiter="="):
+    """{section: {key: value}}, a value of several lines joined."""
+    parser = configparser.ConfigParser(interpolation=None, delimiters=delimiter)
+    parser.optionxform = str
+    parser.read(HERE / name, encoding="utf-8")
+    return {section: {key: " ".join(value.split()) for key, value in parser[section].items()}
+            for section in parser.sections()}
 
 
 def read_cases():
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.optionxform = str
-    parser.read(HERE / "cases.ini", encoding="utf-8")
-    for name in parser.sections():
-        fields = {key: " ".join(value.split()) for key, value in parser[name].items()}
+    for name, fields in sections("cases.ini").items():
         for key in {"settings", "example"} & fields.keys():
             fields[key] = json.loads(fields[key])
         for key in {"penalty", "declared"} & fields.keys():
@@ -86,6 +102,7 @@ def results():
 
 
 CASES = list(read_cases())
+WHY = sections("why.ini", ":")["why"]    # {rule: why it is what it is}
 
 
 def case_named(name):
@@ -94,9 +111,9 @@ def case_named(name):
         if case.name.lower() == name.lower():
             return case
     names = [case.name for case in CASES]
-    near = [known for known in names if name.lower() in known.lower()] or get_close_matches(name, names, 5)
-    meant = f"did you mean {' or '.join(near[:5])}?" if near else "python -m verdicts prints all of them"
-    raise ValueError(f"there is no case {name!r}: {meant}")
+    near = [known for known in names if name.lower() in known.lower()] or get_close_matches(name, names, 3, 0)
+    raise ValueError(f"there is no case {name!r}: did you mean {' or '.join(near[:5])}? "
+                     "python -m verdicts prints all of them")
 
 
 def in_order(cases=None):

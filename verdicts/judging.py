@@ -1,4 +1,4 @@
-"""What the judge finds about a rule: judge(rule, settings) -> Report.
+"""What the judge finds about a rule: report(rule, settings), and verdict(report, rule, settings).
 
 The exact distribution of the text beside the target's, over a few pairs of models given by tables, with one
 to three drafts a round; and how many drafts are kept, exactly, beside the rule that keeps most of the same
@@ -11,17 +11,8 @@ drafts.  One of three words is the verdict:
 But: these pairs and settings show what the cases are about; lossless.check looks further, and the long tests
 run it on all that is lossless here.
 """
-from typing import NamedTuple
-
-from lossless import (
-    PROMPT,
-    WRONG,
-    distribution_of_text,
-    exact_distribution,
-    memoryless,
-    table,
-    text_of,
-)
+import lossless
+from lossless import PROMPT, WRONG, distribution_of_text, exact_distribution, memoryless, table
 from verdicts.integrals import INTEGRALS
 from verdicts.rules import RULES, penalized
 
@@ -35,75 +26,44 @@ PAIRS = {                                                       # name: (draft, 
 KEPT_OF = ["a distribution after every prefix", "zeros in both", "five tokens of vocabulary"]
 
 
-class Report(NamedTuple):
-    """As lossless.report's, and what is kept of the drafts."""
-    lossless: bool
-    deviation: float                    # the largest
-    verdict: str
-    case: str = ""                      # of the first wrong text: the pair of models,
-    K: int = 0
-    settings: dict = {}
-    prompt: list = PROMPT
-    text: tuple = ()
-    probability: float = 0.0            # what it has
-    wanted: float = 0.0                 # and what it should have
-    n_branches: int = 0
-    accepted: float | None = None       # drafts of a first round of one, on the mean; None for what is wrong
-    possible: float | None = None       # by the best rule for them
-    how: str = "walked"
-    worst: tuple = ()                   # (text, probability, wanted) of the largest deviation
-
-    def __str__(self):
-        if self.lossless:
-            kept = "" if self.accepted is None else (
-                f"; a first draft is kept with probability {self.accepted:.3f}, and could be with "
-                f"{self.possible:.3f}")
-            return f"{self.verdict}: no text's probability is off by more than {self.deviation:.0e}{kept}"
-        more = "".join(f", {key} = {value}" for key, value in self.settings.items())
-        text, has, should = self.worst
-        return (f"wrong: with {self.case}, K = {self.K}{more}, the first wrong text is {list(self.text)} "
-                f"after {self.prompt}: it has probability {self.probability:.6f} and should have "
-                f"{self.wanted:.6f}; the worst is {list(text)}, {has:.6f} for {should:.6f}")
-
-
-def judge(rule, settings=None, penalty=False):
-    """rule, a name of RULES or INTEGRALS -> Report.  `penalty`: the target punishes repetition."""
-    settings, first, worst, n_branches = settings or {}, None, ((), 0.0, 0.0), 0
-    for case, (draft, target, n_tokens, Ks) in PAIRS.items():
+def report(rule, settings=None, penalty=False):
+    """rule, a name of RULES or INTEGRALS -> lossless.Report: of the first case that is wrong, but with the
+    largest deviation and the branches of all.  `penalty`: the target punishes repetition."""
+    judge, found = integrated if rule in INTEGRALS else walked, []
+    for name, (draft, target, n_tokens, Ks) in PAIRS.items():
         target = penalized(target) if penalty else target
-        for K in Ks:
-            found, wanted, branches = distributions(rule, draft, target, n_tokens, K, settings)
-            n_branches += branches
-            for text in sorted(found.keys() | wanted.keys()):
-                has, should = float(found.get(text, 0)), float(wanted.get(text, 0))
-                worst = max(worst, (text, has, should), key=lambda one: abs(one[1] - one[2]))
-                if abs(has - should) > WRONG and first is None:
-                    first = dict(case=case, K=K, text=text, probability=has, wanted=should)
-    common = dict(deviation=abs(worst[1] - worst[2]), settings=settings, n_branches=n_branches, worst=worst,
-                  how="integrated" if rule in INTEGRALS else "walked")
-    if first:
-        return Report(False, verdict="wrong", **common, **first)
+        found += [judge(rule, name, draft, target, n_tokens, K, settings or {}) for K in Ks]
+    first = next((one for one in found if not one.lossless), found[0])
+    return first._replace(deviation=float(max(one.deviation for one in found)), n_cases=len(found),
+                          n_branches=sum(one.n_branches for one in found))
+
+
+def walked(rule, *case):
+    return lossless.judge(RULES[rule].sampler, *case)
+
+
+def integrated(rule, name, draft, target, n_tokens, K, settings):
+    found = INTEGRALS[rule](draft, target, PROMPT)
+    n_tokens = len(next(iter(found)))
+    wanted = distribution_of_text(target, PROMPT, n_tokens)
+    off = {text: abs(found.get(text, 0) - wanted.get(text, 0)) for text in found.keys() | wanted.keys()}
+    text = next((text for text in sorted(off) if off[text] > WRONG), None)
+    report = lossless.Report(text is None, max(off.values()), 1, 0)
+    if text is None:
+        return report
+    case = lossless.Case(name, draft, target, n_tokens, n_tokens, settings)
+    return report._replace(case=str(case), settings=settings, prompt=PROMPT, text=list(text),
+                           probability=float(found.get(text, 0)), wanted=float(wanted.get(text, 0)))
+
+
+def verdict(report, rule, settings=None, penalty=False):
+    """(one of the three words, how often a first draft is kept, how often it could be; None: not walked)."""
+    if not report.lossless:
+        return "wrong", None, None
     if rule in INTEGRALS:
-        return Report(True, verdict="fine", **common)
+        return "fine", None, None
     accepted, possible = (kept(name, settings, penalty) for name in (rule, RULES[rule].beside))
-    return Report(True, verdict="lossless but slow" if accepted < possible - WRONG else "fine",
-                  accepted=accepted, possible=possible, **common)
-
-
-def distributions(rule, draft, target, n_tokens, K, settings):
-    """({text: probability} by the rule, the same by the target, branches of chance)."""
-    if rule in INTEGRALS:
-        found = INTEGRALS[rule](draft, target, PROMPT)
-        return found, distribution_of_text(target, PROMPT, len(next(iter(found)))), 0
-    n_branches = 0
-
-    def run(rng):
-        nonlocal n_branches
-        n_branches += 1
-        return text_of(RULES[rule].sampler(draft, target, list(PROMPT), n_tokens, K, rng, **settings))
-
-    found = exact_distribution(run)
-    return found, distribution_of_text(target, PROMPT, n_tokens, **settings), n_branches
+    return "lossless but slow" if accepted < possible - WRONG else "fine", accepted, possible
 
 
 def kept(rule, settings=None, penalty=False, K=1):
@@ -125,7 +85,11 @@ def kept_of(rule, draft, target, K, settings):
 
 def first_token(rule, q, p, settings=None):
     """The exact distribution [n_vocab] of the first token, one draft, the same q and p everywhere."""
-    found, _, _ = distributions(rule, memoryless(p), memoryless(q), 2, 1, settings or {})
+    if rule in INTEGRALS:
+        found = INTEGRALS[rule](memoryless(p), memoryless(q), PROMPT)
+    else:
+        found = exact_distribution(lambda rng: lossless.text_of(RULES[rule].sampler(
+            memoryless(p), memoryless(q), list(PROMPT), 2, 1, rng, **settings or {})))
     chances = [0.0] * len(q)
     for text, chance in found.items():
         chances[text[0]] += float(chance)

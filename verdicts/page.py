@@ -1,4 +1,5 @@
-"""Writes results.json, what the judge finds about each case, and README.md, the page that one links to:
+"""Writes results.json, what the judge finds about each case, and README.md, the page that one links to (its
+prose is in page.in.md):
 
     python -m verdicts.page
 
@@ -11,32 +12,11 @@ import sys
 from textwrap import dedent
 
 import console
-from verdicts.cases import CASES, HERE, KINDS, in_order, results
+from lossless import memoryless
+from verdicts.cases import CASES, HERE, KINDS, ORDER, in_order, results
 from verdicts.integrals import INTEGRALS
-from verdicts.judging import first_token, kept_of
+from verdicts.judging import first_token, kept, kept_of, verdict
 from verdicts.rules import RULES
-
-INTRODUCTION = """\
-# Verdicts
-
-Is it really lossless? This is what the judge ([`lossless.py`](../lossless.py)) finds about {n} disputes from
-the public threads of {projects} projects. Each is reduced to a rule of a few lines ([`rules.py`](rules.py)),
-and the rule is run through every branch of chance: nothing is sampled, and no opinion is asked.
-
-- **wrong**: some text has not the probability that the target gives it. The deviation is that of the worst
-  text over a few pairs of models given by tables.
-- **lossless but slow**: the text has the target's distribution, but fewer drafts are kept than could be.
-- **fine**: it has, and no fewer are kept than the best rule keeps of the same drafts.
-
-{counts}. Where it does not say that an engine's code was run or read, the reduction is ours: what a thread
-says, in a few lines, for one sequence. Threads were read in stored copies, and their outcome is as of these.
-Two questions that no rule decides, why greedy texts differ and what "acceptance" means, are in
-[questions.md](questions.md). Engines in other languages can be tested with [vectors.json](vectors.md).
-
-`python -m verdicts` prints this table, `python -m verdicts vllm-40149` judges one case anew, and
-`python -m verdicts.page` writes this page.
-"""
-
 
 # What is stored ---------------------------------------------------------------------------------------------
 
@@ -44,29 +24,30 @@ def judged(cases):
     """{name: what is stored of each}.  Cases with the same rule and settings are judged once."""
     known = {}
     for case in cases:
-        key = case.rule, str(case.settings), case.penalty
-        if key not in known:
-            known[key] = case.judge()
-        yield case.name, stored(case, known[key])
+        asked = case.rule, case.settings, case.penalty
+        if str(asked) not in known:
+            report = case.judge()
+            known[str(asked)] = report, verdict(report, *asked)
+        yield case.name, stored(case, *known[str(asked)])
 
 
-def stored(case, report):
-    found = {"verdict": report.verdict, "deviation": rounded(report.deviation), "how": report.how}
+def stored(case, report, verdict):
+    word, accepted, possible = verdict
+    found = {"verdict": word, "deviation": rounded(report.deviation) or 1e-15, "branches": report.n_branches}
     if report.lossless:
-        found |= {"accepted": rounded(report.accepted), "possible": rounded(report.possible)}
+        found |= {"accepted": rounded(accepted), "possible": rounded(possible)}
     else:
-        text, has, should = report.worst
-        found |= {"case": report.case, "K": report.K, "text": list(map(int, report.text)),
-                  "probability": rounded(report.probability), "wanted": rounded(report.wanted),
-                  "worst": [list(map(int, text)), rounded(has), rounded(should)]}
+        pair, K = report.case.split("; K = ")
+        found |= {"case": pair, "K": int(K.split(",")[0]), "text": report.text,
+                  "probability": rounded(report.probability), "wanted": rounded(report.wanted)}
     if case.example:
         found["example"] = computed(case)
     return found
 
 
 def rounded(number):
-    """Six digits; what is rounding itself becomes a bound."""
-    return None if number is None else 1e-15 if number < 1e-12 else float(f"{number:.6g}")
+    """Six digits; what is below 1e-12 is rounding, and 0."""
+    return None if number is None else 0.0 if number < 1e-12 else float(f"{number:.6g}")
 
 
 def computed(case):
@@ -75,14 +56,12 @@ def computed(case):
     first = first_token(case.rule, q, p, case.settings)
     wanted = [float(x == max(range(len(q)), key=q.__getitem__)) for x in range(len(q))] if \
         case.settings.get("temperature") == 0 else q
-    found = {"first": [rounded(x) if x > 1e-12 else 0.0 for x in first],
+    found = {"first": [*map(rounded, first)],
              "distance": rounded(sum(abs(a - b) for a, b in zip(first, wanted)) / 2)}
     if case.rule in RULES:
-        from lossless import memoryless
-
-        kept = (kept_of(rule, memoryless(p), memoryless(q), 1, case.settings)
-                for rule in (case.rule, RULES[case.rule].beside))
-        found["kept"], found["possible"] = map(rounded, kept)
+        shares = (kept_of(rule, memoryless(p), memoryless(q), 1, case.settings)
+                  for rule in (case.rule, RULES[case.rule].beside))
+        found["kept"], found["possible"] = map(rounded, shares)
     return found
 
 
@@ -92,8 +71,8 @@ def facts_of(case):
     facts = [f"Read: {case.read}."]
     facts.append(f"The engine's code: {case.engine}." if case.engine else
                  "The reduction is ours; the engine's code was not run.")
-    if case.settings:
-        facts.append(f"Settings: {', '.join(f'{key} = {value}' for key, value in case.settings.items())}.")
+    settings = {"temperature": 1} | case.settings | ({"penalty": 2} if case.penalty else {})
+    facts.append(f"Judged with {', '.join(f'{key} = {value}' for key, value in settings.items())}.")
     if case.declared:
         facts.append("Lossy on purpose, and declared so.")
     return facts + ([f"Note: {case.note}"] if case.note else [])
@@ -105,24 +84,25 @@ def example_of(case):
         return []
     found, numbers = case.found["example"], lambda row: ", ".join(f"{x:.4g}" for x in row)
     q, p = numbers(case.example["q"]), numbers(case.example["p"])
-    kept = f" Its draft is kept with probability {found['kept']:.4g}; the best rule for it keeps " \
+    share = f" Its draft is kept with probability {found['kept']:.4g}; the best rule for it keeps " \
            f"{found['possible']:.4g}." if "kept" in found else ""
     return [f"The same q and p as there: q = ({q}), p = ({p}). The first token comes out as "
             f"({numbers(found['first'])}), a total variation of {found['distance']:.4g} from the target."
-            f"{kept} The thread says: {case.example['said']}."]
+            f"{share} The thread says: {case.example['said']}."]
 
 
 def finding(case):
     found = case.found
+    n = found["branches"]
+    how = f"{n:,} branches walked" if n else "integrated, for it cannot be walked"
     if case.verdict == "wrong":
-        text, has, should = found["worst"]
-        return (f"{found['how']}: with {found['case']}, K = {found['K']}, the first wrong text is "
-                f"{found['text']} after [2, 0], {found['probability']:.4g} for {found['wanted']:.4g}; the "
-                f"worst is {text}, {has:.4g} for {should:.4g}")
-    kept = "" if found["accepted"] is None else (f"; a first draft is kept with probability "
+        return (f"{how}: with {found['case']}, K = {found['K']}, the first wrong text is {found['text']} "
+                f"after [2, 0], of probability {found['probability']:.4g} where {found['wanted']:.4g} is "
+                f"right; the worst is off by {found['deviation']:.2g}")
+    share = "" if found["accepted"] is None else (f"; a first draft is kept with probability "
                                                  f"{found['accepted']:.3g}, and could be with "
                                                  f"{found['possible']:.3g}")
-    return f"{found['how']}: no text is off by more than {found['deviation']:.0e}{kept}"
+    return f"{how}: no text is off by more than {found['deviation']:.0e}{share}"
 
 
 def code_of(rule):
@@ -131,24 +111,39 @@ def code_of(rule):
 
 
 def page():
-    by_verdict = {verdict: [case for case in CASES if case.verdict == verdict]
-                  for verdict in ("wrong", "lossless but slow", "fine")}
-    counts = ", ".join(f"{len(cases)} are {verdict}" for verdict, cases in by_verdict.items())
-    lines = [INTRODUCTION.format(n=len(CASES), projects=len({case.project for case in CASES}),
-                                 counts=counts[0].upper() + counts[1:]), "## The table\n"]
-    lines += ["| case | what is argued about | rule | deviation | a draft is kept | verdict |",
-              "|---|---|---|---|---|---|"]
-    for case in in_order():
-        found = case.found
-        kept = "" if found.get("accepted") is None else f"{found['accepted']:.2g} of {found['possible']:.2g}"
-        lines.append(f"| [{case.name}](#{anchor(case)}) | {KINDS[case.kind].lower()} | {case.rule} | "
-                     f"{case.deviation:.1e} | {kept} | {case.verdict}{' (declared)' * case.declared} |")
-    for case in in_order():
-        lines += ["", f'<a id="{anchor(case)}"></a>', f"### {case.name}: {case.verdict}", "",
-                  f"[{case.thread}]({case.link}), {case.date}", "", f"- **Claim** ({case.by}): {case.claim}",
-                  f"- **Outcome**: {case.outcome}", f"- **Judged**, as \"{case.rule}\", {finding(case)}."]
-        lines += [f"- {fact}" for fact in facts_of(case) + example_of(case)]
-    return "\n".join(lines) + "\n"
+    def number(verdict):
+        return f"{sum(case.verdict == verdict for case in CASES)} are {verdict}"
+
+    pair = results()["pair"]
+    return (HERE / "page.in.md").read_text(encoding="utf-8").format(
+        n=len(CASES), projects=len({case.project for case in CASES}), counts=", ".join(map(number, ORDER)),
+        table="\n".join(map(table_row, in_order())), temperature=pair["temperature"],
+        prefixes=pair["prefixes"],
+        costs="\n".join(f"| {rule} | {kept(rule):.3f} | {mean:.3f} ± {error:.3f} |"
+                        for rule, (mean, error) in pair["kept"].items()),
+        engines="\n".join(engine_row(*item) for item in results()["real"].items()),
+        cases="".join(map(section, in_order())))
+
+
+def table_row(case):
+    found = case.found
+    share = "" if found.get("accepted") is None else f"{found['accepted']:.2g} of {found['possible']:.2g}"
+    return (f"| [{case.name}](#{anchor(case)}) | {KINDS[case.kind].lower()} | {case.rule} | "
+            f"{case.deviation:.1e} | {share} | {case.verdict}{' (declared)' * case.declared} |")
+
+
+def engine_row(name, found):
+    text, has, should = found["worst"]
+    return (f"| {name} | {found['deviation']:.1e} | {found['distance']:.1e} | "
+            f"{text}: {has:.6f}, {should:.6f} |")
+
+
+def section(case):
+    lines = ["", f'<a id="{anchor(case)}"></a>', f"### {case.name}: {case.verdict}", "",
+             f"[{case.thread}]({case.link}), {case.date}", "", f"- **Claim** ({case.by}): {case.claim}",
+             f"- **Outcome**: {case.outcome}", f"- **Who is right**: {case.answer}",
+             f"- **Judged**, as \"{case.rule}\", {finding(case)}."]
+    return "\n".join([*lines, *(f"- {fact}" for fact in facts_of(case) + example_of(case))]) + "\n"
 
 
 def anchor(case):
@@ -158,8 +153,8 @@ def anchor(case):
 def write():
     """Judge every case anew; write results.json and README.md."""
     path = HERE / "results.json"
-    kept = results() if path.exists() else {}
-    path.write_text(json.dumps(kept | {"cases": dict(judged(CASES))}, indent=1) + "\n", encoding="utf-8")
+    others = results() if path.exists() else {}
+    path.write_text(json.dumps(others | {"cases": dict(judged(CASES))}, indent=1) + "\n", encoding="utf-8")
     (HERE / "README.md").write_text(page(), encoding="utf-8")
 
 

@@ -1,7 +1,9 @@
 """What the tests share: how far a sampler is from lossless, mutants, tiny GPT-2s."""
 
 import inspect
+import json
 import os
+import re
 import types
 from pathlib import Path
 
@@ -9,9 +11,11 @@ import numpy as np
 import pytest
 
 import gpt2
+from benchmarks.synthetic import SIZES, random_arrays, random_model
 from drafters.heads import head_shapes
-from encoder import Encoder
+from encoder import EOS, Encoder, bytes_to_unicode
 from exercises.steps import Says  # noqa: F401  # in the generator's place
+from loading.checkpoint import write_tensorflow
 from lossless import distance, distribution_of_text, exact_distribution, table, text_of
 from utils import nested
 
@@ -36,6 +40,11 @@ def deviation_of(sampler):
 
 
 # Wrong versions ---------------------------------------------------------------------------------------------
+
+
+def named(value):
+    """An id for pytest without addresses: the processes that share the tests must call them the same."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
 
 def mutant(module, *changes):
@@ -131,10 +140,40 @@ class TinyModels:
     def __init__(self, seed=0):
         self.draft_name, self.target_name, self.draft_is_used = "tiny", "tiny", True
         self.draft, self.target = tiny_gpt2(seed + 1), tiny_gpt2(seed)
-        self.encoder = Encoder({char: i for i, char in enumerate("abcdefghijkl")} | {"<|endoftext|>": 12}, [])
+        ids = {char: i for i, char in enumerate("<|endoftx>ab")} | {"<|endoftext|>": 12}
+        self.draft_and_encoder = self.draft, Encoder(ids, [])
+        self.encoder = self.draft_and_encoder[1]
 
     def head(self, kind):
         n, rng = self.target.params["wte"].shape[1], np.random.default_rng(5)
         arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(np.float32)
                   for name, shape in head_shapes(kind, n, 3).items()}
         return nested(arrays, {"n_layer": 1}, Path("tiny"), head_shapes(kind, n, 3)) | {"exit_layer": 1}
+
+
+# Random models of GPT-2's sizes -----------------------------------------------------------------------------
+
+def synthetic_pair(size, n_first, dial):
+    """(draft, target): the draft is the first n_first layers of the target, with its ln_f and output head."""
+    target = random_model(size, n_first, dial)
+    first = {**target.params, "blocks": target.params["blocks"][:n_first]}
+    return gpt2.GPT2(first, SIZES[size]["n_head"]), target
+
+
+def vocabulary(n_vocab):
+    """An Encoder of n_vocab tokens: the bytes, pairs of bytes, and the end of the text."""
+    signs = list(bytes_to_unicode().values())
+    merges = [(a, b) for a in signs for b in signs][:n_vocab - len(signs) - 1]
+    tokens = [*signs, *map("".join, merges), EOS]
+    return Encoder({token: i for i, token in enumerate(tokens)}, merges)
+
+
+def write_folder(folder, size):
+    """A random model with such a vocabulary."""
+    hparams, encoder, folder = SIZES[size], vocabulary(SIZES[size]["n_vocab"]), Path(folder)
+    merges = "\n".join(["#version: 0.2", *map(" ".join, encoder.ranks), ""])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "hparams.json").write_text(json.dumps(hparams), encoding="utf-8")
+    (folder / "encoder.json").write_text(json.dumps(encoder.ids), encoding="utf-8")
+    (folder / "vocab.bpe").write_text(merges, encoding="utf-8")
+    write_tensorflow(folder / "model.ckpt", random_arrays(size))

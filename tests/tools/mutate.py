@@ -27,59 +27,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 150           # of tests that do not end: the mistake was noticed
 
-# file: the tests that belong, the likeliest to notice first; `doctest` are the file's own
+# The tests that belong, the likeliest to notice first; those of other files have the file's name.  A file's
+# doctests are run in any case.
 TESTS = {
-    "autoregressive.py": "lossless samplers",
-    "speculative.py": "doctest wrong_versions lossless samplers",
-    "sampling.py": "doctest sampling samplers lossless",
-    "gpt2.py": "gpt2 wrong_versions exact backend",
-    "encoder.py": "doctest encoder",
-    "utils.py": "utils checkpoint main",
-    "main.py": "main replay many terminal readme drafters",
-    "lossless.py": "doctest lossless sampling exercises",
-    "compute/backend.py": "backend",
-    "compute/linear.py": "doctest exact gpt2 backend",
-    "loading/checkpoint.py": "checkpoint",
-    "loading/download.py": "download",
-    "console.py": "console main many",
-    "loading/to_gguf.py": "doctest to_gguf",
-    "reporting/stats.py": "doctest stats samplers main",
-    "reporting/terminal.py": "terminal",
-    "pages/replay.py": "doctest replay",
-    "reporting/many.py": "many",
-    "pages/files.py": "doctest pages",
-    "pages/notebooks.py": "doctest site",
-    "pages/site.py": "doctest site",
-    "samplers/batch.py": "batch",
-    "samplers/block.py": "doctest block",
-    "samplers/tree.py": "doctest tree k_seq",
-    "samplers/tree_model.py": "doctest tree",
-    "samplers/tree_rules.py": "doctest tree k_seq",
-    "samplers/k_seq.py": "doctest k_seq",
-    "samplers/lossy.py": "doctest lossy",
-    "benchmarks/sequoia.py": "doctest sequoia",
-    "drafters/lookup.py": "doctest drafters",
-    "drafters/ngram.py": "doctest drafters",
-    "drafters/adaptive.py": "drafters",
-    "drafters/early_exit.py": "drafters heads",
-    "drafters/layer_skip.py": "drafters",
-    "drafters/heads.py": "doctest heads",
-    "drafters/eagle.py": "heads",
-    "drafters/medusa.py": "heads",
-    "exercises/__main__.py": "exercises",
-    "benchmarks/__main__.py": "figures benchmark backend",
-    "benchmarks/pairs.py": "doctest figures benchmark",
-    "benchmarks/measure.py": "figures benchmark backend",
-    "benchmarks/methods.py": "doctest figures benchmark",
-    "benchmarks/synthetic.py": "figures benchmark backend",
-    "benchmarks/batches.py": "figures benchmark",
-    "benchmarks/busy.py": "figures",
-    "benchmarks/heads.py": "doctest figures heads benchmark",
-    "benchmarks/trees.py": "figures benchmark",
-    "benchmarks/lossy.py": "figures benchmark",
-    "benchmarks/peers.py": "doctest figures benchmark",
-    "benchmarks/show.py": "doctest figures benchmark",
+    "autoregressive.py": "lossless samplers", "speculative.py": "wrong_versions lossless samplers",
+    "sampling.py": "sampling samplers lossless", "checks.py": "samplers main", "console.py": "console main",
+    "gpt2.py": "gpt2 wrong_versions exact backend", "utils.py": "utils checkpoint main",
+    "main.py": "main replay many terminal readme", "lossless.py": "lossless sampling exercises",
+    "compute/": "exact threads gpt2 backend", "drafters/": "drafters heads", "exercises/": "exercises",
+    "loading/folder.py": "folder utils heads", "pages/": "pages replay site judge machine",
+    "verdicts/": "verdicts",
+    "reporting/stats.py": "stats samplers main", "samplers/tree_model.py": "tree",
+    "samplers/tree_rules.py": "tree k_seq", "benchmarks/": "figures benchmark backend",
 }
+NOT_HERE = "tests/", "training/", "notebooks/"
 
 SWAPS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
          ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -162,20 +123,27 @@ def of_words(node):
                for part in ast.iter_child_nodes(node))
 
 
+def files():
+    """All that are tested."""
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [name for name in listed.stdout.split()
+            if not name.startswith(NOT_HERE) and places((ROOT / name).read_text(encoding="utf-8"))]
+
+
 def paths_of(name):
-    """What pytest is to run for a file.  Ends the program where that is not known, or not there."""
-    if name not in TESTS:
-        sys.exit(f"no tests are named for {name}: add a line to TESTS")
-    paths = [name if test == "doctest" else f"tests/test_{test}.py" for test in TESTS[name].split()]
-    for path in paths:
-        if not (ROOT / path).exists():
-            sys.exit(f"{path}, which TESTS names for {name}, does not exist: correct the line")
-    return paths
+    """What pytest is to run for a file.  Ends the program if that is not known."""
+    source = ROOT / name
+    namesake, folder = ROOT / f"tests/test_{source.stem}.py", f"{name.split('/')[0]}/"
+    tests = TESTS.get(name) or (source.stem if namesake.exists() else TESTS.get(folder, ""))
+    paths = [f"tests/test_{test}.py" for test in tests.split() if (ROOT / f"tests/test_{test}.py").exists()]
+    if not paths:
+        sys.exit(f"no tests are named for {name}: add it to TESTS")
+    return [name] * (">>> " in source.read_text(encoding="utf-8")) + paths
 
 
 def passes(copy, paths, planted_in="", seconds=None):
     """Whether these tests pass in a copy of the repository, in this time."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider",
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider",
                "-o", "python_functions=test_*", *paths]         # not `tests_of` in the code itself
     try:                                                        # PLANTED: see `mutant` in tests/helpers.py
         done = subprocess.run(command, cwd=copy, capture_output=True, timeout=seconds,
@@ -205,7 +173,7 @@ def drawn(every, n, seed):
 
 def main(words):
     flags = dict(word.removeprefix("--").split("=") for word in words if word.startswith("--"))
-    words = [word for word in words if not word.startswith("--")] or list(TESTS)
+    words = [word for word in words if not word.startswith("--")] or files()
     names = list(dict.fromkeys(word.split(":")[0] for word in words))
     paths = {path: None for name in names for path in paths_of(name)}
     sources = {name: (ROOT / name).read_text(encoding="utf-8") for name in names}

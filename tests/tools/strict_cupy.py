@@ -56,42 +56,13 @@ e inf nan newaxis pi bool_ dtype float16 float32 float64 int8 int16 int32 int64 
 uint64
 """.split()
 
-FROM_HOST = {"array", "asarray", "asanyarray"}  # these take what NumPy holds
-FROM_NUMBERS = {
-    "arange",
-    "bartlett",
-    "blackman",
-    "diag_indices",
-    "empty",
-    "eye",
-    "full",
-    "hamming",
-    "hanning",
-    "identity",
-    "indices",
-    "kaiser",
-    "linspace",
-    "logspace",
-    "ones",
-    "tri",
-    "tril_indices",
-    "triu_indices",
-    "zeros",
-}
-FROM_SEVERAL = {"column_stack", "concatenate", "dstack", "hstack", "lexsort", "select", "stack", "vstack"}
-ELEMENTWISE = {name for name in FUNCTIONS if isinstance(getattr(np, name, None), np.ufunc)} | {
-    "clip",
-    "where",
-    "isclose",
-    "allclose",
-}
-OF_UNKNOWN_SIZE = {
-    "argwhere",
-    "extract",
-    "flatnonzero",
-    "nonzero",
-    "unique",
-}  # the host waits to learn the size of the result
+FROM_HOST = {"array", "asarray", "asanyarray"}          # these take what NumPy holds
+FROM_NUMBERS = set("""arange bartlett blackman diag_indices empty eye full hamming hanning identity indices
+kaiser linspace logspace ones tri tril_indices triu_indices zeros""".split())
+FROM_SEVERAL = set("column_stack concatenate dstack hstack lexsort select stack vstack".split())
+ELEMENTWISE = {name for name in FUNCTIONS if isinstance(getattr(np, name, None), np.ufunc)}
+ELEMENTWISE |= {"clip", "where", "isclose", "allclose"}
+OF_UNKNOWN_SIZE = {"argwhere", "extract", "flatnonzero", "nonzero", "unique"}   # the host waits to learn it
 
 counts = Counter()
 pending = False
@@ -152,18 +123,13 @@ def setting(x):
     return x._array if isinstance(x, ndarray) else x
 
 
+def settings_of(out, settings):
+    return {key: setting(x) for key, x in settings.items()} | ({} if out is None else {"out": array_of(out)})
+
+
 def product(a, b):
-    for name, x in (("a", a), ("b", b)):
-        if not isinstance(x, ndarray):
-            kind = f"{type(x).__module__}.{type(x).__name__}"
-            raise TypeError(
-                f"Argument '{name}' has incorrect type (expected cupy._core.core._ndarray_base, got {kind})"
-            )
-    a, b = a._array, b._array
-    for x in (
-        a,
-        b,
-    ):  # cupy/_core/_routines_linalg.pyx: cuBLAS reads a transposed matrix as it is, but no stack of them
+    a, b = array_of(a), array_of(b)
+    for x in a, b:      # cupy/_core/_routines_linalg.pyx: cuBLAS reads a transposed matrix, no stack of them
         if not (x.flags.c_contiguous or max(a.ndim, b.ndim) <= 2 and x.flags.f_contiguous):
             counts["bytes copied for products"] += x.nbytes
     return made(a @ b)
@@ -174,16 +140,10 @@ def function(name):
 
     def call(*arguments, out=None, **settings):
         first, rest = arguments[:1], arguments[1:]
-        settings = {key: setting(x) for key, x in settings.items()} | (
-            {} if out is None else {"out": array_of(out)}
-        )
         if name in OF_UNKNOWN_SIZE or name == "repeat":
             wait()
-        if name in FROM_HOST:
-            x = first[0]
-            first = [
-                x._array if isinstance(x, ndarray) else to_device(x)
-            ]  # a list that holds ours: see __array__
+        if name in FROM_HOST:                                   # a list that holds ours: see __array__
+            first = [x._array if isinstance(x, ndarray) else to_device(x) for x in first]
         elif name in ELEMENTWISE:
             first, rest = map(factor, first), map(factor, rest)
         elif name in FROM_SEVERAL:
@@ -192,7 +152,7 @@ def function(name):
             rest = map(array_of, rest)
         elif name not in FROM_NUMBERS:
             first = map(array_of, first)
-        return made(of_numpy(*first, *map(setting, rest), **settings))
+        return made(of_numpy(*first, *map(setting, rest), **settings_of(out, settings)))
 
     return call
 
@@ -224,10 +184,8 @@ class ndarray:
         self._array[...] = to_device(array)
 
     def __array__(self, *_, **__):
-        raise TypeError(
-            "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy "
-            "array explicitly."
-        )
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to "
+                        "construct a NumPy array explicitly.")
 
     def __array_ufunc__(self, ufunc, method, *inputs, **settings):  # np.exp(x) is cupy.exp(x)
         if method != "__call__" or not hasattr(cupy, ufunc.__name__):
@@ -267,27 +225,19 @@ class ndarray:
         if isinstance(index, tuple):
             return tuple(map(self.checked, index))
         if isinstance(index, ndarray):
-            if index.dtype.kind == "b":  # the host waits for the number of True
+            if index.dtype.kind == "b":                         # the host waits for the number of True
                 wait()
-            elif index.dtype.kind not in "iu":
-                raise IndexError(
-                    f"arrays used as indices must be of integer or boolean type. (actual: {index.dtype.type})"
-                )
-            return index._array
-        if isinstance(index, (list, range, np.ndarray)):  # these cross to the device
+            if index.dtype.kind in "biu":
+                return index._array
+        elif isinstance(index, (list, range, np.ndarray)):      # these cross to the device
             if not len(index) or np.asarray(index).dtype.kind in "iu":
                 return to_device(index).astype(np.int64)
-        elif (
-            index is None
-            or index is Ellipsis
-            or isinstance(index, slice)
-            or hasattr(index, "__index__")
-            and not isinstance(index, bool)
-        ):
+        elif index is None or index is Ellipsis or isinstance(index, slice):
             return index
-        raise IndexError(
-            "only integers, slices, ellipsis, numpy.newaxis and integer or boolean arrays are valid indices"
-        )
+        elif hasattr(index, "__index__") and not isinstance(index, bool):
+            return index
+        raise IndexError("only integers, slices, ellipsis, numpy.newaxis and integer or boolean arrays are "
+                         "valid indices")
 
     def __matmul__(self, other):
         return product(self, other)
@@ -303,19 +253,14 @@ def method(name):
     def call(self, *arguments, out=None, **settings):
         if name in OF_UNKNOWN_SIZE:
             wait()
-        settings = {key: setting(x) for key, x in settings.items()} | (
-            {} if out is None else {"out": array_of(out)}
-        )
-        return made(getattr(self._array, name)(*map(setting, arguments), **settings))
+        return made(getattr(self._array, name)(*map(setting, arguments), **settings_of(out, settings)))
 
     return call
 
 
 def binary(function):
-    return (
-        lambda self, other: made(function(self._array, factor(other))),
-        lambda self, other: made(function(factor(other), self._array)),
-    )
+    return (lambda self, other: made(function(self._array, factor(other))),
+            lambda self, other: made(function(factor(other), self._array)))
 
 
 def in_place(function):
@@ -337,9 +282,7 @@ for _name in "add sub mul truediv floordiv mod pow lshift rshift and or xor".spl
 for _name in "eq ne lt le gt ge".split():
     setattr(ndarray, f"__{_name}__", binary(getattr(operator, _name))[0])
 for _name in "neg pos abs invert".split():
-    setattr(
-        ndarray, f"__{_name}__", lambda self, function=getattr(operator, _name): made(function(self._array))
-    )
+    setattr(ndarray, f"__{_name}__", lambda self, f=getattr(operator, _name): made(f(self._array)))
 for _name in "dtype shape ndim size nbytes itemsize strides flags".split():
     setattr(ndarray, _name, property(lambda self, name=_name: getattr(self._array, name)))
 for _name in "T real imag".split():
@@ -358,7 +301,4 @@ cupy.get_array_module = lambda *arrays: cupy if any(isinstance(x, ndarray) for x
 cupy.cuda = types.SimpleNamespace(
     get_current_stream=lambda: types.SimpleNamespace(synchronize=wait),
     Device=lambda: types.SimpleNamespace(id=0),
-    runtime=types.SimpleNamespace(
-        getDeviceProperties=lambda device: {"name": b"no GPU but a strict stand-in"}
-    ),
-)
+    runtime=types.SimpleNamespace(getDeviceProperties=lambda _: {"name": b"no GPU but a strict stand-in"}))

@@ -1,0 +1,207 @@
+"""Costs: what a pass and a round take on this machine.  Nothing but a clock.
+
+    python -m benchmarks costs          eight minutes on a machine that has nothing else to do
+
+measures in a process of its own for each kind of kernels (OpenBLAS chooses them by OPENBLAS_CORETYPE), and
+writes
+
+    bandwidth       GB/s of the memory: a product of one row with 268 MB of weights, among the passes
+    passes          of a model over so many rows, on top of 60 tokens: milliseconds
+    rounds          of each method, on texts of the embedded pair: drafting, the target's pass, and settling,
+                    from the target's logits to the new tokens; the first, with the prompt, is left out
+
+each as the quartiles and the number of calls, which take turns.  "typical" is a round if each of its parts
+took the median of those with as many drafts.  "speedup" compares whole runs, clocked from their first round
+to the end, with those of the target alone on the same prompts.
+
+But: on a busy machine all of it is noise.  The models of GPT-2's size are random: what weights say takes no
+time.  A GPU (--backend=cupy) is measured where it is; no kernels are chosen then.
+"""
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks.counts import DRAFT, HERE, TARGET, name_of, plan
+from benchmarks.measure import machine, size_of, some_tokens
+from benchmarks.synthetic import random_model
+from compute.backend import clock, on_gpu, use, xp
+from methods import Models, choose
+from reporting.stats import Timed
+from utils import load_model
+
+KERNELS = {"avx512": "SkylakeX", "avx2": "Haswell"}
+N_CACHED, N_TOKENS = 60, 60
+ROWS = 1, 5, 9                      # at every turn; the others, of a large model, at every tenth
+SELDOM = 2, 3, 4, 7, 13, 17, 25, 33, 49, 81
+SIZES = {TARGET: 15, DRAFT: 3, "124M": 30, "355M": 60}          # seconds at the most
+METHODS_SECONDS, CALLS, MATRIX = 105, 200, 8192
+PARTS = "drafting", "pass", "settling"
+
+
+def quartiles(seconds):
+    """-> milliseconds, and the number of calls."""
+    return [*np.round(np.percentile(np.array(seconds) * 1e3, [25, 50, 75]), 4).tolist(), len(seconds)]
+
+
+def in_turns(often, seldom, every, seconds, calls):
+    """{name: seconds of each call} of the functions, which take turns; the first turn warms up."""
+    times, start = defaultdict(list), clock()
+    for turn in tqdm(range(calls + 1), disable=None):
+        for name, run in (often if turn % every else often | seldom).items():
+            begin = clock()
+            run()
+            times[name].append(clock() - begin)
+        if clock() - start > seconds:
+            break
+    return {name: mine[1:] or mine for name, mine in times.items()}
+
+
+# Passes -----------------------------------------------------------------------------------------------------
+
+def passes(name, seconds, calls=CALLS, n_matrix=MATRIX):
+    """What is written of a model, and the quartiles of the bandwidth, GB/s."""
+    model = load_model(name)[0] if name.startswith("demo") else random_model(name)
+    tokens = some_tokens(model, model.n_ctx)
+    A, y = xp.ones((n_matrix, n_matrix), dtype=xp.float32), xp.ones(n_matrix, dtype=xp.float32)
+    often, seldom = ({n: partial(model, tokens[:N_CACHED + n], n) for n in some
+                      if N_CACHED + n <= model.n_ctx} for some in (ROWS, SELDOM))
+    streams = {"A @ y": lambda: A @ y, "y @ A": lambda: y @ A}  # which is faster depends on the kernels
+    every = 1 if name.startswith("demo") else 10
+    times = in_turns(often | streams, seldom, every, seconds, calls)
+    best = min((times.pop(stream) for stream in streams), key=np.median)
+    rates = [A.nbytes / second / 1e9 for second in best]
+    rows = {n: quartiles(times[n]) for n in sorted(times)}
+    return dict(bytes=size_of(model), rows=rows), [*np.percentile(rates, [25, 50, 75]).round(2), len(rates)]
+
+
+# Rounds -----------------------------------------------------------------------------------------------------
+
+class Watched(Timed):
+    """A target that knows when its last call began and ended."""
+
+    def timed(self, call, *arguments):
+        self.began = clock()
+        logits = super().timed(call, *arguments)
+        self.ended = clock()
+        return logits
+
+
+def rounds_of(sampler, pair, tokens, n_tokens, K, T, seed):
+    """[(drafts, new tokens, seconds of each part)] of one run, the first round left out."""
+    target, found = Watched(pair.target), []
+    rounds = sampler(pair.draft, target, tokens, n_tokens, K, np.random.default_rng(seed), temperature=T)
+    next(rounds)
+    begin = clock()
+    for r in rounds:
+        end = clock()
+        spent = target.began - begin, target.ended - target.began, end - target.ended
+        found.append((len(r.drafts), len(r.tokens), spent))
+        begin = clock()
+    return found
+
+
+def run(cell, models, tokens, n_tokens, seed):
+    """The rounds of a cell of the counts; of "alone" those of the target alone."""
+    drafter, verifier, K, T = cell
+    method = choose("model" if drafter == "alone" else drafter, verifier or "token")
+    pair = method.pair(models, tokens, K or 1, dict(temperature=T, top_k=0, top_p=1.0, eos=None))
+    sampler = method.baseline if drafter == "alone" else method.sampler(pair)
+    return rounds_of(sampler, pair, tokens, n_tokens, K, T, seed)
+
+
+def typical(rounds):
+    """Mean milliseconds of a round, if each of its parts took the median of those with as many drafts."""
+    sizes = defaultdict(list)
+    for n_drafts, _, spent in rounds:
+        sizes[n_drafts].append(spent)
+    return sum(len(mine) * np.median(mine, axis=0).sum() for mine in sizes.values()) / len(rounds) * 1e3
+
+
+def rounds(cells, seconds, prompts, n_tokens=N_TOKENS):
+    """{name: what is written of it}: the cells take turns, prompt by prompt."""
+    lines, trees = Models(DRAFT, TARGET), Models(DRAFT, TARGET)         # a tree's target is another object
+    baselines = {T: ("alone", "", None, T) for *_, T in cells}
+    found, start = {cell: [] for cell in [*baselines.values(), *cells]}, clock()
+    for seed, tokens in enumerate(tqdm([lines.encoder.encode(line) for line in prompts], disable=None)):
+        for cell, mine in tqdm(found.items(), leave=False, disable=None):
+            mine += run(cell, trees if ":" in cell[1] else lines, tokens, n_tokens, seed)
+        if clock() - start > seconds:
+            break
+    speed = {cell: tokens_a_second(mine) for cell, mine in found.items()}
+    return {name_of(*cell): written(mine) | {"speedup": round(speed[cell] / speed[baselines[cell[3]]], 4)}
+            for cell, mine in found.items()}
+
+
+def tokens_a_second(rounds):
+    return sum(n for _, n, _ in rounds) / sum(sum(spent) for *_, spent in rounds)
+
+
+def written(rounds):
+    parts = {name: quartiles(times) for name, times in zip(PARTS, zip(*(spent for *_, spent in rounds)))}
+    tokens = round(np.mean([n for _, n, _ in rounds]), 3)
+    return parts | {"typical": round(typical(rounds), 4), "tokens": tokens,
+                    "tokens_a_second": round(tokens_a_second(rounds), 1)}
+
+
+# All of it --------------------------------------------------------------------------------------------------
+
+def measured(quick):
+    """The cells of K = 2, 4, 8 and the first tree at temperatures 0 and 1, and passes of all models."""
+    cells = [cell for cell in plan() if cell[3] in (0, 1) and cell[2] in (2, 4, 8) and not early(cell)
+             or cell[1].endswith(":3,2,1") and cell[3] in (0, 1)]
+    sizes, calls, n_matrix = SIZES, CALLS, MATRIX
+    prompts = (HERE / "prompts.txt").read_text(encoding="utf-8").splitlines()
+    if quick:
+        sizes, calls, n_matrix, cells, prompts = {"tiny": 1, DRAFT: 1}, 3, 512, cells[:3], prompts[:1]
+    found = {"machine": machine(), "passes": {}, "bandwidth": {}, "rounds": {}}
+    for name, seconds in sizes.items():
+        found["passes"][name], found["bandwidth"][name] = passes(name, seconds, calls, n_matrix)
+    return found | {"rounds": rounds(cells, METHODS_SECONDS, prompts, 12 if quick else N_TOKENS)}
+
+
+def early(cell):
+    return cell[0].startswith("early_exit:")
+
+
+def costs(out, quick=False, backend="numpy"):
+    """Measure with each kind of kernels that this processor has; write to the folder `out`, or print."""
+    use(backend)
+    if on_gpu():
+        return write(out, "gpu", measured(quick))
+    for name, core in KERNELS.items():
+        if name == "avx512" and not has_avx512():
+            print("this processor has no AVX-512: left out", file=sys.stderr)
+            continue
+        words = [sys.executable, "-m", "benchmarks.costs", str(out or ""), name, *["quick"] * quick]
+        done = subprocess.run(words, cwd=HERE.parent, env=os.environ | {"OPENBLAS_CORETYPE": core})
+        if done.returncode:
+            raise ValueError(f"measuring with OPENBLAS_CORETYPE={core} failed: see above")
+
+
+def has_avx512():
+    flags = Path("/proc/cpuinfo")
+    return flags.exists() and "avx512f" in flags.read_text(encoding="utf-8")
+
+
+def write(out, name, found):
+    if not out:
+        return print(f"{name}:", as_json(found))
+    (Path(out) / f"costs_{name}.json").write_text(as_json(found), encoding="utf-8")
+
+
+def as_json(found):
+    """A line an entry."""
+    def written(part):
+        return ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in part.items())
+    return "{\n" + ",\n".join(f' "{key}": {{\n{written(part)}\n }}' for key, part in found.items()) + "\n}\n"
+
+
+if __name__ == "__main__":
+    write(*sys.argv[1:3], measured("quick" in sys.argv[3:]))

@@ -1,0 +1,131 @@
+"""Pictures of the counts and costs: functions that draw on axes, used by `python -m benchmarks speed` and by
+notebook 7.  But: what was not counted or measured is left out, not drawn as 0."""
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmarks.figures import costs, counts, of_counts, of_rounds
+from benchmarks.tables import NAMES, known, on_machines
+
+KS = 1, 2, 3, 4, 6, 8
+
+COLOURS = {"model": "#0072B2", "block": "#D55E00", "eagle": "#E69F00", "lookup": "#009E73",
+           "ngram": "#56B4E9", "medusa": "#CC79A7", "early_exit": "#999999", "suffix": "#5D8A00", "jacobi": "#7A5195"}
+
+
+def label(drafter, verifier="token"):
+    return {"token": drafter}.get(verifier, verifier if drafter == "model" else f"{drafter}, {verifier}")
+
+
+def curve(axes, places, names, field="tokens", **style):
+    """A field of the counts over places, with its standard error if it is that of the tokens."""
+    there = [(place, name) for place, name in zip(places, names) if name in counts()]
+    if there:
+        errors = [counts()[name]["se"] for _, name in there] if field == "tokens" else None
+        axes.errorbar([place for place, _ in there], [of_counts(name, field) for _, name in there], errors,
+                      marker="o", markersize=4, capsize=2, **style)
+
+
+def by_K(axes, T, methods=("model token", "model block", "eagle token", "lookup token", "medusa token"),
+         field="tokens"):
+    """Chen et al.'s figure 1, Leviathan et al.'s figure 2: over the number of drafts."""
+    for method in methods:
+        names, mine = [f"{method} K={K} T={T:g}" for K in KS], label(*method.split())
+        curve(axes, KS, names, field, label=mine, color=COLOURS.get(mine))
+    what = {"tokens": "tokens a pass"}.get(field, field)
+    axes.set(xlabel="K, drafts a round", ylabel=what, title=f"temperature {T:g}")
+
+
+def by_position(axes, T, K=8, methods=("model token", "eagle token", "early_exit token", "medusa token")):
+    """EAGLE's and Medusa's: how often a round's first draft is accepted, the second, .., of those tested."""
+    for method in methods:
+        cell = counts().get(f"{method} K={K} T={T:g}")
+        if cell:
+            tested = np.array(cell["tested"])
+            rates = np.where(tested > .005, np.array(cell["kept"]) / np.maximum(tested, 1e-9), np.nan)
+            mine = label(*method.split())
+            axes.plot(range(1, K + 1), rates, "o-", markersize=4, label=mine, color=COLOURS.get(mine))
+    axes.set(xlabel="draft of a round", ylabel="accepted of tested", ylim=(0, 1), title=f"temperature {T:g}")
+
+
+def by_nodes(axes, T):
+    """Sequoia's: over the size of the tree; one line, several lines of four, the best tree."""
+    sizes = [4, 8, 16, 32, 64, 128, 256, 512]
+    lines = [f"model token K={K} T={T:g}" for K in KS]
+    curve(axes, KS, lines, label="one line", color="#0072B2")
+    for rule, colour in (("k_seq", "#56B4E9"), ("specinfer", "#CC79A7"), ("tree", "#999999")):
+        names = [f"model {rule}:{k},1,1,1 T={T:g}" for k in (2, 4, 8, 16, 32)]
+        curve(axes, [4 * k for k in (2, 4, 8, 16, 32)], names, label=f"lines of four, {rule}", color=colour)
+    curve(axes, sizes, [f"model tree:best{n} T={T:g}" for n in sizes], label="best tree", color="#D55E00")
+    axes.set(xscale="log", xlabel="drafts a round", ylabel="tokens a pass",
+             title=f"temperature {T:g}")
+    axes.set_xticks([1, 4, 16, 64, 256], [1, 4, 16, 64, 256])
+
+
+def by_exit(axes):
+    """LayerSkip's: over the layer of the exit."""
+    for T in (0, 1):
+        names = [f"early_exit:{n} token K=4 T={T}" for n in range(1, 17)]
+        curve(axes, range(1, 17), names, "rate", label=f"T = {T}")
+    axes.set(xlabel="layers of the draft, of 16", ylabel="accepted of tested", ylim=(0, 1))
+
+
+def by_cost(axes, kernels, T):
+    """Tokens over the cost of a round, every method: on a line through the origin speed-ups are the same."""
+    names = [name for name in costs(kernels)["rounds"] if name in counts() and name.endswith(f" T={T:g}")]
+    points = {name: (of_rounds(kernels, name, "round"), of_counts(name, "tokens")) for name in names
+              if "K=4" in name or ":3,2,1" in name}
+    for name, (x, y) in points.items():
+        drafter, verifier = name.split()[:2]
+        axes.plot(x, y, "o", color=COLOURS.get(label(drafter, verifier), "black"), markersize=4)
+        axes.annotate(label(drafter.split(":a")[0], verifier), (x, y), fontsize=7, xytext=(3, 2),
+                      textcoords="offset points")
+    right = 1.15 * max(x for x, _ in points.values())
+    for gain in (.5, 1, 1.5, 2, 3):
+        axes.axline((0, 0), slope=gain, color="lightgrey", linewidth=1, zorder=0)
+    axes.set(xlim=(.8, right), ylim=(.9, 1.1 * max(y for _, y in points.values())),
+             xlabel="cost of a round, in rounds of the target alone", title=f"{NAMES[kernels]}, T = {T:g}")
+
+
+def by_rows(axes):
+    """v: a pass over several rows over a pass over one, with the middle half."""
+    for kernels, style in zip(known(), ("-", "--")):
+        for model, colour in zip(("demo-target", "124M", "355M"), ("#0072B2", "#E69F00", "#009E73")):
+            rows = costs(kernels)["passes"][model]["rows"]
+            low, middle, high = np.array([times[:3] for times in rows.values()]).T / rows["1"][1]
+            axes.fill_between([int(n) for n in rows], low, high, color=colour, alpha=.2, linewidth=0)
+            axes.plot([int(n) for n in rows], middle, style, color=colour, label=f"{model}, {NAMES[kernels]}")
+    axes.set(xlabel="rows of a pass", ylabel="time over that of one row", xlim=(0, 34), ylim=(0, 10))
+
+
+def by_machine(axes, T, methods=("model", "model, block", "eagle", "lookup", "medusa")):
+    """Which method on which machine: bars, with the best K."""
+    found = on_machines(T)
+    for i, method in enumerate(methods):
+        places = np.arange(len(found)) + (i - len(methods) / 2) * .8 / len(methods)
+        bars = axes.barh(places, [here.get(method, (0, 0))[0] for here in found.values()], .8 / len(methods),
+                         label=method, color=COLOURS[method.split(", ")[-1]])
+        axes.bar_label(bars, [f"K = {here.get(method, (0, '-'))[1]}" for here in found.values()], fontsize=6)
+    axes.axvline(1, color="black", linewidth=.8)
+    axes.set(yticks=range(len(found)), yticklabels=found, xlabel="speed-up", title=f"temperature {T:g}")
+    axes.invert_yaxis()
+
+
+def save(path, draw, shape):
+    """A picture of panels: draw [(function, *arguments)]."""
+    figure = Figure(figsize=(5 * shape[1], 3.6 * shape[0]), layout="constrained")
+    panels = figure.subplots(*shape, squeeze=False).flat
+    for axes, (function, *arguments) in zip(panels, draw):
+        function(axes, *arguments)
+        axes.grid(alpha=.3)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=7)
+    figure.savefig(path, dpi=100)
+
+
+def draw_all(out):
+    save(out / "tokens.png", [(by_K, 0), (by_K, 1), (by_position, 1), (by_nodes, 1)], (2, 2))
+    if known():
+        save(out / "machines.png", [(by_machine, 0), (by_machine, 1)], (1, 2))
+        save(out / "passes.png", [(by_rows,)], (1, 1))
+        speeds = [(by_cost, kernels, T) for kernels in known() for T in (0, 1)]
+        save(out / "speed.png", speeds, (len(known()), 2))

@@ -1,0 +1,37 @@
+"""Staged drafting: the draft model has a drafter of its own  (Spector and Re 2023, arXiv 2308.04623; the
+vertical cascade of Chen et al. 2023, arXiv 2312.11462).
+
+    staged = cascade(speculative.propose, NGram(draft.n_vocab))         # n-grams guess, as in both papers
+    speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=staged)
+    speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=cascade())    # guesses are copied
+
+K steps of the draft model are most of what drafting costs.  So let something smaller guess what the draft
+would say, and let the draft verify the guesses: Algorithm 2 once more, with the draft in the target's place.
+
+Lossless in three lines.  By Theorem 1 each token of the inner verification has the distribution
+p(. | all before it), the draft's: the drafts are distributed as if `propose` had drawn them one by one.
+The p of a draft is the row that the inner verification has computed.  So this is a proposer like any other,
+whatever the guesses were, and may guess for a larger one in turn.
+
+At temperature 0 the drafts are the draft's own, token for token; it only takes fewer passes to make them.
+
+Not here: the horizontal cascade (a smaller draft for the later drafts of a round); a tree of guesses.
+"""
+from checks import checked_answer, checked_probs
+from drafters import lookup
+from speculative import verify
+
+
+def cascade(guess=lookup.propose, smaller=None):
+    """A proposer in which `guess` (asking the model `smaller`, if it asks one) proposes to the draft."""
+    def propose(draft, x, k, to_probs, rng):
+        drafts, p = [], []
+        while len(drafts) < k:
+            y, most = x + drafts, k - len(drafts) - 1           # the last token is the draft's own
+            guesses, o = checked_answer(guess(smaller, y, most, to_probs, rng), most, draft)
+            rows = to_probs(draft(y + guesses, len(guesses) + 1), len(guesses) + 1)     # p after each guess
+            n_accepted, token = verify(rows, checked_probs(o, guesses, rows), guesses, rng)
+            drafts += guesses[:n_accepted] + [token]
+            p += [*rows[:n_accepted + 1]]
+        return drafts, p
+    return propose

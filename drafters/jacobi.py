@@ -1,0 +1,75 @@
+"""Drafts without a drafter: what the target answered where it was asked too early  (Jacobi decoding, Santilli
+et al. 2023, arXiv 2305.10427; with a pool of n-grams, lookahead decoding, Fu et al. 2024, arXiv 2402.02057).
+
+    jacobi = Jacobi(target)
+    speculative_sampling(None, jacobi.target, tokens, n_tokens, K, rng, propose=jacobi.propose)
+
+A verification asks the target about K + 1 places at once.  Behind the first refused draft the question was
+wrong, but there is an answer all the same: the likeliest token after those tokens.
+
+    Jacobi      the answers are the drafts for the places they were given for.  At temperature 0 that is the
+                Jacobi iteration for x_{n+j} = argmax q(. | x_1 .. x_{n+j-1}), all j at once
+    lookahead   an answer and the tokens before it, which it was the answer to, are an n-gram that the target
+                would write.  The pool keeps them, and a draft is what follows the last N - 1 tokens there, or
+                the last N - 2, ..; Jacobi's answer only if the pool has none
+
+Drafts are chosen, not drawn: p is a point mass (None).  They come from passes that are over: lossless.
+
+What it costs: every round has all k drafts, since a place that is not asked about gets no answer.  If nothing
+is known for a place, the last token is repeated.  The rows of the target's pass are the price, and a round
+counts them, as its drafts.
+
+But: what earlier runs left changes the drafts, so a run that is to repeat by its seed takes a new Jacobi.
+Jacobi alone gains next to nothing on language models; the pool does the work, above all where text repeats.
+
+Not here: lookahead's window of several guesses for each place, and its verification of several n-grams in one
+pass (a tree); the paper's pool has n-grams of one length, several for one beginning.
+"""
+from compute.backend import to_host
+
+N = 4                           # tokens in an n-gram
+MOST = 65_536                   # n-grams in the pool (some 13 MB); then the oldest are forgotten
+
+
+class Jacobi:
+    """.target, which remembers its last answers, and .propose, which drafts from them."""
+
+    def __init__(self, target):
+        self.target, self.pool = Remembering(target), {}                # (tokens before) -> answer
+
+    def learn(self):
+        """The answers of the target's last pass go into the pool."""
+        asked, answers = self.target.asked, self.target.answers
+        for end, answer in enumerate(answers, len(asked) - len(answers) + 1):       # asked[:end] -> answer
+            for start in range(max(0, end - N + 1), end):
+                before = tuple(asked[start:end])
+                self.pool.pop(before, None)                             # the latest stands last
+                self.pool[before] = answer
+        while len(self.pool) > MOST:
+            del self.pool[next(iter(self.pool))]
+
+    def propose(self, draft, x, k, to_probs, rng):
+        """k tokens after x: speculative.propose, without a draft model."""
+        self.learn()
+        asked, answers, y = self.target.asked, self.target.answers, list(x)
+        first = len(asked) - len(answers) + 1                           # the place of the first answer
+        here = dict(enumerate(answers, first)) if x[:first] == asked[:first] else {}
+        while len(y) < len(x) + k:
+            known = (self.pool.get(tuple(y[-n:])) for n in range(N - 1, 0, -1))
+            y.append(next((token for token in known if token is not None), here.get(len(y), y[-1])))
+        return y[len(x):], None
+
+
+class Remembering:
+    """The target; what it was last asked, and the likeliest token of each of the last rows."""
+
+    def __init__(self, model):
+        self.model, self.asked, self.answers = model, [], []
+
+    def __call__(self, tokens, n_last=1):
+        logits = self.model(tokens, n_last)                             # [n_last, n_vocab]
+        self.asked, self.answers = list(tokens), to_host(logits.argmax(axis=-1)).tolist()
+        return logits
+
+    def __getattr__(self, name):                                        # n_vocab, n_ctx, reset, ..
+        return getattr(self.model, name)

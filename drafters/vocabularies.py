@@ -1,0 +1,87 @@
+"""A draft model whose vocabulary is not the target's  (Timor et al. 2025, arXiv 2502.05202).
+
+    draft = TLI(small, small_encoder, encoder)                          # a model of the target's tokens
+    speculative_sampling(draft, target, tokens, n_tokens, K, rng)
+
+    slem = SLEM(small, small_encoder, encoder)                          # a proposer
+    speculative_sampling(None, target, tokens, n_tokens, K, rng, propose=slem.propose)
+
+Text is what both understand: the target's tokens are decoded, and encoded anew for the draft.
+
+    TLI     token-level intersection: the draft's distribution on the tokens that both have (the same bytes),
+            normalized, zero elsewhere.  A model like any other, so p is what was drawn from: lossless
+    SLEM    string-level exact match: the draft writes on, and what it wrote is encoded for the target.  The p
+            of such drafts is not known, so they are chosen: the draft's likeliest tokens, and None for p,
+            accepted with probability q(x̃): lossless
+
+SLEM also drafts words that only the target has as one token.  But the new text may move the end of the old
+one: if the target has written "th" and the draft goes on with "e", both would be the token "the".  Only the
+tokens that begin where the old text ends are new; if none does, nothing is proposed.
+
+But: the text is encoded anew at each token (TLI) or draft token (SLEM).  A draft with a shorter context reads
+the end of the text, from scratch each time.  A token that is part of a character is U+FFFD to the draft, and
+the end-of-text token is spelled out.  SLEM is greedy at every temperature; the paper draws.
+
+Not here: the paper's third method, SLRS, which sums p over all ways to write a string.
+"""
+from itertools import accumulate
+
+import numpy as np
+
+from compute.backend import to_host
+
+
+class Reader:
+    """A draft model that is asked about the target's tokens."""
+
+    def __init__(self, draft, draft_encoder, encoder):
+        self.draft, self.draft_encoder, self.encoder = draft, draft_encoder, encoder
+        self.n_vocab, self.n_ctx_draft = encoder.n_vocab, getattr(draft, "n_ctx", 1 << 30)
+
+    def reset(self):
+        self.draft.reset()
+
+    def read(self, text, room=0):
+        """The text in the draft's tokens, the last of them if its context is short of `room` for more."""
+        return self.draft_encoder.encode(text)[-max(1, self.n_ctx_draft - room):]
+
+
+class TLI(Reader):
+    """model(tokens, n_last) -> logits [n_last, n_vocab] of the target's tokens; -inf: not the draft's."""
+
+    def __init__(self, draft, draft_encoder, encoder):
+        super().__init__(draft, draft_encoder, encoder)
+        both = sorted(draft_encoder.ids.keys() & encoder.ids.keys())
+        if not both:
+            raise ValueError("the vocabularies of draft and target have no token in common: use slem")
+        self.ids, self.draft_ids = ([one.ids[token] for token in both] for one in (encoder, draft_encoder))
+
+    def __call__(self, tokens, n_last=1):
+        logits = np.full((n_last, self.n_vocab), -np.inf, dtype=np.float32)
+        for i in range(n_last):
+            text = self.encoder.decode(tokens[:len(tokens) - n_last + 1 + i])
+            logits[i, self.ids] = to_host(self.draft(self.read(text)))[-1, self.draft_ids]
+        return logits
+
+
+class SLEM(Reader):
+    """.propose"""
+
+    def propose(self, draft, x, k, to_probs, rng):
+        """At most k tokens after x: speculative.propose.  Its draft is the one that SLEM was made of."""
+        text, drafts = self.encoder.decode(x), []
+        start, written = self.read(text, room=k), []
+        while len(written) < k and len(drafts) < k:
+            written.append(int(self.draft(start + written)[-1].argmax()))
+            drafts = self.new_tokens(text, self.draft_encoder.stream()(written))
+        return drafts[:k], None
+
+    def new_tokens(self, text, more):
+        """The tokens of `more` where it follows `text`; none if a token would lie across the seam.
+
+        They are those of text + more, for in these a word is cut as the target would cut it.
+        """
+        tokens = self.encoder.encode(text + more)
+        ends = [0, *accumulate(len(self.encoder.to_bytes(token)) for token in tokens)]
+        seam = len(text.encode())
+        return tokens[ends.index(seam):] if seam in ends else []

@@ -1,0 +1,137 @@
+"""Constraints: lossless for the constrained target, exactly; what the examples do; what would be wrong."""
+import itertools
+
+import numpy as np
+import pytest
+from helpers import tiny_gpt2
+
+from autoregressive import autoregressive_sampling
+from lossless import check, exact_distribution, pair, scripted, table, text_of
+from samplers import block
+from samplers.constraints import automaton, brackets, constrained, forbidden, penalty
+from samplers.tree import tree_sampling
+from speculative import speculative_sampling
+
+PROCESSES = {
+    "penalty": penalty(1.7), "forbidden": forbidden([1]),
+    "automaton": automaton(0, lambda state, token: token, lambda state, logits: [state, (state + 1) % 3], 2),
+    "brackets": brackets(opening=0, closing=1, end=2, deepest=2, n_prompt=2),
+}
+DRAFT, TARGET = table(1), table(2)
+
+
+def judged(process, sampler=speculative_sampling, draft=DRAFT, target=TARGET, target_of=constrained,
+           **settings):
+    """The largest deviation from the constrained target; `target_of` makes what is sampled from."""
+    def sample(draft, _, *run, **settings):
+        return sampler(draft, target_of(target, process), *run, **settings)
+    return check(sample, [(draft, constrained(target, process))], n_tokens=3, **settings)
+
+
+@pytest.mark.parametrize("process", PROCESSES.values(), ids=PROCESSES)
+def test_the_text_has_the_constrained_targets_distribution(process):
+    assert judged(process, Ks=[2]) < 1e-12
+    assert judged(process, draft=constrained(DRAFT, process), Ks=[1, 2], temperature=1) < 1e-12
+
+
+def test_it_has_it_with_five_tokens_in_a_block_and_in_a_tree():
+    draft, target = pair("fsf")
+    assert judged(penalty(1.7), draft=draft, target=target, Ks=[2], temperature=1) < 1e-12
+
+    def blocks(*run, **settings):
+        return speculative_sampling(*run, verify=block.verify, **settings)
+
+    def trees(draft, target, tokens, n, K, rng, **settings):
+        return tree_sampling(draft, target, tokens, n, (2, 1), rng, **settings)
+    assert judged(penalty(1.7), blocks, Ks=[2], temperature=1) < 1e-12
+    assert judged(penalty(1.7), trees, Ks=[1], temperature=1) < 1e-12
+
+
+def test_more_is_accepted_if_the_draft_is_constrained_too():
+    def accepted(process, of):
+        draft, target = tiny_gpt2(0, np.float64, n_layer=1), tiny_gpt2(0, np.float64)
+        return sum(r.n_accepted for seed in range(8) for r in speculative_sampling(
+            of(draft, process), constrained(target, process), [1, 2], 40, 3, np.random.default_rng(seed)))
+    process = forbidden(range(5))
+    assert accepted(process, constrained) > 1.1 * accepted(process, lambda draft, _: draft)
+
+
+def test_greedy_text_is_the_baselines():
+    draft, target = (constrained(tiny_gpt2(1, np.float64, n_layer=n), penalty(2)) for n in (1, 2))
+    alone = text_of(autoregressive_sampling(target, [1, 2], 40, np.random.default_rng(0), temperature=0))
+    for K in 1, 4, 7:
+        assert text_of(speculative_sampling(draft, target, [1, 2], 40, K, np.random.default_rng(0),
+                                            temperature=0)) == alone
+    assert len(set(alone)) > len(set(text_of(autoregressive_sampling(
+        tiny_gpt2(1, np.float64), [1, 2], 40, np.random.default_rng(0), temperature=0))))
+
+
+def test_each_row_is_that_of_its_own_prefix_and_the_models_logits_stay():
+    target, calls = table(2), []
+
+    def process(tokens, logits):
+        calls.append(tokens[:])
+        tokens.clear()                                          # it may
+        logits[:] = len(calls[-1])
+        return logits
+    tokens, before = [0, 1, 2, 0], target([0, 1, 2, 0], 3)
+    assert constrained(target, process)(tokens, 3)[:, 0].tolist() == [2, 3, 4]
+    assert calls == [[0, 1], [0, 1, 2], [0, 1, 2, 0]] and tokens == [0, 1, 2, 0]
+    assert (target(tokens, 3) == before).all()
+
+
+def test_a_constrained_model_says_its_sizes_and_forgets_like_the_model():
+    model = constrained(tiny_gpt2(), penalty(2))
+    with pytest.raises(ValueError, match="context of 80"):
+        autoregressive_sampling(model, [1], 80, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="5 and 13"):
+        speculative_sampling(tiny_gpt2(n_vocab=5), model, [1], 9, 2, np.random.default_rng(0))
+    model.reset()
+    assert not hasattr(constrained(table(1), penalty(2)), "n_ctx")
+
+
+def test_brackets_close():
+    model = constrained(TARGET, PROCESSES["brackets"])
+    texts = exact_distribution(lambda rng: text_of(autoregressive_sampling(model, [2, 0], 4, rng, eos=2)))
+    for text in texts:
+        depths = [0, *itertools.accumulate({0: 1, 1: -1, 2: 0}[token] for token in text)]
+        assert min(depths) >= 0 and max(depths) <= 2 and (2 not in text or depths[-1] == 0)
+    assert {(2,), (0, 1, 2), (0, 0, 1, 1)} <= set(texts)
+
+
+def test_a_constraint_that_leaves_nothing_gets_one_sentence():
+    model = constrained(scripted([1, 2]), forbidden([2]))
+    with pytest.raises(ValueError, match=r"forbids every token after \[1\]: leave at least one"):
+        model([1])
+    with pytest.raises(ValueError, match="the penalty is 0"):
+        penalty(0)
+
+
+# Wrong versions: each makes a model that processes its rows in another way ----------------------------------
+
+def rows_processed(prefix_of):
+    """constrained, with another prefix for a row: prefix_of(tokens, n_last, i); None leaves the row alone."""
+    def wrong(model, process):
+        def answer(tokens, n_last=1):
+            rows = []
+            for i, logits in enumerate(model(tokens, n_last)):
+                prefix = prefix_of(tokens, n_last, i)
+                rows.append(logits if prefix is None else process(list(prefix), logits.copy()))
+            return np.stack(rows)
+        return answer
+    return wrong
+
+
+WRONG = {
+    "at the bonus only": rows_processed(lambda tokens, n_last, i: tokens if i == n_last - 1 else None),
+    "the drafts do not count": rows_processed(lambda tokens, n_last, i: tokens[:len(tokens) - n_last + 1]),
+    "all drafts count for all rows": rows_processed(lambda tokens, n_last, i: tokens),
+    "the last token does not count": rows_processed(
+        lambda tokens, n_last, i: tokens[:len(tokens) - n_last + i]),
+    "never": rows_processed(lambda tokens, n_last, i: None),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_a_wrong_version_is_found(wrong):
+    assert judged(penalty(1.7), target_of=wrong, Ks=[2], temperature=1) > 1e-3

@@ -1,0 +1,69 @@
+"""docs/: links lead somewhere, and what is to be typed runs."""
+import io
+import json
+import re
+import shlex
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+
+import pytest
+
+import console
+import methods
+from main import main
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+COMMANDS = re.findall(r"^    python main.py(.*)", PAGES["lesson"], re.M)
+
+
+def test_links_lead_somewhere():
+    for text in PAGES.values():
+        for target in re.findall(r"\]\(([^)#]+)\)", text):
+            assert target.startswith("https://") or (ROOT / "docs" / target).exists(), target
+
+
+def test_the_cheat_sheet_has_every_method_of_the_table():
+    names = {*methods.DRAFTERS, *methods.VERIFIERS}
+    assert names <= set(re.findall(r"`(\w+)`", PAGES["cheat_sheet"]))
+    assert all(name in names for name in re.findall(r"--(?:drafter|verifier) (\w+)", PAGES["lesson"]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("words", COMMANDS)
+def test_the_lessons_commands_run(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").symlink_to(ROOT / "models")
+    assert console.run(main, shlex.split(words)) == 0 and capsys.readouterr().out
+
+
+def test_every_exercise_and_every_try_of_the_notebooks_has_a_solution():
+    for n in range(1, 6):
+        path, = (ROOT / "notebooks").glob(f"{n}_*.ipynb")
+        last = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][-1]["source"])
+        tries = len(re.findall(r"^- ", last.split("## To try")[1], re.M))
+        section = PAGES["solutions"].split(f"## Notebook {n}")[1].split("\n## ")[0]
+        assert section.count("<details>") == section.count("</details>") == tries
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_the_code_of_the_solutions_runs_below_the_cells_of_its_notebook(n, monkeypatch):
+    """The cells that draw or measure are left out."""
+    pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[notebooks]'")
+    path, = (ROOT / "notebooks").glob(f"{n}_*.ipynb")
+    monkeypatch.chdir(ROOT / "notebooks")
+    cells = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+             if cell["cell_type"] == "code"]
+    section = PAGES["solutions"].split(f"## Notebook {n}")[1].split("\n## ")[0]
+    blocks = re.findall(r"```python\n(.*?)```", section, re.S)
+    names, out = {}, io.StringIO()
+    with redirect_stdout(out):
+        exec(cells[0], names)
+        for code in cells[1:]:
+            with suppress(NameError):                       # of what was left out
+                if not re.search("^# On this machine|fig, ax", code, re.M):
+                    exec(code, names)
+        for code in blocks:
+            exec(code, names)
+    assert blocks

@@ -1,0 +1,96 @@
+"""Jacobi decoding with a pool of n-grams: lossless, the answers are those of the last pass, greedy texts."""
+import numpy as np
+import pytest
+
+from autoregressive import autoregressive_sampling
+from drafters import jacobi
+from drafters.jacobi import Jacobi
+from lossless import as_model, check, table
+from speculative import speculative_sampling
+from utils import load_model
+
+
+def sampler(said=lambda drafts, answers: None):
+    """`said` makes the p that it says it drew from; None is right."""
+    def run(draft, target, *rest, **settings):
+        found = Jacobi(target)                          # in each run anew, or it would not repeat itself
+
+        def propose(*arguments):
+            drafts, _ = found.propose(*arguments)
+            return drafts, said(drafts, found.target.answers)
+        return speculative_sampling(None, found.target, *rest, **settings, propose=propose)
+    return run
+
+
+PAIR = [(None, table(2, n_vocab=3))]
+
+
+def test_it_is_lossless():
+    for K, chosen in (3, dict(temperature=1.0)), (2, dict(eos=1)), (2, dict(temperature=0.7, top_k=2)):
+        assert check(sampler(), PAIR, Ks=(K,), n_tokens=4, **chosen) < 1e-12
+
+
+@pytest.mark.long
+def test_it_is_lossless_in_all_standard_cases():
+    assert check(sampler()) < 1e-12
+
+
+@pytest.mark.parametrize("said", [
+    lambda drafts, answers: [np.full(3, 1 / 3) for _ in drafts],
+    lambda drafts, answers: [0.7 * np.eye(3)[token] + 0.1 for token in drafts],
+    lambda drafts, answers: [(np.bincount([*answers, 0, 1, 2], minlength=3)) / (len(answers) + 3)
+                             for _ in drafts]])
+def test_chosen_drafts_that_are_said_to_be_drawn_are_caught(said):
+    assert check(sampler(said), PAIR, Ks=(2,), n_tokens=4, temperature=1.0) > 1e-3
+
+
+def counting(n_vocab=50):
+    """A target that counts: after a token the next number, whatever came before."""
+    return as_model(lambda x: -abs(np.arange(n_vocab) - (x[-1] + 1) % n_vocab))
+
+
+def drafts_of(target, x, n_tokens, K):
+    found = Jacobi(target)
+    rounds = speculative_sampling(None, found.target, x, n_tokens, K, np.random.default_rng(0), temperature=0,
+                                  propose=found.propose)
+    return [r.drafts for r in rounds]
+
+
+def test_the_answers_to_refused_drafts_are_the_next_drafts(monkeypatch):
+    """Without the pool, on a target that counts.  After each of the 7s it says 8, so 8 8 8 is drafted, though
+    only the first of them was right: the Jacobi iteration, one more place a round."""
+    monkeypatch.setattr(Jacobi, "learn", lambda self: None)
+    assert drafts_of(counting(), [7], 7, 3)[:4] == [[7, 7, 7], [8, 8, 8], [9, 9, 9], [10, 10, 10]]
+
+
+def test_the_pool_holds_what_the_target_said_after_each_token_and_forgets_the_oldest(monkeypatch):
+    found = Jacobi(counting())
+    found.target([1, 7, 7, 3], 3)                       # after 1 7, 1 7 7 and 1 7 7 3
+    # 8 is new: two answers by their places, then 4 once more
+    assert found.propose(None, [1, 7, 8], 3, None, None) == ([8, 4, 4], None)
+    assert found.pool == {(7,): 8, (1, 7): 8, (7, 7): 8, (1, 7, 7): 8, (3,): 4, (7, 3): 4, (7, 7, 3): 4}
+    found.target([20, 3, 4, 4], 2)
+    assert found.propose(None, [6, 7], 2, None, None) == ([8, 8], None)             # another text: no places
+    assert found.pool.keys() >= {(3, 4, 4), (20, 3, 4)}
+    found.target([2], 1)
+    found.pool = {(7,): 1, (9,): 2, (5, 7): 3}
+    assert [found.propose(None, [x, 7], 1, None, None)[0] for x in (5, 6)] == [[3], [1]]   # the longest
+    monkeypatch.setattr(jacobi, "MOST", 3)
+    found.target([9], 1)
+    found.learn()
+    assert list(found.pool.items()) == [((5, 7), 3), ((2,), 3), ((9,), 10)]     # 9 was asked about once more
+
+
+def test_with_the_pool_a_text_that_repeats_is_drafted_right():
+    target = counting(n_vocab=4)
+    assert drafts_of(target, [3], 40, 3)[-3:-1] == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_at_temperature_0_the_text_is_the_baselines():
+    target, encoder = load_model("demo-target")
+    run = encoder.encode("It was"), 120
+    found, rng = Jacobi(target), np.random.default_rng(0)
+    baseline = [r.tokens[0] for r in autoregressive_sampling(target, *run, rng, temperature=0)]
+    rounds = [*speculative_sampling(None, found.target, *run, 4, rng, temperature=0, propose=found.propose)]
+    assert [token for r in rounds for token in r.tokens] == baseline and len(rounds) < 80
+    assert all(len(r.drafts) == 4 for r in rounds[:-2])                 # the price

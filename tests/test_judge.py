@@ -1,0 +1,184 @@
+"""The judge's page: it asks what Python asks, it answers what Python answers, and loads nothing unasked."""
+import functools
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pages.judge import answer, openings
+from pages.site import PYODIDE, judge_page
+from verdicts.cases import CASES
+from verdicts.museum import KIND, RIGHT, WRONG
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / "tests" / "tools"
+OPENINGS = {opening["name"]: opening for opening in openings()}
+DOZEN = ["Algorithm 2", "vllm-10863", "transformers-28508", "rtp-llm-1295", "mlx-node-11",
+         "transformers-47912", "vllm-40149", "vllm-ascend-2881", "EAGLE-47", "fms-extras-17", "sglang-10308",
+         "mlx-lm-1709-block", "one coin decides on all drafts", "batch: all accept as many as the first"]
+VERIFY = "def verify(q, p, drafts, rng):\n    "
+
+
+def request(opening, **changes):
+    keys = "code", "case", "K", "n_tokens", "settings", "penalty"
+    return {key: opening[key] for key in keys if key in opening} | changes
+
+
+def asked(**changes):
+    return json.loads(answer(json.dumps(request(OPENINGS["Algorithm 2"], **changes))))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return json.loads(re.search(r'type="application/json">(.*?)</script>', judge_page(), re.S)[1])
+
+
+def test_the_page_holds_this_repositorys_files_unchanged_and_they_need_nothing_but_numpy(data):
+    files = data["files"]
+    assert files == {path: (ROOT / path).read_text(encoding="utf-8") for path in files}
+    assert {"speculative.py", "sampling.py", "lossless.py", "checks.py", "pages/judge.py"} <= files.keys()
+    foreign = subprocess.run([sys.executable, "-c", """if True:
+        import sys, pages.judge
+        ours = {path.split("/")[0].removesuffix(".py") for path in sys.argv[1:]} | {"verdicts"}
+        print(*{m.split(".")[0] for m in sys.modules} - sys.stdlib_module_names - ours)"""] + [*files],
+        cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert {name for name in foreign if not name.startswith("_")} <= {"numpy", "cython_runtime"}
+
+
+def test_a_case_that_is_opened_is_judged_as_the_verdicts_say():
+    for name in DOZEN:
+        found = json.loads(answer(json.dumps(request(OPENINGS[name]))))
+        assert found["lossless"] != OPENINGS[name]["wrong"], name
+    case, = [case for case in CASES if case.name == "vllm-10863"]
+    found = json.loads(answer(json.dumps(request(OPENINGS[case.name]))))
+    assert (found["first"]["text"], found["prompt"]) == (case.found["text"], [2, 0])
+    assert found["first"]["probability"] == pytest.approx(case.found["probability"], rel=1e-5, abs=1e-12)
+    assert abs(found["worst"]["probability"] - found["worst"]["wanted"]) == pytest.approx(found["deviation"])
+
+
+def test_the_museum_can_be_opened():
+    museum = [opening for opening in OPENINGS.values() if opening["group"].startswith("the museum")]
+    assert {opening["name"] for opening in museum} >= {*KIND, *RIGHT} and len(museum) == len({*KIND, *RIGHT})
+    for opening in museum:
+        names = {}
+        exec(opening["code"], names)
+        assert callable(names["sampler"]) and opening["wrong"] == (opening["name"] in WRONG)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [name for name, opening in OPENINGS.items() if "link" in opening])
+def test_every_case_that_is_opened_is_judged_as_the_verdicts_say(name):
+    assert json.loads(answer(json.dumps(request(OPENINGS[name]))))["lossless"] != OPENINGS[name]["wrong"]
+
+
+@pytest.mark.parametrize("code, words", [
+    ("def verify(:", "line 1: SyntaxError"),
+    (VERIFY + "return 0, nothing", "line 2: NameError: name 'nothing' is not defined"),
+    (VERIFY + "return 0, rng.poisson()", "line 2: the judge cannot walk rng.poisson"),
+    ("def propose(draft, x, k, to_probs, rng):\n    return [7] * k, None", "7"),
+])
+def test_what_cannot_be_judged_is_one_sentence_with_its_line(code, words):
+    found = asked(code=code)
+    assert found.keys() == {"error"} and words in found["error"] and "\n" not in found["error"]
+
+
+def test_only_what_is_defined_takes_the_place_of_algorithm_2():
+    assert asked(code="")["lossless"]
+    assert not asked(code=VERIFY + "return len(drafts), sample(q[-1], rng)")["lossless"]
+    ones = "def propose(draft, x, k, to_probs, rng):\n    return [1] * k, None"
+    assert asked(code=ones)["lossless"]
+
+
+# In WebAssembly ------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def pyodide():
+    folder = Path(os.environ.get("PYODIDE", "missing")).resolve()
+    if not (folder / "pyodide.mjs").exists() or not list(folder.glob("numpy-*.whl")):
+        pytest.skip("no Pyodide: python tests/tools/get_pyodide.py FOLDER, and PYODIDE=FOLDER")
+    return folder
+
+
+def near(a, b):
+    """Equal, numbers to 1e-12."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(near(a[key], b[key]) for key in a)
+    return a == b or isinstance(a, float) and abs(a - b) < 1e-12
+
+
+@pytest.mark.long
+def test_in_webassembly_the_answers_are_those_of_python(pyodide, data):
+    if not shutil.which("node"):
+        pytest.skip("no node: apt-get install nodejs")
+    requests = [request(OPENINGS[name]) for name in DOZEN]
+    requests.append(request(OPENINGS["Algorithm 2"], code=VERIFY + "0 / 0"))
+    done = subprocess.run(["node", TOOLS / "judge_in_node.mjs", pyodide], text=True, capture_output=True,
+                          check=True, input=json.dumps(dict(files=data["files"], requests=requests)))
+    for one, found in zip(requests, json.loads(done.stdout), strict=True):
+        assert near(found, json.loads(answer(json.dumps(one)))), (one["code"], found)
+
+
+@pytest.fixture(scope="module")
+def server(pyodide):
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def end_headers(self):
+            self.send_header("Access-Control-Allow-Origin", "*")
+            super().end_headers()
+
+        def log_message(self, *_):
+            asked_for.append(self.path)
+
+    asked_for = []
+    served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=pyodide))
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{served.server_port}/", asked_for
+    served.shutdown()
+
+
+def wait(browser, seconds=30):
+    end = time.monotonic() + seconds
+    while browser.run("return $('judge').disabled"):
+        assert time.monotonic() < end
+        time.sleep(.05)
+    return browser.texts("#verdict h2")[0]
+
+
+@pytest.mark.browser
+def test_in_a_browser_it_judges_after_a_click_and_asks_nobody_else(browser, server, tmp_path):
+    base, asked_for = server
+    page = judge_page(base)
+    assert PYODIDE not in page and judge_page().replace(PYODIDE, base) == page
+    (tmp_path / "judge.html").write_text(page, encoding="utf-8")
+    browser.open(tmp_path / "judge.html", address="#vllm-10863")
+    assert browser.run("return $('open').selectedOptions[0].text") == "vllm-10863" and asked_for == []
+    click = browser.driver.find_element("id", "judge").click
+    click()
+    assert wait(browser) == "not lossless"
+    kinds = r"/pyodide(\.asm)?\.(js|wasm)|/pyodide-lock\.json|/python_stdlib\.zip|/numpy-.*\.whl"
+    assert all(re.fullmatch(kinds, path) for path in asked_for), asked_for
+    found = json.loads(answer(json.dumps(request(OPENINGS["vllm-10863"]))))
+    numbers = [float(text) for text in browser.texts("#verdict b")]
+    assert numbers == pytest.approx([found[which][key] for which in ("first", "worst")
+                                     for key in ("probability", "wanted")], rel=1e-3, abs=1e-6)
+    n_asked = len(asked_for)
+    for code, verdict in [("", "lossless"), (VERIFY + "return nothing", "cannot be judged")]:
+        browser.run(f"$('editor').value = {code!r}")
+        click()
+        assert wait(browser) == verdict
+    browser.run(f"$('editor').value = {VERIFY + 'while True: pass'!r}")
+    click()
+    browser.driver.find_element("id", "stop").click()
+    assert browser.texts("#verdict h2") == ["stopped"] and len(asked_for) == n_asked
+    for name, opening in OPENINGS.items():              # each asks for what it is judged with
+        if name in DOZEN:
+            browser.run(f"open({[*OPENINGS].index(name)})")
+            assert browser.run("return request()") == {"penalty": False} | request(opening)
+    assert [line for line in browser.complaints() if line["level"] != "INFO"] == []

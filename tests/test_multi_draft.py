@@ -1,0 +1,116 @@
+"""Greedy drafts: lossless, exactly; they accept the optimum; what every rule accepts at a node."""
+import numpy as np
+import pytest
+from helpers import mutant
+
+from nodes import LIKELIEST, RULES, acceptance, ceiling, nodes_table, pairs
+from lossless import PAIRS, check, distance, distribution_of_text, exact_distribution, pair, table, text_of
+from samplers import multi_draft
+from samplers.k_seq import K_SEQ
+from samplers.multi_draft import GREEDY, draw
+from samplers.tree import tree_sampling
+from samplers.tree_rules import SEQUOIA, SPECINFER
+from verdicts.museum import tree_of
+
+UNEVEN = [-1, -1, 0, 0, 2]
+
+
+def with_shape(widths, rule=GREEDY):
+    return lambda draft, target, tokens, n, K, rng, **settings: tree_sampling(
+        draft, target, tokens, n, widths, rng, **settings, rule=rule)
+
+
+@pytest.mark.parametrize("widths", [(2,), (1,)], ids=str)
+def test_the_text_has_the_targets_distribution(widths):
+    assert check(with_shape(widths), Ks=[1], n_tokens=len(widths) + 1) < 1e-12
+
+
+@pytest.mark.parametrize("widths", [(3,), (2, 2), UNEVEN], ids=str)
+def test_other_shapes_keep_the_distribution(widths):
+    assert check(with_shape(widths), [*list(PAIRS.values())[:4], pair("ff.")], [1], 3, temperature=1) < 1e-12
+
+
+@pytest.mark.long
+def test_the_standard_cases_keep_the_distribution():
+    assert check(tree_of(rule=GREEDY)) < 1e-12
+
+
+def test_the_chosen_are_the_likeliest_and_the_last_is_drawn_from_the_rest():
+    p = np.array([.1, .4, .2, .3, 0])
+    assert exact_distribution(lambda rng: tuple(draw(p, 3, rng))) == pytest.approx(
+        {(1, 3, 2): 2 / 3, (1, 3, 0): 1 / 3})
+    for width in (4, 5, 9):                                     # no more than are possible, and none twice
+        assert exact_distribution(lambda rng: tuple(draw(p, width, rng))) == {(1, 3, 2, 0): 1}
+    assert list(p) == [.1, .4, .2, .3, 0]
+
+
+# What a node accepts ----------------------------------------------------------------------------------------
+
+def ceiling_by_linear_programme(rule, q, p, k):
+    """Optimal transport: the mass of each set of drafts goes to tokens in it; none gets more than q has."""
+    from scipy.optimize import linprog
+    draws = exact_distribution(lambda rng: frozenset(rule[0](p, k, rng)))
+    flows = [(i, y) for i, drafts in enumerate(draws) for y in drafts]
+    upper = np.zeros((len(draws) + len(q), len(flows)))
+    for column, (i, y) in enumerate(flows):
+        upper[i, column] = upper[len(draws) + y, column] = 1
+    return -linprog(-np.ones(len(flows)), A_ub=upper, b_ub=[*draws.values(), *q]).fun
+
+
+@pytest.mark.parametrize("n", [40, pytest.param(300, marks=pytest.mark.long)])
+def test_greedy_drafts_accept_the_optimum_of_the_linear_programme(n):
+    pytest.importorskip("scipy", reason="scipy solves the linear programme: pip install -e .[test]")
+    for i, (q, p) in enumerate(pairs(n)):
+        k = 2 + i % 2
+        best = ceiling_by_linear_programme(GREEDY, q, p, k)
+        assert acceptance(GREEDY, q, p, k) == pytest.approx(best, abs=1e-9)
+        assert ceiling(GREEDY, q, p, k) == pytest.approx(best, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_no_rule_accepts_more_than_its_ceiling_and_the_ceiling_is_the_linear_programmes(name):
+    pytest.importorskip("scipy", reason="scipy solves the linear programme: pip install -e .[test]")
+    for q, p in pairs(2, n_vocab=4, seed=1):
+        for k in (1, 2, 3):
+            found, best = acceptance(RULES[name], q, p, k), ceiling(RULES[name], q, p, k)
+            assert found <= best + 1e-9
+            assert best == pytest.approx(ceiling_by_linear_programme(RULES[name], q, p, k), abs=1e-9)
+
+
+def test_acceptance_by_hand():
+    q, p = np.array([1., 0]), np.array([.5, .5])
+    assert [acceptance(rule, q, p, 2) for rule in (SPECINFER, K_SEQ, SEQUOIA, GREEDY)] == pytest.approx(
+        [.75, .75, 1, 1])
+    assert acceptance(LIKELIEST, np.array([.2, .3, .5]), np.array([.3, .2, .5]), 2) == pytest.approx(.7)
+    q, p = pairs(1)[0]
+    assert [acceptance(RULES[name], q, p, 1) for name in RULES if name != "likeliest"] == pytest.approx(
+        [np.minimum(p, q).sum()] * 4)
+
+
+def test_the_table_says_which_rule_accepts_most():
+    rows = {row["rule"]: row for row in nodes_table(2, n=8)}
+    assert rows["greedy drafts"]["acceptance"] == pytest.approx(rows["greedy drafts"]["ceiling"])
+    assert rows["greedy drafts"]["acceptance"] > rows["K-SEQ"]["acceptance"] > rows["likeliest"]["acceptance"]
+    assert rows["K-SEQ"]["ceiling"] == rows["SpecInfer"]["ceiling"]
+
+
+WRONG = {
+    "the last draft counts as drawn from all of p": ("    p = without(p, chosen)\n", ""),
+    "p' is not normalized": ("return normalized(rest)", "return rest"),
+    "the chosen count as drawn, too": ("    p = without(p, chosen)\n",
+                                       "    p = without(p, chosen)\n    p[chosen] = 1\n"),
+    "the last is always accepted": ("rng.random() * p[x] < q[x]", "True"),
+    "after a refusal a draw from q": ("residual if residual.any() else q", "q"),
+    "the correction may not be one of the chosen": ("residual = np.maximum(q - p, 0)",
+        "residual = np.maximum(q - p, 0)\n    residual[chosen] = 0"),
+}
+
+
+@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
+def test_a_wrong_version_is_found(change):
+    wrong, off = mutant(multi_draft, change), 0
+    for draft, target in (table(7), table(223)), (table(5, n_vocab=4), table(6, n_vocab=4)):
+        found = exact_distribution(lambda rng: text_of(tree_sampling(
+            draft, target, [0], 2, (2,), rng, rule=wrong.GREEDY)))
+        off = max(off, distance(found, distribution_of_text(target, [0], 2)))
+    assert off > .005

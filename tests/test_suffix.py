@@ -1,0 +1,163 @@
+"""Suffix decoding: what is counted, what is drafted from it, and that it is lossless."""
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis.strategies import integers, lists
+
+from autoregressive import autoregressive_sampling
+from drafters.suffix import Suffix
+from lossless import check, table
+from samplers.tree import tree_sampling
+from speculative import speculative_sampling
+from utils import load_model
+
+
+def sampler(kind, said=lambda drafts: None):
+    """`said` makes the p that it says it drew from of the drafts; None is right."""
+    def line(draft, x, *rest):
+        drafts, _ = memory.propose(draft, x, *rest)
+        return drafts, said(drafts)
+
+    def grow(draft, x, *rest):
+        nodes, parents, _ = memory.grow(draft, x, *rest)
+        return nodes, parents, said(nodes)
+
+    def run(draft, target, tokens, n_tokens, K, rng, **settings):
+        nonlocal memory
+        memory = Suffix()                               # in each run anew, or it would not repeat itself
+        if kind == "line":
+            return speculative_sampling(None, target, tokens, n_tokens, K, rng, **settings, propose=line)
+        return tree_sampling(None, target, tokens, n_tokens, (2,) * K, rng, **settings, grow=grow)
+    memory = None
+    return run
+
+
+PAIR = [(None, table(2, n_vocab=3))]
+
+
+@pytest.mark.parametrize("kind", ["line", "tree"])
+def test_it_is_lossless(kind):
+    for K, chosen in (2, dict(temperature=1.0)), (3, dict(eos=1)), (3, dict(temperature=0.7, top_k=2)):
+        assert check(sampler(kind), PAIR, Ks=(K,), n_tokens=4, **chosen) < 1e-12
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["line", "tree"])
+def test_it_is_lossless_in_all_standard_cases(kind):
+    assert check(sampler(kind)) < 1e-12
+
+
+def shares(drafts):
+    return [0.7 * np.eye(3)[token] + 0.1 for token in drafts]
+
+
+def equal(drafts):
+    return [np.full(3, 1 / 3) for _ in drafts]
+
+
+@pytest.mark.parametrize("kind, said", [("line", shares), ("line", equal), ("tree", shares), ("tree", equal)])
+def test_chosen_drafts_that_are_said_to_be_drawn_are_caught(kind, said):
+    assert check(sampler(kind, said), PAIR, Ks=(2,), n_tokens=4, temperature=1.0) > 1e-3
+
+
+def drafts(x, k, memory=None):
+    return (memory or Suffix()).propose(None, x, k, None, None)[0]
+
+
+texts = lists(lists(integers(0, 2), max_size=14), min_size=1, max_size=3)
+
+
+@given(texts)
+def test_what_followed_each_suffix_is_counted_right_however_the_text_came(found):
+    """Against a search through all texts."""
+    memory, depth = Suffix(depth=4), 4
+    for text in found:
+        for end in range(len(text) + 1):
+            memory.learn(text[:end])
+    last, done = found[-1], [text for text in found if text]
+    assert len(memory.open) <= depth
+    for p in range(1, depth):
+        suffix = last[len(last) - p:] if p <= len(last) else None
+        expected = Counter(text[i + p] for text in done for i in range(len(text) - p)
+                           if text[i:i + p] == suffix)
+        n_stood = sum(text[i:i + p] == suffix for text in done for i in range(len(text) - p + 1))
+        known = p < len(memory.open)
+        assert known == (suffix is not None and n_stood > 1)
+        if known:
+            assert memory.open[p].count == n_stood
+            assert {token: node.count for token, node in memory.open[p].after.items()} == expected
+
+
+@pytest.mark.parametrize("x, k, expected", [
+    ([7, 8, 9, 1, 7, 8], 3, [9, 1, 7]),
+    ([1, 2, 3], 4, []), ([1], 4, []), ([1, 1], 0, []),
+    ([7, 7], 3, [7, 7, 7]),                                             # on into what is drafted
+    ([1, 2, 5, 1, 2, 5, 1, 2, 6, 1, 2], 2, [5, 1]),                     # the most frequent, not the last
+    ([1, 2, 5, 1, 2, 6, 1, 2], 2, [6, 1]),                              # of equal ones the last
+    ([3, 1, 2, 5, 4, 1, 2, 6, 4, 1, 2, 6, 3, 1, 2], 1, [5])])           # a longer match is surer
+def test_a_line_of_drafts(x, k, expected):
+    assert drafts(x, k) == expected
+
+
+def test_how_far_it_drafts_follows_from_the_length_of_the_match():
+    text = [*range(100, 140)]
+    assert [len(drafts([*text, 5, *text[:p]], 30)) for p in (1, 2, 5, 9)] == [4, 8, 20, 30]
+
+
+def test_the_tree_holds_what_is_worth_most():
+    x = [1, 2, 3, 1, 2, 4, 1, 2, 3, 5, 1, 2]                            # after 1, 2: twice 3, once 4
+    found = Suffix().grow(None, x, [-1, -1, 0, 0, 1, 1], None, None, None)
+    assert found == ([3, 4, 1, 5, 1], [-1, -1, 0, 0, 1], None)          # worths 2/3, then 1/3 each
+    assert Suffix().grow(None, x, [-1] * 9, None, None, None) == ([3, 4], [-1, -1], None)       # one level
+
+
+def test_other_texts_are_remembered_and_do_not_run_into_each_other():
+    memory = Suffix()
+    memory.learn([1, 2, 3])
+    assert drafts([5, 1], 3, memory) == [2, 3]                          # and not 5, which came next
+    assert drafts([9, 5], 3, memory) == [1]
+    assert drafts([9, 5, 1], 3, memory) == [2, 3]
+
+
+def test_a_shorter_match_is_taken_if_it_promises_more():
+    memory = Suffix()
+    memory.learn([1, 2, 3])
+    memory.learn([9, 2, 3, 4, 5, 6])
+    assert drafts([8, 1, 2], 4, memory) == [3, 4, 5, 6]                 # after 1, 2 there was one token
+
+
+def test_its_memory_is_bounded_and_keeps_the_younger_half():
+    memory, rng = Suffix(depth=8, memory=100), np.random.default_rng(0)
+    x = []
+    for _ in range(1000):
+        x.append(int(rng.integers(50)))
+        memory.learn(x)
+        assert len(memory.text) < 100
+    assert x[-50:] == memory.text[-50:] and memory.x == x
+    assert drafts([*x[-20:-10]], 3, memory) == x[-10:-7]
+
+
+def test_an_interrupt_leaves_a_memory_that_works(monkeypatch):
+    memory, x = Suffix(), [1, 2, 3, 1, 2, 4, 1, 2]
+    add, left = memory.add, iter(range(5))
+
+    def interrupted(token):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        add(token)
+    monkeypatch.setattr(memory, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        memory.learn(x)
+    monkeypatch.undo()
+    assert drafts(x, 1, memory) == [3] and drafts([*x, 4], 1, memory) == [1]        # 1, 2, 3 counts twice
+
+
+def test_at_temperature_0_the_text_is_the_baselines():
+    target, encoder = load_model("demo-target")
+    run = target, encoder.encode("It was"), 120
+    baseline = [r.tokens[0] for r in autoregressive_sampling(*run, np.random.default_rng(0), temperature=0)]
+    for kind in "line", "tree":
+        rounds = list(sampler(kind)(None, *run, 4, np.random.default_rng(0), temperature=0))
+        assert [token for r in rounds for token in r.tokens] == baseline and len(rounds) < 80

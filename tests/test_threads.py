@@ -1,0 +1,170 @@
+"""compute/threads.py: parts of work come back whole, arrays lie apart, locks survive a fork."""
+import copy
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compute import threads
+from compute.linear import lay_out, linear
+from utils import load_model
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+no_warning = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+@pytest.fixture
+def n_threads(monkeypatch):
+    """Sets the number of threads, with a queue of their own."""
+    def use(n):
+        monkeypatch.setattr(threads, "THREADS", n)
+        threads.workers.cache_clear()
+    yield use
+    threads.workers.cache_clear()
+
+
+@pytest.mark.parametrize("n_cores", [1, 2, 3, 8])
+def test_work_is_shared_whole_between_threads_and_an_error_comes_back(n_cores, n_threads):
+    n_threads(n_cores)
+    for n in (1, 2, 7, 50):
+        done = np.zeros(n)
+
+        def work(i, j):
+            assert 0 <= i <= j <= n
+            done[i:j] += 1
+        threads.share(work, n, 10 ** 7)
+        assert (done == 1).all()
+
+    def fails(i, j):
+        if i < 50 <= j:
+            raise MemoryError("the last part")
+    with pytest.raises(MemoryError, match="the last part"):
+        threads.share(fails, 50, 10 ** 7)
+
+
+def test_an_error_comes_back_when_all_parts_have_ended(n_threads):
+    n_threads(3)
+    failed, ended = threading.Event(), []
+
+    def work(i, j):
+        if j == 30:
+            failed.wait()
+            time.sleep(.05)
+            ended.append(j)
+        elif i:
+            failed.set()
+            raise MemoryError("the part in the middle")
+    with pytest.raises(MemoryError):
+        threads.share(work, 30, 10 ** 7)
+    assert ended == [30]
+
+
+def test_a_thread_that_waits_keeps_no_arrays_alive(n_threads):
+    class Work:
+        def __call__(self, i, j):
+            pass
+
+    n_threads(2)
+    work = Work()
+    threads.share(work, 30, 10 ** 7)
+    alive = weakref.ref(work)
+    del work
+    for _ in range(100):                                        # the thread may be a moment late
+        gc.collect()
+        if alive() is None:
+            break
+        time.sleep(.01)
+    assert alive() is None
+
+
+def in_a_fork(works):
+    """Whether works() is true in a forked process; one that hangs is ended."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if works() else 1)
+    for _ in range(400):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.02)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
+
+
+@forks
+@no_warning
+def test_a_forked_process_can_multiply(n_threads):
+    n_threads(2)
+    x, w, b = np.ones((2, 1024), np.float32), np.ones((1024, 1024), np.float32), np.zeros(1024, np.float32)
+    w = lay_out(w)
+    assert w.size > threads.SHARE and (linear(x, w, b) == 1024).all()           # the threads are there
+    assert in_a_fork(lambda: (linear(x, w, b) == 1024).all())
+
+
+@forks
+@no_warning
+def test_a_process_that_is_forked_while_another_thread_computes_can_use_the_same_model():
+    model, _ = load_model("demo-draft")
+    expected, reached, go_on = model([1, 2, 3]), threading.Event(), threading.Event()
+    layers = model.layers
+
+    def stopped(*arguments):
+        reached.set()
+        go_on.wait(20)
+        return layers(*arguments)
+    model.layers = stopped
+    other = threading.Thread(target=model, args=([4, 5, 6, 7],))
+    other.start()
+    try:
+        assert reached.wait(20)
+        model.layers = layers
+        assert in_a_fork(lambda: np.allclose(model([1, 2, 3]), expected, atol=1e-4))
+    finally:
+        go_on.set()
+        other.join()
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda lock: pickle.loads(pickle.dumps(lock))])
+def test_a_lock_keeps_others_out_and_a_copy_of_it_is_free(copied):
+    def enters(lock):
+        with lock:
+            entered.set()
+
+    lock, entered = threads.Lock(), threading.Event()
+    with lock:
+        threading.Thread(target=enters, args=(copied(lock),), daemon=True).start()
+        assert entered.wait(5)
+        entered.clear()
+        threading.Thread(target=enters, args=(lock,), daemon=True).start()
+        assert not entered.wait(.05)
+    assert entered.wait(5)
+
+
+def test_arrays_of_an_arena_lie_apart_and_begin_with_a_cache_line():
+    arena, large = threads.Arena(), threads.ARENA // 4 + 1
+    arrays = [arena.zeros(shape, dtype) for shape, dtype in
+              [((3, 5), "f"), ((2, 7, 1), "d"), ((large,), "f"), ((3,), "f")]]
+    for number, array in enumerate(arrays):
+        assert array.ctypes.data % 64 == 0 and not array.any()
+        array[...] = number + 1
+    assert [set(array.ravel()) for array in arrays] == [{1}, {2}, {3}, {4}]
+    assert [array.shape for array in arrays] == [(3, 5), (2, 7, 1), (large,), (3,)]
+
+
+def test_the_number_of_threads_is_the_one_that_is_set_or_that_of_the_cores():
+    for words, expected in [("4,2", 4), ("0", None), ("abc", None)]:
+        code = "from compute import threads; print(threads.THREADS)"
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                             env={**os.environ, "OPENBLAS_NUM_THREADS": "", "OMP_NUM_THREADS": words},
+                             cwd=Path(__file__).parent.parent)
+        assert int(run.stdout) == (expected or min(4, os.cpu_count())), words

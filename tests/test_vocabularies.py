@@ -1,0 +1,141 @@
+"""A draft with another vocabulary: TLI and SLEM are lossless, and what they draft is what the draft wrote."""
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import tiny_gpt2
+
+import speculative
+from autoregressive import autoregressive_sampling
+from drafters.vocabularies import SLEM, TLI
+from encoder import Encoder, load_encoder
+from lossless import check, scripted, table
+from sampling import sample
+from speculative import speculative_sampling
+
+DEMO = Path(__file__).parent.parent / "models" / "demo-target"
+
+# Both write a and b; each has a word that the other has not.
+ENCODER = Encoder({"a": 0, "b": 1, "ab": 2}, [("a", "b")])
+SMALL = Encoder({"b": 0, "ba": 1, "a": 2}, [("b", "a")])
+DRAFT, TARGET = table(1, n_vocab=3), table(2, n_vocab=3)
+
+
+def tli(propose=speculative.propose):
+    draft = TLI(DRAFT, SMALL, ENCODER)
+    return lambda _, *run, **settings: speculative_sampling(draft, *run, **settings, propose=propose)
+
+
+def slem(said=lambda drafts, x, to_probs: None):
+    """`said` makes the p that it says it drew from; None is right."""
+    def propose(draft, x, k, to_probs, rng):
+        drafts, _ = SLEM(DRAFT, SMALL, ENCODER).propose(None, x, k, to_probs, rng)
+        return drafts, said(drafts, x, to_probs)
+    return lambda _, *run, **settings: speculative_sampling(None, *run, **settings, propose=propose)
+
+
+@pytest.mark.parametrize("sampler", [tli(), slem()])
+def test_it_is_lossless(sampler):
+    for K, chosen in (3, dict(temperature=1.0)), (2, dict(eos=1)), (2, dict(temperature=0.7, top_k=2)):
+        assert check(sampler, [(None, TARGET)], Ks=(K,), n_tokens=4, **chosen) < 1e-12
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sampler", [tli(), slem()])
+def test_it_is_lossless_in_all_standard_cases(sampler):
+    assert check(sampler, [(None, TARGET)]) < 1e-12
+
+
+def likeliest(draft, x, k, to_probs, rng):
+    p = to_probs(draft(x))
+    return [int(p[0].argmax())][:k], p[:k]
+
+
+def unmapped(draft, x, k, to_probs, rng):
+    """The token is mapped, the distribution is not."""
+    p = to_probs(DRAFT(SMALL.encode(ENCODER.decode(x)))) + 1e-9
+    return [sample(to_probs(draft(x))[0], rng)][:k], (p / p.sum())[:k]
+
+
+def softmax(drafts, x, to_probs):
+    return [to_probs(DRAFT(SMALL.encode(ENCODER.decode(x + drafts[:i]))))[0] for i in range(len(drafts))]
+
+
+@pytest.mark.parametrize("sampler", [
+    tli(likeliest), tli(unmapped), slem(softmax), slem(lambda drafts, *_: [[1 / 3] * 3 for _ in drafts])])
+def test_a_wrong_version_is_caught(sampler):
+    assert check(sampler, [(None, TARGET)], Ks=(1,), n_tokens=3, temperature=1.0) > 1e-3
+
+
+def test_tli_has_the_drafts_logits_for_the_tokens_of_both_and_nothing_for_the_others():
+    draft = TLI(DRAFT, SMALL, ENCODER)
+    for tokens in [1], [0, 1, 2, 0], [2, 2]:
+        b, _, a = DRAFT(SMALL.encode(ENCODER.decode(tokens)))[0]
+        assert draft(tokens)[0] == pytest.approx([a, b, -np.inf], rel=1e-6)
+    rows = draft([0, 1, 2, 0], 3)
+    assert (rows == [draft([0, 1])[0], draft([0, 1, 2])[0], draft([0, 1, 2, 0])[0]]).all()
+    with pytest.raises(ValueError, match="no token in common: use slem"):
+        TLI(DRAFT, Encoder({"c": 0}, []), ENCODER)
+
+
+@pytest.mark.parametrize("x, written, k, expected", [
+    ([1], "a b", 2, [2]),                       # b ab: a word that the draft does not have
+    ([1], "a b ba b", 4, [2, 1, 2]),            # b ab b ab
+    ([1], "a b ba b", 2, [2]),                  # two of the draft's tokens
+    ([0], "a b b", 3, [2, 1]),                  # a ab b
+    ([0], "b a", 2, []), ([1, 0], "ba", 1, []),     # ab would lie across the seam
+    ([0, 1], "b", 1, [1]),                      # what lies before the seam does not matter
+    ([1, 1], "b", 0, [])])
+def test_slem_proposes_what_the_draft_wrote_where_it_is_surely_new(x, written, k, expected):
+    n = len(SMALL.encode(ENCODER.decode(x)))
+    draft = scripted([0] * n + [SMALL.ids[token] for token in written.split()], n_vocab=3)
+    assert SLEM(draft, SMALL, ENCODER).propose(None, x, k, None, None) == (expected, None)
+
+
+def gpt2_in_words_of(encoder, seed, n_ctx):
+    return tiny_gpt2(seed, n_vocab=encoder.n_vocab, n_ctx=n_ctx)
+
+
+@pytest.fixture(scope="module", params=["half of the merges", "gpt2"])
+def encoders(request):
+    """(of the draft, of the target)"""
+    if request.param == "gpt2":
+        if "GPT2_VOCAB" not in os.environ:
+            pytest.skip("GPT-2's vocabulary is not here: set GPT2_VOCAB to its folder")
+        return load_encoder(DEMO), load_encoder(os.environ["GPT2_VOCAB"])
+    whole = load_encoder(DEMO)
+    merges = list(whole.ranks)[:2000]
+    tokens = [*sorted(whole.char_of.values()), *map("".join, merges)]
+    return Encoder({token: i for i, token in enumerate(tokens)}, merges), whole
+
+
+TEXT = "\u201cI want nothing,\u201d cried the young man, with a smile\u2026 na\u00efve"
+
+
+@pytest.mark.parametrize("method", [TLI, SLEM])
+def test_with_whole_vocabularies_the_text_at_temperature_0_is_the_baselines(encoders, method):
+    """Random models write parts of characters, too; the draft's context is shorter than the text."""
+    small, encoder = encoders
+    draft, target = gpt2_in_words_of(small, 1, 32), gpt2_in_words_of(encoder, 2, 80)
+    tokens = encoder.encode(TEXT)
+    method = method(draft, small, encoder)
+    more = dict(propose=method.propose) if isinstance(method, SLEM) else {}
+    for temperature in 0, 1:
+        run = target, tokens, 40
+        rounds = list(speculative_sampling(None if more else method, *run, 4, np.random.default_rng(0),
+                                           temperature=temperature, **more))
+        assert sum(len(r.drafts) for r in rounds) > 20
+        if temperature == 0:
+            baseline = autoregressive_sampling(*run, np.random.default_rng(0), temperature=0)
+            assert [token for r in rounds for token in r.tokens] == [r.tokens[0] for r in baseline]
+
+
+def test_slems_drafts_are_the_text_that_the_draft_wrote(encoders):
+    small, encoder = encoders
+    text, more = TEXT + " said the", " old man, \u201cand I\u201d"
+    n, whole = len(small.encode(text)), small.encode(text + more)
+    draft = scripted([0] * n + whole[n:], n_vocab=small.n_vocab)
+    drafts, p = SLEM(draft, small, encoder).propose(None, encoder.encode(text), 5, None, None)
+    assert p is None and more.startswith(encoder.decode(drafts))        # the fifth ends within a character
+    assert drafts[:3] == encoder.encode(more)[:3]
