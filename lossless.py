@@ -486,16 +486,16 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
     Raises ValueError for a sampler that cannot be judged; what the sampler itself raises comes through.
     """
     if pairs is None and Ks is None and n_tokens is None:
-        chosen = standard_cases(thorough, settings)
+        chosen, most = standard_cases(thorough, settings), np.inf if thorough else ENOUGH
     else:
-        chosen = cases(pairs, Ks or (1, 2, 3), n_tokens, settings)
+        chosen, most = cases(pairs, Ks or (1, 2, 3), n_tokens, settings), np.inf
     so_far = Report(True, 0.0, 0, 0)
     for case in chosen:
-        found = judge(sampler, *case, most=np.inf if thorough or pairs or Ks or n_tokens else ENOUGH)
+        found = judge(sampler, *case, most=most)
         so_far = Report(found.lossless, max(found.deviation, so_far.deviation),
                         *(a + b for a, b in zip(found[2:5], so_far[2:5])), *found[5:])
         if not found.lossless:
-            if judge(sampler, *case).deviation != found.deviation:
+            if judge(sampler, *case, most=most).deviation != found.deviation:
                 raise ValueError(NOT_REPEATED)
             break
     return so_far

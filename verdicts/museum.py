@@ -95,10 +95,11 @@ MISTAKES = {            # kind: (module, module -> sampler, {what is changed: th
     "correction": (speculative, loop, mistakes.CORRECTIONS),
     "rounds": (speculative, loop, mistakes.ROUNDS),
     "drafting": (speculative, loop, mistakes.DRAFTING),
-    "drafting, how many": (adaptive, drafter(lambda file: file.Schedule(first=2)), mistakes.ADAPTIVE),
-    "drafting, copies": (lookup, drafter(lambda file: file.propose), mistakes.LOOKUP),
+    "drafting by the last rounds": (
+        adaptive, drafter(lambda file: file.Schedule(first=2)), mistakes.ADAPTIVE),
+    "drafting by copies": (lookup, drafter(lambda file: file.propose), mistakes.LOOKUP),
     "filters": (sampling, filtered, mistakes.FILTERS),
-    "settings in the loop": (speculative, loop, mistakes.SETTINGS_IN_THE_LOOP),
+    "settings and EOS": (speculative, loop, mistakes.SETTINGS_IN_THE_LOOP),
     "block": (block, rule, mistakes.BLOCK),
     "trees": (tree_rules, children("SEQUOIA"), mistakes.CHILDREN),
     "trees with replacement": (tree_rules, children("SPECINFER"), mistakes.WITH_REPLACEMENT),
@@ -124,6 +125,7 @@ def made(rooms):
             for module, sampler_of, entries in rooms.values() for name, changes in entries.items()}
 
 
+KIND = {name: kind for kind, (_, _, entries) in MISTAKES.items() for name in entries}
 WRONG = made(MISTAKES) | {name: mistakes.with_settings(new) for name, new in mistakes.SETTINGS.items()}
 RIGHT = made(UNUSUAL)
 
@@ -164,7 +166,8 @@ TITLE = f"""# The museum of mistakes
 
 What `lossless.check` finds when a line or two are changed, as `mistakes.py` says: the largest deviation of
 any text's probability in one of the {len(CASES)} standard cases (inf: the loop refuses what the drafter
-gives), the number of cases that see it, and the one that sees it best.  `python -m verdicts.museum` writes it.
+gives), the number of cases that see it, and the one that sees it best.  Written by
+`python -m verdicts.museum`.
 
 | what is changed | deviation | cases | best seen by |
 |---|---|---|---|
