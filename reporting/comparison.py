@@ -178,6 +178,10 @@ def summary(r):
     if spec["tested"]:
         line += ", acceptance rate {acceptance_rate:.2f} ({accepted} of {tested} tested)".format(**spec)
     yield f"{line}, {spec['tokens_per_target_pass']:.2f} tokens per target pass"
+    parts = ratio(r["speedup"], r["predicted_speedup"])
+    if parts and not 0.8 < parts < 1.25:
+        yield (f"Measured and predicted differ by a factor of {parts:.1f}: the machine was busy, the run is "
+               "short, or acceptances are not independent.")
     if r["lossless"] is False:
         yield f"The rule is lossy: its text does not have the target's distribution ({r['verifier']})."
     yield from (NOT_JUDGED.format(own, own) for own in (r["drafter"], r["verifier"]) if own.endswith(".py"))

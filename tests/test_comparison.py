@@ -83,6 +83,7 @@ def test_what_is_said_of_the_texts_depends_on_what_was_promised():
 
 def test_a_better_k_is_named_by_the_numbers_of_the_run():
     slow = dict(cost_ratio=0.11, verify_ratio=2.6, predicted_speedup=0.99, K=12)
+    slow["speedup"] = 1.0
     slow["speculative"] = dict(tokens=[1], acceptance_rate=0.75, accepted=3, tested=4,
                                tokens_per_target_pass=3.9)
     assert re.search(r"K = [2-5] is best", sentences(**slow)) and "too few drafts" not in sentences(**slow)
