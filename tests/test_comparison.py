@@ -98,7 +98,7 @@ def test_flags_without_effect_are_named():
 
 
 @pytest.mark.parametrize("change, says", [
-    (dict(K=10**20), "no context holds so many"), (dict(K=0), "K is 0"), (dict(seed=-1), "seed is -1"),
+    (dict(K=10**20), "no context holds that many"), (dict(K=0), "K is 0"), (dict(seed=-1), "seed is -1"),
     (dict(prompt=""), "prompt is empty"), (dict(temperature=-1.0), "temperature is -1"),
     (dict(top_p=0.0), "top_p is 0"), (dict(n_tokens_to_generate=-1), "-1")])
 def test_numbers_that_mean_nothing_are_refused(change, says):
