@@ -44,14 +44,14 @@ class Eagle:
     """`speculative_sampling(None, target, .., propose=Eagle(target).propose)`.
 
     target      the GPT2 that the head was trained on, the one that verifies
-    head        a folder; "demo-eagle" belongs to "demo-target"
-    params      instead of a folder: {"from_state": {"w", "b"}, "from_token", "from_position",
-                "blocks": [one], "ln_f": {"g", "b"}}; the first three matrices are [n_embd, n_embd]
+    head        a folder ("demo-eagle" belongs to "demo-target"), or its parameters
+                {"from_state": {"w", "b"}, "from_token", "from_position", "blocks": [one],
+                "ln_f": {"g", "b"}}; the first three matrices are [n_embd, n_embd]
     Raises ValueError for a head that belongs to another target.
     """
 
-    def __init__(self, target, head="demo-eagle", params=None):
-        params = params or load_head("eagle", head, target)
+    def __init__(self, target, head="demo-eagle"):
+        params = load_head("eagle", head, target)
         self.target, self.from_state = target, params["from_state"]
         self.n_vocab, self.n_ctx = target.n_vocab, target.n_ctx
         # The products of each token and each position do not change: they are computed once.

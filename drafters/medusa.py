@@ -35,8 +35,8 @@ class Medusa:
     """`speculative_sampling(None, target, .., propose=Medusa(target).propose)`.
 
     target      the GPT2 that the heads were trained on, the one that verifies
-    head        a folder; "demo-medusa" belongs to "demo-target"
-                or its parameters: {"residuals": {"w" [n_embd, n_heads * n_embd], "b"}}
+    head        a folder ("demo-medusa" belongs to "demo-target"), or its parameters
+                {"residuals": {"w" [n_embd, n_heads * n_embd], "b"}}
     Raises ValueError for heads that belong to another target.
     """
 

@@ -159,9 +159,9 @@ def timing(run):
 
 SAME = {        # (same_text, same_bits): what to say if the texts should be the same
     (True, True): "The two texts are the same, as they always are {when} on this machine.",
-    (True, False): "The two texts are the same; on this machine a near-tie may part them when K = {K}.",
-    (False, False): "The two texts part at a near-tie, which can happen on this machine when K = {K}.",
-    (False, True): "The two texts are not the same, which must not happen {when}: report it.",
+    (True, False): "The two texts are the same; on this machine they may differ at a near-tie when K = {K}.",
+    (False, False): "The two texts differ at a near-tie, which can happen on this machine when K = {K}.",
+    (False, True): "The two texts are not the same, which must not happen {when}: please report it.",
 }
 NOT_JUDGED = "Whether {} is lossless is not known: python -m lossless {} finds out."
 

@@ -61,7 +61,7 @@ def prompts_in(path):
     lines = console.read_text(path, "name a file with a prompt on each line").split("\n")
     prompts = [line for line in lines if line.strip()]
     if not prompts:
-        raise ValueError(f"{path} holds no prompt: write one on each line")
+        raise ValueError(f"{path} holds no prompts: write one on each line")
     return prompts
 
 
