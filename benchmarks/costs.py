@@ -2,19 +2,20 @@
 
     python -m benchmarks costs          eight minutes on a machine that has nothing else to do
 
-measures in a process of its own for each kind of kernels (OpenBLAS chooses them by OPENBLAS_CORETYPE), and writes
+measures in a process of its own for each kind of kernels (OpenBLAS chooses them by OPENBLAS_CORETYPE), and
+writes
 
     bandwidth       GB/s of the memory: a product of one row with 268 MB of weights, among the passes
     passes          of a model over so many rows, on top of 60 tokens: milliseconds
-    rounds          of each method, on texts of the embedded pair: drafting, the target's pass, and settling, that
-                    is from the target's logits to the new tokens; the first round, with the prompt, is left out
+    rounds          of each method, on texts of the embedded pair: drafting, the target's pass, and settling,
+                    from the target's logits to the new tokens; the first, with the prompt, is left out
 
-each as a quarter of the calls, the median, three quarters, and the number of calls, which take turns.  "typical"
-is a round if each of its parts took the median of those with as many drafts.  "speedup" compares whole runs,
-clocked from their first round to the end, with those of the target alone on the same prompts.
+each as the quartiles and the number of calls, which take turns.  "typical" is a round if each of its parts
+took the median of those with as many drafts.  "speedup" compares whole runs, clocked from their first round
+to the end, with those of the target alone on the same prompts.
 
 But: on a busy machine all of it is noise.  The models of GPT-2's size are random: what weights say takes no
-time.  A GPU (--backend=cupy) is measured where it is; no kernels are chosen then.
+time.  The CPU only.
 """
 import json
 import os
@@ -28,9 +29,9 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.counts import DRAFT, HERE, TARGET, name_of, plan
-from benchmarks.measure import machine, size_of, some_tokens
+from benchmarks.measure import caption, machine, size_of, some_tokens
 from benchmarks.synthetic import random_model
-from compute.backend import clock, on_gpu, use, xp
+from compute.backend import clock, xp
 from methods import Models, choose
 from reporting.stats import Timed
 from utils import load_model
@@ -69,8 +70,8 @@ def passes(name, seconds, calls=CALLS, n_matrix=MATRIX):
     model = load_model(name)[0] if name.startswith("demo") else random_model(name)
     tokens = some_tokens(model, model.n_ctx)
     A, y = xp.ones((n_matrix, n_matrix), dtype=xp.float32), xp.ones(n_matrix, dtype=xp.float32)
-    often, seldom = ({n: partial(model, tokens[:N_CACHED + n], n) for n in some if N_CACHED + n <= model.n_ctx}
-                     for some in (ROWS, SELDOM))
+    often, seldom = ({n: partial(model, tokens[:N_CACHED + n], n) for n in some
+                      if N_CACHED + n <= model.n_ctx} for some in (ROWS, SELDOM))
     streams = {"A @ y": lambda: A @ y, "y @ A": lambda: y @ A}  # which is faster depends on the kernels
     every = 1 if name.startswith("demo") else 10
     times = in_turns(often | streams, seldom, every, seconds, calls)
@@ -144,7 +145,8 @@ def tokens_a_second(rounds):
 
 def written(rounds):
     parts = {name: quartiles(times) for name, times in zip(PARTS, zip(*(spent for *_, spent in rounds)))}
-    return parts | {"typical": round(typical(rounds), 4), "tokens": round(np.mean([n for _, n, _ in rounds]), 3),
+    tokens = round(np.mean([n for _, n, _ in rounds]), 3)
+    return parts | {"typical": round(typical(rounds), 4), "tokens": tokens,
                     "tokens_a_second": round(tokens_a_second(rounds), 1)}
 
 
@@ -152,27 +154,20 @@ def written(rounds):
 
 def measured(quick):
     """The cells of K = 2, 4, 8 and the first tree at temperatures 0 and 1, and passes of all models."""
-    cells = [cell for cell in plan() if cell[3] in (0, 1) and cell[2] in (2, 4, 8) and not early(cell)
-             or cell[1].endswith(":3,2,1") and cell[3] in (0, 1)]
+    cells = [(drafter, verifier, K, T) for drafter, verifier, K, T in plan() if T in (0, 1) and (
+        verifier.endswith(":3,2,1") or K in (2, 4, 8) and ":" not in verifier and "early_exit:" not in drafter)]
     sizes, calls, n_matrix = SIZES, CALLS, MATRIX
     prompts = (HERE / "prompts.txt").read_text(encoding="utf-8").splitlines()
     if quick:
         sizes, calls, n_matrix, cells, prompts = {"tiny": 1, DRAFT: 1}, 3, 512, cells[:3], prompts[:1]
-    found = {"machine": machine(), "passes": {}, "bandwidth": {}, "rounds": {}}
+    found = {"machine": machine() | {"caption": caption()}, "passes": {}, "bandwidth": {}, "rounds": {}}
     for name, seconds in sizes.items():
         found["passes"][name], found["bandwidth"][name] = passes(name, seconds, calls, n_matrix)
     return found | {"rounds": rounds(cells, METHODS_SECONDS, prompts, 12 if quick else N_TOKENS)}
 
 
-def early(cell):
-    return cell[0].startswith("early_exit:")
-
-
-def costs(out, quick=False, backend="numpy"):
-    """Measure with each kind of kernels that this processor has; write costs_*.json to the folder `out`, or print."""
-    use(backend)
-    if on_gpu():
-        return write(out, "gpu", measured(quick))
+def costs(out, quick=False):
+    """Measure with each kind of kernels that this processor has; write to the folder `out`, or print."""
     for name, core in KERNELS.items():
         if name == "avx512" and not has_avx512():
             print("this processor has no AVX-512: left out", file=sys.stderr)
@@ -196,9 +191,9 @@ def write(out, name, found):
 
 def as_json(found):
     """A line an entry."""
-    parts = [f" {json.dumps(key)}: {{\n" + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in part.items())
-             + "\n }" for key, part in found.items()]
-    return "{\n" + ",\n".join(parts) + "\n}\n"
+    def written(part):
+        return ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in part.items())
+    return "{\n" + ",\n".join(f' "{key}": {{\n{written(part)}\n }}' for key, part in found.items()) + "\n}\n"
 
 
 if __name__ == "__main__":

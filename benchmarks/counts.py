@@ -4,8 +4,8 @@
 
 What a method makes of a pass depends on the pair, the temperature and K alone, so it is counted once, with a
 standard error, and holds for every machine (kernels differ at near-ties only).  The texts are 60 tokens each,
-after an opening (openings.txt) that the target has continued by 16 tokens at temperature 1, with as many seeds
-as it takes.  A cell, say "model token K=4 T=1", has
+after an opening (openings.txt) that the target has continued by 16 tokens at temperature 1, with as many
+seeds as it takes.  A cell, say "model token K=4 T=1", has
 
     tokens, se      a pass of the target, and the standard error of it, from what the texts differ by
     drafts          a round; in a tree its nodes.  A pass of the target has one row more
@@ -27,11 +27,11 @@ rounds that could begin anywhere, for every K at once, and the numbers of rounds
 they begin.  All cells share the same texts: what one gains over another is known better than either.
 
 That needs drafts which depend on the text alone, the same for every K.  Trees, lossy rules, drafters with a
-memory or with coins of their own, and those that decide how many drafts they make are run, coins and all, from
-an empty memory for each text.
+memory or with coins of their own, and those that decide how many drafts they make are run, coins and all,
+from an empty memory for each text.
 
-But: these openings, 60 tokens, and the embedded pair.  Greedy texts of a small model soon go round in circles,
-where drafts are accepted more often: longer texts have larger counts at temperature 0.
+But: these openings, 60 tokens, and the embedded pair.  Greedy texts of a small model soon go round in
+circles, where drafts are accepted more often: longer texts have larger counts at temperature 0.
 """
 import copy
 import hashlib
@@ -44,10 +44,9 @@ from unittest import mock
 import numpy as np
 from tqdm import tqdm
 
-from drafters import adaptive
-from gpt2 import GPT2
-from methods import DRAFTERS, VERIFIERS, Models, choose
 from benchmarks.sequoia import best_tree
+from drafters import adaptive
+from methods import DRAFTERS, VERIFIERS, Models, choose
 from reporting.stats import by_rank
 from samplers.batch import batch_sampling
 from samplers.tree_model import depths
@@ -61,11 +60,12 @@ N_MORE, N_TOKENS, MOST, UNITS = 16, 60, 8, 46   # of tokens, see above; drafts a
 KS, TEMPERATURES = (2, 4, 8, 1, 3, 6), (0, 1, .5)               # what matters most comes first
 SHAPES = "3,2,1", "2,1,1,1", "4,1,1,1", "8,1,1,1", "2,2,2", "1,1,1"
 EXITS = 2, 4, 6, 8, 10, 12
-DEPTH, SIZES = 8, (4, 8, 16, 32, 64, 128, 256, 512)   # levels at the most, nodes of the best trees (sequoia.py)
+LOSSY = "lenient:0.8", "lenient:0.5", "lenient:0.1", "typical:0.3,0.55", "typical:0.01,0.1"
+DEPTH, SIZES = 8, (4, 8, 16, 32, 64, 128, 256, 512)     # levels at most, nodes: the best trees (sequoia.py)
 # What a clock would decide, decided here: sublayers to skip, and c and v for `optimum`.
 FIXED = {"layer_skip": "layer_skip:a5,a6,a7,a8,a9,a10,m7,m8"}
 COSTS = dict(c=0.15, v=1.4)
-GOALS = .03, .02, .01                           # standard errors, relative: all cells to one, then to the next
+GOALS = .03, .02, .01                   # standard errors, relative: all cells to one, then to the next
 
 # Drafters whose drafts depend on the text alone, the first of them not on how many are wanted.
 MEMORYLESS = "model", "lookup", "ngram", "early_exit", "eagle", "medusa"
@@ -76,22 +76,27 @@ CHANCES = {"token": lambda r: np.minimum(r, 1).cumprod(-1),
 
 # What is counted --------------------------------------------------------------------------------------------
 
-def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES, exits=EXITS):
+def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES):
     """[(drafter, verifier, K, T)] in the order in which they matter; K is None for a tree."""
-    drafters = [FIXED.get(name, name) for name in DRAFTERS]
-    lines = [name for name, entry in VERIFIERS.items() if not entry.tree]
-    pairs = [(drafter, "token") for drafter in drafters] + [("model", name) for name in lines if name != "token"]
-    cells = [(*pair, K, T) for some in (Ks[:3], Ks[3:]) for T in temperatures for K in some for pair in pairs]
-    trees = [name for name, entry in VERIFIERS.items() if entry.tree]
-    more = [("model", f"{name}:{shape}", None, T) for T in temperatures for shape in shapes for name in trees]
-    more += [(name, f"tree:{shape}", None, T) for T in temperatures for shape in ("3,2,1", "2,2", "4,2,2")
-             for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
-    sizes = [("model", f"tree:best{n}", None, T) for n in SIZES for T in (1, 0)]
-    more += [("model", f"{name}:{k},1,1,1", None, 1) for k in (2, 16, 32) for name in ("tree", "specinfer", "k_seq")]
-    more += [(f"early_exit:{n}", "token", 4, T) for T in temperatures[:2] for n in exits]
-    cells = cells[:len(Ks[:3]) * len(temperatures[:2]) * len(pairs)] + more + sizes + cells
-    cells = [cell for cell in dict.fromkeys(cells) if not same_at_0(*cell)]
-    return sorted(cells, key=lambda cell: not is_exact(*cell[:2]))              # stable; the cheap ones first
+    def cells(Ks, temperatures, pairs):
+        return [(*pair, K, T) for T in temperatures for K in Ks for pair in pairs]
+
+    lines = [(FIXED.get(name, name), "token") for name in DRAFTERS]
+    lines += [("model", name) for name, entry in VERIFIERS.items() if not entry.tree]
+    rules = [name for name, entry in VERIFIERS.items() if entry.tree]
+    trees = [("model", f"{rule}:{shape}") for shape in shapes for rule in rules]
+    trees += [(name, f"tree:{shape}") for shape in ("3,2,1", "2,2", "4,2,2")
+              for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
+    wide = [("model", f"{rule}:{k},1,1,1") for k in (2, 16, 32) for rule in ("tree", "specinfer", "k_seq")]
+    found = [*cells(Ks[:3], temperatures[:2], lines), *cells([None], [0, 1], trees),
+             *cells([None], [1], wide), *cells([4], [1], [("model", rule) for rule in LOSSY]),
+             *cells([None], [.5], trees[:len(rules)]),
+             *cells([4], [0, 1], [(f"early_exit:{n}", "token") for n in EXITS]),
+             *(("model", f"tree:best{n}", None, T) for n in SIZES for T in (1, 0)),
+             *cells(Ks[:3], temperatures, lines), *cells(Ks[3:], temperatures, lines),
+             *cells([None], temperatures, trees)]
+    found = [cell for cell in dict.fromkeys(found) if not same_at_0(*cell)]
+    return sorted(found, key=lambda cell: not is_exact(*cell[:2]))              # stable; the cheap ones first
 
 
 def same_at_0(drafter, verifier, K, T):
@@ -141,7 +146,7 @@ def ranks(T):
     """How often the first child of a node is taken, the second, .., of sixteen."""
     method, models, _ = loaded("model", "tree:16", T)
     return by_rank([r for seed, prompt in enumerate(prompts(0, UNITS))
-                    for r in rounds_of(method, made(method, models, 1), prompt, None, 1, T, seed)])
+                    for r in rounds_of(method, made(method, models, 1), prompt, 1, T, seed)])
 
 
 def made(method, models, K):
@@ -159,7 +164,7 @@ def openings():
 
 @cache
 def prompts(first, n):
-    """n prompts, from number `first` on: openings, continued at temperature 1 with another seed each time round."""
+    """n prompts, from number `first` on: openings, each time round continued with another seed."""
     numbers = range(first, first + n)
     some = [openings()[number % len(openings())] for number in numbers]
     return [opening + said for opening, said in zip(some, continued(some, N_MORE, 1, numbers))]
@@ -250,41 +255,16 @@ def summed(r, chances, K):
         begins[t + 1:t + K + 2] += begins[t] * -np.diff([1, *chance, 0])        # P(0 .. K accepted)
     begins = begins[:len(r)]
     tested = np.column_stack([np.ones(len(r)), kept[:, :-1]]) * there
-    return tally(begins.sum(), begins @ (1 + kept.sum(1)), begins @ there.sum(1), begins @ kept, begins @ tested)
+    return tally(begins.sum(), begins @ (1 + kept.sum(1)), begins @ there.sum(1), begins @ kept,
+                 begins @ tested)
 
 
 # With coins -------------------------------------------------------------------------------------------------
 
-class Known:
-    """The target at temperature 0, where its text is known.  Rows that leave the text are never looked at."""
-
-    def __init__(self, text, n_vocab):
-        self.text, self.n_vocab = text, n_vocab
-
-    def __call__(self, tokens, n_last=1):
-        return self.rows(range(len(tokens) - n_last + 1, len(tokens) + 1))
-
-    def tree(self, tokens, nodes, parents):
-        return self.rows(len(tokens) + depth for depth in [0, *depths(parents)])
-
-    def rows(self, places):                                     # logits [n, n_vocab] after so many tokens
-        tokens = [self.text[place] for place in places]
-        logits = np.zeros((len(tokens), self.n_vocab), dtype=np.float32)
-        logits[range(len(tokens)), tokens] = 1
-        return logits
-
-
-def rounds_of(method, pair, prompt, said, K, T, seed):
-    """One text's rounds; those that begin within N_TOKENS tokens, so that none is cut short.
-
-    said    what the target says at temperature 0, or None
-    """
-    most, target, n_tokens = method.n_drafts(K), pair.target, 0
-    if said and method.lossless and isinstance(target, GPT2):   # nothing else wants its answers
-        if method.drafter.entry.trained == "head":
-            target((prompt + said)[:-1])                        # it reads the states
-        target = Known(prompt + said, target.n_vocab)
-    rounds = method.sampler(pair)(pair.draft, target, prompt, N_TOKENS + most + 1, K,
+def rounds_of(method, pair, prompt, K, T, seed):
+    """One text's rounds; those that begin within N_TOKENS tokens, so that none is cut short."""
+    most, n_tokens = method.n_drafts(K), 0
+    rounds = method.sampler(pair)(pair.draft, pair.target, prompt, N_TOKENS + most + 1, K,
                                   np.random.default_rng(seed), temperature=T)
     for r in rounds:
         if n_tokens >= N_TOKENS:
@@ -293,11 +273,11 @@ def rounds_of(method, pair, prompt, said, K, T, seed):
         n_tokens += len(r.tokens)
 
 
-def drawn(method, models, K, T, prompt, said, seed):
+def drawn(method, models, K, T, prompt, seed):
     """What they come to."""
     most, n_rounds, n_tokens, n_drafts = method.n_drafts(K), 0, 0, 0
     kept, tested = np.zeros(most), np.zeros(most)
-    for r in rounds_of(method, made(method, models, K), prompt, said, K, T, seed):
+    for r in rounds_of(method, made(method, models, K), prompt, K, T, seed):
         deep = max(depths(r.parents), default=0) if r.parents is not None else len(r.drafts)
         kept[:r.n_accepted] += 1
         tested[:min(r.n_accepted + 1, deep)] += 1
@@ -318,8 +298,8 @@ def counted(cell, first, n):
     method, models, _ = loaded(drafter, verifier, T)
     if is_exact(drafter, verifier):
         return sum(summed(r, CHANCES[verifier], K) for r in ratios(drafter, T, first, n))
-    some = texts(T, first, n) if T == 0 else [(prompt, None) for prompt in prompts(first, n)]
-    return sum(drawn(method, models, K or 1, T, *text, seed) for seed, text in enumerate(some, first))
+    return sum(drawn(method, models, K or 1, T, prompt, seed)
+               for seed, prompt in enumerate(prompts(first, n), first))
 
 
 def is_exact(drafter, verifier):
@@ -332,14 +312,17 @@ def figures(total, exact, weights):
     n, rounds, tokens, drafts, rr, tt, rt = total[:7]
     kept, tested = np.split(total[7:] / rounds, 2)
     per_pass = tokens / rounds
-    spread = max(tt - 2 * per_pass * rt + per_pass**2 * rr, 0) / max(n - 1, 1)  # of tokens - per_pass * rounds
+    # of tokens - per_pass * rounds
+    spread = max(tt - 2 * per_pass * rt + per_pass**2 * rr, 0) / max(n - 1, 1)
     return {"tokens": round(per_pass, 4), "se": round(math.sqrt(n * spread) / rounds, 4),
-            "drafts": round(drafts / rounds, 3), "kept": kept.round(4).tolist(), "tested": tested.round(4).tolist(),
-            "texts": int(n), "exact": bool(exact), "weights": weights, "sums": total.round(4).tolist()}
+            "drafts": round(drafts / rounds, 3), "kept": kept.round(4).tolist(),
+            "tested": tested.round(4).tolist(), "texts": int(n), "exact": exact, "weights": weights,
+            "sums": total.round(4).tolist()}
 
 
 def wanted(cell, goal):
-    """To which relative error: what is asked for least only to two per cent."""
+    """To which relative error: what is cheap at once, and what is asked for least to two per cent only."""
+    goal = GOALS[-1] if is_exact(*cell[:2]) else goal
     return goal if cell[2] in KS[:3] and cell[3] in TEMPERATURES[:2] else max(goal, .02)
 
 
@@ -358,10 +341,10 @@ def count_cell(cell, before, goal, n=UNITS):
 
 
 def count(file=FILE, quick=False):
-    """Count all cells, to 3 %, then to 2, then to 1, and write the file after each; quick: a few, of a few texts."""
+    """Count all cells, to 3 %, then to 2, then to 1; write the file after each.  quick: a few of them."""
     found = json.loads(file.read_text(encoding="utf-8"))["cells"] if file and file.exists() else {}
     for goal in (1.0,) if quick else GOALS:
-        todo = tqdm(plan(Ks=(2,), temperatures=(0,), shapes=(), exits=())[:5] if quick else plan(),
+        todo = tqdm(plan()[:5] if quick else plan(),
                     desc=f"to {goal:.0%}", disable=None)
         for cell in todo:
             name = name_of(*cell)

@@ -4,10 +4,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.figures import costs, counts, of_counts, of_rounds
-from benchmarks.tables import ALL_KS, KERNELS, known, label, on_machines
+from benchmarks.tables import NAMES, known, on_machines
 
-COLOURS = dict(zip(["model", "block", "eagle", "lookup", "ngram", "medusa", "early_exit", "suffix", "jacobi"],
-                   ["#0072B2", "#D55E00", "#E69F00", "#009E73", "#56B4E9", "#CC79A7", "#999999", "#5D8A00", "#7A5195"]))
+KS = 1, 2, 3, 4, 6, 8
+
+COLOURS = {"model": "#0072B2", "block": "#D55E00", "eagle": "#E69F00", "lookup": "#009E73",
+           "ngram": "#56B4E9", "medusa": "#CC79A7", "early_exit": "#999999", "suffix": "#5D8A00"}
+
+
+def label(drafter, verifier="token"):
+    return {"token": drafter}.get(verifier, verifier if drafter == "model" else f"{drafter}, {verifier}")
 
 
 def curve(axes, places, names, field="tokens", **style):
@@ -23,13 +29,14 @@ def by_K(axes, T, methods=("model token", "model block", "eagle token", "lookup 
          field="tokens"):
     """Chen et al.'s figure 1, Leviathan et al.'s figure 2: over the number of drafts."""
     for method in methods:
-        names, mine = [f"{method} K={K} T={T:g}" for K in sorted(ALL_KS)], label(*method.split())
-        curve(axes, sorted(ALL_KS), names, field, label=mine, color=COLOURS.get(mine))
-    axes.set(xlabel="K, drafts a round", title=f"temperature {T:g}")
+        names, mine = [f"{method} K={K} T={T:g}" for K in KS], label(*method.split())
+        curve(axes, KS, names, field, label=mine, color=COLOURS.get(mine))
+    what = {"tokens": "tokens a pass"}.get(field, field)
+    axes.set(xlabel="K, drafts a round", ylabel=what, title=f"temperature {T:g}")
 
 
 def by_position(axes, T, K=8, methods=("model token", "eagle token", "early_exit token", "medusa token")):
-    """EAGLE's and Medusa's: how often the first draft of a round is accepted, the second, .., of those tested."""
+    """EAGLE's and Medusa's: how often a round's first draft is accepted, the second, .., of those tested."""
     for method in methods:
         cell = counts().get(f"{method} K={K} T={T:g}")
         if cell:
@@ -43,13 +50,14 @@ def by_position(axes, T, K=8, methods=("model token", "eagle token", "early_exit
 def by_nodes(axes, T):
     """Sequoia's: over the size of the tree; one line, several lines of four, the best tree."""
     sizes = [4, 8, 16, 32, 64, 128, 256, 512]
-    lines = [f"model token K={K} T={T:g}" for K in sorted(ALL_KS)]
-    curve(axes, sorted(ALL_KS), lines, label="one line", color="#0072B2")
+    lines = [f"model token K={K} T={T:g}" for K in KS]
+    curve(axes, KS, lines, label="one line", color="#0072B2")
     for rule, colour in (("k_seq", "#56B4E9"), ("specinfer", "#CC79A7"), ("tree", "#999999")):
         names = [f"model {rule}:{k},1,1,1 T={T:g}" for k in (2, 4, 8, 16, 32)]
         curve(axes, [4 * k for k in (2, 4, 8, 16, 32)], names, label=f"lines of four, {rule}", color=colour)
     curve(axes, sizes, [f"model tree:best{n} T={T:g}" for n in sizes], label="best tree", color="#D55E00")
-    axes.set(xscale="log", xlabel="drafts a round", title=f"temperature {T:g}")
+    axes.set(xscale="log", xlabel="drafts a round", ylabel="tokens a pass",
+             title=f"temperature {T:g}")
     axes.set_xticks([1, 4, 16, 64, 256], [1, 4, 16, 64, 256])
 
 
@@ -62,7 +70,7 @@ def by_exit(axes):
 
 
 def by_cost(axes, kernels, T):
-    """Tokens over the cost of a round, every method: on a line through the origin the speed-up is the same."""
+    """Tokens over the cost of a round, every method: on a line through the origin speed-ups are the same."""
     names = [name for name in costs(kernels)["rounds"] if name in counts() and name.endswith(f" T={T:g}")]
     points = {name: (of_rounds(kernels, name, "round"), of_counts(name, "tokens")) for name in names
               if "K=4" in name or ":3,2,1" in name}
@@ -75,7 +83,7 @@ def by_cost(axes, kernels, T):
     for gain in (.5, 1, 1.5, 2, 3):
         axes.axline((0, 0), slope=gain, color="lightgrey", linewidth=1, zorder=0)
     axes.set(xlim=(.8, right), ylim=(.9, 1.1 * max(y for _, y in points.values())),
-             xlabel="cost of a round, in rounds of the target alone", title=f"{KERNELS[kernels]}, T = {T:g}")
+             xlabel="cost of a round, in rounds of the target alone", title=f"{NAMES[kernels]}, T = {T:g}")
 
 
 def by_rows(axes):
@@ -85,39 +93,39 @@ def by_rows(axes):
             rows = costs(kernels)["passes"][model]["rows"]
             low, middle, high = np.array([times[:3] for times in rows.values()]).T / rows["1"][1]
             axes.fill_between([int(n) for n in rows], low, high, color=colour, alpha=.2, linewidth=0)
-            axes.plot([int(n) for n in rows], middle, style, color=colour, label=f"{model}, {KERNELS[kernels]}")
+            axes.plot([int(n) for n in rows], middle, style, color=colour, label=f"{model}, {NAMES[kernels]}")
     axes.set(xlabel="rows of a pass", ylabel="time over that of one row", xlim=(0, 34), ylim=(0, 10))
 
 
-def by_machine(axes, T):
-    """Which method on which machine: bars."""
-    rows = on_machines(T)
-    names = list(rows[0]["speedup"]) if rows else []
-    for i, row in enumerate(rows):
-        places = np.arange(len(names)) + (i - len(rows) / 2) * .8 / len(rows)
-        axes.barh(places, [row["speedup"][name][0] for name in names], height=.8 / len(rows), label=row["method"],
-                  color=COLOURS[row["method"]])
+def by_machine(axes, T, methods=("model", "model, block", "eagle", "lookup", "medusa")):
+    """Which method on which machine: bars, with the best K."""
+    found = on_machines(T)
+    for i, method in enumerate(methods):
+        places = np.arange(len(found)) + (i - len(methods) / 2) * .8 / len(methods)
+        bars = axes.barh(places, [here.get(method, (0, 0))[0] for here in found.values()], .8 / len(methods),
+                         label=method, color=COLOURS[method.split(", ")[-1]])
+        axes.bar_label(bars, [f"K = {here.get(method, (0, '-'))[1]}" for here in found.values()], fontsize=6)
     axes.axvline(1, color="black", linewidth=.8)
-    axes.set(yticks=range(len(names)), yticklabels=names, xlabel="speed-up", title=f"temperature {T:g}")
+    axes.set(yticks=range(len(found)), yticklabels=found, xlabel="speed-up", title=f"temperature {T:g}")
     axes.invert_yaxis()
 
 
-def save(path, draw, shape, legend=0):
+def save(path, draw, shape):
     """A picture of panels: draw [(function, *arguments)]."""
     figure = Figure(figsize=(5 * shape[1], 3.6 * shape[0]), layout="constrained")
     panels = figure.subplots(*shape, squeeze=False).flat
     for axes, (function, *arguments) in zip(panels, draw):
         function(axes, *arguments)
         axes.grid(alpha=.3)
-    if legend is not None:
-        figure.axes[legend].legend(fontsize=7)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(fontsize=7)
     figure.savefig(path, dpi=100)
 
 
 def draw_all(out):
     save(out / "tokens.png", [(by_K, 0), (by_K, 1), (by_position, 1), (by_nodes, 1)], (2, 2))
-    save(out / "machines.png", [(by_machine, 0), (by_machine, 1)], (1, 2))
     if known():
+        save(out / "machines.png", [(by_machine, 0), (by_machine, 1)], (1, 2))
         save(out / "passes.png", [(by_rows,)], (1, 1))
-        save(out / "speed.png", [(by_cost, kernels, T) for kernels in known() for T in (0, 1)], (len(known()), 2),
-             legend=None)
+        speeds = [(by_cost, kernels, T) for kernels in known() for T in (0, 1)]
+        save(out / "speed.png", speeds, (len(known()), 2))

@@ -1,27 +1,14 @@
 """Random models of GPT-2's shapes, to time full sizes without a download: what weights say takes no time.
 
     random_model("355M")                a model that computes as long as the real one
-    synthetic_pair("355M", 2, 0.3)      a draft that is the first 2 layers of its target, and a dial: how much
-                                        the other layers add
-    write_folder(folder, "124M")        such a model in OpenAI's layout, to time loading
-    tiny_target(), tiny_head("medusa")  a GPT-2 of three tokens and a head on it, float64, for lossless.check
 
-With the pair speed-ups can be measured at full size for every acceptance rate.  Each layer adds something
-to the residual stream, so a factor on what the later ones add decides how far the target moves away from
-its draft: at 0 they agree about every token, at 1 hardly ever.  Draft and target share their arrays.
-
-But: the text is noise, and its acceptance rate says nothing about any real pair.  Whatever shows these
-models calls them synthetic.
+But: the text is noise.  Whatever shows these models calls them random.
 """
-import json
 from pathlib import Path
 
 import numpy as np
 
-from drafters.heads import head_shapes
-from encoder import EOS, Encoder, bytes_to_unicode
 from gpt2 import GPT2
-from loading.checkpoint import write_tensorflow
 from loading.folder import shapes
 from utils import nested
 
@@ -59,53 +46,3 @@ def random_model(size, n_first=0, dial=1.0):
     hparams = SIZES[size]
     params = nested(random_arrays(size, n_first, dial), hparams, Path(f"a random {size}"))
     return GPT2(params, hparams["n_head"])
-
-
-def synthetic_pair(size, n_first, dial):
-    """(draft, target): the draft is the first n_first layers of the target, with its ln_f and output head."""
-    target = random_model(size, n_first, dial)
-    first = {**target.params, "blocks": target.params["blocks"][:n_first]}
-    return GPT2(first, SIZES[size]["n_head"]), target
-
-
-def tiny_target(seed=0):
-    """A GPT-2 in float64 whose texts of a few tokens can all be walked through."""
-    hparams = dict(n_vocab=3, n_ctx=8, n_embd=8, n_head=2, n_layer=2)
-    return GPT2(tiny_params(shapes(**hparams), hparams["n_layer"], seed), hparams["n_head"])
-
-
-def tiny_head(kind, seed=0):
-    """The parameters of a head for it (drafters/heads.py); Medusa's are three."""
-    return tiny_params(head_shapes(kind, 8, 3), 1, seed)
-
-
-def tiny_params(wanted, n_layer, seed):
-    """Nested parameters of these shapes, random and large enough that every part matters."""
-    rng = np.random.default_rng(seed)
-    arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape) for name, shape in wanted.items()}
-    return in_float64(nested(arrays, {"n_layer": n_layer}, Path("tiny"), wanted))
-
-
-def in_float64(params):
-    if isinstance(params, dict):
-        return {name: in_float64(part) for name, part in params.items()}
-    return [in_float64(part) for part in params] if isinstance(params, list) else params.astype(np.float64)
-
-
-def vocabulary(n_vocab):
-    """An Encoder of n_vocab tokens: the bytes, pairs of bytes, and the end of the text."""
-    signs = list(bytes_to_unicode().values())
-    merges = [(a, b) for a in signs for b in signs][:n_vocab - len(signs) - 1]
-    tokens = [*signs, *map("".join, merges), EOS]
-    return Encoder({token: i for i, token in enumerate(tokens)}, merges)
-
-
-def write_folder(folder, size):
-    """A random model with such a vocabulary."""
-    hparams, encoder, folder = SIZES[size], vocabulary(SIZES[size]["n_vocab"]), Path(folder)
-    merges = "\n".join(["#version: 0.2", *map(" ".join, encoder.ranks), ""])
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "hparams.json").write_text(json.dumps(hparams), encoding="utf-8")
-    (folder / "encoder.json").write_text(json.dumps(encoder.ids), encoding="utf-8")
-    (folder / "vocab.bpe").write_text(merges, encoding="utf-8")
-    write_tensorflow(folder / "model.ckpt", random_arrays(size))

@@ -1,188 +1,99 @@
-"""Tables and pictures, made of counts.json and the costs: one page for each question, both kernels side by side.
+"""The pages of results, made of counts.json and the costs: one for each question, both kernels side by side.
 
-    python -m benchmarks speed      writes them to benchmarks/results; takes seconds, measures nothing
+    python -m benchmarks speed      writes them, and the pictures; takes seconds, measures nothing
+
+A template is Markdown.  {{a quantity}} is its value (figures.py), and a row of a table that holds one of
+these words is there once for each:
+
+    METHOD      a drafter and a verifier of the table: model token, lookup token, .., model block, ..
+    RULE        a drafter and a verifier of trees
+    MODEL       whose passes were timed
+    MACHINE     of the cost model of pages/machine.py; [[model T=1]] is the method's speed-up there
+    KERNELS     that were measured
+
+Rows of nothing but dashes are left out.
 """
-import json
+import re
 from pathlib import Path
 
-from benchmarks.figures import best, costs, counts, filled, of_counts, of_passes, of_rounds
-from benchmarks.machines import MACHINES, C, speedup
-from methods import choose
+from benchmarks.counts import FIXED
+from benchmarks.figures import checked, costs, filled
+from methods import DRAFTERS, VERIFIERS
+from pages import machine
 
-KERNELS = {"avx512": "AVX-512", "avx2": "AVX2"}
-KS, ALL_KS = (2, 4, 8), (1, 2, 3, 4, 6, 8)
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-AT = {0: "Temperature 0", 1: "Temperature 1", 0.5: "Temperature 0.5"}
-
-
-def markdown(rows):
-    """Rows, each {column: text} -> a table."""
-    if not rows:
-        return "(nothing was counted or measured yet)\n"
-    cells = [list(rows[0]), ["---"] * len(rows[0]), *(map(str, row.values()) for row in rows)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in cells) + "\n"
+NAMES = {"avx512": "AVX-512", "avx2": "AVX2"}
 
 
 def known():
     """Kernels that were measured."""
-    return [kernels for kernels in KERNELS if costs(kernels)]
+    return [kernels for kernels in NAMES if costs(kernels)]
 
 
-def pairs_of(names):
-    """{(drafter, verifier): None} of cells, a tree's verifier with its shape."""
-    return list(dict.fromkeys(tuple(name.split()[:2]) for name in names))
+def methods_of(tree):
+    """["eagle token", ..]: every drafter with `token`, or with a tree of its own, and every verifier."""
+    found = [("model", name) for name, entry in VERIFIERS.items()
+             if bool(entry.tree) == tree and name != "token"]
+    if tree:
+        found += [(name, "tree") for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
+        return [*map(" ".join, found)]
+    return [*(f"{FIXED.get(name, name)} token" for name in DRAFTERS), *map(" ".join, found)]
 
 
-def label(drafter, verifier):
-    return {"token": drafter}.get(verifier, verifier if drafter == "model" else f"{drafter}, {verifier}")
-
-
-def title(drafter, verifier):
-    lossy = "" if choose(drafter, verifier.split(":best")[0]).lossless else " (lossy)"
-    return label(drafter.split(":a")[0], verifier) + lossy
-
-
-# Counts -----------------------------------------------------------------------------------------------------
-
-def with_error(name):
-    cell = counts().get(name)
-    return f"{cell['tokens']:.2f} ± {cell['se']:.2f}" if cell else "-"
-
-
-def lines_of(T):
-    """Tokens a pass at K = 2, 4 and 8 of every line of drafts."""
-    rows = []
-    for drafter, verifier in pairs_of(name for name in counts() if "K=" in name and name.endswith(f" T={T:g}")):
-        names = {K: f"{drafter} {verifier} K={K} T={T:g}" for K in KS}
-        if any(name in counts() for name in names.values()) and not drafter.startswith("early_exit:"):
-            four = counts().get(names[4])
-            rate = f"{of_counts(names[4], 'rate'):.2f}" if four and sum(four["tested"]) else "-"
-            rows.append({"method": title(drafter, verifier), **{f"K = {K}": with_error(names[K]) for K in KS},
-                         "accepted of tested": rate, "rows, K = 4": f"{four['drafts'] + 1:.1f}" if four else "-"})
-    return sorted(rows, key=lambda row: row["K = 4"], reverse=True)
-
-
-def trees_of(T, shapes=("1,1,1", "3,2,1", "2,2,2", "4,1,1,1", "8,1,1,1")):
-    """Tokens a pass of every rule, for the same trees."""
-    rules = dict.fromkeys((name.split()[0], name.split()[1].split(":")[0]) for name in counts()
-                          if ":3,2,1 " in name and name.endswith(f" T={T:g}"))
-    return [{"rule": label(*rule), **{shape: with_error(f"{rule[0]} {rule[1]}:{shape} T={T:g}") for shape in shapes}}
-            for rule in rules]
-
-
-# Speed ------------------------------------------------------------------------------------------------------
-
-def speed_of(T):
-    """The speed-up at K = 4 and at the best K or tree that was measured."""
-    rows = []
-    names = [name for kernels in known() for name in costs(kernels)["rounds"]
-             if name in counts() and name.endswith(f" T={T:g}")]
-    for drafter, verifier in dict.fromkeys((name.split()[0], name.split()[1].split(":")[0]) for name in names):
-        row = {"method": title(drafter, verifier if "K=" in str(names) else verifier)}
-        for kernels in known():
-            four, fastest = f"{drafter} {verifier} K=4 T={T:g}", best(drafter, verifier, f"{T:g}", kernels)
-            row[f"{KERNELS[kernels]}, K = 4"] = speed_text(kernels, four)
-            row["best"] = speed_text(kernels, fastest) + f" ({fastest.split()[-2].split(':')[-1]})"
-            row[f"{KERNELS[kernels]}, best"] = row.pop("best")
-        rows.append(row)
-    return sorted(rows, key=lambda row: list(row.values())[2], reverse=True)
-
-
-def speed_text(kernels, name):
-    if name not in costs(kernels)["rounds"] or name not in counts():
-        return "-"
-    return f"{of_rounds(kernels, name, 'speedup'):.2f} ± {of_rounds(kernels, name, 'error'):.2f}"
-
-
-def checks(kernels):
-    """[(name, measured over quotient)]: whole runs, and the same with the medians of their parts."""
-    names = [name for name in costs(kernels)["rounds"] if name in counts()]
-    return [(name, of_rounds(kernels, name, "measured") / of_rounds(kernels, name, "quotient")) for name in names]
-
-
-def check_table():
-    rows = []
-    for kernels in known():
-        found = checks(kernels)
-        off = [(name, ratio) for name, ratio in found if abs(ratio - 1) > .1]
-        rows.append({"kernels": KERNELS[kernels], "rows measured": len(found),
-                     "within 10 %": len(found) - len(off), "the others": ", ".join(f"{n} {r:.2f}" for n, r in off)})
-    return rows
-
-
-def pass_table():
-    rows = []
-    for model in costs(known()[0])["passes"] if known() else []:
-        for kernels in known():
-            found = costs(kernels)["passes"][model]["rows"]
-            low, ms, high, _ = found["1"]
-            rows.append({"model": model, "kernels": KERNELS[kernels], "1 row, ms": f"{ms:.2f} ({low:.2f} to {high:.2f})",
-                         "share of the bandwidth": f"{of_passes(kernels, model, 'mbu'):.2f}",
-                         **{f"v of {n}": f"{of_passes(kernels, model, f'v {n}'):.2f}" for n in (5, 9)}})
-    return rows
-
-
-# Other machines ---------------------------------------------------------------------------------------------
-
-def machines():
-    """{name: {"v": .., "batch": .., "assumed": ..}}: those that are assumed, and this one."""
-    measured = {}
-    for kernels in known():
-        for model, what in (("demo-target", "in the cache"), ("355M", "355M")):
-            rows = costs(kernels)["passes"][model]["rows"]
-            v = [[int(n), round(times[1] / rows["1"][1], 3)] for n, times in rows.items()]
-            measured[f"here, {KERNELS[kernels]}, {what}"] = dict(assumed=False, batch=1, v=v)
-    return MACHINES | measured
+def lossy(method):
+    return method + " (lossy)" * (VERIFIERS[method.split()[1]].lossless is False)
 
 
 def on_machines(T):
-    """[{"method", "tokens", "rows", "steps", "c", "speedup": {machine: ..}}], each method at its best K there."""
-    rows = []
-    for drafter, c in C.items():
-        found = {}
-        for K in ALL_KS:
-            cell = counts().get(f"{drafter} token K={K} T={T:g}")
-            for name, machine in machines().items() if cell else []:
-                steps = 1 if drafter == "medusa" else cell["drafts"]
-                gain = speedup(cell["tokens"], steps, cell["drafts"] + 1, c, machine["v"], machine["batch"])
-                found[name] = max(found.get(name, (0, 0)), (round(gain, 3), K))
-        rows += [{"method": drafter, "c": c, "speedup": found}] if found else []
-    return rows
+    """{machine: {method: (speed-up, K)}}, each at its best K there."""
+    data, found = machine.data() or dict(rows=[], presets={}), {}
+    for row in data["rows"]:
+        if row["T"] == T and row["K"] and row["lossless"]:
+            for name, settings in data["presets"].items():
+                here, gain = found.setdefault(name, {}), (machine.speedup(row, **settings), row["K"])
+                here[row["method"]] = max(here.get(row["method"], gain), gain)
+    return found
 
 
-def machine_table(T):
-    return [{"machine": name + (" (assumed)" if machine["assumed"] else ""),
-             **{row["method"]: "{:.2f} at {}".format(*row["speedup"][name]) for row in on_machines(T)
-                if row["method"] in ("model", "eagle", "lookup", "early_exit", "medusa")}}
-            for name, machine in machines().items()]
+def check(kernels):
+    """How many whole runs are within 10 % of the quotient, and the others."""
+    ratios = checked(kernels)
+    off = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if abs(ratio - 1) > .1]
+    return f"{len(ratios) - len(off)} of {len(ratios)} | {', '.join(off) or 'none'}"
 
 
-# Pages ------------------------------------------------------------------------------------------------------
+def rows(line):
+    """A line of a template -> the lines that it stands for."""
+    for word, names in (("METHOD", methods_of(tree=False)), ("RULE", methods_of(tree=True)),
+                        ("MODEL", costs(known()[0])["passes"] if known() else []), ("KERNELS", known()),
+                        ("MACHINE", on_machines(1))):
+        if line.startswith("|") and re.search(rf"\b{word}\b", line):
+            for name in names:
+                row = re.sub(rf"\b{word}\b", name, line)
+                row = re.sub(r"\[\[(.*?) T=(.*?)\]\]", lambda m: on_machine(name, m[1], float(m[2])), row)
+                first, rest = filled(row)[2:].split(" | ", 1)
+                first = lossy(first) if word == "METHOD" else NAMES.get(first, first)
+                if word == "KERNELS":
+                    said = costs(name)["machine"]["caption"].replace("\n", " ")
+                    rest = rest.replace("CHECK", check(name)).replace("CAPTION", said)
+                if set(rest) - set("-| ()K="):
+                    yield f"| {first} | {rest}"
+            return
+    yield filled(line)
 
-TABLES = {"lines": lines_of, "trees": trees_of, "speed": speed_of, "check": check_table, "passes": pass_table,
-          "machines": machine_table}
+
+def on_machine(name, method, T):
+    gain, K = on_machines(T)[name].get(method, (0, 0))
+    return f"{gain:.2f} at K = {K}" if gain else "-"
 
 
 def page(template):
-    """A page of Markdown: {{a quantity}} is its value, and [[lines 0]] a table."""
-    lines = []
-    for line in filled(template).splitlines():
-        if line.startswith("[[") and line.endswith("]]"):
-            name, *arguments = line.strip("[]").split()
-            line = markdown(TABLES[name](*map(float, arguments))).rstrip()
-        lines.append(line)
-    return "\n".join(lines) + "\n"
+    return "\n".join(row for line in template.splitlines() for row in rows(line)) + "\n"
 
 
 def write_all(out):
-    """All pages and pictures, and machines.json."""
-    out = Path(out)
+    """All pages and pictures."""
+    from benchmarks.pictures import draw_all
     for template in sorted(TEMPLATES.glob("*.md")):
-        (out / template.name).write_text(page(template.read_text(encoding="utf-8")), encoding="utf-8")
-    about = dict(machines=machines(), c=C, temperatures={f"{T:g}": on_machines(T) for T in (0, 1)})
-    (out / "machines.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    try:
-        from benchmarks.pictures import draw_all
-    except ImportError:
-        return
-    draw_all(out)
+        (Path(out) / template.name).write_text(page(template.read_text(encoding="utf-8")), encoding="utf-8")
+    draw_all(Path(out))

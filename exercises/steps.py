@@ -10,9 +10,9 @@ import contextlib
 import itertools
 import json
 import os
-import random
 import sys
 import traceback
+from functools import partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from operator import index
@@ -21,12 +21,16 @@ from pathlib import Path
 import numpy as np
 
 import lossless
+import sampling
 from compute.backend import clock
 from lossless import distribution_of_text, distribution_of_token, exact_distribution, memoryless, table
 from reporting.stats import Timed
+from speculative import speculative_sampling
+from verdicts.mistakes import FILTERS
+from verdicts.museum import KIND, WRONG, changed
 
-Q = np.array([[.1, .6, .3], [.3, 0, .7], [.2, .2, .6]])             # a target's distributions
-P = np.array([[.5, .3, .2], [.6, .4, 0]])                           # a draft's
+Q = np.array([[.1, .6, .3], [.6, 0, .4], [.2, .2, .6]])             # a target's distributions
+P = np.array([[.5, .3, .2], [.8, .2, 0]])                           # a draft's
 SHOWN = 4               # mistakes shown of one step
 
 
@@ -95,30 +99,20 @@ def text(sampler, *arguments, **settings):
     return new
 
 
+def compared(what, sampler, models, prompt, n, *K, first=None, **settings):
+    """Differences between the sampler's texts of n tokens, or their first, and the target's."""
+    def run(rng):
+        new = text(sampler, *models, prompt, n, *K, rng, **settings)
+        if len(new) != n and first is None and "eos" not in settings:
+            raise Wrong(f"asked for {n} new tokens after {prompt} it gives {len(new)}: {list(new)}")
+        return new[:first]
+
+    yield from differences(exact_distribution(run), distribution_of_text(models[-1], prompt, n, **settings),
+                           f"{what} after {prompt}, {settings}" if settings else f"{what} after {prompt}")
+
+
 def same(found, expected):
     return np.shape(found) == np.shape(expected) and np.allclose(found, expected, rtol=0, atol=1e-9)
-
-
-def again(probs, **settings):
-    """A distribution made of a distribution."""
-    with np.errstate(divide="ignore"):
-        return distribution_of_token(np.log(probs), **settings)
-
-
-def not_again(logits, temperature=1.0, **settings):
-    whole = distribution_of_token(logits, temperature)
-    return whole * (distribution_of_token(logits, temperature, **settings) > 0)
-
-
-MIXED_UP = {                                            # step 1: what others wrote
-    "top-p before top-k": lambda logits, temperature=1.0, top_k=0, top_p=1.0: again(
-        distribution_of_token(logits, temperature, top_p=top_p), top_k=top_k),
-    "the temperature after top-k and top-p": lambda logits, temperature=1.0, **settings: again(
-        distribution_of_token(logits, **settings), temperature=temperature),
-    "logits times the temperature": lambda logits, temperature=1.0, **settings: distribution_of_token(
-        logits, temperature and 1 / temperature, **settings),
-    "no division by the sum after top-k and top-p": not_again,
-}
 
 
 def step_1(mine):
@@ -132,10 +126,10 @@ def step_1(mine):
     for two, (logits, settings) in zip(found, cases):
         wrong += differences(two, [distribution_of_token(logits, **settings)] * 2,
                              f"probabilities of two rows {logits.tolist()}, {settings},")
-    for name, mixed_up in MIXED_UP.items():
-        if wrong and all(same(two, [mixed_up(logits, **settings)] * 2)
-                         for two, (logits, settings) in zip(found, cases)):
-            wrong[0] += f"\n    (all are what {name} gives)"
+    for name, changes in FILTERS.items() if wrong else ():
+        known = changed(sampling, *changes if isinstance(changes, list) else [changes]).probabilities
+        if all(same(two, [known(logits, **settings)] * 2) for two, (logits, settings) in zip(found, cases)):
+            wrong[0] += f"\n    (all are those of a known mistake: {name})"
     yield from wrong
     walks = []
     found = exact_distribution(lambda rng: walks.append(rng) or token(mine.sample(Q[0], rng), "sample"))
@@ -153,18 +147,9 @@ def step_1(mine):
 
 def step_2(mine):
     """auto-regressive sampling"""
-    target, prompt = table(2, zeros=.3), [2, 0]
-
-    def run(n, settings, rng):
-        new = text(mine.autoregressive_sampling, target, prompt, n, rng, **settings)
-        if len(new) != n:
-            raise Wrong(f"asked for {n} new tokens after {prompt} it gives {len(new)}: {list(new)}")
-        return new
-
     for n, settings in (0, {}), (1, {}), (3, {}), (3, dict(temperature=.5, top_k=2)):
-        yield from differences(exact_distribution(lambda rng: run(n, settings, rng)),
-                               distribution_of_text(target, prompt, n, **settings),
-                               f"{n} tokens after {prompt}, {settings}")
+        yield from compared(f"{n} tokens", mine.autoregressive_sampling, [table(2, zeros=.3)], [2, 0], n,
+                            **settings)
 
 
 def step_3(mine):
@@ -178,13 +163,13 @@ def step_3(mine):
         return f"{token(n_accepted, 'verify')} kept, then {token(next_token, 'verify')}"
 
     cases = {                                           # drafts: {what comes out: probability}, and why
-        (1,): ({"1 kept, then 0": .3, "1 kept, then 2": .7}, "which is kept because q > p"),
-        (0,): ({"1 kept, then 0": .2 * .3, "1 kept, then 2": .2 * .7,
+        (1,): ({"1 kept, then 0": .6, "1 kept, then 2": .4}, "which is kept because q > p"),
+        (0,): ({"1 kept, then 0": .2 * .6, "1 kept, then 2": .2 * .4,
                 "0 kept, then 1": .8 * .75, "0 kept, then 2": .8 * .25}, "which is kept with probability .2"),
         (1, 1): ({"1 kept, then 2": 1}, "where the target never says the second"),
-        (0, 0): ({"0 kept, then 1": .8 * .75, "0 kept, then 2": .8 * .25, "1 kept, then 2": .2 * .5,
-                  **{f"2 kept, then {x}": .2 * .5 * q for x, q in enumerate(Q[2])}},
-                 "which are kept with probability .2 and .5, each by a number of its own from rng"),
+        (0, 0): ({"0 kept, then 1": .8 * .75, "0 kept, then 2": .8 * .25, "1 kept, then 2": .2 * .25,
+                  **{f"2 kept, then {x}": .2 * .75 * q for x, q in enumerate(Q[2])}},
+                 "which are kept with probability .2 and .75, each by a number of its own from rng"),
         (): ({"0 kept, then 0": .1, "0 kept, then 1": .6, "0 kept, then 2": .3}, "no draft at all"),
     }
     for drafts, (expected, why) in cases.items():
@@ -196,14 +181,11 @@ def step_3(mine):
 
 def step_4(mine):
     """the loop"""
-    target = table(2, zeros=.2)
     for K in (1, 2):
         for draft, settings in ((table(1, zeros=.2), {}), (table(3), dict(top_k=2)),
                                 (table(3), dict(temperature=0))):
-            found = exact_distribution(
-                lambda rng: text(mine.speculative_sampling, draft, target, [0], 3, K, rng, **settings)[:3])
-            yield from differences(found, distribution_of_text(target, [0], 3, **settings),
-                                   f"the first three tokens after [0], K = {K}, {settings}")
+            yield from compared(f"the first three tokens at K = {K}", mine.speculative_sampling,
+                                [draft, table(2, zeros=.2)], [0], 3, K, first=3, **settings)
     model = Timed(lossless.scripted([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]))
     exact_distribution(lambda rng: text(mine.speculative_sampling, model.model, model, [0], 8, 3, rng))
     if len(model.calls) != 2:
@@ -216,20 +198,11 @@ def step_5(mine):
     certain = memoryless([1, 0, 0])
     for n in range(6):
         for draft in certain, memoryless([0, 1, 0]):
-            for found in exact_distribution(
-                    lambda rng: text(mine.speculative_sampling, draft, certain, [0], n, 3, rng)):
-                if found != (0,) * n:
-                    yield f"asked for {n} tokens at K = 3 it gave {len(found)}"
-    draft, target = table(1, n_vocab=2), table(2, n_vocab=2)    # few branches, whatever is drafted
+            yield from compared(f"{n} tokens", mine.speculative_sampling, [draft, certain], [0], n, 3)
+    models = table(1, n_vocab=2), table(2, n_vocab=2)           # few branches, whatever is drafted
     for eos in [1], [0, 1]:
-        found = exact_distribution(
-            lambda rng: text(mine.autoregressive_sampling, target, [1], 3, rng, eos=eos))
-        yield from differences(found, distribution_of_text(target, [1], 3, eos=eos),
-                               f"auto-regressive text, EOS is one of {eos}")
-        found = exact_distribution(
-            lambda rng: text(mine.speculative_sampling, draft, target, [1], 3, 2, rng, eos=eos))
-        yield from differences(found, distribution_of_text(target, [1], 3, eos=eos),
-                               f"speculative text, EOS is one of {eos}")
+        yield from compared("auto-regressive text", mine.autoregressive_sampling, models[1:], [1], 3, eos=eos)
+        yield from compared("speculative text", mine.speculative_sampling, models, [1], 3, 2, eos=eos)
 
 
 def step_6(mine):
@@ -249,6 +222,10 @@ STEPS = {                                               # step: the functions th
     step_5: [],
     step_6: ["expected_tokens", "predicted_speedup"],
 }
+KNOWN = {               # where texts are compared with the museum's: (share of zeros, settings)
+    step_3: [(.4, {}), (0, {})], step_4: [(.4, {}), (0, dict(top_k=2)), (0, {})],
+    step_5: [(.4, dict(eos=[1])), (0, {})]}
+KINDS = {"accept test", "positions", "correction", "rounds", "drafting", "settings and EOS"}
 
 
 def mistakes(step, mine):
@@ -257,23 +234,34 @@ def mistakes(step, mine):
     if missing:
         return [f"there is no function {name} yet" for name in missing]
     found = []
-    with elsewhere() as used:
-        try:
-            for mistake in itertools.islice(step(mine), SHOWN + 1):
-                found.append(mistake)
-        except BaseException as error:                  # your code may raise SystemExit, too
-            found.append(sentence(error, mine))
-    return used or found
+    try:
+        for mistake in itertools.islice(step(mine), SHOWN + 1):
+            found.append(mistake)
+    except BaseException as error:                      # your code may raise SystemExit, too
+        found.append(sentence(error, mine))
+    if found and step in KNOWN:
+        names = itertools.islice(known(step, mine), 1)
+        found[0] += "".join(f"\n    (the texts are those of a known mistake: {name})" for name in names)
+    return found
 
 
-@contextlib.contextmanager
-def elsewhere():
-    """Gives a list that afterwards says if other generators than rng were used within."""
-    used = []
-    random.seed(0), np.random.seed(0)                   # noqa: NPY002
-    yield used
-    if (random.random(), np.random.random()) != (0.8444218515250481, 0.5488135039273248):   # noqa: NPY002
-        used.append("your code draws from `np.random` or `random`: all chance must come from rng")
+def known(step, mine):
+    """The names of mistakes in the museum that give the very texts of your code."""
+    def texts(sampler, zeros, settings):
+        draft, target = table(6, zeros=zeros), table(5, zeros=zeros)
+        return exact_distribution(lambda rng: lossless.text_of(
+            sampler(draft, target, [0], 3, 2, rng, **settings), rng)[:None if "eos" in settings else 3])
+
+    def alike(sampler, found):
+        with contextlib.suppress(Exception):            # it may refuse to go on, or never end
+            return all(lossless.distance(texts(sampler, *case), found[i]) < 1e-9
+                       for i, case in enumerate(KNOWN[step]))
+
+    yours = partial(speculative_sampling, verify=mine.verify) if step is step_3 else mine.speculative_sampling
+    with contextlib.suppress(Exception):
+        found = [texts(yours, *case) for case in KNOWN[step]]
+        if not alike(speculative_sampling, found):
+            yield from (name for name in WRONG if KIND.get(name) in KINDS and alike(WRONG[name], found))
 
 
 def sentence(error, mine):

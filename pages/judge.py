@@ -1,12 +1,12 @@
 """The judge in the browser: judge.html runs this file and what it imports, unchanged, in Pyodide.
 
-    answer('{"code": "def verify(..", "pair": "zeros in both", "K": 2, ..}') -> '{"lossless": false, ..}'
-    openings()          what a reader can open there: Algorithm 2 and the cases of verdicts/
+    answer('{"code": "def verify(..", "case": "zeros in both", "K": 2, ..}') -> '{"lossless": false, ..}'
+    openings()          what a reader can open there: Algorithm 2, the cases of verdicts/, the museum
 
 The code of the editor is run with the names of verdicts/rules.py around it; what it does not define, a
 `propose` or a `verify`, is speculative.py's.
 
-But: it is judged on one pair of models, chosen in the page; python -m lossless takes all of them.
+But: on one pair of models, chosen in the page, or the standard cases; python -m lossless can be thorough.
 """
 import inspect
 import json
@@ -17,6 +17,7 @@ import speculative
 from verdicts import judging, rules
 
 EDITOR = "<editor>"
+STANDARD = "the standard cases, up to the first that is wrong"
 PAIRS = {name: pair for name, (*pair, _, _) in judging.PAIRS.items()} | lossless.PAIRS
 START = "a distribution after every prefix"
 
@@ -29,29 +30,34 @@ def answer(request):
         return json.dumps(dict(error=sentence(error)))
 
 
-def judged(code, pair, K, n_tokens, settings, penalty=False):
-    """What the judge finds about the code in the editor, as a dict."""
+def judged(code, case, K, n_tokens, settings, penalty=False):
+    """What the judge finds about the code in the editor, as a dict.  case: a name of PAIRS, or STANDARD."""
     names = vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)
     own = {name: names[name] for name in ("propose", "verify")}
     sampler = names.get("sampler") or (
         lambda *run, **settings: speculative.speculative_sampling(*run, **own, **settings))
-    draft, target = PAIRS[pair]
-    target = rules.penalized(target) if penalty else target
-    found = lossless.report(sampler, [(draft, target)], [K], n_tokens, **settings)
-    first = dict(prompt=found.prompt, text=found.text, probability=found.probability, wanted=found.wanted)
-    return dict(lossless=found.lossless, deviation=found.deviation, branches=found.n_branches, first=first,
-                worst=None if found.lossless else worst(sampler, draft, target, found, K, n_tokens))
+    if case == STANDARD:
+        cases, found = {str(one): one for one in lossless.CASES}, lossless.report(sampler)
+    else:
+        draft, target = PAIRS[case]
+        target = rules.penalized(target) if penalty else target
+        one = lossless.Case(case, draft, target, n_tokens, K, settings)
+        cases, found = {str(one): one}, lossless.judge(sampler, *one)
+    first = dict(text=found.text, probability=found.probability, wanted=found.wanted)
+    return dict(lossless=found.lossless, deviation=found.deviation, branches=found.n_branches,
+                case=found.case, prompt=found.prompt, first=first,
+                worst=None if found.lossless else worst(sampler, cases[found.case]))
 
 
-def worst(sampler, draft, target, found, K, n_tokens):
-    """With the settings that were found to be wrong, the text that is most wrong."""
+def worst(sampler, case):
+    """Of a case that is wrong, the text that is most wrong."""
     def run(rng):
-        x = list(found.prompt)
-        return lossless.text_of(sampler(draft, target, x, n_tokens, K, rng, **found.settings))
+        x, pair = list(case.prompt), (case.draft, case.target)
+        return lossless.text_of(sampler(*pair, x, case.n_tokens, case.K, rng, **case.settings))
 
     has = lossless.exact_distribution(run)
-    wanted = lossless.distribution_of_text(target, found.prompt, n_tokens, **found.settings)
+    wanted = lossless.distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
     text = max(sorted(has.keys() | wanted.keys()), key=lambda t: abs(has.get(t, 0) - wanted.get(t, 0)))
     return dict(text=text, probability=float(has.get(text, 0)), wanted=float(wanted.get(text, 0)))
 
@@ -68,20 +74,39 @@ def sentence(error):
 # What can be opened -----------------------------------------------------------------------------------------
 
 def openings():
-    """[{group, name, code, pair, K, n_tokens, settings, ..}, ..]"""
+    """[{group, name, code, case, K, n_tokens, settings, wrong, ..}, ..]"""
     from verdicts.cases import in_order
     own = "\n\n".join(map(inspect.getsource, (speculative.propose, speculative.verify)))
-    first = dict(group="the code", name="Algorithm 2", code=own, pair=START, K=2, n_tokens=3,
-                 settings={"temperature": 1.0}, wrong=False)
-    return [first, *(opening(case) for case in in_order() if case.rule in rules.RULES)]
+    first = dict(START_WITH, group="the code", name="Algorithm 2", code=own, wrong=False)
+    return [first, *(opening(case) for case in in_order() if case.rule in rules.RULES), *museum()]
+
+
+START_WITH = dict(case=START, K=2, n_tokens=3, settings={"temperature": 1})
 
 
 def opening(case):
     """A case of verdicts/, on the pair and with the K that its first wrong text was found with."""
     pair, K = case.found.get("case", START), case.found.get("K", 2)
-    return dict(group=case.verdict, name=case.name, code=code_of(case.rule), pair=pair, K=K,
-                n_tokens=judging.PAIRS[pair][2], settings=case.settings or {"temperature": 1.0},
+    return dict(group=case.verdict, name=case.name, code=code_of(case.rule), case=pair, K=K,
+                n_tokens=judging.PAIRS[pair][2], settings=case.settings or {"temperature": 1},
                 wrong=case.verdict == "wrong", penalty=case.penalty, claim=case.claim, link=case.link)
+
+
+def museum():
+    """What verdicts/museum.py changes in a file, as the lines that change it."""
+    from verdicts.museum import MISTAKES, UNUSUAL
+    for table, rooms in ("MISTAKES", MISTAKES), ("UNUSUAL", UNUSUAL):
+        for kind, (module, _, entries) in rooms.items():
+            for name, changes in entries.items():
+                changes = changes if isinstance(changes, list) else [changes]
+                lines = [f"    ({old!r},\n     {new!r})," for old, new in changes]
+                code = "\n".join([f"from verdicts.museum import {table}, changed",
+                                  f"import {module.__name__} as module", "",
+                                  "module = changed(module, *[", *lines, "])",
+                                  f"sampler = {table}[{kind!r}][1](module)", ""])
+                wrong = table == "MISTAKES"
+                yield dict(START_WITH, group=f"the museum: {'wrong' if wrong else 'right'}", name=name,
+                           code=code, case=STANDARD, wrong=wrong, claim=f"{kind}, in {module.__name__}.py")
 
 
 def code_of(name):

@@ -7,7 +7,7 @@
     verdicts.html       is it lossless?  What threads argued about, and what the judge finds
     judge.html          the judge itself, in the browser
     1_*.html, ..        the notebooks, with the outputs that are stored in them
-    results.html        the table of all methods, and the pictures of the others
+    results.html        what was counted and measured, with pictures
 
 Every page is a file by itself that asks nothing of the network, but judge.html, which loads Python if one
 asks it to judge.
@@ -16,23 +16,24 @@ But: nothing is measured here and no notebook is run; only the runs that are rep
 times are those of the machine that makes them.
 """
 import json
+import re
 import subprocess
 import sys
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.methods import REPEATING
-from benchmarks.show import shown, visible
 from pages import judge, machine
 from pages.files import SITE, TRACE
 from pages.frame import BACK, figure, interactive, page
-from pages.notebooks import NOTEBOOKS, notebook_pages, title_of
+from pages.notebooks import NOTEBOOKS, linked, notebook_pages, title_of
 from pages.verdicts import verdicts_page
 from verdicts.cases import CASES
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "avx512"
+RESULTS = ROOT / "benchmarks" / "results"
+REPEATING = ("The rain fell on the roof, and the rain fell on the road, and the rain fell on the river; "
+             "the rain fell on the roof, and the rain fell on the road, and the rain fell on")
 SAMPLED = ["--temperature", "1", "--seed", "23"]
 
 RUNS = {    # name: (flags of main.py, title, what to look for)
@@ -50,22 +51,9 @@ RUNS = {    # name: (flags of main.py, title, what to look for)
     "eagle": ([*SAMPLED, "--drafter", "eagle"], "A head on the target",
                 "One block of its own, an EAGLE head, reads the target's last hidden states and drafts."),
 }
-PICTURES = {    # in RESULTS: caption
-    "trees.png": "Lines of drafts, blocks and trees of several shapes.",
-    "pairs_K.png": "The embedded pair: measured speed-up over K, the drafts a round.",
-    "pairs_predicted.png": "The same, measured over predicted.",
-    "synthetic_acceptance.png": "A pair of the size of GPT-2 355M with random weights: speed-up over the "
-                                "acceptance rate.",
-    "forward_rows.png": "What a pass over several rows costs, over one row: v.",
-    "parts.png": "Where the time of a pass goes.",
-    "batch_batch.png": "Several sequences at once: batching takes from speculation what v gave it.",
-    "heads.png": "Drafters that read the target's states: how often a round's first draft is accepted, its "
-                 "second, ..",
-    "lossy.png": "Rules that are not lossless: tokens a pass over the distance from the target's "
-                 "distribution.",
-}
-NOT_MEASURED = ("The table of all methods has not been measured yet: <code>python -m benchmarks "
-                "--tables=methods --out=benchmarks/results/avx512</code> makes it.")
+QUESTIONS = "speed", "tokens", "passes", "machines", "claims"        # in RESULTS, a page of Markdown each
+NOT_MEASURED = ("Nothing has been counted or measured yet: <code>python -m benchmarks counts</code>, "
+                "<code>costs</code> and <code>speed</code> do it.")
 PAPERS = ('<a href="https://arxiv.org/abs/2302.01318">Chen et al. 2023</a>, '
           '<a href="https://arxiv.org/abs/2211.17192">Leviathan et al. 2022</a>')
 
@@ -93,6 +81,7 @@ IMPORTED = """
 import sys
 from pathlib import Path
 import pages.judge
+import verdicts.museum
 files = [m.__file__ for name, m in sys.modules.items() if getattr(m, "__file__", None) and name != "__main__"]
 print(*{Path(f).relative_to(Path.cwd()) for f in files if Path.cwd() in Path(f).parents}, sep="\\n")
 """
@@ -102,8 +91,9 @@ def judge_page(base=PYODIDE):
     """base: where Pyodide is loaded from."""
     listed = subprocess.run([sys.executable, "-c", IMPORTED], cwd=ROOT, capture_output=True, text=True,
                             check=True)
-    files = {path: (ROOT / path).read_text(encoding="utf-8") for path in sorted(listed.stdout.split())}
-    data = dict(files=files, pairs=[*judge.PAIRS], openings=judge.openings())
+    paths = [*listed.stdout.split(), "verdicts/cases.ini", "verdicts/why.ini"]      # which verdicts/ reads
+    files = {path: (ROOT / path).read_text(encoding="utf-8") for path in sorted(paths)}
+    data = dict(files=files, cases=[*judge.PAIRS, judge.STANDARD], openings=[*judge.openings()])
     policy = f" {base} 'wasm-unsafe-eval'; connect-src {base}; worker-src blob:"
     return interactive("The judge, in your browser", "judge.html", policy, base=base, data=as_data(data))
 
@@ -123,30 +113,15 @@ def machine_page():
 # The results ------------------------------------------------------------------------------------------------
 
 def results_page(folder=RESULTS):
-    """`folder`: where python -m benchmarks wrote its tables."""
-    parts = [f"<nav>{BACK}</nav>", "<main><h1>Results</h1>", "<h2>All methods side by side</h2>"]
-    if (folder / "methods.json").exists():
-        parts += [figure(folder / "methods.png", "Tokens a target pass over the cost of a round, in steps of "
-                         "the target alone. On a line through the origin speed-ups are the same."),
-                  table(**json.loads((folder / "methods.json").read_text(encoding="utf-8")))]
-    else:
-        parts.append(f"<p>{NOT_MEASURED}</p>")
-    pictures = [figure(folder / name, caption) for name, caption in PICTURES.items()]
-    return page("Results", "\n".join([*parts, "<h2>Pictures of the other tables</h2>", *pictures, "</main>"]))
-
-
-def table(machine, rows, **_):
-    """What python -m benchmarks stored of a table -> HTML."""
-    def cell(value):
-        style = ' class="number"' if isinstance(value, (int, float)) else ""
-        return f"<td{style}>{escape(shown(value))}</td>"
-
-    rows = visible(rows)
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in rows[0])
-    lines = ["<tr>" + "".join(map(cell, row.values())) + "</tr>" for row in rows]
-    depends_on = escape("; ".join(f"{key} {value}" for key, value in machine.items()))
-    return "\n".join([f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>', *lines,
-                      f'</tbody></table></div><p class="soft">{depends_on}</p>'])
+    """`folder`: where python -m benchmarks wrote its pages."""
+    import mistune
+    to_html = mistune.create_markdown(plugins=["table"])
+    found = [to_html((folder / f"{name}.md").read_text(encoding="utf-8"))
+             for name in QUESTIONS if (folder / f"{name}.md").exists()]
+    html = linked("\n".join(found or [f"<h1>Results</h1><p>{NOT_MEASURED}</p>"]))
+    html = html.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
+    html = re.sub(r'<p><img src="([^"]*)" alt="([^"]*)" /></p>', lambda m: figure(folder / m[1], m[2]), html)
+    return page("Results", f"<nav>{BACK}</nav><main>{html}</main>")
 
 
 # The index --------------------------------------------------------------------------------------------------

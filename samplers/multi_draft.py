@@ -17,7 +17,7 @@ probability sum (q - p')+ over the tokens outside S.  No rule loses less: a toke
 only if it is X, so with probability min(q, p') at most.
 
 Not here: the best rule for independent drafts, a linear program over all k-tuples of tokens
-(benchmarks/nodes.py has its value for small vocabularies).
+(tests/tools/nodes.py has its value for small vocabularies).
 
 But: it accepts more than drafts without replacement (SEQUOIA in tree_rules.py) on average, not always.
 """

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import strict_cupy
-from helpers import tiny_gpt2
+from helpers import synthetic_pair, tiny_gpt2
 from strict_cupy import counts, cupy
 
 import console
 import gpt2
 import main
 from autoregressive import autoregressive_sampling
-from benchmarks.synthetic import random_model, synthetic_pair
+from benchmarks.synthetic import random_model
 from compute import backend
 from compute.backend import xp
 from lossless import memoryless

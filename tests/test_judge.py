@@ -16,18 +16,19 @@ import pytest
 from pages.judge import answer, openings
 from pages.site import PYODIDE, judge_page
 from verdicts.cases import CASES
+from verdicts.museum import KIND, RIGHT, WRONG
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "tests" / "tools"
 OPENINGS = {opening["name"]: opening for opening in openings()}
 DOZEN = ["Algorithm 2", "vllm-10863", "transformers-28508", "rtp-llm-1295", "mlx-node-11",
          "transformers-47912", "vllm-40149", "vllm-ascend-2881", "EAGLE-47", "fms-extras-17", "sglang-10308",
-         "mlx-lm-1709-block"]
+         "mlx-lm-1709-block", "one coin decides on all drafts", "batch: all accept as many as the first"]
 VERIFY = "def verify(q, p, drafts, rng):\n    "
 
 
 def request(opening, **changes):
-    keys = "code", "pair", "K", "n_tokens", "settings", "penalty"
+    keys = "code", "case", "K", "n_tokens", "settings", "penalty"
     return {key: opening[key] for key in keys if key in opening} | changes
 
 
@@ -58,13 +59,22 @@ def test_a_case_that_is_opened_is_judged_as_the_verdicts_say():
         assert found["lossless"] != OPENINGS[name]["wrong"], name
     case, = [case for case in CASES if case.name == "vllm-10863"]
     found = json.loads(answer(json.dumps(request(OPENINGS[case.name]))))
-    assert (found["first"]["text"], found["first"]["prompt"]) == (case.found["text"], [2, 0])
+    assert (found["first"]["text"], found["prompt"]) == (case.found["text"], [2, 0])
     assert found["first"]["probability"] == pytest.approx(case.found["probability"], rel=1e-5, abs=1e-12)
     assert abs(found["worst"]["probability"] - found["worst"]["wanted"]) == pytest.approx(found["deviation"])
 
 
+def test_the_museum_can_be_opened():
+    museum = [opening for opening in OPENINGS.values() if opening["group"].startswith("the museum")]
+    assert {opening["name"] for opening in museum} >= {*KIND, *RIGHT} and len(museum) == len({*KIND, *RIGHT})
+    for opening in museum:
+        names = {}
+        exec(opening["code"], names)
+        assert callable(names["sampler"]) and opening["wrong"] == (opening["name"] in WRONG)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", OPENINGS)
+@pytest.mark.parametrize("name", [name for name, opening in OPENINGS.items() if "link" in opening])
 def test_every_case_that_is_opened_is_judged_as_the_verdicts_say(name):
     assert json.loads(answer(json.dumps(request(OPENINGS[name]))))["lossless"] != OPENINGS[name]["wrong"]
 
@@ -84,7 +94,7 @@ def test_only_what_is_defined_takes_the_place_of_algorithm_2():
     assert asked(code="")["lossless"]
     assert not asked(code=VERIFY + "return len(drafts), sample(q[-1], rng)")["lossless"]
     ones = "def propose(draft, x, k, to_probs, rng):\n    return [1] * k, None"
-    assert asked(code=ones, settings={})["lossless"]
+    assert asked(code=ones)["lossless"]
 
 
 # In WebAssembly ------------------------------------------------------------------------

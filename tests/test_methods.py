@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import TinyModels
+from helpers import TinyModels, tiny_gpt2
 
 import lossless
 import speculative
@@ -101,8 +101,8 @@ def judged(typed, Ks=(1, 2), n_tokens=3):
 
 
 def tiny_target():
-    from benchmarks.synthetic import tiny_target
-    return tiny_target()
+    """In float64, with texts of a few tokens that can all be walked through."""
+    return tiny_gpt2(dtype=np.float64, n_vocab=3, n_ctx=8)
 
 
 def test_adding_a_method_is_an_entry_in_the_table(monkeypatch):

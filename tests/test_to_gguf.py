@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import write_folder
 
 from autoregressive import autoregressive_sampling
-from benchmarks.synthetic import SIZES, random_arrays, write_folder
+from benchmarks.synthetic import SIZES, random_arrays
 from console import run
 from loading.to_gguf import main
 from utils import load_model

@@ -1,6 +1,7 @@
 """What the tests share: how far a sampler is from lossless, mutants, tiny GPT-2s."""
 
 import inspect
+import json
 import os
 import re
 import types
@@ -10,9 +11,11 @@ import numpy as np
 import pytest
 
 import gpt2
+from benchmarks.synthetic import SIZES, random_arrays, random_model
 from drafters.heads import head_shapes
-from encoder import Encoder
+from encoder import EOS, Encoder, bytes_to_unicode
 from exercises.steps import Says  # noqa: F401  # in the generator's place
+from loading.checkpoint import write_tensorflow
 from lossless import distance, distribution_of_text, exact_distribution, table, text_of
 from utils import nested
 
@@ -146,3 +149,31 @@ class TinyModels:
         arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(np.float32)
                   for name, shape in head_shapes(kind, n, 3).items()}
         return nested(arrays, {"n_layer": 1}, Path("tiny"), head_shapes(kind, n, 3)) | {"exit_layer": 1}
+
+
+# Random models of GPT-2's sizes -----------------------------------------------------------------------------
+
+def synthetic_pair(size, n_first, dial):
+    """(draft, target): the draft is the first n_first layers of the target, with its ln_f and output head."""
+    target = random_model(size, n_first, dial)
+    first = {**target.params, "blocks": target.params["blocks"][:n_first]}
+    return gpt2.GPT2(first, SIZES[size]["n_head"]), target
+
+
+def vocabulary(n_vocab):
+    """An Encoder of n_vocab tokens: the bytes, pairs of bytes, and the end of the text."""
+    signs = list(bytes_to_unicode().values())
+    merges = [(a, b) for a in signs for b in signs][:n_vocab - len(signs) - 1]
+    tokens = [*signs, *map("".join, merges), EOS]
+    return Encoder({token: i for i, token in enumerate(tokens)}, merges)
+
+
+def write_folder(folder, size):
+    """A random model with such a vocabulary."""
+    hparams, encoder, folder = SIZES[size], vocabulary(SIZES[size]["n_vocab"]), Path(folder)
+    merges = "\n".join(["#version: 0.2", *map(" ".join, encoder.ranks), ""])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "hparams.json").write_text(json.dumps(hparams), encoding="utf-8")
+    (folder / "encoder.json").write_text(json.dumps(encoder.ids), encoding="utf-8")
+    (folder / "vocab.bpe").write_text(merges, encoding="utf-8")
+    write_tensorflow(folder / "model.ckpt", random_arrays(size))

@@ -1,0 +1,154 @@
+"""Counts: the sums over coins against the judge's walk through every branch and against runs; what is counted
+anew; and the order that theory demands of the committed ones."""
+import json
+from itertools import product
+
+import numpy as np
+import pytest
+
+import lossless
+from benchmarks import counts
+from benchmarks.__main__ import main
+from benchmarks.counts import CHANCES, FILE, MEMORYLESS, N_TOKENS, counted, figures, summed
+from samplers import block
+from sampling import probabilities
+from speculative import speculative_sampling, verify
+
+CELLS = json.loads(FILE.read_text(encoding="utf-8"))["cells"]
+VERIFY = {"token": verify, "block": block.verify}
+
+
+@pytest.mark.parametrize("verifier, seed", [*product(CHANCES, (1, 2, 3))])
+def test_the_chances_along_texts_are_those_of_all_drafts_and_coins(verifier, seed):
+    """P(at least j accepted): over texts by the formula, over drafts and coins by the judge."""
+    draft, target, K = lossless.table(seed, zeros=.2), lossless.table(seed + 7, zeros=.2), 3
+    found = lossless.exact_distribution(lambda rng: next(
+        speculative_sampling(draft, target, [0], K + 1, K, rng, verify=VERIFY[verifier])).n_accepted)
+    due = [sum(chance for n, chance in found.items() if n > j) for j in range(K)]
+    by_formula = np.zeros(K)
+    for text in product(range(3), repeat=K):
+        p, q = (np.array([probabilities(model([0, *text[:j]]))[0, text[j]] for j in range(K)])
+                for model in (draft, target))
+        if q.all():
+            by_formula += q.prod() * CHANCES[verifier](p / q)
+    assert by_formula == pytest.approx(due, abs=1e-12)
+
+
+def test_rounds_are_summed_over_where_they_begin():
+    r = np.full((40, 3), .5)
+    _, rounds, tokens, drafts, *_ = total = summed(r, CHANCES["token"], 2)
+    assert tokens / rounds == pytest.approx(1.75) and drafts / rounds == 2      # 1 + 1/2 + 1/4
+    assert total[7:] / rounds == pytest.approx([.5, .25, 1, .5])                # kept, tested
+    sure = summed(np.full((9, 3), 2.), CHANCES["token"], 2)
+    assert sure[1:3] == pytest.approx([3, 9])
+    r[:, 1] = np.nan                                                            # never a second draft
+    _, rounds, tokens, drafts, *_ = summed(r, CHANCES["block"], 2)
+    assert (tokens / rounds, drafts / rounds) == (pytest.approx(1.5), 1)
+
+
+@pytest.mark.parametrize("drafter", MEMORYLESS)
+def test_without_coins_is_what_the_method_does(drafter, monkeypatch):
+    """At temperature 0, where there are none, exactly."""
+    sums = counted((drafter, "token", 4, 0), 0, 1)
+    monkeypatch.setattr(counts, "is_exact", lambda *_: False)
+    assert sums == pytest.approx(counted((drafter, "token", 4, 0), 0, 1))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cell", [("model", "token", 4, 1), ("model", "block", 8, 1),
+                                  ("eagle", "token", 3, .5), ("medusa", "token", 4, 1)], ids=str)
+def test_without_coins_is_what_runs_come_to(cell, monkeypatch):
+    exact = figures(counted(cell, 0, 46), True, "")
+    monkeypatch.setattr(counts, "is_exact", lambda *_: False)
+    runs = figures(counted(cell, 0, 46), False, "")
+    assert abs(exact["tokens"] - runs["tokens"]) < 3 * (exact["se"] ** 2 + runs["se"] ** 2) ** .5
+
+
+def test_the_error_is_that_of_a_ratio():
+    rng = np.random.default_rng(0)
+    rounds, tokens = rng.integers(15, 30, 40), rng.integers(60, 66, 40)
+    cell = figures(sum(counts.tally(r, t, 0, [0], [0]) for r, t in zip(rounds, tokens)), True, "")
+    drawn = [tokens[i].sum() / rounds[i].sum() for i in rng.integers(0, 40, (4000, 40))]       # the bootstrap
+    assert cell["tokens"] == round(tokens.sum() / rounds.sum(), 4)
+    assert cell["se"] == pytest.approx(np.std(drawn), rel=.1)
+
+
+def test_a_cell_goes_on_where_it_stopped_and_begins_anew_with_other_weights(monkeypatch):
+    asked, cell = [], ("model", "coupled", 4, 1)
+
+    def some(cell, first, n):
+        asked.append(first)
+        return sum(counts.tally(r, 60, 0, [0], [0]) for r in (18 + (first + i) % 9 for i in range(n)))
+
+    monkeypatch.setattr(counts, "counted", some)
+    monkeypatch.setattr(counts, "loaded", lambda *_: (None, None, "these"))
+    coarse = counts.count_cell(cell, None, .03)
+    fine = counts.count_cell(cell, coarse, .01)
+    assert asked == list(range(0, 46 * len(asked), 46)) and fine["texts"] == 46 * len(asked) > coarse["texts"]
+    assert counts.count_cell(cell, fine, .01) == fine and fine["se"] <= .01 * fine["tokens"]
+    assert counts.count_cell(cell, fine | {"weights": "others"}, .03) == coarse
+
+
+def test_a_quick_look_is_written_nowhere(monkeypatch, capsys):
+    monkeypatch.setattr(counts, "write", None)
+    monkeypatch.setattr(counts, "count_cell", lambda cell, *_: dict(tokens=2.0, se=.1))
+    main("counts", quick=True)
+    assert capsys.readouterr().out.count("2.00 ± 0.10 tokens a pass") == 5
+
+
+def test_what_a_checksum_covers_is_what_was_loaded():
+    assert len({counts.loaded(name, "token", 1)[2] for name in ("model", "lookup", "eagle", "medusa")}) == 4
+    assert counts.loaded("ngram", "token", 1)[2] == counts.loaded("lookup", "token", 1)[2]
+
+
+# The committed ones -----------------------------------------------------------------------------------------
+
+def test_the_committed_cells_were_counted_on_these_weights():
+    for drafter in ("model", "lookup", "eagle", "early_exit"):
+        weights = counts.loaded(drafter, "token", 1)[2]
+        assert CELLS[f"{drafter} token K=4 T=1"]["weights"] == weights, "run python -m benchmarks counts"
+
+
+def test_every_cell_keeps_its_bounds():
+    for name, cell in CELLS.items():
+        kept, tested = np.array(cell["kept"]), np.array(cell["tested"])
+        assert 1 <= cell["tokens"] <= len(kept) + 1 and (np.diff(kept) <= 1e-9).all(), name
+        assert (kept <= tested + 1e-9).all() and (tested[1:] <= kept[:-1] + 1e-9).all(), name
+        assert cell["tokens"] == pytest.approx(1 + kept.sum(), abs=1e-3), name
+        assert cell["se"] < .04 * cell["tokens"], name
+
+
+def no_fewer(more, less, slack=3):
+    """The first makes at least the tokens of the second, as far as the errors say."""
+    if more in CELLS and less in CELLS:
+        a, b = CELLS[more], CELLS[less]
+        assert a["tokens"] >= b["tokens"] - slack * (a["se"] ** 2 + b["se"] ** 2) ** .5, (more, less)
+
+
+def test_the_order_that_theory_demands_of_two_methods_holds():
+    for K, T in product((1, 2, 3, 4, 6, 8), ("0", "0.5", "1")):
+        no_fewer(f"model block K={K} T={T}", f"model token K={K} T={T}")
+        no_fewer(f"model block K={K + 1} T={T}", f"model block K={K} T={T}")
+        no_fewer(f"model token K={K} T={T}", f"model coupled K={K} T={T}")
+        for rule in ("0.8", "0.5", "0.3", "0.1"):
+            no_fewer(f"model lenient:{rule} K={K} T={T}", f"model token K={K} T={T}")
+    for shape, T in product(("3,2,1", "2,2,2", "4,1,1,1", "8,1,1,1"), ("0.5", "1")):
+        no_fewer(f"model tree:{shape} T={T}", f"model specinfer:{shape} T={T}")
+        no_fewer(f"model traversal:{shape} T={T}", f"model tree:{shape} T={T}")
+        no_fewer(f"model k_seq:{shape} T={T}", f"model specinfer:{shape} T={T}", slack=4)
+        no_fewer(f"model tree:{shape} T={T}", f"model token K={shape.count(',') + 1} T={T}")
+    for rule, T in product(("tree", "specinfer", "k_seq"), ("0.5", "1")):              # a line is a line
+        no_fewer(f"model {rule}:1,1,1 T={T}", f"model token K=3 T={T}")
+        no_fewer(f"model token K=3 T={T}", f"model {rule}:1,1,1 T={T}")
+    for n in (4, 8, 16, 32, 64, 128, 256):
+        no_fewer(f"model tree:best{2 * n} T=1", f"model tree:best{n} T=1")
+
+
+def test_at_temperature_0_block_verification_accepts_what_algorithm_2_accepts():
+    for K in (2, 4, 8):
+        a, b = (CELLS[f"model {verifier} K={K} T=0"] for verifier in ("token", "block"))
+        assert a["texts"] != b["texts"] or a["tokens"] == b["tokens"]
+
+
+def test_there_is_text_enough():
+    assert min(cell["texts"] * N_TOKENS for cell in CELLS.values()) >= 2000
