@@ -81,6 +81,21 @@ def checked_answer(answer, k, target):
     return checked_drafts(answer[0], k, target), answer[1]
 
 
+def checked_rule(verify):
+    """Somebody's own `verify`, whose answers are checked: ValueError for anything but (n_accepted, next_token)."""
+    def checked(target_probs, draft_probs, drafts, rng):
+        answer = verify(target_probs, draft_probs, drafts, rng)
+        try:
+            n_accepted, next_token = map(index, answer)
+        except (TypeError, ValueError):
+            n_accepted = -1
+        if not (0 <= n_accepted <= len(drafts) and 0 <= next_token < target_probs.shape[-1]):
+            raise ValueError(f"the rule returned {answer!r}: return (n_accepted, next_token), how many of the "
+                             f"{len(drafts)} drafts are kept and the id of the token that follows them")
+        return n_accepted, next_token
+    return checked
+
+
 def checked_drafts(drafts, k, target):
     """The drafts as a list of ids.  Raises ValueError if there are more than k or one is not the target's."""
     drafts = token_list(drafts, f"the drafter proposed {drafts!r}: drafts must be a list of token ids")
@@ -110,7 +125,7 @@ def checked_probs(draft_probs, drafts, target_probs):
         draft_probs = np.zeros((len(drafts), n_vocab))
         draft_probs[np.arange(len(drafts)), drafts] = 1.0
         return draft_probs
-    shapes = [np.shape(p) for p in draft_probs]
+    shapes = [np.shape(p) for p in (draft_probs if np.iterable(draft_probs) else [draft_probs])]
     if shapes != [(n_vocab,)] * len(drafts):
         raise ValueError(f"the drafter gave distributions of the shapes {shapes} for {len(drafts)} drafts: "
                          f"they must be [{len(drafts)}, {n_vocab}], or None for point masses")

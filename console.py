@@ -44,22 +44,28 @@ def run(program, words=None):
         status = 0
     except KeyboardInterrupt:
         status = say("interrupted", 130)
-    except ValueError as error:
-        status = say(f"error: {error}")
-    except OSError as error:
-        status = say(f"error: {told(error)}")
-    except MemoryError:
-        status = say("error: there is not enough memory for this: take smaller models")
-    except Exception as error:
-        place = place_in_loaded(error)
-        if not place:
+    except (Exception, SystemExit) as error:
+        sentence = sentence_of(error)
+        if not sentence:
             raise
-        status = say(f"error: {place}: {type(error).__name__}: {error}")
+        status = say(f"error: {sentence}")
     try:
         sys.stdout.flush()
     except OSError:                         # nobody reads it, or the disk is full: do not try again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
+
+
+def sentence_of(error):
+    """What is said of an error; None if it is a mistake of this project."""
+    place = place_in_loaded(error)
+    if place:
+        return f"{place}: {error if isinstance(error, ValueError) else f'{type(error).__name__}: {error}'}"
+    if isinstance(error, ValueError):
+        return str(error)
+    if isinstance(error, OSError):
+        return told(error)
+    return "there is not enough memory for this: use smaller models" if isinstance(error, MemoryError) else None
 
 
 def say(sentence, status=2):
@@ -196,23 +202,34 @@ def told(error, path=None):
     return f"cannot use {what}: is the path right, and are you allowed to?"
 
 
-def function_in(path, name):
-    """The function `name` of a user's Python file.  Raises ValueError if it cannot be loaded."""
+def function_in(path, name, like=None):
+    """The function `name` of somebody's Python file.  Raises ValueError if it cannot be loaded.
+
+    like    a function that takes the same arguments
+    """
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None:
+        raise ValueError(f"{path} is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     LOADED.add(str(path))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = error.lineno if isinstance(error, SyntaxError) else None
         place = f"{path}, line {line}" if line else place_in_loaded(error) or path
         raise ValueError(f"{place}: {type(error).__name__}: {error}") from None
-    if not callable(getattr(module, name, None)):
+    function = getattr(module, name, None)
+    if not callable(function):
         raise ValueError(f"{path} has no function {name}")
-    return getattr(module, name)
+    try:
+        arguments = inspect.signature(like or function).parameters
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        raise ValueError(f"{path}: {name} must take the arguments ({', '.join(arguments)})") from None
+    return function
 
 
 def place_in_loaded(error):

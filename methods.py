@@ -9,7 +9,7 @@ VERIFIERS; there is no other list.  Adding a method takes three steps:
 
     1. a file in drafters/ or samplers/, whose docstring names the paper
     2. an entry here
-    3. a row of the table in README.md
+    3. a row of the table in README.md, and its name in docs/cheat_sheet.md
 
 A test adds one in this way.  Like the others, it goes through the sweep over the whole table and the judge.
 
@@ -23,6 +23,7 @@ import numpy as np
 
 import speculative
 from autoregressive import autoregressive_sampling
+from checks import checked_rule
 from console import function_in, read_text
 from drafters import adaptive, layer_skip, lookup
 from drafters.cascade import cascade
@@ -90,11 +91,15 @@ class Models:
     @property
     def draft(self):
         """The draft model, which shares the target's vocabulary, or ValueError."""
-        model, encoder = self.draft_and_encoder
-        if encoder.ids != self.encoder.ids or encoder.ranks != self.encoder.ranks:
+        if not self.share_a_vocabulary:
             raise ValueError(f"{self.draft_name} and {self.target_name} have different vocabularies: take "
                              "two models of one family, or --drafter tli or slem, which work on the text")
-        return model
+        return self.draft_and_encoder[0]
+
+    @property
+    def share_a_vocabulary(self):
+        encoder = self.draft_and_encoder[1]
+        return encoder.ids == self.encoder.ids and encoder.ranks == self.encoder.ranks
 
     @property
     def draft_is_used(self):
@@ -139,12 +144,13 @@ def shape(text):
 
 
 def numbers(text, example):
-    """"0.09,0.3" -> [0.09, 0.3]; the example if the text is empty."""
+    """"0.09,0.3" -> [0.09, 0.3]; those of the example if the text is empty."""
+    default = example.partition(":")[2]
     try:
-        found = [float(number) for number in (text or example).split(",")]
+        found = [float(number) for number in (text or default).split(",")]
     except ValueError:
         found = []
-    if len(found) != len(example.split(",")):
+    if len(found) != len(default.split(",")):
         raise ValueError(f"give it as in {example}")
     return found
 
@@ -182,8 +188,9 @@ def slem(models, *_):
 
 def early_exit(models, n_layers, *_):
     """Without a number, exit after the layers that a head was trained on, or else after half of them."""
-    head = None if n_layers else models.head("exit")
-    n_layers = n_layers or (None if head else len(models.target.params["blocks"]) // 2)
+    head = models.head("exit") if n_layers is None else None
+    if n_layers is None and head is None:
+        n_layers = len(models.target.params["blocks"]) // 2
     halves = EarlyExit(models.target, n_layers, head)
     return Pair(halves.draft, halves.target)
 
@@ -271,9 +278,9 @@ VERIFIERS = {
     "coupled": Verifier("samplers/coupling.py", baseline=coupled_baseline,
                         loop=lambda pair, _: partial(coupled_sampling, propose=pair.propose)),
     "lenient": Verifier("samplers/lossy.py", lambda rule: rule, lossless=False,
-                        option=lambda text: lossy.lenient(*numbers(text, "0.3"))),
+                        option=lambda text: lossy.lenient(*numbers(text, "lenient:0.3"))),
     "typical": Verifier("samplers/lossy.py", lambda rule: rule, lossless=False,
-                        option=lambda text: lossy.typical(*numbers(text, "0.09,0.3"))),
+                        option=lambda text: lossy.typical(*numbers(text, "typical:0.09,0.3"))),
 }
 
 
@@ -371,8 +378,10 @@ def chosen(kind, typed, table):
         raise ValueError(f"there is no {kind} {typed!r}: use one of {', '.join(table)}, or a file of your "
                          f"own, as my_{kind}.py")
     if kind == "drafter":
-        own = function_in(typed, "propose")
-        return Chosen(typed, Drafter(typed, lambda models, *_: Pair(models.draft, models.target, own),
-                                     lossless=None), None)
-    own = function_in(typed, "verify")
+        own = function_in(typed, "propose", like=speculative.propose)
+
+        def make(models, *_):           # it may ask the draft model, if there is one of the same vocabulary
+            return Pair(models.draft if models.share_a_vocabulary else None, models.target, own)
+        return Chosen(typed, Drafter(typed, make, lossless=None), None)
+    own = checked_rule(function_in(typed, "verify", like=speculative.verify))
     return Chosen(typed, Verifier(typed, lambda _: own, lossless=None), None)

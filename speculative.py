@@ -98,12 +98,13 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
             drafts, p = checked_answer(answer, k, target)
             k = len(drafts)                                     # a proposer may return fewer
             q = to_probs(target(x + drafts, k + 1), k + 1)      # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{j-1})
-            p = checked_probs(p, drafts, q)                     # [k, n_vocab]
+            p = checked_probs(p, drafts, q)                     # [k, n_vocab]   None has become point masses
             n_accepted, next_token = verify(q, p, drafts, rng)
             new = cut_after(drafts[:n_accepted] + [next_token], ends)
             x += new
             # len(new) is n_accepted + 1, unless an EOS was accepted: drafts after it do not count.
-            yield Round(new, drafts, min(n_accepted, len(new)), q, p)
+            yield Round(tokens=new, drafts=drafts, n_accepted=min(n_accepted, len(new)), target_probs=q,
+                        draft_probs=p)
             if x[-1] in ends:
                 return
 

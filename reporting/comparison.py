@@ -13,6 +13,7 @@ the benchmarks.
 """
 from typing import NamedTuple
 
+import speculative
 from checks import check_K, check_settings
 from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, predicted_speedup, ratio
 from samplers.tree_model import depths
@@ -74,7 +75,7 @@ def compared(alone, spec, pair, method, n_tokens, K, encoder):
     return dict(autoregressive=runs[0], speculative=runs[1],
                 speedup=ratio(runs[1]["tokens_per_second"], runs[0]["tokens_per_second"]),
                 predicted_speedup=predicted(spec, alone, steady, ratio(accepted, tested), per_pass, K, c, v),
-                cost_ratio=c, verify_ratio=v, steady=steady,
+                cost_ratio=c, verify_ratio=v, rows=n_rows, steady=steady,
                 same_text=alone.tokens == spec.tokens, same_by_seed=method.same_at_any_temperature,
                 same_bits=n_rows <= target.exact_rows and (not method.tree or target.exact_paths),
                 lossless=method.lossless)
@@ -104,7 +105,8 @@ def c_and_v(alone, spec, pair, tree, K):
         levels = [spec.draft.seconds(([0] + depths(tree)).count(depth)) for depth in range(K)]
         drafting = None if None in levels else sum(levels) / K
     else:
-        drafting = spec.draft and spec.draft.seconds(1) or pair.propose.seconds(1)
+        steps = spec.draft if pair.propose.propose is speculative.propose else pair.propose
+        drafting = steps.seconds(1)
     return ratio(drafting, step), ratio(spec.target.seconds((len(tree) if tree else K) + 1), step)
 
 
@@ -159,8 +161,8 @@ def timing(run):
 
 SAME = {        # (same_text, same_bits): what to say if the texts should be the same
     (True, True): "The two texts are the same, as they always are {when} on this machine.",
-    (True, False): "The two texts are the same; on this machine they may differ at a near-tie when K = {K}.",
-    (False, False): "The two texts differ at a near-tie, which can happen on this machine when K = {K}.",
+    (True, False): "The two texts are the same; on this machine they may differ at a near-tie with {rows} rows a pass.",
+    (False, False): "The two texts differ at a near-tie, which can happen on this machine with {rows} rows a pass.",
     (False, True): "The two texts are not the same, which must not happen {when}: please report it.",
 }
 NOT_JUDGED = "Whether {} is lossless is not known: python -m lossless {} finds out."
@@ -188,7 +190,10 @@ def summary(r):
     yield from (NOT_JUDGED.format(own, own) for own in (r["drafter"], r["verifier"]) if own.endswith(".py"))
     if (r["temperature"] == 0 or r["same_by_seed"]) and r["lossless"] is not None:
         when = "at temperature 0" if r["temperature"] == 0 else f"with --verifier {r['verifier']}"
-        yield SAME[r["same_text"], r["same_bits"]].format(K=r["K"], when=when)
+        yield SAME[r["same_text"], r["same_bits"]].format(rows=r["rows"], when=when)
+    elif r["temperature"] == 0:
+        yield ("The two texts are the same." if r["same_text"] else
+               "The two texts differ; those of a lossless method are the same at temperature 0.")
     elif not r["same_text"] and r["lossless"]:
         yield "Different texts are expected at a temperature above 0; their distribution is the same."
     if r["steady"] and r["predicted_speedup"]:

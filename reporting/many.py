@@ -20,6 +20,7 @@ from compute import backend as backends
 from compute.backend import clock
 from reporting.comparison import check_flags
 from reporting.stats import acceptance, ratio
+from reporting.terminal import harmless
 from samplers.batch import batch_sampling
 
 BATCH = 16              # sequences at once; with more, rows are no longer cheap
@@ -90,7 +91,7 @@ def continue_all(batch, prompts, encoder, n_tokens, about, exact_rows, as_json):
                     result = compared(prompt, about, alone, spec, some, exact_rows)
                     parted += not result["same_text"]
                     bar.clear()
-                    text = f"{prompt}{(spec or alone)['text']}\n"
+                    text = harmless(f"{prompt}{(spec or alone)['text']}\n")
                     print(json_format.dumps(result) if as_json else text, flush=True)
             if interrupted:
                 raise KeyboardInterrupt

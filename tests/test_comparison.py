@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import speculative
 from methods import choose
 from reporting.comparison import Run, check_flags, compared, summary, without_effect
 from sampling import Round
@@ -24,7 +25,9 @@ def line(*made):
 def figures(rounds, draft, target, propose, K, n_tokens, typed=("model", "token"), grow=None):
     alone = Run(line(*[(0, 0)] * n_tokens), [0.01] * n_tokens, None, clock({1: 0.010}))
     spec = Run(rounds, [0.02] * len(rounds), draft and clock(draft), clock(target))
-    pair = SimpleNamespace(propose=clock(propose), grow=grow and clock(grow), target=clock({}))
+    proposer = clock(propose)
+    proposer.propose = speculative.propose if draft else None
+    pair = SimpleNamespace(propose=proposer, grow=grow and clock(grow), target=clock({}))
     return compared(alone, spec, pair, choose(*typed), n_tokens, K, ENCODER)
 
 
