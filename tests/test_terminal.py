@@ -201,8 +201,8 @@ def test_on_a_terminal_no_word_of_the_text_is_broken(columns, show_rounds):
 
 def test_on_a_terminal_a_line_is_filled_to_its_last_column(columns):
     columns(11)
-    assert written([Round([THE] * 6, [], 0, None, None)], out=Terminal(), prompt="abc", colour=False).endswith(
-        "\nabc the the\nthe the the\nthe\n")
+    text = written([Round([THE] * 6, [], 0, None, None)], out=Terminal(), prompt="abc", colour=False)
+    assert text.endswith("\nabc the the\nthe the the\nthe\n")
 
 
 def test_on_a_terminal_lines_are_counted_from_the_last_break(columns):
