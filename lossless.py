@@ -33,8 +33,8 @@ from typing import NamedTuple
 import numpy as np
 
 BRANCHES = 1_000_000    # of a sampler, after which it is too much work
-ENOUGH = 20_000         # of a standard case, after which the rest of it is left out
 STEPS = 5_000           # random numbers, calls of a model or rounds in one run, after which it never ends
+ENOUGH = 200_000        # such steps in all runs of a standard case: its other branches are left out
 WRONG = 1e-9            # a deviation that is not rounding
 
 
@@ -53,20 +53,20 @@ def exact_distribution(run):
     {0: 0.5, 1: 0.25, 2: 0.25}
     """
     distribution = defaultdict(float)
-    for outcome, probability in branches(run):
-        distribution[outcome] += probability
+    for outcome, walk in branches(run):
+        distribution[outcome] += walk.probability
     return dict(distribution)
 
 
 def branches(run):
-    """Yields (outcome, probability) of each branch, as it is walked."""
+    """Yields (outcome, walk) of each branch, as it is walked."""
     path = []                                       # (left?, the chance of the left) of each fork so far
     for _ in range(BRANCHES):
         walk = Walk(path)
         outcome = run(walk)
         if len(walk.taken) < len(path):
             raise ValueError(NOT_REPEATED)
-        yield outcome, walk.probability
+        yield outcome, walk
         path = walk.taken
         while path and not path[-1][0]:             # the last fork that was taken to the left is next taken
             path.pop()                              # to the right
@@ -446,7 +446,7 @@ class Report(NamedTuple):
     deviation: float                # the largest of any text in the cases that were walked
     n_cases: int
     n_branches: int
-    n_unfinished: int = 0           # cases with more branches than were walked
+    n_unfinished: int = 0           # cases of which some branches were left out
     case: str | None = None
     settings: dict | None = None
     prompt: list | None = None
@@ -486,16 +486,16 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
     Raises ValueError for a sampler that cannot be judged; what the sampler itself raises comes through.
     """
     if pairs is None and Ks is None and n_tokens is None:
-        chosen = standard_cases(thorough, settings)
+        chosen, most = standard_cases(thorough, settings), np.inf if thorough else ENOUGH
     else:
-        chosen = cases(pairs, Ks or (1, 2, 3), n_tokens, settings)
+        chosen, most = cases(pairs, Ks or (1, 2, 3), n_tokens, settings), np.inf
     so_far = Report(True, 0.0, 0, 0)
     for case in chosen:
-        found = judge(sampler, *case, most=BRANCHES if thorough or pairs or Ks or n_tokens else ENOUGH)
+        found = judge(sampler, *case, most=most)
         so_far = Report(found.lossless, max(found.deviation, so_far.deviation),
                         *(a + b for a, b in zip(found[2:5], so_far[2:5])), *found[5:])
         if not found.lossless:
-            if judge(sampler, *case).deviation != found.deviation:
+            if judge(sampler, *case, most=most).deviation != found.deviation:
                 raise ValueError(NOT_REPEATED)
             break
     return so_far
@@ -540,8 +540,8 @@ def cases(pairs, Ks, n_tokens, settings):
         yield from (case(next(iter(named)), Ks[-1], n) for n in range(min(4, few)))        # the length limit
 
 
-def judge(sampler, *case, most=BRANCHES):
-    """Walk one case, or so many of its branches.  Returns its Report."""
+def judge(sampler, *case, most=np.inf):
+    """Walk one case, or so many steps of it.  Returns its Report."""
     case = Case(*case)
 
     def run(rng):
@@ -549,16 +549,19 @@ def judge(sampler, *case, most=BRANCHES):
         result = sampler(*models, list(case.prompt), case.n_tokens, case.K, rng, **case.settings)
         return text_of(result, rng)
 
-    found, left = defaultdict(float), branches(run)
-    for n_branches, (text, probability) in enumerate(itertools.islice(left, most), 1):      # noqa: B007
-        found[text] += probability
-    unfinished = n_branches == most and next(left, None) is not None
+    found, n_branches, steps, unfinished = defaultdict(float), 0, 0, False
+    for text, walk in branches(run):
+        if steps > most:
+            unfinished = True
+            break
+        found[text] += walk.probability
+        n_branches, steps = n_branches + 1, steps + walk.steps
     wanted = distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
     texts = sorted(found if unfinished else found.keys() | wanted.keys())
     off = {text: found.get(text, 0) - wanted.get(text, 0) for text in texts}
     off = {text: max(d, 0) if unfinished else abs(d) for text, d in off.items()}     # more is still to come
     wrong = [text for text in texts if off[text] > WRONG]
-    report = Report(not wrong, max(off.values()), 1, n_branches, int(unfinished))
+    report = Report(not wrong, max(off.values()), 1, n_branches, unfinished)
     if not wrong:
         return report
     text = wrong[0]

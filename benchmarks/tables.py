@@ -73,7 +73,9 @@ def rows(line):
                 row = re.sub(r"\[\[(.*?) T=(.*?)\]\]", lambda m: on_machine(name, m[1], float(m[2])), row)
                 first, rest = filled(row)[2:].split(" | ", 1)
                 first = lossy(first) if word == "METHOD" else NAMES.get(first, first)
-                rest = rest.replace("CHECK", check(name)) if word == "KERNELS" else rest
+                if word == "KERNELS":
+                    said = costs(name)["machine"]["caption"].replace("\n", " ")
+                    rest = rest.replace("CHECK", check(name)).replace("CAPTION", said)
                 if set(rest) - set("-| ()K="):
                     yield f"| {first} | {rest}"
             return

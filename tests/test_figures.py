@@ -84,6 +84,15 @@ def test_the_pages_hold_the_values_of_the_files():
         assert (RESULTS / template.name).read_text(encoding="utf-8") == made, template.name
 
 
+def test_a_number_with_its_quantity_behind_it_is_that_of_the_files():
+    """In any page: 0.76<!-- model token K=4 T=1: rate -->, to the digits that are written."""
+    root = FILE.parents[2]
+    for path in [*root.glob("*.md"), *root.glob("docs/*.md"), *root.glob("models/*/*.md")]:
+        for written, what in re.findall(r"(-?\d+\.?\d*)\D?<!-- (.+?) -->", path.read_text(encoding="utf-8")):
+            digits = len(written.partition(".")[2])
+            assert round(value(what), digits) == float(written), (path.name, what)
+
+
 def test_all_that_is_asked_for_can_be_known():
     """Each quantity on a page is one that is counted, or will be."""
     known = {name_of(*cell) for cell in plan()}

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from helpers import error_of_cache, error_of_logits, tiny_gpt2, without_cache
+from helpers import error_of_cache, error_of_logits, mutant, tiny_gpt2, without_cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -259,3 +259,82 @@ def test_the_cache_keeps_a_list_of_its_own():
     model(tokens)
     tokens[2] = (tokens[2] + 1) % 13
     assert np.abs(model(tokens) - tiny_gpt2()(tokens)).max() < 1e-5
+
+
+# Mistakes -----------------------------------------------------------------------------------------------------
+
+N_PAST = "n_past = min(common_prefix(tokens, self.cached), n_prompt)"
+NO_ASSERT = ("assert tokens[:n_past] == self.cached[:n_past]", "pass")
+
+VISIBLE = "xp.arange(n_past, n_past + n)[:, None]"
+
+WRONG_CACHE = {
+    "rejected keys and values stay in the cache": [
+        (N_PAST, "n_past = min(len(self.cached), n_prompt)"),
+        NO_ASSERT,
+    ],
+    "an accepted draft that was never fed is skipped": [
+        (N_PAST, "n_past = n_prompt if self.cached else 0"),
+        NO_ASSERT,
+    ],
+    "the cache is believed to be one longer": [
+        ("common_prefix(tokens, self.cached),", "common_prefix(tokens, self.cached) + 1,"),
+        NO_ASSERT,
+    ],
+    "positions are counted from the first new token": [('["wpe"][n_past:len(tokens)]', '["wpe"][:len(new)]')],
+    "the mask is counted from the first new token": [
+        (VISIBLE, "xp.arange(n)[:, None]")
+    ],
+}
+
+WRONG_FORWARD = {
+    "GELU by the error function": [
+        (
+            "(1 + xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))",
+            "(1 + xp.vectorize(math.erf)(x * math.sqrt(.5)))",
+        )
+    ],
+    "scores are not divided by sqrt(d_head)": [("q = q * (1 / math.sqrt(d_head))", "pass")],
+    "scores are divided by sqrt(n_embd)": [("math.sqrt(d_head)", "math.sqrt(n_head * d_head)")],
+    "queries and keys are swapped": [("q, k, v = qkv", "k, q, v = qkv")],
+    "keys and values are swapped": [("q, k, v = qkv", "q, v, k = qkv")],
+    "heads are cut before q, k, v": [
+        ("qkv.reshape(n, 3, n_head, d_head)", "qkv.reshape(n, n_head, 3, d_head).transpose(0, 2, 1, 3)")
+    ],
+    "a token does not see itself": [(VISIBLE, VISIBLE + " - 1")],
+    "a token sees the next one": [(VISIBLE, VISIBLE + " + 1")],
+    "a bias is missing": [("attend(qkv), **c_proj)", "attend(qkv), c_proj['w'], 0 * c_proj['b'])")],
+    "the variance is the unbiased one": [
+        (
+            "variance = xp.vecdot(x, x)[..., None] / x.shape[-1]",
+            "variance = xp.vecdot(x, x)[..., None] / (x.shape[-1] - 1)",
+        )
+    ],
+    "the layer norm has no bias": [("* g + b", "* g")],
+    "the last layer norm is missing": [('linear(layer_norm(x, **self.params["ln_f"]), ', "linear(x, ")],
+    "the attention's residual is missing": [("x = x + attention(", "x = attention(")],
+    "the feed-forward's residual is missing": [("return x + feed_forward(", "return feed_forward(")],
+}
+
+
+def random_calls():
+    rng = np.random.default_rng(0)
+    return [
+        (rng.integers(12), rng.integers(13, size=rng.integers(1, 6)).tolist(), rng.integers(1, 4))
+        for _ in range(50)
+    ]
+
+
+@pytest.mark.parametrize("changes", WRONG_CACHE.values(), ids=WRONG_CACHE)
+def test_a_wrong_cache_is_caught(changes):
+    assert error_of_cache(random_calls(), mutant(gpt2, *changes)) > 0.1
+
+
+@pytest.mark.parametrize("changes", WRONG_FORWARD.values(), ids=WRONG_FORWARD)
+def test_a_wrong_forward_pass_is_caught(changes):
+    assert error_of_logits(mutant(gpt2, *changes)) > 1e-3
+
+
+def test_the_unchanged_model_passes():
+    assert error_of_cache(random_calls(), mutant(gpt2)) < 1e-12
+    assert error_of_logits(mutant(gpt2)) < 1e-6

@@ -5,6 +5,9 @@ Nothing is sampled here.  lossless.exact_distribution runs the production code t
 chance could take and adds up the probabilities; lossless.distribution_of_text multiplies the target's own
 distributions, written from their definition."""
 
+from collections import defaultdict
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -16,6 +19,7 @@ from lossless import (
     PAIRS,
     PROMPT,
     SETTINGS,
+    branches,
     case_deviation,
     check,
     distance,
@@ -28,6 +32,7 @@ from lossless import (
 )
 from sampling import Round
 from speculative import propose, speculative_sampling, verify
+from verdicts.museum import RIGHT, WRONG
 
 # One step ---------------------------------------------------------------------------------------------------
 
@@ -238,6 +243,115 @@ CANNOT = {
 def test_what_cannot_be_walked_gets_a_sentence(says, run):
     with pytest.raises(ValueError, match=says):
         exact_distribution(run)
+
+
+# Chance in equal parts --------------------------------------------------------------------------------------
+
+
+def on_a_grid(run, n):
+    """The distribution of run(rng) if rng.random() gives the middles of n equal parts, each as often."""
+    found, places = defaultdict(float), []
+    while True:
+        used = []
+
+        def random():
+            used.append(places[len(used)] if len(used) < len(places) else 0)
+            return (used[-1] + 0.5) / n
+
+        found[run(SimpleNamespace(random=random))] += n ** -len(used)
+        while used and used[-1] == n - 1:
+            used.pop()
+        if not used:
+            return found
+        places = [*used[:-1], used[-1] + 1]
+
+
+EIGHTHS = memoryless([0.5, 0.25, 0.125, 0.125]), memoryless([0.125, 0.125, 0.375, 0.375])    # all cuts are
+QUARTERS = memoryless([0.5, 0.5]), memoryless([0.25, 0.75])
+GRIDS = {  # (sampler, pair, n_tokens, K, parts)
+    "one draft": (speculative_sampling, EIGHTHS, 2, 1, 8),
+    "two drafts": (speculative_sampling, QUARTERS, 3, 2, 4),
+    "a round after a round": (speculative_sampling, QUARTERS, 3, 1, 4),
+    "a draft that is thrown away": (WRONG["a draft of token 0 is thrown away"], QUARTERS, 3, 2, 4),
+    "p - q": (WRONG["the residual is p - q"], EIGHTHS, 2, 1, 8),
+    "one coin for two": (WRONG["one coin decides on all drafts"], QUARTERS, 3, 2, 4),
+    "the coin draws, too": (WRONG["the coin that refused draws the correction"], EIGHTHS, 2, 1, 8),
+    "a tree": (RIGHT["tree: without replacement"], QUARTERS, 2, 1, 4),
+}
+
+
+@pytest.mark.parametrize("sampler, pair, n_tokens, K, parts", GRIDS.values(), ids=GRIDS)
+def test_brute_force_on_a_grid_of_uniforms_gives_the_same(sampler, pair, n_tokens, K, parts):
+    def run(rng):
+        return text_of(sampler(*pair, PROMPT, n_tokens, K, rng))
+
+    assert exact_distribution(run) == pytest.approx(on_a_grid(run, parts), abs=1e-12)
+
+
+def test_a_tree_of_chance_by_hand():
+    """One coin of .5, then one of .2 on the left and a draw of three on the right."""
+
+    def run(rng):
+        if rng.random() < 0.5:
+            return "a" if rng.random() < 0.2 else "b"
+        return "bcd"[np.searchsorted([0.25, 0.75, 1.0], rng.random(), side="right")]
+
+    by_hand = {"a": 0.5 * 0.2, "b": 0.5 * 0.8 + 0.5 * 0.25, "c": 0.5 * 0.5, "d": 0.5 * 0.25}
+    assert exact_distribution(run) == pytest.approx(by_hand)
+    assert len(list(branches(run))) == 5
+
+
+def test_the_targets_distribution_by_hand():
+    """q = (.5, .25, .25) everywhere; token 1 ends the text."""
+    model = memoryless([0.5, 0.25, 0.25])
+    assert distribution_of_text(model, PROMPT, 2, eos=1) == {
+        (1,): 0.25, (0, 0): 0.25, (0, 1): 0.125, (0, 2): 0.125, (2, 0): 0.125, (2, 1): 0.0625, (2, 2): 0.0625}
+    colder = distribution_of_text(model, PROMPT, 1, temperature=0.5)            # .25, .0625, .0625
+    assert colder == pytest.approx({(0,): 2 / 3, (1,): 1 / 6, (2,): 1 / 6})
+    assert len(distribution_of_text(model, PROMPT, 1, top_k=2)) == 3            # a tie: all are kept
+    assert distribution_of_text(model, PROMPT, 1, top_p=0.5) == {(0,): 1}
+    assert distribution_of_text(model, PROMPT, 3, temperature=0) == {(0, 0, 0): 1}
+
+
+# The standard cases -----------------------------------------------------------------------------------------
+
+
+def test_the_words_mean_what_the_table_of_kinds_says():
+    for kind, (by_draft, by_target) in lossless.KINDS.items():
+        draft, target = lossless.pair(f".{kind}")
+        p, q = (np.exp(model([2, 0, 1])[0]) for model in (draft, target))
+        assert (p > 0).sum() == len(by_draft) and (q > 0).sum() == len(by_target)
+        assert ((p > 0) & (q > 0)).sum() == len({*by_draft} & {*by_target})
+        if kind == "s":
+            p, q = p / p.sum(), q / q.sum()
+            residual = np.maximum(q - p, 0)
+            assert (residual > 0).sum() == 2 and 0 < np.minimum(p, q).sum() < 1
+
+
+def test_a_round_of_two_drafts_or_more_follows_every_kind_of_round():
+    """And a text of ten tokens is among them."""
+    seen = set()
+
+    def sampler(*run, **settings):
+        rounds = list(speculative_sampling(*run, **settings))
+        seen.update((len(a.drafts), a.n_accepted) for a, b in zip(rounds, rounds[1:]) if len(b.drafts) > 1)
+        return rounds
+
+    for case in CASES:
+        if "a round after" in case.name:
+            case_deviation(sampler, *case)
+    assert seen >= {(k, n) for k in range(2, 5) for n in range(k + 1)}
+    assert max(case.n_tokens for case in CASES) >= 10 and {case.K for case in CASES} >= {1, 2, 3, 4, 8}
+
+
+def test_a_case_of_too_many_branches_is_walked_in_part(monkeypatch):
+    monkeypatch.setattr(lossless, "CASES", [case for case in CASES if case.name.startswith("'ff.'")][:1])
+    monkeypatch.setattr(lossless, "ENOUGH", 500)
+    found = report(speculative_sampling)
+    assert found.lossless and (found.n_cases, found.n_unfinished) == (1, 1) and found.n_branches < 100
+    assert str(found).endswith("branches of 1 case, 1 of them not to the end)")
+    found = report(WRONG["the residual is |q - p|"])
+    assert not found.lossless and found.n_unfinished and found.probability > found.wanted
 
 
 # What the judge says ----------------------------------------------------------------------------------------

@@ -39,9 +39,11 @@ ALL = "(k, sample(q[-1], rng))"                         # accepts all drafts
 ACCEPT = {
     "every draft is accepted": (COIN, "True"),
     "no draft is accepted, the residual is kept": (COIN, "False"),
-    "one coin decides on all drafts": [(EACH, "r = rng.random()\n    " + EACH), (COIN, "r * p[token] < q[token]")],
+    "one coin decides on all drafts": [
+        (EACH, "r = rng.random()\n    " + EACH), (COIN, "r * p[token] < q[token]")],
     "the second coin is one minus the first": [
-        (EACH, "r = rng.random()\n    " + EACH), (COIN, "(r if j % 2 == 0 else 1 - r) * p[token] < q[token]")],
+        (EACH, "r = rng.random()\n    " + EACH),
+        (COIN, "(r if j % 2 == 0 else 1 - r) * p[token] < q[token]")],
     "p and q are swapped in the accept test": (COIN, "rng.random() * q[token] < p[token]"),
     "the accept test is the probability itself": (COIN, "rng.random() < q[token]"),
     "the accept test is q - p": (COIN, "rng.random() < q[token] - p[token]"),
@@ -61,12 +63,15 @@ ACCEPT = {
 }
 
 POSITIONS = {
-    "the draft's last distribution stands for every position": (ROWS, "q, p = target_probs[j], draft_probs[-1]"),
-    "the draft's first distribution stands for every position": (ROWS, "q, p = target_probs[j], draft_probs[0]"),
+    "the draft's last distribution stands for every position": (
+        ROWS, "q, p = target_probs[j], draft_probs[-1]"),
+    "the draft's first distribution stands for every position": (
+        ROWS, "q, p = target_probs[j], draft_probs[0]"),
     "the draft's rows are one too early": (ROWS, "q, p = target_probs[j], draft_probs[max(j - 1, 0)]"),
     "the target's rows are one too late": (ROWS, "q, p = target_probs[j + 1], draft_probs[j]"),
     "the target's rows are one too early": (ROWS, "q, p = target_probs[j - 1], draft_probs[j]"),
-    "the target's rows are in reverse order": (ROWS, "q, p = target_probs[len(drafts) - 1 - j], draft_probs[j]"),
+    "the target's rows are in reverse order": (
+        ROWS, "q, p = target_probs[len(drafts) - 1 - j], draft_probs[j]"),
     "from the fourth draft on the target's third row is used": (
         ROWS, "q, p = target_probs[min(j, 2)], draft_probs[j]"),
     "the first draft is not tested": (COIN, "j == 0 or " + COIN),
@@ -78,19 +83,23 @@ POSITIONS = {
     "a line of four or more drafts is not tested": (COIN, "len(drafts) >= 4 or " + COIN),
     "the bonus is drawn from row K - 1": (BONUS, BONUS.replace("-1]", "len(drafts) - 1]")),
     "the bonus is drawn from the first row": (BONUS, BONUS.replace("-1]", "0]")),
-    "the bonus is drawn from the draft": (BONUS, BONUS.replace("target_probs[-1]", "[*target_probs[:1], *draft_probs][-1]")),
-    "the bonus is the target's likeliest token": (BONUS, "return len(drafts), int(target_probs[-1].argmax())"),
+    "the bonus is drawn from the draft": (
+        BONUS, BONUS.replace("target_probs[-1]", "[*target_probs[:1], *draft_probs][-1]")),
+    "the bonus is the target's likeliest token": (
+        BONUS, "return len(drafts), int(target_probs[-1].argmax())"),
     "the bonus after four drafts is the residual's": (
         BONUS, "return len(drafts), sample(residual if len(drafts) > 3 and 'residual' in locals() else "
                "target_probs[-1] ** (1 + (len(drafts) > 3)), rng)"),
     "a refusal is dealt with one position late": (CORRECTION, CORRECTION.replace("j,", "j + 1,")),
     "a refusal is dealt with one position early": (CORRECTION, CORRECTION.replace("j,", "max(j - 1, 0),")),
-    "the refused draft stays in the text": (NEW, "new = cut_after(drafts[:n_accepted + 1] + [next_token], ends)"
+    "the refused draft stays in the text": (
+        NEW, "new = cut_after(drafts[:n_accepted + 1] + [next_token], ends)"
                                                  "[:T - len(x)]"),
     "the accepted drafts are forgotten": (NEW, "new = cut_after([next_token], ends)"),
     "one accepted draft is lost": (NEW, "new = cut_after(drafts[:n_accepted][1:] + [next_token], ends)"),
     "accepted drafts come in reverse order": (NEW, NEW.replace("n_accepted]", "n_accepted][::-1]")),
-    "a fourth accepted draft is lost": (NEW, "new = cut_after(drafts[:min(n_accepted, 3)] + [next_token], ends)"),
+    "a fourth accepted draft is lost": (
+        NEW, "new = cut_after(drafts[:min(n_accepted, 3)] + [next_token], ends)"),
 }
 
 CORRECTIONS = {
@@ -103,27 +112,30 @@ CORRECTIONS = {
     "the residual is never quite 0": (RESIDUAL, "residual = np.maximum(q - p, 1e-6)"),
     "what is small in the residual is left out": (
         RESIDUAL, "residual = np.maximum(q - p, 0); residual[residual < .05] = 0"),
-    "the residual is q without the draft": (RESIDUAL, "residual = np.where(np.arange(len(q)) == token, 0, q)"),
+    "the residual is q without the draft": (
+        RESIDUAL, "residual = np.where(np.arange(len(q)) == token, 0, q)"),
     "the residual is (q - p) / q": (RESIDUAL, "residual = np.maximum(q - p, 0) / np.maximum(q, 1e-9)"),
     "the residual is q where the draft has nothing": (RESIDUAL, "residual = np.where(p > 0, 0, q)"),
     "the residual is q where q is above p": (RESIDUAL, "residual = np.where(q > p, q, 0)"),
     "the residual is the first position's": (
         RESIDUAL, "residual = np.maximum(target_probs[0] - draft_probs[0], 0)"),
-    "from the third draft on a refusal draws from q": (RESIDUAL, "residual = np.maximum(q - p, 0) if j < 2 else q"),
+    "from the third draft on a refusal draws from q": (
+        RESIDUAL, "residual = np.maximum(q - p, 0) if j < 2 else q"),
     "from the fourth draft on a refusal draws from q": (
         RESIDUAL, "residual = np.maximum(q - p, 0) if j < 3 else q"),
     "the correction is the likeliest of the residual": (CORRECTION, "return j, int((q - p).argmax())"),
     "the correction is the target's likeliest": (CORRECTION, "return j, int(q.argmax())"),
     "the correction is any token": (CORRECTION, "return j, rng.integers(len(q))"),
-    "the correction is any token of the residual": (CORRECTION, "return j, rng.choice(np.flatnonzero(q > p))"),
+    "the correction is any token of the residual": (
+        CORRECTION, "return j, rng.choice(np.flatnonzero(q > p))"),
     "the residual is not divided by its sum": (
         CORRECTION, "return j, int((np.cumsum(residual) > rng.random()).argmax())"),
     "the coin that refused draws the correction": [
         (COIN, "(u := rng.random()) * p[token] < q[token]"),
-        (CORRECTION, "return j, int(np.searchsorted(np.cumsum(residual), u * residual.sum(), side='right'))")],
+        (CORRECTION, "return j, int((np.cumsum(residual) > u * residual.sum()).argmax())")],
     "the coin that refused draws from q": [
         (COIN, "(u := rng.random()) * p[token] < q[token]"),
-        (CORRECTION, "return j, int(np.searchsorted(np.cumsum(q), u * q.sum(), side='right'))")],
+        (CORRECTION, "return j, int((np.cumsum(q) > u * q.sum()).argmax())")],
     "a draw from q is kept where it is not the draft": [
         (COIN, "(t := sample(q, rng)) == token or " + COIN), (CORRECTION, "return j, t")],
     "the correction is redrawn while it is the draft": (
@@ -165,7 +177,8 @@ ROUNDS = {
         (START, START + "; old = None"), (VERIFY, "q[0] = q[0] if old is None else old; " + VERIFY
                                           + "; old = q[0] if n_accepted == 0 < k else None")],
     "the p of the round before is used": [
-        (START, START + "; old = []"), (VERIFY, VERIFY.replace("p,", "[*old[:k], *p[len(old[:k]):]],") + "; old = p")],
+        (START, START + "; old = []"),
+        (VERIFY, VERIFY.replace("p,", "[*old[:k], *p[len(old[:k]):]],") + "; old = p")],
 }
 
 DRAFTING = {
@@ -191,7 +204,8 @@ DRAFTING = {
     "a draft that was drafted before is thrown away": (DRAW, DROP.format("drafts[-1] in drafts[:-1]")),
     "a draft of token 0 is thrown away": (DRAW, DROP.format("drafts[-1] == 0")),
     "drafts after an unlikely one are made likelier than recorded": (
-        DRAW, "drafts.append(sample(p[-1], rng) if len(p) < 2 or p[-2][drafts[-1]] > .5 else int(p[-1].argmax()))"),
+        DRAW, "sure = len(p) < 2 or p[-2][drafts[-1]] > .5\n"
+        "        drafts.append(sample(p[-1], rng) if sure else int(p[-1].argmax()))"),
     "the number that drew a draft also judges it": [
         (DRAW, "u = rng.random(); coins.append(u); drafts.append(int((np.cumsum(p[-1]) > u).argmax()))"),
         ("drafts, p = [], []", "drafts, p = [], []; coins.clear()"),
@@ -206,7 +220,7 @@ DRAFTING = {
 
 
 def with_settings(change):
-    """The settings are changed before the sampler sees them: change(temperature, top_k, top_p, eos) -> some."""
+    """change(temperature, top_k, top_p, eos) -> those that the sampler sees otherwise."""
     def sampler(*run, temperature=1.0, top_k=0, top_p=1.0, eos=None):
         settings = dict(temperature=temperature, top_k=top_k, top_p=top_p, eos=eos)
         return speculative_sampling(*run, **settings | change(**settings))
@@ -219,10 +233,12 @@ def several(eos):
 
 SETTINGS = {
     "the temperature is ignored": lambda **s: dict(temperature=1.0),
-    "the temperature is ignored unless it is 0": lambda temperature, **s: dict(temperature=float(temperature > 0)),
+    "the temperature is ignored unless it is 0": lambda temperature, **s: (
+        dict(temperature=float(temperature > 0))),
     "the temperature is applied twice": lambda temperature, **s: dict(temperature=temperature ** 2),
     "a temperature above 1 counts as 1": lambda temperature, **s: dict(temperature=min(temperature, 1.0)),
-    "a low temperature counts as 0": lambda temperature, **s: dict(temperature=temperature * (temperature > .55)),
+    "a low temperature counts as 0": lambda temperature, **s: (
+        dict(temperature=temperature * (temperature > .55))),
     "the temperature is ignored with top-k": lambda temperature, top_k, **s: (
         dict(temperature=1.0 if top_k else temperature)),
     "top-k is ignored": lambda **s: dict(top_k=0),
@@ -278,21 +294,23 @@ SETTINGS_IN_THE_LOOP = {
         PROBS, (TARGET, TARGET + "; q[-1] = probabilities(target(x + drafts))[0]")],
     "the draft's p is recorded without the temperature": [
         PROBS, (DRAW, DRAW + "; p[-1] = np.where(p[-1] > 0, " + PLAIN + ", 0); p[-1] /= p[-1].sum()")],
-    "the target is greedy at the drafts": (TARGET, TARGET + "; q[:-1] = np.eye(q.shape[1])[q[:-1].argmax(axis=1)]"),
+    "the target is greedy at the drafts": (
+        TARGET, TARGET + "; q[:-1] = np.eye(q.shape[1])[q[:-1].argmax(axis=1)]"),
     "text goes on after an accepted EOS": (NEW, "new = drafts[:n_accepted] + [next_token]"),
     "a token follows an accepted EOS": (NEW, "new = cut_after(drafts[:n_accepted], ends) + [next_token]"),
     "EOS ends a round but not the text": (ENDS, "if False:"),
-    "EOS as the correction or bonus does not end the text": (ENDS, "if len(new) <= n_accepted and x[-1] in ends:"),
-    "EOS at the end is left out": (GROWS, "new = [t for t in new if t not in ends] if k else new; x += new or [0]"),
+    "EOS as the correction or bonus does not end the text": (
+        ENDS, "if len(new) <= n_accepted and x[-1] in ends:"),
+    "EOS at the end is left out": (
+        GROWS, "new = [t for t in new if t not in ends] if k else new; x += new or [0]"),
     "EOS in the prompt ends the text": (START, START + "; T = len(x) + 1 if {*x} & ends else T"),
     "the target cannot say EOS in the place of a draft": (
         TARGET, TARGET + "; q[:-1, [*ends]] = 0; q /= np.maximum(q.sum(axis=1, keepdims=True), 1e-9)"),
     "the draft never says EOS, but its p does": (
         DRAW, "drafts.append(sample(np.where(np.arange(len(p[-1])) == 1, 1e-9, p[-1]), rng))"),
-    "EOS is drafted only at the end": [(ASK, ASK + "; answer = (answer[0][:cut(answer[0], ends)], "
-                                        "answer[1][:cut(answer[0], ends)])"),
-                                       (IMPORT, IMPORT + "def cut(drafts, ends):\n    return next((i for i, t in "
-                                        "enumerate(drafts) if t in ends), len(drafts))\n")],
+    "drafts from an EOS on are thrown away": (
+        ASK, ASK + "\n            k = next((i for i, t in enumerate(answer[0]) if t in ends), k)\n"
+        "            answer = answer[0][:k], answer[1][:k]"),
 }
 
 BLOCK = {
@@ -308,16 +326,19 @@ BLOCK = {
     "block: the coin is P_j": ("rng.random() * (z + 1 - weight) < z", "rng.random() < weight"),
     "block: the coin is z_j": ("rng.random() * (z + 1 - weight) < z", "rng.random() < z"),
     "block: one coin for all drafts": [
-        ("rng.random() * (z + 1 - weight)", "u * (z + 1 - weight)"), ("weight, tau = 1.0, 0", "u, weight, tau = rng.random(), 1.0, 0")],
+        ("rng.random() * (z + 1 - weight)", "u * (z + 1 - weight)"),
+        ("weight, tau = 1.0, 0", "u, weight, tau = rng.random(), 1.0, 0")],
     "block: the residual of Algorithm 2": ("weight * q[j] - p[j]", "q[j] - p[j]"),
     "block: its coin with the residual of Algorithm 2": (
         "residual = j, rest ", "residual = j, np.maximum(q[j] - p[j], 0) "),
     "block: the correction is drawn from the target": ("residual if residual.any() else q[tau]", "q[tau]"),
-    "block: after a block that fails, the residual of its end": ("rest = np.maximum", "rest = residual = np.maximum"),
+    "block: after a block that fails, the residual of its end": (
+        "rest = np.maximum", "rest = residual = np.maximum"),
     "block: the weight of the draft before": (
         "rest = np.maximum(weight * q[j]", "rest = np.maximum((1.0 if j == 1 else weight) * q[j]"),
 }
 
+TRIES = "for i, token in enumerate(tokens):"
 CHILD = "rng.random() * p[token] < q[token]"
 LEFT = "p = normalized(np.where(np.arange(len(p)) == token, 0, p))"
 CHILDREN = {            # (rule, changes): of tree_rules.py
@@ -328,18 +349,17 @@ CHILDREN = {            # (rule, changes): of tree_rules.py
     "tree: what is left of p is not normalized after the second refusal": (
         LEFT, "p = np.where(np.arange(len(p)) == token, 0, p); p = normalized(p) if i == 0 else p"),
     "tree: p loses the token before the residual is taken": (
-        "        residual = np.maximum(q - p, 0)\n",
-        "        p = normalized(np.where(np.arange(len(p)) == token, 0, p))\n        residual = np.maximum(q - p, 0)\n"),
+        RESIDUAL, LEFT + "; " + RESIDUAL),
     "tree: every child is accepted": (CHILD, "True"),
     "tree: the second child is sure": (CHILD, "i == 1 or " + CHILD),
     "tree: the third child is sure": (CHILD, "i == 2 or " + CHILD),
     "tree: one coin for all children": [
-        (CHILD, "u * p[token] < q[token]"), ("    for i, token in enumerate(tokens):\n", "    u = rng.random()\n    for i, token in enumerate(tokens):\n")],
+        (CHILD, "u * p[token] < q[token]"), (TRIES, "u = rng.random()\n    " + TRIES)],
     "tree: the last draw is from the first q": [
-        ("    for i, token in enumerate(tokens):\n", "    first = q\n    for i, token in enumerate(tokens):\n"),
+        (TRIES, "first = q\n    " + TRIES),
         ("return None, sample(q, rng)", "return None, sample(first, rng)")],
     "tree: the likeliest child is tried first": (
-        "    for i, token in enumerate(tokens):\n", "    for i, token in sorted(enumerate(tokens), key=lambda c: -p[c[1]]):\n"),
+        TRIES, "for i, token in sorted(enumerate(tokens), key=lambda child: -p[child[1]]):"),
     "tree: drawn without replacement, judged as if with": ("SEQUOIA = draw_without_replacement, select_drawn",
         "SEQUOIA = draw_without_replacement, select_with_replacement"),
     "tree: siblings are pruned after they were drawn": (
@@ -351,34 +371,43 @@ WITH_REPLACEMENT = {
     "tree: equal children are merged before they are judged": (
         "return [sample(p, rng) for _ in range(width)]",
         "return list(dict.fromkeys(sample(p, rng) for _ in range(width)))"),
-    "tree: equal children are judged once": ("    for i, token in enumerate(tokens):\n", "    for i, token in enumerate(dict.fromkeys(tokens)):\n"),
+    "tree: equal children are judged once": (
+        "    for i, token in enumerate(tokens):\n",
+        "    for i, token in enumerate(dict.fromkeys(tokens)):\n"),
     "tree: children are drawn with replacement, judged as if without": ("rng, replacement=True)", "rng)"),
     "tree: the likeliest of equal children is tried first": (
-        "    for i, token in enumerate(tokens):\n", "    for i, token in sorted(enumerate(tokens), key=lambda c: -q[c[1]]):\n"),
+        TRIES, "for i, token in sorted(enumerate(tokens), key=lambda child: -q[child[1]]):"),
 }
 WALKS = {
     "tree: the q of the root at every node": ("select(q[here[0] + 1],", "select(q[0],"),
     "tree: the p of another node": ("p[below[0]],", "p[0],"),
-    "tree: the bonus from the row before": ("path, sample(q[here[0] + 1], rng)", "path, sample(q[max(here[0], 0)], rng)"),
+    "tree: the bonus from the row before": (
+        "path, sample(q[here[0] + 1], rng)", "path, sample(q[max(here[0], 0)], rng)"),
     "tree: the bonus from the last row": ("path, sample(q[here[0] + 1], rng)", "path, sample(q[-1], rng)"),
-    "tree: the walk goes on from the first child": ("if nodes[i] == token]", "if nodes[i] == token or i == below[0]]"),
+    "tree: the walk goes on from the first child": (
+        "if nodes[i] == token]", "if nodes[i] == token or i == below[0]]"),
 }
 K_SEQS = {
     "K-SEQ: rho is 1": ("rho = division_factor(q, p, k)", "rho = 1.0"),
-    "K-SEQ: q is not divided": ("rng.random() * p[token] * rho < q[token]", "rng.random() * p[token] < q[token]"),
+    "K-SEQ: q is not divided": (
+        "rng.random() * p[token] * rho < q[token]", "rng.random() * p[token] < q[token]"),
     "K-SEQ: the rest is Algorithm 2's residual": ("q - shared * ((1 - (1 - beta) ** k) / beta)", "q - p"),
     "K-SEQ: the rest counts one draft": ("((1 - (1 - beta) ** k) / beta)", "1"),
     "K-SEQ: the rest is q": ("if beta > 0", "if False"),
     "K-SEQ: equal children are judged once": ("enumerate(tokens):", "enumerate(dict.fromkeys(tokens)):"),
     "K-SEQ: rho is too small": ("rho = division_factor(q, p, k)", "rho = (1 + division_factor(q, p, k)) / 2"),
     "K-SEQ: one coin for all drafts": [("rng.random() * p[token] * rho", "u * p[token] * rho"),
-                                       ("rho = division_factor(q, p, k)", "rho, u = division_factor(q, p, k), rng.random()")],
+                                       ("k = len(tokens)", "k, u = len(tokens), rng.random()")],
 }
 BATCHES = {             # the second of two sequences is judged
-    "batch: judged with the rows of the first": ("q = to_probs(logits[i], n_rows[i])", "q = to_probs(logits[going[0]], n_rows[going[0]])[:n_rows[i]]"),
-    "batch: judged with the p of the first": ("checked_probs(p[i], drafts[i], q)", "p[going[0]][:len(drafts[i])]"),
-    "batch: all accept as many as the first": ("x[i] += new", "x[i] += new if i == 0 or 0 not in going else new[:max(1, len(result[0].tokens))]"),
-    "batch: all end with the first": ("if len(x[i]) < T[i] and x[i][-1] not in ends", "if len(x[i]) < T[i] and x[0][-1] not in ends"),
+    "batch: judged with the rows of the first": (
+        "q = to_probs(logits[i], n_rows[i])", "q = to_probs(logits[going[0]], n_rows[going[0]])[:n_rows[i]]"),
+    "batch: judged with the p of the first": (
+        "checked_probs(p[i], drafts[i], q)", "p[going[0]][:len(drafts[i])]"),
+    "batch: all accept as many as the first": (
+        "x[i] += new", "x[i] += new if i == 0 or 0 not in going else new[:max(1, len(result[0].tokens))]"),
+    "batch: all end with the first": (
+        "if len(x[i]) < T[i] and x[i][-1] not in ends", "if len(x[i]) < T[i] and x[0][-1] not in ends"),
 }
 ADAPTIVE = {
     "how many drafts depends on the drafts that were made": (

@@ -11,14 +11,17 @@ pass; that is its own test, and the notebooks and exercises show some of them.
 But: mistakes of caches and passes are beside the tests of those (a wrong cache makes another model).
 """
 import inspect
+import sys
 import types
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 import sampling
 import speculative
 from drafters import adaptive, lookup
+from lossless import CASES, judge
 from samplers import batch, block, k_seq, tree, tree_rules
 from speculative import speculative_sampling
 from verdicts import mistakes, unusual
@@ -92,15 +95,16 @@ MISTAKES = {            # kind: (module, module -> sampler, {what is changed: th
     "correction": (speculative, loop, mistakes.CORRECTIONS),
     "rounds": (speculative, loop, mistakes.ROUNDS),
     "drafting": (speculative, loop, mistakes.DRAFTING),
-    "drafting by the last rounds": (adaptive, drafter(lambda module: module.Schedule(first=2)), mistakes.ADAPTIVE),
-    "drafting by copies": (lookup, drafter(lambda module: module.propose), mistakes.LOOKUP),
-    "settings and EOS": (speculative, loop, mistakes.SETTINGS_IN_THE_LOOP),
+    "drafting by the last rounds": (
+        adaptive, drafter(lambda file: file.Schedule(first=2)), mistakes.ADAPTIVE),
+    "drafting by copies": (lookup, drafter(lambda file: file.propose), mistakes.LOOKUP),
     "filters": (sampling, filtered, mistakes.FILTERS),
+    "settings and EOS": (speculative, loop, mistakes.SETTINGS_IN_THE_LOOP),
     "block": (block, rule, mistakes.BLOCK),
     "trees": (tree_rules, children("SEQUOIA"), mistakes.CHILDREN),
     "trees with replacement": (tree_rules, children("SPECINFER"), mistakes.WITH_REPLACEMENT),
-    "trees, the walk": (tree, lambda module: tree_of(module.tree_sampling), mistakes.WALKS),
-    "K-SEQ": (k_seq, lambda module: tree_of(rule=module.K_SEQ), mistakes.K_SEQS),
+    "trees, the walk": (tree, lambda file: tree_of(file.tree_sampling), mistakes.WALKS),
+    "K-SEQ": (k_seq, lambda file: tree_of(rule=file.K_SEQ), mistakes.K_SEQS),
     "batches": (batch, second_of_two, mistakes.BATCHES),
 }
 UNUSUAL = {
@@ -110,21 +114,65 @@ UNUSUAL = {
     "block": (block, rule, {"block verification": []}),
     "trees": (tree_rules, children("SEQUOIA"), {"tree: without replacement": []}),
     "trees with replacement": (tree_rules, children("SPECINFER"), {"tree: with replacement": []}),
-    "K-SEQ": (k_seq, lambda module: tree_of(rule=module.K_SEQ), {"K-SEQ": []}),
+    "K-SEQ": (k_seq, lambda file: tree_of(rule=file.K_SEQ), {"K-SEQ": []}),
     "batches": (batch, second_of_two, unusual.BATCHES),
 }
 
 
 def made(rooms):
-    """{what is changed: its kind}, {what is changed: sampler}."""
-    kinds, samplers = {}, {}
-    for kind, (module, sampler_of, entries) in rooms.items():
-        for name, changes in entries.items():
-            kinds[name] = kind
-            samplers[name] = sampler_of(changed(module, *changes if isinstance(changes, list) else [changes]))
-    return kinds, samplers
+    """{what is changed: sampler}"""
+    return {name: sampler_of(changed(module, *changes if isinstance(changes, list) else [changes]))
+            for module, sampler_of, entries in rooms.values() for name, changes in entries.items()}
 
 
-KIND, WRONG = made(MISTAKES)
-WRONG |= {name: mistakes.with_settings(change) for name, change in mistakes.SETTINGS.items()}
-_, RIGHT = made(UNUSUAL)
+KIND = {name: kind for kind, (_, _, entries) in MISTAKES.items() for name in entries}
+WRONG = made(MISTAKES) | {name: mistakes.with_settings(new) for name, new in mistakes.SETTINGS.items()}
+RIGHT = made(UNUSUAL)
+
+
+# The table --------------------------------------------------------------------------------------------------
+
+TABLE = Path(__file__).with_suffix(".md")
+STEPS = 50_000          # of a case: a mistake in a tree has shown by then
+
+
+def deviation(sampler, case):
+    """From the target's distribution; infinite if the loop itself refuses what a drafter gives."""
+    try:
+        return judge(sampler, *case, most=STEPS).deviation
+    except ValueError as error:
+        if "cannot come from" not in str(error):
+            raise
+        return np.inf
+
+
+def seen(sampler):
+    """(deviation, case) of each standard case that sees it, the largest first."""
+    found = [(deviation(sampler, case), str(case)) for case in CASES]
+    return sorted((pair for pair in found if pair[0] > 1e-9), reverse=True)
+
+
+def main():
+    """Judges every mistake of the museum in every standard case, and writes museum.md (half an hour)."""
+    lines = [TITLE]
+    for name, sampler in WRONG.items():
+        found = seen(sampler)
+        lines.append(f"| {name} | {found[0][0]:.1e} | {len(found)} | {found[0][1]} |\n")
+        print(lines[-1], end="", flush=True)
+    TABLE.write_text("".join(lines), encoding="utf-8")
+
+
+TITLE = f"""# The museum of mistakes
+
+What `lossless.check` finds when a line or two are changed, as `mistakes.py` says: the largest deviation of
+any text's probability in one of the {len(CASES)} standard cases (inf: the loop refuses what the drafter
+gives), the number of cases that see it, and the one that sees it best.  Written by
+`python -m verdicts.museum`.
+
+| what is changed | deviation | cases | best seen by |
+|---|---|---|---|
+"""
+
+if __name__ == "__main__":
+    import console
+    sys.exit(console.run(main))

@@ -1,7 +1,20 @@
-"""Ways to write it that look wrong, or different, and are right: {what is changed: (old, new), or several}."""
+"""Ways to write it that look wrong, or other, and are right: {what is changed: (old, new), or several}."""
 from verdicts.mistakes import (
-    ASK, BONUS, COIN, CORRECTION, DRAW, EACH, GROWS, IMPORT, LIMIT, NEW, P, PROPOSED, RESIDUAL, START, TARGET,
-    VERIFY, after,
+    ASK,
+    BONUS,
+    COIN,
+    CORRECTION,
+    DRAW,
+    EACH,
+    GROWS,
+    LIMIT,
+    NEW,
+    PROPOSED,
+    RESIDUAL,
+    START,
+    TARGET,
+    P,
+    after,
 )
 
 COINS = {
@@ -15,23 +28,31 @@ COINS = {
     "the coin is one minus u": (COIN, "1 - rng.random() < q[token] / p[token]"),
     "the coin divides": (COIN, "q[token] / rng.random() > p[token]"),
     "the coin is divided": (COIN, "q[token] > 0 and rng.random() / q[token] < 1 / p[token]"),
-    "logarithms are compared": (COIN, "q[token] > 0 and np.log(rng.random()) < np.log(q[token]) - np.log(p[token])"),
-    "an exponential is compared": (COIN, "q[token] > 0 and -np.log1p(-rng.random()) > np.log(p[token] / q[token])"),
+    "logarithms are compared": (
+        COIN, "q[token] > 0 and np.log(rng.random()) < np.log(q[token]) - np.log(p[token])"),
+    "an exponential is compared": (
+        COIN, "q[token] > 0 and -np.log1p(-rng.random()) > np.log(p[token] / q[token])"),
     "one coin for an array of ratios": (COIN, "(rng.random() * p < q)[token]"),
-    "one coin for an array of quotients": (COIN, "(rng.random() < np.divide(q, p, where=p > 0, out=np.ones_like(q)))[token]"),
+    "one coin for an array of quotients": (
+        COIN, "(rng.random() < np.divide(q, p, where=p > 0, out=np.ones_like(q)))[token]"),
     "the coin is uniform below p": (COIN, "rng.uniform(0, p[token]) < q[token]"),
-    "the coin is uniform between other bounds": (COIN, "rng.uniform(-p[token], p[token]) < 2 * q[token] - p[token]"),
-    "the coin is a choice": (COIN, "rng.choice(2, p=[1 - min(1, q[token] / p[token]), min(1, q[token] / p[token])]) == 1"),
-    "all coins at once": [(EACH, "r = rng.random(len(drafts))\n    " + EACH), (COIN, "r[j] * p[token] < q[token]")],
+    "the coin is uniform between other bounds": (
+        COIN, "rng.uniform(-p[token], p[token]) < 2 * q[token] - p[token]"),
+    "the coin is a choice": (
+        COIN, "rng.choice(2, p=[1 - min(1, q[token] / p[token]), min(1, q[token] / p[token])]) == 1"),
+    "all coins at once": [
+        (EACH, "r = rng.random(len(drafts))\n    " + EACH), (COIN, "r[j] * p[token] < q[token]")],
     "all coins are compared at once": [
-        (EACH, "x = list(drafts); rows = np.arange(len(x))\n"
-               "    passes = rng.random(len(x)) * np.array([p[t] for p, t in zip(draft_probs, x)]) < target_probs[rows, x]\n    " + EACH),
+        (EACH, "rows, x = np.arange(len(drafts)), list(drafts)\n"
+               "    p = np.reshape(draft_probs, (len(x), -1))\n"
+               "    passes = rng.random(len(x)) * p[rows, x] < target_probs[rows, x]\n    " + EACH),
         (COIN, "passes[j]")],
 }
 
 CORRECTIONS = {
     "the residual is q - min(p, q)": (RESIDUAL, "residual = q - np.minimum(p, q)"),
-    "the residual is divided by its sum": (RESIDUAL, "residual = np.maximum(q - p, 0); residual /= residual.sum() or 1"),
+    "the residual is divided by its sum": (
+        RESIDUAL, "residual = np.maximum(q - p, 0); residual /= residual.sum() or 1"),
     "the residual is q (1 - p / q)": (
         RESIDUAL, "residual = np.where(q > p, q * (1 - p / np.where(q > 0, q, 1)), 0)"),
     "the correction is a choice": (CORRECTION, "return j, rng.choice(len(q), p=residual / residual.sum())"),
@@ -40,37 +61,44 @@ CORRECTIONS = {
         "        return j, int(rng.choice(some, p=residual[some] / residual[some].sum()))"),
     "the correction is the first sum above u": (
         CORRECTION, "return j, int((np.cumsum(residual) > rng.random() * residual.sum()).argmax())"),
-    "the correction is counted": (CORRECTION, "return j, int((np.cumsum(residual) <= rng.random() * residual.sum()).sum())"),
+    "the correction is counted": (
+        CORRECTION, "return j, int((np.cumsum(residual) <= rng.random() * residual.sum()).sum())"),
     "the correction is drawn from the right": (
         CORRECTION, "return j, len(q) - 1 - sample(np.maximum(q - p, 0)[::-1], rng)"),
     "the correction is found in a loop": (
-        CORRECTION, "u = rng.random() * residual.sum()\n        for t in range(len(q)):\n            u = u - residual[t]\n"
+        CORRECTION, "u = rng.random() * residual.sum()\n"
+        "        for t in range(len(q)):\n            u = u - residual[t]\n"
         "            if u < 0 or t == len(q) - 1:\n                return j, t"),
     "the coin that refused is stretched and draws the correction": [
         (COIN, "(u := rng.random()) * p[token] < q[token]"),
         (CORRECTION, "u = (u - q[token] / p[token]) / (1 - q[token] / p[token])\n"
          "        return j, int(np.searchsorted(np.cumsum(residual), u * residual.sum(), side='right'))")],
-    "a draw from q is kept unless it is the draft": [(COIN, "(t := sample(q, rng)) == token"), (CORRECTION, "return j, t")],
+    "a draw from q is kept unless it is the draft": [
+        (COIN, "(t := sample(q, rng)) == token"), (CORRECTION, "return j, t")],
     "a draft is kept as often as q says it, else q without it": [
-        (COIN, "rng.random() < q[token]"), (CORRECTION, "return j, sample(np.where(np.arange(len(q)) == token, 0, q), rng)")],
+        (COIN, "rng.random() < q[token]"),
+        (CORRECTION, "return j, sample(np.where(np.arange(len(q)) == token, 0, q), rng)")],
     "the residual of a lenient coin is adapted": [
         (COIN, "rng.random() * 2 * p[token] < q[token]"),
         (RESIDUAL, "residual = q - np.minimum(p, q / 2)")],
     "nothing is drafted": (LIMIT, "k = 0"),
     "the bonus is drawn first": [
         (EACH, "bonus = sample(target_probs[-1], rng)\n    " + EACH), (BONUS, "return len(drafts), bonus")],
-    "there is no bonus": (BONUS, "return (len(drafts) - 1, drafts[-1]) if drafts else (0, sample(target_probs[-1], rng))"),
+    "there is no bonus": (
+        BONUS, "return (len(drafts) - 1, drafts[-1]) if drafts else (0, sample(target_probs[-1], rng))"),
     "every other round is the target's own": after("turn % 2", "(0, sample(q[0], rng))", "turn = 0") + [
         (GROWS, GROWS + "; turn += 1")],
     "refusals are found from the right": [
+        (COIN, "j < first"),
         (EACH, "first = len(drafts)\n    for j in reversed(range(len(drafts))):\n"
-               "        if not rng.random() * draft_probs[j][drafts[j]] < target_probs[j][drafts[j]]: first = j\n    " + EACH),
-        (COIN, "j < first")],
+               "        token, q, p = drafts[j], target_probs[j], draft_probs[j]\n"
+               "        first = first if rng.random() * p[token] < q[token] else j\n    " + EACH)],
 }
 
 DRAFTING = {
     "the draft does not see its own drafts": (P, "p.append(to_probs(draft(x), 1)[0])"),
-    "the draft reads the text without its last token": (P, "p.append(to_probs(draft((x[:-1] or x) + drafts), 1)[0])"),
+    "the draft reads the text without its last token": (
+        P, "p.append(to_probs(draft((x[:-1] or x) + drafts), 1)[0])"),
     "the draft follows the refused token": [
         (START, START + "; seen = x[:]"), (ASK, "answer = propose(draft, seen, k, to_probs, rng)"),
         (GROWS, "x += new; seen = x[:-1] + drafts[n_accepted:][:1] if n_accepted < k else x[:]")],
@@ -80,19 +108,28 @@ DRAFTING = {
     "the draft is a choice": (DRAW, "drafts.append(rng.choice(len(p[-1]), p=p[-1]))"),
     "drawn drafts are recorded as chosen": (PROPOSED, "return drafts, None\n"),
     "the draft never says token 1, nor does its p": (
-        P, P + "; p[-1] = p[-1] * (np.arange(len(p[-1])) != 1); p[-1] = p[-1] / p[-1].sum() if p[-1].any() else np.eye(len(p[-1]))[1]"),
-    "drafting stops before an unlikely token is drawn": (DRAW, "if p[-1].max() < .6:\n            del p[-1]; break\n        " + DRAW),
-    "drafting stops after an unlikely token, which is kept": (DRAW, DRAW + "\n        if p[-1][drafts[-1]] < .4:\n            break"),
+        P, P + "\n        without = p[-1] * (np.arange(len(p[-1])) != 1)\n"
+        "        p[-1] = without / without.sum() if without.any() else p[-1]"),
+    "drafting stops before an unlikely token is drawn": (
+        DRAW, "if p[-1].max() < .6:\n            del p[-1]; break\n        " + DRAW),
+    "drafting stops after an unlikely token, which is kept": (
+        DRAW, DRAW + "\n        if p[-1][drafts[-1]] < .4:\n            break"),
     "the last draft is thrown away, whatever it is": (PROPOSED, "return drafts[:-1], p[:-1]\n"),
     "how many are drafted is chance": (LIMIT, "k = min(K, T - len(x) - 1, 1 + int(2 * rng.random()))"),
-    "how many are drafted grows": [(START, START + "; most = 1"), (LIMIT, "k = min(K, T - len(x) - 1, most)"), (GROWS, GROWS + "; most = n_accepted + 1")],
+    "how many are drafted grows": [
+        (START, START + "; most = 1"), (LIMIT, "k = min(K, T - len(x) - 1, most)"),
+        (GROWS, GROWS + "; most = n_accepted + 1")],
     "one draft more than is needed is made": [
-        (LIMIT, "k = min(K, T - len(x))"), (NEW, "new = cut_after(drafts[:n_accepted] + [next_token], ends)[:T - len(x)]")],
+        (LIMIT, "k = min(K, T - len(x))"),
+        (NEW, "new = cut_after(drafts[:n_accepted] + [next_token], ends)[:T - len(x)]")],
     "the target is asked row by row": (
         TARGET, "q = to_probs(np.concatenate([target(x + drafts[:i]) for i in range(k + 1)]), k + 1)"),
-    "tokens of NumPy": (NEW, "new = cut_after([np.int64(t) for t in drafts[:n_accepted] + [next_token]], ends)"),
+    "tokens of NumPy": (
+        NEW, "new = cut_after([np.int64(t) for t in drafts[:n_accepted] + [next_token]], ends)"),
 }
 BATCHES = {
     "batch": [],
-    "batch: the draft reads the first text": ("drafters({i: x[i] + drafts[i] for i in wanting}", "drafters({i: x[i] + drafts[wanting[0]] for i in wanting}"),
+    "batch: the draft reads the first text": (
+        "drafters({i: x[i] + drafts[i] for i in wanting}",
+        "drafters({i: x[i] + drafts[wanting[0]] for i in wanting}"),
 }

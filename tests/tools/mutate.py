@@ -10,7 +10,7 @@ are left alone.  It is planted in a copy of the repository, never in the files t
 notices is printed as a line of a table: a mistake that changes nothing that matters, or a test that is
 missing.  benchmarks/results/mutations.md has such a table, with what was found out about each line.
 
-But: it knows no mistakes of thought (test_wrong_versions.py has those), and it runs the fast tests only.
+But: it knows no mistakes of thought (verdicts/museum.py has those), and it runs the fast tests only.
 """
 
 import ast
@@ -30,15 +30,15 @@ SECONDS = 150           # of tests that do not end: the mistake was noticed
 # The tests that belong, the likeliest to notice first; those of other files have the file's name.  A file's
 # doctests are run in any case.
 TESTS = {
-    "autoregressive.py": "lossless samplers", "speculative.py": "wrong_versions lossless samplers",
+    "autoregressive.py": "lossless samplers", "speculative.py": "museum lossless samplers",
     "sampling.py": "sampling samplers lossless", "checks.py": "samplers main", "console.py": "console main",
-    "gpt2.py": "gpt2 wrong_versions exact backend", "utils.py": "utils checkpoint main",
+    "gpt2.py": "gpt2 exact backend", "utils.py": "utils checkpoint main",
     "main.py": "main replay many terminal readme", "lossless.py": "lossless sampling exercises",
     "compute/": "exact threads gpt2 backend", "drafters/": "drafters heads", "exercises/": "exercises",
     "loading/folder.py": "folder utils heads", "pages/": "pages replay site judge machine",
     "verdicts/": "verdicts",
     "reporting/stats.py": "stats samplers main", "samplers/tree_model.py": "tree",
-    "samplers/tree_rules.py": "tree k_seq", "benchmarks/": "figures benchmark backend",
+    "samplers/tree_rules.py": "tree k_seq", "benchmarks/": "figures counts costs sequoia",
 }
 NOT_HERE = "tests/", "training/", "notebooks/"
 

@@ -1,0 +1,79 @@
+"""The judge's own test: it finds every mistake of the museum and lets pass what is only unusual.
+
+Each mistake is judged here in the one standard case that sees it best, as museum.md says; the long tests
+judge everything in all cases."""
+import numpy as np
+import pytest
+
+import speculative
+from lossless import CASES, exact_distribution, report
+from verdicts import mistakes, museum
+from verdicts.museum import RIGHT, WRONG, changed, deviation
+
+CASE = {str(case): case for case in CASES}
+TABLE = [line.strip("| \n").split(" | ") for line in museum.TABLE.read_text(encoding="utf-8").splitlines()
+         if line.startswith("| ")][1:]
+FEW = [CASE[name] for name in CASE if name.startswith(("'ss'", "'sb.', another", "'.bs.ss', EOS"))][:4]
+
+
+def test_the_table_has_every_mistake_and_every_case_it_names():
+    assert [row[0] for row in TABLE] == list(WRONG)
+    assert {row[3] for row in TABLE} <= CASE.keys()
+    assert len(WRONG) >= 100 and len(RIGHT) >= 30
+
+
+@pytest.mark.parametrize("name, expected, _, case", TABLE, ids=[row[0] for row in TABLE])
+def test_a_mistake_is_found_and_is_as_large_as_the_table_says(name, expected, _, case):
+    assert deviation(WRONG[name], CASE[case]) == pytest.approx(float(expected), rel=0.06)
+    assert float(expected) > 1e-8
+
+
+def test_no_mistake_is_seen_by_one_case_alone():
+    """But for those that the list of cases names."""
+    assert {name for name, _, n, _ in TABLE if int(n) == 1} <= ALONE
+
+
+ALONE = set()
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_only_unusual_passes(name):
+    assert max(deviation(RIGHT[name], case) for case in FEW) < 1e-12
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", WRONG)
+def test_the_short_check_finds_it(name):
+    try:
+        assert not report(WRONG[name]).lossless
+    except ValueError as error:
+        assert "cannot come from" in str(error)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", RIGHT)
+def test_the_short_check_lets_it_pass(name):
+    found = report(RIGHT[name])
+    assert found.lossless and found.deviation < 1e-11
+
+
+def test_a_change_must_fit_the_source():
+    with pytest.raises(ValueError, match="speculative holds 'for j' 0 times: adapt the change"):
+        changed(speculative, ("for j", ""), ("for j", ""))
+
+
+# One token by hand: target (.1, .6, .3), draft (.5, .3, .2) -------------------------------------------------
+
+
+@pytest.mark.parametrize("change, drawn_from, expected", [
+    ([], [0.5, 0.3, 0.2], [0.1, 0.6, 0.3]),
+    ([(mistakes.RESIDUAL, "residual = q")], [0.5, 0.3, 0.2], [0.14, 0.54, 0.32]),
+    ([], [1, 0, 0], [0.2, 0.6, 0.2]),
+], ids=["right", "target instead of residual", "draft is the argmax"])
+def test_wrong_distributions_of_one_token_are_as_computed_by_hand(change, drawn_from, expected):
+    q, p = np.array([[0.1, 0.6, 0.3], [0, 0, 1]]), np.array([[0.5, 0.3, 0.2]])
+    verify, found = changed(speculative, *change).verify, np.zeros(3)
+    for draft in range(3):
+        for (n_accepted, token), chance in exact_distribution(lambda rng: verify(q, p, [draft], rng)).items():
+            found[draft if n_accepted else token] += drawn_from[draft] * chance
+    assert found == pytest.approx(expected)
