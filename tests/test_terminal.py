@@ -201,7 +201,8 @@ def test_on_a_terminal_no_word_of_the_text_is_broken(columns, show_rounds):
 
 def test_on_a_terminal_a_line_is_filled_to_its_last_column(columns):
     columns(11)
-    text = written([Round([THE] * 6, [], 0, None, None)], out=Terminal(), prompt="abc", colour=False)
+    rounds = [Round([THE] * 6, [], 0, None, None)]
+    text = written(rounds, out=Terminal(), prompt="abc", colour=False)
     assert text.endswith("\nabc the the\nthe the the\nthe\n")
 
 
