@@ -82,7 +82,7 @@ def checked_answer(answer, k, target):
 
 
 def checked_rule(verify):
-    """Somebody's own `verify`, whose answers are checked: ValueError for anything but (n_accepted, next_token)."""
+    """Somebody's own `verify`: ValueError if it returns anything but (n_accepted, next_token)."""
     def checked(target_probs, draft_probs, drafts, rng):
         answer = verify(target_probs, draft_probs, drafts, rng)
         try:
@@ -90,8 +90,8 @@ def checked_rule(verify):
         except (TypeError, ValueError):
             n_accepted = -1
         if not (0 <= n_accepted <= len(drafts) and 0 <= next_token < target_probs.shape[-1]):
-            raise ValueError(f"the rule returned {answer!r}: return (n_accepted, next_token), how many of the "
-                             f"{len(drafts)} drafts are kept and the id of the token that follows them")
+            raise ValueError(f"the rule returned {answer!r}: return (n_accepted, next_token), how many of "
+                             f"the {len(drafts)} drafts are kept and the id of the token that follows them")
         return n_accepted, next_token
     return checked
 

@@ -60,12 +60,14 @@ def sentence_of(error):
     """What is said of an error; None if it is a mistake of this project."""
     place = place_in_loaded(error)
     if place:
-        return f"{place}: {error if isinstance(error, ValueError) else f'{type(error).__name__}: {error}'}"
+        return f"{place}: {'' if isinstance(error, ValueError) else type(error).__name__ + ': '}{error}"
     if isinstance(error, ValueError):
         return str(error)
     if isinstance(error, OSError):
         return told(error)
-    return "there is not enough memory for this: use smaller models" if isinstance(error, MemoryError) else None
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this: use smaller models"
+    return None
 
 
 def say(sentence, status=2):

@@ -161,8 +161,8 @@ def timing(run):
 
 SAME = {        # (same_text, same_bits): what to say if the texts should be the same
     (True, True): "The two texts are the same, as they always are {when} on this machine.",
-    (True, False): "The two texts are the same; on this machine they may differ at a near-tie with {rows} rows a pass.",
-    (False, False): "The two texts differ at a near-tie, which can happen on this machine with {rows} rows a pass.",
+    (True, False): "The two texts are the same; here they may differ at a near-tie with {rows} rows a pass.",
+    (False, False): "The two texts differ at a near-tie, which can happen here with {rows} rows a pass.",
     (False, True): "The two texts are not the same, which must not happen {when}: please report it.",
 }
 NOT_JUDGED = "Whether {} is lossless is not known: python -m lossless {} finds out."

@@ -66,7 +66,7 @@ def test_what_does_not_go_together_is_one_sentence_with_both_names():
 @pytest.mark.parametrize("kind, typed, says", [
     ("verifier", "tree:3,0", "at least one child"), ("verifier", "tree:3,x", "as in tree:3,2,1"),
     ("verifier", "tree:99,99", "more than"), ("verifier", "block:3", "takes no option"),
-    ("verifier", "lenient:7", "lenience is 7"), ("verifier", "typical:.1,.2,.3", "as in 0.09,0.3"),
+    ("verifier", "lenient:7", "lenience is 7"), ("verifier", "typical:.1,.2,.3", "as in typical:0.09,0.3"),
     ("verifier", "nope", "there is no verifier 'nope': use one of token, block"),
     ("drafter", "early_exit:x", "number of layers"), ("drafter", "ngram:nope.txt", "cannot read nope.txt"),
     ("drafter", "layer_skip:5", "as in layer_skip:a5"), ("drafter", "schedule:nope", "no drafter 'nope'"),
@@ -85,12 +85,12 @@ def test_options_mean_what_they_say():
 
 
 def judged(typed, K=2, n_tokens=3):
-    """The judge's verdict on a method of the table: how far its text is from the target's distribution."""
+    """How far the text of a method of the table is from the target's distribution."""
     def sampler(draft, target, tokens, n_tokens, K, rng, **settings):
         drafter, verifier = typed
         if VERIFIERS[verifier].tree:
             verifier = f"{verifier}:{SMALL[K]}"
-        method, models = choose(drafter, verifier), small()     # made anew: some remember what they were asked
+        method, models = choose(drafter, verifier), small()     # anew: some remember what they were asked
         settings = dict(temperature=1.0, top_k=0, top_p=1.0, eos=None) | settings
         pair = method.pair(models, tokens, K, settings)
         return method.sampler(pair)(pair.draft, pair.target, tokens, n_tokens, K, rng, **settings)
@@ -100,7 +100,7 @@ def judged(typed, K=2, n_tokens=3):
 
 def small():
     """In float64, with texts of a few tokens that can all be walked through."""
-    return TinyModels("ab", dtype=np.float64, n_ctx=8)
+    return TinyModels("abc", dtype=np.float64, n_ctx=8)
 
 
 # The judge cannot walk a race; costs that are measured differ from run to run.
@@ -109,7 +109,7 @@ JUDGED = [(drafter, verifier) for drafter, verifier in combinations()
 FAST = [(drafter, "token") for drafter, verifier in JUDGED if verifier == "token" and drafter not in WITHIN]
 
 
-@pytest.mark.parametrize("typed", [pytest.param(typed, marks=[] if typed in FAST else [pytest.mark.long])
+@pytest.mark.parametrize("typed", [pytest.param(typed, marks=[pytest.mark.long] * (typed not in FAST))
                                    for typed in JUDGED], ids=" ".join)
 def test_the_judge_finds_lossless_what_the_table_says_is(typed):
     assert (judged(typed) < 1e-9) == choose(*typed).lossless

@@ -114,7 +114,7 @@ class TinyModels:
 
     def __init__(self, words="<|endoftx>ab", **sizes):
         self.draft_name, self.target_name, self.draft_is_used = "tiny", "tiny", True
-        ids = {char: i for i, char in enumerate([*words, EOS])}
+        ids = {char: i for i, char in enumerate([*words, EOS] if "<" in words else words)}
         self.draft, self.target = (tiny_gpt2(seed, n_vocab=len(ids), **sizes) for seed in (1, 0))
         self.encoder, self.share_a_vocabulary = Encoder(ids, []), True
         self.draft_and_encoder = self.draft, self.encoder
