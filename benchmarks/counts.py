@@ -95,16 +95,23 @@ def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES):
              *(("model", f"tree:best{n}", None, T) for n in SIZES for T in (1, 0)),
              *cells(Ks[:3], temperatures, lines), *cells(Ks[3:], temperatures, lines),
              *cells([None], temperatures, trees)]
-    found = [cell for cell in dict.fromkeys(found) if not same_at_0(*cell)]
+    found = dict.fromkeys(counted_as(*cell) for cell in found)
     return sorted(found, key=lambda cell: not is_exact(*cell[:2]))              # stable; the cheap ones first
 
 
-def same_at_0(drafter, verifier, K, T):
-    """At temperature 0 a draft can draw one token only, so all rules for trees judge the likeliest, and lossy
-    rules accept what Algorithm 2 accepts."""
-    name = verifier.split(":")[0]
-    entry = VERIFIERS[name]
-    return T == 0 and (entry.lossless is False or entry.tree == "rule" and name != "tree")
+def counted_as(drafter, verifier, K, T):
+    """The cell that is counted in the place of this one.  At temperature 0 a draft can draw one token only:
+    all rules for trees judge the likeliest, lossy rules and a race accept what Algorithm 2 accepts, and a
+    cascade drafts what its draft model would.  TLI is the draft model where the two share a vocabulary."""
+    name, _, option = verifier.partition(":")
+    drafter = "model" if drafter == "tli" else drafter
+    if T == 0:
+        if VERIFIERS[name].lossless is False or name == "coupled":
+            verifier = "token"
+        elif VERIFIERS[name].tree == "rule":
+            verifier = f"tree:{option}"
+        drafter = "model" if drafter == "cascade" else drafter
+    return drafter, verifier, K, T
 
 
 def name_of(drafter, verifier, K, T):
