@@ -1,4 +1,4 @@
-"""Auto-regressive sampling: Algorithm 1 of Chen et al. 2023 (arXiv 2302.01318), the baseline.
+"""Autoregressive sampling: Algorithm 1 of Chen et al. 2023 (arXiv 2302.01318), the baseline.
 
 In the paper's letters q is the distribution of the target model, x_1 .. x_n are the tokens so far, and T is
 the final length.
@@ -7,15 +7,15 @@ from sampling import Round, prepare, sample
 
 
 def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, top_k=0, top_p=1.0, eos=None):
-    """Generate `n_tokens` tokens after `tokens`, one target pass each.
+    """Generate `n_tokens` tokens after `tokens`, one per target pass.
 
     Returns a generator of rounds (sampling.Round).
 
     model           the target: tokens, n_last=1 -> logits [n_last, n_vocab]
-    rng             numpy.random.Generator, the only source of chance
-    eos             an id, several, or None: generation ends with the first of them, which is emitted
+    rng             numpy.random.Generator, the only source of randomness
+    eos             an id, several ids, or None: generation ends with the first of them, which is emitted
     temperature, top_k, top_p   as in sampling.probabilities: they make the q of the paper
-    Raises ValueError for bad arguments at the call, not at the first round.
+    Raises ValueError for bad arguments when it is called, not at the first round.
     """
     tokens, to_probs, ends = prepare([model], tokens, n_tokens, temperature, top_k, top_p, eos)
 

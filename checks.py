@@ -1,17 +1,17 @@
-"""What callers, models and drafters hand over -> the same, or ValueError: one sentence that says what is
-wrong and what to do.
+"""Checks of what callers, models and drafters pass in.  Each returns it, or raises ValueError: one sentence
+that says what is wrong and what to do.
 
-But: whether two arguments go together is checked where both are known (sampling.prepare).
+But: whether two arguments fit together is checked where both are known (sampling.prepare).
 """
 from numbers import Integral, Real
 from operator import index
 
 import numpy as np
 
-# What callers hand over -------------------------------------------------------------------------------------
+# What callers pass in ---------------------------------------------------------------------------------------
 
 def check_settings(n_tokens, temperature=1.0, top_k=0, top_p=1.0, eos=None):
-    """Refuse numbers that mean nothing.  Returns the ids of EOS as a set.  Raises ValueError."""
+    """Check the settings of a run.  Returns the EOS ids as a set.  Raises ValueError."""
     if not isinstance(n_tokens, Integral) or n_tokens < 0:
         raise ValueError(f"the number of tokens to generate is {n_tokens!r}: "
                          "it must be a whole number, 0 or more")
@@ -34,7 +34,7 @@ def check_K(K):
 
 
 def check_room(n_prompt, n_tokens, n_ctx):
-    """Raises ValueError if a prompt is empty, or does not fit into the context with its new tokens."""
+    """Raises ValueError if a prompt is empty, or does not fit into the context along with its new tokens."""
     if not n_prompt:
         raise ValueError("the prompt is empty: give it at least one token")
     if n_prompt > n_ctx or n_tokens and n_prompt == n_ctx:
@@ -62,7 +62,7 @@ def check_vocabularies(sizes):
 
 
 def token_list(tokens, complaint):
-    """The ids as a list of Python's int.  Raises ValueError(complaint) if they are something else."""
+    """The ids as a list of Python ints.  Raises ValueError(complaint) if they are something else."""
     try:
         if isinstance(tokens, (str, bytes)):
             raise TypeError
@@ -71,18 +71,33 @@ def token_list(tokens, complaint):
         raise ValueError(complaint) from None
 
 
-# What drafters hand over ------------------------------------------------------------------------------------
+# What drafters return ---------------------------------------------------------------------------------------
 
 def checked_answer(answer, k, target):
-    """What `propose` returned -> (drafts, draft_probs), the drafts checked; or ValueError."""
+    """What `propose` returned -> (drafts, draft_probs), with the drafts checked.  Raises ValueError."""
     if not isinstance(answer, (tuple, list)) or len(answer) != 2 or isinstance(answer[0], Integral):
         raise ValueError(f"the drafter returned {answer!r}: return (drafts, p), a list of at most {k} token "
                          "ids and the distribution that each was drawn from, or None if they were chosen")
     return checked_drafts(answer[0], k, target), answer[1]
 
 
+def checked_rule(verify):
+    """Somebody's own `verify`: ValueError if it returns anything but (n_accepted, next_token)."""
+    def checked(target_probs, draft_probs, drafts, rng):
+        answer = verify(target_probs, draft_probs, drafts, rng)
+        try:
+            n_accepted, next_token = map(index, answer)
+        except (TypeError, ValueError):
+            n_accepted = -1
+        if not (0 <= n_accepted <= len(drafts) and 0 <= next_token < target_probs.shape[-1]):
+            raise ValueError(f"the rule returned {answer!r}: return (n_accepted, next_token), how many of "
+                             f"the {len(drafts)} drafts are kept and the id of the token that follows them")
+        return n_accepted, next_token
+    return checked
+
+
 def checked_drafts(drafts, k, target):
-    """The drafts as a list of ids.  Raises ValueError if they are more than k or unknown to the target."""
+    """The drafts as a list of ids.  Raises ValueError if there are more than k or one is not the target's."""
     drafts = token_list(drafts, f"the drafter proposed {drafts!r}: drafts must be a list of token ids")
     n_vocab = getattr(target, "n_vocab", float("inf"))
     if len(drafts) > k:
@@ -95,9 +110,9 @@ def checked_drafts(drafts, k, target):
 
 
 def checked_probs(draft_probs, drafts, target_probs):
-    """The distributions [k, n_vocab] of the drafts; None makes point masses.
+    """The distributions [k, n_vocab] of the drafts; None becomes point masses.
 
-    Raises ValueError if they are not distributions, or cannot be those that the drafts were drawn from.
+    Raises ValueError if they are not distributions, or the drafts cannot have been drawn from them.
 
     >>> checked_probs(None, [2, 0], np.full((3, 3), 1 / 3))
     array([[0., 0., 1.],
@@ -110,12 +125,12 @@ def checked_probs(draft_probs, drafts, target_probs):
         draft_probs = np.zeros((len(drafts), n_vocab))
         draft_probs[np.arange(len(drafts)), drafts] = 1.0
         return draft_probs
-    shapes = [np.shape(p) for p in draft_probs]
+    shapes = [np.shape(p) for p in (draft_probs if np.iterable(draft_probs) else [draft_probs])]
     if shapes != [(n_vocab,)] * len(drafts):
         raise ValueError(f"the drafter gave distributions of the shapes {shapes} for {len(drafts)} drafts: "
                          f"they must be [{len(drafts)}, {n_vocab}], or None for point masses")
     for token, p in zip(drafts, draft_probs):
-        if not (abs(np.sum(p) - 1) < 1e-6 and np.min(p) >= 0 and p[token] > 0):     # also where it holds NaN
+        if not (abs(np.sum(p) - 1) < 1e-6 and np.min(p) >= 0 and p[token] > 0):     # also if it holds NaN
             raise ValueError(f"the drafter gave token {token} with a distribution that it cannot come "
                              f"from: its probabilities sum to {np.sum(p):.6g}, and "
                              f"that of the token is {p[token]:.6g}")

@@ -1,18 +1,18 @@
-"""Words -> flags; errors -> one sentence and an exit status: what every program here has in common.
+"""Words -> flags; errors -> one sentence and an exit status: what all programs here have in common.
 
     if __name__ == "__main__":
         sys.exit(console.run(main))
 
-The parameters of `main` are the command line: those without a default, and those before a "/", are given by
-their place, the others as flags.  What a flag takes is of the type of its default, a list with commas.  Its
-help is a line in the docstring's "Args:".  `main` returns its exit status, or None for 0.
+The parameters of `main` are the command line: those without a default, and those before a "/", are
+positional, the others are flags.  A flag's value has the type of its default; a list is written with commas.
+Its help is a line in the docstring's "Args:".  `main` returns its exit status, or None for 0.
 
     exit status 2       ValueError, OSError, MemoryError: one sentence on standard error
     exit status 130     Ctrl-C
     exit status 0       the reader of the output went away (| head)
 
-But: an error in the code of this project keeps its traceback.  One in a file that `function_in` has loaded,
-which is somebody's own, is told with its file and line.
+But: an error in the code of this project keeps its traceback.  One in a user's file, loaded by `function_in`,
+is reported with its file and line.
 """
 import errno
 import importlib.util
@@ -44,22 +44,30 @@ def run(program, words=None):
         status = 0
     except KeyboardInterrupt:
         status = say("interrupted", 130)
-    except ValueError as error:
-        status = say(f"error: {error}")
-    except OSError as error:
-        status = say(f"error: {told(error)}")
-    except MemoryError:
-        status = say("error: there is not enough memory for this: take smaller models")
-    except Exception as error:
-        place = place_in_loaded(error)
-        if not place:
+    except (Exception, SystemExit) as error:
+        sentence = sentence_of(error)
+        if not sentence:
             raise
-        status = say(f"error: {place}: {type(error).__name__}: {error}")
+        status = say(f"error: {sentence}")
     try:
         sys.stdout.flush()
-    except OSError:                         # nobody reads it, or the disk is full: not again at the end
+    except OSError:                         # nobody reads it, or the disk is full: do not try again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
+
+
+def sentence_of(error):
+    """What is said of an error; None if it is a mistake of this project."""
+    place = place_in_loaded(error)
+    if place:
+        return f"{place}: {'' if isinstance(error, ValueError) else type(error).__name__ + ': '}{error}"
+    if isinstance(error, ValueError):
+        return str(error)
+    if isinstance(error, OSError):
+        return told(error)
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this: use smaller models"
+    return None
 
 
 def say(sentence, status=2):
@@ -70,7 +78,7 @@ def say(sentence, status=2):
 # Words -> flags ---------------------------------------------------------------------------------------------
 
 def call(program, words):
-    """program(**flags), each flag read as it was typed, after all words have been checked."""
+    """program(**flags), with each flag's value parsed after all words have been checked."""
     import fire  # here: --help need not wait for it
 
     parameters = inspect.signature(program).parameters
@@ -81,7 +89,7 @@ def call(program, words):
 
 
 def in_order(parameters, words):
-    """The words as fire takes them, those with a place first, then each flag with its value:
+    """The words in the form fire takes: positional ones first, then each flag with its value:
 
         --json notes.txt -K 3   ->   notes.txt --json=True --K=3
 
@@ -173,9 +181,9 @@ def usage(program):
 # Files ------------------------------------------------------------------------------------------------------
 
 def read_text(path, advice):
-    """A text file in UTF-8.  Raises ValueError if there is none; the sentence ends in the advice."""
+    """A text file in UTF-8.  Raises ValueError, with the advice, if it cannot be read."""
     try:
-        if Path(path).exists() and not Path(path).is_file():    # a pipe would be waited for
+        if Path(path).exists() and not Path(path).is_file():    # reading a pipe would wait
             raise ValueError(f"cannot read {path} (a folder, a pipe or a device): {advice}")
         return Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -196,27 +204,38 @@ def told(error, path=None):
     return f"cannot use {what}: is the path right, and are you allowed to?"
 
 
-def function_in(path, name):
-    """The function `name` of somebody's Python file.  Raises ValueError if it cannot be had."""
+def function_in(path, name, like=None):
+    """The function `name` of somebody's Python file.  Raises ValueError if it cannot be loaded.
+
+    like    a function that takes the same arguments
+    """
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None:
+        raise ValueError(f"{path} is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     LOADED.add(str(path))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = error.lineno if isinstance(error, SyntaxError) else None
         place = f"{path}, line {line}" if line else place_in_loaded(error) or path
         raise ValueError(f"{place}: {type(error).__name__}: {error}") from None
-    if not callable(getattr(module, name, None)):
+    function = getattr(module, name, None)
+    if not callable(function):
         raise ValueError(f"{path} has no function {name}")
-    return getattr(module, name)
+    try:
+        arguments = inspect.signature(like or function).parameters
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        raise ValueError(f"{path}: {name} must take the arguments ({', '.join(arguments)})") from None
+    return function
 
 
 def place_in_loaded(error):
-    """'my_drafter.py, line 7': the last line of a loaded file on the way to the error; None without one."""
+    """'my_drafter.py, line 7': the last line of a loaded file in the error's traceback, or None."""
     lines = [f"{frame.filename}, line {frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)
              if frame.filename in LOADED]
     return lines[-1] if lines else None

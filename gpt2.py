@@ -2,14 +2,14 @@
 
 On first reading `linear(x, w, b)` is `x @ w + b` and `row_products(a, b)` is `a @ b` (compute/linear.py).
 
-The model is a pure function of its tokens.  Inside it keeps the keys and values of the last call (the KV
-cache); a new call reuses those of the longest common prefix and runs only the rest.  So a sampler asks
-`model(x + drafts, K + 1)` and never thinks of caches: after a rejection the rejected tokens are simply no
+The model is a pure function of its tokens.  Internally it keeps the keys and values of the last call (the
+KV cache); a new call reuses those of the longest common prefix and runs only the rest.  So a sampler calls
+`model(x + drafts, K + 1)` and never deals with caches: after a rejection the rejected tokens are simply no
 longer in the prefix.
 
-A position gives the same bits whether it runs alone (a decode step) or among others (a verification): in a
-product no row depends on the others, attention runs over whole blocks of 64 keys, and what lies behind the
-mask adds exact zeros.
+A position's result is the same to the last bit whether it runs alone (a decode step) or with others (a
+verification): in a product no row depends on the others, attention runs over whole blocks of 64 keys, and
+masked keys add exact zeros.
 
 Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and
 would turn the whole forward pass into float64.
@@ -29,21 +29,21 @@ BLOCK = 64          # keys; attention runs over whole blocks of the cache
 CHUNK = 96          # positions in one chunk of prefill: their activations stay in the caches of the cores
 
 
-def gelu(x):                                                            # the tanh form, as OpenAI's
+def gelu(x):                                                            # the tanh form, as in OpenAI's code
     return 0.5 * x * (1 + xp.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
 
 
 def softmax(x):                                                         # over the last axis
     e = xp.exp(x - x.max(axis=-1, keepdims=True))
-    # The total is a product, too: that adds in order, so zeros (keys behind the mask, other branches of a
-    # tree of drafts) do not change its bits, as they do those of a sum.
+    # The total is a product, too: a product adds in order, so zeros (masked keys, other branches of a tree
+    # of drafts) do not change its bits, as they would those of a sum.
     ones = xp.ones((*[1] * (e.ndim - 2), e.shape[-1], SUM), dtype=e.dtype)
     return e / row_products(e, ones)[..., :1]
 
 
 def layer_norm(x, g, b, eps=1e-5):                           # mean 0 and variance 1, then scale g and shift b
     x = x - x.sum(axis=-1, keepdims=True) / x.shape[-1]
-    variance = xp.vecdot(x, x)[..., None] / x.shape[-1]                 # the biased one
+    variance = xp.vecdot(x, x)[..., None] / x.shape[-1]                 # the biased estimate
     return x / xp.sqrt(variance + eps) * g + b
 
 
@@ -60,7 +60,7 @@ def attend(qkv, keys, values, n_past, mask):                            # [n, 3 
     """Attend to the n_past cached positions and the n new ones, whose keys and values join the cache.
 
     keys, values    [n_head, n_ctx, d_head]
-    mask            [n, s]    the s keys are those of all these positions, rounded up to whole blocks
+    mask            [n, s]    the s keys are those of all n_past + n positions, rounded up to whole blocks
     """
     n, s = mask.shape
     n_head, _, d_head = keys.shape
@@ -88,9 +88,9 @@ def whole_blocks(n):
 
 
 def causal_mask(n_past, n):
-    """[n, s]: 0 where new position n_past + i may see key j, that is j <= n_past + i, else -1e10.
+    """[n, s]: 0 where the new position n_past + i may see key j, that is, if j <= n_past + i; else -1e10.
 
-    s is in whole blocks of keys.
+    s is a whole number of blocks.
     """
     behind = xp.arange(whole_blocks(n_past + n)) > xp.arange(n_past, n_past + n)[:, None]
     return behind * xp.float32(-1e10)
@@ -112,7 +112,7 @@ class GPT2:
 
     params      {"wte": [n_vocab, n_embd], "wpe": [n_ctx, n_embd], "blocks": [...], "ln_f": {"g", "b"}}
                 as utils.nested makes them: weights and "head" in tiles (compute.linear.lay_out).  Plain
-                matrices do as well, but then the bits of a row depend on its company.
+                matrices work too, but then a row's last bits depend on the rows computed with it.
     n_head      attention heads; each has n_embd / n_head dimensions
     """
 
@@ -123,15 +123,15 @@ class GPT2:
         dtype, n_layer = params["wte"].dtype, len(params["blocks"])
         # [n_layer, keys and values, n_head, n_ctx, d_head]
         self.cache = xp.zeros((n_layer, 2, n_head, whole_blocks(self.n_ctx), n_embd // n_head), dtype=dtype)
-        # [n_ctx, n_embd]: what the last block made of each cached token; some drafters go on from it
+        # [n_ctx, n_embd]: the last block's output for each cached token; some drafters start from it
         self.states = xp.zeros((self.n_ctx, n_embd), dtype=dtype)
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=dtype)}
-        # rows at once that keep their bits
+        # how many rows at once keep the bits of single ones
         self.exact_rows = exact_rows(n_embd, n_embd // n_head, self.n_ctx)
         self.lock = Lock()                      # threads that share a model share its cache: they take turns
         self.reset()
 
-    def __copy__(self):                         # copy.copy: the same weights, a cache of its own
+    def __copy__(self):                         # copy.copy: the same weights, its own cache
         return copy.deepcopy(self, {id(shared): shared for shared in (self.params, self.head)})
 
     def reset(self):
@@ -145,21 +145,21 @@ class GPT2:
             n_past = self.prefill(tokens, n_last)
             x = self.forward(tokens, n_past)[-n_last:]          # [n, n_embd] -> [n_last, n_embd]
             if not xp.isfinite(x).all():
-                # Damaged weights or an overflow.  Leave nothing of it in the cache: behind the mask 0 * NaN
-                # would be NaN.
+                # Damaged weights or an overflow.  Leave nothing of it in the cache: even for a masked key
+                # 0 * NaN would be NaN.
                 self.cache[:, :, :, :len(tokens)], self.cached = 0, []
         return self.logits(x)                                   # [n_last, n_embd] -> [n_last, n_vocab]
 
     def prefill(self, tokens, n_last):
-        """How many of the tokens need not be run, because they are in the cache.  Of a long text the part
-        before the last n_last is run here, in chunks, so that its bits do not depend on n_last."""
+        """How many of the tokens need not be run, because they are in the cache.  If the text is long, all
+        but the last n_last tokens are run here, in chunks, so that the bits do not depend on n_last."""
         if not 1 <= len(tokens) <= self.n_ctx:
             raise ValueError(f"{len(tokens)} tokens do not fit into the context: it takes 1 .. {self.n_ctx}")
         if not 1 <= n_last <= len(tokens):
             raise ValueError(f"n_last is {n_last}: it must be 1 .. {len(tokens)}, the number of tokens")
         n_prompt = len(tokens) - n_last
         n_past = min(common_prefix(tokens, self.cached), n_prompt)
-        for token in tokens[n_past:]:                  # CuPy would wrap an index out of range and say nothing
+        for token in tokens[n_past:]:                  # CuPy would silently wrap an index out of range
             if not 0 <= operator.index(token) < self.n_vocab:
                 raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: "
                                  "is this the model's own encoder?")
@@ -172,7 +172,7 @@ class GPT2:
     def forward(self, tokens, n_past):
         """Run tokens[n_past:] on top of the cache -> [n, n_embd]."""
         assert tokens[:n_past] == self.cached[:n_past]
-        self.cached = tokens[:n_past]                       # if we are interrupted, only these are sure
+        self.cached = tokens[:n_past]                       # if we are interrupted, only these are valid
         new = tokens[n_past:]
         x = self.params["wte"][new] + self.params["wpe"][n_past:len(tokens)]    # [n, n_embd]
         x = self.layers(x, n_past, causal_mask(n_past, len(new)))

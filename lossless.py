@@ -32,6 +32,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from checks import checked_rule
+
 BRANCHES = 1_000_000    # of a sampler, after which it is too much work
 STEPS = 5_000           # random numbers, calls of a model or rounds in one run, after which it never ends
 ENOUGH = 200_000        # such steps in all runs of a standard case: its other branches are left out
@@ -642,13 +644,16 @@ def main(path="", /):
 def own_functions(path):
     """{"propose": .., "verify": ..} of somebody's file, as far as it has them.  ValueError if it has none."""
     import console
+    import speculative
     own = {}
     for name in "propose", "verify":
         try:
-            own[name] = console.function_in(path, name)
+            own[name] = console.function_in(path, name, like=getattr(speculative, name))
         except ValueError as error:
             if not str(error).endswith(f"has no function {name}"):
                 raise
+    if "verify" in own:
+        own["verify"] = checked_rule(own["verify"])
     if not own:
         raise ValueError(f"{path} has neither a function propose nor a function verify: see --help")
     return own

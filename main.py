@@ -30,14 +30,14 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
          target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
          models_dir="models", backend="numpy", drafter="model", verifier="token", show_rounds=False, trace="",
          json=False):
-    """Autoregressive and speculative sampling side by side, timed: a continuation of PROMPT twice, compared.
+    """Autoregressive and speculative sampling side by side, timed: PROMPT is continued twice.
 
     Args:
         prompt: the text to continue, taken as typed
         n_tokens_to_generate: new tokens, the same for both
         draft_model_size: 124M 355M 774M 1558M distilgpt2, demo-draft demo-target, or a folder
         target_model_size: likewise
-        K: drafts a round
+        K: drafts per round
         temperature: 0 is greedy
         top_k: sample from the k likeliest tokens; 0 for all
         top_p: sample from the likeliest tokens that hold this much probability; 1 for all
@@ -46,19 +46,19 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
         backend: numpy, or cupy for a GPU
         drafter: {drafters}, or a file with a propose; an option follows a colon
         verifier: {verifiers}, or a file with a verify; as in tree:3,2,1
-        show_rounds: show what became of each draft, a line a round
+        show_rounds: show what became of each draft, one line per round
         trace: a file for a web page that replays the speculative run
         json: print one JSON object
     """
     flags = dict(locals())
     n, settings = n_tokens_to_generate, dict(temperature=temperature, top_k=top_k, top_p=top_p)
-    check_flags(n, K, seed, prompt, **settings)                 # all that can be said before a download
+    check_flags(n, K, seed, prompt, **settings)                 # all that can be checked before a download
     method = methods.choose(drafter, verifier)
     if trace:
         check_place(trace)
     backends.use(backend)
 
-    # Load.  The drafter makes its pair of the two models.
+    # Load.  The drafter makes its pair from the two models.
     models = methods.Models(draft_model_size, target_model_size, models_dir)
     encoder, K = models.encoder, method.n_drafts(K)
     tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
@@ -67,7 +67,7 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
     for sentence in without_effect(given, method, temperature, json, models.draft_is_used):
         print(f"note: {sentence}", file=sys.stderr)
 
-    # Two runs, which clock themselves.
+    # Two runs, which time themselves.
     block, recording = method.verifier.entry.tests_all, []
     shown = progress if json else partial(watch, encoder=encoder, out=sys.stdout, prompt=prompt, block=block)
     generate = partial(run, pair=pair, tokens=tokens, n_tokens=n, K=K, settings=settings)
@@ -85,7 +85,7 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
     spec = generate(method.sampler(pair), rng=coins, show=speculative_shown)
     json or print(timing(spec))
 
-    # What the two say about each other.
+    # Compare the two.
     result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
                   target=target_model_size, backend=backend, drafter=drafter, verifier=verifier, K=K,
                   temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,

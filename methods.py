@@ -1,4 +1,4 @@
-"""The one table: a name, with an option after a colon -> who drafts, and who verifies.
+"""The one table of methods: a name, with an option after a colon -> what drafts, and what verifies.
 
     python main.py --drafter early_exit:4 --verifier block
     python main.py --verifier tree:3,2,1
@@ -9,11 +9,11 @@ VERIFIERS; there is no other list.  Adding a method takes three steps:
 
     1. a file in drafters/ or samplers/, whose docstring names the paper
     2. an entry here
-    3. a row of the table in README.md
+    3. a row of the table in README.md, and its name in docs/cheat_sheet.md
 
-A test adds one in this way.  It goes through the sweep over the whole table, and the judge, like the others.
+A test adds one in this way.  Like the others, it goes through the sweep over the whole table and the judge.
 
-But: what a method costs and gains is not written here: it is counted and measured by the benchmarks.
+Not here: what a method costs and gains, which the benchmarks count and measure.
 """
 from collections.abc import Callable
 from functools import cached_property, partial
@@ -23,6 +23,7 @@ import numpy as np
 
 import speculative
 from autoregressive import autoregressive_sampling
+from checks import checked_rule
 from console import function_in, read_text
 from drafters import adaptive, layer_skip, lookup
 from drafters.cascade import cascade
@@ -49,31 +50,31 @@ class Drafter(NamedTuple):
     """An entry of DRAFTERS."""
     file: str
     make: Callable                  # (models, option, tokens, K, settings) -> Pair
-    option: Callable | None = None  # the text after the colon -> the option, or ValueError; None: it has none
+    option: Callable | None = None  # the text after the colon -> the option, or ValueError; None: no option
     trained: str = ""               # what has to be trained: "draft", "head" or nothing
     tree: str = ""                  # "model": its draft grows any tree; "drawn", "chosen": it grows its own
-    one_text: bool = False          # it remembers one text: not for batches
-    lossless: bool | None = True    # None: nobody has looked
+    one_text: bool = False          # it remembers one text, so not for batches
+    lossless: bool | None = True    # None: not known
 
 
 class Verifier(NamedTuple):
-    """An entry of VERIFIERS: a `verify` for speculative_sampling, or a loop that takes its place."""
+    """An entry of VERIFIERS: a `verify` for speculative_sampling, or a loop that replaces it."""
     file: str
     verify: Callable | None = None  # option -> a verify
     loop: Callable | None = None    # (pair, option) -> a sampler
     option: Callable | None = None
     baseline: Callable = autoregressive_sampling
-    tree: str = ""                  # "rule": it judges trees by a rule; "grow": it says how they grow, too
-    tests_all: bool = False         # it judges the drafts after a refusal, too
+    tree: str = ""                  # "rule": it judges trees by a rule; "grow": it also says how they grow
+    tests_all: bool = False         # it also judges the drafts after a rejection
     lossless: bool | None = True
 
 
 class Pair(NamedTuple):
-    """What a drafter makes of the models, for a sampler."""
+    """What a drafter makes of the models: the arguments of a sampler."""
     draft: Callable | None          # a model, or None
     target: Callable
     propose: Callable = speculative.propose
-    grow: Callable | None = None    # of a drafter that grows a tree by itself
+    grow: Callable | None = None    # if the drafter grows a tree of its own
 
 
 class Models:
@@ -90,18 +91,22 @@ class Models:
     @property
     def draft(self):
         """The draft model, which shares the target's vocabulary, or ValueError."""
-        model, encoder = self.draft_and_encoder
-        if encoder.ids != self.encoder.ids or encoder.ranks != self.encoder.ranks:
+        if not self.share_a_vocabulary:
             raise ValueError(f"{self.draft_name} and {self.target_name} have different vocabularies: take "
-                             "two models of one family, or --drafter tli or slem, which go by the text")
-        return model
+                             "two models of one family, or --drafter tli or slem, which work on the text")
+        return self.draft_and_encoder[0]
+
+    @property
+    def share_a_vocabulary(self):
+        encoder = self.draft_and_encoder[1]
+        return encoder.ids == self.encoder.ids and encoder.ranks == self.encoder.ranks
 
     @property
     def draft_is_used(self):
         return "draft_and_encoder" in vars(self)
 
     def head(self, kind):
-        """The name or folder of the target's head of this kind; None if there is none."""
+        """The name or folder of the target's head of this kind, or None."""
         return head_beside(self.target_name, kind, self.target)
 
 
@@ -114,7 +119,7 @@ def number_of_layers(text):
 
 
 def sublayers(text):
-    """"a5,a6,m6" -> ([5, 6], [6]), attention and MLP; None: to be searched."""
+    """"a5,a6,m6" -> ([5, 6], [6]), attention and MLP; None: to be found by search."""
     parts = text.split(",") if text else []
     if not all(part[:1] in ("a", "m") and part[1:].isdecimal() for part in parts):
         raise ValueError("give the sublayers to skip, as in layer_skip:a5,a6,m6 (attention 5 and 6, MLP 6)")
@@ -134,17 +139,18 @@ def shape(text):
     try:
         widths = [int(width) for width in (text or "3,2,1").replace("-", ",").split(",")]
     except ValueError:
-        raise ValueError("give the children a node by level, as in tree:3,2,1") from None
+        raise ValueError("give the children per node by level, as in tree:3,2,1") from None
     return shape_of(widths)
 
 
 def numbers(text, example):
-    """"0.09,0.3" -> [0.09, 0.3]; the example if the text is empty."""
+    """"0.09,0.3" -> [0.09, 0.3]; those of the example if the text is empty."""
+    default = example.partition(":")[2]
     try:
-        found = [float(number) for number in (text or example).split(",")]
+        found = [float(number) for number in (text or default).split(",")]
     except ValueError:
         found = []
-    if len(found) != len(example.split(",")):
+    if len(found) != len(default.split(",")):
         raise ValueError(f"give it as in {example}")
     return found
 
@@ -181,9 +187,10 @@ def slem(models, *_):
 
 
 def early_exit(models, n_layers, *_):
-    """Named without a number: after the layers that a head was trained on, or else after half of them."""
-    head = None if n_layers else models.head("exit")
-    n_layers = n_layers or (None if head else len(models.target.params["blocks"]) // 2)
+    """Without a number, exit after the layers that a head was trained on, or else after half of them."""
+    head = models.head("exit") if n_layers is None else None
+    if n_layers is None and head is None:
+        n_layers = len(models.target.params["blocks"]) // 2
     halves = EarlyExit(models.target, n_layers, head)
     return Pair(halves.draft, halves.target)
 
@@ -208,7 +215,7 @@ def medusa(models, *_):
 
 
 def around(wrapper):
-    """A drafter that decides the number of drafts anew each round, around another one."""
+    """A drafter that wraps another one and chooses the number of drafts in each round."""
     def make(models, within, tokens, K, settings):
         pair = within.entry.make(models, within.option, tokens, K, settings)
         return pair._replace(propose=wrapper(pair, tokens, K, settings))
@@ -216,7 +223,7 @@ def around(wrapper):
 
 
 def optimum(pair, tokens, K, settings):
-    """With c and v as measured now, for this prompt."""
+    """With c and v measured now, for this prompt."""
     tokens, to_probs, _ = prepare([pair.draft, pair.target], tokens, 1, **settings)
     costs = adaptive.measured_costs(pair.draft, pair.target, pair.propose, tokens, K, to_probs)
     return adaptive.Optimum(**costs, K=K, propose=pair.propose)
@@ -271,9 +278,9 @@ VERIFIERS = {
     "coupled": Verifier("samplers/coupling.py", baseline=coupled_baseline,
                         loop=lambda pair, _: partial(coupled_sampling, propose=pair.propose)),
     "lenient": Verifier("samplers/lossy.py", lambda rule: rule, lossless=False,
-                        option=lambda text: lossy.lenient(*numbers(text, "0.3"))),
+                        option=lambda text: lossy.lenient(*numbers(text, "lenient:0.3"))),
     "typical": Verifier("samplers/lossy.py", lambda rule: rule, lossless=False,
-                        option=lambda text: lossy.typical(*numbers(text, "0.09,0.3"))),
+                        option=lambda text: lossy.typical(*numbers(text, "typical:0.09,0.3"))),
 }
 
 
@@ -286,18 +293,18 @@ class Chosen(NamedTuple):
     option: object
 
     @property
-    def lossless(self):                                         # around another drafter: what that one is
+    def lossless(self):                                         # a wrapper: what the wrapped drafter is
         return self.option.lossless if isinstance(self.option, Chosen) else self.entry.lossless
 
 
 class Method(NamedTuple):
-    """A drafter and a verifier that go together."""
+    """A drafter and a verifier that fit together."""
     drafter: Chosen
     verifier: Chosen
 
     @property
     def lossless(self):
-        """True, False, or None if nobody has looked."""
+        """True, False, or None if it is not known."""
         both = self.drafter.lossless, self.verifier.lossless
         return False if False in both else None if None in both else True
 
@@ -315,7 +322,7 @@ class Method(NamedTuple):
         return self.verifier.entry.verify is not None and not self.drafter.entry.one_text
 
     def n_drafts(self, K):
-        """How many tokens a round accepts at most: K, or the levels of the tree."""
+        """The most drafts that a round can accept: K, or the levels of the tree."""
         return max(depths(self.tree)) if self.tree else K
 
     def pair(self, models, tokens, K, settings):
@@ -331,7 +338,7 @@ class Method(NamedTuple):
 
     @property
     def same_at_any_temperature(self):
-        """Is the text a function of the seed alone?"""
+        """True if the text is a function of the seed alone."""
         return self.verifier.entry.baseline is not autoregressive_sampling
 
     def sampler(self, pair):
@@ -342,7 +349,7 @@ class Method(NamedTuple):
 
 
 def choose(drafter, verifier):
-    """The words of a command line -> Method.  Raises ValueError if they are unknown or do not go together."""
+    """The words of a command line -> Method.  Raises ValueError if one is unknown or they do not fit."""
     drafter = chosen("drafter", drafter, DRAFTERS)
     verifier = chosen("verifier", verifier, VERIFIERS)
     kind, wanted = drafter.entry.tree, verifier.entry.tree
@@ -371,8 +378,10 @@ def chosen(kind, typed, table):
         raise ValueError(f"there is no {kind} {typed!r}: use one of {', '.join(table)}, or a file of your "
                          f"own, as my_{kind}.py")
     if kind == "drafter":
-        own = function_in(typed, "propose")
-        return Chosen(typed, Drafter(typed, lambda models, *_: Pair(models.draft, models.target, own),
-                                     lossless=None), None)
-    own = function_in(typed, "verify")
+        own = function_in(typed, "propose", like=speculative.propose)
+
+        def make(models, *_):           # it may ask the draft model, if there is one of the same vocabulary
+            return Pair(models.draft if models.share_a_vocabulary else None, models.target, own)
+        return Chosen(typed, Drafter(typed, make, lossless=None), None)
+    own = checked_rule(function_in(typed, "verify", like=speculative.verify))
     return Chosen(typed, Verifier(typed, lambda _: own, lossless=None), None)

@@ -1,11 +1,11 @@
-"""Logits -> the distribution that is sampled from -> a token.
+"""Logits -> the distribution to sample from -> a token.
 
-Draft, target and baseline all go through `probabilities`, so the p and q of the accept test are the
+Draft, target and baseline all go through `probabilities`, so the p and q of the accept test are the very
 distributions that the tokens were drawn from (the "standardized sampling" of Leviathan et al. 2022, section
 2.2).  They are float64: a float32 cumulative sum over 50,257 tokens ends at 0.9999 and would now and then
 run off its end.
 
-But: no repetition penalty, no beams; whatever turns logits into a distribution can be added in
+But: no repetition penalty, no beams.  Anything else that turns logits into a distribution can be added in
 `probabilities`.
 """
 from typing import NamedTuple
@@ -17,29 +17,29 @@ from compute.backend import largest_to_host
 
 
 class Round(NamedTuple):
-    """What one pass of the target gave.  The baseline yields rounds without drafts."""
+    """The result of one target pass.  The baseline yields rounds without drafts."""
     tokens: list                                # the new ones: accepted drafts, then the correction or bonus
     drafts: list                                # the k drafted tokens
     n_accepted: int                             # how many of them are among `tokens`
     target_probs: np.ndarray                    # [k + 1, n_vocab]
     draft_probs: list | np.ndarray | None       # [k, n_vocab]: what the drafts were drawn from; None: chosen
-    parents: list | None = None                 # of a tree: each draft's parent, -1 the root; None: a line
+    parents: list | None = None                 # in a tree, each draft's parent, -1: the root; None: a line
 
 
 def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
     """Logits [..., n_vocab] -> probabilities float64 [..., n_vocab]: temperature, then top-k, then top-p.
 
-    temperature 0   all on the first of the largest logits
-    top_k           keep the k largest logits, and all that tie with the k-th; 0 keeps all
+    temperature 0   all the probability on the largest logit, the first one if several tie
+    top_k           keep the k largest logits, and any that tie with the k-th; 0 keeps all
     top_p           keep the smallest set of mass >= top_p (Holtzman et al. 2019, section 3.1); 1 keeps all
 
-    A logit may be -inf (impossible).  Raises ValueError for NaN, +inf, or a row of nothing but -inf.
+    A logit may be -inf (an impossible token).  Raises ValueError for NaN, +inf, or a row that is all -inf.
 
     >>> probabilities(np.log([.5, .25, .15, .1]), top_p=.6).round(3)
     array([0.667, 0.333, 0.   , 0.   ])
     """
     logits = np.asarray(logits)
-    largest = logits.max(axis=-1, keepdims=True)                # [..., 1]; NaN where a logit is NaN
+    largest = logits.max(axis=-1, keepdims=True)                # [..., 1]; NaN if a logit is NaN
     if not np.isfinite(largest).all():
         raise ValueError("the logits hold NaN or infinity: the weights are damaged, or the model overflowed")
     if temperature == 0:
@@ -51,7 +51,7 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
     with np.errstate(over="ignore"):                            # a tiny temperature: -inf, hence 0, is right
         probs = np.exp((logits - largest) / temperature)        # [..., n_vocab], the largest is 1
     if 0 < top_k < logits.shape[-1]:
-        kth = -int(top_k)                                       # int: NumPy's unsigned have no negative
+        kth = -int(top_k)                                       # int: NumPy's unsigned ones have no negative
         probs[logits < np.partition(logits, kth, axis=-1)[..., kth, None]] = 0.0
     probs /= probs.sum(axis=-1, keepdims=True)
     if top_p < 1:
@@ -62,8 +62,8 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
 
 def keep_nucleus(probs, top_p):
     """In place: zero all but the smallest set of mass >= top_p in probs [n_vocab], and renormalize."""
-    # Sorting 50,257 numbers costs more than the softmax.  Tokens below (1 - top_p) / n_vocab weigh less
-    # than 1 - top_p together, so the nucleus lies among the others.
+    # Sorting 50,257 numbers costs more than the softmax.  Tokens below (1 - top_p) / n_vocab have
+    # less than 1 - top_p together, so the nucleus lies among the others.
     candidates = np.flatnonzero(probs >= (1 - top_p) / len(probs))
     candidates = candidates[np.argsort(-probs[candidates], kind="stable")]  # most likely first, ties by index
     mass_before = np.cumsum(probs[candidates]) - probs[candidates]
@@ -74,21 +74,21 @@ def keep_nucleus(probs, top_p):
 
 
 def sample(probs, rng):
-    """Draw a token from probs [n_vocab], which need not sum to 1: the inverse of its cumulative sum.
+    """Draw a token from probs [n_vocab], which need not sum to 1, by inverting the cumulative sum.
 
-    Where one token has it all there is nothing to draw, and no random number is used.
+    If one token has all the probability there is nothing to draw, and no random number is used.
     """
     likeliest = probs.argmax()
     if probs[likeliest] == probs.sum():             # as at temperature 0
         return int(likeliest)
     cumulative = np.cumsum(probs, dtype=np.float64)
     token = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
-    # The product may round up to the total: then it is the last token that adds to the sum.
+    # The product may round up to the total: then take the last token that adds to the sum.
     return int(min(token, np.searchsorted(cumulative, cumulative[-1])))
 
 
 def cut_after(tokens, ends):
-    """The tokens up to the first that is in `ends`; that one stays.
+    """The tokens up to and including the first that is in `ends`.
 
     >>> cut_after([5, 9, 6, 9], ends={9})
     [5, 9]
@@ -97,12 +97,12 @@ def cut_after(tokens, ends):
 
 
 def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
-    """Check what a sampler is called with.  Returns (tokens, to_probs, ends).
+    """Check the arguments of a sampler.  Returns (tokens, to_probs, ends).
 
-    models      those that will be asked; None among them is none
+    models      the models that will be called; None among them is skipped
     tokens      the prompt as a list
     to_probs    logits [n_rows, n_vocab] -> probabilities [n_rows, n_vocab], the same for all models;
-                with `n_rows` given it refuses another number of rows
+                given `n_rows`, it refuses any other number of rows
     ends        the set of EOS ids
     Raises ValueError.
     """
@@ -114,7 +114,7 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
     check_vocabularies(vocabularies)
     check_ids(tokens, min(vocabularies, default=float("inf")))
     check_room(len(tokens), int(n_tokens), n_ctx)
-    needed = 1 if temperature == 0 else top_k       # logits that a row's distribution depends on; 0 is all
+    needed = 1 if temperature == 0 else top_k       # logits that a row's distribution depends on; 0: all
 
     def to_probs(logits, n_rows=None):
         logits = largest_to_host(logits, needed)

@@ -1,11 +1,11 @@
 """Speculative sampling: Algorithm 2 of Chen et al. 2023 (arXiv 2302.01318); the same method as Algorithm 1 of
 Leviathan et al. 2022 (arXiv 2211.17192), found independently.
 
-A small draft model proposes K tokens, one at a time.  The target model looks at all of them in one pass,
-which costs little more than one token.  A modified rejection sampling keeps some of them and corrects the
-first it rejects, so that the text has exactly the distribution of the target alone.
+A small draft model proposes K tokens, one at a time.  The target model scores all of them in one pass,
+which costs little more than scoring one.  Modified rejection sampling keeps some of them and replaces the
+first one it rejects, so that the text has exactly the distribution of the target alone.
 
-The letters are Chen's.  Leviathan et al. swap them:
+The letters are Chen's.  Leviathan et al. swap p and q:
 
                         this file and Chen      Leviathan
     target              q                       p
@@ -14,9 +14,10 @@ The letters are Chen's.  Leviathan et al. swap them:
 
 Where the code differs from the printed Algorithm 2: n stays as it is within a round (the paper's listing
 advances it inside the accept loop); the text ends at length T exactly, prompt included (the paper's may run
-past it), because a round drafts fewer than K tokens where fewer are wanted; and EOS ends the text.
+past it), because a round drafts fewer than K tokens if fewer are wanted; and EOS ends the text.
 
-Another way of drafting is another `propose` (drafters/), another accept rule another `verify` (samplers/).
+To draft in another way, write another `propose` (drafters/); for another accept rule, another `verify`
+(samplers/).
 
 But: one line of drafts (no trees), one sequence (no batch).
 """
@@ -33,9 +34,9 @@ def propose(draft, x, k, to_probs, rng):
     x               the list x_1 .. x_n, a copy
     to_probs        logits -> probabilities, with the settings of the run (temperature, top-k, top-p)
 
-    drafts          x̃_1 .. x̃_k.  A proposer of one's own may return fewer, also none.
+    drafts          x̃_1 .. x̃_k.  A proposer of your own may return fewer, or none.
     draft_probs     [k, n_vocab]    p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1}), what each draft was drawn from.
-                    None stands for point masses: drafts that were chosen, not drawn.
+                    None means point masses: the drafts were chosen, not drawn.
     """
     drafts, p = [], []
     for _ in range(k):
@@ -45,16 +46,16 @@ def propose(draft, x, k, to_probs, rng):
 
 
 def verify(target_probs, draft_probs, drafts, rng):
-    """The accept loop.  Returns (n_accepted, next_token): how many drafts are kept, and what follows them.
+    """The accept loop.  Returns (n_accepted, next_token): how many drafts are kept, and the token after them.
 
     target_probs    [k + 1, n_vocab]    q(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k + 1
     draft_probs     [k, n_vocab]        p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k
     drafts          [k]                 x̃_1 .. x̃_k;  k <= K is the number drafted in this round, possibly 0
 
-    Lossless (Theorem 1): x can come in two ways.  As a draft that survives, with probability
-    p(x) min(1, q(x) / p(x)) = min(p(x), q(x)).  Or after a rejection, which has probability
-    Z = 1 - sum min(p, q) = sum max(0, q - p), by a draw from (q - p)_+ = max(0, q - p) / Z:
-    together max(0, q(x) - p(x)).  The two add up to q(x), whatever p is.
+    Lossless (Theorem 1): x is emitted in one of two ways.  Either as a draft that is accepted, with
+    probability p(x) min(1, q(x) / p(x)) = min(p(x), q(x)); or after a rejection, which has probability
+    Z = 1 - sum min(p, q) = sum max(0, q - p), as a draw from (q - p)_+ = max(0, q - p) / Z, so with
+    probability max(0, q(x) - p(x)) in all.  The two add up to q(x), whatever p is.
     (From one token to a whole text: notebook 2, "The induction".)
 
     >>> q, p = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
@@ -66,24 +67,25 @@ def verify(target_probs, draft_probs, drafts, rng):
         if rng.random() * p[token] < q[token]:                  # r < min(1, q / p), without the division
             continue                                            # accept: the token stays, try the next
         residual = np.maximum(q - p, 0)                         # (q - p)_+; `sample` divides it by its sum
-        # Nothing is left where p = q up to rounding.
+        # Nothing is left if p = q up to rounding.
         return j, sample(residual if residual.any() else q, rng)
     return len(drafts), sample(target_probs[-1], rng)           # all accepted: x ~ q(. | .., x̃_1 .. x̃_k)
 
 
 def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature=1.0, top_k=0, top_p=1.0,
                          eos=None, propose=propose, verify=verify):
-    """Generate `n_tokens` tokens after `tokens`, up to K + 1 a target pass.
+    """Generate `n_tokens` tokens after `tokens`, up to K + 1 per target pass.
 
     Returns a generator of rounds (sampling.Round).
 
-    draft, target   tokens, n_last=1 -> logits [n_last, n_vocab]; draft is None where `propose` needs none
-    K               drafts a round at the most, at least 1
-    rng             numpy.random.Generator, the only source of chance
-    eos             an id, several, or None: generation ends with the first of them, which is emitted
+    draft, target   tokens, n_last=1 -> logits [n_last, n_vocab]; draft is None if `propose` needs none
+    K               the largest number of drafts in a round, at least 1
+    rng             numpy.random.Generator, the only source of randomness
+    eos             an id, several ids, or None: generation ends with the first of them, which is emitted
     temperature, top_k, top_p   as in sampling.probabilities, for both models: they make the paper's p and q
     propose, verify     as above
-    Raises ValueError for bad arguments at the call, not at the first round; later for a drafter's mistakes.
+    Raises ValueError for bad arguments when it is called, not at the first round; for a drafter's mistakes,
+    later.
     """
     check_K(K)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
@@ -96,12 +98,13 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
             drafts, p = checked_answer(answer, k, target)
             k = len(drafts)                                     # a proposer may return fewer
             q = to_probs(target(x + drafts, k + 1), k + 1)      # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{j-1})
-            p = checked_probs(p, drafts, q)                     # [k, n_vocab]
+            p = checked_probs(p, drafts, q)                     # [k, n_vocab]   None has become point masses
             n_accepted, next_token = verify(q, p, drafts, rng)
             new = cut_after(drafts[:n_accepted] + [next_token], ends)
             x += new
             # len(new) is n_accepted + 1, unless an EOS was accepted: drafts after it do not count.
-            yield Round(new, drafts, min(n_accepted, len(new)), q, p)
+            yield Round(tokens=new, drafts=drafts, n_accepted=min(n_accepted, len(new)), target_probs=q,
+                        draft_probs=p)
             if x[-1] in ends:
                 return
 

@@ -7,8 +7,8 @@ applies each part with `**`:
      "blocks": [{"ln_1": {"g", "b"}, "attn": {"c_attn": {"w", "b"}, "c_proj": {"w", "b"}},
                  "ln_2": .., "mlp": ..}, ..]}
 
-But: the token embeddings are in memory twice, as rows to look up and in the tiles of the output head: a
-third more than the file of 124M, a twentieth more than that of 1558M.
+But: the token embeddings are in memory twice, as rows to look up and as tiles of the output head.  That is
+a third more than the file for 124M, a twentieth more for 1558M.
 """
 from math import prod
 from pathlib import Path
@@ -22,16 +22,16 @@ from encoder import load_encoder
 from gpt2 import GPT2
 from loading.folder import read_folder, shapes
 
-EMBEDDED = ("demo-draft", "demo-target")                        # they lie in models/ beside this file
+EMBEDDED = ("demo-draft", "demo-target")                        # in models/, beside this file
 
 
 def load_model(name_or_folder, models_dir="models"):
     """Returns (model, encoder).
 
-    name_or_folder  "124M" "355M" "774M" "1558M" "distilgpt2", kept in models_dir and downloaded when they are
+    name_or_folder  "124M" "355M" "774M" "1558M" "distilgpt2", kept in models_dir and downloaded if they are
                     not there; "demo-draft" "demo-target"; or a folder in OpenAI's or Hugging Face's layout
-    Raises ValueError in one sentence for an unknown model, or for files that are missing, damaged or do not
-    fit together.
+    Raises ValueError, with one sentence, for an unknown model, or for files that are missing, damaged or do
+    not fit together.
     """
     folder = folder_of(str(name_or_folder), models_dir)
     hparams, arrays = read_folder(folder)
@@ -43,10 +43,10 @@ def load_model(name_or_folder, models_dir="models"):
 
 
 def folder_of(name, models_dir):
-    """The folder of a model, downloaded if need be.  ValueError if there is none."""
+    """The folder of a model, downloaded if necessary.  Raises ValueError if there is none."""
     if name in EMBEDDED:
         return Path(__file__).resolve().parent / "models" / name
-    # Here, because `requests` takes longer to load than the embedded pair.
+    # Imported here, because `requests` takes longer to load than the embedded pair.
     from loading.download import MODELS, download
     if name in MODELS:
         return download(name, models_dir)
@@ -57,9 +57,9 @@ def folder_of(name, models_dir):
 
 
 def nested(arrays, hparams, folder, wanted=None):
-    """Flat arrays -> nested float32 parameters, after a check of every shape and for NaN.
+    """Flat arrays -> nested float32 parameters, with every shape checked, and every value for NaN.
 
-    arrays      is emptied on the way, so that a matrix is not in memory twice, as it was and in tiles
+    arrays      is emptied on the way, so that a matrix is not in memory twice, as read and as tiles
     wanted      the shapes by name; those of a GPT-2 by default
     """
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}

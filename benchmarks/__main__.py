@@ -6,7 +6,7 @@ import console
 from benchmarks import costs, counts, tables
 
 
-def main(what, quick=False, out="", backend="numpy"):
+def main(what, quick=False, out=""):
     """Counts, costs, and the tables that are made of them.
 
     WHAT is counts (no clock; hours, but it goes on where it stopped), costs (nothing but a clock; eight
@@ -16,7 +16,6 @@ def main(what, quick=False, out="", backend="numpy"):
         what: counts, costs or speed
         quick: a few cells in seconds, to see that it works; they are written nowhere unless --out is given
         out: the folder of the files, by default the committed ones
-        backend: numpy, or cupy for a GPU; of costs
     """
     if what not in ("counts", "costs", "speed"):
         raise ValueError(f"there is no {what!r}: use counts, costs or speed")
@@ -28,7 +27,7 @@ def main(what, quick=False, out="", backend="numpy"):
         for name, cell in cells.items() if quick else ():
             print(f"{name:30} {cell['tokens']:.2f} ± {cell['se']:.2f} tokens a pass")
     elif what == "costs":
-        costs.costs(written, quick, backend)
+        costs.costs(written, quick)
     else:
         tables.write_all(folder)
 

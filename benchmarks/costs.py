@@ -15,7 +15,7 @@ took the median of those with as many drafts.  "speedup" compares whole runs, cl
 to the end, with those of the target alone on the same prompts.
 
 But: on a busy machine all of it is noise.  The models of GPT-2's size are random: what weights say takes no
-time.  A GPU (--backend=cupy) is measured where it is; no kernels are chosen then.
+time.  The CPU only.
 """
 import json
 import os
@@ -29,9 +29,9 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.counts import DRAFT, HERE, TARGET, name_of, plan
-from benchmarks.measure import machine, size_of, some_tokens
+from benchmarks.measure import caption, machine, size_of, some_tokens
 from benchmarks.synthetic import random_model
-from compute.backend import clock, on_gpu, use, xp
+from compute.backend import clock, xp
 from methods import Models, choose
 from reporting.stats import Timed
 from utils import load_model
@@ -154,27 +154,21 @@ def written(rounds):
 
 def measured(quick):
     """The cells of K = 2, 4, 8 and the first tree at temperatures 0 and 1, and passes of all models."""
-    cells = [cell for cell in plan() if cell[3] in (0, 1) and cell[2] in (2, 4, 8) and not early(cell)
-             or cell[1].endswith(":3,2,1") and cell[3] in (0, 1)]
+    cells = [(drafter, verifier, K, T) for drafter, verifier, K, T in plan()
+             if T in (0, 1) and (verifier.endswith(":3,2,1") or
+                                 K in (2, 4, 8) and ":" not in verifier and "early_exit:" not in drafter)]
     sizes, calls, n_matrix = SIZES, CALLS, MATRIX
     prompts = (HERE / "prompts.txt").read_text(encoding="utf-8").splitlines()
     if quick:
         sizes, calls, n_matrix, cells, prompts = {"tiny": 1, DRAFT: 1}, 3, 512, cells[:3], prompts[:1]
-    found = {"machine": machine(), "passes": {}, "bandwidth": {}, "rounds": {}}
+    found = {"machine": machine() | {"caption": caption()}, "passes": {}, "bandwidth": {}, "rounds": {}}
     for name, seconds in sizes.items():
         found["passes"][name], found["bandwidth"][name] = passes(name, seconds, calls, n_matrix)
     return found | {"rounds": rounds(cells, METHODS_SECONDS, prompts, 12 if quick else N_TOKENS)}
 
 
-def early(cell):
-    return cell[0].startswith("early_exit:")
-
-
-def costs(out, quick=False, backend="numpy"):
+def costs(out, quick=False):
     """Measure with each kind of kernels that this processor has; write to the folder `out`, or print."""
-    use(backend)
-    if on_gpu():
-        return write(out, "gpu", measured(quick))
     for name, core in KERNELS.items():
         if name == "avx512" and not has_avx512():
             print("this processor has no AVX-512: left out", file=sys.stderr)

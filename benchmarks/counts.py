@@ -46,7 +46,6 @@ from tqdm import tqdm
 
 from benchmarks.sequoia import best_tree
 from drafters import adaptive
-from gpt2 import GPT2
 from methods import DRAFTERS, VERIFIERS, Models, choose
 from reporting.stats import by_rank
 from samplers.batch import batch_sampling
@@ -89,22 +88,30 @@ def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES):
     trees += [(name, f"tree:{shape}") for shape in ("3,2,1", "2,2", "4,2,2")
               for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
     wide = [("model", f"{rule}:{k},1,1,1") for k in (2, 16, 32) for rule in ("tree", "specinfer", "k_seq")]
-    found = [*cells(Ks[:3], temperatures[:2], lines), *cells([None], [0, 1], trees), *cells([None], [1], wide),
-             *cells([4], [1], [("model", rule) for rule in LOSSY]), *cells([None], [.5], trees[:len(rules)]),
+    found = [*cells(Ks[:3], temperatures[:2], lines), *cells([None], [0, 1], trees),
+             *cells([None], [1], wide), *cells([4], [1], [("model", rule) for rule in LOSSY]),
+             *cells([None], [.5], trees[:len(rules)]),
              *cells([4], [0, 1], [(f"early_exit:{n}", "token") for n in EXITS]),
              *(("model", f"tree:best{n}", None, T) for n in SIZES for T in (1, 0)),
              *cells(Ks[:3], temperatures, lines), *cells(Ks[3:], temperatures, lines),
              *cells([None], temperatures, trees)]
-    found = [cell for cell in dict.fromkeys(found) if not same_at_0(*cell)]
+    found = dict.fromkeys(counted_as(*cell) for cell in found)
     return sorted(found, key=lambda cell: not is_exact(*cell[:2]))              # stable; the cheap ones first
 
 
-def same_at_0(drafter, verifier, K, T):
-    """At temperature 0 a draft can draw one token only, so all rules for trees judge the likeliest, and lossy
-    rules accept what Algorithm 2 accepts."""
-    name = verifier.split(":")[0]
-    entry = VERIFIERS[name]
-    return T == 0 and (entry.lossless is False or entry.tree == "rule" and name != "tree")
+def counted_as(drafter, verifier, K, T):
+    """The cell that is counted in the place of this one.  At temperature 0 a draft can draw one token only:
+    all rules for trees judge the likeliest, lossy rules and a race accept what Algorithm 2 accepts, and a
+    cascade drafts what its draft model would.  TLI is the draft model where the two share a vocabulary."""
+    name, _, option = verifier.partition(":")
+    drafter = "model" if drafter == "tli" else drafter
+    if T == 0:
+        if VERIFIERS[name].lossless is False or name == "coupled":
+            verifier = "token"
+        elif VERIFIERS[name].tree == "rule":
+            verifier = f"tree:{option}"
+        drafter = "model" if drafter == "cascade" else drafter
+    return drafter, verifier, K, T
 
 
 def name_of(drafter, verifier, K, T):
@@ -146,7 +153,7 @@ def ranks(T):
     """How often the first child of a node is taken, the second, .., of sixteen."""
     method, models, _ = loaded("model", "tree:16", T)
     return by_rank([r for seed, prompt in enumerate(prompts(0, UNITS))
-                    for r in rounds_of(method, made(method, models, 1), prompt, None, 1, T, seed)])
+                    for r in rounds_of(method, made(method, models, 1), prompt, 1, T, seed)])
 
 
 def made(method, models, K):
@@ -261,36 +268,10 @@ def summed(r, chances, K):
 
 # With coins -------------------------------------------------------------------------------------------------
 
-class Known:
-    """The target at temperature 0, where its text is known.  Rows that leave the text are never looked at."""
-
-    def __init__(self, text, n_vocab):
-        self.text, self.n_vocab = text, n_vocab
-
-    def __call__(self, tokens, n_last=1):
-        return self.rows(range(len(tokens) - n_last + 1, len(tokens) + 1))
-
-    def tree(self, tokens, nodes, parents):
-        return self.rows(len(tokens) + depth for depth in [0, *depths(parents)])
-
-    def rows(self, places):                                     # logits [n, n_vocab] after so many tokens
-        tokens = [self.text[place] for place in places]
-        logits = np.zeros((len(tokens), self.n_vocab), dtype=np.float32)
-        logits[range(len(tokens)), tokens] = 1
-        return logits
-
-
-def rounds_of(method, pair, prompt, said, K, T, seed):
-    """One text's rounds; those that begin within N_TOKENS tokens, so that none is cut short.
-
-    said    what the target says at temperature 0, or None
-    """
-    most, target, n_tokens = method.n_drafts(K), pair.target, 0
-    if said and method.lossless and isinstance(target, GPT2):   # nothing else wants its answers
-        if method.drafter.entry.trained == "head":
-            target((prompt + said)[:-1])                        # it reads the states
-        target = Known(prompt + said, target.n_vocab)
-    rounds = method.sampler(pair)(pair.draft, target, prompt, N_TOKENS + most + 1, K,
+def rounds_of(method, pair, prompt, K, T, seed):
+    """One text's rounds; those that begin within N_TOKENS tokens, so that none is cut short."""
+    most, n_tokens = method.n_drafts(K), 0
+    rounds = method.sampler(pair)(pair.draft, pair.target, prompt, N_TOKENS + most + 1, K,
                                   np.random.default_rng(seed), temperature=T)
     for r in rounds:
         if n_tokens >= N_TOKENS:
@@ -299,11 +280,11 @@ def rounds_of(method, pair, prompt, said, K, T, seed):
         n_tokens += len(r.tokens)
 
 
-def drawn(method, models, K, T, prompt, said, seed):
+def drawn(method, models, K, T, prompt, seed):
     """What they come to."""
     most, n_rounds, n_tokens, n_drafts = method.n_drafts(K), 0, 0, 0
     kept, tested = np.zeros(most), np.zeros(most)
-    for r in rounds_of(method, made(method, models, K), prompt, said, K, T, seed):
+    for r in rounds_of(method, made(method, models, K), prompt, K, T, seed):
         deep = max(depths(r.parents), default=0) if r.parents is not None else len(r.drafts)
         kept[:r.n_accepted] += 1
         tested[:min(r.n_accepted + 1, deep)] += 1
@@ -324,8 +305,8 @@ def counted(cell, first, n):
     method, models, _ = loaded(drafter, verifier, T)
     if is_exact(drafter, verifier):
         return sum(summed(r, CHANCES[verifier], K) for r in ratios(drafter, T, first, n))
-    some = texts(T, first, n) if T == 0 else [(prompt, None) for prompt in prompts(first, n)]
-    return sum(drawn(method, models, K or 1, T, *text, seed) for seed, text in enumerate(some, first))
+    return sum(drawn(method, models, K or 1, T, prompt, seed)
+               for seed, prompt in enumerate(prompts(first, n), first))
 
 
 def is_exact(drafter, verifier):
@@ -348,7 +329,7 @@ def figures(total, exact, weights):
 
 def wanted(cell, goal):
     """To which relative error: what is cheap at once, and what is asked for least to two per cent only."""
-    goal = GOALS[-1] if is_exact(*cell[:2]) else goal
+    goal = GOALS[-1] if is_exact(*cell[:2]) and goal in GOALS else goal
     return goal if cell[2] in KS[:3] and cell[3] in TEMPERATURES[:2] else max(goal, .02)
 
 

@@ -19,6 +19,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from benchmarks.counts import counted_as
 from reporting.stats import expected_tokens, ratio
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -37,6 +38,8 @@ def costs(kernels):
 
 
 def of_counts(name, field):
+    drafter, verifier, *rest = name.split()
+    name = " ".join([*counted_as(drafter, verifier, None, float(rest[-1][2:]))[:2], *rest])
     cell, (field, _, number) = counts()[name], field.partition(" ")
     K = len(cell["kept"])
     if number and field == "position":                          # of this draft, where it was tested

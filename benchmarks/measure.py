@@ -1,38 +1,22 @@
-"""What the machine gives, and where a pass of a model spends its time.
+"""What the machine is, and what it gives.
 
     machine(), caption()        hardware, NumPy and BLAS or CuPy, in words
     seconds(n, f, g)            medians over repetitions f g f g
     bandwidth(n)                the limit: bytes of weights a second
-    parts_timed()               the parts of a pass, by Python's profiler
     size_of(model)              bytes of its weights
 
 But: memory is the host's; how much of a GPU's is taken is not said.
 """
 import contextlib
-import cProfile
 import functools
 import os
 import platform
-from collections import Counter
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
-from compute.backend import clock, gpu, on_gpu, xp
-
-# What gpt2.py spends its time on: (function, called by) -> part of a pass
-PARTS = {
-    ("linear", "attention"): "attention products",
-    ("linear", "feed_forward"): "feed-forward products",
-    ("linear", "logits"): "output head",
-    ("row_products", "dot_product_attention"): "attention over the cache",
-    ("softmax", "dot_product_attention"): "softmax",
-    ("gelu", "feed_forward"): "gelu",
-    ("layer_norm", "transformer_block"): "layer norm",
-    ("layer_norm", "logits"): "layer norm",
-}
-
+from compute.backend import clock, gpu, xp
 
 # The machine ------------------------------------------------------------------------------------------------
 
@@ -106,44 +90,5 @@ def size_of(*models):
     return sum({id(array): array.nbytes for array in arrays_of(weights)}.values())
 
 
-def textbook(params):
-    """The same parameters, matrices [n_in, n_out], not tiles (compute/linear.py), and no separate head."""
-    if isinstance(params, list):
-        return [textbook(part) for part in params]
-    if not isinstance(params, dict):
-        return params
-    if "w" not in params:
-        return {name: textbook(part) for name, part in params.items() if name != "head"}
-    n_tiles, n_chunks, _, depth, width = params["w"].shape
-    w = params["w"].transpose(1, 2, 3, 0, 4).reshape(n_chunks * depth, n_tiles * width)[:, :len(params["b"])]
-    return {"w": w, "b": params["b"]}
-
-
 def some_tokens(model, n):
     return [token % model.n_vocab for token in range(n)]
-
-
-@contextlib.contextmanager
-def parts_timed():
-    """A Counter that holds the seconds of each part of what ran within, once that is done.
-
-    Python's own profiler tells them: how long each function took, by who called it.
-    """
-    spent = Counter()
-    clocks = {"timer": clock} if on_gpu() else {}               # the one that waits for the GPU
-    profiler = cProfile.Profile(builtins=False, **clocks)
-    start = clock()
-    with profiler:
-        yield spent
-    total = clock() - start
-    for caller in profiler.getstats():
-        for called in caller.calls or []:
-            part = PARTS.get((name_of(called.code), name_of(caller.code)))
-            if part:
-                spent[part] += called.totaltime
-    spent["the rest"] = total - sum(time for part, time in spent.items() if part != "the rest")
-
-
-def name_of(code):
-    """Of a function in gpt2.py's namespace, from its code; functions written in C have none."""
-    return getattr(code, "co_name", "")

@@ -9,7 +9,7 @@ from benchmarks.tables import NAMES, known, on_machines
 KS = 1, 2, 3, 4, 6, 8
 
 COLOURS = {"model": "#0072B2", "block": "#D55E00", "eagle": "#E69F00", "lookup": "#009E73",
-           "ngram": "#56B4E9", "medusa": "#CC79A7", "early_exit": "#999999", "suffix": "#5D8A00", "jacobi": "#7A5195"}
+           "ngram": "#56B4E9", "medusa": "#CC79A7", "early_exit": "#999999", "suffix": "#5D8A00"}
 
 
 def label(drafter, verifier="token"):
@@ -83,7 +83,8 @@ def by_cost(axes, kernels, T):
     for gain in (.5, 1, 1.5, 2, 3):
         axes.axline((0, 0), slope=gain, color="lightgrey", linewidth=1, zorder=0)
     axes.set(xlim=(.8, right), ylim=(.9, 1.1 * max(y for _, y in points.values())),
-             xlabel="cost of a round, in rounds of the target alone", title=f"{NAMES[kernels]}, T = {T:g}")
+             ylabel="tokens a pass", xlabel="cost of a round, in rounds of the target alone",
+             title=f"{NAMES[kernels]}, T = {T:g}")
 
 
 def by_rows(axes):
@@ -110,9 +111,9 @@ def by_machine(axes, T, methods=("model", "model, block", "eagle", "lookup", "me
     axes.invert_yaxis()
 
 
-def save(path, draw, shape):
+def save(path, draw, shape, height=3.6):
     """A picture of panels: draw [(function, *arguments)]."""
-    figure = Figure(figsize=(5 * shape[1], 3.6 * shape[0]), layout="constrained")
+    figure = Figure(figsize=(5 * shape[1], height * shape[0]), layout="constrained")
     panels = figure.subplots(*shape, squeeze=False).flat
     for axes, (function, *arguments) in zip(panels, draw):
         function(axes, *arguments)
@@ -125,7 +126,7 @@ def save(path, draw, shape):
 def draw_all(out):
     save(out / "tokens.png", [(by_K, 0), (by_K, 1), (by_position, 1), (by_nodes, 1)], (2, 2))
     if known():
-        save(out / "machines.png", [(by_machine, 0), (by_machine, 1)], (1, 2))
+        save(out / "machines.png", [(by_machine, 0), (by_machine, 1)], (1, 2), height=6)
         save(out / "passes.png", [(by_rows,)], (1, 1))
         speeds = [(by_cost, kernels, T) for kernels in known() for T in (0, 1)]
         save(out / "speed.png", speeds, (len(known()), 2))

@@ -1,7 +1,7 @@
 """Which tree is best: Sequoia, Chen et al. 2024 (arXiv 2402.12374).
 
     accepted = by_rank(rounds)                          # reporting/stats.py, of a run with a wide tree
-    shape = fastest(accepted, seconds(target, tokens, 33), seconds(draft, tokens, 33))
+    shape = fastest(accepted, target_seconds, draft_seconds)    # of a pass over 1, 2 .. rows, say 33
     tree_sampling(draft, target, tokens, n_tokens, shape, rng)      # 33 rows: the root and up to 32 nodes
 
 Assumed, as in the paper: wherever a node is, its child b (the first is 0) is the one that is taken with the
@@ -9,19 +9,17 @@ same probability accepted[b].  Then a node is reached with the product of these 
 the expected number of tokens a pass is the sum of the worths, the root's 1 included (it stands for the
 target's own token).  The paper finds the best tree of n nodes by dynamic programming.  As no node is worth
 more than its parent or its elder sibling, it is simply that of the n nodes of most worth.  Which n and which
-depth: those with most tokens a second, by this machine's own seconds of a pass over so many rows.
+depth: those with most tokens a second, by a machine's own seconds of a pass over so many rows.
 
 But: the acceptances are those of one draft, target, rule and temperature; measured on one text; and a child
 that was taken more often than an elder one is counted as equal to it.
 """
 from heapq import heappop, heappush
-from statistics import median
 
 import numpy as np
 
-from compute.backend import clock
 from samplers.tree import shape_of
-from samplers.tree_model import depths, with_tree
+from samplers.tree_model import depths
 
 
 def best_tree(accepted, n, depth):
@@ -61,15 +59,3 @@ def fastest(accepted, target_seconds, draft_seconds, depth=6):
         return tokens / (target_seconds[len(parents)] + sum(draft_seconds[n - 1] for n in rows))
 
     return max(trees, key=speed)[1]
-
-
-def seconds(model, tokens, most, repetitions=5):
-    """Median seconds of a pass over 1, 2 .. `most` rows behind these tokens, on this machine: [most]."""
-    model = with_tree(model)
-    times = [[] for _ in range(most)]
-    for _ in range(repetitions + 1):                            # the first is the warm-up
-        for n, mine in enumerate(times, 1):
-            start = clock()
-            model.tree(tokens, tokens[:1] * (n - 1), [-1] * (n - 1))
-            mine.append(clock() - start)
-    return [median(mine[1:]) for mine in times]

@@ -16,7 +16,7 @@ Rows of nothing but dashes are left out.
 import re
 from pathlib import Path
 
-from benchmarks.counts import FIXED
+from benchmarks.counts import FIXED, counted_as
 from benchmarks.figures import checked, costs, filled
 from methods import DRAFTERS, VERIFIERS
 from pages import machine
@@ -68,16 +68,28 @@ def rows(line):
                         ("MODEL", costs(known()[0])["passes"] if known() else []), ("KERNELS", known()),
                         ("MACHINE", on_machines(1))):
         if line.startswith("|") and re.search(rf"\b{word}\b", line):
+            T = re.search(r"T=([\d.]+)", line)
             for name in names:
+                if word in ("METHOD", "RULE") and T and stands_for_another(name, float(T[1])):
+                    continue
                 row = re.sub(rf"\b{word}\b", name, line)
                 row = re.sub(r"\[\[(.*?) T=(.*?)\]\]", lambda m: on_machine(name, m[1], float(m[2])), row)
                 first, rest = filled(row)[2:].split(" | ", 1)
                 first = lossy(first) if word == "METHOD" else NAMES.get(first, first)
-                rest = rest.replace("CHECK", check(name)) if word == "KERNELS" else rest
+                if word == "KERNELS":
+                    said = costs(name)["machine"]["caption"].replace("\n", " ")
+                    rest = rest.replace("CHECK", check(name)).replace("CAPTION", said)
                 if set(rest) - set("-| ()K="):
                     yield f"| {first} | {rest}"
             return
     yield filled(line)
+
+
+def stands_for_another(name, T):
+    """Is it counted as another method at this temperature?  Then it has no row of its own."""
+    drafter, verifier = name.split()
+    other = counted_as(drafter, verifier, None, T)
+    return (drafter, verifier.split(":")[0]) != (other[0], other[1].split(":")[0])
 
 
 def on_machine(name, method, T):

@@ -1,9 +1,9 @@
-"""The array module: NumPy, or CuPy after `use("cupy")`; and what else a GPU needs: the way back, a clock.
+"""The array module: NumPy, or CuPy after `use("cupy")`; and what a GPU needs: copies to the host, a clock.
 
-`xp` is a namespace that holds the functions of the module in use, so `from compute.backend import xp` may
-stand at the top of a file and the switch still reaches it.
+`xp` is a namespace that holds the functions of the module in use, so a file that says `from compute.backend
+import xp` at its top still follows a later switch.
 
-But: it is one switch for the whole program, made before a model is loaded.
+But: one switch for the whole program, to be set before a model is loaded.
 """
 import importlib
 import types
@@ -17,19 +17,19 @@ xp = types.SimpleNamespace()
 def use(name):
     """Fill `xp` with the functions of `name`: "numpy" or "cupy".
 
-    Raises ValueError in one sentence if the module, its driver or its device is missing.
+    Raises ValueError, with one sentence, if the module, its driver or its device is missing.
     """
     if name not in ("numpy", "cupy"):
         raise ValueError(f"there is no backend {name!r}: use numpy or cupy")
     try:
         module = importlib.import_module(name)
         one = module.ones((1, 1), dtype=module.float32)
-        to_host(one @ one)                              # the driver, the device and CUDA's libraries answer
-    except Exception as error:                          # CuPy raises its own kinds
+        to_host(one @ one)                              # fails if driver, device or CUDA's libraries do
+    except Exception as error:                          # CuPy raises exceptions of its own
         advice = f"{missing(error)}; or use --backend numpy"
         raise ValueError(f"the backend {name} does not work here: {advice}") from None
     xp.__dict__.clear()
-    # vars, not dir: that names submodules, too, which NumPy would import now, for 60 ms
+    # vars, not dir: dir also names submodules, which NumPy would import now, in 60 ms
     xp.__dict__.update({key: value for key, value in vars(module).items() if not key.startswith("_")})
     if not hasattr(xp, "vecdot"):                       # CuPy 14.2 does not have it
         xp.vecdot = lambda a, b: (a * b).sum(axis=-1)
@@ -39,7 +39,7 @@ def missing(error):
     """What CuPy lacks, in words."""
     if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
         return "the package CuPy is not installed (pip install 'cupy-cuda12x[ctk]')"
-    text = " ".join(str(error.__cause__ or error).split())      # CuPy wraps what stopped its import in advice
+    text = " ".join(str(error.__cause__ or error).split())      # CuPy wraps an import's error in advice
     if "cudaErrorInsufficientDriver" in text:
         return "CuPy is installed, but NVIDIA's driver is not, or is too old for it"
     if "cudaErrorNoDevice" in text:
@@ -59,8 +59,8 @@ def to_host(x):
 def largest_to_host(logits, k):
     """Logits [.., n_vocab] -> a NumPy array in which all but the k largest of a row may be -inf.
 
-    From a GPU only these are copied, with ties of the k-th and NaN, so that a distribution that needs only
-    the k largest stays what it is. k = 0 is all.
+    From a GPU only these are copied (and ties with the k-th, and NaN), so a distribution that needs only the
+    k largest is unchanged. k = 0: all.
     """
     if not hasattr(logits, "get") or not 0 < k < logits.shape[-1]:
         return to_host(logits)
@@ -73,14 +73,14 @@ def largest_to_host(logits, k):
 
 
 def clock():
-    """Seconds. On a GPU, wait first until its work is done: CuPy's functions return before that."""
+    """Seconds. On a GPU, wait until its work is done first: CuPy's functions return before that."""
     if on_gpu():
         xp.cuda.get_current_stream().synchronize()
     return perf_counter()
 
 
 def gpu():
-    """What figures depend on if a GPU is in use: {name: words}."""
+    """What to report with measurements if a GPU is in use: {name: words}."""
     if not on_gpu():
         return {}
     cupy = importlib.import_module("cupy")

@@ -1,20 +1,20 @@
 """Products of few rows with many weights: y = x @ w + b, the weights fetched once, rows independent.
 
-On first reading `linear(x, w, b)` is `x @ w + b`, and `row_products(a, b)` is `a @ b`. The rest is speed,
-and bits.
+On first reading `linear(x, w, b)` is `x @ w + b`, and `row_products(a, b)` is `a @ b`. The rest is
+about speed, and about the last bit.
 
 A decode step multiplies one row with every weight; a verification multiplies K + 1 rows. The weights come
-from memory once either way, so both should take the same time. A library does not see it so: for one row it
-calls `gemv`, which streams the weights; for two or more it calls `gemm`, which first packs them into a
+from memory once either way, so both should take the same time. A library does it differently: for one row
+it calls `gemv`, which streams the weights; for two or more it calls `gemm`, which first packs them into a
 copy, and that takes several times as long as reading them.
 
 OpenBLAS on AVX-512 has another kernel, for products of at most a million multiplications. It does not pack,
-and it adds up the inputs in their order, each row by itself. So the weights are laid out once as tiles of
-64 outputs (32 in a model that no cache holds: they stream faster), each contiguous in memory, and up to 12
-rows meet a tile at a time: 12 * 64 * 1280 = 983,040. Tile after tile streams by once, whatever the number
-of rows; what further rows cost is arithmetic, and much of it is done while the next tile is on its way.
-Prefill is cut into blocks of 12, 6 or 4 rows, so small that no kernel of OpenBLAS starts threads of its own
-(its threads and ours would wait for each other); with this one it is no slower than in `gemm`.
+and it adds up the inputs in order, each row by itself. So the weights are laid out once as tiles of 64
+outputs (32 in a model that is too large for any cache: they stream faster), each contiguous in memory, and
+up to 12 rows are multiplied with a tile at a time: 12 * 64 * 1280 = 983,040. Each tile is read once, however
+many rows there are; more rows cost only arithmetic, and much of that is done while the next tile is being
+fetched. Prefill is cut into blocks of 12, 6 or 4 rows, small enough that no OpenBLAS kernel starts its own
+threads (they and ours would wait for each other); with this kernel that is no slower than `gemm`.
 
 The second gain is exactness. With this kernel a row's result is the same to the last bit in a decode step,
 in a verification and in prefill (the product is batch-invariant), so greedy speculative text is greedy text
@@ -22,13 +22,13 @@ by construction.
 (A single row would go to `gemv`, whose last bits differ, so its block is that row and a copy of it.)
 
 Other kernels (AVX2, other libraries) have no such product, or only at some sizes; `exact` finds out by
-trying. Where there is none, each of up to 16 rows meets a tile in a `gemv` of its own, while the tile is in
-the cache: the same bits again, though further rows are less of a bargain. More rows, of a prompt, go in
-blocks, so small as above.
+trying. If there is none, each of up to 16 rows is multiplied with a tile by a `gemv` of its own, while the
+tile is in the cache: the same bits again, though more rows are less cheap. More rows than that, in a
+prompt, go in blocks as small as above.
 
-Figures: the README (`python -m benchmarks` made them) and notebook 4.
+Measurements: the README (made by `python -m benchmarks`) and notebook 4.
 
-But: more than 16 rows keep their bits only where `exact_rows` says so, and on a GPU nothing is promised.
+But: more than 16 rows keep their bits only if `exact_rows` says so, and on a GPU nothing is promised.
 """
 import functools
 import math
@@ -39,11 +39,11 @@ from compute.backend import on_gpu, xp
 from compute.threads import SHARE, THREADS, share
 
 TILE, DEPTH, ROWS = 64, 1280, 12    # outputs, inputs and rows of the largest product that is not packed
-NARROW = 32                         # outputs of a tile where weights come from memory, or rows go one by one
-LARGE = 25_000_000                  # weights that no cache holds
-FEW = 16                            # rows that go one by one where there is no such product
-SUM = 16                            # columns of ones that add up a row; a single one would be a `gemv`
-ALONE = 262_144                     # multiplications for which OpenBLAS starts no threads in the way of ours
+NARROW = 32                         # outputs of a tile if weights come from memory, or rows go one by one
+LARGE = 25_000_000                  # weights: more than any cache holds
+FEW = 16                            # rows that go one by one if there is no such product
+SUM = 16                            # columns of ones that add up a row; a single column would mean `gemv`
+ALONE = 262_144                     # multiplications: OpenBLAS starts no threads for so few
 
 
 @functools.cache
@@ -51,8 +51,8 @@ def exact(depth, width, by_columns=False, dtype="f"):
     """True if rows keep their bits: none of the 2 to ROWS rows of a product [n, depth] @ [depth, width]
     depends on the others, or on its place among them.
 
-    Tried, not believed, and for this product alone: some kernels keep the bits at most depths, not at all.
-    by_columns: the second factor lies in memory column by column, as keys do when queries meet them.
+    This is measured, and for this product alone: some kernels keep the bits at most depths, but not at all.
+    by_columns: the second factor is stored column by column, as keys are when multiplied with queries.
     """
     rng = np.random.default_rng(0)
     x, w = rng.random((ROWS, depth)).astype(dtype), rng.random((depth, width)).astype(dtype)
@@ -78,21 +78,21 @@ def exact_rows(n_embd, d_head, n_ctx):
 
 
 def cost(w, n):
-    """What n rows with these weights take, in weights that one row reads in the same time."""
+    """The time of n rows with these weights, as the number of weights that one row reads in that time."""
     return w.size * max(1, n / 4)
 
 
 def blocks(a, depth, width, keeps_bits):
-    """[.., n, k] -> [.., n_blocks, rows, k]: those that meet a tile at once; other rows fill up the last."""
+    """[.., n, k] -> [.., n_blocks, rows, k]: the rows for a tile at a time; copies fill up the last block."""
     n = a.shape[-2]
     if keeps_bits:
-        # a multiple of 6 or 4 is what this kernel is fastest with
+        # this kernel is fastest with a multiple of 6 or 4
         most = ROWS if n <= ROWS else next((i for i in (ROWS, 6, 4) if i * depth * width <= ALONE), 2)
     elif n <= FEW:
         most = 1
     else:
         most = n if THREADS == 1 else max(2, ALONE // (depth * width))
-    rows = math.ceil(n / math.ceil(n / most))                       # about the same in every block
+    rows = math.ceil(n / math.ceil(n / most))                       # about the same number in every block
     if keeps_bits:
         rows += rows % 2                                            # the kernel is no faster with one less
     missing = -n % rows
@@ -142,7 +142,7 @@ def linear(x, w, b):
     if n_chunks > 1:                                                # -> [n_chunks, n_blocks, rows, depth]
         x = x.reshape(n_blocks, rows, n_chunks, depth).transpose(2, 0, 1, 3)
 
-    def product(i, j):              # order: a tile meets all rows before the next tile comes
+    def product(i, j):              # order: a tile with all rows, then the next tile
         if n_chunks > 1:
             np.matmul(x, w[i:j], order="C").sum(axis=1, out=out[i:j])
         else:
@@ -154,15 +154,15 @@ def linear(x, w, b):
 
 
 def chunk(n_in):
-    """How many of n_in inputs meet a tile at a time: the largest divisor that is at most DEPTH."""
+    """How many of n_in inputs a tile takes at a time: the largest divisor that is at most DEPTH."""
     return next(n_in // n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
 
 
 def lay_out(w, n_weights=0, arena=np):
     """w [n_in, n_out] -> tiles [n_tiles, n_chunks, 1, depth, width], zeros at the end. (On a GPU: w.)
 
-    n_weights       those of the whole model: narrow tiles stream faster from memory, wide ones from a cache
-    arena           where the tiles of a model lie together
+    n_weights       in the whole model: narrow tiles stream faster from memory, wide ones from a cache
+    arena           where the tiles of a model are stored together
     """
     if on_gpu():
         return w

@@ -1,11 +1,11 @@
 """Work shared between a few threads, memory for many arrays side by side, and locks that a fork survives.
 
-NumPy gives up Python's lock while it multiplies, so threads that each multiply a part run at the same time.
-OpenBLAS has threads of its own, which would wait for ours; compute/linear.py hands it pieces so small that
-it leaves them asleep.
+NumPy releases Python's lock while it multiplies, so threads that each multiply a part run at the same time.
+OpenBLAS has its own threads, which would wait for ours; compute/linear.py gives it pieces so small that
+it does not wake them.
 
-But: a few cores take all that the memory gives, so four threads at most, unless OPENBLAS_NUM_THREADS or
-OMP_NUM_THREADS sets another number.
+But: a few cores use up the memory bandwidth, so there are at most four threads, unless OPENBLAS_NUM_THREADS
+or OMP_NUM_THREADS sets another number.
 """
 import functools
 import math
@@ -16,9 +16,9 @@ from collections import defaultdict
 
 import numpy as np
 
-SHARE = 1_000_000                   # weights; less work than reading these is not worth sharing
-LATE = 250_000                      # weights that the caller gets through before another thread has woken up
-LINE, HUGE, ARENA = 64, 2 ** 21, 2 ** 25    # bytes: of a cache line, of a huge page, of an arena at least
+SHARE = 1_000_000                   # weights; work shorter than reading these is not worth sharing
+LATE = 250_000                      # weights that the caller reads before another thread has woken up
+LINE, HUGE, ARENA = 64, 2 ** 21, 2 ** 25    # bytes: a cache line, a huge page, the smallest arena
 SET = (os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or "").split(",")[0]
 THREADS = int(SET) if SET.isdecimal() and int(SET) else min(4, os.cpu_count() or 1)
 
@@ -32,9 +32,9 @@ def workers():
             try:
                 f(i, j)
                 done.put(None)
-            except BaseException as error:              # the caller's to deal with
+            except BaseException as error:              # for the caller to deal with
                 done.put(error)
-            f = done = None                             # a thread that waits keeps no arrays alive
+            f = done = None                             # a waiting thread keeps no arrays alive
 
     jobs = queue.SimpleQueue()
     for _ in range(THREADS - 1):
@@ -47,10 +47,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def share(f, n, work):
-    """f(0, n); if there is much work, in parts f(i, j) at the same time. All have ended when it returns.
+    """f(0, n), or, if there is much work, parts f(i, j) at the same time. All have ended when it returns.
 
-    work    in weights that are read in the same time. The caller starts LATE weights ahead, so that all end
-            together.
+    work    as the number of weights that are read in the same time. The caller starts LATE weights ahead, so
+            that all end together.
     """
     if work < SHARE or THREADS == 1:
         return f(0, n)
@@ -66,13 +66,13 @@ def share(f, n, work):
 
 
 class Lock:
-    """`with lock:` one thread at a time; a copy or a forked process begins with a free one.
+    """`with lock:` one thread at a time; a copy or a forked process starts with a free lock.
 
-    In a fork only the thread that forked goes on, so a lock that another one held would stay locked.
+    After a fork only the thread that forked goes on, so a lock that another thread held would stay locked.
     """
 
     def __init__(self):
-        self.of_process = defaultdict(threading.Lock)           # by its number
+        self.of_process = defaultdict(threading.Lock)           # {process id: its lock}
 
     def __enter__(self):
         self.of_process[os.getpid()].acquire()
@@ -85,8 +85,8 @@ class Lock:
 
 
 class Arena:
-    """Room for many arrays side by side. A large array gets huge pages from Linux (NumPy asks for them): few
-    addresses to look up in place of thousands, which is a tenth of the embedded target's time."""
+    """Room for many arrays side by side. Linux gives a large array huge pages (NumPy asks for them): a few
+    addresses to look up instead of thousands, which saves a tenth of the embedded target's time."""
 
     def __init__(self):
         self.left = np.empty(0, np.uint8)

@@ -1,1 +1,1 @@
-"""Who guesses: one way of drafting a file, one file a paper."""
+"""Ways to draft, one file per paper."""

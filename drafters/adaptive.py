@@ -1,26 +1,26 @@
-"""How many drafts: fewer while they are rejected, more while they are accepted.
+"""How many drafts to make: fewer while they are rejected, more while they are accepted.
 
-    propose = Schedule(lookup.propose)                  # one object a run
+    propose = Schedule(lookup.propose)                  # one object per run
     speculative_sampling(None, target, tokens, n_tokens, 8, rng, propose=propose)
 
-Each of these wraps a proposer, and asks it for fewer than the k drafts that the loop would take:
+Each of these wraps a proposer, and asks it for at most the k drafts that the loop would take:
 
     Schedule        +2 if all drafts of a round were accepted, else -1: the heuristic of transformers'
                     assisted generation  (J. Gante, 2023; num_assistant_tokens_schedule="heuristic")
-    Confident       stop when the draft model is not sure  (assistant_confidence_threshold there, but
+    Confident       stop when the draft model is not confident  (assistant_confidence_threshold there, but
                     before the token is drawn)
-    Optimum         the number that promises most (Leviathan et al. 2022, theorem 3.8), from a running
-                    estimate of the acceptance rate alpha, and the costs c and v
+    Optimum         the number with the largest expected gain (Leviathan et al. 2022, theorem 3.8), from a
+                    running estimate of the acceptance rate alpha, and the costs c and v
 
-Lossless, because a round is, whatever its number of drafts (notebook 2, "The induction").  That number may
-depend on all that was emitted before the round, and on the distributions that its drafts are drawn from.
-It may not depend on a draft in such a way that the draft is lost: to throw away an unlikely draft and stop
-there is wrong, to keep it and stop after it is right.
+Lossless, because each round is, whatever its number of drafts (notebook 2, "The induction").  That number
+may depend on everything emitted before the round, and on the distributions that its drafts are drawn from.
+It may not depend on a draft in such a way that the draft is lost: dropping an unlikely draft and stopping
+there is wrong; keeping it and stopping after it is right.
 
-The rounds are learnt from the text: the drafts of a round are accepted as far as they stand in it.
+What was accepted is read from the text: the drafts of a round were accepted as far as they appear in it.
 
-But: chains of drafts only, no trees; and nothing here looks at a clock during a run, whose choices would then
-not repeat by its seed: `measured_costs` measures c and v before it.
+But: lines of drafts only, no trees; and nothing here looks at a clock during a run, because then the same
+seed would not repeat the run: `measured_costs` measures c and v before it.
 """
 import numpy as np
 
@@ -30,7 +30,7 @@ from speculative import propose as draft_propose
 
 
 class Schedule:
-    """+2 drafts if all of a round were accepted, else -1, and never fewer than one."""
+    """+2 drafts if all of a round's drafts were accepted, else -1, and never fewer than one."""
 
     def __init__(self, propose=draft_propose, first=5):
         self.propose, self.first = propose, first
@@ -61,14 +61,14 @@ class Schedule:
 
 
 class Optimum(Schedule):
-    """The k for which the expected tokens of a round over its time are largest; possibly 0.
+    """The k for which the expected number of tokens of a round, divided by its time, is largest; possibly 0.
 
-    c       a draft, in target steps
-    v       a target pass over K + 1 rows, in target steps; in between it is taken to grow evenly
-    memory  rounds after which what was seen counts 1 / e
+    c       the cost of a draft, in target steps
+    v       the cost of a target pass over K + 1 rows, in target steps, taken to grow linearly up to there
+    memory  the number of rounds after which an observation has the weight 1 / e
 
-    alpha is estimated as if one draft had been accepted before the run and one rejected (Laplace's rule);
-    what was seen is forgotten little by little, also while no drafts are wanted, so it is tried again.
+    alpha is estimated as if one draft had been accepted before the run and one rejected (Laplace's rule).
+    Observations fade, also while no drafts are made, so that drafting is tried again.
     """
 
     def __init__(self, c, v, K, propose=draft_propose, memory=16):
@@ -95,10 +95,10 @@ class Optimum(Schedule):
 
 
 class Confident:
-    """Stop before a token is drawn from a distribution of the draft whose largest probability is small.
+    """Stop before drawing a token from a draft distribution whose largest probability is small.
 
-    The draft's own distribution counts, at temperature 1, so that it means something at temperature 0, too.
-    A proposer that asks no model, such as lookup, is always sure.
+    The draft's distribution at temperature 1 counts, so that this has a meaning at temperature 0, too.
+    A proposer that calls no model, such as lookup, is always confident.
     """
 
     def __init__(self, propose=draft_propose, threshold=.4):
@@ -124,8 +124,8 @@ class Confident:
 
 
 def measured_costs(draft, target, propose, tokens, K, to_probs):
-    """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that a
-    choice which depends on them mostly repeats."""
+    """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that
+    choices which depend on them mostly repeat."""
     tokens, rng, times = tokens[:target.n_ctx - K] or tokens[:1], np.random.default_rng(0), [[], [], []]
     for _ in range(10):
         for i, run in enumerate([lambda: target(tokens), lambda: target(tokens + tokens[:1] * K, K + 1),
@@ -142,7 +142,7 @@ class Unsure(Exception):
 
 
 def confidence(logits, token=None):
-    """The probability of the token, or else the largest, in the last row of logits [n, n_vocab], at
-    temperature 1."""
+    """The probability of the token, or of the likeliest one if None, in the last row of logits [n, n_vocab],
+    at temperature 1."""
     row = to_host(logits)[-1].astype(np.float64)
     return np.exp((row.max() if token is None else row[token]) - row.max()) / np.exp(row - row.max()).sum()

@@ -1,19 +1,19 @@
 """Staged drafting: the draft model has a drafter of its own  (Spector and Re 2023, arXiv 2308.04623; the
 vertical cascade of Chen et al. 2023, arXiv 2312.11462).
 
-    staged = cascade(speculative.propose, NGram(draft.n_vocab))         # n-grams guess, as in both papers
+    staged = cascade(speculative.propose, NGram(draft.n_vocab))         # n-grams draft, as in both papers
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=staged)
-    speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=cascade())    # guesses are copied
+    speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=cascade())    # lookup drafts
 
 K steps of the draft model are most of what drafting costs.  So let something smaller guess what the draft
-would say, and let the draft verify the guesses: Algorithm 2 once more, with the draft in the target's place.
+would say, and let the draft verify the guesses: Algorithm 2 again, with the draft in the target's place.
 
 Lossless in three lines.  By Theorem 1 each token of the inner verification has the distribution
 p(. | all before it), the draft's: the drafts are distributed as if `propose` had drawn them one by one.
 The p of a draft is the row that the inner verification has computed.  So this is a proposer like any other,
-whatever the guesses were, and may guess for a larger one in turn.
+whatever the guesses were, and can itself provide the guesses for a larger one.
 
-At temperature 0 the drafts are the draft's own, token for token; it only takes fewer passes to make them.
+At temperature 0 the drafts are the draft's own, token for token; they just take fewer passes.
 
 Not here: the horizontal cascade (a smaller draft for the later drafts of a round); a tree of guesses.
 """
@@ -23,7 +23,7 @@ from speculative import verify
 
 
 def cascade(guess=lookup.propose, smaller=None):
-    """A proposer in which `guess` (asking the model `smaller`, if it asks one) proposes to the draft."""
+    """A proposer in which `guess` (with the model `smaller`, if it needs one) proposes to the draft."""
     def propose(draft, x, k, to_probs, rng):
         drafts, p = [], []
         while len(drafts) < k:

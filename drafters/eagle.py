@@ -1,33 +1,35 @@
 """EAGLE: a head that drafts from the target's hidden states  (Li et al. 2024, arXiv 2401.15077).
 
 The target's last hidden state says more about what comes next than the tokens do, and it costs nothing: the
-last verification has computed it.  The head is one transformer block that goes on from there.
+last verification has computed it.  The head is one transformer block that continues from there.
 
     at position i       the state before it (i - 1), the token x_i, the position  ->  the state at i
     the state at i      times the target's own output matrix  ->  p(. | x_1 .. x_i)
 
-Up to x_n the states before are the target's.  From there on they are the head's own, so it drafts as many
-tokens as it is asked for.  The token that was drawn goes in beside the state, or the head would not know
-which of the likely ones it was: the paper's "token sequence advanced by one time step".
+Up to x_n the previous states are the target's.  From there on they are the head's own, so it can draft any
+number of tokens.  The token that was drawn is an input beside the state, or the head would not know which of
+the likely ones it was: the paper's "token sequence advanced by one time step".
 
 What differs from the papers, whose features f_1 .. f_n are the states here:
 
-    EAGLE-1     is trained to hit the target's features, here (training/heads.py) to have its tokens accepted.
-                Its tree is fixed; the positions come in here because GPT-2's are embeddings
-    EAGLE-2     (2406.16858) grows its tree where the head is surest: here tree_rules.surest does, if asked to
+    EAGLE-1     is trained to match the target's features, the head here (training/heads.py) to have its
+                tokens accepted.  EAGLE-1's tree is fixed; positions are an input here because GPT-2's are
+                embeddings
+    EAGLE-2     (2406.16858) grows its tree where the head is most confident: here tree_rules.surest does,
+                on request
     EAGLE-3     (2503.01840) reads low and middle layers, too; it is trained on its own drafts for as many
-                steps as it is to draft, here for three
+                steps as it will draft, here for three
 
-As a tree the head goes on from several of its own states at once.  All ways to grow a tree take it for their
-draft: it has the method `tree`.  It must read the very model that scores the tree:
+In a tree the head continues from several of its own states at once.  Every way of growing a tree accepts it
+as the draft, because it has the method `tree`.  It must read the very model that scores the tree:
 
     target = with_tree(model)
     tree_sampling(Eagle(target), target, tokens, n_tokens, (3, 2, 1), rng)
 
 lucidrains' speculative-decoding has such a head, too, and calls it a prophet transformer.  The first token
-has no state before it: zeros stand there.
+has no state before it: zeros are used.
 
-But: the target that it was trained on and no other; one text at a time.
+But: only for the target that it was trained on; one text at a time.
 """
 from compute.backend import xp
 from compute.linear import linear
@@ -42,17 +44,17 @@ class Eagle:
     """`speculative_sampling(None, target, .., propose=Eagle(target).propose)`.
 
     target      the GPT2 that the head was trained on, the one that verifies
-    head        a folder; "demo-eagle" belongs to "demo-target"
-    params      in place of a folder: {"from_state": {"w", "b"}, "from_token", "from_position",
-                "blocks": [one], "ln_f": {"g", "b"}}; the first three matrices are [n_embd, n_embd]
+    head        a folder ("demo-eagle" belongs to "demo-target"), or its parameters
+                {"from_state": {"w", "b"}, "from_token", "from_position", "blocks": [one],
+                "ln_f": {"g", "b"}}; the first three matrices are [n_embd, n_embd]
     Raises ValueError for a head that belongs to another target.
     """
 
-    def __init__(self, target, head="demo-eagle", params=None):
-        params = params or load_head("eagle", head, target)
+    def __init__(self, target, head="demo-eagle"):
+        params = load_head("eagle", head, target)
         self.target, self.from_state = target, params["from_state"]
         self.n_vocab, self.n_ctx = target.n_vocab, target.n_ctx
-        # What it makes of each token and of each position does not change: it is multiplied out once.
+        # The products of each token and each position do not change: they are computed once.
         self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]
         self.positions = unit(target.params["wpe"]) @ params["from_position"]       # [n_ctx, n_embd]
         # for its layers and its cache; never called
@@ -62,14 +64,14 @@ class Eagle:
 
     def reset(self):
         """Empty the cache."""
-        self.cached, self.nodes, self.parents = [], [], []      # in the cache: a text, and drafts behind it
+        self.cached, self.nodes, self.parents = [], [], []      # in the cache: a text, and drafts after it
         self.states = self.block.states[:0]                     # [1 + n, n_embd]: at x_n and at each draft
 
     def step(self, before, new, n_past, n, parents):
-        """The head's block over new tokens or drafts, which lie in the cache from n_past on -> their states.
+        """The head's block over new tokens or drafts, in the cache from n_past on -> their states.
 
         before      [new, n_embd]    the state before each
-        n, parents  there are n tokens, and drafts behind them: the last of these are the new ones
+        n, parents  there are n tokens, and then drafts, of which the last are the new ones
         """
         positions = [*range(n), *(n - 1 + depth for depth in depths(parents))][n_past:]
         self.block.make_room(n + len(parents))
@@ -78,11 +80,11 @@ class Eagle:
         return layer_norm(x, **self.block.params["ln_f"])
 
     def read(self, x):
-        """Go on to the text x: its keys and values come from the target's states, none from the head's."""
+        """Continue to the text x: all keys and values come from the target's states, none from the head's."""
         n_past = min(common_prefix(self.cached, x), len(x) - 1)
         before = last_states(self.target, x, n_past)                        # [n - n_past, n_embd]
         self.reset()
-        self.cached = x[:n_past]                            # if we are interrupted, only these are sure
+        self.cached = x[:n_past]                            # if we are interrupted, only these are valid
         self.states = self.step(before, x[n_past:], n_past, len(x), [])[-1:]
         self.cached = x
 
@@ -92,7 +94,7 @@ class Eagle:
         if x != self.cached or not len(self.states):
             self.read(x)
         end = common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
-        while end < len(nodes):                             # nodes at once whose parents' states are there
+        while end < len(nodes):                             # at once: nodes whose parents' states exist
             start, end = end, next((i for i in range(end + 1, len(nodes)) if parents[i] >= end), len(nodes))
             self.nodes, self.parents, self.states = nodes[:start], parents[:start], self.states[:1 + start]
             before = self.states[[1 + parent for parent in parents[start:end]]]
@@ -102,7 +104,7 @@ class Eagle:
         return linear(self.states[:1 + len(nodes)][-(n_last or 1 + len(nodes)):], **self.target.head)
 
     def __call__(self, tokens, n_last=1):
-        """As the draft of a tree it is asked like a model, about the last token."""
+        """As the draft of a tree it is called like a model, for the last token."""
         return self.tree(tokens, [], [])
 
     def propose(self, draft, x, k, to_probs, rng):
@@ -114,6 +116,6 @@ class Eagle:
         return drafts, p
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree drawn by the rule; of the likeliest tokens if only one can be drawn (temperature 0)."""
+        """A tree drawn by the rule, or of the likeliest tokens if only one can be drawn (temperature 0)."""
         certain = not shape or to_probs(self.tree(x, [], []), 1).max() == 1
         return (likeliest if certain else drawn)(self, x, shape, rule, to_probs, rng)

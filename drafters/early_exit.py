@@ -1,6 +1,5 @@
 """Early exit: the first layers of the target are the draft  (LayerSkip, Elhoushi et al. 2024, arXiv
-2404.16710, self-speculative decoding; the mode with one model in lucidrains'
-speculative-decoding).
+2404.16710, self-speculative decoding; the one-model mode of lucidrains' speculative-decoding).
 
     pair = EarlyExit(model, 4)
     speculative_sampling(pair.draft, pair.target, tokens, n_tokens, K, rng)
@@ -12,21 +11,21 @@ speculative-decoding).
     a pass of each half     Lower.forward,      forward_early,
                             Upper.forward       forward_remainder
 
-The output head reads the hidden states after the first layers, and that is the draft.  The target goes on
-from the same hidden states through the other layers.  So every token goes through every layer once, whichever
-half asked for it, and the two halves together keep as many keys and values as one model.
+The output head reads the hidden states after the first layers, and that is the draft.  The target takes the
+same hidden states on through the other layers.  So every token goes through every layer once, whichever
+half was called first, and the two halves together keep as many keys and values as one model.
 
 Each half is a model like any other: a pure function of its tokens, with a cache of its own layers that
 follows the longest common prefix.  Resetting either empties both.  The texts are those of a separate pair,
-because the same products are made with the same weights.
+because the same products are computed with the same weights.
 
-With an exit head the draft has one more block, and a norm, of its own: lucidrains' "extra transformer block",
-which training/heads.py trains while the model stays as it is.
+With an exit head the draft has one more block and a norm of its own: lucidrains' "extra transformer block",
+which training/heads.py trains while the model stays frozen.
 
     pair = EarlyExit(model, head="demo-exit")
 
 But: the model is used as it is.  The paper trains it for this (layer dropout, and a loss at every layer),
-and GPT-2 was not: its first layers guess badly unless they are most of the model, or a head has learnt to
+and GPT-2 was not: its first layers draft badly unless they are most of the model, or a head has learnt to
 read them.
 """
 from compute.backend import xp
@@ -41,7 +40,7 @@ class EarlyExit:
     n_layers    0 (the embeddings alone) .. all; with a head, those that it was trained on
     head        a folder ("demo-exit" belongs to "demo-target"), or its parameters {"blocks": [one], "ln_f",
                 "exit_layer"}
-    Raises ValueError for another number of layers, or the head of another model.
+    Raises ValueError for an impossible number of layers, or another model's head.
     """
 
     def __init__(self, model, n_layers=None, head=None):
@@ -63,18 +62,18 @@ class Lower(GPT2):
     """The first n_layers layers; its `states` are the hidden states that leave them."""
 
     def __init__(self, model, n_layers):
-        self.followers = []                                             # what goes on from these states
+        self.followers = []                                             # models that continue from these
         super().__init__(model.params | {"blocks": model.params["blocks"][:n_layers]}, model.cache.shape[2])
 
     def reset(self):
-        """Empty the caches of all that share the hidden states."""
+        """Empty the caches of all models that share the hidden states."""
         for model in (self, *self.followers):
             model.cached = []
 
     def hidden(self, tokens):
-        """[n, n_embd], the states of n tokens after these layers; runs those that have not been here."""
+        """[n, n_embd], the states of n tokens after these layers; runs those that are not in the cache."""
         n_past = common_prefix(tokens, self.cached)
-        if n_past < len(tokens):            # in a verification the last draft: the others have been here
+        if n_past < len(tokens):            # in a verification, the last draft: the others are cached
             self.forward(tokens, n_past)
         return self.states[:len(tokens)]
 
@@ -96,7 +95,7 @@ class Upper(GPT2):
         self.cached = tokens[:n_past]
         x = self.layers(x, n_past, causal_mask(n_past, len(x)))
         self.states[n_past:len(tokens)], self.cached = x, tokens
-        if not xp.isfinite(x).all():                    # gpt2.py empties this cache: the lower one, too
+        if not xp.isfinite(x).all():                    # gpt2.py empties this cache; empty the lower one, too
             self.lower.cache[:, :, :, :len(tokens)] = 0
             self.reset()
         return x

@@ -1,7 +1,7 @@
 """What the heads on a target have in common: their weights, and the target's last hidden states.
 
-Heads read the states of a target and end in its output matrix, so they are of no use to another one.  The
-folder of a head (training/heads.py writes it) therefore names its target, by a checksum of the token
+Heads read the states of a target and end in its output matrix, so they are of no use to another one.
+Therefore a head's folder (written by training/heads.py) names its target, by a checksum of the token
 embeddings.
 """
 import hashlib
@@ -19,11 +19,11 @@ EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit")         # in models/; they
 
 
 def load_head(kind, name_or_folder, target):
-    """The parameters of a head of this kind ("eagle", "medusa" or "exit"), nested as in utils.nested;
-    handed over as such, they come back as they are.
+    """The parameters of a head of this kind ("eagle", "medusa" or "exit"), nested as in utils.nested.
+    A dict of parameters is returned unchanged.
 
-    Raises ValueError in one sentence for files that are missing or damaged, another kind of head, or the head
-    of another target.
+    Raises ValueError, with one sentence, for files that are missing or damaged, another kind of head, or the
+    head of another target.
     """
     if isinstance(name_or_folder, dict):
         return name_or_folder
@@ -50,10 +50,10 @@ def load_head(kind, name_or_folder, target):
 
 
 def head_beside(name_or_folder, kind, target):
-    """The head that goes with a target: of "demo-target" the embedded one, of a folder what lies beside it
+    """The head that goes with a target: for "demo-target" the embedded one, for a folder the one beside it
     (models/demo-eagle beside models/my-target).  None if there is none, or it belongs to another target.
 
-    name_or_folder, target      of one model: what it was loaded from, and the model itself
+    name_or_folder, target      what the model was loaded from, and the model itself
     """
     folder = Path(name_or_folder).parent / f"demo-{kind}"
     if name_or_folder == "demo-target":
@@ -63,7 +63,7 @@ def head_beside(name_or_folder, kind, target):
     try:
         fits = read_json(folder / "hparams.json").get("target") == checksum(target)
     except (ValueError, OSError):
-        fits = True                                     # a damaged head is not passed over: load_head says so
+        fits = True                                     # a damaged head is not skipped: load_head reports it
     return folder if fits else None
 
 
@@ -85,23 +85,23 @@ def head_shapes(kind, n, n_heads):
 
 
 def last_states(target, x, first):
-    """The target's states, after its last norm, before the tokens x[first:] -> [len(x) - first, n_embd].
+    """The target's states, after its last norm, just before the tokens x[first:] -> [len(x) - first, n_embd].
 
-    The last verification has left them in target.states.  If it has not (a new prompt), the prompt's pass is
-    made here, and the verification that follows has only the rest to do.  Before the first token are zeros.
+    The last verification has left them in target.states.  If it has not (a new prompt), the prompt's
+    pass is run here, which leaves only the rest to the next verification.  Before the first token are zeros.
     Raises ValueError for ids outside the vocabulary: the last token is looked up before the target sees it.
     """
     n = len(x) - 1
     if not 0 <= x[n] < target.n_vocab:
         raise ValueError(f"token id {x[n]} is not in 0 .. {target.n_vocab - 1}: "
                          "is this the model's own encoder?")
-    if hasattr(target, "follow"):           # a TreeGPT2: the states of the path that was taken move up
+    if hasattr(target, "follow"):           # a TreeGPT2: the states of the accepted path move up
         target.follow(x[:n])
     if common_prefix(target.cached, x) < n:
         with target.lock:
-            target.prefill(x, 1)            # a long text in the same chunks as without a head: the same bits
+            target.prefill(x, 1)            # a long text, in the same chunks as without a head: the same bits
     if common_prefix(target.cached, x) < n:
-        target(x[:n])                       # a short one is left to the next call
+        target(x[:n])                       # a short one, which prefill leaves to the next call
     states = layer_norm(target.states[max(first - 1, 0):n], **target.params["ln_f"])
     return states if first else xp.concatenate([xp.zeros_like(target.states[:1]), states])
 

@@ -1,34 +1,34 @@
-"""Drafts without a drafter: what the target answered where it was asked too early  (Jacobi decoding, Santilli
-et al. 2023, arXiv 2305.10427; with a pool of n-grams, lookahead decoding, Fu et al. 2024, arXiv 2402.02057).
+"""Drafts without a drafter: what the target predicted after rejected drafts  (Jacobi decoding, Santilli et
+al. 2023, arXiv 2305.10427; with a pool of n-grams, lookahead decoding, Fu et al. 2024, arXiv 2402.02057).
 
     jacobi = Jacobi(target)
     speculative_sampling(None, jacobi.target, tokens, n_tokens, K, rng, propose=jacobi.propose)
 
-A verification asks the target about K + 1 places at once.  Behind the first refused draft the question was
+A verification asks the target about K + 1 places at once.  After the first rejected draft the question was
 wrong, but there is an answer all the same: the likeliest token after those tokens.
 
-    Jacobi      the answers are the drafts for the places they were given for.  At temperature 0 that is the
+    Jacobi      the answers become the drafts for the same places.  At temperature 0 that is the
                 Jacobi iteration for x_{n+j} = argmax q(. | x_1 .. x_{n+j-1}), all j at once
-    lookahead   an answer and the tokens before it, which it was the answer to, are an n-gram that the target
-                would write.  The pool keeps them, and a draft is what follows the last N - 1 tokens there, or
-                the last N - 2, ..; Jacobi's answer only if the pool has none
+    lookahead   the tokens asked about and their answer are an n-gram that the target would write.  The pool
+                keeps these, and a draft is what follows the last N - 1 tokens there, or the last N - 2, ..;
+                Jacobi's answer is used only if the pool has none
 
-Drafts are chosen, not drawn: p is a point mass (None).  They come from passes that are over: lossless.
+Drafts are chosen, not drawn: p is a point mass (None).  They depend on earlier passes only: lossless.
 
 What it costs: every round has all k drafts, since a place that is not asked about gets no answer.  If nothing
-is known for a place, the last token is repeated.  The rows of the target's pass are the price, and a round
-counts them, as its drafts.
+is known for a place, the last token is repeated.  The cost is in the rows of the target's pass, and they are
+counted as the round's drafts.
 
-But: what earlier runs left changes the drafts, so a run that is to repeat by its seed takes a new Jacobi.
-Jacobi alone gains next to nothing on language models; the pool does the work, above all where text repeats.
+But: earlier runs change the drafts, so use a new Jacobi for a run that its seed should repeat.  Jacobi alone
+gains next to nothing on language models; the pool does the work, above all where text repeats.
 
 Not here: lookahead's window of several guesses for each place, and its verification of several n-grams in one
-pass (a tree); the paper's pool has n-grams of one length, several for one beginning.
+pass (a tree); the paper's pool has n-grams of one length, and several with the same beginning.
 """
 from compute.backend import to_host
 
 N = 4                           # tokens in an n-gram
-MOST = 65_536                   # n-grams in the pool (some 13 MB); then the oldest are forgotten
+MOST = 65_536                   # n-grams in the pool (about 13 MB); beyond it the oldest are forgotten
 
 
 class Jacobi:
@@ -43,7 +43,7 @@ class Jacobi:
         for end, answer in enumerate(answers, len(asked) - len(answers) + 1):       # asked[:end] -> answer
             for start in range(max(0, end - N + 1), end):
                 before = tuple(asked[start:end])
-                self.pool.pop(before, None)                             # the latest stands last
+                self.pool.pop(before, None)                             # the latest comes last
                 self.pool[before] = answer
         while len(self.pool) > MOST:
             del self.pool[next(iter(self.pool))]
@@ -61,7 +61,7 @@ class Jacobi:
 
 
 class Remembering:
-    """The target; what it was last asked, and the likeliest token of each of the last rows."""
+    """The target; it remembers the last tokens it was called with, and the likeliest token of each row."""
 
     def __init__(self, model):
         self.model, self.asked, self.answers = model, [], []

@@ -9,17 +9,17 @@
     what is left out            attn, mlp           z, a vector of 2 L zeros and ones
     drafts                      at most k           at most K
     threshold of confidence     gamma               gamma
-    acceptance of late, wanted  rate, GOAL          AR, alpha
+    acceptance: recent, wanted  rate, GOAL          AR, alpha
 
-A sublayer adds something to the residual stream; one that is left out adds nothing.  Which ones can go is
-found once for a model, by trying: `search`.  The draft is slow, so it should stop when it would only be
-rejected: after a token that it is not sure of (`DraftExit`).  That token is kept and verified.  To drop it
-would be wrong, because then it would be missing from the text more often than the target wants.
+A sublayer adds something to the residual stream; one that is skipped adds nothing.  Which ones can be skipped
+is found once for a model, by trial: `search`.  The draft is slow, so it should stop when it would only be
+rejected: after a token that it is not confident of (`DraftExit`).  That token is kept and verified.  Dropping
+it would be wrong, because then it would appear in the text less often than the target wants.
 
-What lies below the first sublayer that is skipped runs once for both, as in early_exit.py.
+The layers below the first skipped sublayer run once for both, as in early_exit.py.
 
-But: above that the draft keeps keys and values of its own (the paper's reads those of the verifier); and the
-search changes one sublayer at a time and keeps what is faster (the paper's is Bayesian optimization).
+But: above them the draft keeps keys and values of its own (the paper's reads the verifier's); and the search
+changes one sublayer at a time and keeps what is faster (the paper uses Bayesian optimization).
 """
 import functools
 
@@ -35,7 +35,7 @@ from speculative import speculative_sampling
 
 class LayerSkip:
     """.draft, the model without the attention sublayers `attn` and the MLP sublayers `mlp` (indices of
-    layers), and .target, the whole model; weights shared.  Raises ValueError for layers that are not there.
+    layers), and .target, the whole model; weights shared.  Raises ValueError for layers that do not exist.
     """
 
     def __init__(self, model, attn=(), mlp=()):
@@ -63,8 +63,8 @@ class Skipping(Upper):
 
 
 class DraftExit(Schedule):
-    """A proposer that stops after a token of which the draft is not sure: its probability, at temperature 1,
-    is below gamma.  gamma rises if too few drafts are accepted, and falls if more could have been.
+    """A proposer that stops after a token that the draft is not confident of: its probability, at temperature
+    1, is below gamma.  gamma rises if too few drafts are accepted, and falls if more could have been.
     """
     GOAL, STEP, OLD_RATE, OLD_GAMMA = .9, .01, .5, .9       # the paper's alpha, epsilon, beta_1, beta_2
 
@@ -98,9 +98,9 @@ class DraftExit(Schedule):
 
 def search(cost, n_layer, rng, steps=60):
     """(attn, mlp) for which cost(attn, mlp) is small: skip or keep one sublayer at a time, and keep the
-    change if it helps.  To begin with the middle third of the attention sublayers is skipped.
+    change if it helps.  At first the middle third of the attention sublayers is skipped.
     """
-    z = np.zeros((2, n_layer), dtype=bool)                          # attention and MLP: is it skipped?
+    z = np.zeros((2, n_layer), dtype=bool)                          # attention and MLP: True if skipped
     z[0, n_layer // 3:-(-2 * n_layer // 3)] = True
     best = cost(*map(np.flatnonzero, z))
     for _ in range(steps):

@@ -4,38 +4,38 @@ et al. 2022, section 3.6, already name it: copy what follows an earlier match of
 
     speculative_sampling(None, target, tokens, n_tokens, K, rng, propose=lookup.propose)
 
-Summaries, translations, code and answers about a document repeat what stands above them.  So: take the last
-tokens of the text, find where they stood before, and propose what followed them there.  No model, no
+Summaries, translations, code and answers about a document repeat what comes before them.  So: take the last
+tokens of the text, find where they occurred before, and propose what followed them there.  No model, no
 training, hardly any time.
 
                             this file           Saxena              transformers
     tokens that must match  N, then N-1 .. 1    max_ngram_size      max_matching_ngram_size
     drafts                  k                   num_pred_tokens     prompt_lookup_num_tokens
 
-A draft is chosen here, not drawn: p is a point mass, and None says so.  A draft x̃ is then accepted with
-probability q(x̃), and after a rejection the residual (q - p)_+ is q without x̃.  A softmax in place of
+A draft is chosen here, not drawn: p is a point mass, written None.  A draft x̃ is then accepted with
+probability q(x̃), and after a rejection the residual (q - p)_+ is q without x̃.  A softmax instead of
 the point mass would be wrong: notebook 5 tries it.
 
-If several places match, the last one is taken, which is the likeliest to go on in the same way; both
-originals take the first.  Copying goes on into what it has just written, so a repeat that is shorter than k
-is followed all the same.
+If several places match, the last one is taken, which is the likeliest to continue in the same way; both
+originals take the first.  Copying continues into what has just been copied, so a repeat that is shorter than
+k is followed all the same.
 
-But: one place is followed, not several at once, and how often it was right before counts for nothing
+But: one place is followed, not several at once, and how often it was right before is not counted
 (drafters/suffix.py does both).
 """
 N = 3           # tokens that must match, at first
 
 
 def propose(draft, x, k, to_probs, rng):
-    """What followed the last tokens of x where they stood before: (drafts, None), and no drafts if they
+    """What followed the last tokens of x where they occurred before: (drafts, None), with no drafts if they
     are new.  `draft`, `to_probs` and `rng` are not used.
 
-    >>> propose(None, [7, 8, 9, 1, 7, 8], 3, None, None)            # 7, 8 stood at the beginning
+    >>> propose(None, [7, 8, 9, 1, 7, 8], 3, None, None)            # 7, 8 occurred at the beginning
     ([9, 1, 7], None)
     >>> propose(None, [5, 6, 6], 4, None, None)                     # a match may overlap the end
     ([6, 6, 6, 6], None)
     """
-    text = "".join(map(chr, x))                     # a token a character: strings are searched fast
+    text = "".join(map(chr, x))                     # a character per token: searching strings is fast
     for n in range(min(N, len(x) - 1), 0, -1):
         start = text.rfind(text[-n:], 0, -1)        # without the last token, or it would find itself
         if start >= 0:

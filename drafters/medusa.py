@@ -1,17 +1,17 @@
-"""Medusa (Cai et al. 2024, arXiv 2401.10774): heads that guess the tokens ahead, all at once.
+"""Medusa (Cai et al. 2024, arXiv 2401.10774): heads that draft the next tokens all at once.
 
-The target's last hidden state h, from which x_n was drawn, is there since the last verification.  Head j
-guesses from it the token j places after x_n, whatever comes in between:
+The target's last hidden state h, from which x_n was drawn, is known from the last verification.  From it,
+head j guesses the token j places after x_n, whatever comes in between:
 
     p_j = softmax((SiLU(h W_j + b_j) + h) wte^T)        j = 1 .. the number of heads
 
-The heads ask neither for each other's tokens nor for x_n.  So one product makes all of them, at the cost of
-little more than one step of another drafter; and so they guess badly, the worse the further ahead.  Each p_j
-is a distribution like any other, the drafts are drawn from it, and `verify` does the rest: lossless, which
-the paper's own "typical acceptance" is not.
+The heads depend neither on each other's tokens nor on x_n.  So one product computes all of them, at little
+more than the cost of one step of another drafter; and so they guess badly, the worse the further ahead.  Each
+p_j is a distribution like any other, the drafts are drawn from it, and `verify` does the rest: lossless,
+which the paper's own "typical acceptance" is not.
 
-As a tree, which is what the paper does with them: below every node of level j - 1 are the likeliest tokens of
-head j.  They were chosen, none was drawn, and so the rule is select_chosen.  (The paper's root, the token of
+In a tree, which is how the paper uses them, the children of every node of level j - 1 are the likeliest
+tokens of head j.  They are chosen, not drawn, so the rule is select_chosen.  (The paper's root, the token of
 the LM head, is x_n here, already in the text.)  The heads must read the very model that scores the tree:
 
     target = with_tree(model)
@@ -19,7 +19,7 @@ the LM head, is x_n here, already in the text.)  The heads must read the very mo
 
 The paper copies the output matrix for every head; here the target's own serves all.
 
-But: at most as many drafts a round, or levels, as there are heads.
+But: at most as many drafts per round, or levels, as there are heads.
 """
 from collections import Counter
 
@@ -35,8 +35,8 @@ class Medusa:
     """`speculative_sampling(None, target, .., propose=Medusa(target).propose)`.
 
     target      the GPT2 that the heads were trained on, the one that verifies
-    head        a folder; "demo-medusa" belongs to "demo-target"
-                or its parameters: {"residuals": {"w" [n_embd, n_heads * n_embd], "b"}}
+    head        a folder ("demo-medusa" belongs to "demo-target"), or its parameters
+                {"residuals": {"w" [n_embd, n_heads * n_embd], "b"}}
     Raises ValueError for heads that belong to another target.
     """
 

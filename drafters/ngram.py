@@ -1,4 +1,4 @@
-"""An n-gram language model with proper probabilities, learnt while the text grows  (interpolation as in
+"""An n-gram language model with proper probabilities, updated as the text grows  (interpolation as in
 Witten and Bell 1991, "The zero-frequency problem"; n-grams as a draft: Leviathan et al. 2022, sections 3.6
 and 4.2, the latter with bigrams).
 
@@ -6,22 +6,22 @@ and 4.2, the latter with bigrams).
     draft.learn(encoder.encode(open("notes.txt").read()))           # if there is a text to learn from
     speculative_sampling(draft, target, tokens, n_tokens, K, rng)
 
-How often did token x follow the last tokens h?  Short contexts are known well and say little, long ones the
-other way round, so all are interpolated, from the shortest on:
+How often did token x follow the last tokens h?  Short contexts have many counts and say little, long ones
+have few and say much, so all are interpolated, from the shortest up:
 
     p_0(x)     = 1 / n_vocab
     p_n(x | h) = (c(h, x) + T(h) p_{n-1}(x | h')) / (c(h) + T(h))       h' is h without its oldest token
 
-c counts, and T(h) is the number of different tokens that followed h: the more often something new followed
-it, the less it is trusted.  A context that was never seen adds nothing.  (The letters c and T are the
-textbooks', not checked against the paper; p is Chen's draft.)
+c is a count, and T(h) is the number of different tokens that followed h: the more often something new
+followed it, the less it is trusted.  A context that was never seen adds nothing.  (The letters c and T are
+the textbooks', not checked against the paper; p is Chen's draft.)
 
 It is a model like any other, tokens -> logits (here log-probabilities), and a pure function of its tokens:
-what is counted is the text that was learnt, and the tokens themselves, also those that were only drafted.
-When a draft is rejected, its counts are taken back.
+it counts the texts that it learnt from, and the tokens themselves, including those that are only drafted.
+When a draft is rejected, its counts are removed.
 
-But: what was learnt and what is being said weigh the same; no Kneser-Ney, which is better on large texts; on
-the CPU, whatever the backend; for one thread.
+But: texts learnt from and the running text have the same weight; no Kneser-Ney smoothing, which is better on
+large texts; on the CPU, whatever the backend; for one thread.
 """
 from collections import Counter, defaultdict
 from operator import index
@@ -34,7 +34,7 @@ from gpt2 import common_prefix
 class NGram:
     """model(tokens, n_last) -> log-probabilities float32 [n_last, n_vocab].
 
-    order       tokens in the longest n-gram, its last one included; at least 1
+    order       tokens in the longest n-gram, including its last one; at least 1
 
     >>> model = NGram(n_vocab=4, order=2)
     >>> np.exp(model([0, 1, 0])[0]).round(3)            # 1 is what followed 0 before
@@ -45,7 +45,7 @@ class NGram:
         if order < 1:
             raise ValueError(f"the order of the n-grams is {order}: it must be 1 or more")
         self.n_vocab, self.order = n_vocab, order
-        self.texts, self.whole = [], False                          # those that were learnt; are all counted?
+        self.texts, self.whole = [], False                          # the texts learnt; are all counted?
 
     def learn(self, tokens):
         """Count a text for good.  Raises ValueError for ids outside the vocabulary."""
@@ -68,8 +68,8 @@ class NGram:
         self.follow([])
 
     def count_anew(self):
-        """Everything from the beginning: a text is new, or the last count was interrupted."""
-        self.unigrams = np.zeros(self.n_vocab)                      # c((), x): many, so in an array
+        """Count everything from the beginning: there is a new text, or the last count was interrupted."""
+        self.unigrams = np.zeros(self.n_vocab)                      # c((), x), in an array: there are many
         self.after = defaultdict(Counter)                           # h -> {x: c(h, x)}, h of 1 .. order - 1
         self.cached = []                                            # the running text, as far as counted
         for text in self.texts:
@@ -80,7 +80,7 @@ class NGram:
             self.count(text[max(0, end - self.order):end], 1)
 
     def count(self, ngram, times):
-        """Add `times` to the counts of the last token of `ngram` after what stands before it."""
+        """Add `times` to the counts of the last token of `ngram` after the tokens before it."""
         *context, token = ngram
         self.unigrams[token] += times
         for start in range(len(context)):
@@ -90,7 +90,7 @@ class NGram:
                 del counts[token]
 
     def follow(self, tokens):
-        """Make `tokens` the running text: take back what differs from the last one, count what is new."""
+        """Make `tokens` the running text: uncount what differs from the last one, count what is new."""
         if not self.whole:
             self.count_anew()
         self.whole = False                                          # an interrupt would leave half a count
@@ -104,7 +104,7 @@ class NGram:
         self.whole = True
 
     def __call__(self, tokens, n_last=1):
-        """Raises ValueError for ids outside the vocabulary, or no tokens at all."""
+        """Raises ValueError for ids outside the vocabulary, or if there are no tokens."""
         if not 1 <= n_last <= len(tokens):
             raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: n_last must be 1 .. the number of "
                              "tokens")
@@ -115,7 +115,7 @@ class NGram:
     def probs(self, tokens):
         """p(. | tokens), [n_vocab]."""
         self.follow(tokens)
-        different = np.count_nonzero(self.unigrams)                 # T; there is at least tokens[0]
+        different = np.count_nonzero(self.unigrams)                 # T, at least 1 because of tokens[0]
         p = (self.unigrams + different / self.n_vocab) / (self.unigrams.sum() + different)
         for length in range(1, min(self.order, len(tokens) + 1)):
             counts = self.after.get(tuple(tokens[-length:]))        # of what followed the last tokens

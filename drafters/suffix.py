@@ -1,36 +1,37 @@
-"""Suffix decoding: the drafts are what followed where the last tokens stood before, counted  (SuffixDecoding,
-Oliaro et al. 2024, arXiv 2411.04975; from a file of texts REST, He et al. 2023, arXiv 2311.08252).
+"""Suffix decoding: the drafts are what most often followed the last tokens  (SuffixDecoding, Oliaro et al.
+2024, arXiv 2411.04975; with a file of texts, REST, He et al. 2023, arXiv 2311.08252).
 
     memory = Suffix()
     memory.learn(encoder.encode(open("notes.txt").read()))          # if there is a text to learn from
     speculative_sampling(None, target, tokens, n_tokens, K, rng, propose=memory.propose)
     tree_sampling(None, target, tokens, n_tokens, (3, 2, 1), rng, grow=memory.grow)
 
-Prompt lookup follows one match of at most three tokens.  Here the match may be long, all its places are
-counted, and earlier outputs are remembered.  The paper's letters (from memory, not looked up):
+Prompt lookup follows one match of at most three tokens.  Here the match may be long, all its occurrences
+are counted, and earlier outputs are remembered.  The paper's letters (from memory, not looked up):
 
-    p               tokens that match            D(N)       worth: the share of a draft among its siblings,
-    C(N)            count of a node                         times its parent's
+    p               tokens that match            D(N)       worth: a draft's share among its siblings,
+    C(N)            count of a node                         times its parent's worth
     MAX_SPEC(p)     ALPHA p, the most drafts     SCORE(T)   the sum of all worths: the best tree is taken
 
 Drafts are chosen, not drawn: a point mass (None), and in a tree the rule is select_chosen.  They depend on
 the text before the round alone, so it is lossless.  Every string of up to `depth` tokens is a path in a trie,
-and the suffixes of the text that stood before are kept at hand (`open`, shortest first): a new token costs
-one step for each, nothing is searched.  What followed a string that stood once is read in the text itself.
+and the suffixes of the text that occurred before are kept (`open`, shortest first): a new token costs one
+step for each, with no search.  What followed a string that occurred once is read from the text itself.
 
-But: at most `memory` tokens, then the older half is forgotten (a token takes at most `depth` nodes, in novels
-1.3, or 0.2 kB).  Earlier runs change the drafts: a run that is to repeat by its seed takes a new Suffix.
+But: at most `memory` tokens, after which the older half is forgotten (a token takes at most `depth` nodes; in
+novels 1.3, or 0.2 kB).  Earlier runs change the drafts: use a new Suffix for a run that its seed should
+repeat.
 """
 import heapq
 
 from samplers.tree_model import depths
 
 ALPHA, LEAST = 4.0, .1              # LEAST is the worth below which drafting stops
-END = None                          # stands between two texts
+END = None                          # separates two texts
 
 
 class Node:
-    """How often a string stood, where it ended last, {token: Node} of what followed (None: it stood once)."""
+    """How often a string occurred, where it last ended, {token: Node} of what followed (None: seen once)."""
     __slots__ = "count", "end", "after"
 
     def __init__(self, end):
@@ -43,29 +44,29 @@ class Suffix:
         self.forget()
 
     def forget(self):
-        """Begin anew with the younger half of the text."""
+        """Start again with the newer half of the text."""
         kept, self.text, self.root = self.text[-(self.memory // 2):], [], Node(-1)
         self.root.after, self.open = {}, [self.root]
         for token in kept:
             self.add(token)
 
     def learn(self, x):
-        """Add what is new in the text x; another text than the last one is added whole, after it."""
-        last, self.x = self.x, None                         # if we are interrupted, the next text is another
+        """Add what is new in the text x; a text that does not continue the last one is added whole."""
+        last, self.x = self.x, None                         # if we are interrupted, start a new text
         goes_on = last is not None and x[:len(last)] == last
         for token in x[len(last):] if goes_on else [END, *x]:
             self.add(token)
         self.x = list(x)
 
     def add(self, token):
-        """A token more: each suffix of the text is longer by one."""
+        """Add one token: each suffix of the text grows by one."""
         self.text.append(token)
         here, suffixes, self.open = len(self.text) - 1, self.open, [self.root]
         for length, node in enumerate(suffixes if token is not END else [], 1):
             child = node.after.setdefault(token, Node(here))
             if child.end == here:                                       # it is new
                 continue
-            if child.after is None and length < self.depth:             # stood once: write down what followed
+            if child.after is None and length < self.depth:             # occurred once: note what followed
                 then = self.text[child.end + 1]
                 child.after = {} if then is END else {then: Node(child.end + 1)}
             child.count, child.end = child.count + 1, here
@@ -78,15 +79,15 @@ class Suffix:
         if node.after is not None:
             found = [(child.count, child, token) for token, child in node.after.items()]
             return sorted(found, key=lambda one: (-one[0], -one[1].end))
-        place = node.end + 1                                # read on in the text, if need be in the drafts
+        place = node.end + 1                                # read on in the text, and then in the drafts
         token = self.text[place] if place < len(self.text) else path[place - len(self.text)]
         return [(1, Node(place), token)] if token is not END else []
 
     def tree(self, match, n_nodes, n_levels, width):
-        """The nodes of most worth after a match, at most `width` below each -> (score, nodes, parents)."""
+        """The nodes of most worth after a match, at most `width` children each -> (score, nodes, parents)."""
         nodes, parents, score, heap = [], [], 0.0, [(-1.0, -1, END, match, [])]
         while heap and len(nodes) < n_nodes:
-            worth, parent, token, node, path = heapq.heappop(heap)          # worth below 0: the largest first
+            worth, parent, token, node, path = heapq.heappop(heap)          # negative: the largest first
             if node is not match:
                 nodes.append(token), parents.append(parent)
                 score, path = score - worth, [*path, token]
@@ -98,12 +99,12 @@ class Suffix:
         return score, nodes, parents
 
     def best(self, x, n_nodes, n_levels, width):
-        """Over all matches the tree of the highest score -> (nodes, parents)."""
+        """The tree with the highest score over all matches -> (nodes, parents)."""
         self.learn(x)
         found = 0.0, [], []
         for p in range(len(self.open) - 1, 0, -1):
             most = min(n_nodes, int(ALPHA * p))
-            if found[0] < most:                             # or no tree is better: at most 1 a node
+            if found[0] < most:                             # else no tree is better: at most 1 per node
                 found = max(found, self.tree(self.open[p], most, n_levels, width), key=lambda tree: tree[0])
         return found[1:]
 
@@ -115,5 +116,5 @@ class Suffix:
         return self.best(x, k, k, 1)[0], None
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree of at most as many nodes and levels as this shape: samplers.tree_rules.likeliest."""
+        """A tree of at most as many nodes and levels as this shape, as samplers.tree_rules.likeliest."""
         return *self.best(x, len(shape), max(depths(shape), default=0), len(shape)), None

@@ -6,21 +6,22 @@
     slem = SLEM(small, small_encoder, encoder)                          # a proposer
     speculative_sampling(None, target, tokens, n_tokens, K, rng, propose=slem.propose)
 
-Text is what both understand: the target's tokens are decoded, and encoded anew for the draft.
+Both understand text: the target's tokens are decoded, and encoded again for the draft.
 
     TLI     token-level intersection: the draft's distribution on the tokens that both have (the same bytes),
-            normalized, zero elsewhere.  A model like any other, so p is what was drawn from: lossless
-    SLEM    string-level exact match: the draft writes on, and what it wrote is encoded for the target.  The p
+            normalized, zero elsewhere.  It is a model like any other, and p is what the drafts are drawn
+            from: lossless
+    SLEM    string-level exact match: the draft continues, and what it wrote is encoded for the target.  The p
             of such drafts is not known, so they are chosen: the draft's likeliest tokens, and None for p,
             accepted with probability q(x̃): lossless
 
-SLEM also drafts words that only the target has as one token.  But the new text may move the end of the old
-one: if the target has written "th" and the draft goes on with "e", both would be the token "the".  Only the
-tokens that begin where the old text ends are new; if none does, nothing is proposed.
+SLEM also drafts words that only the target has as one token.  But the new text may merge with the end of the
+old one: if the target has written "th" and the draft goes on with "e", both would be the token "the".  Only
+the tokens that begin where the old text ends are new; if none does, nothing is proposed.
 
-But: the text is encoded anew at each token (TLI) or draft token (SLEM).  A draft with a shorter context reads
-the end of the text, from scratch each time.  A token that is part of a character is U+FFFD to the draft, and
-the end-of-text token is spelled out.  SLEM is greedy at every temperature; the paper draws.
+But: the text is encoded again at each token (TLI) or draft token (SLEM).  A draft with a shorter context
+reads the end of the text, from scratch each time.  A token that is part of a character is U+FFFD to the
+draft, and the end-of-text token is spelled out.  SLEM is greedy at every temperature; the paper draws.
 
 Not here: the paper's third method, SLRS, which sums p over all ways to write a string.
 """
@@ -32,7 +33,7 @@ from compute.backend import to_host
 
 
 class Reader:
-    """A draft model that is asked about the target's tokens."""
+    """A draft model that is called with the target's tokens."""
 
     def __init__(self, draft, draft_encoder, encoder):
         self.draft, self.draft_encoder, self.encoder = draft, draft_encoder, encoder
@@ -42,7 +43,7 @@ class Reader:
         self.draft.reset()
 
     def read(self, text, room=0):
-        """The text in the draft's tokens, the last of them if its context is short of `room` for more."""
+        """The text in the draft's tokens; only the last of them if the context lacks `room` for more."""
         return self.draft_encoder.encode(text)[-max(1, self.n_ctx_draft - room):]
 
 
@@ -68,7 +69,7 @@ class SLEM(Reader):
     """.propose"""
 
     def propose(self, draft, x, k, to_probs, rng):
-        """At most k tokens after x: speculative.propose.  Its draft is the one that SLEM was made of."""
+        """At most k tokens after x: speculative.propose.  The draft is the one given to SLEM."""
         text, drafts = self.encoder.decode(x), []
         start, written = self.read(text, room=k), []
         while len(written) < k and len(drafts) < k:
@@ -79,7 +80,7 @@ class SLEM(Reader):
     def new_tokens(self, text, more):
         """The tokens of `more` where it follows `text`; none if a token would lie across the seam.
 
-        They are those of text + more, for in these a word is cut as the target would cut it.
+        They are those of text + more, because there a word is split as the target would split it.
         """
         tokens = self.encoder.encode(text + more)
         ends = [0, *accumulate(len(self.encoder.to_bytes(token)) for token in tokens)]

@@ -5,16 +5,16 @@
     read_safetensors(path)    Hugging Face's format: a JSON header, then the tensors
     write_tensorflow          the first of the two, so that a model trained here is an ordinary OpenAI folder
 
-Names, shapes and types are those of the file, but bfloat16, which NumPy does not have, becomes float32.  The
-arrays lie in memory and know nothing of the file: what happens to it afterwards does not matter.
+Names, shapes and types are those of the file, except that bfloat16, which NumPy lacks, becomes float32.  The
+arrays are copies in memory: what happens to the file afterwards does not matter.
 
 Sources, tensorflow/tensorflow: core/protobuf/tensor_bundle.proto, core/lib/io/format.h,
 core/lib/io/table_builder.cc, core/util/tensor_bundle/tensor_bundle.cc; and the format section of
 huggingface/safetensors' README.
 
 But:
-- No file is trusted: every length, offset and size is checked before it is used, and what is wrong becomes
-  one CheckpointError.
+- No file is trusted: every length, offset and size is checked before it is used, and any fault becomes one
+  CheckpointError.
 - A flipped bit inside a tensor changes a number and nothing else.  TensorFlow's files hold a checksum of
   each tensor that finds it (verify=True); safetensors has none.
 - Not read: Snappy-compressed, big-endian, sliced (partitioned) and text tensors, resources, quantised
@@ -30,7 +30,7 @@ import numpy as np
 
 MAGIC = bytes.fromhex("57fb808b247547db")  # the last 8 bytes of an .index file
 MAX_HEADER = 100_000_000  # bytes of names and shapes, in both formats; GPT-2's largest is 70 kB
-# bytes; in an .index a name repeats the start of the last one, so a few bytes could name gigabytes
+# bytes; in an .index a name repeats the start of the last one, so a few bytes could mean gigabytes
 MAX_NAME = 1000
 BFLOAT16 = "bfloat16"  # the upper half of a float32
 TENSORFLOW_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "|u1", 5: "<i2", 6: "|i1", 8: "<c8", 9: "<i8",
@@ -45,14 +45,14 @@ class CheckpointError(ValueError):
 
 
 def need(ok, what):
-    """What a file must fulfil."""
+    """Raise CheckpointError unless ok: what a file must satisfy."""
     if not ok:
         raise CheckpointError(f"{what}; the file is damaged or incomplete, get it again")
 
 
 @contextlib.contextmanager
 def opened(path):
-    """(file, its number of bytes).  Errors that are raised inside get the file's name."""
+    """(file, its number of bytes).  Errors raised inside get the file's name."""
     try:
         if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for ever
             raise CheckpointError("this is a folder or a device; give the path of a file")
@@ -89,12 +89,12 @@ def read_array(file, n_bytes, name, begin, end, dtype, shape, checksum=None):
 # crc32c (Castagnoli), the checksum of TensorFlow's files ----------------------------------------------------
 #
 # Python's zlib.crc32 is another polynomial.  The state after a stretch of bytes is a linear function, over
-# bits, of the state before it and of the bytes.  So a long tensor is cut into lanes that are worked on side
+# bits, of the state before it and of the bytes.  So a long tensor is cut into lanes that are processed side
 # by side, four bytes at a time, all starting from 0, and the lanes are then joined in order:
 # state after A B = shift(state after A) ^ (state after B from 0), where shift feeds as many zeros as B has
 # bytes.
 
-# words of four bytes; not a power of two, or the lanes would fight for the same lines of the cache
+# words of four bytes; not a power of two, or the lanes would compete for the same cache lines
 LANE = 1040
 
 
@@ -114,7 +114,7 @@ def crc_tables():
 
 
 def crc32c(data):
-    """uint8 [n] -> its checksum; 400 to 800 MB a second from a few MB on, 15 below.
+    """uint8 [n] -> its checksum; 400 to 800 MB per second from a few MB up, 15 below.
 
     >>> hex(crc32c(np.frombuffer(b"123456789", np.uint8)))
     '0xe3069283'
@@ -138,7 +138,7 @@ def crc32c(data):
 
 
 def masked_crc(data):
-    """As it is stored: a checksum of data that itself holds checksums would be weak."""
+    """The checksum as it is stored: a plain one would be weak for data that itself holds checksums."""
     crc = crc32c(np.frombuffer(data, np.uint8))
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -148,7 +148,7 @@ def masked_crc(data):
 # The .index file is a LevelDB table: keys and values in blocks.  The values are protocol buffers.
 
 def read_varint(data, at):
-    """The number at data[at:], seven bits a byte, the lowest first; and where the next thing begins.
+    """The number at data[at:], seven bits per byte, the lowest first; and where the next item begins.
 
     >>> read_varint(bytes([0xAC, 0x02, 0x07]), 0)
     (300, 2)
@@ -187,7 +187,7 @@ def read_block(index, offset, size):
 
     An entry is: bytes shared with the key before, bytes not shared, bytes of the value; the end of the key;
     the value.  After the entries come the restarts (entries that share nothing, for binary search), which
-    are not needed by who reads all entries in order; then their number.
+    are not needed to read all entries in order; then their number.
     """
     need(offset + size + 5 <= len(index) - 48, "a block lies outside the file")
     data, kind = index[offset:offset + size], index[offset + size]
@@ -214,7 +214,7 @@ def read_block(index, offset, size):
 
 
 def read_index(path):
-    """An .index file -> (number of data files, [what read_entry says of each tensor])."""
+    """An .index file -> (number of data files, [what read_entry returns for each tensor])."""
     with opened(path) as (file, n_bytes):
         need(48 <= n_bytes <= MAX_HEADER, "this is not a TensorFlow .index file")
         return parse_index(file.read())
@@ -253,7 +253,7 @@ def parse_index(index):
 def read_entry(key, value):
     """One tensor -> (name, NumPy's type, shape, number of the data file, offset, size, checksum)."""
     entry, name = dict(read_message(value)), key.decode("utf-8", "replace")
-    if 0x3A in entry or key[0] == 0:  # the whole tensor, and each slice: its name in another encoding
+    if 0x3A in entry or key[0] == 0:  # the whole tensor; a slice, whose name is encoded differently
         raise CheckpointError(f"tensor {name!r} is cut into slices, which is not read; save it unpartitioned")
     need(name.encode("utf-8") == key, f"the name {name!r} is not UTF-8")
     if entry.get(0x08) not in TENSORFLOW_TYPES:
@@ -269,7 +269,7 @@ def read_entry(key, value):
 
 
 def each_tensor(prefix, verify=False):
-    """(name, array) of every tensor, one after the other; arguments and errors are read_tensorflow's."""
+    """(name, array) of every tensor, one after another; arguments and errors are read_tensorflow's."""
     prefix = os.fspath(prefix)
     n_files, entries = read_index(f"{prefix}.index")
     for number in sorted({entry[3] for entry in entries}):
@@ -286,7 +286,7 @@ def each_tensor(prefix, verify=False):
 def read_tensorflow(prefix, verify=False):
     """read_tensorflow("models/124M/model.ckpt")["model/wte"] -> float32 [50257, 768]
 
-    verify      compare the checksum of every tensor, too
+    verify      also compare the checksum of every tensor
     Raises CheckpointError.
     """
     return dict(sorted(each_tensor(prefix, verify)))
@@ -342,9 +342,10 @@ def to_index(entries):
 def write_tensorflow(prefix, arrays):
     """{name: array} -> prefix.index, prefix.data-00000-of-00001
 
-    Both are written under other names and renamed last, and an old index goes before the old data: whatever
-    interrupts this, there is the old checkpoint, the new one, or one without index that no reader takes for
-    whole.  Raises CheckpointError for a type or a name that cannot be written.
+    Both are written under other names and renamed last, and an old index is removed before the old data is
+    replaced: whatever interrupts this, what is left is the old checkpoint, the new one, or one without an
+    index, which no reader takes for complete.  Raises CheckpointError for a type or a name that cannot be
+    written.
     """
     prefix, types = os.fspath(prefix), {dtype: number for number, dtype in TENSORFLOW_TYPES.items()}
     index_path, data_path, part = f"{prefix}.index", f"{prefix}.data-00000-of-00001", f".{os.getpid()}.part"
@@ -379,7 +380,7 @@ def write_tensorflow(prefix, arrays):
 # safetensors ------------------------------------------------------------------------------------------------
 
 def no_twins(pairs):
-    """The members of a JSON object -> a dict; JSON itself would keep the last of two."""
+    """The members of a JSON object -> a dict; of two with one name the json module would keep the last."""
     need(len(dict(pairs)) == len(pairs), "a name occurs twice")
     return dict(pairs)
 

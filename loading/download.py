@@ -1,21 +1,21 @@
-"""A model's name -> a folder with every file of it, whole and checked.
+"""A model's name -> a folder with all of its files, complete and checked.
 
     python -m loading.download 124M              # from Python: download("124M") -> Path("models/124M")
 
-A file is written as NAME.part, which a second start continues where the first one stopped (HTTP Range).  It
-gets its name only when its length and the checksum in the table below are right.  Where the table has none,
-TensorFlow's own checksum of every tensor is compared, at the end.  While all that lasts, the folder holds a
+A file is written as NAME.part; a second start continues where the first one stopped (HTTP Range).  It gets
+its name only when its length and the checksum in the table below are right.  If the table has no checksum,
+TensorFlow's own checksum of every tensor is compared, at the end.  Until all that is done, the folder holds a
 file download.lock and does not count as complete.  The same file is the lock that makes a second program
 wait; the system releases it when its owner ends, in whatever way, so it cannot go stale.
 
-    an address fails (cut, too slow, 5xx)         again after 1, 2, 4 seconds; without end if bytes arrive
+    an address fails (cut, too slow, 5xx)         again after 1, 2, 4 seconds; endlessly while bytes arrive
     it has something else (404, another length)   the next address; also if it cannot be reached at all
     the checksum is wrong                         once more from the start, then the next address
 
 But:
-- Nobody's files are overwritten: a file of the wrong length under its final name is an error that names it.
-- A folder that was complete once is judged by the lengths of its files, because reading 6 GB at every start
-  is slow; `python -m loading.download 124M` reads them.
+- No existing file is overwritten: a file of the wrong length under its final name is an error that names it.
+- A folder that was once complete is judged by the lengths of its files, because reading 6 GB at every start
+  is slow; `python -m loading.download 124M` reads them all.
 - The graph (.meta) and the `checkpoint` file are not downloaded: no reader here needs them.
 """
 import contextlib
@@ -44,18 +44,18 @@ MERGES = (456318, "sha256:1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be3
 
 
 def openai(size, n_embd, n_head, n_layer, index, data, checksum=None):
-    """One of OpenAI's models; index, data: the bytes of these two files; checksum: of the data."""
+    """One of OpenAI's models; index, data: the bytes of these two files; checksum: the data's."""
     sizes = {"n_vocab": 50257, "n_ctx": 1024, "n_embd": n_embd, "n_head": n_head, "n_layer": n_layer}
-    hparams = (json.dumps(sizes, indent=2) + "\n").encode()     # so it is written there
+    hparams = (json.dumps(sizes, indent=2) + "\n").encode()     # as in OpenAI's file
     return {"urls": [f"{base}/{size}" for base in OPENAI],
             "files": {"hparams.json": (len(hparams), f"sha256:{hashlib.sha256(hparams).hexdigest()}"),
                       "encoder.json": VOCABULARY, "vocab.bpe": MERGES, "model.ckpt.index": (index, None),
                       "model.ckpt.data-00000-of-00001": (data, checksum)}}
 
 
-# name: the addresses of its folder, in the order in which they are tried, and its files, each with its bytes
-# and the checksum that is known.  Bytes of 124M, 355M and distilgpt2: as others saw them on the servers; of
-# 774M and 1558M: from the shapes of the tensors and the format.
+# name: the addresses of its folder, in the order in which they are tried, and its files, each with its size
+# in bytes and its checksum, if known.  The sizes of 124M, 355M and distilgpt2 are as reported by others;
+# those of 774M and 1558M follow from the shapes of the tensors and the format.
 MODELS = {
     "124M": openai("124M", 768, 12, 12, 5215, 497759232, "md5:f48b9cf1a525a603be52258f69bf9162"),
     "355M": openai("355M", 1024, 16, 24, 10399, 1419292672),
@@ -73,7 +73,7 @@ MODELS = {
 DOWNLOADING = "download.lock"
 TRIES = 4                               # at one address, without progress
 WAIT = 1.0                              # seconds before the second try; doubled before each further one
-PATIENCE = 10, 30                       # seconds without a connection; without CHUNK bytes of an answer
+PATIENCE = 10, 30                       # seconds: without a connection; without CHUNK bytes of an answer
 CHUNK = 1 << 14                         # bytes
 
 
@@ -106,7 +106,7 @@ def download(name, models_dir="models"):
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with only_one(folder / DOWNLOADING):
-            if not is_complete(name, models_dir):               # it is, if we waited for who did it
+            if not is_complete(name, models_dir):               # it may be, after waiting for another
                 download_missing(name, folder)
             forget(folder / DOWNLOADING)
         forget(folder / DOWNLOADING)                            # Windows keeps a file until it is closed
@@ -117,16 +117,16 @@ def download(name, models_dir="models"):
 
 
 def is_complete(name, models_dir="models"):
-    """Whether every file of the model is there, and no download is going on or was interrupted.
+    """True if every file of the model is there, and no download is running or was interrupted.
 
-    A file of a wrong length is an error.
+    Raises DownloadError for a file of the wrong length.
     """
     folder = Path(models_dir) / name
     return not missing(name, folder) and not (folder / DOWNLOADING).exists()
 
 
 def missing(name, folder):
-    """The files of the model that are not there; a file with a wrong length is an error."""
+    """The files of the model that are not there.  Raises DownloadError for a file of the wrong length."""
     files = []
     for file, (size, _) in MODELS[name]["files"].items():
         if not (folder / file).exists():
@@ -147,7 +147,7 @@ def check(name, models_dir="models"):
 
 
 def check_tensors(folder):
-    """TensorFlow's checksum of every tensor; the safetensors have one of the whole file, in the table."""
+    """Compare TensorFlow's checksum of every tensor.  (Of safetensors the table has one for the file.)"""
     try:
         if (folder / "model.ckpt.index").exists():
             for _ in each_tensor(folder / "model.ckpt", verify=True):
@@ -157,7 +157,7 @@ def check_tensors(folder):
 
 
 def download_missing(name, folder):
-    """Each missing file; then the checksums of all tensors."""
+    """Download each missing file; then check all tensors."""
     todo = {file: MODELS[name]["files"][file] for file in missing(name, folder)}
     needed = sum(size - size_of(part_of(folder / file)) for file, (size, _) in todo.items())
     free = shutil.disk_usage(folder).free
@@ -175,7 +175,7 @@ def download_missing(name, folder):
 
 
 def download_file(path, urls, size, checksum):
-    """The file from the first address that has it, under its name when it is right."""
+    """Download a file from the first address that has it; it gets its name when it is right."""
     part, reasons = part_of(path), []
     for url in urls:
         tries, best = 0, size_of(part)
@@ -194,7 +194,7 @@ def download_file(path, urls, size, checksum):
                 part.unlink(missing_ok=True)
             except Cut as error:
                 reason, tries = error, 1 if size_of(part) > best + size // 100 else tries + 1
-            best = max(best, size_of(part))                     # or one who starts anew would go on for ever
+            best = max(best, size_of(part))                     # else one that restarts would never end
             if tries < TRIES:
                 print(f"{url}: {reason}; trying again", file=sys.stderr)
                 time.sleep(WAIT * 2 ** (tries - 1))
@@ -205,7 +205,7 @@ def download_file(path, urls, size, checksum):
 
 
 def fetch(url, part, size):
-    """One request: append to the .part what it lacks."""
+    """One request: append what is missing to the .part."""
     there = size_of(part) if size_of(part) <= size else 0
     if there == size:
         return
@@ -216,7 +216,7 @@ def fetch(url, part, size):
         raise (error if there else Elsewhere(str(error))) from None
     start = first_byte(answer, there, size)
     bar = tqdm(total=size, initial=start, unit="B", unit_scale=True, unit_divisor=1024, desc=part.stem,
-               leave=False, disable=None)                       # only where standard error is a terminal
+               leave=False, disable=None)                       # only if standard error is a terminal
     with open(part, "ab") as file, bar:
         file.truncate(start)
         for piece in pieces:
@@ -224,16 +224,16 @@ def fetch(url, part, size):
             bar.update(len(piece))
             if file.tell() > size:
                 break
-        if file.tell() < size and answer.status_code == 206:    # the rest has to be asked for
+        if file.tell() < size and answer.status_code == 206:    # the rest has to be requested
             raise Cut("it sent a part of the file")
-        if file.tell() != size:                                 # the server says that this was all
+        if file.tell() != size:                                 # the server says that this is all
             done = file.tell()
             file.truncate(start)
             raise Elsewhere(f"it sent {done} bytes instead of {size}")
 
 
 def first_byte(answer, there, size):
-    """Where the bytes of this answer begin in the file; an exception if it is not the file."""
+    """Where in the file the bytes of this answer begin.  Raises an exception if it is not the file."""
     status = answer.status_code
     if status >= 500 or status in (408, 429):
         raise Cut(f"it answers {status}")
@@ -243,21 +243,21 @@ def first_byte(answer, there, size):
         if not match or int(match[1]) > there:
             raise Damaged(f"it sends {sent!r} for bytes {there}- of {size}")
         return int(match[1])
-    if status == 416:                                           # it has fewer bytes than we
+    if status == 416:                                           # it has fewer bytes than we have
         raise Damaged("it answers 416")
     if status != 200:
         raise Elsewhere(f"it answers {status}")
     length = answer.headers.get("Content-Length", str(size))
     if length != str(size):                                     # an error page, often
         raise Elsewhere(f"it has a file of {length} bytes instead of {size}")
-    return 0                                                    # from the beginning, whatever we asked for
+    return 0                                                    # from the beginning, whatever was asked for
 
 
 def answer_of(url, start):
     """The answer, then its bytes from `start` on, in pieces; Cut if one of them fails or takes too long.
 
-    They come from another thread, because much of a request knows no time limit: looking up a name, or an
-    answer of which a byte arrives now and then.
+    They come from another thread, because parts of a request have no time limit: looking up a name, or an
+    answer that arrives a byte now and then.
     """
     def ask():
         headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
@@ -294,7 +294,7 @@ def size_of(path):
 
 
 def has_digest(path, checksum):
-    """Whether the checksum ("md5:..." or "sha256:...", or None if it is not known) is that of the file."""
+    """True if the file has this checksum ("md5:..." or "sha256:..."), or the checksum is not known (None)."""
     if checksum is None:
         return True
     kind, digest = checksum.split(":")
@@ -317,7 +317,7 @@ def only_one(path):
 
 
 def lock(file):
-    """Whether the file is ours now; until it is closed or the program ends."""
+    """True if the lock is ours now, until the file is closed or the program ends."""
     try:
         import fcntl
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -339,7 +339,7 @@ def forget(path):
 
 
 def main(name, models_dir="models"):
-    """Download a model, or check one that is there; what was interrupted goes on where it stopped.
+    """Download a model, or check one that is there.  An interrupted download continues where it stopped.
 
     Args:
         name: 124M, 355M, 774M, 1558M or distilgpt2

@@ -4,7 +4,7 @@
     shapes(**hparams)       the shape of every parameter of such a GPT-2
     openai_names(arrays)    Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
 
-But: plain GPT-2 only: another activation, another epsilon or a head of its own is refused.
+But: plain GPT-2 only: another activation, another epsilon or a separate output head is refused.
 """
 import json
 import re
@@ -19,7 +19,7 @@ SIZES = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
 def read_folder(folder):
     """(hparams, arrays under OpenAI's names) of a folder in OpenAI's or Hugging Face's layout.
 
-    Raises ValueError in one sentence if a file is missing or damaged, or is not a plain GPT-2's.
+    Raises ValueError, with one sentence, if a file is missing or damaged, or is not a plain GPT-2's.
     """
     try:
         if (folder / "hparams.json").exists():
@@ -42,8 +42,8 @@ def read_folder(folder):
 
 
 def read_json(path):
-    """The JSON object in a small file.  ValueError, with the file's name, if there is none."""
-    if not path.is_file():                                      # a pipe would be waited for
+    """The JSON object in a small file.  Raises ValueError, with the file's name, if there is none."""
+    if not path.is_file():                                      # reading a pipe would wait
         raise ValueError(f"{path.name} is not a file")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -55,7 +55,7 @@ def read_json(path):
 
 
 def check_sizes(hparams, arrays):
-    """ValueError for sizes that cannot be, or another number of layers than in the checkpoint."""
+    """Raises ValueError for impossible sizes, or if the checkpoint has another number of layers."""
     for size in SIZES:
         if type(hparams.get(size)) is not int or hparams[size] < 1:
             raise ValueError(f"{size} is {hparams.get(size)!r}, which is not a size")

@@ -5,10 +5,10 @@
     llama-completion -m demo-target.gguf -p "There was a" -n 60 --temp 0
 
 The file holds the float32 weights under llama.cpp's names, the hyperparameters, and the tokenizer: tokens
-and merges.  The gguf package, which llama.cpp's authors maintain, knows the format; what is here is the
-dictionary between the two.
+and merges.  The gguf package, which llama.cpp's authors maintain, knows the format; this file
+translates between the two.
 
-But: float32 only (llama-quantize makes smaller files of it), and writing only.
+But: float32 only (llama-quantize makes smaller files from it), and writing only.
 """
 import os
 import re
@@ -38,7 +38,7 @@ def gguf_name(name):
 
 
 def write_gguf(path, hparams, arrays, encoder):
-    """The file at `path`, complete or not at all; meanwhile it is called NAME.part.
+    """Write the file at `path`, complete or not at all; until then it is called NAME.part.
 
     arrays      {OpenAI's name: array}, matrices [n_in, n_out] or [1, n_in, n_out]
     Raises ValueError if the gguf package is not installed, an array is missing, or the vocabulary does not
@@ -82,11 +82,11 @@ def write_all(writer, gguf, hparams, arrays, encoder):
 
 
 def add_tokenizer(writer, encoder, types):
-    """Byte-level BPE as llama.cpp knows it: the tokens in their order, which are special, and the merges."""
+    """Byte-level BPE as llama.cpp knows it: the tokens in order, which are special, and the merges."""
     tokens = [encoder.tokens[i] for i in range(encoder.n_vocab)]
     merged = set(encoder.char_of.values()) | {"".join(pair) for pair in encoder.ranks}
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")               # the regular expression that cuts the text into chunks
+    writer.add_tokenizer_pre("gpt-2")               # the regular expression that splits the text into chunks
     writer.add_token_list(tokens)
     writer.add_token_types([types.NORMAL if token in merged else types.CONTROL for token in tokens])
     writer.add_token_merges([" ".join(pair) for pair in encoder.ranks])
@@ -97,7 +97,7 @@ def add_tokenizer(writer, encoder, types):
 
 
 def main(folder, path):
-    """Write a model as a GGUF file, for llama.cpp.  Nothing is written over.
+    """Write a model as a GGUF file, for llama.cpp.  Nothing is overwritten.
 
     Args:
         folder: a model's folder, such as models/demo-target

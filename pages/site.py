@@ -52,8 +52,8 @@ RUNS = {    # name: (flags of main.py, title, what to look for)
                 "One block of its own, an EAGLE head, reads the target's last hidden states and drafts."),
 }
 QUESTIONS = "speed", "tokens", "passes", "machines", "claims"        # in RESULTS, a page of Markdown each
-NOT_MEASURED = ("Nothing has been counted or measured yet: <code>python -m benchmarks counts</code>, <code>costs"
-                "</code> and <code>speed</code> do it.")
+NOT_MEASURED = ("Nothing has been counted or measured yet: <code>python -m benchmarks counts</code>, "
+                "<code>costs</code> and <code>speed</code> do it.")
 PAPERS = ('<a href="https://arxiv.org/abs/2302.01318">Chen et al. 2023</a>, '
           '<a href="https://arxiv.org/abs/2211.17192">Leviathan et al. 2022</a>')
 

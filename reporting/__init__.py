@@ -1,1 +1,1 @@
-"""What a run tells about itself, and what two runs tell about each other: numbers, sentences, colours."""
+"""What is reported about a run, and about two runs compared: numbers, sentences, colours."""

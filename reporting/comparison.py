@@ -1,18 +1,19 @@
-"""A run that clocks itself, and what two of them say about each other: numbers, then sentences.
+"""A timed run, and the comparison of two of them: numbers, then sentences.
 
     alone = run(method.baseline, pair, tokens, 60, 4, rng, settings)
     spec = run(method.sampler(pair), ..)
     result = compared(alone, spec, 60, 4)
     print(*summary(result), sep="\n")
 
-The clock runs while the sampler does, not while its rounds are shown.  What each model call and each proposal
-takes is noted on the way: the costs c and v are medians of these.
+The clock runs while the sampler does, not while its rounds are shown.  The time of each model call and each
+proposal is recorded as well: the costs c and v are medians of these.
 
-But: the times of one run on a machine that does other things, too.  A number with an error is a matter for
+But: these are the times of one run, on a machine that does other things, too.  For numbers with an error, see
 the benchmarks.
 """
 from typing import NamedTuple
 
+import speculative
 from checks import check_K, check_settings
 from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, predicted_speedup, ratio
 from samplers.tree_model import depths
@@ -20,7 +21,7 @@ from samplers.tree_model import depths
 
 class Run(NamedTuple):
     rounds: list                    # sampling.Round, without their distributions
-    times: list                     # seconds of each, and of the end
+    times: list                     # seconds of each, and after the last
     draft: Timed | None
     target: Timed
 
@@ -42,23 +43,23 @@ def run(sampler, pair, tokens, n_tokens, K, rng, settings, show=iter):
     """
     draft, target = (model and Timed(model) for model in (pair.draft, pair.target))
     rounds, times = sampler(draft, target, tokens, n_tokens, K, rng, **settings), []
-    for model in filter(None, (pair.draft, pair.target)):       # no run pays for waking up threads and memory
+    for model in filter(None, (pair.draft, pair.target)):       # warm up threads and memory
         model(tokens), model.reset()
     rounds = [r._replace(target_probs=None, draft_probs=None) for r in show(clocked(rounds, times))]
     return Run(rounds, times, draft, target)
 
 
 def timed(pair):
-    """The pair with a clock at its proposer."""
+    """The pair with its proposer timed."""
     return pair._replace(propose=TimedProposer(pair.propose), grow=pair.grow and TimedProposer(pair.grow))
 
 
 # Numbers ----------------------------------------------------------------------------------------------------
 
 def compared(alone, spec, pair, method, n_tokens, K, encoder):
-    """Two runs -> the figures of main.py --json; None for what could not be measured.
+    """Two runs -> what main.py --json prints; None for what could not be measured.
 
-    pair        as `timed` made it, for the second run
+    pair        as made by `timed`, for the second run
     method      methods.Method
     """
     accepted, tested = acceptance(spec.rounds, method.verifier.entry.tests_all)
@@ -74,14 +75,14 @@ def compared(alone, spec, pair, method, n_tokens, K, encoder):
     return dict(autoregressive=runs[0], speculative=runs[1],
                 speedup=ratio(runs[1]["tokens_per_second"], runs[0]["tokens_per_second"]),
                 predicted_speedup=predicted(spec, alone, steady, ratio(accepted, tested), per_pass, K, c, v),
-                cost_ratio=c, verify_ratio=v, steady=steady,
+                cost_ratio=c, verify_ratio=v, rows=n_rows, steady=steady,
                 same_text=alone.tokens == spec.tokens, same_by_seed=method.same_at_any_temperature,
                 same_bits=n_rows <= target.exact_rows and (not method.tree or target.exact_paths),
                 lossless=method.lossless)
 
 
 def all_have_K(rounds, n_tokens, K):
-    """Had every round K drafts, or as many as were still wanted?  Only then does theorem 3.8 predict."""
+    """True if every round had K drafts, or as many as were still wanted.  Only then theorem 3.8 applies."""
     made = 0
     for r in rounds:
         if len(r.drafts) != min(K, n_tokens - made - 1):
@@ -91,9 +92,10 @@ def all_have_K(rounds, n_tokens, K):
 
 
 def c_and_v(alone, spec, pair, tree, K):
-    """(c, v): a draft, and a pass over K + 1 tokens or the tree, in target steps; None if not measured.
+    """(c, v): the costs of a draft, and of a pass over K + 1 tokens or the tree, in target steps; None if not
+    measured.
 
-    c is a draft step; without a draft model, the time of `propose` for each draft; in a tree a level's cost.
+    c is a draft step; without a draft model, the time of `propose` per draft; in a tree, per level.
     """
     step = alone.target.seconds(1)
     if tree and pair.grow:
@@ -103,12 +105,13 @@ def c_and_v(alone, spec, pair, tree, K):
         levels = [spec.draft.seconds(([0] + depths(tree)).count(depth)) for depth in range(K)]
         drafting = None if None in levels else sum(levels) / K
     else:
-        drafting = spec.draft and spec.draft.seconds(1) or pair.propose.seconds(1)
+        steps = spec.draft if pair.propose.propose is speculative.propose else pair.propose
+        drafting = steps.seconds(1)
     return ratio(drafting, step), ratio(spec.target.seconds((len(tree) if tree else K) + 1), step)
 
 
 def predicted(spec, alone, steady, alpha, per_pass, K, c, v):
-    """Theorem 3.8 if it applies; otherwise the tokens that were counted over what the rounds cost."""
+    """Theorem 3.8 if it applies; otherwise the tokens per pass, as counted, divided by what a round costs."""
     if steady:
         return None if None in (alpha, c, v) else predicted_speedup(alpha, K, c, v)
     step = alone.target.seconds(1)
@@ -121,14 +124,14 @@ def predicted(spec, alone, steady, alpha, per_pass, K, c, v):
 
 
 def check_flags(n_tokens_to_generate, K, seed, prompt, **settings):
-    """Raises ValueError for what can be said before a model is loaded.
+    """Raises ValueError for anything that can be checked before a model is loaded.
 
     settings    temperature, top_k, top_p
     """
     check_settings(n_tokens_to_generate, **settings)
     check_K(K)
     if K > 1024:
-        raise ValueError(f"K is {K}: no context holds so many drafts; 2 to 8 a round are usual")
+        raise ValueError(f"K is {K}: no context holds that many drafts; 2 to 8 per round are usual")
     if seed < 0:
         raise ValueError(f"seed is {seed}: it must be 0 or more")
     if not prompt:
@@ -136,9 +139,9 @@ def check_flags(n_tokens_to_generate, K, seed, prompt, **settings):
 
 
 def without_effect(given, method, temperature, json, draft_is_used):
-    """A sentence for each flag that was given and changes nothing in this run.
+    """A sentence for each flag that was given but changes nothing in this run.
 
-    given   names of the flags that differ from their defaults
+    given   the names of the flags that differ from their defaults
     """
     for applies, flags, reason in [
             (temperature == 0, {"top_k", "top_p", "seed"}, "at temperature 0, which is greedy"),
@@ -156,17 +159,17 @@ def timing(run):
     return f"\nTime = {run.seconds:.2f} s, {len(run.tokens)} tokens{speed}\n"
 
 
-SAME = {        # (same_text, same_bits): what is said if the texts should be the same
+SAME = {        # (same_text, same_bits): what to say if the texts should be the same
     (True, True): "The two texts are the same, as they always are {when} on this machine.",
-    (True, False): "The two texts are the same; on this machine a near-tie may part them when K = {K}.",
-    (False, False): "The two texts part at a near-tie, which can happen on this machine when K = {K}.",
-    (False, True): "The two texts are not the same, which must not happen {when}: report it.",
+    (True, False): "The two texts are the same; here they may differ at a near-tie with {rows} rows a pass.",
+    (False, False): "The two texts differ at a near-tie, which can happen here with {rows} rows a pass.",
+    (False, True): "The two texts are not the same, which must not happen {when}: please report it.",
 }
 NOT_JUDGED = "Whether {} is lossless is not known: python -m lossless {} finds out."
 
 
 def summary(r):
-    """The comparison; whether the texts are the same, or should be; what would gain more."""
+    """The comparison; whether the texts are the same, or should be; what would be faster."""
     spec, c, v = r["speculative"], r["cost_ratio"], r["verify_ratio"]
     if not spec["tokens"]:
         yield "No tokens were wanted: there is nothing to compare."
@@ -178,12 +181,19 @@ def summary(r):
     if spec["tested"]:
         line += ", acceptance rate {acceptance_rate:.2f} ({accepted} of {tested} tested)".format(**spec)
     yield f"{line}, {spec['tokens_per_target_pass']:.2f} tokens per target pass"
+    parts = ratio(r["speedup"], r["predicted_speedup"])
+    if parts and not 0.8 < parts < 1.25:
+        yield (f"Measured and predicted differ by a factor of {parts:.1f}: the machine was busy, the run is "
+               "short, or acceptances are not independent.")
     if r["lossless"] is False:
         yield f"The rule is lossy: its text does not have the target's distribution ({r['verifier']})."
     yield from (NOT_JUDGED.format(own, own) for own in (r["drafter"], r["verifier"]) if own.endswith(".py"))
     if (r["temperature"] == 0 or r["same_by_seed"]) and r["lossless"] is not None:
         when = "at temperature 0" if r["temperature"] == 0 else f"with --verifier {r['verifier']}"
-        yield SAME[r["same_text"], r["same_bits"]].format(K=r["K"], when=when)
+        yield SAME[r["same_text"], r["same_bits"]].format(rows=r["rows"], when=when)
+    elif r["temperature"] == 0:
+        yield ("The two texts are the same." if r["same_text"] else
+               "The two texts differ; those of a lossless method are the same at temperature 0.")
     elif not r["same_text"] and r["lossless"]:
         yield "Different texts are expected at a temperature above 0; their distribution is the same."
     if r["steady"] and r["predicted_speedup"]:

@@ -1,11 +1,11 @@
-"""Many prompts, continued as batches: auto-regressively and speculatively, each printed as soon as it is
+"""Many prompts, continued in batches, autoregressively and speculatively; each is printed as soon as it is
 done.
 
     python -m reporting.many prompts.txt --json
 
-Every sequence has the same seed, so its texts are those that main.py --prompt gives by itself.
+Every sequence has the same seed, so its texts are those that main.py --prompt gives for it alone.
 
-But: what belongs to a single run is not told: c, v and a prediction, colours, the replay page.
+Not here: what belongs to a single run: c, v and a prediction, colours, the replay page.
 """
 import json as json_format
 import sys
@@ -20,23 +20,24 @@ from compute import backend as backends
 from compute.backend import clock
 from reporting.comparison import check_flags
 from reporting.stats import acceptance, ratio
+from reporting.terminal import harmless
 from samplers.batch import batch_sampling
 
-BATCH = 16              # sequences at once; the rows of more are no longer cheap
+BATCH = 16              # sequences at once; with more, rows are no longer cheap
 
 
 def main(file, n_tokens_to_generate=60, draft_model_size="demo-draft", target_model_size="demo-target", K=4,
          temperature=0.0, top_k=0, top_p=1.0, seed=0, models_dir="models", backend="numpy", drafter="model",
          verifier="token", json=False):
-    """Continue every line of a file, up to 16 at once, auto-regressively and speculatively.
+    """Continue every line of a file, up to 16 at once, autoregressively and speculatively.
 
     Args:
-        file: a text with a prompt on each line
+        file: a text file with a prompt on each line
         n_tokens_to_generate: new tokens after each prompt
-        K: drafts a round
+        K: drafts per round
         temperature: 0 is greedy
-        drafter: the flags mean what they mean to main.py
-        json: print a JSON object for each prompt, a line each
+        drafter: this and the other flags are as in main.py
+        json: print a JSON object for each prompt, one per line
     """
     settings = dict(temperature=temperature, top_k=top_k, top_p=top_p)
     prompts = prompts_in(file)
@@ -57,25 +58,25 @@ def main(file, n_tokens_to_generate=60, draft_model_size="demo-draft", target_mo
 
 
 def prompts_in(path):
-    """The lines of a file that are not blank.  Raises ValueError if there are none, or it is not a text."""
+    """The lines of a file that are not blank.  Raises ValueError if there are none, or it is not text."""
     lines = console.read_text(path, "name a file with a prompt on each line").split("\n")
     prompts = [line for line in lines if line.strip()]
     if not prompts:
-        raise ValueError(f"{path} holds no prompt: write one on each line")
+        raise ValueError(f"{path} holds no prompts: write one on each line")
     return prompts
 
 
 def continue_all(batch, prompts, encoder, n_tokens, about, exact_rows, as_json):
-    """Continue all prompts, BATCH at a time, and print them in their order, as text or as JSON, one a line.
+    """Continue all prompts, BATCH at a time, and print them in order, as text or as JSON, one per line.
 
     batch       (prompts, K=, rngs=) -> a generator of lists of rounds: batch_sampling with the rest bound
-    about       the settings by name, K and seed among them; they stand in every JSON object
-    exact_rows  rows at once that keep their bits
-    An interruption loses no text that was finished: it is printed first.
+    about       the settings by name, K and seed among them; every JSON object repeats them
+    exact_rows  how many rows at once keep their bits
+    If interrupted, it first prints every text that is finished.
     """
     tokens, K = [encoder.encode(prompt) for prompt in prompts], about["K"]
-    batch(tokens, K=K, rngs=tokens)                             # a prompt that does not fit ends here
-    made, seconds, parted = [0, 0], [0.0, 0.0], 0               # auto-regressive, speculative
+    batch(tokens, K=K, rngs=tokens)                             # raises now if a prompt does not fit
+    made, seconds, parted = [0, 0], [0.0, 0.0], 0               # autoregressive, speculative
     with tqdm(total=2 * n_tokens * len(prompts), unit=" tokens", leave=False, disable=None) as bar:
         for start in range(0, len(prompts), BATCH):
             some, runs, interrupted = tokens[start:start + BATCH], [None, None], False
@@ -90,18 +91,18 @@ def continue_all(batch, prompts, encoder, n_tokens, about, exact_rows, as_json):
                     result = compared(prompt, about, alone, spec, some, exact_rows)
                     parted += not result["same_text"]
                     bar.clear()
-                    text = f"{prompt}{(spec or alone)['text']}\n"
+                    text = harmless(f"{prompt}{(spec or alone)['text']}\n")
                     print(json_format.dumps(result) if as_json else text, flush=True)
             if interrupted:
                 raise KeyboardInterrupt
     rates, plural = [ratio(*pair) for pair in zip(made, seconds)], "s" * (len(prompts) > 1)
     if all(rates):
         print(f"{len(prompts)} prompt{plural}, up to {BATCH} at once: {rates[0]:.0f} tokens per second "
-              f"auto-regressively, {rates[1]:.0f} speculatively, speed-up {rates[1] / rates[0]:.2f}x",
+              f"autoregressively, {rates[1]:.0f} speculatively, speed-up {rates[1] / rates[0]:.2f}x",
               file=sys.stderr if as_json else sys.stdout)
     if parted and about["temperature"] == 0:
-        print(f"In {parted} of {len(prompts)} the two texts part, which they may at near-ties if a pass has "
-              f"more than {exact_rows} rows.", file=sys.stderr if as_json else sys.stdout)
+        print(f"In {parted} of {len(prompts)} the two texts differ, which can happen at near-ties if a pass "
+              f"has more than {exact_rows} rows.", file=sys.stderr if as_json else sys.stdout)
 
 
 def run(batch, prompts, K, seed, bar):
@@ -120,7 +121,7 @@ def run(batch, prompts, K, seed, bar):
 
 
 def finished(run, j, encoder, n_tokens):
-    """The text and figures of sequence j; None where it was interrupted.  The time is that of its batch."""
+    """The text and figures of sequence j; None if it was interrupted.  The time is that of its batch."""
     sequences, n_made, seconds, _ = run
     rounds = sequences[j]
     new = [token for r in rounds for token in r.tokens]
@@ -133,7 +134,7 @@ def finished(run, j, encoder, n_tokens):
 
 
 def compared(prompt, about, alone, spec, batch, exact_rows):
-    """What main.py --json says of one prompt, here one of a batch (their tokens)."""
+    """What main.py --json prints for one prompt, here one of a batch (given as tokens)."""
     speedup = ratio(spec["tokens_per_second"], alone["tokens_per_second"]) if alone and spec else None
     return dict(prompt=prompt, **about, batch=len(batch), autoregressive=alone, speculative=spec,
                 speedup=speedup, predicted_speedup=None, cost_ratio=None, verify_ratio=None,

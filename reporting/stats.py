@@ -220,6 +220,6 @@ def bottleneck(alpha, K, c, v):
     reasons = [
         (predicted_speedup(1, K, c, v), f"too few drafts are accepted ({alpha:.0%})"),
         (predicted_speedup(alpha, K, 0, v), f"a draft step is too expensive ({c:.2f} of a target step)"),
-        (predicted_speedup(alpha, K, c, 1), f"checking {K + 1} rows is too expensive ({v:.1f} target steps)"),
+        (predicted_speedup(alpha, K, c, 1), f"a pass over {K + 1} rows is too slow ({v:.1f} target steps)"),
     ]
-    return f"This pair gains little or nothing here, mostly because {max(reasons)[1]}."
+    return f"Even with K = {K} this pair gains little here, mostly because {max(reasons)[1]}."

@@ -1,19 +1,20 @@
-"""Ragged batches: several sequences at once, each at its own rate, each exactly what it would be alone.
+"""Ragged batches: several sequences at once, each at its own pace, each exactly as it would be alone.
 
-A pass of a model over one row reads all of its weights, and so does a pass over the rows of eight sequences.
-So the rows of all sequences are concatenated for the products with weights, and attention is split by
-sequence again, each with a cache of its own.  Nothing is padded: sequences differ in length, they accept
-different numbers of drafts, they end at different times, and one that has ended costs nothing more.
+A model's pass over one row reads all of its weights, and so does a pass over the rows of eight sequences.  So
+the rows of all sequences are concatenated for the products with weights, and attention is split by sequence
+again, each with its own cache.  Nothing is padded: sequences differ in length, accept different numbers of
+drafts and end at different times, and one that has ended costs nothing more.
 
 Each sequence has its own random generator and asks it for the same numbers, in the same order, as
-speculative.py would: so its tokens are those of its run alone with that generator.  To the last bit this
-holds while a pass has no more rows than `exact_rows` of the model; beyond that a near-tie may part them.
+speculative.py would: so its tokens are those that it would get alone with that generator.  This holds to
+the last bit while a pass has no more rows than the model's `exact_rows`; beyond that they may differ at a
+near-tie.
 
-Batches and speculation live off the same thing: rows cost nearly nothing beside the first.  A batch uses it
+Batches and speculation exploit the same thing: after the first, rows cost next to nothing.  A batch uses it
 up: at batch size 8 a verification of K + 1 tokens has 8 (K + 1) rows, and they are no longer free.
 
-But: all sequences begin together (no queue that fills the place of one that has ended).  A model that is not
-a plain GPT2 is called for one sequence after the other.
+But: all sequences begin together (no queue from which to replace one that has ended).  A model that is not a
+plain GPT2 is called for one sequence after another.
 """
 import copy
 from collections import defaultdict
@@ -30,19 +31,19 @@ from sampling import Round, cut_after, prepare, sample
 
 def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0, top_k=0, top_p=1.0,
                    eos=None, propose=speculative.propose, verify=speculative.verify):
-    """Generate `n_tokens` tokens after each of `prompts`.  Returns a generator of lists: in each the rounds
-    (sampling.Round) that one pass of the target gave, one a sequence; None for a sequence that has ended.
+    """Generate `n_tokens` tokens after each of `prompts`.  Returns a generator of lists: each holds the
+    rounds (sampling.Round) of one target pass, one per sequence; None for a sequence that has ended.
 
     prompts     lists of token ids, of any lengths
-    K           drafts a round at the most; 0 is auto-regressive, and `draft` may then be None
-    rngs        a numpy.random.Generator for each prompt, each its own
-    propose     speculative.propose drafts for all sequences in step; any other is asked for one sequence
-                after the other (and an EAGLE head, which reads the target's states, runs it again for them)
+    K           the largest number of drafts in a round; 0 is autoregressive, and `draft` may then be None
+    rngs        one numpy.random.Generator for each prompt
+    propose     speculative.propose drafts for all sequences in step; any other is called for one
+                sequence after another (and an EAGLE head, which reads the target's states, runs it again)
     The rest is as in speculative.speculative_sampling.
-    Raises ValueError for bad arguments at the call, and says which prompt it is.
+    Raises ValueError for bad arguments when it is called, and says which prompt is at fault.
     """
     if not isinstance(K, Integral) or K < 0:
-        raise ValueError(f"K is {K!r}: it must be a whole number, 0 (auto-regressive) or more")
+        raise ValueError(f"K is {K!r}: it must be a whole number, 0 (autoregressive) or more")
     if len(rngs) != len(prompts):
         raise ValueError(f"{len(prompts)} prompts and {len(rngs)} random generators: give one for each")
     texts, models = [], [draft if K else None, target]
@@ -104,7 +105,7 @@ class Slots:
 
     slots[i] is a GPT2 with the weights of the model and a cache of its own, as long as the sequence will be.
     A call is GPT2.__call__ for all of them at once.  A model that is not a plain GPT2 stays one model, and
-    is asked about one sequence after the other.
+    is called for one sequence after another.
     """
 
     def __init__(self, model, lengths):
@@ -116,7 +117,7 @@ class Slots:
             sizes[whole_blocks(length)].append(i)
         n_layer, _, n_head, _, d_head = model.cache.shape
         for size, members in sizes.items():
-            # Caches of one size lie side by side: attention can look at neighbours in one product.
+            # Caches of one size are stored side by side: attention can read neighbours in one product.
             shape = n_layer, 2, len(members), n_head, size, d_head
             caches = xp.zeros(shape, dtype=model.cache.dtype)
             for row, i in enumerate(members):
@@ -135,7 +136,7 @@ class Slots:
         n_past = {i: self.slots[i].prefill(texts[i], n_last[i]) for i in order}
         new = {i: range(n_past[i], len(texts[i])) for i in order}               # positions that will be run
         for i in order:
-            self.slots[i].cached = texts[i][:n_past[i]]         # if we are interrupted, only these are sure
+            self.slots[i].cached = texts[i][:n_past[i]]         # if we are interrupted, only these are valid
         params, runs = self.model.params, self.runs(new)
         x = (params["wte"][[texts[i][position] for i in order for position in new[i]]]
              + params["wpe"][[position for i in order for position in new[i]]])   # [n, n_embd], n rows in all
@@ -148,8 +149,8 @@ class Slots:
         return dict(zip(order, xp.split(logits, ends_of(range(n_last[i]) for i in order))))
 
     def runs(self, new):
-        """What attention can look at in one product: caches side by side, as many new rows and blocks of
-        keys.
+        """What attention can read in one product: adjacent caches with equal numbers of new rows and of
+        blocks of keys.
 
         new     {sequence: range of its new positions}
         Returns [(rows of x, caches [n_layer, 2, g, n_head, size, d_head], positions [g, n], mask), ...]
@@ -173,12 +174,12 @@ class Slots:
 
 
 def ends_of(parts):
-    """Where the parts of a concatenation end, but for the last:  ends_of(["ab", "c", "de"]) == [2, 3]."""
+    """Where the parts of a concatenation end, except the last:  ends_of(["ab", "c", "de"]) == [2, 3]."""
     return list(accumulate(map(len, parts)))[:-1]
 
 
 def attend_by_sequence(qkv, layer, runs):                       # [n, 3 * n_embd] -> [n, n_embd]
-    """gpt2.attend for the rows of several sequences, each of which looks at its own cache."""
+    """gpt2.attend for the rows of several sequences, each of which reads its own cache."""
     heads = []
     for rows, caches, positions, mask in runs:
         keys, values = caches[layer]                            # [g, n_head, size, d_head] each
@@ -187,7 +188,7 @@ def attend_by_sequence(qkv, layer, runs):                       # [n, 3 * n_embd
         q, k, v = qkv[rows].reshape(g, n, 3, n_head, d_head).transpose(2, 0, 1, 3, 4)
         which = xp.arange(g)[:, None]                           # [g, 1]
         keys[which, :, positions], values[which, :, positions] = k, v
-        # The heads of all g sequences are heads among others.
+        # The heads of all g sequences are treated as the heads of one.
         q = q.transpose(0, 2, 1, 3).reshape(g * n_head, n, d_head)
         keys, values = (a.reshape(g * n_head, size, d_head)[:, :mask.shape[-1]] for a in (keys, values))
         out = dot_product_attention(q, keys, values, mask)      # [g * n_head, n, d_head]

@@ -1,10 +1,10 @@
-"""Block verification: Sun et al. 2024 (arXiv 2403.10444), the same drafts judged together.
+"""Block verification: Sun et al. 2024 (arXiv 2403.10444), which judges the drafts together.
 
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, verify=block.verify)
 
-Algorithm 2 of Chen et al. judges each draft by itself, and the first refusal ends the round.  But a draft
+Algorithm 2 of Chen et al. judges each draft by itself, and the first rejection ends the round.  But a draft
 that the target likes much more than the drafter (q / p above 1) could make up for one that it likes less.
-Here the whole prefix is weighed.  The passes are the same, the distribution is the same, and the expected
+Here whole prefixes are judged.  The passes are the same, the distribution is the same, and the expected
 number of accepted drafts is never smaller: P_j is at least the product of Algorithm 2's min(1, q / p), since
 min(1, P r) >= P min(1, r) for P <= 1.  The paper shows that no rule accepts more, among those after which the
 next round starts from q.  (Its greedy variant accepts more in one round, and then the next rounds have to
@@ -14,11 +14,11 @@ coupling of two lines of tokens keeps more than 12/9.
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
 of drafts (gamma).  P_j and h_j are the paper's.
 
-Why it is lossless.  Claim: given the first j drafts, tau >= j has probability P_j.  It holds for the last.
-For the others from the right: the next draft survives with probability sum p min(1, P_j q / p) = sum min(p,
-P_j q) = P_j - z_j, where z_j = sum max(0, P_j q - p), and h_j is chosen so that h_j + (1 - h_j) (P_j - z_j)
-= P_j.  So tau = j has probability z_j, and given j drafts the next token is x as a surviving draft with
-weight min(p, P_j q), as the correction with weight max(0, P_j q - p): together P_j q(x).
+Why it is lossless.  Claim: given the first j drafts, tau >= j has probability P_j.  It holds for the last
+draft, and for the others by induction from the right: the next draft survives with probability sum p min(1,
+P_j q / p) = sum min(p, P_j q) = P_j - z_j, where z_j = sum max(0, P_j q - p), and h_j is chosen so that h_j +
+(1 - h_j) (P_j - z_j) = P_j.  So tau = j has probability z_j, and given j drafts the next token is x as a
+surviving draft with weight min(p, P_j q), as the correction with weight max(0, P_j q - p): together P_j q(x).
 
 But: at temperature 0, and if the drafts are point masses, it accepts no more than Algorithm 2.
 """
@@ -30,16 +30,16 @@ from sampling import sample
 def verify(target_probs, draft_probs, drafts, rng):
     """How many drafts are kept, and the token that follows them.  Returns (n_accepted, next_token).
 
-    The arguments are those of speculative.verify.  A random number is drawn for each draft, from the left,
-    and one for the token that follows.  In the example h_1 = 0 and P_2 = min(1, 1/2 * 2) = 1: both drafts
-    stay; Algorithm 2 refuses the first of them half the time.
+    The arguments are those of speculative.verify.  One random number is drawn for each draft, from left to
+    right, and one for the token that follows.  In the example h_1 = 0 and P_2 = min(1, 1/2 * 2) = 1: both
+    drafts stay; Algorithm 2 rejects the first of them half the time.
 
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
     >>> verify(q, p, [0, 1], np.random.default_rng(0))
     (2, 0)
     """
     q = target_probs                                            # [k + 1, n_vocab]
-    p = [*draft_probs, np.zeros_like(q[-1])]                    # [k + 1, n_vocab]  after x̃_k comes no draft
+    p = [*draft_probs, np.zeros_like(q[-1])]                    # [k + 1, n_vocab]  no draft comes after x̃_k
     weight, tau = 1.0, 0                                        # weight is P_j;  P_0 = 1
     residual = np.maximum(q[0] - p[0], 0)                       # after no draft; q itself if there are none
     for j, token in enumerate(drafts, 1):

@@ -1,4 +1,4 @@
-"""Penalties, forbidden tokens, the mask of a grammar: speculative sampling works with them as it is.
+"""Penalties, forbidden tokens, grammar masks: speculative sampling works with them unchanged.
 
     target = constrained(target, penalty(1.2))
     speculative_sampling(draft, target, ..)                             # lossless for the constrained target
@@ -8,17 +8,17 @@ A model is a pure function of its tokens, and so is a constrained one:
 
     process(tokens so far, logits [n_vocab]) -> logits [n_vocab]
 
-It is called for each row with the tokens of that row, among them the drafts before it: a draft's penalty
-counts for the next draft.  That is all there is to it.  What goes wrong in practice is one row that is
-processed with another row's tokens, or not at all.
+It is called for each row with that row's tokens, including the drafts before it: a draft's penalty applies to
+the next draft.  That is all there is to it.  What goes wrong in practice is a row that is processed with
+another row's tokens, or not at all.
 
     penalty     Keskar et al. 2019 (arXiv 1909.05858, CTRL), section 4.1
     forbidden   tokens that never come
-    automaton   tokens that lead on, as in a JSON mask; `brackets` is one
+    automaton   only tokens that an automaton allows, as in a JSON mask; `brackets` is one
 
-Not here: logits processed once for several rows (one after the other is slow where the vocabulary is large),
-automata of a grammar (Willard and Louf 2023, arXiv 2307.09702); a tree asks once a node, and a batch once a
-sequence.
+Not here: processing the logits of several rows at once (one row at a time is slow if the vocabulary is
+large), or compiling a grammar to an automaton (Willard and Louf 2023, arXiv 2307.09702).  A tree calls a
+constrained model once per node, and a batch once per sequence.
 """
 from functools import reduce
 
@@ -30,8 +30,8 @@ from compute.backend import to_host
 def constrained(model, process):
     """The model with its logits processed, row by row.
 
-    process     gets a list and an array of its own, and may change both
-    Raises ValueError, when it is asked, if nothing is left that could follow.
+    process     gets its own list and array, and may change both
+    The model raises ValueError if no token is left that could follow.
     """
     def answer(tokens, n_last=1):
         tokens, rows = list(tokens), []
@@ -50,10 +50,10 @@ def constrained(model, process):
 
 
 def penalty(theta):
-    """Make what stands in the text already, prompt included, less likely, theta > 1.
+    """Make tokens that are already in the text, prompt included, less likely: theta > 1.
 
-    The paper divides a logit by theta; a negative one would become more likely, so it is multiplied, as in
-    transformers and vLLM.
+    The paper divides each logit by theta; that would make a token with a negative logit more likely, so a
+    negative logit is multiplied, as in transformers and vLLM.
 
     >>> penalty(2)([0, 1, 1], np.array([4., -4, 1]))
     array([ 2., -8.,  1.])
@@ -83,7 +83,7 @@ def forbidden(ids):
 
 
 def automaton(start, step, allowed, n_prompt):
-    """Only tokens that lead on.
+    """Only tokens that the automaton allows.
 
     step        (state, token) -> state
     allowed     (state, logits) -> the ids that may follow, or a mask [n_vocab]
@@ -104,7 +104,7 @@ def automaton(start, step, allowed, n_prompt):
 
 
 def brackets(opening, closing, end, deepest, n_prompt):
-    """Brackets that close: none too many, at most `deepest` open, and the text may `end` when none is.
+    """Balanced brackets: at most `deepest` are open at once, and the text may `end` only when none is.
 
     >>> process = brackets(opening=0, closing=1, end=2, deepest=1, n_prompt=1)
     >>> process([3], np.zeros(4)), process([3, 0], np.zeros(4))

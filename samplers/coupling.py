@@ -3,27 +3,28 @@
     coupled_sampling(draft, target, tokens, n_tokens, K, rng)           # as speculative_sampling
     coupled_baseline(target, tokens, n_tokens, rng)                     # its text, token for token
 
-Algorithm 2 of Chen et al. keeps the target's distribution, but not its text: with another drafter or another
-K it asks the generator for other numbers, and the same seed gives another text.  Here every token is the
-winner of a race.  E(x) is an exponential random number for each token x, fixed by the seed and by the place
-in the text, and the token is
+Algorithm 2 of Chen et al. keeps the target's distribution, but not its text: with a different drafter or a
+different K it asks the generator for other numbers, and the same seed gives a different text.  Here every
+token is the winner of a race.  E(x) is an exponential random number for each token x, fixed by the seed and
+by the place in the text, and the token is
 
     argmin over x of E(x) / q(x)
 
-which is x with probability q(x).  The draft runs the same race with its p.  It draws the same token often,
-as p and q are alike and E is the same; a draft stays while it is the token that the target draws.  So drafts
-decide how fast the text comes, never what it is: it is the same for all drafters, K, trees and batches.
+which is x with probability q(x).  The draft runs the same race with its p.  It often draws the same token,
+since p and q are alike and E is the same; a draft is accepted if it is the token that the target draws.  So
+drafts decide how fast the text comes, never what it is: it is the same for all drafters, K, trees and
+batches.
 
 The letters are Chen's, as in speculative.py: q the target, p the draft (in the paper Q is Bob's, P Alice's).
 
-Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with the rate q(x); of independent clocks with
-such rates, which sum to 1, the one of x is the first to ring with probability q(x).
+Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with rate q(x); of independent clocks with
+these rates, which sum to 1, the one for x rings first with probability q(x).
 
 What it costs.  Algorithm 2 accepts 1 - TV = sum min(p, q).  Here it is `acceptance` below: less, and at least
 (1 - TV) / (1 + TV), the most that can be promised if neither knows the other's distribution.
 
-But: a near-tie of the race may part the texts where a row's bits depend on which other rows are computed with
-it.  The judge cannot walk a race; tests/test_coupling.py looks at the text and its distribution instead.
+But: the texts may differ at a near-tie of the race if a row's bits depend on which other rows are computed
+with it.  The judge cannot walk a race; tests/test_coupling.py tests the text and its distribution instead.
 """
 import functools
 
@@ -34,14 +35,14 @@ from speculative import speculative_sampling
 
 
 class Race:
-    """In the place of a sequence's generator: the exponentials of each place of its text.
+    """Takes the place of a sequence's generator: the exponentials for each place in its text.
 
-    rng     asked once, for the seed of the exponentials; then for what a drafter draws by itself
+    rng     used once, for the seed of the exponentials; after that for what a drafter draws by itself
     """
 
     def __init__(self, rng):
         self.seed, self.random = int(rng.random() * 2**53), rng.random
-        self.n = 0                                              # tokens that are emitted
+        self.n = 0                                              # tokens emitted so far
 
     def winner(self, probs, j):
         """probs [n_vocab] -> argmin E / probs at the j-th place after the n tokens."""
@@ -53,12 +54,12 @@ class Race:
 
 @functools.lru_cache(maxsize=32)
 def exponentials(seed, place, n_vocab):
-    """E [n_vocab].  Drafts and target ask for the same, and a round for many of the last one's."""
+    """E [n_vocab].  Draft and target need the same ones, and a round needs many of the last round's."""
     return np.random.default_rng([seed, place]).standard_exponential(n_vocab)
 
 
 def verify(target_probs, draft_probs, drafts, race):
-    """As speculative.verify: a draft stays while it is the token that the target draws in its place."""
+    """As speculative.verify: a draft is accepted if it is the token that the target draws in its place."""
     for j, q in enumerate(target_probs):                        # q [n_vocab]
         token = race.winner(q, j)
         if j == len(drafts) or token != drafts[j]:
@@ -67,7 +68,7 @@ def verify(target_probs, draft_probs, drafts, race):
 
 
 def walk(q, p, nodes, parents, rule, race):
-    """As tree.walk: to the child that is the token which the target draws, while there is one."""
+    """As tree.walk: go to the child that is the token drawn by the target, while there is one."""
     path, here = [], -1
     while True:
         token = race.winner(q[here + 1], len(path))

@@ -2,25 +2,25 @@
 
     tree_sampling(draft, target, tokens, n_tokens, (4, 1, 1), rng, rule=K_SEQ)  # 4 drafts of 3 tokens
 
-The k children of a node are drawn from p independently, so equal ones are possible.  Each is accepted with
+The k children of a node are drawn from p independently, so two may be equal.  Each is accepted with
 probability min(1, q / (rho p)), the same for all: q is divided by rho because one acceptance is enough, and a
-token has k chances.  The smaller rho, the more is accepted, but rho must leave something for what comes after
-k refusals: no token may have been accepted more often than q says.
+token has k chances.  The smaller rho is, the more is accepted, but rho must leave something for the draw
+after k rejections: no token may be accepted more often than q says.
 
-    beta(rho)   = sum min(p, q / rho)           that one child is accepted
-    accepted    = 1 - (1 - beta)^k              that one of them is
+    beta(rho)   = sum min(p, q / rho)           the probability that a given child is accepted
+    accepted    = 1 - (1 - beta)^k              the probability that any child is
 
-A token is accepted with probability min(p, q / rho) accepted / beta, and if none is, a draw from the rest of
-q makes up for what is missing: together q.  No token has too much if accepted <= rho beta.
+A token is accepted with probability min(p, q / rho) accepted / beta, and if no child is, a draw from the rest
+of q makes up what is missing: together q.  No token gets too much if accepted <= rho beta.
 
 K independent drafts are a tree of K lines.  If several drafts begin with the token that was accepted, all of
-them go on (tree.py does so), since what follows it is independent in each: the paper's recursion.
+them go on (tree.py does this), since what follows it is independent in each: the paper's recursion.
 
-The letters are Chen's and the paper's: q the target, p the draft, rho its division factor.  At the best rho
+The letters are Chen's and the paper's: q the target, p the draft, rho the division factor.  At the best rho
 it accepts at least 1 - (1 - 1/k)^k > 1 - 1/e times as often as the best rule for k independent drafts.
 
-But: an equal draft is wasted.  If few tokens are likely, drafts without replacement (SEQUOIA in
-tree_rules.py) are accepted more often; if many are, K-SEQ may win.
+But: a repeated draft is wasted.  If few tokens are likely, drafts without replacement (SEQUOIA in
+tree_rules.py) are accepted more often; if many are, K-SEQ may do better.
 """
 import numpy as np
 
@@ -48,23 +48,23 @@ def division_factor(q, p, k):
             high = rho
         else:
             low = rho
-    return high                                                 # allowed, however near to the smallest
+    return high                                                 # allowed, and close to the smallest
 
 
 def select(q, p, tokens, rng):
     """The first child that is accepted, or a draw from the rest.  Returns (which child or None, the token).
 
-    q, p        [n_vocab]    of the target, and what each of the children was drawn from
+    q, p        [n_vocab]    the target's, and what each of the children was drawn from
     """
     k = len(tokens)
     rho = division_factor(q, p, k)
     for i, token in enumerate(tokens):
         if rng.random() * p[token] * rho < q[token]:            # u < q / (rho p)
             return i, token
-    shared = np.minimum(p, q / rho)                             # of sum beta
+    shared = np.minimum(p, q / rho)                             # sums to beta
     beta = min(shared.sum(), 1.0)
     if beta > 0:
-        q = np.maximum(q - shared * ((1 - (1 - beta) ** k) / beta), 0)      # of sum 1 - accepted
+        q = np.maximum(q - shared * ((1 - (1 - beta) ** k) / beta), 0)      # sums to 1 - accepted
     return None, sample(q if q.any() else shared, rng)          # nothing left: q = p up to rounding
 
 

@@ -1,17 +1,17 @@
-"""Lossy: rules that accept more drafts, and whose text does *not* have the target's distribution.
+"""Lossy rules: they accept more drafts, and the text does *not* have the target's distribution.
 
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, verify=lossy.lenient(.5))
 
     lenient     Leviathan et al. 2022 (arXiv 2211.17192), appendix A.5
     typical     "typical acceptance" of Medusa, Cai et al. 2024 (arXiv 2401.10774)
 
-Each comes with the distribution of a token that it does give, computed and not sampled; notebook 6
-shows what is gained and how far a token is from the target's distribution.  A draft that is accepted
-although it should not be changes the prefix of all that follows, so the distance grows with the text.
+Each comes with the distribution that it does give a token, computed and not sampled; notebook 6 shows what is
+gained and how far a token is from the target's distribution.  A draft that is accepted but should not be
+changes the prefix of everything that follows, so the distance grows with the text.
 
 The letters are Chen's: q the target, p the draft (Leviathan et al. swap them; Medusa's p_original is q).
 
-But: neither Leviathan's lenience for greedy text nor Medusa's greedy first token.  At temperature 0 both
+Not here: Leviathan's lenience for greedy text, and Medusa's greedy first token.  At temperature 0 both
 rules accept what Algorithm 2 accepts.
 """
 import numpy as np
@@ -23,7 +23,7 @@ def lenient(lenience):
     """A `verify` that multiplies p by `lenience`, 0 < lenience <= 1, in the accept test: 1 is Algorithm 2.
 
     No token gets more than q / lenience, but some may get nothing.  The paper does not say
-    what follows a refusal; here it is Algorithm 2's residual.
+    what follows a rejection; here it is a draw from Algorithm 2's residual.
     """
     if not 0 < lenience <= 1:
         raise ValueError(f"lenience is {lenience}: it must be above 0 and at most 1 (lossless)")
@@ -53,8 +53,8 @@ def lenient_probs(q, p, lenience):
 def typical(epsilon=.09, delta=.3):
     """A `verify` that accepts a draft if the target finds it typical: q(x) > min(epsilon, delta exp(-H(q))).
 
-    p is not asked.  Where q is spread over many tokens (its entropy H is high) unlikely ones are typical,
-    too.  After a refusal, or after all drafts, a token is drawn from q.
+    p is not used.  If q is spread over many tokens (its entropy H is high), unlikely ones are typical, too.
+    After a rejection, or after all drafts, a token is drawn from q.
     """
     if not (0 < epsilon < 1 and 0 < delta < 1):
         raise ValueError(f"epsilon is {epsilon} and delta {delta}: both must be above 0 and below 1")

@@ -1,22 +1,22 @@
-"""Greedy drafts: Hu et al. 2025 (arXiv 2502.18779), the best that can be done with k drafts of this kind.
+"""Greedy drafts: Hu et al. 2025 (arXiv 2502.18779), with the best rule for k drafts of this kind.
 
     tree_sampling(draft, target, tokens, n_tokens, (3, 2, 1), rng, rule=GREEDY)
 
-Of the k children of a node k - 1 are chosen, the draft's likeliest tokens; the last is drawn from the rest.
-One draw is one coin, so this is Algorithm 2 of Chen et al. with a draft that knows only the rest, and with a
-correction that may still find its token among the chosen.
+Of the k children of a node, k - 1 are chosen: the draft's likeliest tokens.  The last is drawn from the rest.
+One draw needs one coin, so this is Algorithm 2 of Chen et al. with a draft that knows only the rest, and with
+a correction that may still turn out to be one of the chosen tokens.
 
-The letters are Chen's, as in speculative.py: q the target, p the draft (the paper swaps them).  S are the
-chosen tokens, X the one that is drawn, and p' is what X is drawn from: p outside S, normalized.
+The letters are Chen's, as in speculative.py: q the target, p the draft (the paper swaps them).  S is the
+set of chosen tokens, X the one that is drawn, and p' is what X is drawn from: p outside S, normalized.
 
-Why it is lossless.  Algorithm 2 gives a token y of the distribution q, whatever distribution its draft has,
-so also with p'.  Where the walk goes on is not a matter of chance: to the child that is y, if there is one.
+Why it is lossless.  Algorithm 2 gives a token y with the distribution q, whatever distribution its draft
+has, so also with p'.  Where the walk goes next is not random: to the child that is y, if there is one.
 
-Why no rule for these drafts accepts more.  y is lost if X was refused and y is not in S: with the
-probability sum (q - p')+ over the tokens outside S.  Less cannot be lost: a token outside S can be accepted
-only if it is X, so with a probability of min(q, p') at most.
+Why no rule for these drafts accepts more.  y is lost if X was rejected and y is not in S: with
+probability sum (q - p')+ over the tokens outside S.  No rule loses less: a token outside S can be accepted
+only if it is X, so with probability min(q, p') at most.
 
-Not here: the best rule for independent drafts, a linear programme over all k-tuples of tokens
+Not here: the best rule for independent drafts, a linear program over all k-tuples of tokens
 (tests/tools/nodes.py has its value for small vocabularies).
 
 But: it accepts more than drafts without replacement (SEQUOIA in tree_rules.py) on average, not always.
@@ -28,7 +28,7 @@ from sampling import sample
 
 
 def draw(p, width, rng):
-    """The `width` - 1 likeliest tokens, then one that is drawn; fewer if fewer are possible.
+    """The `width` - 1 likeliest tokens, then one that is drawn; fewer if fewer have any probability.
 
     >>> draw(np.array([.2, .5, .3, 0]), 3, np.random.default_rng(0))
     [1, 2, 0]
@@ -38,14 +38,15 @@ def draw(p, width, rng):
 
 
 def without(p, chosen):
-    """p', that is p outside S: [n_vocab] -> [n_vocab]."""
+    """p', that is, p outside S, normalized: [n_vocab] -> [n_vocab]."""
     rest = p.copy()
     rest[chosen] = 0
     return normalized(rest)
 
 
 def select(q, p, tokens, rng):
-    """The drawn child, or else a correction that may be one of the chosen.  Returns (which child, the token).
+    """The drawn child, or else a correction, which may be one of the chosen.  Returns (which child, the
+    token).
 
     >>> q, p = np.array([.9, .1, 0]), np.array([.5, .3, .2])            # S = {0}, X = 2: the correction is 0
     >>> select(q, p, [0, 2], np.random.default_rng(0))

@@ -2,28 +2,28 @@
 
     tree_sampling(draft, target, tokens, n_tokens, (3, 2, 1), rng, walk=traversal.walk)
 
-The walk of tree.py goes from the root down: a child that is refused takes all that is below it with it.  Here
-leaves are judged first, and a node only after everything below it was refused; a leaf that is refused does
-not lose its ancestors.  On a line of drafts this is block verification.
+The walk of tree.py goes from the root down: if a child is rejected, everything below it is lost.  Here leaves
+are judged first, and a node only after everything below it has been rejected; rejecting a leaf does not lose
+its ancestors.  On a line of drafts this is block verification.
 
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s).  P is the
-weight of a node (the paper's, too); t and d are what is left of q and of p there after some of its children
-were refused.
+weight of a node (as in the paper); t and d are what is left of q and of p there after some of its children
+have been rejected.
 
 Why it is lossless.  Claim: a node that is visited with the weight P is kept with probability P, by itself or
 through what is below it.  Its first child is x with probability d(x) and is then kept with probability min(1,
-P t(x) / d(x)), by the claim for smaller trees: together P t(x) at most, and P - S over all x, if S is the sum
-of what is missing, r = (P t - d)+.  So 1 - P + S remains, of which S is still wanted, and it has to be spread
-like r: the same task again with the weight S / (S + 1 - P), t = r / S, and for d what the next child is
-drawn from.  Where there are no more children the node keeps itself with what is left of the weight, and the
-token that follows is drawn from what is left of t.  The root has the weight 1.
+P t(x) / d(x)), by the claim for smaller trees: together at most P t(x), and P - S over all x, where S is the
+sum of what is missing, r = (P t - d)+.  So 1 - P + S remains, of which S is still wanted, and it has to be
+distributed like r: the same task again with the weight S / (S + 1 - P), t = r / S, and for d what the next
+child is drawn from.  When there are no more children, the node is kept with what is left of the weight, and
+the token that follows is drawn from what is left of t.  The root has weight 1.
 
-Without replacement it accepted no fewer drafts than the walk from the root down on 35 small trees, exactly
-computed, and .02 more in the mean.
+Without replacement it accepted no fewer drafts than the walk from the root down on any of 35 small trees,
+computed exactly, and .02 more on average.
 
 But: with replacement it may accept fewer, because equal siblings are not merged here.  Children have to be
-drawn with or without replacement, or chosen.  At temperature 0 it accepts what any walk does.  `visit` calls
-itself once a level.
+drawn with or without replacement, or chosen.  At temperature 0 it accepts what any walk does.  `visit`
+recurses once per level.
 """
 import numpy as np
 
@@ -35,9 +35,9 @@ from sampling import sample
 def walk(q, p, nodes, parents, rule, rng):
     """Leaves first.  Returns (the places of the nodes that are taken, the token that follows them).
 
-    The arguments are those of tree.walk; of the rule only the way of drawing counts.  In the example the
-    nodes of a line have the weights min(1, 1/2) and min(1, 1/2 * 2): both stay.  tree.walk refuses the first
-    of them half the time.
+    The arguments are those of tree.walk; of the rule only the way of drawing matters.  In the example
+    the nodes of a line have the weights min(1, 1/2) and min(1, 1/2 * 2): both stay.  tree.walk rejects the
+    first of them half the time.
 
     >>> from samplers.tree_rules import SEQUOIA
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
@@ -50,13 +50,13 @@ def walk(q, p, nodes, parents, rule, rng):
                          "take the rule SPECINFER or SEQUOIA")
 
     def visit(node, weight):
-        """(path below the node, next token), or None if the node is refused: with probability 1 - weight."""
+        """(path below the node, next token), or None if the node is rejected: with probability 1 - weight."""
         t, below = q[node + 1], children_of([node], parents)            # [n_vocab]
         d = p[below[0]] if below and p is not None else None            # [n_vocab]
         for child in below:
             x = nodes[child]
             if p is None:
-                d = np.zeros(len(t))                                    # chosen: sure to be x
+                d = np.zeros(len(t))                                    # chosen: x with probability 1
                 d[x] = 1
             found = visit(child, min(1, weight * t[x] / d[x]))
             if found:
@@ -64,7 +64,7 @@ def walk(q, p, nodes, parents, rule, rng):
                 return [child, *path], token
             r = np.maximum(weight * t - d, 0)
             S = r.sum()
-            if S == 0:                      # P t <= d everywhere: all that was wanted of the node is kept
+            if S == 0:                      # P t <= d everywhere: nothing more is wanted of the node
                 weight = 0.0
                 break
             weight, t = S / (S + (1 - weight)), r / S          # in this order: S may be tiny

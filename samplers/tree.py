@@ -4,15 +4,15 @@
 
     SpecInfer   Miao et al. 2023 (arXiv 2305.09781)     children drawn with replacement
     Sequoia     Chen et al. 2024 (arXiv 2402.12374)     children drawn without replacement
-    SpecTr      Sun et al. 2023 (arXiv 2310.15141)      samplers/k_seq.py; its K drafts are a tree, too
-    Medusa      Cai et al. 2024 (arXiv 2401.10774)      the likeliest tokens, none is drawn
-    EAGLE-2     Li et al. 2024 (arXiv 2406.16858)       likewise, where the draft is surest
+    SpecTr      Sun et al. 2023 (arXiv 2310.15141)      in k_seq.py; its K drafts are a tree, too
+    Medusa      Cai et al. 2024 (arXiv 2401.10774)      the likeliest tokens; none is drawn
+    EAGLE-2     Li et al. 2024 (arXiv 2406.16858)       the same, where the draft is most confident
 
 The loop is that of speculative.py.  At a node of the tree the target's q is known (the pass gave it), and so
 is the p that the children were drawn from.  A *rule* (tree_rules.py) says how children are drawn and which of
-them is taken; the walk goes on from the one that is taken, and if none is, the rule has drawn the token that
-ends the round.  Each rule gives a token of the distribution q, so the text has the target's distribution, by
-the same induction as for a line of drafts.
+them is accepted; the walk goes on from that one, and if there is none, the rule has drawn the token that ends
+the round.  Each rule gives a token with the distribution q, so the text has the target's distribution, by the
+same induction as for a line of drafts.
 
 Here are the loop, the walk and the shapes of trees; tree_rules.py has the rules and the ways to grow a tree,
 tree_model.py a GPT2 that scores a tree in one pass.
@@ -21,7 +21,7 @@ The letters are Chen's, as in speculative.py: q the target (P in SpecInfer and S
 
 At temperature 0 the text is the baseline's, token for token, if a path has the bits of single steps
 (`TreeGPT2.exact_paths` finds out): the keys that a node sees have gaps between them, and only kernels that
-add in order (OpenBLAS on AVX-512) do not mind.  Elsewhere the texts may part at a near-tie.
+add in order (OpenBLAS on AVX-512) are unaffected.  With others the texts may differ at a near-tie.
 
 But: one sequence, and one draft model.
 """
@@ -38,39 +38,40 @@ MOST_NODES = 1000
 def walk(q, p, nodes, parents, rule, rng):
     """From the root down.  Returns (the places of the nodes that are taken, the token that follows them).
 
-    q   [1 + n, n_vocab]    of the target, after the root and after each node
-    p   [n, n_vocab]        of the draft, at each node's parent; None: they were chosen
+    q   [1 + n, n_vocab]    the target's, after the root and after each node
+    p   [n, n_vocab]        the draft's, at each node's parent; None: the nodes were chosen
     """
     select = select_chosen if p is None else rule[1]
     path, here = [], [-1]
     while True:
         below = children_of(here, parents)
-        if not below:                                           # a leaf: all was accepted, one more
+        if not below:                                           # a leaf: all accepted, so a bonus
             return path, sample(q[here[0] + 1], rng)
         i, token = select(q[here[0] + 1], None if p is None else p[below[0]], [nodes[i] for i in below], rng)
         if i is None:
             return path, token
-        here = [i for i in below if nodes[i] == token]          # of equal siblings all go on
+        here = [i for i in below if nodes[i] == token]          # equal siblings all go on
         path.append(here[0])
 
 
 def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1.0, top_k=0, top_p=1.0,
                   eos=None, rule=SEQUOIA, grow=None, walk=walk):
-    """Generate `n_tokens` tokens after `tokens`, up to the depth of the tree and one more a target pass.
+    """Generate `n_tokens` tokens after `tokens`, up to the depth of the tree plus one per target pass.
     Returns a generator of rounds (sampling.Round).
 
-    draft, target   as in speculative_sampling.  A GPT2 scores a tree in one pass, as does whatever has a
-                    method `tree` (see tree_model.py); any other model is called once a node
-    widths          children a node, by level: (3, 2, 1) is 3 + 6 + 6 nodes, and (1, 1, 1) is K = 3.  Or the
-                    parent of each node, which says any tree: [-1, -1, 0] is two children, and the first has
-                    one of its own.  Near the end of the text the lowest levels are left out
+    draft, target   as in speculative_sampling.  A GPT2 scores a tree in one pass, as does anything with a
+                    method `tree` (see tree_model.py); any other model is called once per node
+    widths          children per node, by level: (3, 2, 1) is 3 + 6 + 6 nodes, and (1, 1, 1) is K = 3.  Or the
+                    parent of each node, which can describe any tree: [-1, -1, 0] is two children, of which
+                    the first has one of its own.  Near the end of the text the lowest levels are left out
     rule            for a node whose children were drawn: SPECINFER, SEQUOIA, k_seq.K_SEQ or another (draw,
-                    select); of chosen children it is select_chosen
+                    select); for chosen children it is select_chosen
     grow            drawn, likeliest, surest or another.  None: drawn; at temperature 0, when the draft
                     can draw only one token, the likeliest
     walk            how the tree is judged: from the root down, as above, or another (traversal.walk)
     The rest        as in speculative_sampling
-    Raises ValueError for bad arguments at the call, not at the first round; and for what `grow` may not do.
+    Raises ValueError for bad arguments when it is called, not at the first round; for mistakes of `grow`,
+    later.
     """
     shape = shape_of(widths)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
@@ -80,7 +81,7 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     def rounds():
         x, T = list(tokens), len(tokens) + int(n_tokens)
         while len(x) < T:
-            left = T - len(x) - 1                        # the last token that is wanted comes from the target
+            left = T - len(x) - 1                        # the last token comes from the target
             nodes, parents, p = grow(draft, x[:], cut(shape, left), rule, to_probs, rng)
             nodes, parents = checked_tree(nodes, parents, left, target)
             q = to_probs(target.tree(x, nodes, parents), 1 + len(nodes))        # [1 + n, n_vocab]
@@ -98,7 +99,7 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
 # Shapes -----------------------------------------------------------------------------------------------------
 
 def shape_of(widths):
-    """Widths, or parents in any order that has them before their children -> parents, level by level.
+    """Widths, or parents in any order that puts them before their children -> parents, level by level.
 
     >>> shape_of((2, 1)), shape_of([-1, 0, -1])
     ([-1, -1, 0, 1], [-1, -1, 0])
@@ -106,7 +107,7 @@ def shape_of(widths):
     try:
         widths = [index(width) for width in widths]
     except TypeError:
-        raise ValueError(f"the shape of a tree is {widths!r}: give the children a node by level, as "
+        raise ValueError(f"the shape of a tree is {widths!r}: give the children per node by level, as "
                          "(3, 2, 1), or the parent of each node, as [-1, -1, 0]") from None
     if not widths or widths[0] != -1:
         return shape_of_widths(widths)
@@ -136,7 +137,7 @@ def shape_of_widths(widths):
         shape += [parent for parent in level for _ in range(width)]
         level = range(first, len(shape))
     if not shape:
-        raise ValueError("the tree has no nodes: give the children a node by level, as (3, 2, 1)")
+        raise ValueError("the tree has no nodes: give the children per node by level, as (3, 2, 1)")
     return shape
 
 

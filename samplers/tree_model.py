@@ -39,13 +39,13 @@ def with_tree(model):
     """The model, or another with the same weights, that has the method `tree`.  None stays None."""
     if model is None or hasattr(model, "tree"):
         return model
-    if type(model) is GPT2:                                     # what inherits from it may run in another way
+    if type(model) is GPT2:                                     # a subclass may compute in another way
         return TreeGPT2(model.params, model.cache.shape[2])
     return CallByCall(model)
 
 
 class CallByCall:
-    """`tree` for any model: one call a node."""
+    """`tree` for any model: one call per node."""
 
     def __init__(self, model):
         self.model, self.n_vocab = model, getattr(model, "n_vocab", float("inf"))
@@ -64,25 +64,25 @@ class CallByCall:
 
 
 class TreeGPT2(GPT2):
-    """A GPT2 that also scores a tree of drafts, in one pass.  It has a cache of its own.
+    """A GPT2 that also scores a tree of drafts, in one pass.  It has its own cache.
 
-    The nodes lie in the cache behind the tokens, one after the other.  When it is next asked, about tokens
-    that follow a path of this tree, the keys and values of the path move up, so that they are contiguous.
+    In the cache the nodes follow the tokens, one after another.  If the next call is about tokens that follow
+    a path of this tree, the keys and values of the path move up, so that they are contiguous.
 
-    But: for one thread; those that share it do not take turns, as they do with a GPT2.
+    But: for one thread; threads that share it do not take turns, as they do with a GPT2.
     """
 
     @property
     def exact_paths(self):
-        """Whether the row of a node has the bits of a single step, if the rows in a pass are few enough."""
+        """True if the row of a node has the bits of a single step, if a pass has few enough rows."""
         return keeps_paths(self.cache.shape[-1], self.n_ctx)
 
     def reset(self):
         super().reset()
-        self.nodes, self.parents = [], []                       # the tree behind self.cached
+        self.nodes, self.parents = [], []                       # the tree after self.cached
 
     def forward(self, tokens, n_past):
-        self.nodes, self.parents = [], []                       # it is written over
+        self.nodes, self.parents = [], []                       # they are overwritten
         return super().forward(tokens, n_past)
 
     def __call__(self, tokens, n_last=1):
@@ -90,10 +90,10 @@ class TreeGPT2(GPT2):
         return super().__call__(tokens, n_last)
 
     def tree(self, tokens, nodes, parents, n_last=None):
-        """Logits after the last of the tokens and after each node: [1 + n, n_vocab]; with n_last the last of
-        these rows alone.  The row of a node is that of `tokens` and the path to the node.
+        """Logits after the last of the tokens and after each node: [1 + n, n_vocab]; given n_last, only
+        the last n_last rows.  A node's row is the one for `tokens` and the path to the node.
 
-        tokens      as in a call of the model: a pure function of its arguments, as that is
+        tokens      as in a call of the model; this is a pure function of its arguments, too
         nodes       [n]    tokens
         parents     [n]    the place of each one's parent among the nodes, before it, or -1 for tokens[-1]
         Raises ValueError for ids outside the vocabulary, or a path that does not fit into the context.
@@ -110,11 +110,11 @@ class TreeGPT2(GPT2):
                 raise ValueError(f"token id {token} in the tree is not in 0 .. {self.n_vocab - 1}")
         self.follow(tokens)
         n_past = self.prefill(tokens, 1)                        # the last token is run with the nodes
-        if tokens == self.cached:                               # as last time: nodes that are the same stay
+        if tokens == self.cached:                               # as last time: keep the same nodes
             n_past = n + common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
         n_past = min(n_past, total - n_last)
         self.make_room(total)
-        kept = max(n_past - n, 0)                               # if we are interrupted, only these are sure
+        kept = max(n_past - n, 0)                               # if we are interrupted, only these are valid
         self.cached, self.nodes, self.parents = tokens[:n_past], nodes[:kept], parents[:kept]
         x = self.params["wte"][(tokens + nodes)[n_past:]] + self.params["wpe"][positions[n_past:]]
         x = self.layers(x, n_past, tree_mask(n_past, n, parents))           # [total - n_past, n_embd]
@@ -127,7 +127,7 @@ class TreeGPT2(GPT2):
         return self.logits(x[-n_last:])
 
     def follow(self, tokens):
-        """Where the tokens go on along a path of the tree, move what was computed for it behind the rest."""
+        """If the tokens go on along a path of the tree, move what was computed for it to follow the rest."""
         n, here, path = len(self.cached), [-1], []
         if not self.nodes or len(tokens) <= n or tokens[:n] != self.cached:
             return
@@ -137,15 +137,15 @@ class TreeGPT2(GPT2):
                 break
             path.append(here[0])                                # equal siblings have equal keys and values
         taken, places = [self.nodes[i] for i in path], [n + i for i in path]
-        self.nodes = []                                         # if we are interrupted, none of it is sure
+        self.nodes = []                                         # if we are interrupted, none of it is valid
         self.cache[:, :, :, n:n + len(path)] = self.cache[:, :, :, places]
         self.states[n:n + len(path)] = self.states[places]
         self.cached = self.cached + taken
 
     def make_room(self, n):
-        """Slots for n tokens and nodes: they may be more than the context, a path may not."""
+        """Room for n tokens and nodes: together they may exceed the context, a path may not."""
         n = whole_blocks(n)
-        if n > self.cache.shape[3]:                             # each by itself: an interrupt may part them
+        if n > self.cache.shape[3]:                             # one by one: an interrupt may come between
             self.cache = xp.pad(self.cache, [(0, 0)] * 3 + [(0, n - self.cache.shape[3]), (0, 0)])
         if n > len(self.states):
             self.states = xp.pad(self.states, [(0, n - len(self.states)), (0, 0)])
@@ -165,9 +165,9 @@ def tree_mask(n_past, n, parents):
 
 @functools.cache
 def keeps_paths(d_head, n_ctx):
-    """True if zeros between the inputs of attention's products leave the bits as they are.
+    """True if zeros between the inputs of attention's products do not change the bits.
 
-    Tried, not believed: with four keys of five, scattered, and with the same keys one after the other.
+    This is measured: with four keys out of five, scattered, and with the same keys one after another.
     """
     if on_gpu():
         return False

@@ -1,14 +1,14 @@
-"""What a tree of drafts is made of: rules for a node, and ways to grow a tree (the loop is in tree.py).
+"""The parts of tree sampling: rules for a node, and ways to grow a tree (the loop is in tree.py).
 
 A rule is a pair of functions:
 
     draw(p, width, rng) -> tokens                               the children of a node
-    select(q, p, tokens, rng) -> (index or None, token)         the child that is taken, and the next token
+    select(q, p, tokens, rng) -> (index or None, token)         the child that is accepted, and the next token
 
 The letters are Chen's: q the target (P in SpecInfer and Sequoia), p the draft (Q).
 
-But: SpecInfer's several small models and its merged trees are left out, as is Sequoia's last resort, a
-uniform draw if the draft has no more tokens: a node then has fewer children.
+Not here: SpecInfer's several small models and its merged trees; Sequoia's last resort, a uniform draw if the
+draft has no more tokens (here a node then has fewer children).
 """
 import numpy as np
 
@@ -22,7 +22,7 @@ def draw_with_replacement(p, width, rng):
 
 
 def draw_without_replacement(p, width, rng):
-    """Fewer than `width` if fewer tokens are possible."""
+    """Fewer than `width` tokens if fewer have any probability."""
     p, tokens = p.copy(), []
     while len(tokens) < width and p.any():
         tokens.append(sample(p, rng))
@@ -35,25 +35,25 @@ def normalized(weights):
 
 
 def select_drawn(q, p, tokens, rng, replacement=False):
-    """Try the children one by one: Algorithm 2's coin, and after a refusal its residual as the new q.
+    """Try the children one by one: Algorithm 2's coin, and after a rejection its residual as the new q.
 
-    q, p        [n_vocab]    of the target, and what the first child was drawn from
+    q, p        [n_vocab]    the target's, and what the first child was drawn from
     tokens      the children's, in the order in which they were drawn
-    Returns (which child is taken or None, the token).
+    Returns (which child is accepted or None, the token).
 
     Lossless: the residual is what is still missing of q, and each child is a draft for it, drawn from the p
     of its turn.  Which p that is decides the rule: with replacement it stays p, without it p loses the token
-    that was refused.  (SpecInfer tries its children in random order; of independent draws any order is.)
+    that was rejected.  (SpecInfer tries its children in random order; for independent draws any order is.)
 
     >>> q, p = np.array([1., 0]), np.array([.5, .5])
-    >>> select_drawn(q, p, [1, 0], np.random.default_rng(0))        # the second is sure to come and to stay
+    >>> select_drawn(q, p, [1, 0], np.random.default_rng(0))        # the second is sure to be accepted
     (1, 0)
     """
     for i, token in enumerate(tokens):
         if rng.random() * p[token] < q[token]:                  # r < min(1, q / p)
             return i, token
         residual = np.maximum(q - p, 0)
-        # normalized, for it is compared with p again; nothing left: p = q up to rounding
+        # normalized, because it is compared with p again; nothing left: p = q up to rounding
         q = normalized(residual) if residual.any() else q
         if not replacement:
             p = normalized(np.where(np.arange(len(p)) == token, 0, p))
@@ -67,7 +67,7 @@ def select_with_replacement(q, p, tokens, rng):
 def select_chosen(q, p, tokens, rng):
     """Children that were chosen, not drawn: draw x ~ q, and go to the child that is x, if there is one.
 
-    It is the same as to try them in turn as point masses: the first stays with probability q(x), and so on.
+    This is the same as trying them in turn as point masses: the first is accepted with probability q(x), etc.
     """
     token = sample(q, rng)
     return (tokens.index(token) if token in tokens else None), token
@@ -83,12 +83,12 @@ def drawn(draft, x, shape, rule, to_probs, rng):
     """A tree whose children are drawn from the draft.  Returns (nodes, parents, draft_probs).
 
     draft           a model with `tree` (see `with_tree`)
-    shape           the parent of each node, level by level, -1 the root: the most that may be drafted
+    shape           the parent of each node, level by level, -1: the root; the largest tree wanted
 
     nodes           [n]    the drafted tokens, parents before their children
     parents         [n]    the place of each one's parent among the nodes, -1 for the root, x_n
     draft_probs     [n, n_vocab]    the draft's distribution at each one's parent: what the first child was
-                    drawn from.  None stands for children that were chosen, not drawn
+                    drawn from.  None means that the children were chosen, not drawn
     """
     draw, _ = rule
     p = []
@@ -108,12 +108,11 @@ def likeliest(draft, x, shape, rule, to_probs, rng):
 
 
 def surest(draft, x, shape, rule, to_probs, rng):
-    """EAGLE-2's tree: it grows where the draft is surest, to at most as many nodes and levels as the shape.
+    """EAGLE-2's tree: it grows where the draft is most confident, to at most the shape's nodes and levels.
 
     A node is worth the product of the draft's probabilities (at temperature 1) on its path.  On each level
     the best k nodes are expanded by their k likeliest tokens, where k is the number of the root's children;
-    in the end the best of all nodes stay.
-    The draft never sees the leaves.
+    in the end the best of all nodes are kept.  The draft never sees the leaves.
     """
     k, nodes, parents, worth = shape.count(-1), [], [], []
     seen, level = [], [-1]                                      # by the draft; what it sees next
@@ -129,14 +128,14 @@ def surest(draft, x, shape, rule, to_probs, rng):
                 worth.append(sure[token] * (worth[node] if node >= 0 else 1.0))
         level = sorted(range(first, len(nodes)), key=lambda i: -worth[i])[:k]
         seen += level
-    # A parent is worth no less than its child and comes before it, so it stays if the child does.
+    # A parent is worth no less than its child and comes before it, so it is kept if the child is.
     best = sorted(sorted(range(len(nodes)), key=lambda i: -worth[i])[:len(shape)])
     place = {-1: -1} | {node: i for i, node in enumerate(best)}
     return [nodes[i] for i in best], [place[parents[i]] for i in best], None
 
 
 def most(logits, width):
-    """The `width` largest of logits [n_vocab], the largest first.
+    """The tokens with the `width` largest of logits [n_vocab], the largest first.
 
     >>> most(np.array([.1, .7, .2]), 2)
     [1, 2]
@@ -147,11 +146,11 @@ def most(logits, width):
 
 
 def by_level(draft, x, shape, children):
-    """Grow a tree of at most this shape, one pass of the draft a level.  Returns (nodes, parents).
+    """Grow a tree of at most this shape, with one draft pass per level.  Returns (nodes, parents).
 
     children    (logits [n_vocab], width) -> at most `width` tokens
     """
-    # level: (place in the shape, node) of each.  They part if a draw gave fewer tokens than places.
+    # level: (place in the shape, node) of each.  The two differ if a draw gave fewer tokens than places.
     nodes, parents, level = [], [], [(-1, -1)]
     while any(parent == place for place, _ in level for parent in shape):
         logits = draft.tree(x, nodes, parents, len(level))      # [nodes of the last level, n_vocab]

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import speculative
 from methods import choose
 from reporting.comparison import Run, check_flags, compared, summary, without_effect
 from sampling import Round
@@ -24,7 +25,9 @@ def line(*made):
 def figures(rounds, draft, target, propose, K, n_tokens, typed=("model", "token"), grow=None):
     alone = Run(line(*[(0, 0)] * n_tokens), [0.01] * n_tokens, None, clock({1: 0.010}))
     spec = Run(rounds, [0.02] * len(rounds), draft and clock(draft), clock(target))
-    pair = SimpleNamespace(propose=clock(propose), grow=grow and clock(grow), target=clock({}))
+    proposer = clock(propose)
+    proposer.propose = speculative.propose if draft else None
+    pair = SimpleNamespace(propose=proposer, grow=grow and clock(grow), target=clock({}))
     return compared(alone, spec, pair, choose(*typed), n_tokens, K, ENCODER)
 
 
@@ -72,7 +75,8 @@ def sentences(**changes):
 
 
 def test_what_is_said_of_the_texts_depends_on_what_was_promised():
-    assert "as they always are" in sentences() and "may part them when K = 2" in sentences(same_bits=False)
+    assert "as they always are" in sentences()
+    assert "may differ at a near-tie with 3 rows a pass" in sentences(same_bits=False)
     assert "report it" in sentences(same_text=False)
     assert "can happen" in sentences(same_text=False, same_bits=False)
     assert "Different texts are expected" in sentences(temperature=1, same_text=False)
@@ -83,6 +87,7 @@ def test_what_is_said_of_the_texts_depends_on_what_was_promised():
 
 def test_a_better_k_is_named_by_the_numbers_of_the_run():
     slow = dict(cost_ratio=0.11, verify_ratio=2.6, predicted_speedup=0.99, K=12)
+    slow["speedup"] = 1.0
     slow["speculative"] = dict(tokens=[1], acceptance_rate=0.75, accepted=3, tested=4,
                                tokens_per_target_pass=3.9)
     assert re.search(r"K = [2-5] is best", sentences(**slow)) and "too few drafts" not in sentences(**slow)
@@ -98,7 +103,7 @@ def test_flags_without_effect_are_named():
 
 
 @pytest.mark.parametrize("change, says", [
-    (dict(K=10**20), "no context holds so many"), (dict(K=0), "K is 0"), (dict(seed=-1), "seed is -1"),
+    (dict(K=10**20), "no context holds that many"), (dict(K=0), "K is 0"), (dict(seed=-1), "seed is -1"),
     (dict(prompt=""), "prompt is empty"), (dict(temperature=-1.0), "temperature is -1"),
     (dict(top_p=0.0), "top_p is 0"), (dict(n_tokens_to_generate=-1), "-1")])
 def test_numbers_that_mean_nothing_are_refused(change, says):

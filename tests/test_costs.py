@@ -8,11 +8,12 @@ import pytest
 from helpers import TinyModels, synthetic_pair
 
 from benchmarks import costs, measure
-from benchmarks.measure import arrays_of, parts_timed, size_of, textbook
+from benchmarks.measure import arrays_of, size_of
 from benchmarks.synthetic import SIZES, random_arrays, random_model
 from loading.checkpoint import read_tensorflow
 from loading.folder import shapes
 from methods import choose
+from notebooks.parts import PARTS, parts_timed, textbook
 from sampling import probabilities
 from utils import load_model
 
@@ -69,7 +70,7 @@ def test_timing_the_parts_changes_nothing():
     model.reset()
     with parts_timed() as spent:
         assert (model([1, 2, 3], 2) == logits).all()
-    assert min(spent.values()) > 0 and {*measure.PARTS.values(), "the rest"} == spent.keys()
+    assert min(spent.values()) > 0 and {*PARTS.values(), "the rest"} == spent.keys()
 
 
 @pytest.mark.parametrize("name", ["demo-draft", "demo-target"])

@@ -8,6 +8,7 @@ import pytest
 
 import lossless
 from benchmarks import counts
+from benchmarks.__main__ import main
 from benchmarks.counts import CHANCES, FILE, MEMORYLESS, N_TOKENS, counted, figures, summed
 from samplers import block
 from sampling import probabilities
@@ -73,7 +74,7 @@ def test_the_error_is_that_of_a_ratio():
 
 
 def test_a_cell_goes_on_where_it_stopped_and_begins_anew_with_other_weights(monkeypatch):
-    asked, cell = [], ("model", "token", 4, 1)
+    asked, cell = [], ("model", "coupled", 4, 1)
 
     def some(cell, first, n):
         asked.append(first)
@@ -86,6 +87,13 @@ def test_a_cell_goes_on_where_it_stopped_and_begins_anew_with_other_weights(monk
     assert asked == list(range(0, 46 * len(asked), 46)) and fine["texts"] == 46 * len(asked) > coarse["texts"]
     assert counts.count_cell(cell, fine, .01) == fine and fine["se"] <= .01 * fine["tokens"]
     assert counts.count_cell(cell, fine | {"weights": "others"}, .03) == coarse
+
+
+def test_a_quick_look_is_written_nowhere(monkeypatch, capsys):
+    monkeypatch.setattr(counts, "write", None)
+    monkeypatch.setattr(counts, "count_cell", lambda cell, *_: dict(tokens=2.0, se=.1))
+    main("counts", quick=True)
+    assert capsys.readouterr().out.count("2.00 ± 0.10 tokens a pass") == 5
 
 
 def test_what_a_checksum_covers_is_what_was_loaded():

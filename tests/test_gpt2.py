@@ -261,7 +261,7 @@ def test_the_cache_keeps_a_list_of_its_own():
     assert np.abs(model(tokens) - tiny_gpt2()(tokens)).max() < 1e-5
 
 
-# Mistakes -----------------------------------------------------------------------------------------------------
+# Mistakes ---------------------------------------------------------------------------------------------------
 
 N_PAST = "n_past = min(common_prefix(tokens, self.cached), n_prompt)"
 NO_ASSERT = ("assert tokens[:n_past] == self.cached[:n_past]", "pass")

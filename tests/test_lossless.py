@@ -472,7 +472,7 @@ def test_too_many_branches_are_told(monkeypatch):
 OWN = {  # a file: (exit status, the beginning of what is printed)
     "def propose(draft, x, k, to_probs, rng):\n    return [1] * k, None": (0, "lossless: no probability"),
     "def verify(q, p, drafts, rng):\n    return len(drafts), 0": (1, "not lossless: after "),
-    "def verify(q, p, drafts, rng):\n    return rng.gumbel()": (2, "error: the judge cannot walk rng.gumbel"),
+    "def verify(q, p, drafts, rng):\n    return rng.gumbel()": (2, "error: PATH, line 2: the judge cannot"),
     "def verify(q, p, drafts, rng):\n    return 1 / 0": (2, "error: PATH, line 2: ZeroDivisionError"),
     "def sampler(): pass": (2, "error: PATH has neither a function propose nor a function verify"),
     "verify = ": (2, "error: PATH, line 1: SyntaxError"),

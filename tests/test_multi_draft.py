@@ -2,8 +2,8 @@
 import numpy as np
 import pytest
 from helpers import mutant
-
 from nodes import LIKELIEST, RULES, acceptance, ceiling, nodes_table, pairs
+
 from lossless import PAIRS, check, distance, distribution_of_text, exact_distribution, pair, table, text_of
 from samplers import multi_draft
 from samplers.k_seq import K_SEQ

@@ -3,9 +3,8 @@ import itertools
 from functools import partial
 
 import pytest
-from helpers import tiny_gpt2
 
-from benchmarks.sequoia import best_tree, fastest, seconds
+from benchmarks.sequoia import best_tree, fastest
 from samplers.tree import shape_of
 from samplers.tree_model import depths
 
@@ -45,9 +44,3 @@ def test_what_a_row_costs_decides_how_large_the_tree_is():
     assert max(depths(tree(free, [1.] * 13))) == 1
     assert len(tree([1. + n for n in range(13)], [0.] * 13)) == 1            # every row costs a step
     assert max(depths(tree(free, [.01] * 13))) > 2
-
-
-def test_the_seconds_of_a_pass_are_those_of_the_clock(monkeypatch):
-    now = iter(range(10 ** 6))
-    monkeypatch.setattr("benchmarks.sequoia.clock", lambda: next(now))
-    assert seconds(tiny_gpt2(), [1, 2, 3], 4, repetitions=2) == [1, 1, 1, 1]

@@ -107,7 +107,8 @@ def test_the_results_are_shown_as_they_were_written_or_how_to_make_them_is_said(
     assert NOT_MEASURED in results_page(tmp_path)
     shutil.copy(RESULTS / "tokens.png", tmp_path)
     (tmp_path / "tokens.md").write_text("# How many?\n\n| a | b |\n| --- | --- |\n| 1 | 2.00 ± 0.01 |\n\n"
-                                        "![a curve](tokens.png) and [a file](counts.json)\n\n![a curve](tokens.png)\n")
+                                        "![a curve](tokens.png) and [a file](counts.json)\n\n"
+                                        "![a curve](tokens.png)\n")
     html = results_page(tmp_path)
     assert NOT_MEASURED not in html and "data:image/png" in html and "a curve" in html
     assert re.findall(r"<t[hd](?: [^>]*)?>(.*?)</t[hd]>", html) == ["a", "b", "1", "2.00 ± 0.01"]

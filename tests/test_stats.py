@@ -32,7 +32,7 @@ def test_too_large_a_k_is_told_the_better_one_and_its_gain():
 
 def test_where_no_k_pays_the_advice_says_why():
     sentence = advice(0.1, 12, 0.3, 3)
-    assert "gains little or nothing" in sentence and "too few drafts" in sentence
+    assert "gains little" in sentence and "too few drafts" in sentence
     assert "a draft step is too expensive (1.10" in advice(0.9, 4, 1.1, 1.1)
     assert "gains little" not in advice(0.75, 12, 0.11, 2.6)  # K = 12 does not pay, but K = 4 does
 

@@ -199,6 +199,13 @@ def test_on_a_terminal_no_word_of_the_text_is_broken(columns, show_rounds):
     assert kept == prompt.split() + ["extraordinary", "in"] * 9
 
 
+def test_on_a_terminal_a_line_is_filled_to_its_last_column(columns):
+    columns(11)
+    rounds = [Round([THE] * 6, [], 0, None, None)]
+    text = written(rounds, out=Terminal(), prompt="abc", colour=False)
+    assert text.endswith("\nabc the the\nthe the the\nthe\n")
+
+
 def test_on_a_terminal_lines_are_counted_from_the_last_break(columns):
     columns(12)
     assert written([Round([THE, LINE, THE, SEA], [], 0, None, None)], out=Terminal(), colour=False).endswith(

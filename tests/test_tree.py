@@ -162,7 +162,7 @@ WRONG_PASSES = {
     "another tree is taken for the last one": ("[*zip(nodes, parents)], [*zip(self.nodes, self.parents)]",
                                                "nodes, self.nodes"),
     "a plain call leaves the tree": (
-        "self.nodes, self.parents = [], []                       # it is written over", "pass"),
+        "self.nodes, self.parents = [], []                       # they are overwritten", "pass"),
 }
 
 
@@ -321,9 +321,10 @@ def test_the_same_seed_gives_the_same_text_and_the_callers_lists_stay():
 # Arguments --------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("widths, says", [
-    ((3, 0), "at least one child"), ((2, -1), "at least one child"), ((), "no nodes"), (3, "children a node"),
-    ("3,2", "children a node"), ((2, 1.5), "children a node"), ((50, 50), "more than 1000"),
-    ([-1, 2, 0], "must come before"), ([-1, -2], "must come before"), ([-1] * 1001, "1001 nodes")], ids=str)
+    ((3, 0), "at least one child"), ((2, -1), "at least one child"), ((), "no nodes"),
+    (3, "children per node"), ("3,2", "children per node"), ((2, 1.5), "children per node"),
+    ((50, 50), "more than 1000"), ([-1, 2, 0], "must come before"),
+    ([-1, -2], "must come before"), ([-1] * 1001, "1001 nodes")], ids=str)
 def test_a_bad_shape_gets_a_clear_sentence_at_the_call(widths, says):
     with pytest.raises(ValueError, match=says) as error:
         tree_sampling(table(1), table(2), PROMPT, 5, widths, np.random.default_rng(0))

@@ -1,26 +1,25 @@
-"""Train heads on a finished target: drafters that read its hidden states in place of the text alone.
+"""Train heads on a finished target: drafters that read its hidden states, not only the text.
 
     pip install ".[training]"
     python training/heads.py eagle --text my_books.txt --target models/demo-target --out models
     python training/heads.py medusa  ...
     python training/heads.py exit    ...
 
-    eagle       one block that is fed with the target's last hidden state at each token and the token after
-                it, and then with its own states (EAGLE, Li et al. 2024; in the end trained through three of
-                its steps, in the manner of EAGLE-3, Li et al. 2025)
+    eagle       one block whose input is the target's last hidden state at each token and the token after it,
+                and then its own states (EAGLE, Li et al. 2024; at the end trained through three of its
+                steps, in the manner of EAGLE-3, Li et al. 2025)
     medusa      residual blocks, zero at first, each for a token further ahead (Medusa-1, Cai et al. 2024)
     exit        one more block and norm after the first layers of the target (lucidrains' extra transformer
                 block; early exit as in LayerSkip, Elhoushi et al. 2024, but the target is not trained for it)
 
 Each ends in the target's own output matrix, so a head is small.  The target is frozen: its states are
-computed once, for as many pieces of the text as `--pieces` says, and kept in `--work`.  From them come the
-target's distributions, which the heads learn: with cross-entropy at first, and then with what counts, the
-share of their tokens that the target rejects, 1 - sum min(p, q).  (q the target, p the draft, as everywhere.)
+computed once, for `--pieces` pieces of the text, and kept in `--work`.  They give the target's distributions,
+which the heads learn: first with cross-entropy, and then with what matters, the share of their tokens that
+the target rejects, 1 - sum min(p, q).  (q the target, p the draft, as everywhere.)
 
 Interrupt it whenever you like: the same command goes on from the last saved step.
 
-But: states are taken at the words of the text, not at words that the target wrote itself; one process, one
-device.
+But: states are computed on the text, not on what the target would write itself; one process, one device.
 """
 import argparse
 import hashlib
@@ -42,8 +41,8 @@ EAGLE_STEPS, MEDUSA_HEADS = 3, 5
 
 # The heads --------------------------------------------------------------------------------------------------
 #
-# forward(low, last, token, position) -> one array [B, T, n] for each draft: its row i, multiplied with the
-# output matrix, gives the distribution of the token after the one at position i.
+# forward(low, last, token, position) -> one array [B, T, n] for each draft: row i, multiplied by the output
+# matrix, gives the distribution of the token after the one at position i.
 #
 #   low, last   [B, T, n]   the target's states after its first layers, and after its last norm
 #   token       [B, T, n]   the embeddings of the tokens, each with mean 0 and variance 1
@@ -56,8 +55,8 @@ def shifted(x, n):
 
 class Eagle(nn.Module):
     """At position i: the state at i - 1, the token at i and its position -> the state at i.  Step 1 reads
-    the target's states; step s its own of step s - 1, and keys and values of the steps before, just as it
-    does when it drafts its s-th token."""
+    the target's states; step s reads its own of step s - 1, and keys and values of the steps before, just as
+    when it drafts its s-th token."""
 
     def __init__(self, n_embd, n_head):
         super().__init__()
@@ -82,8 +81,8 @@ class Eagle(nn.Module):
 def attention_over_steps(q, k, v, cache, rows=128):
     """The attention of step s = len(cache) + 1; all are [B, n_head, T, d_head], and k and v join the cache.
 
-    Query i sees the keys of step 1 up to i - (s - 1), those made of the target's states; then one key of each
-    later step, the last its own.  (In blocks of queries: see train.causal_attention.)"""
+    Query i sees the keys of step 1 up to i - (s - 1), made from the target's states; then one key of each
+    later step, the last being its own.  (In blocks of queries: see train.causal_attention.)"""
     cache.append((k, v))
     lag, q = len(cache) - 1, q * q.shape[-1] ** -0.5
     later = [(shifted(k, lag - t), shifted(v, lag - t)) for t, (k, v) in enumerate(cache) if t]
@@ -131,8 +130,8 @@ HEADS = {"eagle": Eagle, "medusa": Medusa, "exit": Exit}
 # The target's states ----------------------------------------------------------------------------------------
 
 class States:
-    """The frozen target's states at pieces of the text [n_pieces, n_ctx], computed when they are first asked
-    for, and kept in a file in half precision."""
+    """The frozen target's states at pieces of the text [n_pieces, n_ctx], computed when they are first
+    needed, and kept in a file in half precision."""
 
     def __init__(self, target, pieces, exit_layer, path, device):
         self.target, self.pieces, self.exit_layer, self.device = target, pieces, exit_layer, device
@@ -143,7 +142,7 @@ class States:
 
     @torch.no_grad()
     def __getitem__(self, rows):
-        """Rows of pieces -> what the heads' forward asks for."""
+        """Rows of pieces -> the arguments of the heads' forward."""
         tokens = torch.from_numpy(self.pieces[rows].astype(np.int64)).to(self.device)
         missing = np.flatnonzero(~self.kept[rows, 1, 0].any(-1))         # no state is all zeros
         if len(missing):
@@ -165,9 +164,9 @@ class States:
 # Training ---------------------------------------------------------------------------------------------------
 
 def loss_of(head, wte, at, rejections, decay, low, last, *known):
-    """The mean over the drafts, each worth `decay` times the one before (it counts only if that one is
-    accepted), at the positions `at`: a softmax over the vocabulary costs more than the head itself, and
-    neighbouring positions teach it much the same."""
+    """The mean over the drafts, each with `decay` times the weight of the one before (it matters only if that
+    one is accepted), at the positions `at`: a softmax over the vocabulary costs more than the head itself,
+    and neighbouring positions teach much the same."""
     with torch.autocast(last.device.type, dtype=torch.bfloat16):
         q = F.linear(last[:, at], wte).float().softmax(-1)               # [B, len(at), n_vocab], the target's
         total, weights = 0, 0
@@ -182,7 +181,7 @@ def loss_of(head, wte, at, rejections, decay, low, last, *known):
 def evaluate(head, states, wte, batch=4):
     """Held-out text, acceptance by position: at temperature 1 the mean of sum min(p, q), at temperature 0 the
     share of equal argmaxes."""
-    first = int(isinstance(head, Medusa))                                # head k is asked from position k on
+    first = int(isinstance(head, Medusa))                                # head k is used from position k on
     head.steps = EAGLE_STEPS
     totals = np.zeros((2, 1))
     for rows in np.array_split(np.arange(len(states.pieces)), -(-len(states.pieces) // batch)):
@@ -229,7 +228,7 @@ def fit(kind, head, states, test_states, wte, args):
 
 
 def plot(kind, work):
-    """The acceptance of each draft on held-out text while it was trained, from the log."""
+    """The acceptance of each draft on held-out text during training, from the log."""
     import matplotlib.pyplot as plt
     rows = [json.loads(line) for line in (work / f"{kind}.jsonl").read_text().splitlines()]
     rows = [row for row in rows if "acceptance_temperature_1" in row]
@@ -253,20 +252,20 @@ def main(argv=None):
     add("--out", default="models", help="the head is written to OUT/demo-KIND")
     add("--work", default="training/work/heads", help="tokenized text, states, training state")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--threads", type=int, default=0, help="of PyTorch on a CPU; 0: its own choice")
-    add("--pieces", type=int, default=3000, help="of n_ctx tokens each, drawn from the text")
-    add("--exit_layer", type=int, default=2, help="the layers before an exit head")
+    add("--threads", type=int, default=0, help="PyTorch threads on a CPU; 0: its own choice")
+    add("--pieces", type=int, default=3000, help="pieces of n_ctx tokens, drawn from the text")
+    add("--exit_layer", type=int, default=2, help="the number of layers before an exit head")
     add("--steps", type=int, default=1500)
-    add("--cross_entropy", type=float, default=0.4, help="the share of the steps before the rejections")
+    add("--cross_entropy", type=float, default=0.4, help="the share of the steps that use cross-entropy")
     add("--own", type=float, default=0.25, help="the share of the steps, at the end, in which an EAGLE head "
-        "goes on from its own states: they hold up without, and each of its steps costs as much as the first")
-    add("--decay", type=float, default=0.8, help="the weight of a draft beside the one before")
-    add("--every", type=int, default=4, help="one position of so many is learnt from, another one each time")
-    add("--batch", type=int, default=8, help="pieces a step")
-    add("--micro_batch", type=int, default=8, help="of these, so many at once")
+        "continues from its own states: each of these costs as much as the first, and it drafts well without")
+    add("--decay", type=float, default=0.8, help="the weight of a draft relative to the one before")
+    add("--every", type=int, default=4, help="learn from one position in so many, another each time")
+    add("--batch", type=int, default=8, help="pieces per step")
+    add("--micro_batch", type=int, default=8, help="how many of these at once")
     add("--lr", type=float, default=3e-3)
     add("--held_out", type=int, default=4, help="documents that are never trained on")
-    add("--held_out_pieces", type=int, default=64, help="of these, the pieces that are evaluated")
+    add("--held_out_pieces", type=int, default=64, help="pieces of these that are evaluated")
     add("--save_every", type=int, default=100)
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)

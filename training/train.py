@@ -4,13 +4,13 @@
     python training/train.py --text my_books.txt --out models
 
 The text is UTF-8 (plain or .xz), its documents separated by <|endoftext|>.  A few whole documents are held
-out; everything reported comes from them.  Acceptance is what counts for a draft, not its loss on the text:
-it learns the target's distributions, first in the same loop as the target (`--steps`; forward KL at
+out; every reported result is measured on them.  What matters for a draft is acceptance, not its loss on the
+text: it learns the target's distributions, first in the same loop as the target (`--steps`; forward KL at
 temperature 1), then from the finished target (`--draft_steps`; the loss is the share of its tokens that the
 target rejects).
 
 Interrupt it whenever you like: the state is saved every `--save_every` steps, and the same command goes on
-from there.  PyTorch is needed in this folder and nowhere else.  heads.py goes on from here.
+from there.  PyTorch is needed in this folder and nowhere else.  The next step is heads.py.
 
 But: one process, one device; no dropout, since a small model sees the text only a few times.
 """
@@ -81,8 +81,9 @@ class Block(nn.Module):
 
 
 def causal_attention(q, k, v, rows=128):
-    """softmax(q k^T / sqrt(d)) v under the causal mask.  On a CPU, in blocks of queries that never touch keys
-    after their block: compiled, in bfloat16, this trains 1.3 times as fast as PyTorch's fused kernel."""
+    """softmax(q k^T / sqrt(d)) v under the causal mask.  On a CPU, it goes in blocks of queries that never
+    touch keys after their block: compiled, in bfloat16, it trains 1.3 times as fast as PyTorch's fused
+    kernel."""
     if q.is_cuda:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     blocks = []
@@ -168,10 +169,10 @@ def prepare_text(path, n_held_out, work, vocabulary=None):
 
 
 def batch_of(tokens, step, batch, seed):
-    """Batch `step` of the endless stream: each epoch cuts the text elsewhere and shuffles the pieces."""
+    """Batch `step` of an endless stream: each epoch cuts the text at other places and shuffles the pieces."""
     per_epoch = (len(tokens) - 2 * N_CTX) // N_CTX // batch
     if per_epoch < 1:
-        raise ValueError(f"the text is too short: {len(tokens):,} tokens make no {batch} pieces of {N_CTX}")
+        raise ValueError(f"the text is too short: {len(tokens):,} tokens are not {batch} pieces of {N_CTX}")
     epoch, i = divmod(step, per_epoch)
     rng = np.random.default_rng([seed, epoch])
     offset = rng.integers(N_CTX)
@@ -236,7 +237,7 @@ def schedule(step, steps):
 
 
 def resume(path, models, opts, device):
-    """Weights {name: model} and optimizers as they were saved last -> the steps that were done; 0 if none."""
+    """Restore models {name: model} and optimizers as last saved -> the number of steps done; 0 if none."""
     if not path.exists():
         return 0
     saved = torch.load(path, map_location=device)
@@ -244,12 +245,12 @@ def resume(path, models, opts, device):
         model.load_state_dict(saved[name])
     for opt, opt_state in zip(opts, saved["opts"]):
         opt.load_state_dict(opt_state)
-    print(f"{path.stem}: going on from step {saved['step']}")
+    print(f"{path.stem}: resuming from step {saved['step']}")
     return saved["step"]
 
 
 def save(path, step, models, opts):
-    """Whole or not at all: if we are interrupted, the last one stays."""
+    """Save completely or not at all: if we are interrupted, the last one is kept."""
     part = path.with_suffix(".part")
     torch.save(dict(step=step, opts=[opt.state_dict() for opt in opts],
                     **{name: model.state_dict() for name, model in models.items()}), part)
@@ -299,7 +300,7 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
 # The result -------------------------------------------------------------------------------------------------
 
 def load(model, folder):
-    """The weights of an exported folder into a model of the same shape."""
+    """Load the weights of an exported folder into a model of the same shape."""
     from loading.checkpoint import read_tensorflow
     arrays = read_tensorflow(folder / "model.ckpt")
     found = {name: torch.from_numpy(arrays[tensorflow_name(name)].astype(np.float32)).view_as(parameter)
@@ -356,15 +357,15 @@ def main(argv=None):
     add("--out", default="models")
     add("--work", default="training/work", help="tokenized text, training state (not committed)")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--steps", type=int, default=2000, help="of both models")
-    add("--draft_steps", type=int, default=2000, help="of the draft alone, afterwards")
-    add("--start", help="a folder with demo-target and demo-draft to go on from, not from random weights")
-    add("--batch", type=int, default=16, help="pieces of n_ctx tokens a step")
-    add("--micro_batch", type=int, default=4, help="of these, so many at once (4 suits a CPU, 16 a GPU)")
+    add("--steps", type=int, default=2000, help="steps for both models")
+    add("--draft_steps", type=int, default=2000, help="steps for the draft alone, afterwards")
+    add("--start", help="a folder with demo-target and demo-draft to start from, instead of random weights")
+    add("--batch", type=int, default=16, help="pieces of n_ctx tokens per step")
+    add("--micro_batch", type=int, default=4, help="how many of these at once (4 suits a CPU, 16 a GPU)")
     add("--lr", type=float, default=3e-3)
     add("--held_out", type=int, default=4, help="documents that are never trained on")
     add("--save_every", type=int, default=250)
-    add("--no_compile", dest="compile", action="store_false", help="pays for a few steps")
+    add("--no_compile", dest="compile", action="store_false", help="do not compile; pays for a few steps")
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     work = Path(args.work)

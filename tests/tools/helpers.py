@@ -110,14 +110,14 @@ def error_of_logits(module=gpt2, dtype=np.float64):
 # What methods.Models offers, on tiny models -----------------------------------------------------------------
 
 class TinyModels:
-    """A draft and a target of 13 tokens, an encoder for them, and heads that have learnt nothing."""
+    """A draft and a target of few tokens, an encoder for them, and heads that have learnt nothing."""
 
-    def __init__(self, seed=0):
+    def __init__(self, words="<|endoftx>ab", **sizes):
         self.draft_name, self.target_name, self.draft_is_used = "tiny", "tiny", True
-        self.draft, self.target = tiny_gpt2(seed + 1), tiny_gpt2(seed)
-        ids = {char: i for i, char in enumerate("<|endoftx>ab")} | {"<|endoftext|>": 12}
-        self.draft_and_encoder = self.draft, Encoder(ids, [])
-        self.encoder = self.draft_and_encoder[1]
+        ids = {char: i for i, char in enumerate([*words, EOS] if "<" in words else words)}
+        self.draft, self.target = (tiny_gpt2(seed, n_vocab=len(ids), **sizes) for seed in (1, 0))
+        self.encoder, self.share_a_vocabulary = Encoder(ids, []), True
+        self.draft_and_encoder = self.draft, self.encoder
 
     def head(self, kind):
         n, rng = self.target.params["wte"].shape[1], np.random.default_rng(5)

@@ -38,7 +38,7 @@ TESTS = {
     "loading/folder.py": "folder utils heads", "pages/": "pages replay site judge machine",
     "verdicts/": "verdicts",
     "reporting/stats.py": "stats samplers main", "samplers/tree_model.py": "tree",
-    "samplers/tree_rules.py": "tree k_seq", "benchmarks/": "figures benchmark backend",
+    "samplers/tree_rules.py": "tree k_seq", "benchmarks/": "figures counts costs sequoia",
 }
 NOT_HERE = "tests/", "training/", "notebooks/"
 

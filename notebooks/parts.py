@@ -1,0 +1,57 @@
+"""For notebook 4: where a pass of gpt2.py spends its time, and the same weights as a textbook has them."""
+import contextlib
+import cProfile
+from collections import Counter
+
+from compute.backend import clock, on_gpu
+
+# What gpt2.py spends its time on: (function, called by) -> part of a pass
+PARTS = {
+    ("linear", "attention"): "attention products",
+    ("linear", "feed_forward"): "feed-forward products",
+    ("linear", "logits"): "output head",
+    ("row_products", "dot_product_attention"): "attention over the cache",
+    ("softmax", "dot_product_attention"): "softmax",
+    ("gelu", "feed_forward"): "gelu",
+    ("layer_norm", "transformer_block"): "layer norm",
+    ("layer_norm", "logits"): "layer norm",
+}
+
+
+@contextlib.contextmanager
+def parts_timed():
+    """A Counter that holds the seconds of each part of what ran within, once that is done.
+
+    Python's own profiler tells them: how long each function took, by who called it.
+    """
+    spent = Counter()
+    clocks = {"timer": clock} if on_gpu() else {}               # the one that waits for the GPU
+    profiler = cProfile.Profile(builtins=False, **clocks)
+    start = clock()
+    with profiler:
+        yield spent
+    total = clock() - start
+    for caller in profiler.getstats():
+        for called in caller.calls or []:
+            part = PARTS.get((name_of(called.code), name_of(caller.code)))
+            if part:
+                spent[part] += called.totaltime
+    spent["the rest"] = total - sum(time for part, time in spent.items() if part != "the rest")
+
+
+def name_of(code):
+    """Of a function in gpt2.py's namespace, from its code; functions written in C have none."""
+    return getattr(code, "co_name", "")
+
+
+def textbook(params):
+    """The same parameters, matrices [n_in, n_out], not tiles (compute/linear.py), and no separate head."""
+    if isinstance(params, list):
+        return [textbook(part) for part in params]
+    if not isinstance(params, dict):
+        return params
+    if "w" not in params:
+        return {name: textbook(part) for name, part in params.items() if name != "head"}
+    n_tiles, n_chunks, _, depth, width = params["w"].shape
+    w = params["w"].transpose(1, 2, 3, 0, 4).reshape(n_chunks * depth, n_tiles * width)[:, :len(params["b"])]
+    return {"w": w, "b": params["b"]}
