@@ -119,6 +119,8 @@ class Walk:
 
     def integers(self, low, high=None, size=None, dtype=int, endpoint=False):
         low, high = (0, low) if high is None else (low, high)
+        if high - low > STEPS:
+            raise ValueError(NOT_WALKED.format(f"one of {high - low:,} integers"))
         weights = np.ones(high - low + endpoint)
         return self.several(size, lambda: low + self.index(weights))
 
@@ -246,6 +248,7 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
         if not self >= 0:
             raise ValueError(NOT_WALKED.format("rounded below 0"))
         return next(n for n in itertools.count() if self < n + 1)
+    __floor__ = __trunc__ = __int__
 
     def __float__(self):
         raise ValueError(NOT_WALKED.format("made a plain number"))
@@ -368,7 +371,14 @@ KINDS = {               # letter: (the draft's tokens, the target's)
     "o": ("cd", "ab"),          # disjoint
     "t": ("a", "abc"),          # the draft is certain
     "p": ("ba", "a"),           # the target is certain
+    "n": ("abc", "abc"),        # nearly the same distribution: hardly any residual
+    "r": ("bdca", "abcde"),     # rare tokens in both
     "2": ("baecd", "abcde"),    # two are equally likely, and two others
+}
+LOGITS = {              # of the draft's tokens, the target's; of the other kinds they are random
+    "n": ([2, 1.01, 0], [2, 1, 0]),
+    "r": ([0, -7.5, -9, -12], [0, -2, -7, -10, -13]),
+    "2": ([2, 2, 1, 1, 0], [2, 2, 1, 1, 0]),
 }
 
 
@@ -379,10 +389,11 @@ def pair(word, n_prompt=2):
             kind = word[len(prefix) - n_prompt:][:1] or "."
             seed = [*map(ord, word), *prefix]
             shuffled = dict(zip("abcde", np.random.default_rng(seed).permutation(5)))
+            tokens = [shuffled[letter] for letter in KINDS[kind][which]]
             rng = np.random.default_rng([*seed, which if kind != "=" else 2])
-            likely = [shuffled[letter] for letter in KINDS[kind][which]]
             logits = np.full(5, -np.inf)
-            logits[likely] = [2, 2, 1, 1, 0] if kind == "2" else -np.sort(rng.exponential(size=len(likely)))
+            random = -np.sort(rng.exponential(size=len(tokens)))
+            logits[tokens] = LOGITS[kind][which] if kind in LOGITS else random
             return logits
         return as_model(row)
     return model(0), model(1)
@@ -411,31 +422,37 @@ def of_words(K, words, about, prompt=PROMPT, **settings):
 SETTINGS = [dict(temperature=.5), dict(temperature=2.), dict(top_k=1), dict(top_k=2), dict(top_k=3),
             dict(top_k=4), dict(top_k=9), dict(top_p=.4), dict(top_p=.8), dict(top_p=.95),
             dict(temperature=.7, top_k=3, top_p=.8), dict(temperature=2, top_p=.7),
-            dict(temperature=.5, top_k=3), dict(top_k=4, top_p=.7)]
+            dict(temperature=.5, top_k=3), dict(temperature=1.5, top_k=2), dict(top_k=4, top_p=.7)]
 EOS = [dict(eos=0), dict(eos=[1]), dict(eos={2, 4}), dict(eos=(0, 1, 3)), dict(eos=np.arange(5)),
        dict(eos=[3, 4], temperature=.6), dict(eos=1, top_k=2), dict(eos=[2], temperature=1.5, top_p=.8)]
 
 CASES = [
-    *of_words(1, "f ff ss bb == oo tm pf xs mf", "one draft and what follows it"),
+    Case("no token", *pair(""), 0, 2, {}),
+    *of_words(1, "f ff ss bb == oo tm pf xs mf nf rr", "one draft and what follows it"),
     *of_words(4, "f ss s.s", "more drafts allowed than tokens wanted"),
     *of_words(1, "ss.", "another prompt", [1]),
     *of_words(2, "sb.", "another prompt", [4, 0, 3, 1, 4, 2]),
-    *of_words(2, ".ss s.s ts. ps. =s. ms. so. bs. sss sb. ff.", "two drafts"),
+    *of_words(2, ".ss s.s ts. ps. =s. ms. so. bs. ns. .rs sss sb. ff.", "two drafts"),
     *of_words(3, "..sf ss.. s.s. .bs. bf..", "three drafts"),
     *of_words(4, "...sf ss... .ss.. ..bs. s..ss", "four drafts"),
-    *of_words(8, ".......ss. s.......s.......s", "eight drafts"),
+    *of_words(5, "....ss", "five drafts"),
+    *of_words(6, "..s..ss", "six drafts"),
+    *of_words(7, "......ss", "seven drafts"),
+    *of_words(8, "....sss.. .......ss. s.......s.......s .....xss......", "eight drafts"),
     *of_words(1, "..ss x.ss ss.s s.s.s..", "a round after one with a single draft"),
     *of_words(2, "xss. .xss. ...ss. s.s.s..", "a round after one of two drafts"),
     *of_words(2, "......bs. ...x..bs. x.xbs.", "a third round"),
+    *of_words(1, "..............ssss", "an eighth round and a ninth"),
     *of_words(3, "x.ss. .xss.. ..xs.s. ....ss.. ss...ss", "a round after one of three drafts"),
     *of_words(4, "xbs... .xbs... ..xbs... ...xbs... .....bs... .....s..ss", "a round after one of four"),
+    *of_words(4, "..........ss.", "a round after two of four"),
 ]
 for setting in SETTINGS:
-    CASES += of_words(2, "ff.", "settings", **setting)
+    CASES += of_words(1, "ff", "settings", **setting) + of_words(2, "ff. ...ff.", "settings", **setting)
 for setting in dict(top_k=1), dict(top_k=3), dict(top_k=3, temperature=.7), dict(top_k=4, top_p=.9):
     CASES += of_words(1, "22", "ties", **setting)
 for setting in EOS:
-    CASES += of_words(2, "sss. .bs.ss", "EOS", **setting)
+    CASES += of_words(2, "sss. .bs.ss", "EOS", **setting) + of_words(4, ".m.s.", "EOS", **setting)
 for K in 1, 2, 3, 4, 6:
     CASES += of_words(K, "m.fx2.sm..xf", "the likeliest tokens", temperature=0)
     CASES += of_words(K, "m.f..m.", "the likeliest tokens, up to EOS", temperature=0, eos=[K % 5, 4])
@@ -462,8 +479,11 @@ class Report(NamedTuple):
             walked += f", {self.n_unfinished} of them not to the end"
         if self.lossless:
             return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked})"
+        digits = 6 if abs(self.probability - self.wanted) > 2e-6 else 12
+        rounding = " (rounding in single precision?)" if self.deviation < 1e-6 else ""
         return (f"not lossless: after {self.prompt} the text {self.text} has probability "
-                f"{self.probability:.6f}, and should have {self.wanted:.6f}.  ({self.case}; {walked})")
+                f"{self.probability:.{digits}f}, and should have {self.wanted:.{digits}f}{rounding}.  "
+                f"({self.case}; {walked})")
 
 
 def check(sampler, *which, **settings):

@@ -54,6 +54,8 @@ ACCEPT = {
     "a likely draft needs no coin": (COIN, "q[token] > .3 or " + COIN),
     "the target's likeliest token needs no coin": (COIN, "token == q.argmax() or " + COIN),
     "a draft far below p is always refused": (COIN, "q[token] > .2 * p[token] and " + COIN),
+    "p is at least .001 in the accept test": (COIN, "rng.random() * max(p[token], 1e-3) < q[token]"),
+    "where p and q nearly agree there is no coin": (COIN, "abs(q[token] - p[token]) < .02 or " + COIN),
     "a little lenience": (COIN, "rng.random() * .9 * p[token] < q[token]"),
     "the ratio is rounded to tenths": (COIN, "rng.random() < round(q[token] / p[token], 1)"),
     "the coin is never above a half": (COIN, "rng.uniform(0, .5) * p[token] < q[token]"),
@@ -78,6 +80,15 @@ POSITIONS = {
     "only the first draft is tested": (COIN, "j > 0 or " + COIN),
     "the second draft is not tested": (COIN, "j == 1 or " + COIN),
     "the fourth draft is not tested": (COIN, "j == 3 or " + COIN),
+    "the fifth draft is not tested": (COIN, "j == 4 or " + COIN),
+    "the sixth draft is not tested": (COIN, "j == 5 or " + COIN),
+    "the seventh draft is not tested": (COIN, "j == 6 or " + COIN),
+    "a line of five drafts is not tested": (COIN, "len(drafts) == 5 or " + COIN),
+    "a line of seven drafts is not tested": (COIN, "len(drafts) == 7 or " + COIN),
+    "a draft that was drafted before is judged by the earlier row": (
+        EACH, "for token in drafts:\n        j = drafts.index(token)"),
+    "a draft that is the one before it again is not tested": (
+        COIN, "(j > 0 and drafts[j - 1] == token) or " + COIN),
     "the last draft is not tested": (COIN, "j == len(drafts) - 1 or " + COIN),
     "the last of two or more drafts is not tested": (COIN, "0 < j == len(drafts) - 1 or " + COIN),
     "a line of four or more drafts is not tested": (COIN, "len(drafts) >= 4 or " + COIN),
@@ -109,6 +120,10 @@ CORRECTIONS = {
     "the residual is a softmax of q - p": (RESIDUAL, "residual = np.exp(q - p)"),
     "the residual is a softmax of its positive part": (RESIDUAL, "residual = np.exp(np.maximum(q - p, 0))"),
     "the residual is squared": (RESIDUAL, "residual = np.maximum(q - p, 0) ** 2"),
+    "what is tiny in the residual is left out": (
+        RESIDUAL, "residual = np.maximum(q - p, 0); residual[residual < 1e-5] = 0"),
+    "a small residual counts as none": (
+        CORRECTION, "return j, sample(residual if residual.sum() > .01 else q, rng)"),
     "the residual is never quite 0": (RESIDUAL, "residual = np.maximum(q - p, 1e-6)"),
     "what is small in the residual is left out": (
         RESIDUAL, "residual = np.maximum(q - p, 0); residual[residual < .05] = 0"),
@@ -159,6 +174,16 @@ ROUNDS = {
     "the third round is not tested": after("n == 2", ALL, "n = 0") + [(GROWS, GROWS + "; n += 1")],
     "nothing is tested from the fifth new token on": after("len(x) - len(tokens) >= 4", ALL),
     "nothing is tested from the eighth new token on": after("len(x) - len(tokens) >= 7", ALL),
+    "a round after two of four drafts were kept is not tested": after("free", ALL, "free = False") + [
+        (GROWS, GROWS + "; free = n_accepted == 2 and k == 4")],
+    "a round after five of eight drafts were kept is not tested": after("free", ALL, "free = False") + [
+        (GROWS, GROWS + "; free = n_accepted == 5 and k == 8")],
+    "a round after two full ones is not tested": after("n >= 2", ALL, "n = 0") + [
+        (GROWS, GROWS + "; n = n + 1 if n_accepted == k > 0 else 0")],
+    "a round after a full one and a refusal is not tested": after("b", ALL, "a = b = False") + [
+        (GROWS, GROWS + "; b = a and n_accepted == 0 < k; a = n_accepted == k > 1")],
+    "the eighth round is not tested": after("n == 7", ALL, "n = 0") + [(GROWS, GROWS + "; n += 1")],
+    "nothing is tested from the fifteenth new token on": after("len(x) - len(tokens) >= 14", ALL),
     "the last round is not tested": after("len(x) + k + 1 == T", ALL),
     "a round of fewer drafts than K is not tested": after("k < K", ALL),
     "the last round is as long as the others": (LIMIT, "k = K"),
@@ -190,6 +215,10 @@ DRAFTING = {
         DRAW, "drafts.append(int(np.argmax(p[-1])))"),
     "the second draft is the argmax, its distribution recorded as the softmax": (
         DRAW, "drafts.append(int(np.argmax(p[-1])) if len(p) == 2 else sample(p[-1], rng))"),
+    "the draft is the argmax where p is all but certain": (
+        DRAW, "drafts.append(int(np.argmax(p[-1])) if p[-1].max() > .999 else sample(p[-1], rng))"),
+    "unlikely tokens are never drawn, but recorded": (
+        DRAW, "drafts.append(sample(np.where(p[-1] > 1e-4, p[-1], 0), rng))"),
     "the draft is drawn sharper than is recorded": (DRAW, "drafts.append(sample(p[-1] ** 2, rng))"),
     "the draft is drawn from half the softmax, half any token": (
         DRAW, "drafts.append(sample(p[-1] + p[-1].mean() * (p[-1] > 0), rng))"),
@@ -243,6 +272,9 @@ SETTINGS = {
         dict(temperature=1.0 if top_k else temperature)),
     "top-k is ignored": lambda **s: dict(top_k=0),
     "a top-k of three or more is ignored": lambda top_k, **s: dict(top_k=top_k if top_k < 3 else 0),
+    "top-k is ignored at a high temperature": lambda temperature, top_k, **s: (
+        dict(top_k=top_k if temperature <= 1 else 0)),
+    "top-k is ignored with EOS": lambda top_k, eos, **s: dict(top_k=top_k if eos is None else 0),
     "top-k is ignored with top-p": lambda top_k, top_p, **s: dict(top_k=top_k if top_p == 1 else 0),
     "top-k is one too many": lambda top_k, **s: dict(top_k=top_k and top_k + 1),
     "any top-k means the likeliest": lambda top_k, **s: dict(top_k=min(top_k, 1)),
@@ -298,6 +330,16 @@ SETTINGS_IN_THE_LOOP = {
         TARGET, TARGET + "; q[:-1] = np.eye(q.shape[1])[q[:-1].argmax(axis=1)]"),
     "text goes on after an accepted EOS": (NEW, "new = drafts[:n_accepted] + [next_token]"),
     "a token follows an accepted EOS": (NEW, "new = cut_after(drafts[:n_accepted], ends) + [next_token]"),
+    "EOS is looked for in the first two tokens of a round": (
+        NEW, "new = drafts[:n_accepted] + [next_token]\n"
+        "            new = cut_after(new[:2], ends) if {*new[:2]} & ends else new"),
+    "the bonus is drawn without the temperature": [
+        PROBS, (TARGET, TARGET + "; q[-1] = probabilities(target(x + drafts), float(temperature > 0), top_k, "
+                "top_p)[0]")],
+    "after a full round of two the filters are forgotten": [
+        PROBS, (START, START + "; full = False"), (GROWS, GROWS + "; full = full or n_accepted == k > 1"),
+        (TARGET, TARGET + "\n            plain = probabilities(target(x + drafts, k + 1), temperature)\n"
+         "            q = plain if full else q")],
     "EOS ends a round but not the text": (ENDS, "if False:"),
     "EOS as the correction or bonus does not end the text": (
         ENDS, "if len(new) <= n_accepted and x[-1] in ends:"),

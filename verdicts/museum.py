@@ -133,7 +133,7 @@ RIGHT = made(UNUSUAL)
 # The table --------------------------------------------------------------------------------------------------
 
 TABLE = Path(__file__).with_suffix(".md")
-STEPS = 50_000          # of a case: a mistake in a tree has shown by then
+STEPS = 10_000          # of a case: a mistake in a tree has shown by then
 
 
 def deviation(sampler, case):
