@@ -12,8 +12,7 @@ by the place in the text, and the token is
 
 which is x with probability q(x).  The draft runs the same race with its p.  It often draws the same token,
 since p and q are alike and E is the same; a draft is accepted if it is the token that the target draws.  So
-drafts decide how fast the text comes, never what it is: it is the same for all drafters, K, trees and
-batches.
+drafts decide how fast the text comes, never what it is, for all drafters, K, trees and batches.
 
 The letters are Chen's, as in speculative.py: q the target, p the draft (in the paper Q is Bob's, P Alice's).
 
