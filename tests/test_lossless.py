@@ -20,11 +20,11 @@ from lossless import (
     PROMPT,
     SETTINGS,
     branches,
-    case_deviation,
     check,
     distance,
     distribution_of_text,
     exact_distribution,
+    judge,
     memoryless,
     report,
     table,
@@ -81,7 +81,7 @@ def test_accepted_tokens_follow_the_capped_geometric():
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_text_has_the_targets_distribution(case):
-    assert case_deviation(speculative_sampling, *case) < 1e-12
+    assert judge(speculative_sampling, *case).deviation < 1e-12
 
 
 @pytest.mark.long
@@ -339,7 +339,7 @@ def test_a_round_of_two_drafts_or_more_follows_every_kind_of_round():
 
     for case in CASES:
         if "a round after" in case.name:
-            case_deviation(sampler, *case)
+            judge(sampler, *case)
     assert seen >= {(k, n) for k in range(2, 5) for n in range(k + 1)}
     assert max(case.n_tokens for case in CASES) >= 10 and {case.K for case in CASES} >= {1, 2, 3, 4, 8}
 

@@ -2,18 +2,24 @@
 
 Each mistake is judged here in the one standard case that sees it best, as museum.md says; the long tests
 judge everything in all cases."""
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import lossless
 import speculative
 from lossless import CASES, exact_distribution, report
+from samplers import tree, tree_rules
 from verdicts import mistakes, museum
 from verdicts.museum import RIGHT, WRONG, changed, deviation
 
 CASE = {str(case): case for case in CASES}
 TABLE = [line.strip("| \n").split(" | ") for line in museum.TABLE.read_text(encoding="utf-8").splitlines()
          if line.startswith("| ")][1:]
-FEW = [CASE[name] for name in CASE if name.startswith(("'ss'", "'sb.', another", "'.bs.ss', EOS"))][:4]
+FEW = [CASE["'sb.', another prompt; K = 2, 3 tokens"],
+       CASE["'ff', settings; K = 1, 2 tokens, temperature = 0.7, top_k = 3, top_p = 0.8"]]
 
 
 def test_the_table_has_every_mistake_and_every_case_it_names():
@@ -58,8 +64,8 @@ def test_the_short_check_lets_it_pass(name):
 
 
 def test_a_change_must_fit_the_source():
-    with pytest.raises(ValueError, match="speculative holds 'for j' 0 times: adapt the change"):
-        changed(speculative, ("for j", ""), ("for j", ""))
+    with pytest.raises(ValueError, match="speculative holds 'while True' 0 times: adapt the change"):
+        changed(speculative, ("while True", "while False"))
 
 
 # One token by hand: target (.1, .6, .3), draft (.5, .3, .2) -------------------------------------------------
@@ -77,3 +83,15 @@ def test_wrong_distributions_of_one_token_are_as_computed_by_hand(change, drawn_
         for (n_accepted, token), chance in exact_distribution(lambda rng: verify(q, p, [draft], rng)).items():
             found[draft if n_accepted else token] += drawn_from[draft] * chance
     assert found == pytest.approx(expected)
+
+
+def test_notebook_6_shows_that_the_forgetful_tree_is_not_lossless(capsys):
+    """What is stored is what its cell prints."""
+    path = Path(__file__).parent.parent / "notebooks" / "6_beyond_one_draft.ipynb"
+    cell = next(cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+                if cell["cell_type"] == "code" and "forgetful" in "".join(cell["source"]))
+    exec("".join(cell["source"]), vars(lossless) | vars(tree) | vars(tree_rules))
+    stored = "".join(cell["outputs"][0]["text"])
+    assert capsys.readouterr().out == stored
+    assert [line.split(":")[:2] for line in stored.splitlines()] == [
+        ["SpecInfer", " lossless"], ["Sequoia", " lossless"], ["forgetful", " not lossless"]]

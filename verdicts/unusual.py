@@ -43,9 +43,9 @@ COINS = {
     "all coins at once": [
         (EACH, "r = rng.random(len(drafts))\n    " + EACH), (COIN, "r[j] * p[token] < q[token]")],
     "all coins are compared at once": [
-        (EACH, "rows, x = np.arange(len(drafts)), list(drafts)\n"
-               "    p = np.reshape(draft_probs, (len(x), -1))\n"
-               "    passes = rng.random(len(x)) * p[rows, x] < target_probs[rows, x]\n    " + EACH),
+        (EACH, "x = np.array(drafts, dtype=int)\n"
+               "    chances = np.array([p[token] for p, token in zip(draft_probs, drafts)])\n"
+               "    passes = rng.random(len(x)) * chances < target_probs[np.arange(len(x)), x]\n    " + EACH),
         (COIN, "passes[j]")],
 }
 
