@@ -39,7 +39,10 @@ def test_no_mistake_is_seen_by_one_case_alone():
     assert {name for name, _, n, _ in TABLE if int(n) == 1} <= ALONE
 
 
-ALONE = set()
+ALONE = {       # long texts, of which there is one for each: see the end of lossless.CASES' first part
+    "nothing is tested from the fifteenth new token on", "the eighth round is not tested",
+    "a round after a refusal of the fourth draft is not tested",
+    "EOS is looked for in the first two tokens of a round"}
 
 
 @pytest.mark.parametrize("name", RIGHT)

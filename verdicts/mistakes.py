@@ -444,12 +444,8 @@ K_SEQS = {
 BATCHES = {             # the second of two sequences is judged
     "batch: judged with the rows of the first": (
         "q = to_probs(logits[i], n_rows[i])", "q = to_probs(logits[going[0]], n_rows[going[0]])[:n_rows[i]]"),
-    "batch: judged with the p of the first": (
-        "checked_probs(p[i], drafts[i], q)", "p[going[0]][:len(drafts[i])]"),
     "batch: all accept as many as the first": (
         "x[i] += new", "x[i] += new if i == 0 or 0 not in going else new[:max(1, len(result[0].tokens))]"),
-    "batch: all end with the first": (
-        "if len(x[i]) < T[i] and x[i][-1] not in ends", "if len(x[i]) < T[i] and x[0][-1] not in ends"),
 }
 ADAPTIVE = {
     "how many drafts depends on the drafts that were made": (
