@@ -88,7 +88,9 @@ def test_each_step_needs_its_functions(name, step):
     assert "None" in mistakes(asks, solution(**{name: lambda *run, **more: None}))[0]
 
 
-HARDER = "third|fourth|four |fifth|eighth|two or more|three or more|refusal of the second|small in|redrawn"
+HARDER = ("third|fourth|four |fifth|sixth|seventh|eighth|five |seven |fifteenth|two or more|three or more|"
+          "refusal of the second|small in|small residual|tiny|redrawn|at least .001|nearly agree|two full|"
+          "full one and a refusal|all but certain|unlikely tokens are never|first two tokens of a round")
 
 
 def notices(step, mine):

@@ -477,6 +477,6 @@ def test_the_clock_stands_still_between_rounds(monkeypatch):
 
 @pytest.mark.parametrize("alpha, c, v, reason", [
     (.1, .1, 1, "too few drafts are accepted (10%)"), (.9, 1, 1.2, "a draft step is too expensive"),
-    (.9, .05, 5, "checking 5")])
+    (.9, .05, 5, "a pass over 5 rows is too slow")])
 def test_the_bottleneck_is_what_would_gain_most(alpha, c, v, reason):
     assert reason in stats.bottleneck(alpha, 4, c, v)

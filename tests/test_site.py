@@ -80,7 +80,8 @@ def test_the_check_sees_what_a_page_would_load():
 def test_the_index_leads_to_every_page():
     notebooks = {f"{path.stem}.html": title_of(path) for path in NOTEBOOKS}
     index = index_page(notebooks)
-    pages = dict.fromkeys([*notebooks, *FILES, *(f"replay_{name}.html" for name in RUNS)], index)
+    replays = [f"replay_{name}.html" for name in RUNS]
+    pages = dict.fromkeys([*notebooks, *FILES, "machine.html", *replays], index)
     check_links(pages)
     linked_to = {link.split("#")[0] for link in Links(index).links if "//" not in link}
     assert linked_to == {*pages} - {"index.html"}
