@@ -82,8 +82,11 @@ import sys
 from pathlib import Path
 import pages.judge
 import verdicts.museum
-files = [m.__file__ for name, m in sys.modules.items() if getattr(m, "__file__", None) and name != "__main__"]
-print(*{Path(f).relative_to(Path.cwd()) for f in files if Path.cwd() in Path(f).parents}, sep="\\n")
+here, environment = Path.cwd(), Path(sys.prefix)                # which may be a folder in here
+modules = [m for name, m in sys.modules.items() if name != "__main__"]
+files = [Path(m.__file__) for m in modules if getattr(m, "__file__", None)]
+ours = {f.relative_to(here) for f in files if here in f.parents and environment not in f.parents}
+print(*ours, sep="\\n")
 """
 
 

@@ -12,6 +12,7 @@ import pytest
 import strict_cupy
 from helpers import synthetic_pair, tiny_gpt2
 from strict_cupy import counts, cupy
+from test_rooms import FILES, room_of
 
 import console
 import gpt2
@@ -253,9 +254,8 @@ def test_no_clock_is_read_while_the_device_works(monkeypatch):
 
 def test_all_clocks_are_the_one_of_backend_py():
     """Of what computes: training is PyTorch's, and elsewhere one waits for a server or a browser."""
-    for path in ROOT.rglob("*.py"):
-        room = path.relative_to(ROOT).parts[0]
-        if path.name != "backend.py" and room not in ("training", "notebooks", "tests"):
+    for path in FILES:
+        if path.name != "backend.py" and room_of(path) not in ("training", "notebooks", "tests"):
             assert not re.search(r"perf_counter|time\.time\b", path.read_text(encoding="utf-8")), path
 
 

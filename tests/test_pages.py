@@ -142,7 +142,7 @@ def test_a_folder_that_holds_anything_else_is_left_alone(folder, monkeypatch, na
 def test_the_program_writes_the_site_and_names_what_is_missing(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("pages.site.replay", lambda flags: SITE)
     monkeypatch.setitem(sys.modules, "nbconvert", None)
-    with pytest.raises(ValueError, match=r"nbconvert is missing: pip install -e '\.\[site\]'"):
+    with pytest.raises(ValueError, match=r"(nbconvert|mistune) is missing: pip install -e '\.\[site\]'"):
         main(str(tmp_path / "site"))
     assert not list(tmp_path.iterdir())
     monkeypatch.setattr("pages.__main__.pages", lambda repository: {"index.html": SITE, "a.html": repository})
