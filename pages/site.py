@@ -110,7 +110,8 @@ def machine_page():
     """{} before anything was counted."""
     data = machine.data()
     title = "Which method on my machine?"
-    return {"machine.html": interactive(title, "machine.html", data=as_data(data))} if data else {}
+    return {"machine.html": interactive(title, "machine.html", data=as_data(data),
+                                        measured=data["measured"])} if data else {}
 
 
 # The results ------------------------------------------------------------------------------------------------
