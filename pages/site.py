@@ -96,7 +96,7 @@ def judge_page(base=PYODIDE):
                             check=True)
     paths = [*listed.stdout.split(), "verdicts/cases.ini", "verdicts/why.ini"]      # which verdicts/ reads
     files = {path: (ROOT / path).read_text(encoding="utf-8") for path in sorted(paths)}
-    data = dict(files=files, cases=[*judge.PAIRS, judge.STANDARD], openings=[*judge.openings()])
+    data = dict(files=files, pairs=[*judge.PAIRS], standard=judge.STANDARD, openings=[*judge.openings()])
     policy = f" {base} 'wasm-unsafe-eval'; connect-src {base}; worker-src blob:"
     return interactive("The judge, in your browser", "judge.html", policy, base=base, data=as_data(data))
 
@@ -163,7 +163,7 @@ alone; the times are those of the machine that made these pages.</p>
 <dd>Two distributions to drag: what is kept, what is refused, and why the target's distribution comes
 out.</dd>
 <dt><a href="judge.html">The judge, in your browser</a></dt>
-<dd>Change the code that drafts or verifies, and hear whether it is still lossless: every branch of chance is
+<dd>Change the code that drafts or verifies, and see whether it is still lossless: every branch of chance is
 walked.</dd>
 </dl>
 <h2>Is it really lossless?</h2>
