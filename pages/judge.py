@@ -84,11 +84,12 @@ def openings():
     from verdicts.cases import in_order
     own = "\n\n".join(map(inspect.getsource, (speculative.propose, speculative.verify)))
     own = re.sub(r'(    """[^\n]*)\n.*?"""', r'\1"""', own, flags=re.S)         # its docstrings' first lines
-    first = dict(START_WITH, group="the code", name="Algorithm 2", code=own, wrong=False)
+    first = START_WITH | dict(group="the code", name="Algorithm 2", code=IMPORTS + own, wrong=False)
     return [first, *(opening(case) for case in in_order() if case.rule in rules.RULES), *museum()]
 
 
 START_WITH = dict(case=START, K=2, n_tokens=3, settings={"temperature": 1})
+IMPORTS = "import numpy as np\n\nfrom sampling import sample\n\n\n"          # so that it works as a file
 
 
 def opening(case):

@@ -16,6 +16,7 @@ import pytest
 import lossless
 from pages.judge import STANDARD, answer, openings
 from pages.site import PYODIDE, judge_page
+from speculative import speculative_sampling
 from verdicts.cases import CASES
 from verdicts.museum import KIND, RIGHT, WRONG
 
@@ -104,6 +105,14 @@ def test_what_cannot_be_judged_is_one_sentence_with_its_line(code, words):
     assert found.keys() == {"error"} and words in found["error"] and "\n" not in found["error"]
 
 
+def test_the_code_that_is_copied_works_as_a_file(tmp_path):
+    (tmp_path / "my_rule.py").write_text(OPENINGS["Algorithm 2"]["code"], encoding="utf-8")
+    own = lossless.own_functions(tmp_path / "my_rule.py")
+    assert own.keys() == {"propose", "verify"}
+    pair = [lossless.PAIRS["zeros in both"]]
+    assert lossless.check(functools.partial(speculative_sampling, **own), pair, [1], 2) < 1e-9
+
+
 def test_only_what_is_defined_takes_the_place_of_algorithm_2():
     assert asked(code="")["lossless"]
     assert not asked(code=VERIFY + "return len(drafts), sample(q[-1], rng)")["lossless"]
@@ -172,8 +181,9 @@ def check_shown(browser, found):
     words = {True: "lossless", False: "not lossless", None: "cannot be judged"}
     assert judge_it(browser) == words[found.get("lossless")], found
     numbers = [float(text) for text in browser.texts("#verdict b")]
-    wrong = [found[which] for which in ("first", "worst") if found.get("lossless") is False]
-    wanted = [text[key] for text in wrong for key in ("probability", "wanted")]
+    texts = [found[which] for which in ("first", "worst") if found.get(which)]
+    wrong = {tuple(text["text"]): text for text in texts if text["text"]}
+    wanted = [text[key] for text in wrong.values() for key in ("probability", "wanted")]
     assert numbers == pytest.approx(wanted, rel=1e-3, abs=1e-6)
 
 
