@@ -34,7 +34,7 @@ def answer(request):
 
 
 def judged(code, case, K, n_tokens, settings, penalty=False):
-    """What the judge finds about the code in the editor, as a dict.
+    """lossless.Report about the code in the editor, as a dict.
 
     case        a name of PAIRS, to which K, n_tokens and the settings belong, a standard case, or STANDARD
     """
@@ -43,29 +43,14 @@ def judged(code, case, K, n_tokens, settings, penalty=False):
     own = {name: names[name] for name in ("propose", "verify")}
     sampler = names.get("sampler") or (
         lambda *run, **settings: speculative.speculative_sampling(*run, **own, **settings))
-    cases = {str(one): one for one in lossless.CASES}
+    if case == STANDARD:
+        return lossless.report(sampler)._asdict()
+    one = next((one for one in lossless.CASES if str(one) == case), None)
     if case in PAIRS:
         draft, target = PAIRS[case]
         target = rules.penalized(target) if penalty else target
         one = lossless.Case(case, draft, target, n_tokens, K, settings)
-        case, cases[str(one)] = str(one), one
-    found = lossless.report(sampler) if case == STANDARD else lossless.judge(sampler, *cases[case])
-    first = dict(text=found.text, probability=found.probability, wanted=found.wanted)
-    return dict(lossless=found.lossless, deviation=found.deviation, branches=found.n_branches,
-                case=found.case, prompt=found.prompt, first=first,
-                worst=None if found.lossless else worst(sampler, cases[found.case]))
-
-
-def worst(sampler, case):
-    """Of a case that is wrong, the text that is most wrong."""
-    def run(rng):
-        x, pair = list(case.prompt), (case.draft, case.target)
-        return lossless.text_of(sampler(*pair, x, case.n_tokens, case.K, rng, **case.settings))
-
-    has = lossless.exact_distribution(run)
-    wanted = lossless.distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
-    text = max(sorted(has.keys() | wanted.keys()), key=lambda t: abs(has.get(t, 0) - wanted.get(t, 0)))
-    return dict(text=text, probability=float(has.get(text, 0)), wanted=float(wanted.get(text, 0)))
+    return lossless.judge(sampler, *one)._asdict()
 
 
 def sentence(error):
