@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import get_pyodide
 import pytest
 
 import lossless
@@ -189,6 +190,7 @@ def test_in_a_browser_it_judges_after_a_click_and_asks_nobody_else(browser, serv
     base, asked_for = server
     page = judge_page(base)
     assert PYODIDE not in page and judge_page().replace(PYODIDE, base) == page
+    assert get_pyodide.PYODIDE.replace("@", "/v") + "/" in PYODIDE      # what is tested is what is loaded
     (tmp_path / "judge.html").write_text(page, encoding="utf-8")
     browser.open(tmp_path / "judge.html", address="#vllm-10863")
     assert browser.run("return $('open').selectedOptions[0].text") == "vllm-10863" and asked_for == []
