@@ -16,7 +16,7 @@ def block_sampling(*run, verify=block.verify, **settings):
 
 
 def test_the_text_has_the_targets_distribution():
-    assert check(block_sampling, Ks=(1, 2), n_tokens=3) < 1e-12         # K = 3 and 4 need longer texts
+    assert check(block_sampling, Ks=(2,), n_tokens=3) < 1e-12
 
 
 @pytest.mark.parametrize("name, K", [("disjoint supports", 4), ("draft is certain", 4),

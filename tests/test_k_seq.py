@@ -17,7 +17,7 @@ def with_shape(widths, rule=K_SEQ):
 
 
 def test_the_text_has_the_targets_distribution():
-    assert check(with_shape((2,)), Ks=[1], n_tokens=2) < 1e-12
+    assert check(with_shape((2,)), Ks=[1], n_tokens=2, temperature=.7, top_k=2) < 1e-12
     assert check(with_shape((3,)), Ks=[1], n_tokens=2, temperature=1) < 1e-12
 
 

@@ -80,7 +80,7 @@ def test_drafters_and_verifiers_are_named_and_the_target_alone_is_loaded_if_nobo
 def test_a_drafter_of_ones_own_is_timed_shown_and_replayed(capsys, tmp_path):
     mine, page = tmp_path / "my_drafter.py", tmp_path / "run.html"
     mine.write_text("def propose(draft, x, k, to_probs, rng):\n    return x[-4:][:k], None\n")
-    status, out, err = run(capsys, "--drafter", str(mine), "--show_rounds", "--trace", str(page), "-n", "30")
+    status, out, err = run(capsys, "--drafter", str(mine), "--show_rounds", "--trace", str(page), "-n", "12")
     assert status == 0 and err == "" and page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert "Speed-up" in out and f"python -m lossless {mine}" in out and f"in {page}:" in out
     mine.write_text("def propose(draft, x, k, to_probs, rng):\n    return [1] * k\n")
