@@ -234,7 +234,7 @@ def test_early_exit_gives_the_rounds_of_a_separate_pair(demo, temperature):
     pair, tokens = EarlyExit(target, 9), encoder.encode("There was a long silence.")
     first = gpt2.GPT2(target.params | {"blocks": target.params["blocks"][:9]}, 3)
     separate, shared = (
-        [(r.tokens, r.drafts) for r in speculative_sampling(*models, tokens, 20, 4, rng(),
+        [(r.tokens, r.drafts) for r in speculative_sampling(*models, tokens, 9, 4, rng(),
                                                             temperature=temperature)]
         for models in [(first, target), (pair.draft, pair.target)])
     assert separate == shared and any(len(new) > 1 for new, _ in shared)
