@@ -76,6 +76,14 @@ def test_a_word_that_means_nothing_is_told_before_anything_is_loaded(kind, typed
         choose(**dict(drafter="model", verifier="token") | {kind: typed})
 
 
+@pytest.mark.parametrize("typed, K, says", [("layer_skip", 1, "of 8 tokens .* name them"),
+                                            ("optimum", 8, "of 8 tokens .* smaller K")])
+def test_a_context_in_which_nothing_can_be_timed_is_told(typed, K, says):
+    for prompt in [1], [1] * 8:
+        with pytest.raises(ValueError, match=says):
+            choose(typed, "token").pair(small(), prompt, K, dict(temperature=0, top_k=0, top_p=1.0, eos=None))
+
+
 def test_options_mean_what_they_say():
     assert choose("model", "tree:3-2-1") == choose("model", "tree:3,2,1") == choose("model", "tree")
     assert choose("model", "tree:2,2").n_drafts(7) == 2 and choose("model", "token").n_drafts(7) == 7
