@@ -78,8 +78,8 @@ class TreeGPT2(GPT2):
         return keeps_paths(self.cache.shape[-1], self.n_ctx)
 
     def reset(self):
-        super().reset()
         self.nodes, self.parents = [], []                       # the tree after self.cached
+        super().reset()
 
     def forward(self, tokens, n_past):
         self.nodes, self.parents = [], []                       # they are overwritten
