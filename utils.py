@@ -11,7 +11,6 @@ But: the token embeddings are in memory twice, as rows to look up and as tiles o
 a third more than the file for 124M, a twentieth more for 1558M.
 """
 from math import prod
-from pathlib import Path
 
 from tqdm import tqdm
 
@@ -20,9 +19,7 @@ from compute.linear import lay_out
 from compute.threads import Arena
 from encoder import load_encoder
 from gpt2 import GPT2
-from loading.folder import read_folder, shapes
-
-EMBEDDED = ("demo-draft", "demo-target")                        # in models/, beside this file
+from loading.folder import folder_of, read_folder, shapes
 
 
 def load_model(name_or_folder, models_dir="models"):
@@ -40,20 +37,6 @@ def load_model(name_or_folder, models_dir="models"):
         raise ValueError(f"{folder}: the vocabulary has {encoder.n_vocab} tokens and the model "
                          f"{hparams['n_vocab']}: these files do not belong together")
     return GPT2(nested(arrays, hparams, folder), hparams["n_head"]), encoder
-
-
-def folder_of(name, models_dir):
-    """The folder of a model, downloaded if necessary.  Raises ValueError if there is none."""
-    if name in EMBEDDED:
-        return Path(__file__).resolve().parent / "models" / name
-    # Imported here, because `requests` takes longer to load than the embedded pair.
-    from loading.download import MODELS, download
-    if name in MODELS:
-        return download(name, models_dir)
-    if not name or not Path(name).is_dir():
-        raise ValueError(f"there is no model or folder {name!r}: use one of "
-                         f"{', '.join([*MODELS, *EMBEDDED])}, or a folder with a GPT-2 checkpoint")
-    return Path(name)
 
 
 def nested(arrays, hparams, folder, wanted=None):

@@ -111,7 +111,7 @@ def test_a_reader_who_goes_away_is_not_an_error(monkeypatch, capfd):
 
 
 PROGRAMS = ["main.py", "-m reporting.many", "-m benchmarks", "-m exercises", "-m loading.download",
-            "-m loading.to_gguf", "-m lossless", "-m pages"]
+            "-m loading.export", "-m lossless", "-m pages"]
 
 
 @pytest.mark.long
