@@ -12,10 +12,8 @@ a third more than the file for 124M, a twentieth more for 1558M.
 """
 from math import prod
 
-from tqdm import tqdm
-
 from compute.backend import xp
-from compute.linear import lay_out
+from compute.linear import LARGE, lay_out
 from compute.threads import Arena
 from encoder import load_encoder
 from gpt2 import GPT2
@@ -48,7 +46,10 @@ def nested(arrays, hparams, folder, wanted=None):
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}
     wanted = wanted or shapes(**hparams)
     n_weights, arena = sum(prod(shape) for shape in wanted.values()), Arena()
-    todo = tqdm(wanted.items(), desc=f"Loading {folder.name}", leave=False, disable=None)
+    todo = wanted.items()
+    if n_weights > LARGE:                                       # others are there before tqdm is
+        from tqdm import tqdm
+        todo = tqdm(todo, desc=f"Loading {folder.name}", leave=False, disable=None)
     for name, shape in todo:
         if name not in arrays:
             raise ValueError(f"{folder}: {name} is missing from the checkpoint")

@@ -44,10 +44,16 @@ def run(sampler, pair, tokens, n_tokens, K, rng, settings, show=iter):
     """
     draft, target = (model and Timed(model) for model in (pair.draft, pair.target))
     rounds, times = sampler(draft, target, tokens, n_tokens, K, rng, **settings), []
-    for model in filter(None, (pair.draft, pair.target)):       # warm up threads and memory
-        model(tokens), model.reset()
+    for model in filter(None, (pair.draft, pair.target)):
+        model.reset()
     rounds = [r._replace(target_probs=None, draft_probs=None) for r in show(clocked(rounds, times))]
     return Run(rounds, times, draft, target)
+
+
+def warm_up(pair, tokens):
+    """Threads and memory: the first call of a model takes longer than others."""
+    for model in filter(None, (pair.draft, pair.target)):
+        model(tokens)
 
 
 def timed(pair):
