@@ -11,8 +11,9 @@ from test_replay import data_of
 from pages import site as tool
 from pages.__main__ import main
 from pages.files import SITE
+from pages.frame import page
 from pages.notebooks import NOTEBOOKS, alt_of, linked, notebook_pages, title_of
-from pages.site import NOT_MEASURED, PYODIDE, RESULTS, RUNS, index_page, judge_page, results_page
+from pages.site import NOT_MEASURED, PYODIDE, RESULTS, RUNS, index_page, results_page
 from pages.verdicts import verdicts_page
 from verdicts.cases import CASES
 from verdicts.page import code_of, finding
@@ -80,7 +81,7 @@ def test_the_check_sees_what_a_page_would_load():
     with pytest.raises(AssertionError):
         check_links({"index.html": index_page({}) + "<a href='nowhere.html'>"})
     with pytest.raises(AssertionError):
-        check_links({"index.html": judge_page()})
+        check_links({"index.html": page("Index", "", policy=f" {PYODIDE}")})
 
 
 def test_the_index_leads_to_every_page():
