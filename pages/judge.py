@@ -3,20 +3,25 @@
     answer('{"code": "def verify(..", "case": "zeros in both", "K": 2, ..}') -> '{"lossless": false, ..}'
     openings()          what a reader can open there: Algorithm 2, the cases of verdicts/, the museum
 
-The code of the editor is run with the names of verdicts/rules.py around it; what it does not define, a
-`propose` or a `verify`, is speculative.py's.
+The code of the editor is run with the names of verdicts/rules.py and sampling.py around it; what it does not
+define, a `propose` or a `verify`, is speculative.py's.
 
 But: on one case, chosen in the page, or the standard cases up to the first that is wrong; python -m lossless
 can be thorough.
 """
+import ast
 import inspect
 import json
 import re
 import traceback
+from textwrap import indent
 
 import lossless
+import sampling
 import speculative
+import verdicts.museum
 from verdicts import judging, rules
+from verdicts.museum import TABLE, changed_source, difference
 
 EDITOR = "<editor>"
 STANDARD = "the standard cases, up to the first that is wrong"
@@ -38,7 +43,7 @@ def judged(code, case, K, n_tokens, settings, penalty=False):
 
     case        a name of PAIRS, to which K, n_tokens and the settings belong, a standard case, or STANDARD
     """
-    names = vars(speculative) | vars(rules) | dict(__name__="editor")
+    names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)
     own = {name: names[name] for name in ("propose", "verify")}
     sampler = names.get("sampler") or (
@@ -74,7 +79,7 @@ def openings():
 
 
 START_WITH = dict(case=START, K=2, n_tokens=3, settings={"temperature": 1})
-IMPORTS = "import numpy as np\n\nfrom sampling import sample\n\n\n"          # so that it works as a file
+IMPORTS = "import numpy as np\n\nfrom sampling import probabilities, sample\n\n\n"    # for use as a file
 
 
 def opening(case):
@@ -86,49 +91,44 @@ def opening(case):
 
 
 def museum():
-    """What verdicts/museum.py changes in a file, as the lines that change it: a mistake with the case that
-    sees it best, and what is right with a small one."""
-    from verdicts import museum
-    table = museum.TABLE.read_text(encoding="utf-8")
+    """What verdicts/museum.py changes in a file: a mistake with the case that sees it best, what is right
+    with a small one."""
+    table = TABLE.read_text(encoding="utf-8")
     best = dict(re.findall(r"^\| (.*) \| \S+ \| \d+ \| (.*) \|$", table, re.M))
-    for group, name_of_rooms, rooms in (("the museum: wrong", "MISTAKES", museum.MISTAKES),
-                                        ("the museum: right", "UNUSUAL", museum.UNUSUAL)):
-        for kind, (module, _, entries) in rooms.items():
+    for rooms, group in ("MISTAKES", "the museum: wrong"), ("UNUSUAL", "the museum: right"):
+        for kind, (module, _, entries) in getattr(verdicts.museum, rooms).items():
             for name, changes in entries.items():
-                changes = changes if isinstance(changes, list) else [changes]
-                lines = [f"    ({old!r},\n     {new!r})," for old, new in changes]
-                code = "\n".join([f"from verdicts.museum import {name_of_rooms}, changed",
-                                  f"import {module.__name__} as module", "",
-                                  "module = changed(module, *[", *lines, "])",
-                                  f"sampler = {name_of_rooms}[{kind!r}][1](module)", ""])
-                wrong = rooms is museum.MISTAKES
-                case = best.get(name, STANDARD) if wrong else SMALL
-                yield START_WITH | dict(group=group, name=name, code=code, case=case, wrong=wrong,
+                wrong = rooms == "MISTAKES"
+                code = functions_of(module, changes) or "\n".join([
+                    f"import {module.__name__} as module", f"from verdicts.museum import {rooms}, changed", "",
+                    "module = changed(module, *[", *(f"    ({a!r},\n     {b!r})," for a, b in changes),
+                    "])", f"sampler = {rooms}[{kind!r}][1](module)", ""])
+                yield START_WITH | dict(group=group, name=name, code=code, wrong=wrong,
+                                        case=best.get(name, STANDARD) if wrong else SMALL,
                                         claim=f"{kind}, in {module.__name__}.py")
 
 
 def code_of(name):
-    """A rule's own functions, and the line that makes a sampler of them, as in verdicts/rules.py."""
-    rule = rules.RULES[name]
-    own = [inspect.getsource(function) for function in rule.code if function.__module__ == rules.__name__]
-    parts = {part: name_of(it) for part, it in inspect.getclosurevars(rule.sampler).nonlocals.items()}
-    last = f"sampler = RULES[{name!r}].sampler"                 # of parts that have no name
-    if not parts:
-        last = f"sampler = {name_of(rule.sampler)}"
-    elif all(parts.values()):
-        maker = {"propose": "drafting({propose})", "propose verify": "judging({verify}, {propose})",
-                 "draw select walk": "in_a_tree({select}, {draw}, walk={walk})",
-                 "sampling": "looping_in_a_tree({sampling})"}[" ".join(sorted(parts))]
-        last = f"sampler = {maker.format(**parts)}.sampler"
-    return "\n\n".join([*own, last + "\n"])
+    """A rule's own functions, or the lines that it changes, and what makes a sampler of them in
+    verdicts/rules.py."""
+    table = ast.parse(inspect.getsource(rules)).body[-1].value              # RULES
+    makers = {key.value: ast.unparse(value) for key, value in zip(table.keys, table.values)}
+    part, *more = rules.RULES[name].code
+    if isinstance(part, tuple) and not more and "=" not in makers[name].partition("beside=")[0]:
+        if functions := functions_of(*part):
+            return functions
+    own = [indent(difference(*part), "# ") if isinstance(part, tuple) else inspect.getsource(part)
+           for part in rules.RULES[name].code if isinstance(part, tuple) or part.__module__ == rules.__name__]
+    return "\n\n".join([*own, f"sampler = {makers[name]}.sampler\n"])
 
 
-def name_of(function):
-    """As it is called in verdicts/rules.py: target_after_refusal, lookup.propose, SEQUOIA[0]; or ""."""
-    for name, value in vars(rules).items():
-        inner = vars(value).items() if inspect.ismodule(value) else enumerate(value) if name.isupper() else ()
-        form = "{}.{}" if inspect.ismodule(value) else "{}[{}]"
-        found = [form.format(name, key) for key, part in inner if part is function]
-        if value is function or found:
-            return name if value is function else found[0]
-    return ""
+def functions_of(module, changes):
+    """What differs, if it is speculative.py's `propose` or `verify`, without docstrings; otherwise ""."""
+    source, found = changed_source(module, changes), {}
+    before = {ast.dump(node) for node in ast.parse(inspect.getsource(module)).body}
+    for node in ast.parse(source).body:
+        if ast.dump(node) not in before:
+            text = ast.get_source_segment(source, node)
+            found[getattr(node, "name", "")] = re.sub(r' {4}""".*?"""\n', "", text, count=1, flags=re.DOTALL)
+    whole = module is speculative and found and found.keys() <= {"propose", "verify"}
+    return IMPORTS + "\n\n\n".join(found.values()) + "\n" if whole else ""

@@ -16,6 +16,7 @@ from lossless import memoryless
 from verdicts.cases import CASES, HERE, KINDS, ORDER, in_order, results
 from verdicts.integrals import INTEGRALS
 from verdicts.judging import first_token, kept, kept_of, verdict
+from verdicts.museum import difference
 from verdicts.rules import RULES
 
 # What is stored ---------------------------------------------------------------------------------------------
@@ -106,8 +107,10 @@ def finding(case):
 
 
 def code_of(rule):
-    functions = (INTEGRALS[rule],) if rule in INTEGRALS else RULES[rule].code
-    return "\n\n".join(dedent(inspect.getsource(function)).rstrip() for function in functions)
+    """The functions that a rule is, or the lines of a file that it changes."""
+    parts = (INTEGRALS[rule],) if rule in INTEGRALS else RULES[rule].code
+    return "\n\n".join(difference(*part) if isinstance(part, tuple) else
+                       dedent(inspect.getsource(part)).rstrip() for part in parts)
 
 
 def page():
