@@ -14,14 +14,14 @@ import inspect
 import json
 import re
 import traceback
+from functools import cache
 from textwrap import indent
 
 import lossless
 import sampling
 import speculative
-import verdicts.museum
-from verdicts import judging, rules
-from verdicts.museum import TABLE, changed_source, difference
+from verdicts import judging, museum, rules
+from verdicts.museum import TABLE, difference
 
 EDITOR = "<editor>"
 STANDARD = "the standard cases, up to the first that is wrong"
@@ -72,10 +72,9 @@ def sentence(error):
 def openings():
     """[{group, name, code, case, K, n_tokens, settings, wrong, ..}, ..]"""
     from verdicts.cases import in_order
-    own = "\n\n".join(map(inspect.getsource, (speculative.propose, speculative.verify)))
-    own = re.sub(r'(    """[^\n]*)\n.*?"""', r'\1"""', own, flags=re.S)         # its docstrings' first lines
-    first = START_WITH | dict(group="the code", name="Algorithm 2", code=IMPORTS + own, wrong=False)
-    return [first, *(opening(case) for case in in_order() if case.rule in rules.RULES), *museum()]
+    own = IMPORTS + "\n\n".join(whole())
+    first = START_WITH | dict(group="the code", name="Algorithm 2", code=own, wrong=False)
+    return [first, *(opening(case) for case in in_order() if case.rule in rules.RULES), *of_the_museum()]
 
 
 START_WITH = dict(case=START, K=2, n_tokens=3, settings={"temperature": 1})
@@ -90,19 +89,20 @@ def opening(case):
                 wrong=case.verdict == "wrong", penalty=case.penalty, claim=case.claim, link=case.link)
 
 
-def museum():
+def of_the_museum():
     """What verdicts/museum.py changes in a file: a mistake with the case that sees it best, what is right
     with a small one."""
     table = TABLE.read_text(encoding="utf-8")
     best = dict(re.findall(r"^\| (.*) \| \S+ \| \d+ \| (.*) \|$", table, re.M))
     for rooms, group in ("MISTAKES", "the museum: wrong"), ("UNUSUAL", "the museum: right"):
-        for kind, (module, _, entries) in getattr(verdicts.museum, rooms).items():
+        for kind, (module, _, entries) in getattr(museum, rooms).items():
             for name, changes in entries.items():
-                wrong = rooms == "MISTAKES"
+                lines = [f"    ({old!r},\n     {new!r})," for old, new in changes]
                 code = functions_of(module, changes) or "\n".join([
                     f"import {module.__name__} as module", f"from verdicts.museum import {rooms}, changed", "",
-                    "module = changed(module, *[", *(f"    ({a!r},\n     {b!r})," for a, b in changes),
-                    "])", f"sampler = {rooms}[{kind!r}][1](module)", ""])
+                    "module = changed(module, *[", *lines, "])",
+                    f"sampler = {rooms}[{kind!r}][1](module)", ""])
+                wrong = rooms == "MISTAKES"
                 yield START_WITH | dict(group=group, name=name, code=code, wrong=wrong,
                                         case=best.get(name, STANDARD) if wrong else SMALL,
                                         claim=f"{kind}, in {module.__name__}.py")
@@ -111,24 +111,35 @@ def museum():
 def code_of(name):
     """A rule's own functions, or the lines that it changes, and what makes a sampler of them in
     verdicts/rules.py."""
-    table = ast.parse(inspect.getsource(rules)).body[-1].value              # RULES
-    makers = {key.value: ast.unparse(value) for key, value in zip(table.keys, table.values)}
     part, *more = rules.RULES[name].code
-    if isinstance(part, tuple) and not more and "=" not in makers[name].partition("beside=")[0]:
+    if isinstance(part, tuple) and not more and "=" not in makers()[name].partition("beside=")[0]:
         if functions := functions_of(*part):
             return functions
     own = [indent(difference(*part), "# ") if isinstance(part, tuple) else inspect.getsource(part)
            for part in rules.RULES[name].code if isinstance(part, tuple) or part.__module__ == rules.__name__]
-    return "\n\n".join([*own, f"sampler = {makers[name]}.sampler\n"])
+    return "\n\n".join([*own, f"sampler = {makers()[name]}.sampler\n"])
+
+
+@cache
+def makers():
+    """{name of a rule: what stands beside it in RULES}"""
+    table = ast.parse(inspect.getsource(rules)).body[-1].value
+    return {key.value: ast.unparse(value) for key, value in zip(table.keys, table.values)}
+
+
+@cache
+def whole():
+    """`propose` and `verify`, without docstrings."""
+    sources = map(inspect.getsource, (speculative.propose, speculative.verify))
+    return [re.sub(r'    """.*?"""\n', "", source, flags=re.S) for source in sources]
 
 
 def functions_of(module, changes):
-    """What differs, if it is speculative.py's `propose` or `verify`, without docstrings; otherwise ""."""
-    source, found = changed_source(module, changes), {}
-    before = {ast.dump(node) for node in ast.parse(inspect.getsource(module)).body}
-    for node in ast.parse(source).body:
-        if ast.dump(node) not in before:
-            text = ast.get_source_segment(source, node)
-            found[getattr(node, "name", "")] = re.sub(r' {4}""".*?"""\n', "", text, count=1, flags=re.DOTALL)
-    whole = module is speculative and found and found.keys() <= {"propose", "verify"}
-    return IMPORTS + "\n\n\n".join(found.values()) + "\n" if whole else ""
+    """`propose` or `verify` as it is changed, if nothing else is; otherwise ""."""
+    new = whole() if module is speculative else []
+    for old, text in changes:
+        if sum(old in function for function in new) != 1:
+            return ""
+        new = [function.replace(old, text) for function in new]
+    found = [function for function in new if function not in whole()]
+    return IMPORTS + "\n\n".join(found) if found else ""
