@@ -99,8 +99,8 @@ def of_the_museum():
             for name, changes in entries.items():
                 lines = [f"    ({old!r},\n     {new!r})," for old, new in changes]
                 code = functions_of(module, changes) or "\n".join([
-                    f"import {module.__name__} as module", f"from verdicts.museum import {rooms}, changed", "",
-                    "module = changed(module, *[", *lines, "])",
+                    f"from verdicts.museum import {rooms}, changed",
+                    f"import {module.__name__} as module", "", "module = changed(module, *[", *lines, "])",
                     f"sampler = {rooms}[{kind!r}][1](module)", ""])
                 wrong = rooms == "MISTAKES"
                 yield START_WITH | dict(group=group, name=name, code=code, wrong=wrong,
