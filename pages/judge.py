@@ -21,7 +21,6 @@ import lossless
 import sampling
 import speculative
 from verdicts import judging, museum, rules
-from verdicts.museum import TABLE, difference
 
 EDITOR = "<editor>"
 STANDARD = "the standard cases, up to the first that is wrong"
@@ -92,7 +91,7 @@ def opening(case):
 def of_the_museum():
     """What verdicts/museum.py changes in a file: a mistake with the case that sees it best, what is right
     with a small one."""
-    table = TABLE.read_text(encoding="utf-8")
+    table = museum.TABLE.read_text(encoding="utf-8")
     best = dict(re.findall(r"^\| (.*) \| \S+ \| \d+ \| (.*) \|$", table, re.M))
     for rooms, group in ("MISTAKES", "the museum: wrong"), ("UNUSUAL", "the museum: right"):
         for kind, (module, _, entries) in getattr(museum, rooms).items():
@@ -115,7 +114,7 @@ def code_of(name):
     if isinstance(part, tuple) and not more and "=" not in makers()[name].partition("beside=")[0]:
         if functions := functions_of(*part):
             return functions
-    own = [indent(difference(*part), "# ") if isinstance(part, tuple) else inspect.getsource(part)
+    own = [indent(museum.difference(*part), "# ") if isinstance(part, tuple) else inspect.getsource(part)
            for part in rules.RULES[name].code if isinstance(part, tuple) or part.__module__ == rules.__name__]
     return "\n\n".join([*own, f"sampler = {makers()[name]}.sampler\n"])
 

@@ -1,26 +1,6 @@
+# ruff: noqa: F403, F405
 """Ways to write it that look wrong, or other, and are right; as mistakes.py has the wrong ones."""
-from verdicts.mistakes import (
-    ARGMAX,
-    ASK,
-    BONUS,
-    COIN,
-    COINS,
-    CORRECTION,
-    DRAW,
-    EACH,
-    GROWS,
-    LIMIT,
-    NEW,
-    PROPOSED,
-    RESIDUAL,
-    SAME_COIN,
-    START,
-    TARGET,
-    TRIES,
-    P,
-    at,
-    untested,
-)
+from verdicts.mistakes import *  # the lines that are changed
 
 ACCEPT = at(COIN, {
     "nothing is changed": [],
