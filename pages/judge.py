@@ -3,20 +3,24 @@
     answer('{"code": "def verify(..", "case": "zeros in both", "K": 2, ..}') -> '{"lossless": false, ..}'
     openings()          what a reader can open there: Algorithm 2, the cases of verdicts/, the museum
 
-The code of the editor is run with the names of verdicts/rules.py around it; what it does not define, a
-`propose` or a `verify`, is speculative.py's.
+The code of the editor is run with the names of verdicts/rules.py and sampling.py around it; what it does not
+define, a `propose` or a `verify`, is speculative.py's.
 
 But: on one case, chosen in the page, or the standard cases up to the first that is wrong; python -m lossless
 can be thorough.
 """
+import ast
 import inspect
 import json
 import re
 import traceback
+from textwrap import indent
 
 import lossless
+import sampling
 import speculative
 from verdicts import judging, rules
+from verdicts.museum import changed_source, difference
 
 EDITOR = "<editor>"
 STANDARD = "the standard cases, up to the first that is wrong"
@@ -38,7 +42,7 @@ def judged(code, case, K, n_tokens, settings, penalty=False):
 
     case        a name of PAIRS, to which K, n_tokens and the settings belong, a standard case, or STANDARD
     """
-    names = vars(speculative) | vars(rules) | dict(__name__="editor")
+    names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)
     own = {name: names[name] for name in ("propose", "verify")}
     sampler = names.get("sampler") or (
@@ -110,7 +114,6 @@ def museum():
                                         ("the museum: right", "UNUSUAL", museum.UNUSUAL)):
         for kind, (module, _, entries) in rooms.items():
             for name, changes in entries.items():
-                changes = changes if isinstance(changes, list) else [changes]
                 lines = [f"    ({old!r},\n     {new!r})," for old, new in changes]
                 code = "\n".join([f"from verdicts.museum import {name_of_rooms}, changed",
                                   f"import {module.__name__} as module", "",
@@ -123,27 +126,26 @@ def museum():
 
 
 def code_of(name):
-    """A rule's own functions, and the line that makes a sampler of them, as in verdicts/rules.py."""
-    rule = rules.RULES[name]
-    own = [inspect.getsource(function) for function in rule.code if function.__module__ == rules.__name__]
-    parts = {part: name_of(it) for part, it in inspect.getclosurevars(rule.sampler).nonlocals.items()}
-    last = f"sampler = RULES[{name!r}].sampler"                 # of parts that have no name
-    if not parts:
-        last = f"sampler = {name_of(rule.sampler)}"
-    elif all(parts.values()):
-        maker = {"propose": "drafting({propose})", "propose verify": "judging({verify}, {propose})",
-                 "draw select walk": "in_a_tree({select}, {draw}, walk={walk})",
-                 "sampling": "looping_in_a_tree({sampling})"}[" ".join(sorted(parts))]
-        last = f"sampler = {maker.format(**parts)}.sampler"
-    return "\n\n".join([*own, last + "\n"])
+    """A rule's own functions, or the lines that it changes, and what makes a sampler of them in
+    verdicts/rules.py.  Where `propose` or `verify` alone is changed it stands here as a whole."""
+    table = ast.parse(inspect.getsource(rules)).body[-1].value              # RULES
+    makers = {key.value: ast.unparse(value) for key, value in zip(table.keys, table.values)}
+    part, *more = rules.RULES[name].code
+    if isinstance(part, tuple) and not more and "=" not in makers[name].partition("beside=")[0]:
+        functions = changed_functions(*part)
+        if functions.keys() <= {"propose", "verify"}:
+            return "\n\n".join(functions.values())
+    own = [indent(difference(*part), "# ") if isinstance(part, tuple) else inspect.getsource(part)
+           for part in rules.RULES[name].code if isinstance(part, tuple) or part.__module__ == rules.__name__]
+    return "\n\n".join([*own, f"sampler = {makers[name]}.sampler\n"])
 
 
-def name_of(function):
-    """As it is called in verdicts/rules.py: target_after_refusal, lookup.propose, SEQUOIA[0]; or ""."""
-    for name, value in vars(rules).items():
-        inner = vars(value).items() if inspect.ismodule(value) else enumerate(value) if name.isupper() else ()
-        form = "{}.{}" if inspect.ismodule(value) else "{}[{}]"
-        found = [form.format(name, key) for key, part in inner if part is function]
-        if value is function or found:
-            return name if value is function else found[0]
-    return ""
+def changed_functions(module, changes):
+    """{name: source} of the functions that differ, without their docstrings."""
+    source, found = changed_source(module, changes), {}
+    before = {ast.dump(node) for node in ast.parse(inspect.getsource(module)).body}
+    for node in ast.parse(source).body:
+        if ast.dump(node) not in before:
+            text = ast.get_source_segment(source, node)
+            found[getattr(node, "name", "")] = re.sub(r' {4}""".*?"""\n', "", text, count=1, flags=re.DOTALL)
+    return found

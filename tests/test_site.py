@@ -126,7 +126,7 @@ def test_every_verdict_is_on_its_page_with_its_claim_and_its_code():
     for case in CASES:
         assert f'<div id="{case.name}">' in html and f'<a href="{case.link}">' in html
         code = " ".join(code_of(case.rule).split())
-        for said in (case.claim, case.outcome, case.answer, finding(case), code):
+        for said in (case.claim, case.outcome, case.answer, finding(case.found), code):
             assert said in words, (case.name, said)
         assert (f'"judge.html#{case.name}"' in html) == (case.rule in RULES)
     assert html.count("<details") == len(CASES)
