@@ -1,7 +1,9 @@
 """Greedy drafts: lossless, exactly; they accept the optimum; what every rule accepts at a node."""
+from functools import partial
+
 import numpy as np
 import pytest
-from helpers import mutant
+from helpers import UNEVEN, mutant, with_shape
 from nodes import LIKELIEST, RULES, acceptance, ceiling, nodes_table, pairs
 
 from lossless import PAIRS, check, distance, distribution_of_text, exact_distribution, pair, table, text_of
@@ -12,12 +14,7 @@ from samplers.tree import tree_sampling
 from samplers.tree_rules import SEQUOIA, SPECINFER
 from verdicts.museum import tree_of
 
-UNEVEN = [-1, -1, 0, 0, 2]
-
-
-def with_shape(widths, rule=GREEDY):
-    return lambda draft, target, tokens, n, K, rng, **settings: tree_sampling(
-        draft, target, tokens, n, widths, rng, **settings, rule=rule)
+with_shape = partial(with_shape, rule=GREEDY)
 
 
 @pytest.mark.parametrize("widths", [(2,), (1,)], ids=str)
