@@ -56,7 +56,7 @@ def test_greedy_float32_text_is_the_targets_argmax_or_within_rounding_of_it():
     assert (logits.max(axis=1) - logits[np.arange(70), text[2:]]).max() < 1e-4
 
 
-@pytest.mark.parametrize("n_prompt, n_tokens", [(40, 60), *(
+@pytest.mark.parametrize("n_prompt, n_tokens", [(40, 30), *(
     pytest.param(n, 400, marks=pytest.mark.long) for n in (1, 40, 90))])
 def test_passes_of_more_than_16_rows_part_from_the_baseline_only_at_near_ties(n_prompt, n_tokens):
     """Up to 16 rows nothing differs (test_exact.py).  At K = 20 they are a `gemm`: other rounding."""
