@@ -136,12 +136,13 @@ class GPT2:
 
     def reset(self):
         """Empty the cache."""
-        self.cached = []                                   # the tokens whose keys and values are in the cache
+        with self.lock():
+            self.cached = []                               # the tokens whose keys and values are in the cache
 
     def __call__(self, tokens, n_last=1):
         """Raises ValueError for ids outside the vocabulary, or more tokens than fit into the context."""
         tokens = list(tokens)
-        with self.lock:
+        with self.lock():
             n_past = self.prefill(tokens, n_last)
             x = self.forward(tokens, n_past)[-n_last:]          # [n, n_embd] -> [n_last, n_embd]
             if not xp.isfinite(x).all():

@@ -3,15 +3,17 @@
 import copy
 import pickle
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from helpers import error_of_cache, error_of_logits, mutant, tiny_gpt2, without_cache
+from helpers import error_of_cache, error_of_logits, interrupted, mutant, tiny_gpt2, without_cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpt2
+from drafters.early_exit import EarlyExit
 
 TOKENS = [int(token) for token in np.random.default_rng(0).integers(13, size=80)]  # as many as fit
 
@@ -136,6 +138,33 @@ def test_a_call_that_is_interrupted_leaves_a_model_that_works(monkeypatch, kept,
         model(tokens)
     monkeypatch.undo()
     assert np.abs(model(again(kept, tokens)) - uncached(again(kept, tokens))).max() < 1e-12
+
+
+def test_an_interrupt_at_any_line_leaves_the_model_to_other_threads():
+    for n in range(1, 1000):
+        model, answers = tiny_gpt2(n_layer=1, n_embd=2, n_ctx=4), []
+        if not interrupted(lambda: model.reset() or model(TOKENS[:3]), n):
+            break
+        other = threading.Thread(target=lambda: answers.append(model(TOKENS[:3])), daemon=True)
+        other.start()
+        other.join(5)
+        assert len(answers) == 1
+    assert 50 < n < 999
+
+
+@pytest.mark.parametrize("model", [tiny_gpt2(), *vars(EarlyExit(tiny_gpt2(), 1)).values()])
+def test_a_reset_by_another_thread_waits_until_a_call_has_ended(monkeypatch, model):
+    expected, prefill = model(TOKENS[:5])[0], model.prefill
+
+    def reset_after(*arguments):
+        other = threading.Thread(target=model.reset)
+        n_past = prefill(*arguments)
+        other.start()
+        other.join(0.02)
+        return n_past
+
+    monkeypatch.setattr(model, "prefill", reset_after)
+    assert np.allclose(model(TOKENS[:5])[0], expected, atol=1e-4)
 
 
 def test_threads_that_share_a_model_take_turns():

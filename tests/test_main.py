@@ -155,11 +155,11 @@ def test_equal_bits_are_promised_only_for_as_many_rows_as_the_target_keeps(capsy
     assert r["same_bits"] == promised and r["same_text"]
 
 
-def test_each_run_is_warmed_up_and_then_begins_with_empty_caches(capsys, counting):
-    result(capsys, "--prompt", "a", "-n", "3", "--K", "1")
-    for model in counting.values():
-        ready = [i for i, event in enumerate(model.events) if event == "reset"]
-        assert len(ready) == 2 and all(model.events[i - 1] == 1 for i in ready)     # the prompt, then empty
+def test_models_are_warmed_up_once_and_each_run_begins_with_empty_caches(capsys, counting):
+    result(capsys, "--prompt", "ab", "-n", "3", "--K", "1")
+    target, draft = counting["demo-target"].events, counting["demo-draft"].events
+    assert target[:3] == [2, "reset", 2] and target[2:].count("reset") == 1     # the prompt, then empty
+    assert draft[:3] == [2, "reset", "reset"] and draft[3:].count("reset") == 0
 
 
 @pytest.mark.parametrize("swap", ["two tokens", "two merges"])

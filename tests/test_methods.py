@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import TinyModels
+from helpers import TinyModels, interrupted
 
 import lossless
 from autoregressive import autoregressive_sampling
@@ -79,6 +79,14 @@ def test_a_word_that_means_nothing_is_told_before_anything_is_loaded(kind, typed
         choose(**dict(drafter="model", verifier="token") | {kind: typed})
 
 
+@pytest.mark.parametrize("typed, K, says", [("layer_skip", 1, "of 8 tokens .* name them"),
+                                            ("optimum", 8, "of 8 tokens .* smaller K")])
+def test_a_context_in_which_nothing_can_be_timed_is_told(typed, K, says):
+    for prompt in [1], [1] * 8:
+        with pytest.raises(ValueError, match=says):
+            choose(typed, "token").pair(small(), prompt, K, dict(temperature=0, top_k=0, top_p=1.0, eos=None))
+
+
 def test_options_mean_what_they_say():
     assert choose("model", "tree:3-2-1") == choose("model", "tree:3,2,1") == choose("model", "tree")
     assert choose("model", "tree:2,2").n_drafts(7) == 2 and choose("model", "token").n_drafts(7) == 7
@@ -117,6 +125,32 @@ FAST = [("model", "lenient"), ("lookup", "block"), ("eagle", "token"), ("tli", "
                                    for typed in JUDGED], ids=" ".join)
 def test_the_judge_finds_lossless_what_the_table_says_is(typed):
     assert (judged(typed) < 1e-9) == choose(*typed).lossless
+
+
+REMEMBERS = {"suffix", "jacobi", "schedule", "optimum", "layer_skip"}   # earlier runs change the drafts
+
+
+@pytest.mark.parametrize("n_times", [1, pytest.param(20, marks=pytest.mark.fuzz)])
+def test_ctrl_c_at_any_line_leaves_models_and_drafters_that_work(n_times):
+    """They answer the next prompt, which begins like the last one, as new ones do."""
+    settings, generator = dict(temperature=0, top_k=0, top_p=1.0, eos=None), np.random.default_rng
+
+    def made():
+        return method.pair(TinyModels(), [3, 1, 2], 3, settings)
+
+    def text(pair, prompt):
+        rounds = method.sampler(pair)(pair.draft, pair.target, prompt, 5, method.n_drafts(3), generator(7),
+                                      **settings)
+        return [token for r in rounds for token in r.tokens]
+
+    for seed, typed in itertools.product(range(n_times), combinations()):
+        method, rng = choose(*typed), generator([seed, *map(ord, "".join(typed))])
+        pair = made()
+        prompt = rng.integers(11, size=rng.integers(2, 30)).tolist()
+        settings["temperature"] = 0 if typed[0].partition(":")[0] in REMEMBERS else int(rng.integers(2))
+        interrupted(lambda: text(pair, prompt), int(rng.integers(1, 3000)))
+        prompt[rng.integers(1, len(prompt)):] = [1, 2]
+        assert text(pair, prompt) == text(made(), prompt), typed
 
 
 def test_adding_a_method_is_an_entry_in_the_table(monkeypatch):

@@ -1,8 +1,11 @@
 """What the tests share: mutants, tiny GPT-2s."""
 
+import functools
 import json
+import linecache
 import os
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +37,38 @@ def mutant(module, *changes):
         if os.environ.get("PLANTED"):
             pytest.skip("tests/tools/mutate.py planted a mistake in this very line: not to be noticed here")
         raise
+
+
+# Ctrl-C -----------------------------------------------------------------------------------------------------
+
+def interrupted(run, n):
+    """run(), with Ctrl-C as the n-th line of our files, call of them or return from them begins.  False if
+    it ended before that."""
+    left, before = iter(range(n - 1)), sys.gettrace()
+
+    def trace(frame, event, arg):
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if ours(file) and frame.f_code.co_name != "<genexpr>":  # there Python prints it, and goes on
+            # At the end of a `with` no signal can come in, though we can.
+            if not linecache.getline(file, line).lstrip().startswith("with ") and next(left, None) is None:
+                raise KeyboardInterrupt
+            return trace
+
+    sys.settrace(trace)
+    try:
+        run()
+        return False
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+
+
+@functools.cache
+def ours(file):
+    """Whether it is a file of this project outside the tests, and of no package in a folder .venv."""
+    parts = Path(os.path.relpath(file, Path(__file__).parent.parent.parent)).parts
+    return not {"..", "tests", ".venv"} & {*parts} and Path(file).is_file()
 
 
 # Tiny GPT-2s ------------------------------------------------------------------------------------------------
