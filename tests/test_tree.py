@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from helpers import UNEVEN, mutant, tiny_gpt2, with_shape, without_cache
 
-from autoregressive import autoregressive_sampling
 from lossless import PAIRS, check, exact_distribution, memoryless, scripted, table, text_of
 from reporting.stats import taken
 from samplers import tree_model
@@ -230,18 +229,6 @@ def test_whether_paths_keep_their_bits_is_tried(monkeypatch):
     monkeypatch.setattr(tree_model, "row_products", lambda a, b: a.astype(np.float32).sum(-1, keepdims=True))
     assert not tree_model.keeps_paths(64, 512)
     tree_model.keeps_paths.cache_clear()
-
-
-@pytest.mark.parametrize("widths", [(3, 2, 1), pytest.param((8,), marks=pytest.mark.long),
-                                    pytest.param((2, 2, 2, 2), marks=pytest.mark.long)])
-def test_greedy_text_of_the_embedded_pair_is_the_baselines(demo, widths):
-    draft, target = demo
-    for n in (3, 90):
-        prompt = np.random.default_rng(n).integers(4096, size=n).tolist()
-        alone = autoregressive_sampling(target, prompt, 24, np.random.default_rng(0), temperature=0)
-        rounds = run(draft, target, 24, widths, prompt=prompt, temperature=0)
-        assert text_of(rounds) == text_of(alone)
-        assert len(rounds) < 24
 
 
 # Counts, context, EOS ---------------------------------------------------------------------------------------
