@@ -38,7 +38,7 @@ def gguf_name(name):
 
 
 def write_gguf(path, hparams, arrays, encoder):
-    """Write the file at `path`, complete or not at all; until then it is called NAME.part.
+    """Write the file at `path`, complete or not at all; until then it is NAME.part.  Neither may exist before.
 
     arrays      {OpenAI's name: array}, matrices [n_in, n_out] or [1, n_in, n_out]
     Raises ValueError if the gguf package is not installed, an array is missing, or the vocabulary does not
@@ -52,11 +52,18 @@ def write_gguf(path, hparams, arrays, encoder):
     except ImportError:
         raise ValueError('the package gguf is not installed: pip install -e ".[gguf]"') from None
     part = path.with_name(path.name + ".part")
+    check_free(part)
     try:
         write_all(gguf.GGUFWriter(part, "gpt2"), gguf, hparams, arrays, encoder)
+        check_free(path)                                        # much may have happened meanwhile
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def check_free(path):
+    if os.path.lexists(path):
+        raise ValueError(f"{path} exists: delete it, or take another name")
 
 
 def write_all(writer, gguf, hparams, arrays, encoder):
@@ -106,8 +113,7 @@ def main(folder, path):
     folder, path = Path(folder), Path(path)
     if path.suffix != ".gguf" or not path.parent.is_dir():
         raise ValueError(f"cannot write {path}: name a file that ends in .gguf, in a folder that exists")
-    if os.path.lexists(path):
-        raise ValueError(f"{path} exists: delete it, or take another name")
+    check_free(path)
     write_gguf(path, *read_folder(folder), load_encoder(folder))
     print(f"{path}: {path.stat().st_size / 1e6:.0f} MB")
 

@@ -41,9 +41,10 @@ def test_nothing_is_written_over(tmp_path, capsys):
     write_folder(tmp_path / "tiny", "tiny")
     (tmp_path / "other.gguf").write_bytes(b"GGUF, but not ours")
     (tmp_path / "link.gguf").symlink_to("nowhere")
+    (tmp_path / "half.gguf.part").write_bytes(b"of another program")
     (tmp_path / "README.md").write_text("mine")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    for place in "other.gguf", "link.gguf", "README.md", "tiny/model.ckpt.index", "none/x.gguf":
+    for place in "other.gguf", "half.gguf", "link.gguf", "README.md", "tiny/model.ckpt.index", "none/x.gguf":
         assert run(main, [str(tmp_path / "tiny"), str(tmp_path / place)]) == 2
         out, err = capsys.readouterr()
         assert err.startswith("error: ") and err.count("\n") == 1 and not out
@@ -62,6 +63,14 @@ def test_a_file_is_there_whole_or_not_at_all(reason, tmp_path, monkeypatch):
     with pytest.raises(reason):
         main(tmp_path / "tiny", tmp_path / "tiny.gguf")
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
+
+
+def test_a_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch):
+    write_folder(tmp_path / "tiny", "tiny")
+    monkeypatch.setattr(gguf.GGUFWriter, "close", lambda self: (tmp_path / "tiny.gguf").write_text("mine"))
+    with pytest.raises(ValueError, match="tiny.gguf exists"):
+        main(tmp_path / "tiny", tmp_path / "tiny.gguf")
+    assert (tmp_path / "tiny.gguf").read_text() == "mine" and len(list(tmp_path.iterdir())) == 2
 
 
 def test_every_tensor_that_llama_cpp_asks_for_is_there_in_its_shape_and_no_other(written):
