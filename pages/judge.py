@@ -6,10 +6,12 @@
 The code of the editor is run with the names of verdicts/rules.py around it; what it does not define, a
 `propose` or a `verify`, is speculative.py's.
 
-But: on one pair of models, chosen in the page, or the standard cases; python -m lossless can be thorough.
+But: on one case, chosen in the page, or the standard cases up to the first that is wrong; python -m lossless
+can be thorough.
 """
 import inspect
 import json
+import re
 import traceback
 
 import lossless
@@ -20,6 +22,7 @@ EDITOR = "<editor>"
 STANDARD = "the standard cases, up to the first that is wrong"
 PAIRS = {name: pair for name, (*pair, _, _) in judging.PAIRS.items()} | lossless.PAIRS
 START = "a distribution after every prefix"
+SMALL = next(str(case) for case in lossless.CASES if case.name == "'.ss', two drafts")
 
 
 def answer(request):
@@ -31,19 +34,22 @@ def answer(request):
 
 
 def judged(code, case, K, n_tokens, settings, penalty=False):
-    """What the judge finds about the code in the editor, as a dict.  case: a name of PAIRS, or STANDARD."""
+    """What the judge finds about the code in the editor, as a dict.
+
+    case        a name of PAIRS, to which K, n_tokens and the settings belong, a standard case, or STANDARD
+    """
     names = vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)
     own = {name: names[name] for name in ("propose", "verify")}
     sampler = names.get("sampler") or (
         lambda *run, **settings: speculative.speculative_sampling(*run, **own, **settings))
-    if case == STANDARD:
-        cases, found = {str(one): one for one in lossless.CASES}, lossless.report(sampler)
-    else:
+    cases = {str(one): one for one in lossless.CASES}
+    if case in PAIRS:
         draft, target = PAIRS[case]
         target = rules.penalized(target) if penalty else target
         one = lossless.Case(case, draft, target, n_tokens, K, settings)
-        cases, found = {str(one): one}, lossless.judge(sampler, *one)
+        case, cases[str(one)] = str(one), one
+    found = lossless.report(sampler) if case == STANDARD else lossless.judge(sampler, *cases[case])
     first = dict(text=found.text, probability=found.probability, wanted=found.wanted)
     return dict(lossless=found.lossless, deviation=found.deviation, branches=found.n_branches,
                 case=found.case, prompt=found.prompt, first=first,
@@ -77,11 +83,13 @@ def openings():
     """[{group, name, code, case, K, n_tokens, settings, wrong, ..}, ..]"""
     from verdicts.cases import in_order
     own = "\n\n".join(map(inspect.getsource, (speculative.propose, speculative.verify)))
-    first = dict(START_WITH, group="the code", name="Algorithm 2", code=own, wrong=False)
+    own = re.sub(r'(    """[^\n]*)\n.*?"""', r'\1"""', own, flags=re.S)         # its docstrings' first lines
+    first = START_WITH | dict(group="the code", name="Algorithm 2", code=IMPORTS + own, wrong=False)
     return [first, *(opening(case) for case in in_order() if case.rule in rules.RULES), *museum()]
 
 
 START_WITH = dict(case=START, K=2, n_tokens=3, settings={"temperature": 1})
+IMPORTS = "import numpy as np\n\nfrom sampling import sample\n\n\n"          # so that it works as a file
 
 
 def opening(case):
@@ -93,20 +101,25 @@ def opening(case):
 
 
 def museum():
-    """What verdicts/museum.py changes in a file, as the lines that change it."""
-    from verdicts.museum import MISTAKES, UNUSUAL
-    for table, rooms in ("MISTAKES", MISTAKES), ("UNUSUAL", UNUSUAL):
+    """What verdicts/museum.py changes in a file, as the lines that change it: a mistake with the case that
+    sees it best, and what is right with a small one."""
+    from verdicts import museum
+    table = museum.TABLE.read_text(encoding="utf-8")
+    best = dict(re.findall(r"^\| (.*) \| \S+ \| \d+ \| (.*) \|$", table, re.M))
+    for group, name_of_rooms, rooms in (("the museum: wrong", "MISTAKES", museum.MISTAKES),
+                                        ("the museum: right", "UNUSUAL", museum.UNUSUAL)):
         for kind, (module, _, entries) in rooms.items():
             for name, changes in entries.items():
                 changes = changes if isinstance(changes, list) else [changes]
                 lines = [f"    ({old!r},\n     {new!r})," for old, new in changes]
-                code = "\n".join([f"from verdicts.museum import {table}, changed",
+                code = "\n".join([f"from verdicts.museum import {name_of_rooms}, changed",
                                   f"import {module.__name__} as module", "",
                                   "module = changed(module, *[", *lines, "])",
-                                  f"sampler = {table}[{kind!r}][1](module)", ""])
-                wrong = table == "MISTAKES"
-                yield dict(START_WITH, group=f"the museum: {'wrong' if wrong else 'right'}", name=name,
-                           code=code, case=STANDARD, wrong=wrong, claim=f"{kind}, in {module.__name__}.py")
+                                  f"sampler = {name_of_rooms}[{kind!r}][1](module)", ""])
+                wrong = rooms is museum.MISTAKES
+                case = best.get(name, STANDARD) if wrong else SMALL
+                yield START_WITH | dict(group=group, name=name, code=code, case=case, wrong=wrong,
+                                        claim=f"{kind}, in {module.__name__}.py")
 
 
 def code_of(name):

@@ -1,13 +1,14 @@
-"""Block verification: lossless, exactly; more drafts are accepted than by Algorithm 2; what it differs in."""
+"""Block verification: lossless, exactly; more drafts are accepted than by Algorithm 2; what it differs in.
+
+Its wrong versions are in verdicts/museum.py."""
 import numpy as np
 import pytest
 from helpers import tiny_gpt2
 
 from autoregressive import autoregressive_sampling
-from lossless import PAIRS, PROMPT, check, exact_distribution, memoryless, report, text_of
+from lossless import PAIRS, PROMPT, check, exact_distribution, memoryless, text_of
 from samplers import block
 from speculative import speculative_sampling, verify
-from verdicts.museum import KIND, WRONG
 
 
 def block_sampling(*run, verify=block.verify, **settings):
@@ -15,7 +16,7 @@ def block_sampling(*run, verify=block.verify, **settings):
 
 
 def test_the_text_has_the_targets_distribution():
-    assert check(block_sampling, Ks=(1, 2), n_tokens=3) < 1e-12         # K = 3 and 4 need longer texts
+    assert check(block_sampling, Ks=(2,), n_tokens=3) < 1e-12
 
 
 @pytest.mark.parametrize("name, K", [("disjoint supports", 4), ("draft is certain", 4),
@@ -67,8 +68,3 @@ def test_extreme_probabilities_raise_no_warning():
     with np.errstate(all="raise"):
         assert block.verify(q, p, [0, 0], np.random.default_rng(0)) == (2, 1)
         assert block.verify(q[:1], [], [], np.random.default_rng(0))[0] == 0
-
-
-@pytest.mark.parametrize("name", [name for name, kind in KIND.items() if kind == "block"])
-def test_a_wrong_version_is_found(name):
-    assert not report(WRONG[name]).lossless

@@ -97,18 +97,13 @@ WRONG = {               # name: () -> (what is changed, the pair that shows it)
         "return copied[len(x):], [to_probs(draft(copied[:len(x) + i]))[0] for i in range(k)]")).propose,
         (memoryless([0.5, 0.3, 0.2]), memoryless([0.1, 0.6, 0.3]))),
     "an unlikely token is dropped after it was drawn": lambda: (mutant(adaptive, (
-        "            drafts += new\n",
-        "            if new_p[0][new[0]] < .4: break\n            drafts += new\n")).Confident(threshold=0),
+        "                break\n",
+        "                return drafts[:-1], p[:-1]\n")).Confident(threshold=.4),
         (table(1), table(2))),
     "how many drafts depends on the coins of the round to come": lambda: (mutant(adaptive, (
         "self.number(k), to_probs, rng)\n",
         "self.number(k), to_probs, rng)\n"
         "        if drafts and drafts[-1] == 1: drafts, p = drafts[:-1], p[:-1]\n")).Schedule(first=2),
-        (table(1), table(2))),
-    "a token below the threshold is dropped": lambda: (mutant(layer_skip, (
-        "        return drafts, p\n",
-        "        if drafts and confidence(seen[-1], drafts[-1]) < self.gamma:\n"
-        "            drafts, p = drafts[:-1], p[:-1]\n        return drafts, p\n")).DraftExit(gamma=0.6),
         (table(1), table(2))),
     "the likeliest token of the n-grams is taken, their distribution recorded": lambda: (
         likeliest, (learnt([0, 1, 2, 0, 1]), table(2))),
@@ -217,9 +212,8 @@ def test_the_optimum_drafts_less_where_drafts_are_rejected_and_tries_again():
 
 
 @pytest.mark.parametrize("propose, n_drafts", [
-    (Confident(threshold=0.5), 3),                      # stops before the token that it is not sure of
-    (DraftExit(gamma=0.5), 4)])                         # keeps that token
-def test_drafting_stops_where_the_draft_is_not_sure(propose, n_drafts):
+    (Confident(threshold=0.5), 4), (DraftExit(gamma=0.5), 4), (Confident(lookup.propose, 1), 0)])
+def test_drafting_stops_after_a_token_that_the_draft_is_not_sure_of(propose, n_drafts):
     def draft(tokens, n_last=1):
         return np.log([[0.7, 0.1, 0.1, 0.1]] if len(tokens) < 4 else [[0.4, 0.2, 0.2, 0.2]])
 
@@ -238,7 +232,7 @@ def test_early_exit_gives_the_rounds_of_a_separate_pair(demo, temperature):
     pair, tokens = EarlyExit(target, 9), encoder.encode("There was a long silence.")
     first = gpt2.GPT2(target.params | {"blocks": target.params["blocks"][:9]}, 3)
     separate, shared = (
-        [(r.tokens, r.drafts) for r in speculative_sampling(*models, tokens, 20, 4, rng(),
+        [(r.tokens, r.drafts) for r in speculative_sampling(*models, tokens, 9, 4, rng(),
                                                             temperature=temperature)]
         for models in [(first, target), (pair.draft, pair.target)])
     assert separate == shared and any(len(new) > 1 for new, _ in shared)
@@ -381,15 +375,15 @@ def test_the_threshold_follows_the_papers_rule():
     exit = DraftExit(gamma=0.6)
     exit.k, exit.drafts = 4, [1, 2, 3]
     exit.learn(1, 2)                            # the rate, .5 / 3, is below .9
-    assert exit.rate == pytest.approx(1 / 6) and exit.gamma == pytest.approx(0.6 + 0.001)
+    assert exit.rate == pytest.approx(1 / 6) and exit.propose.threshold == pytest.approx(0.6 + 0.001)
     exit.learn(3, 3)                            # .58, still below
-    assert exit.gamma == pytest.approx(0.602)
+    assert exit.propose.threshold == pytest.approx(0.602)
     for _ in range(3):                          # .79, .896, .95: up, up, down
         exit.learn(3, 3)
-    assert exit.rate > 0.9 and exit.gamma == pytest.approx(0.603)
+    assert exit.rate > 0.9 and exit.propose.threshold == pytest.approx(0.603)
     exit.drafts = [1, 2, 3, 4]
     exit.learn(4, 4)                            # all that were allowed: no more can be drafted
-    assert exit.gamma == pytest.approx(0.603)
+    assert exit.propose.threshold == pytest.approx(0.603)
 
 
 def test_the_search_finds_what_costs_least():

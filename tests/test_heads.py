@@ -84,13 +84,13 @@ def test_the_text_has_the_targets_distribution(tiny, module):
         assert deviation(tiny, module, **settings) < 1e-12
 
 
-@pytest.mark.parametrize("tiny, module, right, wrong", [
-    (tiny_eagle, eagle, "sample(p[-1], rng)", "sample(p[-1] ** 2, rng)"),
-    (tiny_eagle, eagle, "sample(p[-1], rng)", "sample(p[0], rng)"),
-    (tiny_medusa, medusa, "[sample(row, rng) for row in p], p", "[sample(row, rng) for row in p], p[::-1]"),
-    (tiny_medusa, medusa, "sample(row, rng)", "int(row.argmax())")])
-def test_a_head_that_draws_from_another_distribution_than_it_says_is_caught(tiny, module, right, wrong):
-    assert deviation(tiny, mutant(module, (right, wrong)), temperature=1.0) > 1e-3
+@pytest.mark.parametrize("tiny, module, K, right, wrong", [
+    (tiny_eagle, eagle, 1, "sample(p[-1], rng)", "sample(p[-1] ** 2, rng)"),
+    (tiny_eagle, eagle, 2, "sample(p[-1], rng)", "sample(p[0], rng)"),
+    (tiny_medusa, medusa, 2, "for row in p], p", "for row in p], p[::-1]"),
+    (tiny_medusa, medusa, 1, "sample(row, rng)", "int(row.argmax())")])
+def test_a_head_that_draws_from_another_distribution_than_it_says_is_caught(tiny, module, K, right, wrong):
+    assert deviation(tiny, mutant(module, (right, wrong)), K, temperature=1.0) > 1e-3
 
 
 def tree_deviation(tiny, module, rule=SEQUOIA, K=2, **more):
@@ -473,8 +473,7 @@ def test_the_embedded_heads_foretell_the_embedded_target(embedded, name):
     draft, target, more = heads[name]
     tokens = encoder.encode("There was a long silence.")
     rng = np.random.default_rng(0)
-    rounds = list(speculative_sampling(draft, target, tokens, 60, 4, rng, temperature=0, **more))
-    assert sum(len(r.tokens) for r in rounds) == 60
+    rounds = list(speculative_sampling(draft, target, tokens, 30, 4, rng, temperature=0, **more))
     accepted, tested = acceptance(rounds)
     assert accepted / tested > (0.15 if name == "medusa" else 0.4)
 

@@ -33,7 +33,7 @@ def objects(out):
 @pytest.mark.parametrize("temperature", ["0", "1"])
 def test_every_text_is_the_one_of_a_single_run(temperature, file, capsys, monkeypatch):
     monkeypatch.setattr(many, "BATCH", 3)  # two batches, the last of one prompt
-    flags = ["-n", "12", "--K", "2", "--temperature", temperature, "--seed", "5", "--json"]
+    flags = ["-n", "6", "--K", "2", "--temperature", temperature, "--seed", "5", "--json"]
     assert console.run(many.main, [str(file), *flags]) == 0
     found = objects(capsys.readouterr().out)
     assert [one["prompt"] for one in found] == PROMPTS and [one["batch"] for one in found] == [3, 3, 3, 1]

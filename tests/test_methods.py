@@ -31,24 +31,27 @@ def combinations():
             assert drafter.partition(":")[0] in str(error) and verifier in str(error)
 
 
+FEW = [(4, 20, 0), (2, 5, 1), (16, 2, 0), (1, 5, 0), (8, 1, 1), (4, 0, 0)]      # K, tokens, temperature
+EVERY = [*itertools.product([1, 2, 4, 8, 16], [0, 1, 2, 5, 20], [0, 1])]
+
+
+@pytest.mark.parametrize("sizes", [FEW, pytest.param(EVERY, marks=pytest.mark.long)], ids=["few", "every"])
 @pytest.mark.parametrize("typed", list(combinations()), ids=" ".join)
-def test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed):
+def test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed, sizes):
     """At any K and length, also where no round has K drafts; and what is said about it holds numbers."""
-    models, settings = TinyModels(), dict(temperature=0, top_k=0, top_p=1.0, eos=None)
-    for i, (K, n) in enumerate(itertools.product([1, 2, 4, 8, 16], [0, 1, 2, 5, 20])):
-        if n == 0:
-            method = choose(*typed)
-            made, K = method.pair(models, [3, 1, 2], K, settings), method.n_drafts(K)
-        pair, K, settings["temperature"] = timed(made), method.n_drafts(K), i % 2
+    models, method, settings = TinyModels(), choose(*typed), dict(top_k=0, top_p=1.0, eos=None)
+    for i, (K, n, settings["temperature"]) in enumerate(sizes):
+        pair, K = timed(method.pair(models, [3, 1, 2], K, settings)), method.n_drafts(K)
         alone, spec = (run(sampler, pair, [3, 1, 2], n, K, np.random.default_rng(i), settings)
                        for sampler in (method.baseline, method.sampler(pair)))
         assert len(alone.tokens) == len(spec.tokens) == n
         assert all(r.n_accepted <= K and len(r.drafts) <= (len(method.tree) if method.tree else K)
                    for r in spec.rounds)
-        if i % 2 == 0 or typed[1] == "coupled":
+        if settings["temperature"] == 0 or typed[1] == "coupled":
             assert spec.tokens == alone.tokens
         result = compared(alone, spec, pair, method, n, K, models.encoder)
-        said = " ".join(summary(result | dict(K=K, temperature=i % 2, drafter=typed[0], verifier=typed[1])))
+        named = dict(K=K, temperature=settings["temperature"], drafter=typed[0], verifier=typed[1])
+        said = " ".join(summary(result | named))
         assert "None" not in said and "nan" not in json.dumps(result).lower()
         assert ("lossy" in said) == (typed[1] in ("lenient", "typical") and n > 0)
 
@@ -114,7 +117,8 @@ def small():
 # The judge cannot walk a race; costs that are measured differ from run to run.
 JUDGED = [(drafter, verifier) for drafter, verifier in combinations()
           if verifier != "coupled" and drafter.partition(":")[0] != "optimum"]
-FAST = [(drafter, "token") for drafter, verifier in JUDGED if verifier == "token" and drafter not in WITHIN]
+# One of each kind; each drafter and each verifier is judged in the test of its own file, too.
+FAST = [("model", "lenient"), ("lookup", "block"), ("eagle", "token"), ("tli", "token")]
 
 
 @pytest.mark.parametrize("typed", [pytest.param(typed, marks=[pytest.mark.long] * (typed not in FAST))
@@ -158,7 +162,7 @@ def test_adding_a_method_is_an_entry_in_the_table(monkeypatch):
     mine = [typed for typed in combinations() if typed[0] == "repeats"]
     assert len(mine) == sum(not verifier.tree for verifier in VERIFIERS.values())
     for typed in mine:
-        test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed)
+        test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed, FEW)
     assert judged(("repeats", "token")) < 1e-12
     dishonest = entry._replace(make=lambda models, *_: Pair(None, models.target, lambda draft, x, k, *_: (
         [x[-1]] * k, [np.full(3, 1 / 3)] * k)))

