@@ -76,6 +76,7 @@ def rows(line):
                 row = re.sub(r"\[\[(.*?) T=(.*?)\]\]", lambda m: on_machine(name, m[1], float(m[2])), row)
                 first, rest = filled(row)[2:].split(" | ", 1)
                 first = lossy(first) if word == "METHOD" else NAMES.get(first, first)
+                first = re.sub(r":a\S+", "", first)                # the sublayers to skip, FIXED: a long list
                 if word == "KERNELS":
                     said = costs(name)["machine"]["caption"].replace("\n", " ")
                     rest = rest.replace("CHECK", check(name)).replace("CAPTION", said)
