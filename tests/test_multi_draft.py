@@ -1,21 +1,18 @@
 """Greedy drafts: lossless, exactly; they accept the optimum; what every rule accepts at a node."""
+from functools import partial
+
 import numpy as np
 import pytest
+from helpers import UNEVEN, with_shape
 from nodes import LIKELIEST, RULES, acceptance, ceiling, nodes_table, pairs
 
 from lossless import PAIRS, check, exact_distribution, pair, report, table
 from samplers.k_seq import K_SEQ
 from samplers.multi_draft import GREEDY, draw
-from samplers.tree import tree_sampling
 from samplers.tree_rules import SEQUOIA, SPECINFER
 from verdicts.museum import KIND, WRONG, tree_of
 
-UNEVEN = [-1, -1, 0, 0, 2]
-
-
-def with_shape(widths, rule=GREEDY):
-    return lambda draft, target, tokens, n, K, rng, **settings: tree_sampling(
-        draft, target, tokens, n, widths, rng, **settings, rule=rule)
+with_shape = partial(with_shape, rule=GREEDY)
 
 
 @pytest.mark.parametrize("widths", [(2,), (1,)], ids=str)

@@ -1,23 +1,18 @@
 """Traversal: lossless, exactly; on a line it is block verification; what it accepts beside the other walk."""
+from functools import partial
+
 import numpy as np
 import pytest
-from helpers import named, tiny_gpt2
+from helpers import UNEVEN, named, with_shape
 
-from autoregressive import autoregressive_sampling
-from lossless import PAIRS, check, distance, exact_distribution, pair, report, table, text_of
+from lossless import PAIRS, check, distance, exact_distribution, pair, report, table
 from samplers import block, traversal, tree
 from samplers.multi_draft import GREEDY
 from samplers.tree import tree_sampling
 from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, surest
 from verdicts.museum import KIND, WRONG, tree_of
 
-UNEVEN = [-1, -1, 0, 0, 2]
-
-
-def with_shape(widths, walk=traversal.walk, **keywords):
-    """As lossless.check calls a sampler; the K of the cases is put aside."""
-    return lambda draft, target, tokens, n, K, rng, **settings: tree_sampling(
-        draft, target, tokens, n, widths, rng, walk=walk, **settings, **keywords)
+with_shape = partial(with_shape, walk=traversal.walk)
 
 
 @pytest.mark.parametrize("widths, n_tokens, keywords", [
@@ -92,15 +87,6 @@ def test_without_replacement_it_accepts_no_fewer_drafts(widths):
 
 def test_with_replacement_it_may_accept_fewer():
     assert gains((2, 1), SPECINFER, seeds=[5])[0] < -.01
-
-
-def test_greedy_text_is_the_baselines():
-    target, draft = tiny_gpt2(1, np.float64), tiny_gpt2(1, np.float64, n_layer=1)
-    alone = text_of(autoregressive_sampling(target, [1, 2], 40, np.random.default_rng(0), temperature=0))
-    for keywords in {}, dict(grow=tree.drawn):
-        sampler = with_shape((3, 2, 1), **keywords)
-        rounds = list(sampler(draft, target, [1, 2], 40, 0, np.random.default_rng(0), temperature=0))
-        assert text_of(rounds) == alone and len(rounds) < 40
 
 
 def test_children_that_were_drawn_in_another_way_are_refused():
