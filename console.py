@@ -11,8 +11,9 @@ Its help is a line in the docstring's "Args:".  `main` returns its exit status, 
     exit status 130     Ctrl-C
     exit status 0       the reader of the output went away (| head)
 
-But: an error in the code of this project keeps its traceback.  One in a user's file, loaded by `function_in`,
-is reported with its file and line.
+But: Ctrl-C in the first half second, while Python loads NumPy, leaves Python's own traceback (main.py's
+leaves none).  An error in the code of this project keeps its traceback.  One in a user's file, loaded by
+`function_in`, is reported with its file and line.
 """
 import errno
 import importlib.util

@@ -134,6 +134,9 @@ class GPT2:
     def __copy__(self):                         # copy.copy: the same weights, its own cache
         return copy.deepcopy(self, {id(shared): shared for shared in (self.params, self.head)})
 
+    def __getstate__(self):                 # a copy begins with an empty cache: a thread may be changing it
+        return vars(self) | {"cached": []}
+
     def reset(self):
         """Empty the cache."""
         with self.lock():

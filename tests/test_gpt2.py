@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import gpt2
 from drafters.early_exit import EarlyExit
+from samplers.tree_model import with_tree
 
 TOKENS = [int(token) for token in np.random.default_rng(0).integers(13, size=80)]  # as many as fit
 
@@ -186,11 +187,15 @@ def test_threads_that_share_a_model_take_turns():
 
 
 @pytest.mark.parametrize("how", ["copy", "deepcopy", "pickle"])
-def test_a_copy_of_a_model_has_a_cache_of_its_own(how):
-    model = tiny_gpt2(dtype=np.float64)
+@pytest.mark.parametrize("model", [tiny_gpt2(dtype=np.float64), with_tree(tiny_gpt2(dtype=np.float64))])
+def test_a_copy_of_a_model_has_a_cache_of_its_own(how, model):
+    """It is empty: while an array is copied, another thread may change the next."""
     expected = model(TOKENS[:9])
+    if hasattr(model, "tree"):
+        model.tree(TOKENS[:9], [1], [-1])
     twin = pickle.loads(pickle.dumps(model)) if how == "pickle" else getattr(copy, how)(model)
     assert (twin.params is model.params) == (how == "copy")
+    assert twin.cached == getattr(twin, "nodes", []) == [] and len(model.cached) == 9
     model(TOKENS[:8] + [1]), twin(TOKENS[20:40])
     for one in model, twin:
         assert np.abs(one(TOKENS[:9]) - expected).max() < 1e-12
