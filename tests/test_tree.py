@@ -35,7 +35,7 @@ def test_children_drawn_without_replacement_keep_the_distribution():
 
 
 def test_children_drawn_with_replacement_keep_the_distribution_also_where_they_are_equal():
-    assert check(with_shape((3,), rule=SPECINFER), Ks=[1], n_tokens=2) < 1e-12
+    assert check(with_shape((3,), rule=SPECINFER), Ks=[1], n_tokens=2, temperature=.7) < 1e-12
 
 
 @pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 1, 1), UNEVEN], ids=str)
