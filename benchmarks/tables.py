@@ -14,6 +14,7 @@ these words is there once for each:
 Rows of nothing but dashes are left out.
 """
 import re
+from functools import cache
 from pathlib import Path
 
 from benchmarks.counts import FIXED, counted_as
@@ -44,6 +45,7 @@ def lossy(method):
     return method + " (lossy)" * (VERIFIERS[method.split()[1]].lossless is False)
 
 
+@cache
 def on_machines(T):
     """{machine: {method: (speed-up, K)}}, each at its best K there."""
     data, found = machine.data() or dict(rows=[], presets={}), {}

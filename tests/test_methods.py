@@ -32,7 +32,7 @@ def combinations():
             assert drafter.partition(":")[0] in str(error) and verifier in str(error)
 
 
-FEW = [(4, 20, 0), (2, 5, 1), (16, 2, 0), (1, 5, 0), (8, 1, 1), (4, 0, 0)]      # K, tokens, temperature
+FEW = [(4, 20, 0), (2, 5, 1), (16, 2, 0), (1, 1, 1), (8, 0, 0)]         # K, tokens, temperature
 EVERY = [*itertools.product([1, 2, 4, 8, 16], [0, 1, 2, 5, 20], [0, 1])]
 
 
