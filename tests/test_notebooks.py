@@ -86,8 +86,9 @@ def test_a_stored_output_that_is_not_the_codes_is_found(run_module):
     ("text/markdown", "| K | 4 |", "| K | 5 |"), ("text/plain", "3.12", "3.13")])
 def test_a_table_or_the_words_of_a_picture_that_are_not_the_codes_are_found(kind, old, new, run_module):
     def notebook(data):
-        output = nbformat.v4.new_output("display_data", {kind: data})
-        return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("a", execution_count=1, outputs=[output])])
+        cell = nbformat.v4.new_code_cell("a", execution_count=1)
+        cell.outputs = [nbformat.v4.new_output("display_data", {kind: data})]
+        return nbformat.v4.new_notebook(cells=[cell])
 
     nbformat = pytest.importorskip("nbformat")
     one, same, other = map(notebook, (old, old.replace('"1"', '"2"'), new))
