@@ -11,8 +11,9 @@ Its help is a line in the docstring's "Args:".  `main` returns its exit status, 
     exit status 130     Ctrl-C
     exit status 0       the reader of the output went away (| head)
 
-But: an error in the code of this project keeps its traceback.  One in a user's file, loaded by `function_in`,
-is reported with its file and line.
+But: Ctrl-C in the first half second, while Python loads NumPy, leaves Python's own traceback (main.py's
+leaves none).  An error in the code of this project keeps its traceback.  One in a user's file, loaded by
+`function_in`, is reported with its file and line.
 """
 import errno
 import importlib.util
@@ -79,26 +80,20 @@ def say(sentence, status=2):
 
 def call(program, words):
     """program(**flags), with each flag's value parsed after all words have been checked."""
-    import fire  # here: --help need not wait for it
-
     parameters = inspect.signature(program).parameters
-    parsers = {name: reader(name, p.default) for name, p in parameters.items()}
-    command = in_order(parameters, words)
-    return fire.Fire(fire.decorators.SetParseFns(**parsers)(program), command=command,
-                     serialize=lambda result: None)
+    placed, flagged = in_order(parameters, words)
+    places = [p for p in parameters.values() if has_place(p)]
+    return program(*(value_of(p.name, p.default, word) for p, word in zip(places, placed)),
+                   **{name: value_of(name, parameters[name].default, word) for name, word in flagged.items()})
 
 
 def in_order(parameters, words):
-    """The words in the form fire takes: positional ones first, then each flag with its value:
-
-        --json notes.txt -K 3   ->   notes.txt --json=True --K=3
-
-    Left alone, fire makes a stray word the value of the nearest flag, and notices a misspelt flag only after
-    the work is done.  Raises ValueError.
+    """(the words that have a place, {flag: its word}):  --json notes.txt -K 3  ->  ["notes.txt"], {"json":
+    "True", "K": "3"}.  Raises ValueError.
     """
     flags = {name: p.default for name, p in parameters.items() if not has_place(p)}
     places = [p for p in parameters.values() if has_place(p)]
-    placed, flagged, words = [], [], iter(words)
+    placed, flagged, words = [], {}, iter(words)
     for word in words:
         if not word.startswith("-") and len(placed) < len(places):
             placed.append(word)
@@ -113,12 +108,11 @@ def in_order(parameters, words):
             value = next(words, "--")
             if value.startswith("--"):
                 raise ValueError(f"{typed} needs a value (one that begins with -- is written {typed}=--...)")
-        flagged.append(f"--{name}={value}")
+        flagged[name] = value
     for p in places[len(placed):]:
         if p.default is p.empty:
             raise ValueError(f"{p.name.upper()} is missing: see --help")
-        placed.append(p.default)
-    return [*placed, *flagged]
+    return placed, flagged
 
 
 def has_place(parameter):
@@ -142,22 +136,19 @@ def flag_meant(typed, flags):
     raise ValueError(f"{typed!r} is not a flag of this program: {hint}")
 
 
-def reader(name, default):
-    """word -> value, of the type of the default; raises ValueError."""
+def value_of(name, default, word):
+    """The word as a value of the default's type; raises ValueError."""
     kind = type(default[0]) if isinstance(default, list) else type(default)
     if default is inspect.Parameter.empty:
         kind = str
-
-    def read(word):
-        try:
-            values = [kind(part) for part in (word.split(",") if isinstance(default, list) else [word])]
-            if kind is float and not all(map(isfinite, values)):
-                raise ValueError
-        except ValueError:
-            what = {int: "a whole number", float: "a number"}.get(kind, "something else")
-            raise ValueError(f"--{name} {word}: give {what}, as in --{name} {written(default)}") from None
-        return values if isinstance(default, list) else values[0]
-    return read
+    try:
+        values = [kind(part) for part in (word.split(",") if isinstance(default, list) else [word])]
+        if kind is float and not all(map(isfinite, values)):
+            raise ValueError
+    except ValueError:
+        what = {int: "a whole number", float: "a number"}.get(kind, "something else")
+        raise ValueError(f"--{name} {word}: give {what}, as in --{name} {written(default)}") from None
+    return values if isinstance(default, list) else values[0]
 
 
 def written(value):

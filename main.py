@@ -19,8 +19,8 @@ import numpy as np
 import console
 import methods
 from compute import backend as backends
-from pages.replay import Coins, check_place, recorded, write_trace
-from reporting.comparison import check_flags, compared, run, summary, timed, timing, without_effect
+from compute import linear
+from reporting.comparison import check_flags, compared, run, summary, timed, timing, warm_up, without_effect
 from reporting.terminal import progress, watch, wrapped
 
 PROMPT = '"I want nothing," cried the young man, with a smile.'
@@ -29,7 +29,7 @@ PROMPT = '"I want nothing," cried the young man, with a smile.'
 def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
          target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
          models_dir="models", backend="numpy", drafter="model", verifier="token", show_rounds=False, trace="",
-         json=False):
+         json=False, fast=False):
     """Autoregressive and speculative sampling side by side, timed: PROMPT is continued twice.
 
     Args:
@@ -49,20 +49,24 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
         show_rounds: show what became of each draft, one line per round
         trace: a file for a web page that replays the speculative run
         json: print one JSON object
+        fast: speed before the same bits: at temperature 0 a near-tie may fall otherwise
     """
     flags = dict(locals())
     n, settings = n_tokens_to_generate, dict(temperature=temperature, top_k=top_k, top_p=top_p)
     check_flags(n, K, seed, prompt, **settings)                 # all that can be checked before a download
     method = methods.choose(drafter, verifier)
     if trace:
-        check_place(trace)
+        from pages import replay  # here: other runs need not wait for it
+        replay.check_place(trace)
     backends.use(backend)
+    linear.FAST = fast
 
     # Load.  The drafter makes its pair from the two models.
     models = methods.Models(draft_model_size, target_model_size, models_dir)
     encoder, K = models.encoder, method.n_drafts(K)
     tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
     pair = timed(method.pair(models, tokens, K, settings))
+    warm_up(pair, tokens)
     given = {name for name, p in inspect.signature(main).parameters.items() if flags[name] != p.default}
     for sentence in without_effect(given, method, temperature, json, models.draft_is_used):
         print(f"note: {sentence}", file=sys.stderr)
@@ -76,10 +80,12 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
                      show=partial(shown, title="Autoregressive sampling"))
     json or print(timing(alone))
 
-    coins = Coins(np.random.default_rng(seed))
+    coins = np.random.default_rng(seed)
+    if trace:
+        coins = replay.Coins(coins)
 
     def speculative_shown(rounds):
-        rounds = recorded(rounds, coins, recording, block=block) if trace else rounds
+        rounds = replay.recorded(rounds, coins, recording, block=block) if trace else rounds
         return shown(rounds, title="Speculative sampling", show_rounds=show_rounds)
 
     spec = generate(method.sampler(pair), rng=coins, show=speculative_shown)
@@ -91,7 +97,7 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
                   temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
                   **compared(alone, spec, pair, method, n, K, encoder))
     if trace:
-        write_trace(trace, recording, result, encoder, (alone.times, spec.times))
+        replay.write_trace(trace, recording, result, encoder, (alone.times, spec.times))
     if json:
         print(json_format.dumps(result))
         return

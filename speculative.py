@@ -47,6 +47,7 @@ def propose(draft, x, k, to_probs, rng):
 
 def verify(target_probs, draft_probs, drafts, rng):
     """The accept loop.  Returns (n_accepted, next_token): how many drafts are kept, and the token after them.
+    Its arguments stand in the order of q / p.
 
     target_probs    [k + 1, n_vocab]    q(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k + 1
     draft_probs     [k, n_vocab]        p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k

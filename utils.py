@@ -11,18 +11,13 @@ But: the token embeddings are in memory twice, as rows to look up and as tiles o
 a third more than the file for 124M, a twentieth more for 1558M.
 """
 from math import prod
-from pathlib import Path
-
-from tqdm import tqdm
 
 from compute.backend import xp
-from compute.linear import lay_out
+from compute.linear import LARGE, lay_out
 from compute.threads import Arena
 from encoder import load_encoder
 from gpt2 import GPT2
-from loading.folder import read_folder, shapes
-
-EMBEDDED = ("demo-draft", "demo-target")                        # in models/, beside this file
+from loading.folder import folder_of, read_folder, shapes
 
 
 def load_model(name_or_folder, models_dir="models"):
@@ -42,20 +37,6 @@ def load_model(name_or_folder, models_dir="models"):
     return GPT2(nested(arrays, hparams, folder), hparams["n_head"]), encoder
 
 
-def folder_of(name, models_dir):
-    """The folder of a model, downloaded if necessary.  Raises ValueError if there is none."""
-    if name in EMBEDDED:
-        return Path(__file__).resolve().parent / "models" / name
-    # Imported here, because `requests` takes longer to load than the embedded pair.
-    from loading.download import MODELS, download
-    if name in MODELS:
-        return download(name, models_dir)
-    if not name or not Path(name).is_dir():
-        raise ValueError(f"there is no model or folder {name!r}: use one of "
-                         f"{', '.join([*MODELS, *EMBEDDED])}, or a folder with a GPT-2 checkpoint")
-    return Path(name)
-
-
 def nested(arrays, hparams, folder, wanted=None):
     """Flat arrays -> nested float32 parameters, with every shape checked, and every value for NaN.
 
@@ -65,7 +46,10 @@ def nested(arrays, hparams, folder, wanted=None):
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}
     wanted = wanted or shapes(**hparams)
     n_weights, arena = sum(prod(shape) for shape in wanted.values()), Arena()
-    todo = tqdm(wanted.items(), desc=f"Loading {folder.name}", leave=False, disable=None)
+    todo = wanted.items()
+    if n_weights > LARGE:                                       # others are there before tqdm is
+        from tqdm import tqdm
+        todo = tqdm(todo, desc=f"Loading {folder.name}", leave=False, disable=None)
     for name, shape in todo:
         if name not in arrays:
             raise ValueError(f"{folder}: {name} is missing from the checkpoint")

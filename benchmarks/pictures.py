@@ -108,6 +108,7 @@ def by_machine(axes, T, methods=("model", "model, block", "eagle", "lookup", "me
         axes.bar_label(bars, [f"K = {here.get(method, (0, '-'))[1]}" for here in found.values()], fontsize=6)
     axes.axvline(1, color="black", linewidth=.8)
     axes.set(yticks=range(len(found)), yticklabels=found, xlabel="speed-up", title=f"temperature {T:g}")
+    axes.margins(x=.3)
     axes.invert_yaxis()
 
 

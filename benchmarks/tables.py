@@ -22,7 +22,7 @@ from methods import DRAFTERS, VERIFIERS
 from pages import machine
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-NAMES = {"avx512": "AVX-512", "avx2": "AVX2"}
+NAMES = machine.KERNELS
 
 
 def known():

@@ -21,24 +21,29 @@ in a verification and in prefill (the product is batch-invariant), so greedy spe
 by construction.
 (A single row would go to `gemv`, whose last bits differ, so its block is that row and a copy of it.)
 
-Other kernels (AVX2, other libraries) have no such product, or only at some sizes; `exact` finds out by
-trying. If there is none, each of up to 16 rows is multiplied with a tile by a `gemv` of its own, while the
-tile is in the cache: the same bits again, though more rows are less cheap. More rows than that, in a
-prompt, go in blocks as small as above.
+Other libraries and processors differ, so two questions are asked of the machine itself, when a model is
+loaded. Does the product keep bits (`exact`)? A tile has the largest depth at which it does: Intel's MKL, for
+one, keeps them up to 768 inputs, but not with 1024. If it does at no depth, as on AVX2, each of up to 16 rows
+is multiplied with a tile by a `gemv` of its own, while the tile is in the cache: the same bits again, though
+more rows are less cheap. How much less (`price_of_bits`)? With `FAST` (main.py's --fast) rows meet a tile
+together even so, if that is cheaper. More rows, in a prompt, go in blocks as small as above.
 
 Measurements: the README (made by `python -m benchmarks`) and notebook 4.
 
-But: more than 16 rows keep their bits only if `exact_rows` says so, and on a GPU nothing is promised.
+But: more than 16 rows keep their bits only if `exact_rows` says so; with FAST, and on a GPU, nothing is
+promised. Tried with OpenBLAS and MKL; with Apple's Accelerate, BLIS and ARM's library by nobody so far.
 """
 import functools
 import math
 
 import numpy as np
 
-from compute.backend import on_gpu, xp
+from compute.backend import clock, on_gpu, xp
 from compute.threads import SHARE, THREADS, share
 
-TILE, DEPTH, ROWS = 64, 1280, 12    # outputs, inputs and rows of the largest product that is not packed
+FAST = False                        # True, set before a model is loaded: bits may be given up for speed
+TILE, ROWS = 64, 12                 # outputs and rows of the largest product that is not packed
+DEPTHS = 1280, 1024, 768, 512, 384, 256     # its inputs: the first at which rows keep their bits
 NARROW = 32                         # outputs of a tile if weights come from memory, or rows go one by one
 LARGE = 25_000_000                  # weights: more than any cache holds
 FEW = 16                            # rows that go one by one if there is no such product
@@ -55,26 +60,63 @@ def exact(depth, width, by_columns=False, dtype="f"):
     by_columns: the second factor is stored column by column, as keys are when multiplied with queries.
     """
     rng = np.random.default_rng(0)
-    x, w = rng.random((ROWS, depth)).astype(dtype), rng.random((depth, width)).astype(dtype)
+    x, w = rng.random((ROWS, depth), dtype), rng.random((depth, width), dtype)
     if by_columns:
         w = np.asfortranarray(w)
-    y = x @ w
-    for n in range(2, ROWS):
-        for i in (0, ROWS - n):
-            if not (x[i:i + n] @ w == y[i:i + n]).all():
-                return False
+    y = x[:2] @ w
+    for n in range(3, ROWS + 1):                        # few rows first: many could wake a library's threads
+        before, y = y, x[:n] @ w
+        if not ((before == y[:-1]).all() and (x[1:n] @ w == y[1:]).all()):
+            return False
     return True
+
+
+@functools.cache
+def deepest(width):
+    """The largest of DEPTHS at which rows keep their bits; if there is none, simply the largest."""
+    return next((depth for depth in DEPTHS if exact(depth, width)), DEPTHS[0])
+
+
+@functools.cache
+def price_of_bits():
+    """How many times as long as necessary five rows take because they keep their bits; 1: it costs nothing.
+
+    If no product of several rows keeps them, both ways are timed, one by one and together, in a few
+    milliseconds.
+    """
+    if on_gpu() or exact(deepest(NARROW), NARROW):
+        return 1
+    x, w, times = np.ones((1, 5, 768), "f"), np.ones((16, 1, 768, NARROW), "f"), ([], [])
+    for _ in range(7):
+        for rows, found in zip((x, x.reshape(5, 1, 768)), times):
+            start = clock()
+            np.matmul(rows, w, order="C")                           # 1.6 MB of weights, in a cache
+            found.append(clock() - start)
+    return max(1, min(times[1]) / min(times[0]))
+
+
+def at_once(n, depth, width, by_columns=False, dtype="f"):
+    """Whether n rows meet a tile in one product: if they keep their bits, or FAST, if that is cheaper."""
+    return exact(depth, width, by_columns, dtype) or (FAST and 1 < n <= FEW and price_of_bits() > 1)
+
+
+def chunk(n_in, width):
+    """How many of n_in inputs a tile takes at a time: the largest divisor at which rows keep their bits."""
+    divisors = [n_in // n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTHS[0]]
+    return next((depth for depth in divisors if depth >= DEPTHS[-1] and exact(depth, width)), divisors[0])
 
 
 def exact_rows(n_embd, d_head, n_ctx):
     """How many rows at once keep their bits in all products of such a model; 1 promises nothing (a GPU)."""
     if on_gpu():
         return 1
-    weights = [(chunk(n_in), width) for n_in in (n_embd, 4 * n_embd) for width in (TILE, NARROW)]
+    weights = [(chunk(n_in, width), width) for n_in in (n_embd, 4 * n_embd) for width in (TILE, NARROW)]
     keys = [(d_head, TILE, True)]
-    values = [(n, width) for n in range(TILE, min(n_ctx, DEPTH) + TILE, TILE)
-              for width in {min(d_head, TILE), d_head % TILE or TILE, SUM}]
-    return math.inf if all(exact(*shape) for shape in weights + keys + values) else FEW
+    values = [(n, width) for width in {min(d_head, TILE), d_head % TILE or TILE, SUM}
+              for n in range(TILE, min(n_ctx, deepest(width)) + TILE, TILE)]
+    if all(exact(*shape) for shape in weights + keys + values):
+        return math.inf
+    return 1 if FAST and price_of_bits() > 1 else FEW
 
 
 def cost(w, n):
@@ -82,10 +124,10 @@ def cost(w, n):
     return w.size * max(1, n / 4)
 
 
-def blocks(a, depth, width, keeps_bits):
+def blocks(a, depth, width, together):
     """[.., n, k] -> [.., n_blocks, rows, k]: the rows for a tile at a time; copies fill up the last block."""
     n = a.shape[-2]
-    if keeps_bits:
+    if together:
         # this kernel is fastest with a multiple of 6 or 4
         most = ROWS if n <= ROWS else next((i for i in (ROWS, 6, 4) if i * depth * width <= ALONE), 2)
     elif n <= FEW:
@@ -93,7 +135,7 @@ def blocks(a, depth, width, keeps_bits):
     else:
         most = n if THREADS == 1 else max(2, ALONE // (depth * width))
     rows = math.ceil(n / math.ceil(n / most))                       # about the same number in every block
-    if keeps_bits:
+    if together:
         rows += rows % 2                                            # the kernel is no faster with one less
     missing = -n % rows
     if missing:
@@ -111,15 +153,14 @@ def row_products(a, b):
     """
     if on_gpu():
         return a @ b
-    if a.shape[-1] > DEPTH:
-        first = row_products(a[..., :DEPTH], b[..., :DEPTH, :])
-        return first + row_products(a[..., DEPTH:], b[..., DEPTH:, :])
     if b.shape[-1] > TILE:
         parts = [row_products(a, b[..., i:i + TILE]) for i in range(0, b.shape[-1], TILE)]
         return np.concatenate(parts, axis=-1)
+    if a.shape[-1] > (most := deepest(b.shape[-1])):
+        return row_products(a[..., :most], b[..., :most, :]) + row_products(a[..., most:], b[..., most:, :])
     n, by_columns = a.shape[-2], b.strides[-1] != b.itemsize
     depth, width = b.shape[-2:]
-    a = blocks(a, depth, width, exact(depth, width, by_columns, b.dtype.char))      # [.., n_blocks, rows, k]
+    a = blocks(a, depth, width, at_once(n, depth, width, by_columns, b.dtype.char))    # [.., blocks, rows, k]
     b = b[..., None, :, :]                                          # [.., 1, k, m]
     if cost(b, n) < SHARE:
         y = np.matmul(a, b, order="C")
@@ -135,7 +176,7 @@ def linear(x, w, b):
     if w.ndim == 2:
         return x @ w + b
     n, (n_tiles, n_chunks, _, depth, width) = len(x), w.shape
-    x = blocks(x, depth, width, exact(depth, width, False, w.dtype.char))           # [n_blocks, rows, n_in]
+    x = blocks(x, depth, width, at_once(n, depth, width, False, w.dtype.char))      # [n_blocks, rows, n_in]
     n_blocks, rows, _ = x.shape
     y = np.empty((n_blocks, rows, n_tiles, width), dtype=x.dtype)
     out = y.transpose(2, 0, 1, 3)                                   # [n_tiles, n_blocks, rows, width]
@@ -153,11 +194,6 @@ def linear(x, w, b):
     return y
 
 
-def chunk(n_in):
-    """How many of n_in inputs a tile takes at a time: the largest divisor that is at most DEPTH."""
-    return next(n_in // n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTH)
-
-
 def lay_out(w, n_weights=0, arena=np):
     """w [n_in, n_out] -> tiles [n_tiles, n_chunks, 1, depth, width], zeros at the end. (On a GPU: w.)
 
@@ -167,10 +203,10 @@ def lay_out(w, n_weights=0, arena=np):
     if on_gpu():
         return w
     n_in, n_out = w.shape
-    width = TILE if n_weights <= LARGE and exact(chunk(n_in), TILE) else NARROW
+    width = TILE if n_weights <= LARGE and exact(chunk(n_in, TILE), TILE) else NARROW
     whole, rest = divmod(n_out, width)
     tiles = arena.zeros((whole + (rest > 0), n_in, width), w.dtype)
     tiles[:whole] = w[:, :whole * width].reshape(n_in, whole, width).transpose(1, 0, 2)
     if rest:
         tiles[-1, :, :rest] = w[:, whole * width:]
-    return tiles.reshape(len(tiles), -1, 1, chunk(n_in), width)
+    return tiles.reshape(len(tiles), -1, 1, chunk(n_in, width), width)

@@ -66,19 +66,18 @@ def share(f, n, work):
 
 
 class Lock:
-    """`with lock:` one thread at a time; a copy or a forked process starts with a free lock.
+    """`with lock():` one thread at a time, which may come again; a copy or a forked process starts with a
+    free lock.
 
     After a fork only the thread that forked goes on, so a lock that another thread held would stay locked.
+    The `with` itself takes Python's own lock: in an __enter__ of ours Ctrl-C could come right after it.
     """
 
     def __init__(self):
-        self.of_process = defaultdict(threading.Lock)           # {process id: its lock}
+        self.of_process = defaultdict(threading.RLock)          # {process id: its lock}
 
-    def __enter__(self):
-        self.of_process[os.getpid()].acquire()
-
-    def __exit__(self, *_):
-        self.of_process[os.getpid()].release()
+    def __call__(self):
+        return self.of_process[os.getpid()]
 
     def __reduce__(self):                                       # pickle and copy.deepcopy
         return Lock, ()

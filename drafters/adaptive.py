@@ -7,8 +7,8 @@ Each of these wraps a proposer, and asks it for at most the k drafts that the lo
 
     Schedule        +2 if all drafts of a round were accepted, else -1: the heuristic of transformers'
                     assisted generation  (J. Gante, 2023; num_assistant_tokens_schedule="heuristic")
-    Confident       stop when the draft model is not confident  (assistant_confidence_threshold there, but
-                    before the token is drawn)
+    Confident       stop after a token that the draft model is not confident of
+                    (assistant_confidence_threshold there)
     Optimum         the number with the largest expected gain (Leviathan et al. 2022, theorem 3.8), from a
                     running estimate of the acceptance rate alpha, and the costs c and v
 
@@ -95,31 +95,25 @@ class Optimum(Schedule):
 
 
 class Confident:
-    """Stop before drawing a token from a draft distribution whose largest probability is small.
-
-    The draft's distribution at temperature 1 counts, so that this has a meaning at temperature 0, too.
-    A proposer that calls no model, such as lookup, is always confident.
+    """Stop after a token that the draft is not confident of: its probability, at temperature 1 whatever that
+    of the run, is below the threshold.  A proposer that calls no model, such as lookup, is always confident.
     """
 
     def __init__(self, propose=draft_propose, threshold=.4):
         self.propose, self.threshold = propose, threshold
 
     def __call__(self, draft, x, k, to_probs, rng):
-        def to_probs_if_sure(logits, *n_rows):
-            if confidence(logits) < self.threshold:
-                raise Unsure
+        def to_probs_seen(logits, *n_rows):
+            seen.append(logits)
             return to_probs(logits, *n_rows)
 
-        drafts, p = [], []
+        seen, drafts, p = [], [], []
         while len(drafts) < k:                                          # one at a time
-            try:
-                new, new_p = self.propose(draft, x + drafts, 1, to_probs_if_sure, rng)
-            except Unsure:
-                break
-            if not new:
-                break
+            new, new_p = self.propose(draft, x + drafts, 1, to_probs_seen, rng)
             drafts += new
             p = None if new_p is None else [*p, *new_p]
+            if not new or seen and confidence(seen[-1], drafts[-1]) < self.threshold:
+                break
         return drafts, p
 
 
@@ -137,12 +131,7 @@ def measured_costs(draft, target, propose, tokens, K, to_probs):
     return dict(c=float(f"{drafting / K / one:.2g}"), v=float(f"{more / one:.2g}"))
 
 
-class Unsure(Exception):
-    """Leaves a proposer before it draws."""
-
-
-def confidence(logits, token=None):
-    """The probability of the token, or of the likeliest one if None, in the last row of logits [n, n_vocab],
-    at temperature 1."""
+def confidence(logits, token):
+    """The probability of the token in the last row of logits [n, n_vocab], at temperature 1."""
     row = to_host(logits)[-1].astype(np.float64)
-    return np.exp((row.max() if token is None else row[token]) - row.max()) / np.exp(row - row.max()).sum()
+    return np.exp(row[token] - row.max()) / np.exp(row - row.max()).sum()

@@ -26,7 +26,7 @@ import functools
 import numpy as np
 
 from compute.backend import clock
-from drafters.adaptive import Schedule, confidence
+from drafters.adaptive import Confident, Schedule
 from drafters.early_exit import Lower, Upper
 from gpt2 import attend, attention, feed_forward, layer_norm
 from speculative import propose as draft_propose
@@ -63,17 +63,16 @@ class Skipping(Upper):
 
 
 class DraftExit(Schedule):
-    """A proposer that stops after a token that the draft is not confident of: its probability, at temperature
-    1, is below gamma.  gamma rises if too few drafts are accepted, and falls if more could have been.
-    """
+    """Confident, with a threshold gamma that rises if too few drafts are accepted, and falls if more could
+    have been."""
     GOAL, STEP, OLD_RATE, OLD_GAMMA = .9, .01, .5, .9       # the paper's alpha, epsilon, beta_1, beta_2
 
     def __init__(self, propose=draft_propose, gamma=.6):
-        self.inner, self.first_gamma = propose, gamma
-        super().__init__(self.until_unsure)
+        self.first_gamma = gamma
+        super().__init__(Confident(propose))
 
     def start(self):
-        self.gamma, self.rate = self.first_gamma, 0.0       # from 0, as in the authors' code
+        self.propose.threshold, self.rate = self.first_gamma, 0.0       # from 0, as in the authors' code
 
     def number(self, k):
         self.k = k
@@ -82,18 +81,8 @@ class DraftExit(Schedule):
     def learn(self, accepted, tested):
         self.rate = self.OLD_RATE * self.rate + (1 - self.OLD_RATE) * accepted / len(self.drafts)
         step = self.STEP if self.rate < self.GOAL else 0 if len(self.drafts) == self.k else -self.STEP
-        self.gamma = self.OLD_GAMMA * self.gamma + (1 - self.OLD_GAMMA) * (self.gamma + step)
-
-    def until_unsure(self, draft, x, k, to_probs, rng):
-        def to_probs_seen(logits, *n_rows):
-            seen.append(logits)
-            return to_probs(logits, *n_rows)
-
-        seen, drafts, p = [], [], []
-        while len(drafts) < k and not (drafts and confidence(seen[-1], drafts[-1]) < self.gamma):
-            new, new_p = self.inner(draft, x + drafts, 1, to_probs_seen, rng)
-            drafts, p = drafts + new, p + list(new_p)
-        return drafts, p
+        gamma = self.propose.threshold
+        self.propose.threshold = self.OLD_GAMMA * gamma + (1 - self.OLD_GAMMA) * (gamma + step)
 
 
 def search(cost, n_layer, rng, steps=60):

@@ -99,18 +99,24 @@ LANE = 1040
 
 
 @functools.cache
-def crc_tables():
-    """What a byte does to the state [256], each half of a word [2, 65536], a lane of zeros [4, 256]."""
+def crc_of_byte():
+    """What a byte does to the state [256]."""
     byte = np.arange(256, dtype=np.uint32)
-    shift = byte << np.arange(0, 32, 8, dtype=np.uint32)[:, None]  # [4, 256]
     for _ in range(8):
         byte = byte >> 1 ^ (byte & 1) * np.uint32(0x82F63B78)
+    return byte
+
+
+@functools.cache
+def crc_tables():
+    """What each half of a word does to the state [2, 65536], and a lane of zeros [4, 256]."""
+    shift = np.arange(256, dtype=np.uint32) << np.arange(0, 32, 8, dtype=np.uint32)[:, None]  # [4, 256]
     words = np.arange(65536, dtype=np.uint32) << np.array([[0], [16]], np.uint32)  # [2, 65536]
     for _ in range(4):
-        words = words >> 8 ^ byte[words & 0xFF]
+        words = words >> 8 ^ crc_of_byte()[words & 0xFF]
     for _ in range(LANE):
         shift = words[0][shift & 0xFFFF] ^ words[1][shift >> 16]
-    return byte.tolist(), words, shift.tolist()
+    return words, shift.tolist()
 
 
 def crc32c(data):
@@ -119,9 +125,9 @@ def crc32c(data):
     >>> hex(crc32c(np.frombuffer(b"123456789", np.uint8)))
     '0xe3069283'
     """
-    byte, (low, high), shift = crc_tables()
     state, done = 0xFFFFFFFF, 0
     if len(data) >= 16 * 4 * LANE:  # shorter: not worth it
+        (low, high), shift = crc_tables()
         while n_lanes := min((len(data) - done) // (4 * LANE), 4096):
             lanes = data[done:done + n_lanes * 4 * LANE].view("<u4").reshape(n_lanes, LANE)
             done += lanes.nbytes
@@ -132,6 +138,7 @@ def crc32c(data):
             for lane in states.tolist():
                 state = (lane ^ shift[0][state & 0xFF] ^ shift[1][state >> 8 & 0xFF]
                          ^ shift[2][state >> 16 & 0xFF] ^ shift[3][state >> 24])
+    byte = crc_of_byte().tolist()
     for b in data[done:].tolist():
         state = state >> 8 ^ byte[(state ^ b) & 0xFF]
     return state ^ 0xFFFFFFFF

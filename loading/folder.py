@@ -1,5 +1,6 @@
-"""A model's folder -> its sizes and its weights under OpenAI's names, checked against each other.
+"""A model's name -> its folder -> its sizes and its weights under OpenAI's names, checked against each other.
 
+    folder_of(name)         the folder of "demo-target", "124M" .., downloaded if necessary
     read_folder(folder)     (hparams, arrays) of a folder in OpenAI's or Hugging Face's layout
     shapes(**hparams)       the shape of every parameter of such a GPT-2
     openai_names(arrays)    Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
@@ -8,12 +9,28 @@ But: plain GPT-2 only: another activation, another epsilon or a separate output 
 """
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 
 from loading.checkpoint import CheckpointError, read_safetensors, read_tensorflow
 
+EMBEDDED = ("demo-draft", "demo-target")                        # in models/
 SIZES = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
+
+
+def folder_of(name, models_dir):
+    """The folder of a model, downloaded if necessary.  Raises ValueError if there is none."""
+    if name in EMBEDDED:
+        return Path(__file__).resolve().parent.parent / "models" / name
+    # Imported here, because `requests` takes longer to load than the embedded pair.
+    from loading.download import MODELS, download
+    if name in MODELS:
+        return download(name, models_dir)
+    if not name or not Path(name).is_dir():
+        raise ValueError(f"there is no model or folder {name!r}: use one of "
+                         f"{', '.join([*MODELS, *EMBEDDED])}, or a folder with a GPT-2 checkpoint")
+    return Path(name)
 
 
 def read_folder(folder):

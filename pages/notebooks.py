@@ -7,6 +7,7 @@ import re
 from base64 import b64encode
 from html import escape
 from pathlib import Path
+from posixpath import normpath
 
 from pages.frame import BACK, page
 
@@ -41,8 +42,8 @@ def exporter(repository=""):
                         filters={"markdown2html": markdown})
 
 
-def linked(html, repository=""):
-    """Links to files, as a notebook sees them -> to pages of this site, to the repository, or mere words.
+def linked(html, repository="", folder="notebooks"):
+    """Links to files, as they are seen from a folder -> to pages of this site, to the repository, or words.
 
     >>> linked('<a href="../gpt2.py">it</a>'), linked('<a href="2_x.ipynb">it</a>')
     ('it', '<a href="2_x.html">it</a>')
@@ -53,12 +54,13 @@ def linked(html, repository=""):
         link, text = match.groups()
         if re.match("https?:|#", link):
             return match[0]
-        if link.startswith("../benchmarks/results"):
-            link = "results.html"
-        elif link.endswith(".ipynb") and "/" not in link:
-            link = link.removesuffix("ipynb") + "html"
+        path = normpath(f"{folder}/{link}")
+        if path.endswith(".ipynb"):
+            link = f"{Path(path).stem}.html"
+        elif path.startswith("benchmarks/results") and path.endswith(("s", ".md")):
+            link = f"results.html#{Path(path).stem}"
         elif repository:
-            link = f"{repository}/blob/HEAD/{link.removeprefix('../')}"
+            link = f"{repository}/blob/HEAD/{path}"
         else:
             return text
         return f'<a href="{link}">{text}</a>'

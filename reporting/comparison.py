@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import speculative
 from checks import check_K, check_settings
+from compute import linear
 from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, predicted_speedup, ratio
 from samplers.tree_model import depths
 
@@ -43,10 +44,16 @@ def run(sampler, pair, tokens, n_tokens, K, rng, settings, show=iter):
     """
     draft, target = (model and Timed(model) for model in (pair.draft, pair.target))
     rounds, times = sampler(draft, target, tokens, n_tokens, K, rng, **settings), []
-    for model in filter(None, (pair.draft, pair.target)):       # warm up threads and memory
-        model(tokens), model.reset()
+    for model in filter(None, (pair.draft, pair.target)):
+        model.reset()
     rounds = [r._replace(target_probs=None, draft_probs=None) for r in show(clocked(rounds, times))]
     return Run(rounds, times, draft, target)
+
+
+def warm_up(pair, tokens):
+    """Threads and memory: the first call of a model takes longer than others."""
+    for model in filter(None, (pair.draft, pair.target)):
+        model(tokens)
 
 
 def timed(pair):
@@ -71,10 +78,11 @@ def compared(alone, spec, pair, method, n_tokens, K, encoder):
     runs[1] |= dict(rounds=len(spec.rounds), accepted=accepted, tested=tested,
                     acceptance_rate=ratio(accepted, tested), tokens_per_target_pass=per_pass)
     steady = all_have_K(spec.rounds, n_tokens, K) and method.verifier.name == "token"
+    expected = predicted(spec, alone, steady, ratio(accepted, tested), per_pass, K, c, v)
     n_rows, target = (len(method.tree) if method.tree else K) + 1, pair.target
     return dict(autoregressive=runs[0], speculative=runs[1],
                 speedup=ratio(runs[1]["tokens_per_second"], runs[0]["tokens_per_second"]),
-                predicted_speedup=predicted(spec, alone, steady, ratio(accepted, tested), per_pass, K, c, v),
+                predicted_speedup=expected, fast_speedup=with_fast(expected, K, c, v),
                 cost_ratio=c, verify_ratio=v, rows=n_rows, steady=steady,
                 same_text=alone.tokens == spec.tokens, same_by_seed=method.same_at_any_temperature,
                 same_bits=n_rows <= target.exact_rows and (not method.tree or target.exact_paths),
@@ -123,6 +131,14 @@ def predicted(spec, alone, steady, alpha, per_pass, K, c, v):
     return ratio(per_pass, sum(n * c + v for n, v in known) / len(known))
 
 
+def with_fast(expected, K, c, v):
+    """The speed-up to expect with main.py's --fast, or None if it changes nothing or is not known."""
+    price = 1 if linear.FAST else linear.price_of_bits()
+    if price == 1 or None in (expected, c, v):
+        return None
+    return expected * (K * c + v) / (K * c + min(v, max(1, v / price)))
+
+
 def check_flags(n_tokens_to_generate, K, seed, prompt, **settings):
     """Raises ValueError for anything that can be checked before a model is loaded.
 
@@ -147,6 +163,7 @@ def without_effect(given, method, temperature, json, draft_is_used):
             (temperature == 0, {"top_k", "top_p", "seed"}, "at temperature 0, which is greedy"),
             (json, {"show_rounds"}, "with --json"),
             (method.tree, {"K"}, "with a tree: its option says how deep it is, as in tree:3,2,1"),
+            ("fast" in given and linear.price_of_bits() == 1, {"fast"}, "here: equal bits cost no time"),
             (not draft_is_used, {"draft_model_size"}, f"with --drafter {method.drafter.name}")]:
         if applies:
             yield from (f"--{flag} has no effect {reason}" for flag in sorted(flags & given))
@@ -185,6 +202,10 @@ def summary(r):
     if parts and not 0.8 < parts < 1.25:
         yield (f"Measured and predicted differ by a factor of {parts:.1f}: the machine was busy, the run is "
                "short, or acceptances are not independent.")
+    fast = r["fast_speedup"]
+    if fast and fast - 1 > 2 * max(0, r["predicted_speedup"] - 1):
+        yield ("Here equal bits in every pass cost more than half of what speculation gains: --fast gives "
+               f"them up (predicted {fast:.2f}x).")
     if r["lossless"] is False:
         yield f"The rule is lossy: its text does not have the target's distribution ({r['verifier']})."
     yield from (NOT_JUDGED.format(own, own) for own in (r["drafter"], r["verifier"]) if own.endswith(".py"))

@@ -25,8 +25,6 @@ import sys
 from textwrap import fill
 from unicodedata import combining, east_asian_width
 
-from tqdm import tqdm
-
 from reporting.stats import is_tree, taken
 
 STYLES = {"+": "32", "-": "31;9", ".": "2", "=": "1;94"}
@@ -73,6 +71,7 @@ def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False
 
 def progress(rounds, title, show_rounds=False):
     """Pass the rounds on; their number on standard error, if that is a terminal."""
+    from tqdm import tqdm  # here: it loads more modules than all the rest
     return tqdm(rounds, desc=title, unit=" rounds", leave=False, disable=None)
 
 

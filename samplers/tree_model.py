@@ -15,7 +15,7 @@ from operator import index
 import numpy as np
 
 from compute.backend import on_gpu, xp
-from compute.linear import DEPTH, SUM, row_products
+from compute.linear import DEPTHS, SUM, row_products
 from gpt2 import BLOCK, GPT2, common_prefix, whole_blocks
 
 
@@ -77,9 +77,12 @@ class TreeGPT2(GPT2):
         """True if the row of a node has the bits of a single step, if a pass has few enough rows."""
         return keeps_paths(self.cache.shape[-1], self.n_ctx)
 
+    def __getstate__(self):
+        return super().__getstate__() | {"nodes": [], "parents": []}
+
     def reset(self):
-        super().reset()
         self.nodes, self.parents = [], []                       # the tree after self.cached
+        super().reset()
 
     def forward(self, tokens, n_past):
         self.nodes, self.parents = [], []                       # they are overwritten
@@ -172,7 +175,7 @@ def keeps_paths(d_head, n_ctx):
     if on_gpu():
         return False
     rng = np.random.default_rng(0)
-    for s in range(BLOCK, min(n_ctx, DEPTH) + BLOCK, BLOCK):
+    for s in range(BLOCK, min(n_ctx, DEPTHS[0]) + BLOCK, BLOCK):
         seen = rng.random(s) < .8
         first = np.arange(s) < seen.sum()
         for rows, width in (1, SUM), (1, d_head), (7, SUM), (7, d_head):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 import speculative
+from compute import linear
 from methods import choose
 from reporting.comparison import Run, check_flags, compared, summary, without_effect
 from sampling import Round
@@ -92,6 +93,19 @@ def test_a_better_k_is_named_by_the_numbers_of_the_run():
                                tokens_per_target_pass=3.9)
     assert re.search(r"K = [2-5] is best", sentences(**slow)) and "too few drafts" not in sentences(**slow)
     assert "is best" not in sentences(**slow, steady=False)         # the formula is about K drafts a round
+
+
+@pytest.mark.parametrize("price, v, fast, said", [(1, 4, False, None), (3, 4, False, "1.65x"),
+                                                  (3, 4, True, None), (3, 1.3, False, None)])
+def test_fast_is_named_where_equal_bits_cost_half_of_the_gain(price, v, fast, said, monkeypatch):
+    """2.53 tokens a pass, K c = 0.2: 0.60 is predicted with v = 4, and with 4 / 3 it would be 1.65."""
+    monkeypatch.setattr(linear, "price_of_bits", lambda: price)
+    monkeypatch.setattr(linear, "FAST", fast)
+    r = figures(line((2, 2), (2, 1), (2, 2), (0, 0)), {1: 0.001}, {1: 0.010, 3: 0.010 * v}, {}, 2, 9)
+    text = " ".join(summary(r | dict(K=2, temperature=0, drafter="model", verifier="token")))
+    assert (f"--fast gives them up (predicted {said})" in text) if said else "--fast" not in text
+    named = list(without_effect({"fast"}, choose("model", "token"), 0, False, True))
+    assert [sentence.split()[0] for sentence in named] == (["--fast"] if price == 1 else [])
 
 
 def test_flags_without_effect_are_named():

@@ -111,7 +111,7 @@ def test_a_reader_who_goes_away_is_not_an_error(monkeypatch, capfd):
 
 
 PROGRAMS = ["main.py", "-m reporting.many", "-m benchmarks", "-m exercises", "-m loading.download",
-            "-m loading.to_gguf", "-m lossless", "-m pages"]
+            "-m loading.export", "-m lossless", "-m pages"]
 
 
 @pytest.mark.long
@@ -130,12 +130,12 @@ def test_every_program_has_help_one_sentence_for_nonsense_and_minds_closed_strea
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process alone")
-@pytest.mark.parametrize("library, status, told", [("numpy", -2, ""), ("fire", 130, "interrupted\n")],
+@pytest.mark.parametrize("library, status, told", [("numpy", -2, ""), ("tqdm", 130, "interrupted\n")],
                          ids=["while the libraries load", "later"])
 def test_ctrl_c_leaves_no_traceback(tmp_path, library, status, told):
     """In the place of a library lies a module that presses the keys."""
     (tmp_path / f"{library}.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-    done = subprocess.run([sys.executable, ROOT / "main.py"], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, ROOT / "main.py", "--json"], capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": str(tmp_path)},
                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     assert (done.returncode, done.stderr, done.stdout) == (status, told, "")

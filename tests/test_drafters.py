@@ -1,16 +1,13 @@
 """Drafters: each is lossless, exactly; each has a wrong version that is caught; and what they draft."""
-import os
-import sys
 from collections import Counter
 
 import numpy as np
 import pytest
-from helpers import mutant, tiny_gpt2
+from helpers import interrupted, mutant, tiny_gpt2
 from hypothesis import given, settings
 from hypothesis.strategies import booleans, integers, lists, sampled_from, tuples
 
 import gpt2
-from autoregressive import autoregressive_sampling
 from drafters import adaptive, early_exit, layer_skip, lookup
 from drafters.adaptive import Confident, Optimum, Schedule
 from drafters.early_exit import EarlyExit
@@ -99,18 +96,13 @@ WRONG = {               # name: () -> (what is changed, the pair that shows it)
         "return copied[len(x):], [to_probs(draft(copied[:len(x) + i]))[0] for i in range(k)]")).propose,
         (memoryless([0.5, 0.3, 0.2]), memoryless([0.1, 0.6, 0.3]))),
     "an unlikely token is dropped after it was drawn": lambda: (mutant(adaptive, (
-        "            drafts += new\n",
-        "            if new_p[0][new[0]] < .4: break\n            drafts += new\n")).Confident(threshold=0),
+        "                break\n",
+        "                return drafts[:-1], p[:-1]\n")).Confident(threshold=.4),
         (table(1), table(2))),
     "how many drafts depends on the coins of the round to come": lambda: (mutant(adaptive, (
         "self.number(k), to_probs, rng)\n",
         "self.number(k), to_probs, rng)\n"
         "        if drafts and drafts[-1] == 1: drafts, p = drafts[:-1], p[:-1]\n")).Schedule(first=2),
-        (table(1), table(2))),
-    "a token below the threshold is dropped": lambda: (mutant(layer_skip, (
-        "        return drafts, p\n",
-        "        if drafts and confidence(seen[-1], drafts[-1]) < self.gamma:\n"
-        "            drafts, p = drafts[:-1], p[:-1]\n        return drafts, p\n")).DraftExit(gamma=0.6),
         (table(1), table(2))),
     "the likeliest token of the n-grams is taken, their distribution recorded": lambda: (
         likeliest, (learnt([0, 1, 2, 0, 1]), table(2))),
@@ -130,28 +122,6 @@ def test_a_wrong_version_is_caught(name):
 @pytest.fixture(scope="module")
 def demo():
     return load_model("demo-draft")[0], *load_model("demo-target")
-
-
-def pair_of(name, draft, target):
-    """(draft, target, propose) of the embedded models."""
-    if name in ("early exit", "layer skip"):
-        pair = EarlyExit(target, 8) if name == "early exit" else LayerSkip(target, range(6, 10), [9, 10])
-        return pair.draft, pair.target, propose if name == "early exit" else DraftExit()
-    return NGram(target.n_vocab) if name == "n-grams" else draft, target, DRAFTERS[name]()[0]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", list(DRAFTERS)[:8])
-def test_at_temperature_0_the_text_is_the_baselines_over_5000_tokens(demo, name):
-    a, b, propose = pair_of(name, *demo[:2])
-    prompts = ["The old man", "It was", "\u201cNo,\u201d she", "rain, rain, rain, rain,", "1, 2, 3,", "x"]
-    n_tokens = 0
-    for i, prompt in enumerate([*prompts, *(prompt + " the" for prompt in prompts)]):
-        run = demo[2].encode(prompt), 450
-        text = tokens_of(speculative_sampling(a, b, *run, 1 + i % 8, rng(), propose=propose, temperature=0))
-        assert text == tokens_of(autoregressive_sampling(demo[1], *run, rng(), temperature=0)), prompt
-        n_tokens += len(text)
-    assert n_tokens > 5000
 
 
 # Prompt lookup ----------------------------------------------------------------------------------------------
@@ -219,9 +189,8 @@ def test_the_optimum_drafts_less_where_drafts_are_rejected_and_tries_again():
 
 
 @pytest.mark.parametrize("propose, n_drafts", [
-    (Confident(threshold=0.5), 3),                      # stops before the token that it is not sure of
-    (DraftExit(gamma=0.5), 4)])                         # keeps that token
-def test_drafting_stops_where_the_draft_is_not_sure(propose, n_drafts):
+    (Confident(threshold=0.5), 4), (DraftExit(gamma=0.5), 4), (Confident(lookup.propose, 1), 0)])
+def test_drafting_stops_after_a_token_that_the_draft_is_not_sure_of(propose, n_drafts):
     def draft(tokens, n_last=1):
         return np.log([[0.7, 0.1, 0.1, 0.1]] if len(tokens) < 4 else [[0.4, 0.2, 0.2, 0.2]])
 
@@ -240,7 +209,7 @@ def test_early_exit_gives_the_rounds_of_a_separate_pair(demo, temperature):
     pair, tokens = EarlyExit(target, 9), encoder.encode("There was a long silence.")
     first = gpt2.GPT2(target.params | {"blocks": target.params["blocks"][:9]}, 3)
     separate, shared = (
-        [(r.tokens, r.drafts) for r in speculative_sampling(*models, tokens, 20, 4, rng(),
+        [(r.tokens, r.drafts) for r in speculative_sampling(*models, tokens, 9, 4, rng(),
                                                             temperature=temperature)]
         for models in [(first, target), (pair.draft, pair.target)])
     assert separate == shared and any(len(new) > 1 for new, _ in shared)
@@ -289,8 +258,8 @@ def test_what_overflowed_leaves_nothing_in_either_cache_when_the_next_thread_has
     pair, turns = EarlyExit(model, 1), []
     with np.errstate(all="ignore"):
         expected = pair.target([1, 2, 3])
-        reset, lock = pair.draft.reset, pair.target.lock.of_process[os.getpid()]
-        monkeypatch.setattr(pair.draft, "reset", lambda: turns.append(lock.locked()) or reset())
+        reset, lock = pair.draft.reset, pair.target.lock()
+        monkeypatch.setattr(pair.draft, "reset", lambda: turns.append(lock._is_owned()) or reset())
         assert np.isnan(pair.target([1, 2, 3, 4, 5])).any() and turns == [True]
     assert (pair.target([1, 2, 3]) == expected).all() and np.isfinite(pair.draft([1, 2, 3])).all()
 
@@ -344,28 +313,17 @@ def test_n_grams_have_witten_bells_distribution_whatever_was_asked_before(text, 
 
 @pytest.mark.parametrize("method", ["learn", "__call__"])
 def test_n_grams_survive_an_interrupt_at_any_line(method):
-    """Ctrl-C after so many lines of ngram.py: afterwards it says what a new one says that learnt the same."""
-    def trace(frame, event, arg):
-        if frame.f_code.co_filename.endswith("ngram.py"):
-            if event == "line" and next(lines, None) is None:
-                raise KeyboardInterrupt
-            return trace
-
-    for n_lines in range(200):
-        model, lines, before = learnt([0, 1, 2]), iter(range(n_lines)), sys.gettrace()
+    """Afterwards it says what a new one says that learnt the same."""
+    for n in range(1, 1000):
+        model = learnt([0, 1, 2])
         model([0, 2])
-        try:
-            sys.settrace(trace)
-            getattr(model, method)([0, 1, 1, 0])
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(before)
+        if not interrupted(lambda: getattr(model, method)([0, 1, 1, 0]), n):
+            break
         fresh = NGram(3)
         for text in model.texts:
             fresh.learn(text)
         assert model([0, 1])[0] == pytest.approx(fresh([0, 1])[0], abs=1e-6)
-    assert n_lines and next(lines, None) is not None        # the last one was not interrupted
+    assert 50 < n < 999
 
 
 def test_n_grams_sum_to_one_at_the_size_of_gpt2_and_prefer_what_they_saw():
@@ -394,15 +352,15 @@ def test_the_threshold_follows_the_papers_rule():
     exit = DraftExit(gamma=0.6)
     exit.k, exit.drafts = 4, [1, 2, 3]
     exit.learn(1, 2)                            # the rate, .5 / 3, is below .9
-    assert exit.rate == pytest.approx(1 / 6) and exit.gamma == pytest.approx(0.6 + 0.001)
+    assert exit.rate == pytest.approx(1 / 6) and exit.propose.threshold == pytest.approx(0.6 + 0.001)
     exit.learn(3, 3)                            # .58, still below
-    assert exit.gamma == pytest.approx(0.602)
+    assert exit.propose.threshold == pytest.approx(0.602)
     for _ in range(3):                          # .79, .896, .95: up, up, down
         exit.learn(3, 3)
-    assert exit.rate > 0.9 and exit.gamma == pytest.approx(0.603)
+    assert exit.rate > 0.9 and exit.propose.threshold == pytest.approx(0.603)
     exit.drafts = [1, 2, 3, 4]
     exit.learn(4, 4)                            # all that were allowed: no more can be drafted
-    assert exit.gamma == pytest.approx(0.603)
+    assert exit.propose.threshold == pytest.approx(0.603)
 
 
 def test_the_search_finds_what_costs_least():

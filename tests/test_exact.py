@@ -4,6 +4,7 @@ verification, a prompt).
 Elsewhere one row goes through `gemv` and K + 1 rows through `gemm`, whose last bits differ. compute/linear.py
 has two ways round that; the second one, for machines without the kernel of the first, is tested everywhere.
 """
+import inspect
 import math
 import os
 import subprocess
@@ -16,7 +17,7 @@ from helpers import synthetic_pair
 
 from autoregressive import autoregressive_sampling
 from compute import linear as linear_module
-from compute.linear import DEPTH, FEW, LARGE, NARROW, ROWS, TILE, exact_rows, lay_out, linear, row_products
+from compute.linear import DEPTHS, FEW, LARGE, NARROW, ROWS, TILE, exact_rows, lay_out, linear, row_products
 from compute.threads import SHARE
 from speculative import speculative_sampling
 from utils import load_model
@@ -53,13 +54,26 @@ def test_logits_of_a_verification_are_those_of_single_steps_bit_for_bit(n_prompt
     assert len(verified) >= 30 and same_bits(steps, verified)
 
 
-@pytest.fixture(params=["blocks of rows", "row by row"])
-def most_rows(request, monkeypatch):
-    """Both ways of linear.py -> a function: how many rows of products of these shapes keep their bits."""
+@pytest.fixture
+def exact_if(monkeypatch):
+    """Makes `exact` answer as it does on another machine."""
+    def answers(exact):
+        monkeypatch.setattr(linear_module, "exact", exact)
+        for cached in "deepest", "price_of_bits":
+            monkeypatch.setattr(linear_module, cached, inspect.unwrap(getattr(linear_module, cached)))
+    return answers
+
+
+@pytest.fixture(params=["blocks of rows", "as on MKL", "row by row"])
+def most_rows(request, exact_if):
+    """All ways of linear.py -> a function: how many rows of products of these shapes keep their bits."""
+    exact = linear_module.exact
     if request.param == "row by row":
-        monkeypatch.setattr(linear_module, "exact", lambda *shape, **dtype: False)
-    elif not linear_module.exact(768, TILE):
+        exact_if(lambda *shape: False)
+    elif not exact(768, TILE):
         pytest.skip("this BLAS has no kernel for small products whose rows keep their bits")
+    elif request.param == "as on MKL":
+        exact_if(lambda depth, *rest: depth <= 768 and exact(depth, *rest))
     return lambda *shapes: 40 if all(linear_module.exact(*shape) for shape in shapes) else FEW
 
 
@@ -80,7 +94,7 @@ def test_rows_of_a_product_do_not_depend_on_their_company(n_in, n_out, n_weights
 
 
 def test_the_shapes_above_cover_every_way_to_cut():
-    assert 768 < DEPTH < 1600 and 3072 > 2 * DEPTH and 40 > 3 * ROWS
+    assert 768 < DEPTHS[0] < 1600 and 3072 > 2 * DEPTHS[0] and 40 > 3 * ROWS
     assert 576 % TILE == 0 and 50257 % NARROW and 97 % TILE
     w = np.zeros((768, 2304), np.float32)
     small, large = lay_out(w[:192, :576], LARGE), lay_out(w, LARGE + 1)
@@ -94,8 +108,9 @@ def test_the_shapes_above_cover_every_way_to_cut():
 def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, d_head, most_rows):
     rng = np.random.default_rng(n_tokens)
     # products with the keys, with the values, and with what is left of the values if they are too many
-    depths = {min(n_tokens, DEPTH), n_tokens % DEPTH}
-    most = most_rows((d_head, TILE, True), *((depth, min(d_head, TILE)) for depth in depths))
+    width = min(d_head, TILE)
+    deepest = linear_module.deepest(width)
+    most = most_rows((d_head, TILE, True), (min(n_tokens, deepest), width), (n_tokens % deepest, width))
     q = rng.standard_normal((3, most, d_head), dtype=np.float32)
     k = rng.standard_normal((3, TILE, d_head), dtype=np.float32).transpose(0, 2, 1)
     p = rng.random((3, most, n_tokens), dtype=np.float32)
@@ -120,6 +135,52 @@ def test_rows_that_meet_a_tile_at_once(keeps_bits, n, depth, threads, rows, monk
     assert blocks.shape == (math.ceil(n / rows), rows, depth)
     assert np.array_equal(blocks.reshape(-1, depth)[:n], x)
     assert n <= ROWS or threads == 1 or rows * depth * NARROW <= linear_module.ALONE
+
+
+MKL = [(192, 192), (768, 768), (1024, 512), (1280, 640), (1600, 400), (3072, 768), (4096, 512), (6400, 640)]
+
+
+@pytest.mark.parametrize("n_in, depth", MKL)
+def test_a_tile_is_as_deep_as_rows_keep_their_bits(n_in, depth, exact_if):
+    """Intel's MKL with AVX-512 keeps them up to 768 inputs, and not at 1024 or 1280."""
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((5, n_in), dtype=np.float32), rng.standard_normal((n_in, 96), dtype=np.float32)
+    exact_if(lambda depth, *rest: depth <= 768)
+    tiles = lay_out(w, LARGE + 1)
+    assert tiles.shape == (3, n_in // depth, 1, depth, NARROW)
+    assert np.allclose(linear(x, tiles, np.zeros(96, np.float32)), x.astype(np.float64) @ w, atol=1e-3)
+    exact_if(lambda *shape: False)
+    assert lay_out(w).shape == (3, *next((n, 1, n_in // n, NARROW) for n in range(1, 9) if n_in / n <= 1280))
+
+
+def test_where_deep_products_lose_the_bits_all_rows_keep_them_and_cost_nothing(exact_if):
+    asked = set()
+    exact_if(lambda depth, *rest: asked.add(depth) or depth <= 768)
+    assert exact_rows(1024, 64, 1024) == exact_rows(1600, 64, 2000) == math.inf
+    assert linear_module.at_once(5, 512, NARROW) and linear_module.price_of_bits() == 1
+    assert {1280, 1024} < asked
+
+
+@pytest.mark.parametrize("price, fast, rows", [(1, True, 1), (3, True, 6), (3, False, 1)])
+def test_bits_are_given_up_only_if_asked_and_if_it_saves_time(price, fast, rows, exact_if, monkeypatch):
+    exact_if(lambda *shape: False)
+    monkeypatch.setattr(linear_module, "price_of_bits", lambda: price)
+    monkeypatch.setattr(linear_module, "FAST", fast)
+    met = []
+    blocks = linear_module.blocks
+    monkeypatch.setattr(linear_module, "blocks", lambda *x: met.append(blocks(*x).shape[1]) or blocks(*x))
+    x, w, b = np.ones((5, 192), np.float32), lay_out(np.ones((192, 64), np.float32)), np.zeros(64, np.float32)
+    for n in 1, 5:
+        assert (linear(x[:n], w, b) == 192).all()
+    assert met == [1, rows] and exact_rows(192, 64, 512) == (1 if rows > 1 else FEW)
+
+
+def test_the_price_of_bits_is_what_five_rows_take_one_by_one_beside_together(exact_if, monkeypatch):
+    exact_if(lambda *shape: False)
+    for one_by_one, expected in (30, 3), (5, 1):                # seconds; together they take 10
+        clock = iter(np.cumsum([0, 10, 0, one_by_one] * 7))
+        monkeypatch.setattr(linear_module, "perf_counter", lambda: next(clock))
+        assert linear_module.price_of_bits() == expected
 
 
 def rows_tested_with(kernels, *tests):
@@ -148,13 +209,14 @@ def test_rows_do_not_depend_on_their_company_with_other_kernels(kernels):
                      "test_rows_of_a_product_do_not_depend_on_their_company")
 
 
-@pytest.mark.parametrize("lost", [None, (800, 64), (1280, 64), (1280, 32), (80, 64, True), (64, 64), (64, 16),
-                                  (960, 64), (1024, 16)])
-def test_one_product_that_loses_the_bits_ends_the_promise_for_its_model(lost, monkeypatch):
+@pytest.mark.parametrize("lost, rows", [
+    ([], math.inf), ([(800, 64)], math.inf), ([(1280, 64), (1280, 32)], math.inf),      # others are as good
+    ([(depth, 32) for depth in (800, 400, 320)], FEW), ([(80, 64, True)], FEW), ([(64, 64)], FEW),
+    ([(64, 16)], FEW), ([(960, 64)], FEW), ([(1024, 16)], FEW)])
+def test_one_product_that_loses_the_bits_ends_the_promise_for_its_model(lost, rows, exact_if):
     asked = []
-    monkeypatch.setattr(linear_module, "exact", lambda *shape: asked.append(shape) or shape != lost)
-    assert exact_rows(1600, 80, 1000) == (FEW if lost else math.inf)
-    assert lost in asked or lost is None
+    exact_if(lambda *shape: asked.append(shape) or shape not in lost)
+    assert exact_rows(1600, 80, 1000) == rows and set(lost) <= set(asked)
 
 
 def test_plain_products_would_not_do():

@@ -137,11 +137,11 @@ def test_a_process_that_is_forked_while_another_thread_computes_can_use_the_same
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda lock: pickle.loads(pickle.dumps(lock))])
 def test_a_lock_keeps_others_out_and_a_copy_of_it_is_free(copied):
     def enters(lock):
-        with lock:
+        with lock():
             entered.set()
 
     lock, entered = threads.Lock(), threading.Event()
-    with lock:
+    with lock(), lock():                                        # a thread may come again
         threading.Thread(target=enters, args=(copied(lock),), daemon=True).start()
         assert entered.wait(5)
         entered.clear()

@@ -1,0 +1,155 @@
+"""A model from here -> a folder for programs that serve many: what was trained or downloaded here runs there.
+
+    python -m loading.export demo-target served                 # transformers, vLLM, SGLang, TGI
+    python -m loading.export demo-target served --to gguf       # llama.cpp: served/demo-target.gguf
+
+Hugging Face's layout is a config.json, the weights (safetensors: a JSON header, then the bytes) and the two
+files of the tokenizer; this project reads such a folder, too.  GGUF is one file with all of that; the package
+gguf (pip install -e ".[gguf]"), which llama.cpp's authors maintain, knows the format.  The lines to type
+there are in docs/production.md.
+
+But: float32 only (llama-quantize makes smaller files), and writing only.  There, the text "<|endoftext|>" in
+a prompt is the end of a text; here it is ordinary text.
+"""
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import console
+from encoder import load_encoder
+from loading.folder import folder_of, read_folder, shapes
+
+NAMES = {       # OpenAI's: Hugging Face's, llama.cpp's
+    "": ("transformer", ""), "h": ("h.", "blk."),
+    "wte": ("wte", "token_embd"), "wpe": ("wpe", "position_embd"),
+    "ln_f": ("ln_f", "output_norm"), "ln_1": ("ln_1", "attn_norm"), "ln_2": ("ln_2", "ffn_norm"),
+    "attn/c_attn": ("attn.c_attn", "attn_qkv"), "attn/c_proj": ("attn.c_proj", "attn_output"),
+    "mlp/c_fc": ("mlp.c_fc", "ffn_up"), "mlp/c_proj": ("mlp.c_proj", "ffn_down"),
+    "w": ("weight",) * 2, "g": ("weight",) * 2, "b": ("bias",) * 2}
+
+
+def name_there(name, to):
+    """OpenAI's name of a parameter -> Hugging Face's or llama.cpp's.
+
+    >>> [name_there("model/h11/attn/c_attn/w", to) for to in FORMATS]
+    ['transformer.h.11.attn.c_attn.weight', 'blk.11.attn_qkv.weight']
+    >>> [name_there(name, "gguf") for name in ("model/wte", "model/ln_f/b")]
+    ['token_embd.weight', 'output_norm.bias']
+    """
+    layer, part, last = re.fullmatch(r"model/(?:h(\d+)/)?(\w+|\w+/\w+?)(?:/([wgb]))?", name).groups()
+    column = [*FORMATS].index(to)
+    words = [NAMES[key][column] for key in ("", part, last or "w")]
+    if layer:
+        words.insert(1, NAMES["h"][column] + layer)
+    return ".".join(filter(None, words))
+
+
+def tensors(hparams, arrays, to):
+    """(name there, OpenAI's name, float32 array), one after another.  ValueError if one is missing."""
+    for name, shape in shapes(**hparams).items():
+        if name not in arrays:
+            raise ValueError(f"{name} is missing from the checkpoint")
+        yield name_there(name, to), name, np.asarray(arrays[name], dtype="<f4").reshape(shape)
+
+
+def write_huggingface(folder, _, hparams, arrays, encoder):
+    """config.json, model.safetensors, vocab.json, merges.txt."""
+    sizes = {size: hparams[size] for size in ("n_embd", "n_head", "n_layer")}
+    ends = {} if encoder.eos is None else dict(bos_token_id=encoder.eos, eos_token_id=encoder.eos)
+    config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=hparams["n_vocab"],
+                  n_positions=hparams["n_ctx"], **sizes, activation_function="gelu_new",
+                  layer_norm_epsilon=1e-5, tie_word_embeddings=True, dtype="float32", **ends)
+    texts = {"config.json": json.dumps(config, indent=2), "vocab.json": json.dumps(encoder.ids),
+             "tokenizer_config.json": json.dumps(dict(tokenizer_class="GPT2Tokenizer")),
+             "merges.txt": "\n".join(["#version: 0.2", *map(" ".join, encoder.ranks), ""])}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for name, _, array in tensors(hparams, arrays, "huggingface"):
+        header[name] = dict(dtype="F32", shape=array.shape, data_offsets=[end, end := end + array.nbytes])
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)                             # so that the numbers after it are aligned
+    with open(folder / "model.safetensors", "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, _, array in tensors(hparams, arrays, "huggingface"):
+            array.tofile(file)
+
+
+def write_gguf(folder, name, hparams, arrays, encoder):
+    """One file, NAME.gguf: hyperparameters, tokenizer and weights."""
+    try:
+        import gguf
+    except ImportError:
+        raise ValueError('the package gguf is not installed: pip install -e ".[gguf]"') from None
+    writer = gguf.GGUFWriter(folder / f"{name}.gguf", "gpt2")
+    writer.add_context_length(hparams["n_ctx"])
+    writer.add_embedding_length(hparams["n_embd"])
+    writer.add_feed_forward_length(4 * hparams["n_embd"])
+    writer.add_block_count(hparams["n_layer"])
+    writer.add_head_count(hparams["n_head"])
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    add_tokenizer(writer, encoder, gguf.TokenType)
+    for there, ours, array in tensors(hparams, arrays, "gguf"):
+        # llama.cpp keeps the weights of one output together: [n_in, n_out] -> [n_out, n_in]
+        writer.add_tensor(there, np.ascontiguousarray(array.T) if ours.endswith("/w") else array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def add_tokenizer(writer, encoder, types):
+    """Byte-level BPE as llama.cpp knows it: the tokens in order, which are special, and the merges."""
+    tokens = [encoder.tokens[i] for i in range(encoder.n_vocab)]
+    merged = set(encoder.char_of.values()) | {"".join(pair) for pair in encoder.ranks}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")               # the regular expression that splits the text into chunks
+    writer.add_token_list(tokens)
+    writer.add_token_types([types.NORMAL if token in merged else types.CONTROL for token in tokens])
+    writer.add_token_merges([" ".join(pair) for pair in encoder.ranks])
+    writer.add_add_bos_token(False)
+    if encoder.eos is not None:
+        writer.add_bos_token_id(encoder.eos)
+        writer.add_eos_token_id(encoder.eos)
+
+
+FORMATS = {"huggingface": write_huggingface, "gguf": write_gguf}
+
+
+def main(model, folder, to="huggingface", models_dir="models"):
+    """Write a model for other programs, into a new folder, complete or not at all.
+
+    Args:
+        model: demo-target, 124M .. as in main.py, or a model's folder
+        folder: the new folder; until it is complete it is called FOLDER.part
+        to: huggingface (transformers, vLLM, SGLang, TGI), or gguf (llama.cpp)
+        models_dir: where downloaded models are kept
+    """
+    folder, source = Path(folder), folder_of(model, models_dir)
+    part = folder.with_name(folder.name + ".part")
+    if to not in FORMATS:
+        raise ValueError(f"there is no format {to!r}: use {' or '.join(FORMATS)}")
+    for place in folder, part:
+        if os.path.lexists(place) or not place.parent.is_dir():
+            raise ValueError(f"cannot write {place}: name a new folder, in one that exists")
+    (hparams, arrays), encoder = read_folder(source), load_encoder(source)
+    if encoder.n_vocab != hparams["n_vocab"]:
+        raise ValueError(f"the vocabulary has {encoder.n_vocab} tokens and the model {hparams['n_vocab']}: "
+                         "these files do not belong together")
+    part.mkdir()
+    try:
+        FORMATS[to](part, source.resolve().name, hparams, arrays, encoder)
+        os.replace(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    print(f"{folder}: {sum(path.stat().st_size for path in folder.iterdir()) / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    sys.exit(console.run(main))

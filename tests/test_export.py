@@ -1,0 +1,149 @@
+"""What loading/export.py writes is what others expect: transformers and llama.cpp compute the same."""
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import write_folder
+
+from autoregressive import autoregressive_sampling
+from benchmarks.synthetic import SIZES, random_arrays
+from console import run
+from loading import export
+from loading.export import main
+from utils import load_model
+
+
+@pytest.fixture(scope="module")
+def gguf():
+    return pytest.importorskip("gguf", reason='the gguf package is missing: pip install -e ".[test]"')
+
+
+def greedy(model, tokens, n_tokens):
+    rounds = autoregressive_sampling(model, tokens, n_tokens, np.random.default_rng(0), temperature=0)
+    return [token for r in rounds for token in r.tokens]
+
+
+def create_tensors(n_vocab, n_ctx, n_embd, n_layer, **_):
+    """The names and sizes that llama.cpp asks for, in its order of dimensions (its src/models/gpt2.cpp)."""
+    yield from [("token_embd.weight", [n_embd, n_vocab]), ("position_embd.weight", [n_embd, n_ctx])]
+    yield from [("output_norm.weight", [n_embd]), ("output_norm.bias", [n_embd])]
+    for i in range(n_layer):
+        for name, n_in, n_out in [("attn_qkv", n_embd, 3 * n_embd), ("attn_output", n_embd, n_embd),
+                                  ("ffn_up", n_embd, 4 * n_embd), ("ffn_down", 4 * n_embd, n_embd)]:
+            yield from [(f"blk.{i}.{name}.weight", [n_in, n_out]), (f"blk.{i}.{name}.bias", [n_out])]
+        for name in ("attn_norm", "ffn_norm"):
+            yield from [(f"blk.{i}.{name}.weight", [n_embd]), (f"blk.{i}.{name}.bias", [n_embd])]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, gguf):
+    """(model's folder, what is in its GGUF file)."""
+    folder = tmp_path_factory.mktemp("tiny")
+    write_folder(folder / "tiny", "tiny")
+    main(folder / "tiny", folder / "served", "gguf")
+    return folder / "tiny", gguf.GGUFReader(folder / "served" / "tiny.gguf")
+
+
+def test_nothing_is_written_over(tmp_path, capsys):
+    write_folder(tmp_path / "tiny", "tiny")
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "new.part").write_text("somebody else's")
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    for place in "tiny", "link", "empty", "new", "tiny/hparams.json", "none/new":
+        for to in export.FORMATS:
+            assert run(main, [str(tmp_path / "tiny"), str(tmp_path / place), "--to", to]) == 2
+            out, err = capsys.readouterr()
+            assert err.startswith("error: cannot write") and err.count("\n") == 1 and not out
+    assert run(main, [str(tmp_path / "tiny"), str(tmp_path / "other"), "--to", "onnx"]) == 2
+    assert "huggingface or gguf" in capsys.readouterr().err
+    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("to", export.FORMATS)
+@pytest.mark.parametrize("reason", [KeyboardInterrupt, OSError])
+def test_a_folder_is_there_whole_or_not_at_all(reason, to, tmp_path, monkeypatch):
+    write_folder(tmp_path / "tiny", "tiny")
+    tensors = export.tensors
+
+    def stopped(*arguments):
+        yield next(tensors(*arguments))
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["new.part", "tiny"]
+        raise reason
+    monkeypatch.setattr(export, "tensors", stopped)
+    with pytest.raises(reason):
+        main(tmp_path / "tiny", tmp_path / "new", to)
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
+
+
+def test_hugging_faces_layout_is_read_back_with_the_same_bits(tmp_path):
+    main("demo-draft", tmp_path / "new")
+    ours, theirs = load_model("demo-draft"), load_model(tmp_path / "new")
+    text = "\u201cCaf\u00e9\u201d at 10 o'clock, said he."
+    tokens = ours[1].encode(text)
+    assert theirs[1].encode(text) == tokens and theirs[1].eos == ours[1].eos
+    assert (ours[0](tokens, 5) == theirs[0](tokens, 5)).all()
+
+
+@pytest.mark.long
+def test_transformers_reads_both_models_and_one_assists_the_other(tmp_path):
+    """pip install torch transformers, in an environment of its own or in this one."""
+    reason = "transformers or torch is missing: pip install torch transformers"
+    torch, hf = (pytest.importorskip(package, reason=reason) for package in ("torch", "transformers"))
+    theirs = {}
+    for name in "demo-draft", "demo-target":
+        main(name, tmp_path / name)
+        theirs[name] = hf.AutoModelForCausalLM.from_pretrained(tmp_path / name).eval()
+    model, encoder = load_model("demo-target")
+    text = "There was a long silence. \u201cCaf\u00e9!\u201d"
+    tokens = encoder.encode(text)
+    tokenizer = hf.AutoTokenizer.from_pretrained(tmp_path / "demo-target")
+    assert tokenizer(text)["input_ids"] == tokens and tokenizer.decode(tokens) == text
+    ids = torch.tensor([tokens])
+    with torch.no_grad():
+        found = theirs["demo-target"](ids).logits[0].numpy()
+    assert np.abs(found - model(tokens, len(tokens))).max() < 1e-5 * np.abs(found).max()
+    texts = [theirs["demo-target"].generate(ids, max_new_tokens=40, do_sample=False, assistant_model=draft)
+             for draft in (None, theirs["demo-draft"])]
+    assert texts[0].tolist() == texts[1].tolist() == [tokens + greedy(model, tokens, 40)]
+
+
+def test_every_tensor_that_llama_cpp_asks_for_is_there_in_its_shape_and_no_other(written):
+    found = {tensor.name: tensor.shape.tolist() for tensor in written[1].tensors}
+    assert found == dict(create_tensors(**SIZES["tiny"]))
+
+
+def test_the_values_are_those_of_the_model(written):
+    found, arrays = {tensor.name: tensor.data for tensor in written[1].tensors}, random_arrays("tiny")
+    assert (found["token_embd.weight"] == arrays["model/wte"]).all()
+    assert (found["blk.3.ffn_up.weight"].T == arrays["model/h3/mlp/c_fc/w"]).all()
+    assert (found["blk.0.attn_qkv.weight"].T == arrays["model/h0/attn/c_attn/w"]).all()
+    assert (found["output_norm.weight"] == arrays["model/ln_f/g"]).all()
+
+
+def test_the_tokenizer_is_byte_level_bpe_with_this_vocabulary_and_these_merges(written, gguf):
+    folder, file = written
+    encoder = load_model(folder)[1]
+    values = {name: field.contents() for name, field in file.fields.items()}
+    assert values["tokenizer.ggml.tokens"] == [encoder.tokens[i] for i in range(encoder.n_vocab)]
+    assert values["tokenizer.ggml.merges"] == [" ".join(pair) for pair in encoder.ranks]
+    kinds = values["tokenizer.ggml.token_type"]
+    assert [i for i, kind in enumerate(kinds) if kind == gguf.TokenType.CONTROL] == [encoder.eos]
+    assert values["gpt2.attention.head_count"] == SIZES["tiny"]["n_head"]
+    assert values["general.file_type"] == gguf.LlamaFileType.ALL_F32
+    assert values["gpt2.context_length"] == SIZES["tiny"]["n_ctx"]
+
+
+def test_llama_cpp_itself_continues_a_prompt_as_we_do(tmp_path):
+    binary = Path(os.environ.get("LLAMA_CPP", "nowhere")) / "llama-completion"
+    if not binary.exists():
+        pytest.skip("no llama.cpp: set LLAMA_CPP to the folder that holds llama-completion")
+    model, encoder = load_model("demo-target")
+    main("demo-target", tmp_path / "new", "gguf")
+    prompt = "There was a long silence."
+    words = ["-p", prompt, "-n", "60", "--temp", "0", "-no-cnv", "--no-display-prompt"]
+    command = [binary, "-m", tmp_path / "new" / "demo-target.gguf", *words]
+    theirs = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert theirs.strip() == encoder.decode(greedy(model, encoder.encode(prompt), 60)).strip()
