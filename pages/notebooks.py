@@ -4,6 +4,8 @@ Not here: running it (notebooks/run.py does).
 """
 import json
 import re
+from base64 import b64encode
+from html import escape
 from pathlib import Path
 from posixpath import normpath
 
@@ -72,7 +74,9 @@ def notebook_page(path, neighbours, to_html):
     before = ""
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.metadata.setdefault("alt", alt_of(cell.source, before))
+            cell.metadata["alt"] = alt_of(cell.source, before)  # of a PNG; nbconvert gives an SVG none
+            for data in (output.data for output in cell.outputs if "image/svg+xml" in output.get("data", {})):
+                data["text/html"] = picture(data["image/svg+xml"], cell.metadata["alt"])
         else:
             before = cell.source
     links = (f'<a href="{other.stem}.html">{words}</a>' if other else "<span></span>"
@@ -80,6 +84,11 @@ def notebook_page(path, neighbours, to_html):
     body, _ = to_html.from_notebook_node(notebook)
     return page(title_of(path), f"<nav>{BACK}</nav>\n<main>{body}</main>\n"
                                 f'<nav class="end">{"".join(links)}</nav>')
+
+
+def picture(svg, alt):
+    """A picture by itself: the names in it cannot meet those in another."""
+    return f'<img alt="{escape(alt)}" src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}">'
 
 
 def title_of(path):
