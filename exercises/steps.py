@@ -154,7 +154,7 @@ def step_1(mine):
         wrong += differences(two, [distribution_of_token(logits, **settings)] * 2,
                              f"probabilities of two rows {logits.tolist()}, {settings},")
     for name, changes in FILTERS.items() if wrong else ():
-        known = changed(sampling, *changes if isinstance(changes, list) else [changes]).probabilities
+        known = changed(sampling, *changes).probabilities
         if all(same(two, [known(logits, **settings)] * 2) for two, (logits, settings) in zip(found, cases)):
             wrong[0] += f"\n    (all are those of a known mistake: {name})"
     yield from wrong

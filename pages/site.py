@@ -173,8 +173,8 @@ all of it is a few hundred lines of NumPy, to be read with the papers open{code}
 <h2>Watch it</h2>
 <a href="replay_token.html#8">{picture}</a>
 <p>Two small models that come with the code write a text. Each page goes through a run round by round: the
-drafts, what both models gave them, the coin that decided. The key R races the run against the target
-alone.</p>
+drafts, what both models gave them, the coin that decided. The key R races the run against the target alone,
+with the times of the machine that made these pages.</p>
 {cards([*(f"replay_{name}.html" for name in RUNS), "rule.html"])}
 <h2>Is it really lossless?</h2>
 {cards(["verdicts.html", "judge.html"])}

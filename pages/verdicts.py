@@ -6,7 +6,7 @@ from html import escape
 
 from pages.frame import BACK, page
 from verdicts.cases import CASES, KINDS, in_order
-from verdicts.page import code_of, example_of, facts_of, finding
+from verdicts.page import code_of, facts_of
 from verdicts.rules import RULES
 
 INTRODUCTION = """<h1>Is it really lossless?</h1>
@@ -45,9 +45,8 @@ def style_of(verdict):
 def entry(case):
     """One case, closed: its name, its rule, the verdict."""
     judge = f' <a href="judge.html#{case.name}">Judge it in your browser.</a>' if case.rule in RULES else ""
-    facts = [f"<b>Claim</b> ({case.by}): {escape(case.claim)}", f"<b>Outcome</b>: {escape(case.outcome)}",
-             f"<b>Who is right</b>: {escape(case.answer)}", f"<b>Judged</b>: {escape(finding(case))}.{judge}"]
-    facts += [escape(fact) for fact in facts_of(case) + example_of(case)]
+    facts = [f"<b>{what}</b>{escape(text)}{judge * (what == 'Judged')}"
+             for what, text in facts_of(case, case.found)]
     verdict = f'<span class="verdict {style_of(case.verdict)}">{case.verdict}</span>'
     return f"""<details><summary>{verdict}
 <b>{case.name}</b> <span class="soft">{escape(case.rule)}</span></summary>

@@ -103,7 +103,7 @@ def notices(step, mine):
 
 @pytest.mark.parametrize("name, changes", (mistakes_of.ACCEPT | mistakes_of.CORRECTIONS).items())
 def test_step_3_notices_the_mistakes_of_the_museum(name, changes):
-    wrong = changed(speculative, *changes if isinstance(changes, list) else [changes])
+    wrong = changed(speculative, *changes)
     assert notices(step_3, solution(verify=wrong.verify)) or re.search(HARDER, name)
 
 

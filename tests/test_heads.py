@@ -22,7 +22,7 @@ from lossless import check
 from reporting.stats import acceptance
 from samplers.tree import tree_sampling
 from samplers.tree_model import depths, with_tree
-from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, surest
+from samplers.tree_rules import SEQUOIA, SPECINFER
 from sampling import prepare, probabilities
 from speculative import speculative_sampling
 from utils import load_model
@@ -169,19 +169,6 @@ def test_an_eagle_that_mixes_up_its_paths_is_caught(right, wrong):
         assert error_of_tree(mixed_up) > 1e-3
     except IndexError:
         pass                                                            # a state that is not there yet
-
-
-def test_every_way_to_grow_a_tree_takes_an_eagle_for_its_draft():
-    target, x = with_tree(tiny_gpt2(5, np.float64)), [3, 1, 4]
-    run = target, x, 40
-    baseline = autoregressive_sampling(*run, np.random.default_rng(0), temperature=0)
-    baseline = [r.tokens[0] for r in baseline]
-    for grow in None, tiny_eagle(target).grow, surest, likeliest:
-        rounds = tree_sampling(tiny_eagle(target), *run, (3, 2, 1), np.random.default_rng(0),
-                               grow=grow, temperature=0)
-        found = [(r.tokens, len(r.drafts)) for r in rounds]
-        assert [token for new, _ in found for token in new] == baseline and found[0][1] >= 9
-    assert (tiny_eagle(target)(x)[0] == tiny_eagle(target).tree(x, [], [])[0]).all()
 
 
 def test_medusas_tree_holds_the_likeliest_of_each_head():
@@ -348,28 +335,6 @@ def test_a_tree_asks_for_no_pass_of_its_own(tiny, module, monkeypatch):
     assert asked(head, x, 3)[0] == asked(tiny(with_tree(tiny_gpt2(3))), x, 3)[0]
 
 
-@BOTH
-@pytest.mark.parametrize("calls", [1, 3, 9, 14, 22])
-def test_a_head_survives_an_interrupted_run(tiny, module, calls, monkeypatch):
-    """Ctrl-C after so many blocks, in target or head: afterwards it says what a new head says."""
-    target, block, left, x = tiny_gpt2(3, np.float64), gpt2.transformer_block, iter(range(calls)), [5, 1, 2]
-    head = tiny(target)
-
-    def interrupted(*args, **rest):
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        return block(*args, **rest) + 0
-    monkeypatch.setattr(gpt2, "transformer_block", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        for found in sampler(head, target, list(x), 40, 4, np.random.default_rng(0)):
-            x += found.tokens
-    monkeypatch.undo()
-    for tokens in (x, x + [4], [5, 1]):
-        fresh = asked(tiny(tiny_gpt2(3, np.float64)), tokens, 4)
-        drafts, p = asked(head, tokens, 4)
-        assert drafts == fresh[0] and np.allclose(p, fresh[1], atol=1e-12)
-
-
 # The folder of a head ---------------------------------------------------------------------------------------
 
 def write_head(folder, kind, target, **changes):
@@ -476,22 +441,3 @@ def test_the_embedded_heads_foretell_the_embedded_target(embedded, name):
     rounds = list(speculative_sampling(draft, target, tokens, 30, 4, rng, temperature=0, **more))
     accepted, tested = acceptance(rounds)
     assert accepted / tested > (0.15 if name == "medusa" else 0.4)
-
-
-@pytest.mark.long
-@EACH
-def test_greedy_text_is_the_baselines_over_five_thousand_tokens(embedded, name):
-    plain, encoder, heads = embedded
-    draft, target, more = heads[name]
-    prompts = PROMPTS.read_text(encoding="utf-8").splitlines()
-    generated = 0
-    for prompt, K in zip(prompts + prompts, [4, 1, 7, 11, 2, 5, 3, 8] * 2):
-        tokens, rng = encoder.encode(prompt[:40]), np.random.default_rng(0)
-        n = plain.n_ctx - len(tokens)                                   # to the end of the context
-        baseline = [r.tokens[0] for r in autoregressive_sampling(plain, tokens, n, rng, temperature=0)]
-        rounds = speculative_sampling(draft, target, tokens, n, K, rng, temperature=0, **more)
-        assert [token for r in rounds for token in r.tokens] == baseline
-        generated += n
-        if generated >= 5000:
-            break
-    assert generated >= 5000

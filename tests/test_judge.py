@@ -11,10 +11,11 @@ import threading
 import time
 from pathlib import Path
 
+import get_pyodide
 import pytest
 
 import lossless
-from pages.judge import STANDARD, answer, openings
+from pages.judge import STANDARD, START, answer, openings
 from pages.site import PYODIDE, judge_page
 from speculative import speculative_sampling
 from verdicts.cases import CASES
@@ -67,25 +68,26 @@ def test_the_page_holds_this_repositorys_files_unchanged_and_they_need_nothing_b
 
 
 def test_a_case_that_is_opened_is_judged_as_the_verdicts_say():
-    for name in DOZEN + MUSEUM[::3]:
+    for name in DOZEN + MUSEUM[::5]:
         check(name)
     case, = [case for case in CASES if case.name == "vllm-10863"]
     found = check(case.name)
-    assert (found["first"]["text"], found["prompt"]) == (case.found["text"], [2, 0])
-    assert found["first"]["probability"] == pytest.approx(case.found["probability"], rel=1e-5, abs=1e-12)
-    assert abs(found["worst"]["probability"] - found["worst"]["wanted"]) == pytest.approx(found["deviation"])
+    assert (found["text"], found["prompt"]) == (case.found["text"], [2, 0])
+    assert found["probability"] == pytest.approx(case.found["probability"], rel=1e-5, abs=1e-12)
 
 
 def test_the_museum_can_be_opened():
     museum = [opening for opening in OPENINGS.values() if opening["group"].startswith("the museum")]
-    assert {opening["name"] for opening in museum} >= {*KIND, *RIGHT} and len(museum) == len({*KIND, *RIGHT})
+    names = {*KIND, *RIGHT}
+    assert {opening["name"] for opening in museum} >= names and len(museum) == len(names)
     known = {STANDARD, *map(str, lossless.CASES)}
     assert all(opening["case"] in known for opening in museum)
-    assert sum(opening["case"] == STANDARD for opening in museum) < 10, "python -m verdicts.museum"
+    assert sum(opening["case"] == STANDARD for opening in museum) < len(museum) / 5
     for opening in museum:
-        names = {}
-        exec(opening["code"], names)
-        assert callable(names["sampler"]) and opening["wrong"] == (opening["name"] in WRONG)
+        made = {}
+        exec(opening["code"], made)
+        assert {"sampler", "propose", "verify"} & made.keys()
+        assert opening["wrong"] == (opening["name"] in WRONG)
 
 
 @pytest.mark.long
@@ -106,11 +108,12 @@ def test_what_cannot_be_judged_is_one_sentence_with_its_line(code, words):
 
 
 def test_the_code_that_is_copied_works_as_a_file(tmp_path):
-    (tmp_path / "my_rule.py").write_text(OPENINGS["Algorithm 2"]["code"], encoding="utf-8")
-    own = lossless.own_functions(tmp_path / "my_rule.py")
-    assert own.keys() == {"propose", "verify"}
-    pair = [lossless.PAIRS["zeros in both"]]
-    assert lossless.check(functools.partial(speculative_sampling, **own), pair, [1], 2) < 1e-9
+    for name in "Algorithm 2", "one coin decides on all drafts":
+        (tmp_path / "my_rule.py").write_text(OPENINGS[name]["code"], encoding="utf-8")
+        own = lossless.own_functions(tmp_path / "my_rule.py")
+        sampler, pairs = functools.partial(speculative_sampling, **own), [lossless.PAIRS[START]]
+        found = lossless.report(sampler, pairs, [2], 3)
+        assert found.lossless != OPENINGS[name]["wrong"] and "verify" in own
 
 
 def test_only_what_is_defined_takes_the_place_of_algorithm_2():
@@ -181,10 +184,8 @@ def check_shown(browser, found):
     words = {True: "lossless", False: "not lossless", None: "cannot be judged"}
     assert judge_it(browser) == words[found.get("lossless")], found
     numbers = [float(text) for text in browser.texts("#verdict b")]
-    texts = [found[which] for which in ("first", "worst") if found.get(which)]
-    wrong = {tuple(text["text"]): text for text in texts if text["text"]}
-    wanted = [text[key] for text in wrong.values() for key in ("probability", "wanted")]
-    assert numbers == pytest.approx(wanted, rel=1e-3, abs=1e-6)
+    wrong = [found["probability"], found["wanted"]] if found.get("text") else []
+    assert numbers == pytest.approx(wrong, rel=1e-3, abs=1e-6)
 
 
 @pytest.mark.browser
@@ -192,6 +193,7 @@ def test_in_a_browser_it_judges_after_a_click_and_asks_nobody_else(browser, serv
     base, asked_for = server
     page = judge_page(base)
     assert PYODIDE not in page and judge_page().replace(PYODIDE, base) == page
+    assert get_pyodide.PYODIDE.replace("@", "/v") + "/" in PYODIDE      # what is tested is what is loaded
     (tmp_path / "judge.html").write_text(page, encoding="utf-8")
     browser.open(tmp_path / "judge.html", address="#vllm-10863")
     assert browser.run("return $('open').selectedOptions[0].text") == "vllm-10863" and asked_for == []

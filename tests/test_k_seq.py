@@ -2,18 +2,17 @@
 
 Its wrong versions are in verdicts/museum.py."""
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers import UNEVEN, with_shape
 
 from lossless import PAIRS, check, exact_distribution
 from samplers.k_seq import K_SEQ, division_factor, select
-from samplers.tree import tree_sampling, walk
+from samplers.tree import walk
 
-
-def with_shape(widths, rule=K_SEQ):
-    return lambda draft, target, tokens, n, K, rng, **settings: tree_sampling(
-        draft, target, tokens, n, widths, rng, **settings, rule=rule)
+with_shape = partial(with_shape, rule=K_SEQ)
 
 
 def test_the_text_has_the_targets_distribution():
@@ -27,7 +26,7 @@ def test_two_lines_of_drafts_keep_the_distribution_also_where_they_begin_alike()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("widths", [(2, 1), (1, 1, 1), [-1, -1, 0, 0, 2]], ids=str)
+@pytest.mark.parametrize("widths", [(2, 1), (1, 1, 1), UNEVEN], ids=str)
 def test_three_shapes_keep_the_distribution_in_every_case(widths):
     assert check(with_shape(widths), Ks=[1], n_tokens=3) < 1e-12
 

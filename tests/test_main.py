@@ -186,14 +186,3 @@ def test_a_damaged_folder_is_named_in_one_sentence(capsys, tmp_path, name, left)
             (tmp_path / file.name).write_bytes(left if file.name == name else file.read_bytes())
     status, out, err = run(capsys, "--draft_model_size", str(tmp_path), "-n", "1")
     assert status == 2 and out == "" and str(tmp_path) in err and err.count("\n") == 1
-
-
-def test_without_cupy_the_backend_says_what_is_missing(capsys):
-    try:
-        import cupy
-        cupy.zeros(1)
-    except Exception:
-        status, _, err = run(capsys, "--backend", "cupy")
-        assert status == 2 and "cupy" in err and "--backend numpy" in err and err.count("\n") == 1
-    else:
-        pytest.skip("CuPy works here")

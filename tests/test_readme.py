@@ -24,11 +24,8 @@ RUNS = [shlex.split(line.split("&& ")[-1])[2:] for line in COMMANDS if "python m
 
 
 def test_it_has_one_line_that_runs_the_program_and_one_that_runs_the_tests():
-    assert (
-        sum(line.startswith("python3 -m venv") and line.endswith("&& python main.py") for line in COMMANDS)
-        == 1
-    )
-    assert sum(line.startswith("python3 -m venv") and line.endswith("&& pytest -q") for line in COMMANDS) == 1
+    for end in "&& python main.py", "&& pytest -q":
+        assert sum(line.startswith("python3 -m venv") and line.endswith(end) for line in COMMANDS) == 1
 
 
 @pytest.mark.parametrize("arguments", RUNS, ids=" ".join)

@@ -162,10 +162,8 @@ def test_the_callers_logits_are_not_changed(settings, dtype):
 # Drawing (T11) ----------------------------------------------------------------------------------------------
 
 
-@given(
-    st.lists(st.one_of(st.just(0.0), st.floats(0, 1)), min_size=1, max_size=9).filter(any),
-    st.sampled_from([0.0, 5e-324, 0.25, 0.5, LARGEST_UNIFORM]),
-)
+@given(st.lists(st.one_of(st.just(0.0), st.floats(0, 1)), min_size=1, max_size=9).filter(any),
+       st.sampled_from([0.0, 5e-324, 0.25, 0.5, LARGEST_UNIFORM]))
 @example([5e-324, 0.0], LARGEST_UNIFORM)  # their product rounds to 5e-324
 @settings(max_examples=100)
 def test_a_token_without_mass_is_never_drawn(probs, u):

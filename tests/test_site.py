@@ -11,6 +11,7 @@ from test_replay import data_of
 from pages import site as tool
 from pages.__main__ import main
 from pages.files import SITE
+from pages.frame import page
 from pages.notebooks import NOTEBOOKS, alt_of, linked, notebook_pages, title_of
 from pages.site import NOT_MEASURED, PYODIDE, RESULTS, RUNS, index_page, results_page
 from pages.verdicts import verdicts_page
@@ -61,7 +62,9 @@ def check_links(pages):
     for file, html in pages.items():
         page = Links(html)
         assert [load[:60] for load in page.loads if not load.startswith("data:")] == [], file
-        assert "default-src 'none'" in html and SITE in html[:500], file
+        policy = re.search(r'Content-Security-Policy"\s+content="([^"]*)"', html)[1]
+        assert policy.startswith("default-src 'none'") and SITE in html[:500], file
+        assert {*re.findall(r"https?:\S+", policy)} <= ({PYODIDE} if file == "judge.html" else set()), file
         for link in page.links:
             to, _, place = link.partition("#")
             assert to.startswith("https://") or (to or file) in pages, (file, link)
@@ -76,7 +79,9 @@ def test_the_check_sees_what_a_page_would_load():
                  "<style>p { background: url(//a.org/x) }</style>", "<p style='background: url(//a.org/x)'>"):
         assert [load.split("//")[1][:7] for load in Links(part).loads] == ["a.org/x"]
     with pytest.raises(AssertionError):
-        check_links({"index.html": SITE + "default-src 'none'<a href='nowhere.html'>"})
+        check_links({"index.html": index_page({}) + "<a href='nowhere.html'>"})
+    with pytest.raises(AssertionError):
+        check_links({"index.html": page("Index", "", policy=f" {PYODIDE}")})
 
 
 def test_the_index_leads_to_every_page():
@@ -126,7 +131,7 @@ def test_every_verdict_is_on_its_page_with_its_claim_and_its_code():
     for case in CASES:
         assert f'<div id="{case.name}">' in html and f'<a href="{case.link}">' in html
         code = " ".join(code_of(case.rule).split())
-        for said in (case.claim, case.outcome, case.answer, finding(case), code):
+        for said in (case.claim, case.outcome, case.answer, finding(case.found), code):
             assert said in words, (case.name, said)
         assert (f'"judge.html#{case.name}"' in html) == (case.rule in RULES)
     assert html.count("<details") == len(CASES)

@@ -7,12 +7,10 @@ from helpers import interrupted
 from hypothesis import given
 from hypothesis.strategies import integers, lists
 
-from autoregressive import autoregressive_sampling
 from drafters.suffix import Suffix
 from lossless import check, table
 from samplers.tree import tree_sampling
 from speculative import speculative_sampling
-from utils import load_model
 
 
 def sampler(kind, said=lambda drafts: None):
@@ -150,12 +148,3 @@ def test_an_interrupt_at_any_line_leaves_a_memory_that_works():
         memory.learn([5, 6, 7])
         assert drafts([8, 5], 2, memory) == [6, 7]
     assert 100 < n < 2999
-
-
-def test_at_temperature_0_the_text_is_the_baselines():
-    target, encoder = load_model("demo-target")
-    run = target, encoder.encode("It was"), 60
-    baseline = [r.tokens[0] for r in autoregressive_sampling(*run, np.random.default_rng(0), temperature=0)]
-    for kind in "line", "tree":
-        rounds = list(sampler(kind)(None, *run, 4, np.random.default_rng(0), temperature=0))
-        assert [token for r in rounds for token in r.tokens] == baseline and len(rounds) < 50

@@ -17,6 +17,7 @@ from drafters.heads import head_shapes
 from encoder import EOS, Encoder, bytes_to_unicode
 from exercises.steps import Says  # noqa: F401  # in the generator's place
 from loading.checkpoint import write_tensorflow
+from samplers.tree import tree_sampling
 from utils import nested
 from verdicts.museum import changed
 
@@ -159,6 +160,17 @@ class TinyModels:
         arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(np.float32)
                   for name, shape in head_shapes(kind, n, 3).items()}
         return nested(arrays, {"n_layer": 1}, Path("tiny"), head_shapes(kind, n, 3)) | {"exit_layer": 1}
+
+
+# Trees ------------------------------------------------------------------------------------------------------
+
+UNEVEN = [-1, -1, 0, 0, 2]              # what widths cannot say: the second child has none
+
+
+def with_shape(widths, **keywords):
+    """As lossless.check calls a sampler; the K of the cases is put aside."""
+    return lambda draft, target, tokens, n, K, rng, **settings: tree_sampling(
+        draft, target, tokens, n, widths, rng, **settings, **keywords)
 
 
 # Random models of GPT-2's sizes -----------------------------------------------------------------------------
