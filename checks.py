@@ -66,7 +66,7 @@ def token_list(tokens, complaint):
     try:
         if isinstance(tokens, (str, bytes)):
             raise TypeError
-        return [int(index(token)) for token in tokens]         # a bool is an index, and a mask to NumPy
+        return [index(token) for token in tokens]
     except TypeError:
         raise ValueError(complaint) from None
 

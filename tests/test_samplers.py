@@ -279,8 +279,6 @@ def test_numbers_of_numpy_are_numbers(kind):
     settings = dict(temperature=np.float32(1), top_k=kind(2), top_p=np.float64(.9), eos=kind(0))
     assert speculative(table(1), table(2), kind(9), kind(2), prompt=np.array(PROMPT), **settings)
     assert baseline(table(2), kind(9), **settings)
-    one, other = (baseline(tiny_gpt2(), 5, prompt=prompt) for prompt in ([1, 0], [True, False]))
-    assert [r.tokens for r in one] == [r.tokens for r in other]
 
 
 def test_a_prompt_that_is_too_long_is_told_so_and_not_to_ask_for_0_tokens():
