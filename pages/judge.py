@@ -134,11 +134,11 @@ def whole():
 
 
 def functions_of(module, changes):
-    """`propose` or `verify` as it is changed, if nothing else is; otherwise ""."""
+    """`propose` or `verify` as it is changed, without comments, if nothing else is; otherwise ""."""
     new = whole() if module is speculative else []
     for old, text in changes:
         if sum(old in function for function in new) != 1:
             return ""
         new = [function.replace(old, text) for function in new]
-    found = [function for function in new if function not in whole()]
+    found = [re.sub(r"(?<=\S)  +#.*", "", function) for function in new if function not in whole()]
     return IMPORTS + "\n\n".join(found) if found else ""
