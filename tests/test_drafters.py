@@ -10,6 +10,7 @@ from hypothesis.strategies import booleans, integers, lists, sampled_from, tuple
 import gpt2
 from drafters import adaptive, early_exit, layer_skip, lookup
 from drafters.adaptive import Confident, Optimum, Schedule
+from drafters.cascade import cascade
 from drafters.early_exit import EarlyExit
 from drafters.layer_skip import DraftExit, LayerSkip, search, seconds_per_token
 from drafters.ngram import NGram
@@ -95,8 +96,8 @@ WRONG = {               # name: () -> (what is changed, the pair that shows it)
         "                return drafts[:-1], p[:-1]\n")).Confident(threshold=.4),
         (table(1), table(2))),
     "how many drafts depends on the coins of the round to come": lambda: (mutant(adaptive, (
-        "self.number(k), to_probs, rng)\n",
-        "self.number(k), to_probs, rng)\n"
+        "to_probs, rng), n, draft)\n",
+        "to_probs, rng), n, draft)\n"
         "        if drafts and drafts[-1] == 1: drafts, p = drafts[:-1], p[:-1]\n")).Schedule(first=2),
         (table(1), table(2))),
     "the likeliest token of the n-grams is taken, their distribution recorded": lambda: (
@@ -238,6 +239,16 @@ def test_what_overflowed_leaves_nothing_in_either_cache_when_the_next_thread_has
         monkeypatch.setattr(pair.draft, "reset", lambda: turns.append(lock._is_owned()) or reset())
         assert np.isnan(pair.target([1, 2, 3, 4, 5])).any() and turns == [True]
     assert (pair.target([1, 2, 3]) == expected).all() and np.isfinite(pair.draft([1, 2, 3])).all()
+
+
+@pytest.mark.parametrize("answer", [None, [1], ([1.5], None), ([1, 2, 3, 4], None), 7])
+@pytest.mark.parametrize("around", [lambda propose: propose, Schedule, Confident, DraftExit, cascade,
+                                    lambda propose: Optimum(c=0, v=1, K=2, propose=propose)])
+def test_what_is_no_answer_of_a_drafter_is_one_sentence_whatever_is_around_it(around, answer):
+    rounds = speculative_sampling(tiny_gpt2(1), tiny_gpt2(0), [1, 2], 9, 2, rng(),
+                                  propose=around(lambda *_: answer))
+    with pytest.raises(ValueError, match="^the drafter (returned|proposed) .*: "):
+        list(rounds)
 
 
 @pytest.mark.parametrize("wrong, complaint", [

@@ -107,7 +107,7 @@ def changed(node):
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
         node.value = not node.value
     elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        node.value = node.value + 1 if isinstance(node.value, int) else node.value * 1.5
+        node.value = node.value + 1 if isinstance(node.value, int) else node.value * 1.5 or 1.0
     elif (isinstance(node, (ast.Assign, ast.AugAssign))
           or isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
         where = {key: getattr(node, key) for key in ast.Pass._attributes}
