@@ -1,4 +1,5 @@
 """Drafters: each is lossless, exactly; each has a wrong version that is caught; and what they draft."""
+import inspect
 from collections import Counter
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis.strategies import booleans, integers, lists, sampled_from, tuples
 
 import gpt2
-from drafters import adaptive, early_exit, layer_skip, lookup
+from drafters import adaptive, early_exit, layer_skip, lookup, suffix
 from drafters.adaptive import Confident, Optimum, Schedule
 from drafters.cascade import cascade
 from drafters.early_exit import EarlyExit
@@ -16,6 +17,7 @@ from drafters.layer_skip import DraftExit, LayerSkip, search, seconds_per_token
 from drafters.ngram import NGram
 from lossless import check, memoryless, scripted, table
 from reporting.stats import predicted_speedup
+from samplers import lossy
 from speculative import propose, speculative_sampling
 
 
@@ -333,6 +335,18 @@ def test_a_skipped_sublayer_adds_nothing(attn, mlp):
     for tokens, n_last in ([1, 2, 3], 2), ([1, 2, 4, 5], 1), ([1, 2, 4, 5, 6], 3), ([7], 1):
         assert pair.draft(tokens, n_last) == pytest.approx(zeroed(tokens, n_last), abs=1e-12)
         assert pair.target(tokens, n_last) == pytest.approx(whole(tokens, n_last), abs=1e-12)
+
+
+def test_the_defaults_are_those_of_the_papers_and_the_originals():
+    """LayerSkip's authors, transformers' assistants and lookup, SuffixDecoding, Medusa's typical acceptance."""
+    def default(function, name):
+        return inspect.signature(function).parameters[name].default
+    assert (default(DraftExit, "gamma"), DraftExit.GOAL, DraftExit.STEP) == (.6, .9, .01)
+    assert (DraftExit.OLD_RATE, DraftExit.OLD_GAMMA) == (.5, .9)
+    assert (default(Schedule, "first"), default(Confident, "threshold"), lookup.N) == (5, .4, 3)
+    assert (suffix.ALPHA, suffix.LEAST) == (4, .1)
+    assert (default(lossy.typical, "epsilon"), default(lossy.typical, "delta")) == (.09, .3)
+    assert lossy.typical_probs.__defaults__ == (.09, .3)
 
 
 def test_the_threshold_follows_the_papers_rule():
