@@ -338,7 +338,7 @@ def test_a_skipped_sublayer_adds_nothing(attn, mlp):
 
 
 def test_the_defaults_are_those_of_the_papers_and_the_originals():
-    """LayerSkip's authors, transformers' assistants and lookup, SuffixDecoding, Medusa's typical acceptance."""
+    """Draft & Verify, transformers' assistants, SuffixDecoding, Medusa's typical acceptance."""
     def default(function, name):
         return inspect.signature(function).parameters[name].default
     assert (default(DraftExit, "gamma"), DraftExit.GOAL, DraftExit.STEP) == (.6, .9, .01)
