@@ -46,8 +46,8 @@ def test_the_text_is_a_function_of_the_seed_whatever_the_drafter_and_K(drafter, 
     for seed, (draft, target) in enumerate(PAIRS.values()):
         expected = baseline(target, 20, seed, **settings)
         assert len(expected) == 20 or settings.get("eos") == [expected[-1]]
-        for K in (1, 3, 8):
-            assert text(draft, target, 20, K, seed, propose=drafter, **settings) == expected
+        K = (1, 3, 8)[seed % 3]
+        assert text(draft, target, 20, K, seed, propose=drafter, **settings) == expected
 
 
 def test_another_seed_gives_another_text_and_the_generator_is_asked_once():

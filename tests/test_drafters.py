@@ -16,7 +16,6 @@ from drafters.ngram import NGram
 from lossless import check, memoryless, scripted, table
 from reporting.stats import predicted_speedup
 from speculative import propose, speculative_sampling
-from utils import load_model
 
 
 def with_propose(propose):
@@ -47,10 +46,6 @@ def learnt(text, n_vocab=3, order=3):
 
 def rng(seed=0):
     return np.random.default_rng(seed)
-
-
-def tokens_of(rounds):
-    return [token for r in rounds for token in r.tokens]
 
 
 # Lossless ---------------------------------------------------------------------------------------------------
@@ -115,13 +110,6 @@ WRONG = {               # name: () -> (what is changed, the pair that shows it)
 def test_a_wrong_version_is_caught(name):
     propose, pair = WRONG[name]()
     assert check(with_propose(propose), [pair], Ks=(2,), n_tokens=3, temperature=1) > 1e-3
-
-
-# On the embedded pair ---------------------------------------------------------------------------------------
-
-@pytest.fixture(scope="module")
-def demo():
-    return load_model("demo-draft")[0], *load_model("demo-target")
 
 
 # Prompt lookup ----------------------------------------------------------------------------------------------
@@ -203,20 +191,7 @@ def test_drafting_stops_after_a_token_that_the_draft_is_not_sure_of(propose, n_d
 
 # Early exit -------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("temperature", [pytest.param(0, marks=pytest.mark.long), 1])
-def test_early_exit_gives_the_rounds_of_a_separate_pair(demo, temperature):
-    _, target, encoder = demo
-    pair, tokens = EarlyExit(target, 9), encoder.encode("There was a long silence.")
-    first = gpt2.GPT2(target.params | {"blocks": target.params["blocks"][:9]}, 3)
-    separate, shared = (
-        [(r.tokens, r.drafts) for r in speculative_sampling(*models, tokens, 9, 4, rng(),
-                                                            temperature=temperature)]
-        for models in [(first, target), (pair.draft, pair.target)])
-    assert separate == shared and any(len(new) > 1 for new, _ in shared)
-
-
-def test_early_exit_runs_each_token_through_each_layer_once(demo, monkeypatch):
-    _, target, encoder = demo
+def test_early_exit_runs_each_token_through_each_layer_once(monkeypatch):
     rows, block = Counter(), gpt2.transformer_block
 
     def counted(x, ln_1, *args, **more):
@@ -224,12 +199,13 @@ def test_early_exit_runs_each_token_through_each_layer_once(demo, monkeypatch):
         return block(x, ln_1, *args, **more)
 
     monkeypatch.setattr(gpt2, "transformer_block", counted)
-    pair, tokens = EarlyExit(target, 6), encoder.encode("There was a long silence.")
+    target, tokens = tiny_gpt2(n_layer=4), [1, 2, 3, 4, 5]
+    pair = EarlyExit(target, 2)
     rounds = list(speculative_sampling(pair.draft, pair.target, tokens, 30, 3, rng()))
     assert 0 < sum(r.n_accepted for r in rounds) < sum(len(r.drafts) for r in rounds)
     # the prompt without its last token; and in each round that of before, and the drafts
     expected = len(tokens) - 1 + sum(1 + len(r.drafts) for r in rounds)
-    assert [rows[id(b["ln_1"]["g"])] for b in target.params["blocks"]] == [expected] * 16
+    assert [rows[id(b["ln_1"]["g"])] for b in target.params["blocks"]] == [expected] * 4
 
 
 @settings(max_examples=30)

@@ -2,7 +2,6 @@
 no pass of the target of their own, and what they say depends on the tokens alone."""
 import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,16 +18,15 @@ from drafters.medusa import Medusa
 from gpt2 import layer_norm
 from loading.checkpoint import write_tensorflow
 from lossless import check
+from methods import Models, choose
 from reporting.stats import acceptance
 from samplers.tree import tree_sampling
 from samplers.tree_model import depths, with_tree
 from samplers.tree_rules import SEQUOIA, SPECINFER
 from sampling import prepare, probabilities
 from speculative import speculative_sampling
-from utils import load_model
 
 N_HEADS = 3
-PROMPTS = Path(__file__).parent.parent / "benchmarks" / "prompts.txt"
 
 
 def random_head(kind, seed=1, n=8, dtype=np.float64):
@@ -417,27 +415,12 @@ def test_a_token_that_is_not_there_is_refused(tiny, module):
 
 
 # The embedded heads -----------------------------------------------------------------------------------------
-
-@pytest.fixture(scope="module")
-def embedded():
-    """(the embedded target, its encoder, {name: draft, target and keywords of speculative_sampling})."""
-    target, encoder = load_model("demo-target")
-    exits = EarlyExit(target, head="demo-exit")
-    return target, encoder, {"eagle": (None, target, dict(propose=Eagle(target).propose)),
-                             "medusa": (None, target, dict(propose=Medusa(target).propose)),
-                             "exit": (exits.draft, exits.target, {})}
-
-
-EACH = pytest.mark.parametrize("name", ["eagle", "medusa", "exit"])
-
-
-@EACH
-def test_the_embedded_heads_foretell_the_embedded_target(embedded, name):
+@pytest.mark.parametrize("name", ["eagle", "medusa", "early_exit"])
+def test_the_embedded_heads_foretell_the_embedded_target(name):
     """Far above chance, which is 1 in 4,096; the figures are in their cards."""
-    _, encoder, heads = embedded
-    draft, target, more = heads[name]
-    tokens = encoder.encode("There was a long silence.")
-    rng = np.random.default_rng(0)
-    rounds = list(speculative_sampling(draft, target, tokens, 30, 4, rng, temperature=0, **more))
+    models, method = Models("demo-draft", "demo-target"), choose(name, "token")
+    pair, tokens = method.pair(models, [1], 4, {}), models.encoder.encode("There was a long silence.")
+    rounds = list(method.sampler(pair)(pair.draft, pair.target, tokens, 30, 4, np.random.default_rng(0),
+                                       temperature=0))
     accepted, tested = acceptance(rounds)
     assert accepted / tested > (0.15 if name == "medusa" else 0.4)

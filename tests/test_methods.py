@@ -1,4 +1,5 @@
 """The one table: every drafter with every verifier runs and gives what it promises, or says why not."""
+import functools
 import itertools
 import json
 import subprocess
@@ -32,7 +33,7 @@ def combinations():
             assert drafter.partition(":")[0] in str(error) and verifier in str(error)
 
 
-FEW = [(4, 20, 0), (2, 5, 1), (16, 2, 0), (1, 5, 0), (8, 1, 1), (4, 0, 0)]      # K, tokens, temperature
+FEW = [(4, 20, 0), (2, 5, 1), (16, 2, 0), (1, 1, 1), (8, 0, 0)]         # K, tokens, temperature
 EVERY = [*itertools.product([1, 2, 4, 8, 16], [0, 1, 2, 5, 20], [0, 1])]
 
 
@@ -187,25 +188,35 @@ def test_a_file_of_ones_own_needs_no_entry(tmp_path):
     assert [t for r in rounds for t in r.tokens] == [t for r in alone for t in r.tokens]
 
 
+@functools.cache
+def greedy(prompt):
+    """(its tokens, the embedded target's greedy text to the end of the context)."""
+    models = Models("demo-draft", "demo-target")
+    tokens = models.encoder.encode(prompt)
+    run = models.target, tokens, models.target.n_ctx - len(tokens), np.random.default_rng(0)
+    return tokens, text_of(autoregressive_sampling(*run, temperature=0))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("typed", [
     *((drafter, "token") for drafter in [*DRAFTERS, *WITHIN]), ("model", "tree"), ("model", "tree:8"),
     ("model", "tree:2,2,2,2")], ids=" ".join)
 def test_at_temperature_0_the_text_of_the_embedded_pair_is_the_baselines_over_5000_tokens(typed):
     """To the end of the context, at K = 1 .. 8."""
-    models, generator, n_tokens = Models("demo-draft", "demo-target"), np.random.default_rng, 0
+    models, n_tokens = Models("demo-draft", "demo-target"), 0
     method = choose(typed[0] + ":a5,m5" * (typed[0] == "layer_skip"), typed[1])
     settings = dict(temperature=0, top_k=0, top_p=1.0, eos=None)
     prompts = (ROOT / "benchmarks" / "prompts.txt").read_text(encoding="utf-8").splitlines()
     for i, line in enumerate(2 * prompts):
-        tokens, K = models.encoder.encode(line[:40 + i]), 1 + i % 8
-        run = tokens, models.target.n_ctx - len(tokens)
+        (tokens, baseline), K = greedy(line[:40 + i]), 1 + i % 8
         pair = method.pair(models, tokens, K, settings)
         if method.tree and not pair.target.exact_paths:
             pytest.skip("the kernels of this machine do not add in order")
-        found = text_of(method.sampler(pair)(pair.draft, pair.target, *run, K, generator(0), **settings))
-        assert found == text_of(autoregressive_sampling(models.target, *run, generator(0), **settings)), line
-        n_tokens += len(found)
+        run = pair.draft, pair.target, tokens, len(baseline), K, np.random.default_rng(0)
+        assert text_of(method.sampler(pair)(*run, **settings)) == baseline, line
+        n_tokens += len(baseline)
+        if n_tokens > 5000:
+            break
     assert n_tokens > 5000
 
 

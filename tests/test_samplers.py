@@ -414,6 +414,12 @@ def test_the_formula_is_off_where_acceptances_cluster():
     assert stats.expected_tokens(.5, 4) == 1.9375 != 60 / len(rounds) == 3
 
 
+@pytest.mark.parametrize("alpha, K, speed", [(.6, 2, 1.96), (.8, 5, 3.69), (.9, 10, 6.86)])
+def test_table_1_of_leviathan(alpha, K, speed):
+    """All of it is in test_stats.py."""
+    assert round(stats.predicted_speedup(alpha, K, c=0), 2) == speed
+
+
 @pytest.mark.parametrize("alpha, K, c, speed", [
     (.75, 7, .02, 3.1575), (.80, 7, .04, 3.2509), (.82, 7, .11, 2.4971), (.62, 7, .02, 2.2580),
     (.68, 5, .04, 2.3467), (.71, 3, .11, 1.9338), (.65, 5, .02, 2.4015), (.73, 5, .04, 2.6193),

@@ -35,7 +35,7 @@ def test_children_drawn_without_replacement_keep_the_distribution():
 
 
 def test_children_drawn_with_replacement_keep_the_distribution_also_where_they_are_equal():
-    assert check(with_shape((3,), rule=SPECINFER), Ks=[1], n_tokens=2) < 1e-12
+    assert check(with_shape((3,), rule=SPECINFER), Ks=[1], n_tokens=2, temperature=.7) < 1e-12
 
 
 @pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 1, 1), UNEVEN], ids=str)
@@ -206,21 +206,20 @@ def test_a_model_that_is_interrupted_while_it_makes_room_answers_as_before(monke
 
 @pytest.fixture(scope="module")
 def demo():
-    draft, target = load_model("demo-draft")[0], load_model("demo-target")[0]
+    target = load_model("demo-target")[0]
     if not with_tree(target).exact_paths:
         pytest.skip("the kernels of this machine do not add in order: gaps between keys change the last bits")
-    return draft, target
+    return target
 
 
 @pytest.mark.parametrize("n", [63, 126, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 300, 480))])
 def test_a_path_has_the_bits_of_single_steps_also_after_it_was_moved(demo, n):
-    _, target = demo
-    model, rng = with_tree(target), np.random.default_rng(n)
+    model, rng = with_tree(demo), np.random.default_rng(n)
     tokens = rng.integers(4096, size=n).tolist()
     for _ in range(2):
         nodes, parents = random_tree(rng, 12, 4096)
         texts, rows = paths_of(tokens, nodes, parents), model.tree(tokens, nodes, parents)
-        assert all(target(text)[0].tobytes() == row.tobytes() for text, row in zip(texts, rows))
+        assert all(demo(text)[0].tobytes() == row.tobytes() for text, row in zip(texts, rows))
         tokens = [*max(texts, key=len), 7]
 
 
