@@ -72,6 +72,20 @@ def test_the_error_is_that_of_a_ratio():
     drawn = [tokens[i].sum() / rounds[i].sum() for i in rng.integers(0, 40, (4000, 40))]       # the bootstrap
     assert cell["tokens"] == round(tokens.sum() / rounds.sum(), 4)
     assert cell["se"] == pytest.approx(np.std(drawn), rel=.1)
+    few = figures(sum(counts.tally(r, t, 0, [0], [0]) for r, t in [(1, 3), (1, 2), (2, 3)]), True, "")
+    apart = np.array([3, 2, 3]) - 2 * np.array([1, 1, 2])           # from 2 tokens a round: 1, 0, -1
+    assert few["tokens"] == 2 and few["se"] == round(apart.std(ddof=1) * 3 ** .5 / 4, 4)
+
+
+@pytest.mark.parametrize("cell, counted_as", [
+    (("tli", "token", 4, 1), ("model", "token", 4, 1)), (("cascade", "token", 4, 1),) * 2,
+    (("cascade", "token", 4, 0), ("model", "token", 4, 0)), (("ngram", "lenient:0.5", 4, 1),) * 2,
+    (("ngram", "lenient:0.5", 4, 0), ("ngram", "token", 4, 0)), (("model", "block", 4, 0),) * 2,
+    (("model", "coupled", 4, 0), ("model", "token", 4, 0)), (("model", "coupled", 4, .5),) * 2,
+    (("model", "k_seq:3,2,1", None, 0), ("model", "tree:3,2,1", None, 0)),
+    (("model", "k_seq:3,2,1", None, 1),) * 2, (("model", "surest:3,2,1", None, 0),) * 2])
+def test_what_is_the_same_by_theory_is_counted_once(cell, counted_as):
+    assert counts.counted_as(*cell) == counted_as
 
 
 def test_a_cell_goes_on_where_it_stopped_and_begins_anew_with_other_weights(monkeypatch):

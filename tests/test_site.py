@@ -161,7 +161,6 @@ def test_the_workflow_builds_the_site_and_publishes_what_it_built():
 
 # The whole ------------------------------------------------------------------------
 
-@pytest.mark.long
 def test_a_run_that_fails_is_one_sentence():
     with pytest.raises(ValueError, match="^main.py --K none failed: error: .*none[^\n]*$"):
         tool.replay(["--K", "none"])

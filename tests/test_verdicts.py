@@ -14,6 +14,7 @@ import pytest
 from helpers import mutant
 
 from lossless import PAIRS, check, memoryless
+from sampling import Round
 from verdicts import integrals, judging, museum, page, pair, questions, rules, vectors
 from verdicts.__main__ import in_full, main
 from verdicts.cases import CASES, HERE, KINDS, ORDER, WHY, case_named, in_order, results
@@ -347,6 +348,21 @@ def test_a_row_of_our_product_has_the_same_bits_alone_and_of_five():
         assert (found["linear, alone"] == found["linear, of five"]).all()
     pair = results()["questions"]["parting"]["logits"]
     assert pair["linear, alone"] == pair["linear, of five"] and pair["alone"] != pair["of five"]
+
+
+def test_the_definitions_of_acceptance_on_three_rounds_by_hand():
+    """Drafts 5 and 6: both kept, the first refused, the second refused."""
+    p, q = np.full((2, 9), .5), np.full((3, 9), .5)
+    q[0, 5], q[1, 6] = .25, 2.
+    words = questions.told([Round(tokens, [5, 6], n, q, p)
+                            for tokens, n in (([5, 6, 7], 2), ([1], 0), ([5, 1], 1))], 2)
+    assert words == {
+        "passes": 3, "drafted": 6, "accepted": 3, "tested": 5, "accepted over tested": 3 / 5,
+        "accepted over drafted": 1 / 2, "accepted a pass": 1, "tokens a pass": 2,
+        "per position": [2 / 3, 1 / 3], "per position, given those before": [2 / 3, 1 / 2],
+        "tokens over K + 1": 2 / 3, "mean of min(1, q / p)": (3 * .5 + 2 * 1) / 5}
+    tree = Round([5], [5, 6], 1, q, None, parents=[-1, -1])
+    assert "mean of min(1, q / p)" not in questions.told([tree], 2)
 
 
 def test_the_definitions_agree_with_each_other():

@@ -146,8 +146,10 @@ def passes(copy, paths, planted_in="", seconds=None):
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider",
                "-o", "python_functions=test_*", *paths]         # not `tests_of` in the code itself
     try:                                                        # PLANTED: see `mutant` in tests/helpers.py
-        done = subprocess.run(command, cwd=copy, capture_output=True, timeout=seconds,
+        done = subprocess.run(command, cwd=copy, capture_output=True, timeout=seconds, text=True,
                               env=os.environ | {"PLANTED": planted_in})
+        if done.returncode and not planted_in:
+            print(done.stdout, file=sys.stderr)
         return done.returncode == 0
     except subprocess.TimeoutExpired:
         print(f"\nno end within {seconds} seconds: {planted_in}", file=sys.stderr)
@@ -164,13 +166,6 @@ def survives(copy, name, source):
     return alive
 
 
-def drawn(every, n, seed):
-    """n of the places, [(name, number)]: one of each file, then any."""
-    every = random.Random(seed).sample(every, len(every))
-    firsts = {name: (name, number) for name, number in reversed(every)}.values()
-    return sorted([*firsts, *(place for place in every if place not in firsts)][:n])
-
-
 def main(words):
     flags = dict(word.removeprefix("--").split("=") for word in words if word.startswith("--"))
     words = [word for word in words if not word.startswith("--")] or files()
@@ -179,7 +174,8 @@ def main(words):
     sources = {name: (ROOT / name).read_text(encoding="utf-8") for name in names}
     every = [(name, number) for name in names for number in places(sources[name])]
     chosen = [place for place in every if "{}:{}".format(*place) in words]
-    chosen = chosen or drawn(every, int(flags.get("n", 150)), int(flags.get("seed", 0)))
+    n, seed = int(flags.get("n", 150)), int(flags.get("seed", 0))
+    chosen = chosen or random.Random(seed).sample(every, min(n, len(every)))
     jobs, copies, tried, survivors = int(flags.get("jobs", 1)), queue.SimpleQueue(), [], []
 
     def plant(place):
