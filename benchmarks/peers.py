@@ -7,9 +7,10 @@ benchmarks/results/peers.md.
 
 But: on the CPU only, and the embedded pair.
 """
-import re
+import contextlib
 import sys
 from statistics import median
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -17,7 +18,7 @@ import console
 from benchmarks.counts import DRAFT, HERE, TARGET
 from compute.backend import clock
 from compute.linear import THREADS
-from loading.folder import read_folder
+from loading import export
 from methods import Models, choose
 
 METHOD = choose("model", "token")
@@ -44,31 +45,12 @@ def theirs(assistant, target, tokens, n_tokens, K):
     return text[0, len(tokens):].tolist()
 
 
-def to_transformers(hparams, arrays):
-    """The weights as a GPT2LMHeadModel."""
-    import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
-    config = GPT2Config(vocab_size=hparams["n_vocab"], n_positions=hparams["n_ctx"], n_embd=hparams["n_embd"],
-                        n_layer=hparams["n_layer"], n_head=hparams["n_head"], bos_token_id=None,
-                        eos_token_id=None)
-    model = GPT2LMHeadModel(config).eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            array = np.array(arrays[openai_name(name)], dtype=np.float32)
-            parameter.copy_(torch.from_numpy(array).reshape(parameter.shape))
-    return model
-
-
-def openai_name(name):
-    """
-    >>> [openai_name(name) for name in ("transformer.h.3.attn.c_attn.weight", "transformer.wte.weight")]
-    ['model/h3/attn/c_attn/w', 'model/wte']
-    """
-    name = name.removeprefix("transformer.")
-    for pattern, replacement in ((r"^h\.", "h"), (r"(w.e)\.weight", r"\1"), (r"(ln_.)\.weight", r"\1/g"),
-                                 (r"\.weight", "/w"), (r"\.bias", "/b"), (r"\.", "/")):
-        name = re.sub(pattern, replacement, name)
-    return f"model/{name}"
+def in_transformers(name, dtype="float32"):
+    """The model `name` of this repository as a GPT2LMHeadModel."""
+    from transformers import GPT2LMHeadModel
+    with TemporaryDirectory() as place, contextlib.redirect_stdout(None):
+        export.main(str(HERE.parent / "models" / name), f"{place}/{name}")
+        return GPT2LMHeadModel.from_pretrained(f"{place}/{name}", dtype=dtype).eval()
 
 
 def main(n_tokens=60, K=4, repetitions=3):
@@ -84,8 +66,7 @@ def main(n_tokens=60, K=4, repetitions=3):
     prompts = [models.encoder.encode(line) for line in lines]
     programs = {"here": (ours, models)}
     try:
-        weights = [read_folder(HERE.parent / "models" / name) for name in (DRAFT, TARGET)]
-        programs["transformers"] = theirs, *(to_transformers(*some) for some in weights)
+        programs["transformers"] = theirs, in_transformers(DRAFT), in_transformers(TARGET)
     except ImportError:
         print("transformers is left out: pip install torch transformers", file=sys.stderr)
     for _ in range(repetitions + 1):

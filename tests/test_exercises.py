@@ -214,7 +214,7 @@ REPLIES = {                                             # what is wrong: (change
     "an EOS in the prompt": (dict(autoregressive_sampling=lambda model, x, n, *run, eos=(), **more: BASELINE(
         model, x, n * (x[-1] not in eos), *run, **more)), 5, "an EOS in the prompt does not count"),
     "refused drafts are written": (dict(speculative_sampling=changed(speculative, (
-        "drafts[:n_accepted] + [", "drafts + [")).speculative_sampling), 4, "also those that were refused"),
+        "drafts[:n_accepted] + [", "drafts + [")).speculative_sampling), 4, "all drafts stay in the text"),
     "kept drafts for their number": (dict(verify=lambda q, p, drafts, rng: (drafts, 0)), 3,
                                      "where the number of drafts that are kept is due"),
     "a pair for a list": (dict(autoregressive_sampling=lambda *run, **settings: ([1, 2], 1)), 2,

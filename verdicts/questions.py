@@ -106,11 +106,9 @@ def page():
     shown = {f"{kind} {word}": ", ".join(f"{x:.3f}" for x in number) if isinstance(number, list) else
              f"{number:.3f}" if isinstance(number, float) else str(number)
              for kind, words in (("line", line), ("tree", tree)) for word, number in words.items()}
-    text = (HERE / "questions.in.md").read_text(encoding="utf-8")
-    for word, number in (shown | {"rows": rows, "blas": parted["blas"], "seed": str(parted["seed"]),
-                                  "exact": " and ".join(f"{x:.9f}" for x in parted["exact"])}).items():
-        text = text.replace("{" + word + "}", number)
-    return text
+    shown |= {"rows": rows, "blas": parted["blas"], "seed": parted["seed"],
+              "exact": " and ".join(f"{x:.9f}" for x in parted["exact"])}
+    return (HERE / "questions.in.md").read_text(encoding="utf-8").format_map(shown)
 
 
 def write():
