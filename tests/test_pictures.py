@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[bench]'")
-from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.figure import Figure
 
-from benchmarks import pictures  # noqa: E402
-from benchmarks.figures import RESULTS, value  # noqa: E402
-from benchmarks.tables import NAMES, known, on_machines  # noqa: E402
-from samplers.tree import shape_of  # noqa: E402
+from benchmarks import pictures
+from benchmarks.figures import RESULTS, value
+from benchmarks.tables import NAMES, known, on_machines
+from samplers.tree import shape_of
 
 COUNTS = json.loads((RESULTS / "counts.json").read_text(encoding="utf-8"))["cells"]
 
@@ -60,14 +60,14 @@ def test_curves_over_the_drafts_and_over_the_nodes_of_trees(T):
 def test_curves_over_exits_and_positions():
     by_exit = curves(drawn(pictures.by_exit))
     for T in 0, 1:
-        wanted = points({n: f"early_exit:{n} token K=4 T={T}" for n in range(1, 17)}, "rate")
+        wanted = points({n: f"early_exit:{n} token K=4 T={T}" for n in range(17)}, "rate")
         assert by_exit.get(f"T = {T}", {}) == wanted
     lines = {line.get_label(): line.get_xydata() for line in drawn(pictures.by_position, 1).lines}
     assert len(lines) == 4
     cell = COUNTS["medusa token K=8 T=1"]
     for place, (x, y) in enumerate(lines["medusa"]):
-        there = cell["tested"][place] > .005
-        assert x == place + 1 and (y == cell["kept"][place] / cell["tested"][place] if there else math.isnan(y))
+        kept, tested = cell["kept"][place], cell["tested"][place]
+        assert x == place + 1 and (y == kept / tested if tested > .005 else math.isnan(y))
 
 
 @pytest.mark.skipif(not known(), reason="nothing was measured: python -m benchmarks costs")
