@@ -16,7 +16,7 @@ import numpy as np
 import console
 from benchmarks.counts import DRAFT, HERE, TARGET
 from compute.backend import clock
-from compute.linear import THREADS
+from compute.threads import THREADS
 from loading.folder import read_folder
 from methods import Models, choose
 

@@ -30,7 +30,8 @@ together even so, if that is cheaper. More rows, in a prompt, meet a tile all at
 Measurements: the README (made by `python -m benchmarks`) and notebook 4.
 
 But: more than 16 rows keep their bits only if `exact_rows` says so; with FAST, and on a GPU, nothing is
-promised. Tried with OpenBLAS and MKL; with Apple's Accelerate, BLIS and ARM's library by nobody so far.
+promised. Tried with OpenBLAS and MKL on AMD; with Apple's Accelerate, BLIS and ARM's library by nobody so
+far: tests/tools/other_blas.py asks them.
 """
 import functools
 import math
