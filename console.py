@@ -11,8 +11,9 @@ Its help is a line in the docstring's "Args:".  `main` returns its exit status, 
     exit status 130     Ctrl-C
     exit status 0       the reader of the output went away (| head)
 
-But: an error in the code of this project keeps its traceback.  One in a user's file, loaded by `function_in`,
-is reported with its file and line.
+But: Ctrl-C in the first half second, while Python loads NumPy, leaves Python's own traceback (main.py's
+leaves none).  An error in the code of this project keeps its traceback.  One in a user's file, loaded by
+`function_in`, is reported with its file and line.
 """
 import errno
 import importlib.util
@@ -26,7 +27,7 @@ from math import isfinite
 from pathlib import Path
 from textwrap import dedent, fill
 
-LOADED = set()      # the files that function_in has loaded
+LOADED = {}         # {a file that function_in has loaded, absolute: as it was typed}
 
 
 def run(program, words=None):
@@ -206,7 +207,7 @@ def function_in(path, name, like=None):
     if spec is None:
         raise ValueError(f"{path} is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
-    LOADED.add(str(path))
+    LOADED[spec.origin] = path
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -226,6 +227,6 @@ def function_in(path, name, like=None):
 
 def place_in_loaded(error):
     """'my_drafter.py, line 7': the last line of a loaded file in the error's traceback, or None."""
-    lines = [f"{frame.filename}, line {frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)
-             if frame.filename in LOADED]
+    lines = [f"{LOADED[frame.filename]}, line {frame.lineno}"
+             for frame in traceback.extract_tb(error.__traceback__) if frame.filename in LOADED]
     return lines[-1] if lines else None

@@ -134,14 +134,18 @@ class GPT2:
     def __copy__(self):                         # copy.copy: the same weights, its own cache
         return copy.deepcopy(self, {id(shared): shared for shared in (self.params, self.head)})
 
+    def __getstate__(self):                 # a copy begins with an empty cache: a thread may be changing it
+        return vars(self) | {"cached": []}
+
     def reset(self):
         """Empty the cache."""
-        self.cached = []                                   # the tokens whose keys and values are in the cache
+        with self.lock():
+            self.cached = []                               # the tokens whose keys and values are in the cache
 
     def __call__(self, tokens, n_last=1):
         """Raises ValueError for ids outside the vocabulary, or more tokens than fit into the context."""
         tokens = list(tokens)
-        with self.lock:
+        with self.lock():
             n_past = self.prefill(tokens, n_last)
             x = self.forward(tokens, n_past)[-n_last:]          # [n, n_embd] -> [n_last, n_embd]
             if not xp.isfinite(x).all():

@@ -577,17 +577,20 @@ def judge(sampler, *case, most=np.inf):
             break
         found[text] += walk.probability
         n_branches, steps = n_branches + 1, steps + walk.steps
+    return compared(case, found, n_branches, unfinished)
+
+
+def compared(case, found, n_branches, unfinished=False):
+    """The Report of one case of which {text: probability} was found, perhaps not all."""
     wanted = distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
     texts = sorted(found if unfinished else found.keys() | wanted.keys())
     off = {text: found.get(text, 0) - wanted.get(text, 0) for text in texts}
     off = {text: max(d, 0) if unfinished else abs(d) for text, d in off.items()}     # more is still to come
-    wrong = [text for text in texts if off[text] > WRONG]
-    report = Report(not wrong, max(off.values()), 1, n_branches, unfinished)
-    if not wrong:
-        return report
-    text = wrong[0]
-    return report._replace(case=str(case), settings=case.settings, prompt=list(case.prompt), text=list(text),
-                           probability=found.get(text, 0.0), wanted=wanted.get(text, 0.0))
+    wrong = next((text for text in texts if off[text] > WRONG), None)
+    counts = max(off.values()), 1, n_branches, unfinished
+    return Report(True, *counts) if wrong is None else Report(
+        False, *counts, str(case), case.settings, list(case.prompt), list(wrong),
+        float(found.get(wrong, 0)), float(wanted.get(wrong, 0)))
 
 
 def asked(model, rng):

@@ -197,6 +197,9 @@ def early_exit(models, n_layers, *_):
 
 def skipped_layers(models, skipped, tokens, *_):
     if skipped is None:
+        if models.target.n_ctx <= 20:
+            raise ValueError(f"a context of {models.target.n_ctx} tokens is too short to find out which "
+                             "sublayers to skip: name them, as in layer_skip:a0,m1")
         cost = layer_skip.seconds_per_token(models.target, [tokens[:models.target.n_ctx - 20]], n_tokens=20)
         n_layer = len(models.target.params["blocks"])
         skipped = layer_skip.search(cost, n_layer, np.random.default_rng(0), steps=20)
@@ -224,7 +227,10 @@ def around(wrapper):
 
 def optimum(pair, tokens, K, settings):
     """With c and v measured now, for this prompt."""
-    tokens, to_probs, _ = prepare([pair.draft, pair.target], tokens, 1, **settings)
+    tokens, to_probs, _ = prepare([pair.draft, pair.target], tokens, 0, **settings)
+    if pair.target.n_ctx <= K:
+        raise ValueError(f"a context of {pair.target.n_ctx} tokens is too short to time {K} drafts: take a "
+                         "smaller K, or another drafter")
     costs = adaptive.measured_costs(pair.draft, pair.target, pair.propose, tokens, K, to_probs)
     return adaptive.Optimum(**costs, K=K, propose=pair.propose)
 

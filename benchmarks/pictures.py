@@ -5,6 +5,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.figures import costs, counts, of_counts, of_rounds
 from benchmarks.tables import NAMES, known, on_machines
+from methods import VERIFIERS
 
 KS = 1, 2, 3, 4, 6, 8
 
@@ -69,22 +70,20 @@ def by_exit(axes):
     axes.set(xlabel="layers of the draft, of 16", ylabel="accepted of tested", ylim=(0, 1))
 
 
-def by_cost(axes, kernels, T):
-    """Tokens over the cost of a round, every method: on a line through the origin speed-ups are the same."""
-    names = [name for name in costs(kernels)["rounds"] if name in counts() and name.endswith(f" T={T:g}")]
-    points = {name: (of_rounds(kernels, name, "round"), of_counts(name, "tokens")) for name in names
-              if "K=4" in name or ":3,2,1" in name}
-    for name, (x, y) in points.items():
-        drafter, verifier = name.split()[:2]
-        axes.plot(x, y, "o", color=COLOURS.get(label(drafter, verifier), "black"), markersize=4)
-        axes.annotate(label(drafter.split(":a")[0], verifier), (x, y), fontsize=7, xytext=(3, 2),
-                      textcoords="offset points")
-    right = 1.15 * max(x for x, _ in points.values())
-    for gain in (.5, 1, 1.5, 2, 3):
-        axes.axline((0, 0), slope=gain, color="lightgrey", linewidth=1, zorder=0)
-    axes.set(xlim=(.8, right), ylim=(.9, 1.1 * max(y for _, y in points.values())),
-             ylabel="tokens a pass", xlabel="cost of a round, in rounds of the target alone",
-             title=f"{NAMES[kernels]}, T = {T:g}")
+def by_method(axes, T):
+    """The speed-up of every method, with its error: K = 4, trees of 3,2,1."""
+    names = [name for name in costs(known()[0])["rounds"] if name in counts()
+             and name.endswith((f"K=4 T={T:g}", f":3,2,1 T={T:g}"))]
+    names.sort(key=lambda name: of_rounds(known()[0], name, "speedup"))
+    for i, kernels in enumerate(known()):
+        speeds, errors = ([of_rounds(kernels, name, what) for name in names] for what in ("speedup", "error"))
+        axes.barh(np.arange(len(names)) - .4 * i, speeds, .4, xerr=errors, label=NAMES[kernels])
+    words = [[word.split(":")[0] for word in name.split()[:2]] for name in names]
+    lossy = [" (lossy)" * (VERIFIERS[verifier].lossless is False) for _, verifier in words]
+    axes.set_yticks(range(len(names)), [label(*both) + note for both, note in zip(words, lossy)], fontsize=8)
+    axes.set_axisbelow(True)
+    axes.axvline(1, color="black", linewidth=.8)
+    axes.set(xlabel="speed-up", title=f"temperature {T:g}")
 
 
 def by_rows(axes):
@@ -108,6 +107,7 @@ def by_machine(axes, T, methods=("model", "model, block", "eagle", "lookup", "me
         axes.bar_label(bars, [f"K = {here.get(method, (0, '-'))[1]}" for here in found.values()], fontsize=6)
     axes.axvline(1, color="black", linewidth=.8)
     axes.set(yticks=range(len(found)), yticklabels=found, xlabel="speed-up", title=f"temperature {T:g}")
+    axes.margins(x=.3)
     axes.invert_yaxis()
 
 
@@ -128,5 +128,4 @@ def draw_all(out):
     if known():
         save(out / "machines.png", [(by_machine, 0), (by_machine, 1)], (1, 2), height=6)
         save(out / "passes.png", [(by_rows,)], (1, 1))
-        speeds = [(by_cost, kernels, T) for kernels in known() for T in (0, 1)]
-        save(out / "speed.png", speeds, (len(known()), 2))
+        save(out / "speed.png", [(by_method, 0), (by_method, 1)], (1, 2), height=6)

@@ -14,6 +14,7 @@ these words is there once for each:
 Rows of nothing but dashes are left out.
 """
 import re
+from functools import cache
 from pathlib import Path
 
 from benchmarks.counts import FIXED, counted_as
@@ -22,7 +23,7 @@ from methods import DRAFTERS, VERIFIERS
 from pages import machine
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-NAMES = {"avx512": "AVX-512", "avx2": "AVX2"}
+NAMES = machine.KERNELS
 
 
 def known():
@@ -44,6 +45,7 @@ def lossy(method):
     return method + " (lossy)" * (VERIFIERS[method.split()[1]].lossless is False)
 
 
+@cache
 def on_machines(T):
     """{machine: {method: (speed-up, K)}}, each at its best K there."""
     data, found = machine.data() or dict(rows=[], presets={}), {}
@@ -76,6 +78,7 @@ def rows(line):
                 row = re.sub(r"\[\[(.*?) T=(.*?)\]\]", lambda m: on_machine(name, m[1], float(m[2])), row)
                 first, rest = filled(row)[2:].split(" | ", 1)
                 first = lossy(first) if word == "METHOD" else NAMES.get(first, first)
+                first = re.sub(r":a\S+", "", first)                # the sublayers to skip, FIXED: a long list
                 if word == "KERNELS":
                     said = costs(name)["machine"]["caption"].replace("\n", " ")
                     rest = rest.replace("CHECK", check(name)).replace("CAPTION", said)

@@ -71,19 +71,18 @@ def share(f, n, work):
 
 
 class Lock:
-    """`with lock:` one thread at a time; a copy or a forked process starts with a free lock.
+    """`with lock():` one thread at a time, which may come again; a copy or a forked process starts with a
+    free lock.
 
     After a fork only the thread that forked goes on, so a lock that another thread held would stay locked.
+    The `with` itself takes Python's own lock: in an __enter__ of ours Ctrl-C could come right after it.
     """
 
     def __init__(self):
-        self.of_process = defaultdict(threading.Lock)           # {process id: its lock}
+        self.of_process = defaultdict(threading.RLock)          # {process id: its lock}
 
-    def __enter__(self):
-        self.of_process[os.getpid()].acquire()
-
-    def __exit__(self, *_):
-        self.of_process[os.getpid()].release()
+    def __call__(self):
+        return self.of_process[os.getpid()]
 
     def __reduce__(self):                                       # pickle and copy.deepcopy
         return Lock, ()
@@ -105,7 +104,7 @@ def one_blas_thread():
     get, set_ = blas_threads() or (int, int)
     me = object()
     try:
-        with INSIDE.lock:
+        with INSIDE.lock():
             if not INSIDE.users:
                 INSIDE.before = get()
             INSIDE.users.add(me)
@@ -119,19 +118,18 @@ def one_blas_thread():
 
 
 def leave(user):
-    with INSIDE.lock:
+    with INSIDE.lock():
         INSIDE.users.discard(user)
         if not INSIDE.users and blas_threads():
             blas_threads()[1](INSIDE.before)
 
 
-INSIDE = types.SimpleNamespace(lock=threading.Lock(), users=set(), before=0)
+INSIDE = types.SimpleNamespace(lock=Lock(), users=set(), before=0)
 
 
 def after_fork():
     """A fork has the queue, but not its threads, nor others that multiply."""
     workers.cache_clear()
-    INSIDE.lock = threading.Lock()
     for user in [*INSIDE.users]:
         leave(user)
 

@@ -67,8 +67,9 @@ class Lower(GPT2):
 
     def reset(self):
         """Empty the caches of all models that share the hidden states."""
-        for model in (self, *self.followers):
-            model.cached = []
+        with self.lock():
+            for model in (self, *self.followers):
+                model.cached = []
 
     def hidden(self, tokens):
         """[n, n_embd], the states of n tokens after these layers; runs those that are not in the cache."""

@@ -98,7 +98,7 @@ def last_states(target, x, first):
     if hasattr(target, "follow"):           # a TreeGPT2: the states of the accepted path move up
         target.follow(x[:n])
     if common_prefix(target.cached, x) < n:
-        with target.lock:
+        with target.lock():
             target.prefill(x, 1)            # a long text, in the same chunks as without a head: the same bits
     if common_prefix(target.cached, x) < n:
         target(x[:n])                       # a short one, which prefill leaves to the next call

@@ -45,8 +45,9 @@ class Suffix:
 
     def forget(self):
         """Start again with the newer half of the text."""
-        kept, self.text, self.root = self.text[-(self.memory // 2):], [], Node(-1)
-        self.root.after, self.open = {}, [self.root]
+        kept, root = self.text[-(self.memory // 2):], Node(-1)
+        root.after = {}
+        self.text, self.root, self.open = [], root, [root]              # at once: Ctrl-C may come at any line
         for token in kept:
             self.add(token)
 

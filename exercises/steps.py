@@ -42,7 +42,10 @@ class Says:
     """In the generator's place: `random()` returns these numbers, one after the other."""
 
     def __init__(self, *numbers):
-        self.random = iter(numbers).__next__
+        self.numbers = iter(numbers)
+
+    def random(self, size=None):
+        return next(self.numbers) if size is None else np.array([next(self.numbers) for _ in range(size)])
 
     def choice(self, a, p):                             # as NumPy's draws
         return int(np.searchsorted(np.cumsum(p) / np.sum(p), self.random(), side="right"))
@@ -72,17 +75,20 @@ def differences(found, expected, what):
     elif np.shape(found) != np.shape(expected):
         yield f"{what} has the shape {np.shape(found)} and should have {np.shape(expected)}"
     elif not same(found, expected):
-        digits = 4 if np.abs(np.subtract(found, expected)).max() > 1e-3 else 12
+        digits = 12 if np.abs(np.subtract(found, expected)).max() <= 1e-3 else 4
+        sums = np.sum(found, axis=-1)
+        why = ("; nan comes from 0 / 0, or from exp of a large number" if np.isnan(found).any() else
+               "" if np.ndim(found) < 2 or np.allclose(sums, 1) else f"; your rows sum to {sums.round(4)}")
         found, expected = (str(np.round(a, digits)).replace("\n", "") for a in (found, expected))
-        yield f"{what} is {found} and should be {expected}"
+        yield f"{what} is {found} and should be {expected}{why}"
 
 
-def token(result, function):
-    """What should be a token, as an int."""
+def token(result, function, what="a token is due"):
+    """What should be a token, or a number of tokens, as an int."""
     try:
         return index(result)
     except TypeError:
-        raise Wrong(f"{function} gives {result!r} where a token is due: one whole number") from None
+        raise Wrong(f"{function} gives {result!r} where {what}: one whole number") from None
 
 
 def text(sampler, *arguments, **settings):
@@ -104,11 +110,31 @@ def compared(what, sampler, models, prompt, n, *K, first=None, **settings):
     def run(rng):
         new = text(sampler, *models, prompt, n, *K, rng, **settings)
         if len(new) != n and first is None and "eos" not in settings:
-            raise Wrong(f"asked for {n} new tokens after {prompt} it gives {len(new)}: {list(new)}")
+            why = ", the prompt among them" if n < len(new) and [*new[:len(prompt)]] == prompt else ""
+            raise Wrong(f"asked for {n} new tokens after {prompt} it gives {len(new)}: {list(new)}{why}")
         return new[:first]
 
-    yield from differences(exact_distribution(run), distribution_of_text(models[-1], prompt, n, **settings),
-                           f"{what} after {prompt}, {settings}" if settings else f"{what} after {prompt}")
+    what = f"{what} after {prompt}, {settings}" if settings else f"{what} after {prompt}"
+    found = exact_distribution(run)
+    wrong = [*differences(found, distribution_of_text(models[-1], prompt, n, **settings), what)]
+    if wrong:
+        wrong[0] += "".join(f"\n    (these are the texts {instead})" for instead, texts in simpler(
+            models[-1], prompt, n, **settings) if lossless.distance(texts, found) < 1e-9)
+    yield from wrong
+
+
+def simpler(target, prompt, n, **settings):
+    """(what was forgotten, the texts that come out then) for what is often forgotten."""
+    texts, eos = partial(distribution_of_text, target, prompt), settings.get("eos", [])
+    yield "of temperature 0: nothing is drawn", texts(n, **settings | dict(temperature=0))
+    yield "that come without these settings", texts(n)
+    yield "of a model that sees only the last token", distribution_of_text(
+        lambda tokens: target(tokens[-1:]), prompt, n, **settings)
+    yield "without their EOS, which should be their last token", {
+        new[:-1] if new[-1] in eos else new: chance for new, chance in texts(n, **settings).items() if new}
+    if eos and prompt[-1] in eos:
+        for length in 0, 1:
+            yield "that end at once: an EOS in the prompt does not count", texts(length)
 
 
 def same(found, expected):
@@ -127,7 +153,7 @@ def step_1(mine):
         wrong += differences(two, [distribution_of_token(logits, **settings)] * 2,
                              f"probabilities of two rows {logits.tolist()}, {settings},")
     for name, changes in FILTERS.items() if wrong else ():
-        known = changed(sampling, *changes if isinstance(changes, list) else [changes]).probabilities
+        known = changed(sampling, *changes).probabilities
         if all(same(two, [known(logits, **settings)] * 2) for two, (logits, settings) in zip(found, cases)):
             wrong[0] += f"\n    (all are those of a known mistake: {name})"
     yield from wrong
@@ -136,7 +162,7 @@ def step_1(mine):
     if not any(walk.taken for walk in walks):
         yield "sample asks rng for no number, so it does not draw (or draws by chance of its own)"
     yield from differences(found, dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
-    weights = np.random.default_rng(0).random(50_257).astype(np.float32)
+    weights = np.random.default_rng(2).random(50_257).astype(np.float32)
     weights[:9] = weights[-9:] = 0
     for u in 0.0, 1 - 2 ** -53:
         found = token(mine.sample(weights / weights.sum(), Says(u)), "sample")
@@ -146,9 +172,9 @@ def step_1(mine):
 
 
 def step_2(mine):
-    """auto-regressive sampling"""
+    """autoregressive sampling"""
     for n, settings in (0, {}), (1, {}), (3, {}), (3, dict(temperature=.5, top_k=2)):
-        yield from compared(f"{n} tokens", mine.autoregressive_sampling, [table(2, zeros=.3)], [2, 0], n,
+        yield from compared(f"a text of {n}", mine.autoregressive_sampling, [table(2, zeros=.3)], [2, 0], n,
                             **settings)
 
 
@@ -160,7 +186,8 @@ def step_3(mine):
             n_accepted, next_token = result
         except (TypeError, ValueError):
             raise Wrong(f"verify gives {result!r}: it should give the pair n_accepted, next_token") from None
-        return f"{token(n_accepted, 'verify')} kept, then {token(next_token, 'verify')}"
+        n_accepted = token(n_accepted, "verify", "the number of drafts that are kept is due")
+        return f"{n_accepted} kept, then {token(next_token, 'verify')}"
 
     cases = {                                           # drafts: {what comes out: probability}, and why
         (1,): ({"1 kept, then 0": .6, "1 kept, then 2": .4}, "which is kept because q > p"),
@@ -198,10 +225,10 @@ def step_5(mine):
     certain = memoryless([1, 0, 0])
     for n in range(6):
         for draft in certain, memoryless([0, 1, 0]):
-            yield from compared(f"{n} tokens", mine.speculative_sampling, [draft, certain], [0], n, 3)
+            yield from compared(f"a text of {n}", mine.speculative_sampling, [draft, certain], [0], n, 3)
     models = table(1, n_vocab=2), table(2, n_vocab=2)           # few branches, whatever is drafted
     for eos in [1], [0, 1]:
-        yield from compared("auto-regressive text", mine.autoregressive_sampling, models[1:], [1], 3, eos=eos)
+        yield from compared("autoregressive text", mine.autoregressive_sampling, models[1:], [1], 3, eos=eos)
         yield from compared("speculative text", mine.speculative_sampling, models, [1], 3, 2, eos=eos)
 
 
@@ -315,7 +342,7 @@ def measured(mine, n=60, K=4):
     c, v = small.seconds(1) / alone.seconds(1), large.seconds(K + 1) / alone.seconds(1)
     tokens = n / len(large.calls)
     return (f"\nAt temperature 1, K = {K}: {tokens:.2f} tokens a pass, c = {c:.2f}, v = {v:.2f}, so it "
-            f"should be {tokens / (K * c + v):.2f} times\nas fast as auto-regressive sampling.  "
+            f"should be {tokens / (K * c + v):.2f} times\nas fast as autoregressive sampling.  "
             f"It took {spec:.2f} s instead of {base:.2f} s: {base / spec:.2f} times.")
 
 

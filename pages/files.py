@@ -8,7 +8,8 @@
 A page of ours has a mark in its head, one for replays that main.py wrote and one for the site, so that
 neither replaces the other.  A symbolic link stays one: the page goes where it leads.
 
-But: a power failure between two renames leaves a folder of old and new pages, each of them whole.
+But: a power failure between two renames leaves a folder of old and new pages, each of them whole; and pipes
+and devices (/dev/stdout) are refused, because nothing can be written beside them.
 """
 import os
 import shutil
@@ -54,9 +55,7 @@ def check_place(path):
     real = place(path)
     if real.is_dir() or not real.parent.is_dir():
         raise ValueError(f"cannot write {path}: name a file in a folder that exists, as in --trace run.html")
-    if real.exists() and not real.is_file():                    # a pipe or a device: opened once, when due
-        return
-    if real.exists() and real.stat().st_size and not has_mark(real, TRACE):
+    if real.exists() and not has_mark(real, TRACE):
         raise ValueError(f"{path} exists and is not a replay: take another name, as in --trace run.html")
     if real.exists() and not os.access(real, os.W_OK):
         raise ValueError(f"{path} is write-protected: take another name, as in --trace run.html")
@@ -67,9 +66,6 @@ def check_place(path):
 def write_page(path, html):
     """Raises ValueError; then what was there before is as it was."""
     real = place(path)
-    if real.exists() and not real.is_file():
-        real.write_text(html, encoding="utf-8")
-        return
     with TemporaryDirectory(dir=real.parent, prefix=".page.") as work:
         new = Path(work) / real.name
         new.write_text(html, encoding="utf-8")

@@ -3,23 +3,30 @@
     answer('{"code": "def verify(..", "case": "zeros in both", "K": 2, ..}') -> '{"lossless": false, ..}'
     openings()          what a reader can open there: Algorithm 2, the cases of verdicts/, the museum
 
-The code of the editor is run with the names of verdicts/rules.py around it; what it does not define, a
-`propose` or a `verify`, is speculative.py's.
+The code of the editor is run with the names of verdicts/rules.py and sampling.py around it; what it does not
+define, a `propose` or a `verify`, is speculative.py's.
 
-But: on one pair of models, chosen in the page, or the standard cases; python -m lossless can be thorough.
+But: on one case, chosen in the page, or the standard cases up to the first that is wrong; python -m lossless
+can be thorough.
 """
+import ast
 import inspect
 import json
+import re
 import traceback
+from functools import cache
+from textwrap import indent
 
 import lossless
+import sampling
 import speculative
-from verdicts import judging, rules
+from verdicts import judging, museum, rules
 
 EDITOR = "<editor>"
 STANDARD = "the standard cases, up to the first that is wrong"
 PAIRS = {name: pair for name, (*pair, _, _) in judging.PAIRS.items()} | lossless.PAIRS
 START = "a distribution after every prefix"
+SMALL = next(str(case) for case in lossless.CASES if case.name == "'.ss', two drafts")
 
 
 def answer(request):
@@ -31,35 +38,23 @@ def answer(request):
 
 
 def judged(code, case, K, n_tokens, settings, penalty=False):
-    """What the judge finds about the code in the editor, as a dict.  case: a name of PAIRS, or STANDARD."""
-    names = vars(speculative) | vars(rules) | dict(__name__="editor")
+    """lossless.Report about the code in the editor, as a dict.
+
+    case        a name of PAIRS, to which K, n_tokens and the settings belong, a standard case, or STANDARD
+    """
+    names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)
     own = {name: names[name] for name in ("propose", "verify")}
     sampler = names.get("sampler") or (
         lambda *run, **settings: speculative.speculative_sampling(*run, **own, **settings))
     if case == STANDARD:
-        cases, found = {str(one): one for one in lossless.CASES}, lossless.report(sampler)
-    else:
+        return lossless.report(sampler)._asdict()
+    one = next((one for one in lossless.CASES if str(one) == case), None)
+    if case in PAIRS:
         draft, target = PAIRS[case]
         target = rules.penalized(target) if penalty else target
         one = lossless.Case(case, draft, target, n_tokens, K, settings)
-        cases, found = {str(one): one}, lossless.judge(sampler, *one)
-    first = dict(text=found.text, probability=found.probability, wanted=found.wanted)
-    return dict(lossless=found.lossless, deviation=found.deviation, branches=found.n_branches,
-                case=found.case, prompt=found.prompt, first=first,
-                worst=None if found.lossless else worst(sampler, cases[found.case]))
-
-
-def worst(sampler, case):
-    """Of a case that is wrong, the text that is most wrong."""
-    def run(rng):
-        x, pair = list(case.prompt), (case.draft, case.target)
-        return lossless.text_of(sampler(*pair, x, case.n_tokens, case.K, rng, **case.settings))
-
-    has = lossless.exact_distribution(run)
-    wanted = lossless.distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
-    text = max(sorted(has.keys() | wanted.keys()), key=lambda t: abs(has.get(t, 0) - wanted.get(t, 0)))
-    return dict(text=text, probability=float(has.get(text, 0)), wanted=float(wanted.get(text, 0)))
+    return lossless.judge(sampler, *one)._asdict()
 
 
 def sentence(error):
@@ -76,12 +71,13 @@ def sentence(error):
 def openings():
     """[{group, name, code, case, K, n_tokens, settings, wrong, ..}, ..]"""
     from verdicts.cases import in_order
-    own = "\n\n".join(map(inspect.getsource, (speculative.propose, speculative.verify)))
-    first = dict(START_WITH, group="the code", name="Algorithm 2", code=own, wrong=False)
-    return [first, *(opening(case) for case in in_order() if case.rule in rules.RULES), *museum()]
+    own = IMPORTS + "\n\n".join(whole())
+    first = START_WITH | dict(group="the code", name="Algorithm 2", code=own, wrong=False)
+    return [first, *(opening(case) for case in in_order() if case.rule in rules.RULES), *of_the_museum()]
 
 
 START_WITH = dict(case=START, K=2, n_tokens=3, settings={"temperature": 1})
+IMPORTS = "import numpy as np\n\nfrom sampling import probabilities, sample\n\n\n"    # for use as a file
 
 
 def opening(case):
@@ -92,45 +88,57 @@ def opening(case):
                 wrong=case.verdict == "wrong", penalty=case.penalty, claim=case.claim, link=case.link)
 
 
-def museum():
-    """What verdicts/museum.py changes in a file, as the lines that change it."""
-    from verdicts.museum import MISTAKES, UNUSUAL
-    for table, rooms in ("MISTAKES", MISTAKES), ("UNUSUAL", UNUSUAL):
-        for kind, (module, _, entries) in rooms.items():
+def of_the_museum():
+    """What verdicts/museum.py changes in a file: a mistake with the case that sees it best, what is right
+    with a small one."""
+    table = museum.TABLE.read_text(encoding="utf-8")
+    best = dict(re.findall(r"^\| (.*) \| \S+ \| \d+ \| (.*) \|$", table, re.M))
+    for rooms, group in ("MISTAKES", "the museum: wrong"), ("UNUSUAL", "the museum: right"):
+        for kind, (module, _, entries) in getattr(museum, rooms).items():
             for name, changes in entries.items():
-                changes = changes if isinstance(changes, list) else [changes]
                 lines = [f"    ({old!r},\n     {new!r})," for old, new in changes]
-                code = "\n".join([f"from verdicts.museum import {table}, changed",
-                                  f"import {module.__name__} as module", "",
-                                  "module = changed(module, *[", *lines, "])",
-                                  f"sampler = {table}[{kind!r}][1](module)", ""])
-                wrong = table == "MISTAKES"
-                yield dict(START_WITH, group=f"the museum: {'wrong' if wrong else 'right'}", name=name,
-                           code=code, case=STANDARD, wrong=wrong, claim=f"{kind}, in {module.__name__}.py")
+                code = functions_of(module, changes) or "\n".join([
+                    f"from verdicts.museum import {rooms}, changed",
+                    f"import {module.__name__} as module", "", "module = changed(module, *[", *lines, "])",
+                    f"sampler = {rooms}[{kind!r}][1](module)", ""])
+                wrong = rooms == "MISTAKES"
+                yield START_WITH | dict(group=group, name=name, code=code, wrong=wrong,
+                                        case=best.get(name, STANDARD) if wrong else SMALL,
+                                        claim=f"{kind}, in {module.__name__}.py")
 
 
 def code_of(name):
-    """A rule's own functions, and the line that makes a sampler of them, as in verdicts/rules.py."""
-    rule = rules.RULES[name]
-    own = [inspect.getsource(function) for function in rule.code if function.__module__ == rules.__name__]
-    parts = {part: name_of(it) for part, it in inspect.getclosurevars(rule.sampler).nonlocals.items()}
-    last = f"sampler = RULES[{name!r}].sampler"                 # of parts that have no name
-    if not parts:
-        last = f"sampler = {name_of(rule.sampler)}"
-    elif all(parts.values()):
-        maker = {"propose": "drafting({propose})", "propose verify": "judging({verify}, {propose})",
-                 "draw select walk": "in_a_tree({select}, {draw}, walk={walk})",
-                 "sampling": "looping_in_a_tree({sampling})"}[" ".join(sorted(parts))]
-        last = f"sampler = {maker.format(**parts)}.sampler"
-    return "\n\n".join([*own, last + "\n"])
+    """A rule's own functions, or the lines that it changes, and what makes a sampler of them in
+    verdicts/rules.py."""
+    part, *more = rules.RULES[name].code
+    if isinstance(part, tuple) and not more and "=" not in makers()[name].partition("beside=")[0]:
+        if functions := functions_of(*part):
+            return functions
+    own = [indent(museum.difference(*part), "# ") if isinstance(part, tuple) else inspect.getsource(part)
+           for part in rules.RULES[name].code if isinstance(part, tuple) or part.__module__ == rules.__name__]
+    return "\n\n".join([*own, f"sampler = {makers()[name]}.sampler\n"])
 
 
-def name_of(function):
-    """As it is called in verdicts/rules.py: target_after_refusal, lookup.propose, SEQUOIA[0]; or ""."""
-    for name, value in vars(rules).items():
-        inner = vars(value).items() if inspect.ismodule(value) else enumerate(value) if name.isupper() else ()
-        form = "{}.{}" if inspect.ismodule(value) else "{}[{}]"
-        found = [form.format(name, key) for key, part in inner if part is function]
-        if value is function or found:
-            return name if value is function else found[0]
-    return ""
+@cache
+def makers():
+    """{name of a rule: what stands beside it in RULES}"""
+    table = ast.parse(inspect.getsource(rules)).body[-1].value
+    return {key.value: ast.unparse(value) for key, value in zip(table.keys, table.values)}
+
+
+@cache
+def whole():
+    """`propose` and `verify`, without docstrings."""
+    sources = map(inspect.getsource, (speculative.propose, speculative.verify))
+    return [re.sub(r'    """.*?"""\n', "", source, flags=re.S) for source in sources]
+
+
+def functions_of(module, changes):
+    """`propose` or `verify` as it is changed, without comments, if nothing else is; otherwise ""."""
+    new = whole() if module is speculative else []
+    for old, text in changes:
+        if sum(old in function for function in new) != 1:
+            return ""
+        new = [function.replace(old, text) for function in new]
+    found = [re.sub(r"(?<=\S)  +#.*", "", function) for function in new if function not in whole()]
+    return IMPORTS + "\n\n".join(found) if found else ""

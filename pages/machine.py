@@ -2,28 +2,32 @@
 
     speedup(row, c, h, v)       of one row of the page: tokens a round over what the round costs
     rows(counts, costs)         benchmarks/results/counts.json and costs_*.json -> the rows of the page
-    presets(costs)              what was measured, as settings of the page's sliders
+    presets(costs, kernels)     what was measured, as settings of the page's sliders
 
 All costs are in steps of the target alone.  A round of a method costs its drafting and a pass over as many
 rows as it has drafts, and one more.  Drafting is measured beside that of the draft model: what takes twice
 its time a draft counts as two of its steps; a head's time is counted in steps of the EAGLE head, and what
 needs neither (copying, layers of the target) keeps its measured share of a target step.
 
-But: the counts are those of the embedded pair and its heads; another pair accepts more or less.
+But: the counts are those of the embedded pair and its heads; another pair accepts more or less.  What is
+assumed was measured by nobody here: a pass takes as long as one row up to so many rows, counted over all
+texts, and beyond them grows as they do.
 """
 import json
+import re
 from pathlib import Path
 
 from methods import DRAFTERS, VERIFIERS
-from samplers.tree import shape_of
-from samplers.tree_model import depths
 
 RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
 PLACES = 1, 2, 5, 9, 17, 33                                     # rows of a pass at which v can be set
 UNITS = {"draft": "model token K=4 T=1", "head": "eagle token K=4 T=1"}         # what drafting is measured by
-ASSUMED = {     # nobody measured these here: up to 128 rows cost what one does, and 512 twice as much
-    "a GPU, one text (assumed)": dict(c=.12, h=.1, v=[1, 1, 1, 1, 1, 1]),
-    "a GPU, sixteen texts at once (assumed)": dict(c=.12, h=.1, v=[1, 1, 1, 1.04, 1.38, 2.04]),
+KERNELS = {"avx512": "AVX-512", "avx2": "AVX2"}                 # in the names of files: in words
+ASSUMED = {                     # (texts at once, rows that cost what one does)
+    "a laptop, one text (assumed)": (1, 5),
+    "a GPU, one text (assumed)": (1, 128),
+    "a GPU, 16 texts at once (assumed)": (16, 128),
+    "a GPU, 128 texts at once (assumed)": (128, 128),
 }
 
 
@@ -61,12 +65,14 @@ def rows(counts, costs):
             continue
         settings = dict(part.split("=") for part in rest)
         kind, _, option = verifier.partition(":")
-        n_drafts = depth_of(option) if VERIFIERS[kind].tree else cell["drafts"]
+        n_drafts = len(option.split(",")) if VERIFIERS[kind].tree else cell["drafts"]      # a tree: levels
         source, amount = drafting(name, drafter, n_drafts, costs)
         if amount is None:
             continue
+        plain, _, own = drafter.partition(":")
         found.append(dict(
-            method=drafter if verifier == "token" else f"{drafter}, {verifier}", T=float(settings["T"]),
+            method=plain if kind == "token" else f"{plain}, {kind}", option=own or option,
+            T=float(settings["T"]),
             K=int(settings["K"]) if "K" in settings else None, tokens=cell["tokens"], error=cell["se"],
             rows=cell["drafts"] + 1, lossless=VERIFIERS[kind].lossless is not False, needs=needs(drafter),
             steps=dict(draft=0.0, head=0.0, own=0.0) | {source: amount}))
@@ -79,50 +85,50 @@ def needs(drafter):
     return "own" if name == "early_exit" and option else DRAFTERS[name].trained or "own"
 
 
-def depth_of(option):
-    """The levels of a tree."""
-    widths = [int(width) for width in option.split(",")]
-    return max(depths(shape_of(widths)))
-
-
 def drafting(name, drafter, n_drafts, costs):
     """(what a round's drafting is counted in, how much): as it was clocked in this cell, or else, for as many
-    drafts, at K = 4."""
+    drafts, with a tree of three levels or at K = 4."""
     source = "own" if drafter.startswith("early_exit") else needs(drafter)      # layers of the target itself
     unit = median(costs, "alone T=1", "pass") if source == "own" else \
         median(costs, UNITS[source], "drafting") / 4
-    if name in costs["rounds"]:
-        return source, median(costs, name, "drafting") / unit
-    near = [cell for cell in costs["rounds"] if cell.split()[:3] == [drafter, "token", "K=4"]]
-    return source, median(costs, near[0], "drafting") / 4 * n_drafts / unit if near else None
+    near = [(name, n_drafts), (re.sub(r" (\w+):\S+", r" \1:3,2,1", name), 3)]
+    near += [(cell, 4) for cell in costs["rounds"] if cell.startswith(f"{drafter} token K=4 ")]
+    amounts = [median(costs, cell, "drafting") / unit * (n_drafts / n) for cell, n in near
+               if cell in costs["rounds"]]
+    return source, amounts[0] if amounts else None
 
 
 def median(costs, cell, part):
     return costs["rounds"][cell][part][1]
 
 
-def presets(costs):
+def presets(costs, kernels):
     """{name: the sliders}: c and h of the embedded pair, v of each model that was measured."""
     alone = median(costs, "alone T=1", "pass")
-    c, h = (median(costs, cell, "drafting") / 4 / alone for cell in UNITS.values())
+    c, h = (round(median(costs, cell, "drafting") / 4 / alone, 3) for cell in UNITS.values())
     found = {}
     for model, measured in costs["passes"].items():
-        if model == "demo-draft":
-            continue
-        one = measured["rows"]["1"][1]
-        v = [round(measured["rows"][str(n)][1] / one, 3) for n in PLACES]
-        found[model] = dict(c=round(c, 3), h=round(h, 3), v=v)
+        times = [measured["rows"][str(n)][1] for n in PLACES]
+        name = "the embedded pair" if model == "demo-target" else f"GPT-2 {model}"
+        if model != "demo-draft":
+            found[f"{name}, {kernels}"] = dict(c=c, h=h, v=[round(time / times[0], 3) for time in times])
     return found
+
+
+def assumed():
+    return {name: dict(c=.12, h=.1, v=[max(1, n * texts / free) for n in PLACES])
+            for name, (texts, free) in ASSUMED.items()}
 
 
 def data():
     """What machine.html holds, or None before anything was counted and measured."""
-    files = {path.stem.removeprefix("costs_"): path for path in sorted(RESULTS.glob("costs_*.json"))}
-    if not files or not (RESULTS / "counts.json").exists():
+    files = {words: RESULTS / f"costs_{name}.json" for name, words in KERNELS.items()}
+    costs = {words: json.loads(path.read_text(encoding="utf-8")) for words, path in files.items()
+             if path.exists()}
+    if not costs or not (RESULTS / "counts.json").exists():
         return None
-    costs = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in files.items()}
     counts = json.loads((RESULTS / "counts.json").read_text(encoding="utf-8"))
     first = next(iter(costs.values()))
-    known = {f"{model}, {name}": preset for name, some in costs.items()
-             for model, preset in presets(some).items()}
-    return dict(places=PLACES, rows=rows(counts, first), presets=known | ASSUMED)
+    known = {name: preset for words, some in costs.items() for name, preset in presets(some, words).items()}
+    return dict(places=PLACES, rows=rows(counts, first), presets=known | assumed(),
+                measured="{CPU}, {cores} cores".format(**first["machine"]))

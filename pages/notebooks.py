@@ -4,7 +4,10 @@ Not here: running it (notebooks/run.py does).
 """
 import json
 import re
+from base64 import b64encode
+from html import escape
 from pathlib import Path
+from posixpath import normpath
 
 from pages.frame import BACK, page
 
@@ -39,8 +42,8 @@ def exporter(repository=""):
                         filters={"markdown2html": markdown})
 
 
-def linked(html, repository=""):
-    """Links to files, as a notebook sees them -> to pages of this site, to the repository, or mere words.
+def linked(html, repository="", folder="notebooks"):
+    """Links to files, as they are seen from a folder -> to pages of this site, to the repository, or words.
 
     >>> linked('<a href="../gpt2.py">it</a>'), linked('<a href="2_x.ipynb">it</a>')
     ('it', '<a href="2_x.html">it</a>')
@@ -51,12 +54,13 @@ def linked(html, repository=""):
         link, text = match.groups()
         if re.match("https?:|#", link):
             return match[0]
-        if link.startswith("../benchmarks/results"):
-            link = "results.html"
-        elif link.endswith(".ipynb") and "/" not in link:
-            link = link.removesuffix("ipynb") + "html"
+        path = normpath(f"{folder}/{link}")
+        if path.endswith(".ipynb"):
+            link = f"{Path(path).stem}.html"
+        elif path.startswith("benchmarks/results") and path.endswith(("s", ".md")):
+            link = f"results.html#{Path(path).stem}"
         elif repository:
-            link = f"{repository}/blob/HEAD/{link.removeprefix('../')}"
+            link = f"{repository}/blob/HEAD/{path}"
         else:
             return text
         return f'<a href="{link}">{text}</a>'
@@ -70,7 +74,9 @@ def notebook_page(path, neighbours, to_html):
     before = ""
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.metadata.setdefault("alt", alt_of(cell.source, before))
+            cell.metadata["alt"] = alt_of(cell.source, before)  # of a PNG; nbconvert gives an SVG none
+            for data in (output.data for output in cell.outputs if "image/svg+xml" in output.get("data", {})):
+                data["text/html"] = picture(data["image/svg+xml"], cell.metadata["alt"])
         else:
             before = cell.source
     links = (f'<a href="{other.stem}.html">{words}</a>' if other else "<span></span>"
@@ -78,6 +84,11 @@ def notebook_page(path, neighbours, to_html):
     body, _ = to_html.from_notebook_node(notebook)
     return page(title_of(path), f"<nav>{BACK}</nav>\n<main>{body}</main>\n"
                                 f'<nav class="end">{"".join(links)}</nav>')
+
+
+def picture(svg, alt):
+    """A picture by itself: the names in it cannot meet those in another."""
+    return f'<img alt="{escape(alt)}" src="data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}">'
 
 
 def title_of(path):

@@ -51,6 +51,19 @@ RUNS = {    # name: (flags of main.py, title, what to look for)
     "eagle": ([*SAMPLED, "--drafter", "eagle"], "A head on the target",
                 "One block of its own, an EAGLE head, reads the target's last hidden states and drafts."),
 }
+PAGES = {       # file: (title, what is there)
+    "rule.html": ("The rule, by hand", "Two distributions to drag: what is kept, what is refused, and why "
+                  "the target's distribution comes out."),
+    "verdicts.html": (f"{len(CASES)} disputes", "From the threads of other projects, each reduced to a rule "
+                      "of a few lines and judged exactly. In "
+                      f"{sum(case.verdict == 'wrong' for case in CASES)} the rule is wrong."),
+    "judge.html": ("The judge, in your browser", "Change the code that drafts or verifies, and see whether "
+                   "it is still lossless: every branch of chance is walked."),
+    "machine.html": ("Which method on my machine?", "The counts of all methods, with sliders for what a pass "
+                     "costs."),
+    "results.html": ("All methods side by side", "Tokens a pass, counted; speed-ups, measured; and what the "
+                     "papers claim."),
+}
 QUESTIONS = "speed", "tokens", "passes", "machines", "claims"        # in RESULTS, a page of Markdown each
 NOT_MEASURED = ("Nothing has been counted or measured yet: <code>python -m benchmarks counts</code>, "
                 "<code>costs</code> and <code>speed</code> do it.")
@@ -96,9 +109,9 @@ def judge_page(base=PYODIDE):
                             check=True)
     paths = [*listed.stdout.split(), "verdicts/cases.ini", "verdicts/why.ini"]      # which verdicts/ reads
     files = {path: (ROOT / path).read_text(encoding="utf-8") for path in sorted(paths)}
-    data = dict(files=files, cases=[*judge.PAIRS, judge.STANDARD], openings=[*judge.openings()])
+    data = dict(files=files, pairs=[*judge.PAIRS], standard=judge.STANDARD, openings=[*judge.openings()])
     policy = f" {base} 'wasm-unsafe-eval'; connect-src {base}; worker-src blob:"
-    return interactive("The judge, in your browser", "judge.html", policy, base=base, data=as_data(data))
+    return interactive(PAGES["judge.html"][0], "judge.html", policy, base=base, data=as_data(data))
 
 
 def as_data(data):
@@ -108,69 +121,65 @@ def as_data(data):
 
 def machine_page():
     """{} before anything was counted."""
-    data = machine.data()
-    title = "Which method on my machine?"
-    return {"machine.html": interactive(title, "machine.html", data=as_data(data))} if data else {}
+    data, title = machine.data(), PAGES["machine.html"][0]
+    return {"machine.html": interactive(title, "machine.html", data=as_data(data),
+                                        measured=data["measured"])} if data else {}
 
 
 # The results ------------------------------------------------------------------------------------------------
 
-def results_page(folder=RESULTS):
+def results_page(folder=RESULTS, repository=""):
     """`folder`: where python -m benchmarks wrote its pages."""
     import mistune
     to_html = mistune.create_markdown(plugins=["table"])
-    found = [to_html((folder / f"{name}.md").read_text(encoding="utf-8"))
-             for name in QUESTIONS if (folder / f"{name}.md").exists()]
-    html = linked("\n".join(found or [f"<h1>Results</h1><p>{NOT_MEASURED}</p>"]))
+    parts, contents = [], []
+    for name in QUESTIONS:
+        if (folder / f"{name}.md").exists():
+            html = to_html((folder / f"{name}.md").read_text(encoding="utf-8"))
+            parts.append(re.sub("<h1>", f'<h1 id="{name}">', html))
+            contents.append(f'<li><a href="#{name}">{re.search("<h1>(.*?)</h1>", html)[1]}</a></li>')
+    html = linked("\n".join(parts), repository, "benchmarks/results")
+    html = re.sub(r"(</?h)([12])\b", lambda m: f"{m[1]}{int(m[2]) + 1}", html)
+    html = re.sub(r"<td>(?=[^<]*\s[^<]{20})", '<td class="words">', html)
     html = html.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
-    html = re.sub(r'<p><img src="([^"]*)" alt="([^"]*)" /></p>', lambda m: figure(folder / m[1], m[2]), html)
-    return page("Results", f"<nav>{BACK}</nav><main>{html}</main>")
+    html = re.sub(r'<p><img src="(.*?)" alt="(.*?)" /></p>', lambda m: figure(folder / m[1], m[2]), html)
+    contents = f'<ul>{"".join(contents)}</ul>' if contents else f"<p>{NOT_MEASURED}</p>"
+    return page("Results", f"<nav>{BACK}</nav><main><h1>Results</h1>{contents}{html}</main>")
 
 
 # The index --------------------------------------------------------------------------------------------------
 
+def cards(files):
+    """What is on these pages, and links to them."""
+    known = PAGES | {f"replay_{name}.html": about for name, (_, *about) in RUNS.items()}
+    parts = [f'<div><dt><a href="{file}">{title}</a></dt>\n<dd>{text}</dd></div>'
+             for file in files for title, text in [known[file]]]
+    return "\n".join(['<dl class="cards">', *parts, "</dl>"])
+
+
 def index_page(notebooks, repository=""):
     """notebooks: {file of the page: title}."""
-    runs = "\n".join(f'<dt><a href="replay_{name}.html">{title}</a></dt>\n<dd>{text}</dd>'
-                     for name, (_, title, text) in RUNS.items())
     books = "\n".join(f'<li><a href="{file}">{escape(title.split(". ", 1)[-1])}</a></li>'
                       for file, title in notebooks.items())
-    code = f'The code is at <a href="{repository}">{repository.split("//")[1]}</a>.' if repository else ""
-    picture = figure(ROOT / "benchmarks" / "results" / "replay.png",
-                     "One round: three drafts are accepted, one is rejected and corrected.")
-    sliders = ('<p><a href="machine.html">Which method on my machine?</a> The counts of all methods, with '
-               "sliders for what a pass costs.</p>") if machine.data() else ""
-    wrong = sum(case.verdict == "wrong" for case in CASES)
+    code = f': <a href="{repository}">{repository.split("//")[1]}</a>' if repository else ""
+    picture = figure(RESULTS / "replay.png",
+                     "One round: three drafts are accepted, one is rejected and corrected. Open this run.")
     return page("Speculative sampling, in NumPy", f"""<main>
 <h1>Speculative sampling, in NumPy</h1>
-<p>A large language model writes one token a pass, and a pass over five tokens costs about as much as one over
+<p>A language model writes one token a pass, and a pass over five tokens costs about as much as one over
 one. So a small <i>draft</i> model proposes a few tokens, the large <i>target</i> model checks them all in one
-pass, and a modified rejection sampling makes the text follow exactly the distribution of the target alone
-({PAPERS}). Here all of it is a few hundred lines of NumPy, for GPT-2, to be read with the paper open.
-{code}</p>
+pass, and a modified rejection sampling gives the text exactly the distribution of the target ({PAPERS}). Here
+all of it is a few hundred lines of NumPy, to be read with the papers open{code}.</p>
 <h2>Watch it</h2>
 <a href="replay_token.html#8">{picture}</a>
-<p>Two small models that come with the code write a text. Each page goes through a run round by round, or step
-by step: the drafts, what both models gave them, the coin that decided. R races the run against the target
-alone; the times are those of the machine that made these pages.</p>
-<dl>
-{runs}
-</dl>
-<h2>Try it</h2>
-<dl>
-<dt><a href="rule.html">The rule, by hand</a></dt>
-<dd>Two distributions to drag: what is kept, what is refused, and why the target's distribution comes
-out.</dd>
-<dt><a href="judge.html">The judge, in your browser</a></dt>
-<dd>Change the code that drafts or verifies, and hear whether it is still lossless: every branch of chance is
-walked.</dd>
-</dl>
+<p>Two small models that come with the code write a text. Each page goes through a run round by round: the
+drafts, what both models gave them, the coin that decided. The key R races the run against the target alone,
+with the times of the machine that made these pages.</p>
+{cards([*(f"replay_{name}.html" for name in RUNS), "rule.html"])}
 <h2>Is it really lossless?</h2>
-<p><a href="verdicts.html">{len(CASES)} disputes</a> from the threads of other projects, each reduced to a
-rule of a few lines and judged exactly. {wrong} of the rules are wrong.</p>
+{cards(["verdicts.html", "judge.html"])}
 <h2>What it gains</h2>
-{sliders}
-<p><a href="results.html">All methods side by side</a>, as measured, and the pictures of the other tables.</p>
+{cards(["machine.html"] * bool(machine.data()) + ["results.html"])}
 <h2>Notebooks</h2>
 <p>Step by step, each with what its code printed and drew.</p>
 <ol>
@@ -183,6 +192,7 @@ def pages(repository=""):
     """{file: its text} of the whole site."""
     notebooks = {f"{path.stem}.html": title_of(path) for path in NOTEBOOKS}
     replays = {f"replay_{name}.html": replay(flags) for name, (flags, *_) in RUNS.items()}
-    return {"index.html": index_page(notebooks, repository), "results.html": results_page(),
-            "verdicts.html": verdicts_page(), "rule.html": interactive("The rule, by hand", "rule.html"),
-            "judge.html": judge_page(), **machine_page(), **notebook_pages(repository), **replays}
+    return {"index.html": index_page(notebooks, repository), **replays,
+            "rule.html": interactive(PAGES["rule.html"][0], "rule.html"), "verdicts.html": verdicts_page(),
+            "judge.html": judge_page(), **machine_page(), "results.html": results_page(RESULTS, repository),
+            **notebook_pages(repository)}

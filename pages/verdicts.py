@@ -6,7 +6,7 @@ from html import escape
 
 from pages.frame import BACK, page
 from verdicts.cases import CASES, KINDS, in_order
-from verdicts.page import code_of, example_of, facts_of, finding
+from verdicts.page import code_of, facts_of
 from verdicts.rules import RULES
 
 INTRODUCTION = """<h1>Is it really lossless?</h1>
@@ -18,9 +18,10 @@ read, the reduction is ours.</p>"""
 STYLE = """<style>
 .verdict { float: right; margin-left: 1rem; font-weight: 600; }
 .wrong { color: var(--bad); } .slow { color: var(--p); } .fine { color: var(--good); }
+@media (max-width: 40rem) { .verdict { float: none; margin: 0 .4rem 0 0; } }
 details { border-bottom: 1px solid var(--line); }
 summary { padding: .55rem 0; cursor: pointer; overflow-wrap: anywhere; }
-details > div { padding: 0 0 1rem 1rem; }
+details > div { padding: 0 0 1rem 1rem; scroll-margin-top: 4rem; }      /* a link to one opens it */
 details pre {
   padding: .7rem .9rem; border: 1px solid var(--line); border-radius: 6px; background: var(--sheet);
 }
@@ -44,12 +45,11 @@ def style_of(verdict):
 def entry(case):
     """One case, closed: its name, its rule, the verdict."""
     judge = f' <a href="judge.html#{case.name}">Judge it in your browser.</a>' if case.rule in RULES else ""
-    facts = [f"<b>Claim</b> ({case.by}): {escape(case.claim)}", f"<b>Outcome</b>: {escape(case.outcome)}",
-             f"<b>Who is right</b>: {escape(case.answer)}", f"<b>Judged</b>: {escape(finding(case))}.{judge}"]
-    facts += [escape(fact) for fact in facts_of(case) + example_of(case)]
+    facts = [f"<b>{what}</b>{escape(text)}{judge * (what == 'Judged')}"
+             for what, text in facts_of(case, case.found)]
     verdict = f'<span class="verdict {style_of(case.verdict)}">{case.verdict}</span>'
-    return f"""<details id="{case.name}"><summary>{verdict}
+    return f"""<details><summary>{verdict}
 <b>{case.name}</b> <span class="soft">{escape(case.rule)}</span></summary>
-<div><p><a href="{case.link}">{case.thread}</a>, {case.date}</p>
+<div id="{case.name}"><p><a href="{case.link}">{case.thread}</a>, {case.date}</p>
 <ul>{"".join(f"<li>{fact}</li>" for fact in facts)}</ul>
 <pre><code>{escape(code_of(case.rule))}</code></pre></div></details>"""

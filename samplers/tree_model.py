@@ -77,9 +77,12 @@ class TreeGPT2(GPT2):
         """True if the row of a node has the bits of a single step, if a pass has few enough rows."""
         return keeps_paths(self.cache.shape[-1], self.n_ctx)
 
+    def __getstate__(self):
+        return super().__getstate__() | {"nodes": [], "parents": []}
+
     def reset(self):
-        super().reset()
         self.nodes, self.parents = [], []                       # the tree after self.cached
+        super().reset()
 
     def forward(self, tokens, n_past):
         self.nodes, self.parents = [], []                       # they are overwritten

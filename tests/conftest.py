@@ -1,4 +1,5 @@
 """Makes `import gpt2` work from a fresh clone, without an install, and hypothesis repeat itself."""
+import gc
 import sys
 from pathlib import Path
 
@@ -12,3 +13,10 @@ collect_ignore = ["tools"]              # programs that make fixtures, and what 
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+gc.disable()                            # while thousands of tests are collected, which are not garbage
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()

@@ -1,13 +1,12 @@
-"""Block verification: lossless, exactly; more drafts are accepted than by Algorithm 2; what it differs in."""
+"""Block verification: lossless, exactly; more drafts are accepted than by Algorithm 2; what it differs in.
+
+Its wrong versions are in verdicts/museum.py; greedy texts are in test_methods.py."""
 import numpy as np
 import pytest
-from helpers import tiny_gpt2
 
-from autoregressive import autoregressive_sampling
-from lossless import PAIRS, PROMPT, check, exact_distribution, memoryless, report, text_of
+from lossless import PAIRS, PROMPT, check, exact_distribution, memoryless
 from samplers import block
 from speculative import speculative_sampling, verify
-from verdicts.museum import KIND, WRONG
 
 
 def block_sampling(*run, verify=block.verify, **settings):
@@ -15,7 +14,7 @@ def block_sampling(*run, verify=block.verify, **settings):
 
 
 def test_the_text_has_the_targets_distribution():
-    assert check(block_sampling, Ks=(1, 2), n_tokens=3) < 1e-12         # K = 3 and 4 need longer texts
+    assert check(block_sampling, Ks=(2,), n_tokens=3, temperature=.7, top_p=.9) < 1e-12
 
 
 @pytest.mark.parametrize("name, K", [("disjoint supports", 4), ("draft is certain", 4),
@@ -53,22 +52,8 @@ def test_a_block_accepts_at_least_as_many_drafts_on_every_pair(draft, target):
             assert together == pytest.approx(single, abs=1e-12)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_greedy_text_is_the_baselines(seed):
-    target, draft = tiny_gpt2(seed, np.float64), tiny_gpt2(seed, np.float64, n_layer=1)
-    rounds = list(block_sampling(draft, target, PROMPT, 40, 4, np.random.default_rng(seed), temperature=0))
-    alone = autoregressive_sampling(target, PROMPT, 40, np.random.default_rng(seed), temperature=0)
-    assert text_of(rounds) == text_of(alone)
-    assert 0 < sum(r.n_accepted for r in rounds) < sum(len(r.drafts) for r in rounds)
-
-
 def test_extreme_probabilities_raise_no_warning():
     q, p = np.array([[.5, .5], [1, 0], [0, 1]]), np.array([[5e-324, 1], [1, 0]])
     with np.errstate(all="raise"):
         assert block.verify(q, p, [0, 0], np.random.default_rng(0)) == (2, 1)
         assert block.verify(q[:1], [], [], np.random.default_rng(0))[0] == 0
-
-
-@pytest.mark.parametrize("name", [name for name, kind in KIND.items() if kind == "block"])
-def test_a_wrong_version_is_found(name):
-    assert not report(WRONG[name]).lossless

@@ -70,6 +70,7 @@ def test_the_drafts_are_distributed_as_those_of_the_draft_alone():
             assert row == pytest.approx(to_probs(draft(x + tokens[:j]), 1)[0], abs=1e-12)
 
 
+@pytest.mark.long
 def test_at_temperature_0_drafts_and_text_are_those_without_it_and_the_draft_is_asked_less():
     (draft, encoder), (target, _) = load_model("demo-draft"), load_model("demo-target")
     run, calls = (encoder.encode("There was a long silence."), 60), []

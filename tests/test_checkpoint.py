@@ -321,69 +321,42 @@ def test_an_empty_tensor_may_lie_where_another_begins(tmp_path):
 
 HUGE = [2**31 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 X, Y, EMPTY = (b"x", entry()), (b"y", entry()), entry(size=0, shape=(0,))
-DAMAGED = {
+DAMAGED = {             # without any of them a mistake in checkpoint.py would go unnoticed, or a kind of file
     "Snappy": (table(block([HEADER, X], kind=1)), "Snappy"),
     "big-endian": (table(block([(b"", field(1, 1) + field(2, 1)), X])), "big-endian"),
     "newer": (table(block([(b"", field(1, 1) + field(3, field(1, 1) + field(2, 2))), X])), "newer"),
     "slices": (one(more=field(7, b"")), "slices"),
     "slice": (table(block([HEADER, (b"\0x\0\1", entry())])), "slices"),
     "unknown rank": (one(more=field(2, field(3, 1))), "unknown shape"),
-    **{f"type {n}": (one(dtype=n), f"type {n}") for n in (0, 7, 13, 16, 24, 101, 2**40)},
+    **{f"type {n}": (one(dtype=n), f"type {n}") for n in (7, 24, 101)},
     "type missing": (table(block([HEADER, (b"x", field(5, 8))])), "type 0"),
-    "wrong wire type": (table(block([HEADER, (b"x", field(1, b"\1") + field(5, 8))])), "type 0"),
     "group": (one(more=varint(9 << 3 | 3)), "unknown type"),
-    "header missing": (table(block([X])), "header"),
     "nothing": (table(), "header"),
-    "order": (table(block([HEADER, (b"y", EMPTY), X])), "order"),
     "twice": (table(block([HEADER, X, X])), "order"),
     "order of blocks": (table(block([HEADER, (b"y", EMPTY)]), block([X])), "order"),
     "not UTF-8": (table(block([HEADER, (b"\xff", entry())])), "UTF-8"),
     "name": (table(block([HEADER, (b"x" * 1001, entry())])), "longer"),
     "name that grows": (table(block([HEADER, (b"x" * 1000, EMPTY), (b"x" * 1001, entry())])), "longer"),
-    "shape": (one(shape=(3,)), "shape"),
-    "no shape": (one(shape=()), "shape"),
-    "negative": (one(shape=(-1, -2)), "shape"),
-    "33 dimensions": (one(shape=(1,) * 32 + (2,)), "shape"),
-    "empty but huge": (one(shape=(0, 2**62, 2**62), size=0), "shape"),
-    "empty but negative": (one(shape=(0, -1), size=0), "shape"),
+    **{f"shape {shape}": (one(shape=shape), "shape") for shape in ((3,), (-1, -2), (1,) * 32 + (2,))},
     "empty, and strides beyond 63 bits": (one(shape=(0, 2**61), size=0), "shape"),
-    **{f"size {n}": (one(size=n), "outside") for n in HUGE},
-    **{f"size and shape {n}": (one(size=n * 4 % 2**64, shape=(n,)), "outside|shape") for n in HUGE},
-    **{f"offset {n}": (one(offset=n), "outside") for n in [1, 8, 9, *HUGE]},
-    **{f"data file {n}": (one(shard=n), "data file") for n in [1, *HUGE]},
+    **{f"size {n}": (one(size=n), "outside") for n in HUGE[-2:]},
+    **{f"offset {n}": (one(offset=n), "outside") for n in (1, HUGE[-1])},
+    **{f"data file {n}": (one(shard=n), "data file") for n in (1, HUGE[-2])},
     "no data files": (table(block([(b"", b""), X])), "data file"),
-    "many data files": (table(block([(b"", field(1, 2**31 - 1)), (b"x", entry(shard=2**31 - 2))])),
-                        "No such file"),
     "overlap": (table(block([HEADER, X, Y])), "overlaps"),
-    "overlap by a byte": (table(block([HEADER, (b"x", entry(shape=(1,), size=4)),
-                                       (b"y", entry(shape=(1,), offset=3, size=4))])), "overlaps"),
-    "endless number": (one(more=b"\xff" * 11), "64 bits"),
     "a number of eleven bytes": (one(more=varint(9 << 3) + b"\x80" * 10 + b"\1"), "64 bits"),
     "number past the end": (one(more=b"\x08\xff"), "past its end"),
-    "field past the end": (one(more=varint(9 << 3 | 2) + varint(100) + b"short"), "past its end"),
     "fixed field past the end": (one(more=b"\x35123"), "past its end"),
     "shared more than there is": (table(sealed(b"\x05\x01\x00x" + struct.pack("<II", 0, 1))), "longer"),
-    "key past the end": (table(sealed(b"\x00\x7f\x00x" + struct.pack("<II", 0, 1))), "longer"),
     "value past the end": (table(sealed(b"\x00\x01\x7fx" + struct.pack("<II", 0, 1))), "longer"),
     "entry cut": (table(sealed(b"\x00\x80" + struct.pack("<II", 0, 1))), "past its end"),
-    **{f"{n} restarts": (table(block([HEADER], restarts=n)), "restarts") for n in (100, 2**31, 2**32 - 1)},
-    **{f"block at {n}": (table(block([HEADER]), handles=[(n, 8)]), "outside|checksum") for n in [1, *HUGE]},
-    **{f"block of {n}": (table(block([HEADER]), handles=[(0, n)]), "outside|checksum")
-       for n in [0, 1, 7, 9, *HUGE]},
+    **{f"{n} restarts": (table(block([HEADER], restarts=n)), "restarts") for n in (100, 2**32 - 1)},
+    **{f"block at {at} of {n}": (table(block([HEADER]), handles=[(at, n)]), "outside|checksum")
+       for at, n in ((1, 8), (HUGE[-1], 8), (0, 0), (0, HUGE[-1]))},
     "the same block twice": (table(block([HEADER, X]), handles=[(0, len(block([HEADER, X])) - 5)] * 2),
                              "overlap"),
-    "blocks in a wrong order": (table(block([X]), block([HEADER]),
-                                      handles=[(len(block([X])), len(block([HEADER])) - 5),
-                                               (0, len(block([X])) - 5)]), "overlap"),
-    # its keys are offsets, and none of it is a header
-    "the index block itself": (table(block([HEADER]), handles=[(len(block([HEADER]) + block([])), 14)]),
-                               "header"),
-    "a handle that is no handle": (table(block([HEADER]), index=block([(b"x", b"\xff\xff")])),
-                                   "past its end"),
-    "an empty file": (b"", "not a TensorFlow"),
     "only the footer": (table()[-48:], "outside|checksum"),
     "only the last 8 bytes": (MAGIC, "not a TensorFlow"),
-    "the footer cut": (table(block([HEADER]))[:-1], "not a TensorFlow"),
     "an error page": (b"<?xml version='1.0'?><Error>BlobNotFound</Error>" * 3, "not a TensorFlow"),
 }
 
@@ -526,42 +499,27 @@ def test_order_and_alignment_do_not_matter(tmp_path):
 D = bytes(8)
 DAMAGED_SAFETENSORS = {
     "empty file": (b"", "not a safetensors"),
-    "7 bytes": (b"1234567", "not a safetensors"),
-    "no header": (bytes(8), "not a safetensors"),
     "an error page": (b"<?xml version='1.0'?><Error>BlobNotFound</Error>" * 3, "not a safetensors"),
     **{f"header of {n}": (safetensors({"x": described()}, D, size=n), "not a safetensors")
-       for n in (10**6, 10**8 + 1, *HUGE)},
+       for n in (10**6, HUGE[-1])},
     "a list": (safetensors(b"[1, 2, 3]" + b" " * 99), "not a safetensors"),
     "a header of a byte more than there is": (safetensors(b"{}", size=3), "not a safetensors"),
-    "a space first": (safetensors(b" {}"), "not a safetensors"),
-    "not JSON": (safetensors(b"{'x': 1}"), "JSON"),
-    "header cut": (safetensors(json.dumps({"x": described()}).encode()[:-1], D), "JSON"),
     "not UTF-8": (safetensors(b'{"\xff": 1}'), "JSON"),
     "a long integer": (safetensors(b'{"x": ' + b"9" * 5000 + b"}"), "JSON"),
     "deep": (safetensors(b'{"x":' * 200_000 + b"1" + b"}" * 200_000), "JSON"),
-    "same name twice": (safetensors(b'{"x": %s, "x": %s}' % ((json.dumps(described()).encode(),) * 2), D),
-                        "twice"),
     "same key twice": (safetensors(b'{"x": {"dtype": "F32", "dtype": "F32", "shape": [2], '
                                    b'"data_offsets": [0, 8]}}', D), "twice"),
     "a number": (safetensors({"x": 1}, D), "described"),
-    "nothing said": (safetensors({"x": {}}, D), "described"),
     "old key": (safetensors({"x": {"dtype": "F32", "shape": [2], "offsets": [0, 8]}}, D), "described"),
     **{f"shape {s}": (safetensors({"x": described() | {"shape": s}}, D), "shape")
-       for s in (3, "2", None, [1.0, 2.0], [-1, -2], [True, 2], [[2]], {"a": 2}, [3], [], [0], [1] * 33,
-                 [0, 2**62, 2**62])},
-    **{f"offsets {o}": (safetensors({"x": described() | {"data_offsets": o}}, D),
-                        "offsets|outside|hole|overlap")
-       for o in (3, "08", None, [0], [0, 8, 16], [0.0, 8.0], [-8, 0], [8, 0], [1, 9], [0, 9], [0, 2**63],
-                 [2**64, 2**64 + 8], [8, 16])},
-    **{f"dtype {t}": (safetensors({"x": described(dtype=t)}, D), "not read")
-       for t in ("F8_E5M2", "f32", "", 1, None, ["F32"], "x" * 9999)},
-    "overlap": (safetensors({"x": described(), "y": described(4, 12)}, bytes(12)), "overlap"),
+       for s in ("2", [1.0, 2.0], [-1, -2], [True, 2], [3], [1] * 33)},
+    **{f"offsets {o}": (safetensors({"x": described() | {"data_offsets": o}}, D), "offsets|outside|hole")
+       for o in (None, [0, 8, 16], [0.0, 8.0], [8, 0], [1, 9], [0, 2**63])},
+    **{f"dtype {t}": (safetensors({"x": described(dtype=t)}, D), "not read") for t in ("F8", "", ["F32"])},
     "the same range": (safetensors({"x": described(), "y": described()}, D), "overlap"),
     "hole": (safetensors({"x": described(), "y": described(12, 20)}, bytes(20)), "hole"),
-    "hole at the start": (safetensors({"x": described(4, 12)}, bytes(12)), "hole"),
     "bytes left over": (safetensors({"x": described()}, bytes(9)), "end"),
     "bytes missing": (safetensors({"x": described()}, bytes(7)), "outside"),
-    "an empty tensor outside": (safetensors({"x": described(), "y": described(9, 9, shape=[0])}, D), "hole"),
 }
 
 
@@ -649,7 +607,7 @@ KINDS = [damaged_index, damaged_data, damaged_safetensors]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", [60, pytest.param(10_000, marks=pytest.mark.fuzz)])
+@pytest.mark.parametrize("n", [25, pytest.param(10_000, marks=pytest.mark.fuzz)])
 def test_damage_at_random(tmp_path, kind, n):
     """A CheckpointError, or well-formed arrays no larger than the file, and little memory on the way."""
     with contextlib.suppress(CheckpointError):

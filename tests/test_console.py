@@ -68,15 +68,19 @@ def test_an_error_is_a_sentence_and_a_status(error, status, says, capsys):
     assert capsys.readouterr().err.startswith(says)
 
 
-def test_a_mistake_here_keeps_its_traceback_and_one_in_a_loaded_file_says_its_line(tmp_path, capsys):
+def test_a_mistake_here_keeps_its_traceback_and_one_in_a_loaded_file_says_its_line(tmp_path, capsys,
+                                                                                   monkeypatch):
     def broken():
         return {}["x"]
     with pytest.raises(KeyError):
         console.run(broken, [])
     mine = tmp_path / "mine.py"
     mine.write_text("def propose(x):\n    return len(x\n        + 1)\n")
-    assert console.run(lambda: console.function_in(mine, "propose")(3), []) == 2
-    assert f"error: {mine}, line 3: TypeError: " in capsys.readouterr().err.replace("line 2", "line 3")
+    monkeypatch.chdir(tmp_path)
+    for typed in mine, "mine.py", "./mine.py":
+        assert console.run(lambda: console.function_in(typed, "propose")(3), []) == 2
+        said = capsys.readouterr().err.replace("line 2", "line 3")
+        assert f"error: {str(typed).removeprefix('./')}, line 3: TypeError: " in said
 
 
 @pytest.mark.parametrize("text, says", [

@@ -46,8 +46,8 @@ def test_the_text_is_a_function_of_the_seed_whatever_the_drafter_and_K(drafter, 
     for seed, (draft, target) in enumerate(PAIRS.values()):
         expected = baseline(target, 20, seed, **settings)
         assert len(expected) == 20 or settings.get("eos") == [expected[-1]]
-        for K in (1, 3, 8):
-            assert text(draft, target, 20, K, seed, propose=drafter, **settings) == expected
+        K = (1, 3, 8)[seed % 3]
+        assert text(draft, target, 20, K, seed, propose=drafter, **settings) == expected
 
 
 def test_another_seed_gives_another_text_and_the_generator_is_asked_once():
@@ -78,7 +78,7 @@ def test_it_is_the_same_in_a_batch():
         baseline(target, 25, seed, prompt) for seed, prompt in enumerate(prompts)]
 
 
-@pytest.mark.parametrize("n_tokens, Ks", [(30, [4]), pytest.param(100, range(1, 9), marks=pytest.mark.long)])
+@pytest.mark.parametrize("n_tokens, Ks", [(15, [4]), pytest.param(100, range(1, 9), marks=pytest.mark.long)])
 def test_every_drafter_of_the_table_gives_the_embedded_targets_text(n_tokens, Ks):
     """At K = 1 .. 8 with a seed each, all tokens; on kernels that round by the company of a row, up to
     a race that is so close that rounding decides it."""
@@ -87,7 +87,7 @@ def test_every_drafter_of_the_table_gives_the_embedded_targets_text(n_tokens, Ks
     settings = dict(temperature=1, top_k=0, top_p=1, eos=None)
     for K in Ks:
         expected = baseline(models.target, n_tokens, K, prompt)
-        for name in ["model", "lookup", "eagle", "medusa"] if n_tokens == 30 else DRAFTERS:
+        for name in ["model", "lookup", "eagle", "medusa"] if n_tokens == 15 else DRAFTERS:
             drafter = chosen("drafter", name + ":a5,m5" * (name == "layer_skip"), DRAFTERS)
             pair = drafter.entry.make(models, drafter.option, prompt, K, settings)
             found = text(pair.draft, pair.target, n_tokens, K, K, prompt, propose=pair.propose, **settings)

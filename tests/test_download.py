@@ -31,6 +31,7 @@ import console
 from loading import checkpoint
 from loading import download as module
 from loading.download import MODELS, DownloadError, check, download, is_complete
+from loading.folder import shapes
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA, INDEX = "model.ckpt.data-00000-of-00001", "model.ckpt.index"
@@ -415,18 +416,22 @@ def test_where_only_the_checks_are_left_no_network_is_needed(server, tmp_path):
     assert not is_complete("tiny", tmp_path) and server.log == []
 
 
-def test_a_file_of_the_wrong_length_is_named_and_kept(server, tmp_path):
-    folder = download("tiny", tmp_path)
-    (folder / "encoder.json").write_bytes(b"mine")
-    (folder / INDEX).unlink()
+@pytest.mark.parametrize("file, mine, reason, asked", [
+    ("encoder.json", b"mine", "encoder.json has 4 bytes and should have 30000; delete it and start", []),
+    (DATA, None, "tensor.*checksum.*delete it", ["hparams.json"])])
+def test_a_wrong_file_that_was_there_before_is_named_and_kept(server, tmp_path, file, mine, reason, asked):
+    """Before anything is asked for, if its length says so."""
+    folder, mine = download("tiny", tmp_path), mine or bytes(len(server.files[file]))
+    (folder / file).write_bytes(mine)
+    (folder / "hparams.json").unlink()
     server.log.clear()
-    with pytest.raises(DownloadError,
-                       match="encoder.json has 4 bytes and should have 30000; delete it and start again"):
+    with pytest.raises(DownloadError, match=reason):
         download("tiny", tmp_path)
-    assert (folder / "encoder.json").read_bytes() == b"mine" and server.log == []
-    (folder / "encoder.json").unlink()
+    assert (folder / file).read_bytes() == mine and [one for one, _ in server.log] == asked
+    assert not asked or not is_complete("tiny", tmp_path)
+    (folder / file).unlink()
     assert_whole(download("tiny", tmp_path), server.files)
-    assert [file for file, _ in server.log] == ["encoder.json", INDEX]
+    assert {one for one, _ in server.log} == {"hparams.json", file}
 
 
 def test_check_names_a_file_that_was_damaged_later(server, tmp_path, capsys):
@@ -439,18 +444,6 @@ def test_check_names_a_file_that_was_damaged_later(server, tmp_path, capsys):
         assert re.search(f"error: .*{file}.*delete it", capsys.readouterr().err)
         (folder / file).write_bytes(server.files[file])
     assert console.run(module.main, ["tiny", "--models_dir", str(tmp_path)]) == 0
-
-
-def test_a_damaged_file_that_was_there_before_is_named_and_kept(server, tmp_path):
-    folder = download("tiny", tmp_path)
-    (folder / "encoder.json").unlink()
-    (folder / DATA).write_bytes(bytes(len(server.files[DATA])))
-    with pytest.raises(DownloadError, match="tensor.*checksum.*delete it"):
-        download("tiny", tmp_path)
-    assert (folder / DATA).read_bytes() == bytes(len(server.files[DATA]))
-    assert not is_complete("tiny", tmp_path)
-    (folder / DATA).unlink()
-    assert_whole(download("tiny", tmp_path), server.files)
 
 
 def test_disk_space_is_asked_for_before_the_first_byte(server, tmp_path, monkeypatch):
@@ -655,22 +648,16 @@ def test_bytes_in_the_table_follow_from_the_shapes(name, n_embd, n_layer):
     assert all(url.startswith("https://") and url.endswith(f"/{name}") for url in MODELS[name]["urls"])
 
 
-@pytest.mark.parametrize("name, n, n_layer", SIZES)
-def test_the_index_in_the_table_is_as_long_as_what_we_write(name, n, n_layer):
+@pytest.mark.parametrize("name, n_embd, n_layer", SIZES)
+def test_the_index_in_the_table_is_as_long_as_what_we_write(name, n_embd, n_layer):
     """Sizes and offsets are stored in as many bytes as they need, so the true ones are written."""
-    shapes = {"wte": [50257, n], "wpe": [1024, n], "ln_f/g": [n], "ln_f/b": [n]}
-    for i in range(n_layer):
-        for part, shape in {"ln_1/g": [n], "ln_1/b": [n], "ln_2/g": [n], "ln_2/b": [n],
-                            "attn/c_attn/w": [1, n, 3 * n], "attn/c_attn/b": [3 * n],
-                            "attn/c_proj/w": [1, n, n], "attn/c_proj/b": [n],
-                            "mlp/c_fc/w": [1, n, 4 * n], "mlp/c_fc/b": [4 * n],
-                            "mlp/c_proj/w": [1, 4 * n, n], "mlp/c_proj/b": [n]}.items():
-            shapes[f"h{i}/{part}"] = shape
+    every = shapes(n_vocab=50257, n_ctx=1024, n_embd=n_embd, n_head=1, n_layer=n_layer)
     message, offset, entries = checkpoint.to_message, 0, [(b"", bytes.fromhex("08011a020801"))]
-    for part, shape in sorted(shapes.items()):
+    for part, shape in sorted(every.items()):
+        shape = [1, *shape] if part.endswith("/w") else shape
         size, dims = 4 * math.prod(shape), message(*((0x12, message((0x08, d))) for d in shape))
         value = message((0x08, 1), (0x12, dims), (0x20, offset), (0x28, size), (0x35, b"1234"))
-        entries.append((f"model/{part}".encode(), value))
+        entries.append((part.encode(), value))
         offset += size
     files = MODELS[name]["files"]
     assert len(checkpoint.to_index(entries)) == files[INDEX][0] and offset == files[DATA][0]

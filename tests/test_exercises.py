@@ -103,7 +103,7 @@ def notices(step, mine):
 
 @pytest.mark.parametrize("name, changes", (mistakes_of.ACCEPT | mistakes_of.CORRECTIONS).items())
 def test_step_3_notices_the_mistakes_of_the_museum(name, changes):
-    wrong = changed(speculative, *changes if isinstance(changes, list) else [changes])
+    wrong = changed(speculative, *changes)
     assert notices(step_3, solution(verify=wrong.verify)) or re.search(HARDER, name)
 
 
@@ -167,6 +167,10 @@ def left(probs, rng):
     return np.searchsorted(np.cumsum(probs, dtype=float), rng.random(), side="left")
 
 
+def with_settings(**own):
+    return lambda *run, **settings: BASELINE(*run, **own)
+
+
 def one_coin(q, p, drafts, rng):
     u = rng.random()
     n = next((j for j, x in enumerate(drafts) if not u * p[j][x] < q[j][x]), len(drafts))
@@ -197,7 +201,22 @@ REPLIES = {                                             # what is wrong: (change
     "a list for a token": (dict(sample=lambda *run: [sampling.sample(*run)]), 1, "one whole number"),
     "the caller's prompt": (dict(autoregressive_sampling=changing(BASELINE, 1)), 2, "the caller's prompt"),
     "the prompt is given back": (dict(autoregressive_sampling=lambda model, x, *more, **settings: [
-        *x, *BASELINE(model, x, *more, **settings)]), 2, "asked for 0 new tokens after [2, 0] it gives 2"),
+        *x, *BASELINE(model, x, *more, **settings)]), 2, "it gives 2: [2, 0], the prompt among them"),
+    "nan": (dict(probabilities=lambda logits, **settings: logits * np.nan), 1, "exp of a large number"),
+    "a sum over all rows": (dict(probabilities=lambda logits, **settings: sampling.probabilities(
+        logits, **settings) / len(logits)), 1, "your rows sum to [0.5 0.5]"),
+    "the argmax": (dict(autoregressive_sampling=with_settings(temperature=0)), 2, "nothing is drawn"),
+    "no settings": (dict(autoregressive_sampling=with_settings()), 2, "without these settings"),
+    "the last token alone": (dict(autoregressive_sampling=lambda model, *run, **settings: BASELINE(
+        lambda x, n=1: model(x[-1:]), *run, **settings)), 2, "sees only the last token"),
+    "the EOS is lost": (dict(autoregressive_sampling=lambda *run, eos=(), **settings: [
+        token for token in BASELINE(*run, eos=eos, **settings) if token not in eos]), 5, "without their EOS"),
+    "an EOS in the prompt": (dict(autoregressive_sampling=lambda model, x, n, *run, eos=(), **more: BASELINE(
+        model, x, n * (x[-1] not in eos), *run, **more)), 5, "an EOS in the prompt does not count"),
+    "refused drafts are written": (dict(speculative_sampling=changed(speculative, (
+        "drafts[:n_accepted] + [", "drafts + [")).speculative_sampling), 4, "all drafts stay in the text"),
+    "kept drafts for their number": (dict(verify=lambda q, p, drafts, rng: (drafts, 0)), 3,
+                                     "where the number of drafts that are kept is due"),
     "a pair for a list": (dict(autoregressive_sampling=lambda *run, **settings: ([1, 2], 1)), 2,
                           "the list of the new tokens"),
     "too many rows": (dict(autoregressive_sampling=rows(99)), 2, "the last 99 positions of 2 tokens"),
@@ -210,7 +229,7 @@ REPLIES = {                                             # what is wrong: (change
                           "a known mistake: text goes on after an accepted EOS"),
     "no use of the drafts": (dict(speculative_sampling=slow), 4, "take 2 passes of the target"),
     "the prompt, again": (dict(speculative_sampling=changing(SPECULATIVE, 2)), 4, "the caller's prompt"),
-    "one EOS of several": (dict(autoregressive_sampling=first_eos(BASELINE)), 5, "auto-regressive text af"),
+    "one EOS of several": (dict(autoregressive_sampling=first_eos(BASELINE)), 5, "autoregressive text af"),
     "one EOS, again": (dict(speculative_sampling=first_eos(SPECULATIVE)), 5, "speculative text after"),
 }
 

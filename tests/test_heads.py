@@ -2,7 +2,6 @@
 no pass of the target of their own, and what they say depends on the tokens alone."""
 import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,16 +18,15 @@ from drafters.medusa import Medusa
 from gpt2 import layer_norm
 from loading.checkpoint import write_tensorflow
 from lossless import check
+from methods import Models, choose
 from reporting.stats import acceptance
 from samplers.tree import tree_sampling
 from samplers.tree_model import depths, with_tree
-from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, surest
+from samplers.tree_rules import SEQUOIA, SPECINFER
 from sampling import prepare, probabilities
 from speculative import speculative_sampling
-from utils import load_model
 
 N_HEADS = 3
-PROMPTS = Path(__file__).parent.parent / "benchmarks" / "prompts.txt"
 
 
 def random_head(kind, seed=1, n=8, dtype=np.float64):
@@ -84,13 +82,13 @@ def test_the_text_has_the_targets_distribution(tiny, module):
         assert deviation(tiny, module, **settings) < 1e-12
 
 
-@pytest.mark.parametrize("tiny, module, right, wrong", [
-    (tiny_eagle, eagle, "sample(p[-1], rng)", "sample(p[-1] ** 2, rng)"),
-    (tiny_eagle, eagle, "sample(p[-1], rng)", "sample(p[0], rng)"),
-    (tiny_medusa, medusa, "[sample(row, rng) for row in p], p", "[sample(row, rng) for row in p], p[::-1]"),
-    (tiny_medusa, medusa, "sample(row, rng)", "int(row.argmax())")])
-def test_a_head_that_draws_from_another_distribution_than_it_says_is_caught(tiny, module, right, wrong):
-    assert deviation(tiny, mutant(module, (right, wrong)), temperature=1.0) > 1e-3
+@pytest.mark.parametrize("tiny, module, K, right, wrong", [
+    (tiny_eagle, eagle, 1, "sample(p[-1], rng)", "sample(p[-1] ** 2, rng)"),
+    (tiny_eagle, eagle, 2, "sample(p[-1], rng)", "sample(p[0], rng)"),
+    (tiny_medusa, medusa, 2, "for row in p], p", "for row in p], p[::-1]"),
+    (tiny_medusa, medusa, 1, "sample(row, rng)", "int(row.argmax())")])
+def test_a_head_that_draws_from_another_distribution_than_it_says_is_caught(tiny, module, K, right, wrong):
+    assert deviation(tiny, mutant(module, (right, wrong)), K, temperature=1.0) > 1e-3
 
 
 def tree_deviation(tiny, module, rule=SEQUOIA, K=2, **more):
@@ -169,19 +167,6 @@ def test_an_eagle_that_mixes_up_its_paths_is_caught(right, wrong):
         assert error_of_tree(mixed_up) > 1e-3
     except IndexError:
         pass                                                            # a state that is not there yet
-
-
-def test_every_way_to_grow_a_tree_takes_an_eagle_for_its_draft():
-    target, x = with_tree(tiny_gpt2(5, np.float64)), [3, 1, 4]
-    run = target, x, 40
-    baseline = autoregressive_sampling(*run, np.random.default_rng(0), temperature=0)
-    baseline = [r.tokens[0] for r in baseline]
-    for grow in None, tiny_eagle(target).grow, surest, likeliest:
-        rounds = tree_sampling(tiny_eagle(target), *run, (3, 2, 1), np.random.default_rng(0),
-                               grow=grow, temperature=0)
-        found = [(r.tokens, len(r.drafts)) for r in rounds]
-        assert [token for new, _ in found for token in new] == baseline and found[0][1] >= 9
-    assert (tiny_eagle(target)(x)[0] == tiny_eagle(target).tree(x, [], [])[0]).all()
 
 
 def test_medusas_tree_holds_the_likeliest_of_each_head():
@@ -348,28 +333,6 @@ def test_a_tree_asks_for_no_pass_of_its_own(tiny, module, monkeypatch):
     assert asked(head, x, 3)[0] == asked(tiny(with_tree(tiny_gpt2(3))), x, 3)[0]
 
 
-@BOTH
-@pytest.mark.parametrize("calls", [1, 3, 9, 14, 22])
-def test_a_head_survives_an_interrupted_run(tiny, module, calls, monkeypatch):
-    """Ctrl-C after so many blocks, in target or head: afterwards it says what a new head says."""
-    target, block, left, x = tiny_gpt2(3, np.float64), gpt2.transformer_block, iter(range(calls)), [5, 1, 2]
-    head = tiny(target)
-
-    def interrupted(*args, **rest):
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        return block(*args, **rest) + 0
-    monkeypatch.setattr(gpt2, "transformer_block", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        for found in sampler(head, target, list(x), 40, 4, np.random.default_rng(0)):
-            x += found.tokens
-    monkeypatch.undo()
-    for tokens in (x, x + [4], [5, 1]):
-        fresh = asked(tiny(tiny_gpt2(3, np.float64)), tokens, 4)
-        drafts, p = asked(head, tokens, 4)
-        assert drafts == fresh[0] and np.allclose(p, fresh[1], atol=1e-12)
-
-
 # The folder of a head ---------------------------------------------------------------------------------------
 
 def write_head(folder, kind, target, **changes):
@@ -452,47 +415,12 @@ def test_a_token_that_is_not_there_is_refused(tiny, module):
 
 
 # The embedded heads -----------------------------------------------------------------------------------------
-
-@pytest.fixture(scope="module")
-def embedded():
-    """(the embedded target, its encoder, {name: draft, target and keywords of speculative_sampling})."""
-    target, encoder = load_model("demo-target")
-    exits = EarlyExit(target, head="demo-exit")
-    return target, encoder, {"eagle": (None, target, dict(propose=Eagle(target).propose)),
-                             "medusa": (None, target, dict(propose=Medusa(target).propose)),
-                             "exit": (exits.draft, exits.target, {})}
-
-
-EACH = pytest.mark.parametrize("name", ["eagle", "medusa", "exit"])
-
-
-@EACH
-def test_the_embedded_heads_foretell_the_embedded_target(embedded, name):
+@pytest.mark.parametrize("name", ["eagle", "medusa", "early_exit"])
+def test_the_embedded_heads_foretell_the_embedded_target(name):
     """Far above chance, which is 1 in 4,096; the figures are in their cards."""
-    _, encoder, heads = embedded
-    draft, target, more = heads[name]
-    tokens = encoder.encode("There was a long silence.")
-    rng = np.random.default_rng(0)
-    rounds = list(speculative_sampling(draft, target, tokens, 60, 4, rng, temperature=0, **more))
-    assert sum(len(r.tokens) for r in rounds) == 60
+    models, method = Models("demo-draft", "demo-target"), choose(name, "token")
+    pair, tokens = method.pair(models, [1], 4, {}), models.encoder.encode("There was a long silence.")
+    rounds = list(method.sampler(pair)(pair.draft, pair.target, tokens, 30, 4, np.random.default_rng(0),
+                                       temperature=0))
     accepted, tested = acceptance(rounds)
     assert accepted / tested > (0.15 if name == "medusa" else 0.4)
-
-
-@pytest.mark.long
-@EACH
-def test_greedy_text_is_the_baselines_over_five_thousand_tokens(embedded, name):
-    plain, encoder, heads = embedded
-    draft, target, more = heads[name]
-    prompts = PROMPTS.read_text(encoding="utf-8").splitlines()
-    generated = 0
-    for prompt, K in zip(prompts + prompts, [4, 1, 7, 11, 2, 5, 3, 8] * 2):
-        tokens, rng = encoder.encode(prompt[:40]), np.random.default_rng(0)
-        n = plain.n_ctx - len(tokens)                                   # to the end of the context
-        baseline = [r.tokens[0] for r in autoregressive_sampling(plain, tokens, n, rng, temperature=0)]
-        rounds = speculative_sampling(draft, target, tokens, n, K, rng, temperature=0, **more)
-        assert [token for r in rounds for token in r.tokens] == baseline
-        generated += n
-        if generated >= 5000:
-            break
-    assert generated >= 5000

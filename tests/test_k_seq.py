@@ -1,22 +1,22 @@
-"""K-SEQ: lossless, exactly, and nearly as good as any rule for independent drafts can be."""
+"""K-SEQ: lossless, exactly, and nearly as good as any rule for independent drafts can be.
+
+Its wrong versions are in verdicts/museum.py."""
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers import UNEVEN, with_shape
 
-from lossless import PAIRS, check, exact_distribution, report, table
+from lossless import PAIRS, check, exact_distribution
 from samplers.k_seq import K_SEQ, division_factor, select
-from samplers.tree import tree_sampling, walk
-from verdicts.museum import KIND, WRONG
+from samplers.tree import walk
 
-
-def with_shape(widths, rule=K_SEQ):
-    return lambda draft, target, tokens, n, K, rng, **settings: tree_sampling(
-        draft, target, tokens, n, widths, rng, **settings, rule=rule)
+with_shape = partial(with_shape, rule=K_SEQ)
 
 
 def test_the_text_has_the_targets_distribution():
-    assert check(with_shape((2,)), Ks=[1], n_tokens=2) < 1e-12
+    assert check(with_shape((2,)), Ks=[1], n_tokens=2, temperature=.7, top_k=2) < 1e-12
     assert check(with_shape((3,)), Ks=[1], n_tokens=2, temperature=1) < 1e-12
 
 
@@ -26,7 +26,7 @@ def test_two_lines_of_drafts_keep_the_distribution_also_where_they_begin_alike()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("widths", [(2, 1), (1, 1, 1), [-1, -1, 0, 0, 2]], ids=str)
+@pytest.mark.parametrize("widths", [(2, 1), (1, 1, 1), UNEVEN], ids=str)
 def test_three_shapes_keep_the_distribution_in_every_case(widths):
     assert check(with_shape(widths), Ks=[1], n_tokens=3) < 1e-12
 
@@ -88,9 +88,3 @@ def test_the_smallest_rho_is_found_and_is_allowed():
             beta = np.minimum(p, q / rho).sum()
             return rho * beta - (1 - (1 - beta) ** k)
         assert 1 < rho < k and room(rho) >= 0 > room(rho - 1e-6)
-
-
-@pytest.mark.parametrize("name", [name for name, kind in KIND.items() if kind == "K-SEQ"])
-def test_a_wrong_version_is_found(name):
-    pairs = [(table(9, n_vocab=4), table(10, n_vocab=4))]
-    assert not report(WRONG[name], pairs, [1], 2, temperature=1).lossless

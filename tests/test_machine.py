@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from pages import machine
-from pages.frame import interactive
-from pages.machine import ASSUMED, PLACES, presets, rows, speedup
-from pages.site import as_data
+from pages.machine import ASSUMED, PLACES, assumed, presets, rows, speedup
+from pages.site import machine_page
 
 
 def clocked(drafting, target=5.0):
@@ -17,39 +16,48 @@ def clocked(drafting, target=5.0):
 COSTS = {
     "rounds": {"alone T=1": clocked(.01), "model token K=4 T=1": clocked(2.4),
                "eagle token K=4 T=1": clocked(1.6), "lookup token K=4 T=1": clocked(.04),
-               "early_exit:3 token K=4 T=1": clocked(6.0),
+               "early_exit:3 token K=4 T=1": clocked(6.0), "model tree:3,2,1 T=0": clocked(1.8),
                "medusa token K=8 T=1": clocked(.8), "medusa token K=4 T=1": clocked(.7)},
     "passes": {"124M": {"rows": {str(n): [0, 20 + n, 99, 50] for n in PLACES}}},
+    "machine": {"CPU": "abacus", "cores": 2},
 }
 COUNTS = {"cells": {name: dict(tokens=tokens, se=.03, drafts=drafts) for name, tokens, drafts in [
     ("model token K=4 T=1", 3.0, 4.0), ("model block K=8 T=1", 3.5, 8.0), ("model tree:3,2,1 T=1", 3.2, 15.0),
     ("eagle token K=2 T=0.5", 2.4, 2.0), ("lookup token K=4 T=0", 1.9, 2.5),
     ("medusa token K=8 T=1", 2.0, 8.0), ("early_exit:3 token K=4 T=1", 2.5, 4.0),
-    ("model lenient K=4 T=1", 4.0, 4.0),
+    ("model lenient K=4 T=1", 4.0, 4.0), ("model tree:2,2 T=0", 2.9, 6.0),
     ("jacobi token K=4 T=1", 1.5, 4.0)]}}
 
 
 def test_a_round_costs_its_drafting_and_a_pass_over_its_rows():
     c, h, v = .12, .08, [1, 1.1, 1.5, 2, 3, 5]
     all_rows = rows(COUNTS, COSTS)
-    found = {(row["method"], row["T"], row["K"]): speedup(row, c, h, v) for row in all_rows}
-    by_hand = {("model", 1, 4): 3.0 / (4 * c + 1.5), ("model, block", 1, 8): 3.5 / (8 * c + 2),
-               ("model, tree:3,2,1", 1, None): 3.2 / (3 * c + 2 + (16 - 9) / 8),
-               ("eagle", .5, 2): 2.4 / (2 * h + 1.1 + .4 / 3), ("medusa", 1, 8): 2.0 / (2 * h + 2),
-               ("lookup", 0, 4): 1.9 / (.01 * 2.5 / 5 + 1.1 + .4 * 1.5 / 3),
-               ("early_exit:3", 1, 4): 2.5 / (6 / 5 + 1.5), ("model, lenient", 1, 4): 4.0 / (4 * c + 1.5)}
+    found = {(row["method"], row["option"], row["T"], row["K"]): speedup(row, c, h, v) for row in all_rows}
+    by_hand = {("model", "", 1, 4): 3.0 / (4 * c + 1.5), ("model, block", "", 1, 8): 3.5 / (8 * c + 2),
+               ("model, tree", "3,2,1", 1, None): 3.2 / (3 * c + 2 + (16 - 9) / 8),     # not clocked
+               ("model, tree", "2,2", 0, None): 2.9 / (1.8 / .6 * 2 / 3 * c + 1.75),
+               ("eagle", "", .5, 2): 2.4 / (2 * h + 1.1 + .4 / 3), ("medusa", "", 1, 8): 2.0 / (2 * h + 2),
+               ("lookup", "", 0, 4): 1.9 / (.01 * 2.5 / 5 + 1.1 + .4 * 1.5 / 3),
+               ("early_exit", "3", 1, 4): 2.5 / (6 / 5 + 1.5),
+               ("model, lenient", "", 1, 4): 4.0 / (4 * c + 1.5)}
     assert found == pytest.approx(by_hand)                      # jacobi was not clocked
     kinds = {row["method"]: (row["lossless"], row["needs"]) for row in all_rows}
     assert kinds["model, lenient"] == (False, "draft") and kinds["lookup"] == (True, "own")
-    assert kinds["medusa"] == (True, "head") and kinds["early_exit:3"] == (True, "own")
+    assert kinds["medusa"] == (True, "head") and kinds["early_exit"] == (True, "own")
 
 
 def test_a_preset_is_what_was_measured():
-    preset = presets(COSTS)["124M"]
+    preset = presets(COSTS, "AVX2")["GPT-2 124M, AVX2"]
     assert preset["v"] == pytest.approx([(20 + n) / 21 for n in PLACES], abs=5e-4)
     assert (preset["c"], preset["h"]) == pytest.approx((2.4 / 4 / 5, 1.6 / 4 / 5))
-    for name, assumed in ASSUMED.items():
-        assert "assumed" in name and len(assumed["v"]) == len(PLACES) and assumed["v"][0] == 1
+    assert all("(assumed)" in name for name in ASSUMED) and {*map(len, assumed().values())} == {3}
+    assert assumed()["a GPU, 16 texts at once (assumed)"]["v"] == [1, 1, 1, 9 / 8, 17 / 8, 33 / 8]
+
+
+def test_a_gpu_that_is_busy_already_need_not_speculate():
+    full, one = (assumed()[f"a GPU, {texts} (assumed)"] for texts in ("128 texts at once", "one text"))
+    exact = [row for row in rows(COUNTS, COSTS) if row["lossless"]]
+    assert max(speedup(row, **full) for row in exact) < 1 < max(speedup(row, **one) for row in exact)
 
 
 def test_without_counts_there_is_no_page(tmp_path, monkeypatch):
@@ -57,13 +65,15 @@ def test_without_counts_there_is_no_page(tmp_path, monkeypatch):
     assert machine.data() is None
     (tmp_path / "counts.json").write_text(json.dumps(COUNTS))
     (tmp_path / "costs_avx512.json").write_text(json.dumps(COSTS))
-    assert {*machine.data()["presets"]} == {"124M, avx512", *ASSUMED}
+    assert {*machine.data()["presets"]} == {"GPT-2 124M, AVX-512", *ASSUMED}
 
 
 @pytest.fixture
 def page(browser, tmp_path, monkeypatch):
-    data = dict(places=PLACES, rows=rows(COUNTS, COSTS), presets=presets(COSTS) | ASSUMED)
-    html = interactive("Which method", "machine.html", data=as_data(data))
+    (tmp_path / "counts.json").write_text(json.dumps(COUNTS))
+    (tmp_path / "costs_avx2.json").write_text(json.dumps(COSTS))
+    monkeypatch.setattr(machine, "RESULTS", tmp_path)
+    html, = machine_page().values()
     (tmp_path / "machine.html").write_text(html, encoding="utf-8")
     browser.open(tmp_path / "machine.html")
     yield browser
@@ -73,9 +83,13 @@ def page(browser, tmp_path, monkeypatch):
 @pytest.mark.browser
 def test_in_a_browser_the_sliders_say_what_python_says(page):
     rng, found = np.random.default_rng(0), rows(COUNTS, COSTS)
-    settings = [dict(c=rng.random(), h=rng.random(), v=[1, *rng.uniform(.5, 9, 5)]) for _ in range(200)]
-    shown = page.run(f"return {json.dumps(settings)}.map(s => rows.map(row => speedup(row, s)))")
-    python = [[speedup(row, **s) for row in found] for s in settings]
+    settings = [dict(c=rng.random(), h=rng.random(), v=[1, *rng.uniform(.5, PLACES[1:])]) for _ in range(200)]
+    settings = [{key: np.round(value, 3).tolist() for key, value in some.items()} for some in settings]
+    shown = page.run(f"""return {json.dumps(settings)}.map(({{c, h, v}}) => {{
+        [c, h, ...v.slice(1)].forEach((value, i) => {{
+            sliders[i].input.value = value; sliders[i].input.oninput() }});
+        return rows.map(row => speedup(row, settings)) }})""")
+    python = [[speedup(row, **some) for row in found] for some in settings]
     assert np.array(shown) == pytest.approx(np.array(python), abs=1e-9)
 
 
@@ -89,17 +103,21 @@ def test_in_a_browser_the_best_comes_first_and_none_is_none(page):
             page.run(f"$('{key}').value = '{value}'; $('{key}').onchange()")
 
     choose(T=1)
-    assert page.texts("#verdict")[0].startswith(f"Best here: {names()[0].replace(' K', ' with K')}, ")
+    method, option = names()[0].split(" ", 1)
+    assert page.texts("#verdict")[0].startswith(f"Best here: {method} ({option}), ")
     speeds = [float(text.rstrip("×")) for text in page.texts("#bars b")]
     assert speeds == sorted(speeds, reverse=True) and len(names()) == 5
     assert "lenient" not in " ".join(names())
     page.run("$('lossless').click()")
     assert len(names()) == 6
     choose(K=8)
-    assert sorted(names()) == ["medusa K = 8", "model, block K = 8", "model, tree:3,2,1"]
+    assert sorted(names()) == ["medusa K = 8", "model, block K = 8", "model, tree 3,2,1"]
     choose(K="best")
     for slider in page.run("return sliders.length - 1"), 0:
         page.run(f"sliders[{slider}].input.value = 99; sliders[{slider}].input.oninput()")
-    assert page.run("return [settings.c, settings.v.at(-1), $('preset').value]") == [1, 12, "own"]
-    page.run("sliders.forEach(({input}) => { input.value = 99; input.oninput() })")
+    assert page.run("return [settings.c, settings.v.at(-1), $('preset').value]") == [1, 33, "own"]
+    choose(preset="a GPU, 128 texts at once (assumed)")
+    page.run("$('lossless').click()")
     assert "Do not speculate" in page.texts("#verdict")[0]
+    choose(preset="a GPU, one text (assumed)")
+    assert "Best here" in page.texts("#verdict")[0]

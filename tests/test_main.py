@@ -38,13 +38,13 @@ def test_without_flags_it_shows_both_samplers_and_compares_them():
         assert word in two.split("\n", 4)[-1]
 
 
-@pytest.mark.parametrize("K", [1, 4, 8])
-def test_at_temperature_0_both_texts_are_the_same(capsys, K):
-    for prompt in "The old man", "2017-10-10", "\u201cCaf\u00e9\u201d \U0001f600\n", "x":
-        r = result(capsys, "--prompt", prompt, "--K", str(K), "-n", "40")
-        assert r["autoregressive"]["tokens"] == r["speculative"]["tokens"] and r["prompt"] == prompt
-        assert r["autoregressive"]["text"] == r["speculative"]["text"] != "" and r["same_text"]
-        assert len(r["speculative"]["tokens"]) == 40
+@pytest.mark.parametrize("prompt, K", [
+    ("The old man", 1), ("2017-10-10", 4), ("\u201cCaf\u00e9\u201d \U0001f600\n", 8)])
+def test_at_temperature_0_both_texts_are_the_same(capsys, prompt, K):
+    r = result(capsys, "--prompt", prompt, "--K", str(K), "-n", "25")
+    assert r["autoregressive"]["tokens"] == r["speculative"]["tokens"] and r["prompt"] == prompt
+    assert r["autoregressive"]["text"] == r["speculative"]["text"] != "" and r["same_text"]
+    assert len(r["speculative"]["tokens"]) == 25
 
 
 def test_json_holds_every_promised_key_and_the_numbers_fit_together(capsys):
@@ -62,7 +62,7 @@ def test_json_holds_every_promised_key_and_the_numbers_fit_together(capsys):
 
 
 def test_the_seed_fixes_the_text(capsys):
-    typed = "--temperature", "1", "-n", "20", "--seed"
+    typed = "--temperature", "1", "-n", "9", "--seed"
     one, same, other = (result(capsys, *typed, seed)["speculative"]["tokens"] for seed in "001")
     assert one == same != other
 
@@ -80,7 +80,7 @@ def test_drafters_and_verifiers_are_named_and_the_target_alone_is_loaded_if_nobo
 def test_a_drafter_of_ones_own_is_timed_shown_and_replayed(capsys, tmp_path):
     mine, page = tmp_path / "my_drafter.py", tmp_path / "run.html"
     mine.write_text("def propose(draft, x, k, to_probs, rng):\n    return x[-4:][:k], None\n")
-    status, out, err = run(capsys, "--drafter", str(mine), "--show_rounds", "--trace", str(page), "-n", "30")
+    status, out, err = run(capsys, "--drafter", str(mine), "--show_rounds", "--trace", str(page), "-n", "12")
     assert status == 0 and err == "" and page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert "Speed-up" in out and f"python -m lossless {mine}" in out and f"in {page}:" in out
     mine.write_text("def propose(draft, x, k, to_probs, rng):\n    return [1] * k\n")
@@ -177,27 +177,12 @@ def test_models_of_different_vocabularies_are_refused(capsys, tmp_path, swap):
     assert status == 2 and "different vocabularies" in err
 
 
-@pytest.mark.parametrize("name", ["hparams.json", "encoder.json", "vocab.bpe", "model.ckpt.index",
-                                  "model.ckpt.data-00000-of-00001"])
-@pytest.mark.parametrize("damage", ["missing", "empty", "half", "a web page"])
-def test_a_damaged_folder_is_named_in_one_sentence(capsys, tmp_path, name, damage):
+@pytest.mark.parametrize("name, left", [
+    ("hparams.json", b""), ("encoder.json", b"<html>404</html>\n"), ("vocab.bpe", None),
+    ("model.ckpt.index", b"<html>404</html>\n"), ("model.ckpt.data-00000-of-00001", bytes(1000))])
+def test_a_damaged_folder_is_named_in_one_sentence(capsys, tmp_path, name, left):
     for file in (ROOT / "models" / "demo-draft").iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    whole = (tmp_path / name).read_bytes()
-    (tmp_path / name).unlink()
-    if damage != "missing":
-        left = {"empty": b"", "half": whole[:len(whole) // 2], "a web page": b"<html>404</html>\n"}
-        (tmp_path / name).write_bytes(left[damage])
+       if file.name != name or left is not None:
+            (tmp_path / file.name).write_bytes(left if file.name == name else file.read_bytes())
     status, out, err = run(capsys, "--draft_model_size", str(tmp_path), "-n", "1")
     assert status == 2 and out == "" and str(tmp_path) in err and err.count("\n") == 1
-
-
-def test_without_cupy_the_backend_says_what_is_missing(capsys):
-    try:
-        import cupy
-        cupy.zeros(1)
-    except Exception:
-        status, _, err = run(capsys, "--backend", "cupy")
-        assert status == 2 and "cupy" in err and "--backend numpy" in err and err.count("\n") == 1
-    else:
-        pytest.skip("CuPy works here")

@@ -1,4 +1,5 @@
 """The one table: every drafter with every verifier runs and gives what it promises, or says why not."""
+import functools
 import itertools
 import json
 import subprocess
@@ -7,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import TinyModels
+from helpers import TinyModels, interrupted
 
 import lossless
 from autoregressive import autoregressive_sampling
-from methods import DRAFTERS, VERIFIERS, Drafter, Pair, choose
+from lossless import text_of
+from methods import DRAFTERS, VERIFIERS, Drafter, Models, Pair, choose
 from reporting.comparison import compared, run, summary, timed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,24 +33,27 @@ def combinations():
             assert drafter.partition(":")[0] in str(error) and verifier in str(error)
 
 
+FEW = [(4, 20, 0), (2, 5, 1), (16, 2, 0), (1, 1, 1), (8, 0, 0)]         # K, tokens, temperature
+EVERY = [*itertools.product([1, 2, 4, 8, 16], [0, 1, 2, 5, 20], [0, 1])]
+
+
+@pytest.mark.parametrize("sizes", [FEW, pytest.param(EVERY, marks=pytest.mark.long)], ids=["few", "every"])
 @pytest.mark.parametrize("typed", list(combinations()), ids=" ".join)
-def test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed):
+def test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed, sizes):
     """At any K and length, also where no round has K drafts; and what is said about it holds numbers."""
-    models, settings = TinyModels(), dict(temperature=0, top_k=0, top_p=1.0, eos=None)
-    for i, (K, n) in enumerate(itertools.product([1, 2, 4, 8, 16], [0, 1, 2, 5, 20])):
-        if n == 0:
-            method = choose(*typed)
-            made, K = method.pair(models, [3, 1, 2], K, settings), method.n_drafts(K)
-        pair, K, settings["temperature"] = timed(made), method.n_drafts(K), i % 2
+    models, method, settings = TinyModels(), choose(*typed), dict(top_k=0, top_p=1.0, eos=None)
+    for i, (K, n, settings["temperature"]) in enumerate(sizes):
+        pair, K = timed(method.pair(models, [3, 1, 2], K, settings)), method.n_drafts(K)
         alone, spec = (run(sampler, pair, [3, 1, 2], n, K, np.random.default_rng(i), settings)
                        for sampler in (method.baseline, method.sampler(pair)))
         assert len(alone.tokens) == len(spec.tokens) == n
         assert all(r.n_accepted <= K and len(r.drafts) <= (len(method.tree) if method.tree else K)
                    for r in spec.rounds)
-        if i % 2 == 0 or typed[1] == "coupled":
+        if settings["temperature"] == 0 or typed[1] == "coupled":
             assert spec.tokens == alone.tokens
         result = compared(alone, spec, pair, method, n, K, models.encoder)
-        said = " ".join(summary(result | dict(K=K, temperature=i % 2, drafter=typed[0], verifier=typed[1])))
+        named = dict(K=K, temperature=settings["temperature"], drafter=typed[0], verifier=typed[1])
+        said = " ".join(summary(result | named))
         assert "None" not in said and "nan" not in json.dumps(result).lower()
         assert ("lossy" in said) == (typed[1] in ("lenient", "typical") and n > 0)
 
@@ -74,6 +79,14 @@ def test_what_does_not_go_together_is_one_sentence_with_both_names():
 def test_a_word_that_means_nothing_is_told_before_anything_is_loaded(kind, typed, says):
     with pytest.raises(ValueError, match=says):
         choose(**dict(drafter="model", verifier="token") | {kind: typed})
+
+
+@pytest.mark.parametrize("typed, K, says", [("layer_skip", 1, "of 8 tokens .* name them"),
+                                            ("optimum", 8, "of 8 tokens .* smaller K")])
+def test_a_context_in_which_nothing_can_be_timed_is_told(typed, K, says):
+    for prompt in [1], [1] * 8:
+        with pytest.raises(ValueError, match=says):
+            choose(typed, "token").pair(small(), prompt, K, dict(temperature=0, top_k=0, top_p=1.0, eos=None))
 
 
 def test_options_mean_what_they_say():
@@ -106,13 +119,40 @@ def small():
 # The judge cannot walk a race; costs that are measured differ from run to run.
 JUDGED = [(drafter, verifier) for drafter, verifier in combinations()
           if verifier != "coupled" and drafter.partition(":")[0] != "optimum"]
-FAST = [(drafter, "token") for drafter, verifier in JUDGED if verifier == "token" and drafter not in WITHIN]
+# One of each kind; each drafter and each verifier is judged in the test of its own file, too.
+FAST = [("model", "lenient"), ("lookup", "block"), ("eagle", "token"), ("tli", "token")]
 
 
 @pytest.mark.parametrize("typed", [pytest.param(typed, marks=[pytest.mark.long] * (typed not in FAST))
                                    for typed in JUDGED], ids=" ".join)
 def test_the_judge_finds_lossless_what_the_table_says_is(typed):
     assert (judged(typed) < 1e-9) == choose(*typed).lossless
+
+
+REMEMBERS = {"suffix", "jacobi", "schedule", "optimum", "layer_skip"}   # earlier runs change the drafts
+
+
+@pytest.mark.parametrize("n_times", [1, pytest.param(20, marks=pytest.mark.fuzz)])
+def test_ctrl_c_at_any_line_leaves_models_and_drafters_that_work(n_times):
+    """They answer the next prompt, which begins like the last one, as new ones do."""
+    settings, generator = dict(temperature=0, top_k=0, top_p=1.0, eos=None), np.random.default_rng
+
+    def made():
+        return method.pair(TinyModels(), [3, 1, 2], 3, settings)
+
+    def text(pair, prompt):
+        rounds = method.sampler(pair)(pair.draft, pair.target, prompt, 5, method.n_drafts(3), generator(7),
+                                      **settings)
+        return [token for r in rounds for token in r.tokens]
+
+    for seed, typed in itertools.product(range(n_times), combinations()):
+        method, rng = choose(*typed), generator([seed, *map(ord, "".join(typed))])
+        pair = made()
+        prompt = rng.integers(11, size=rng.integers(2, 30)).tolist()
+        settings["temperature"] = 0 if typed[0].partition(":")[0] in REMEMBERS else int(rng.integers(2))
+        interrupted(lambda: text(pair, prompt), int(rng.integers(1, 3000)))
+        prompt[rng.integers(1, len(prompt)):] = [1, 2]
+        assert text(pair, prompt) == text(made(), prompt), typed
 
 
 def test_adding_a_method_is_an_entry_in_the_table(monkeypatch):
@@ -124,7 +164,7 @@ def test_adding_a_method_is_an_entry_in_the_table(monkeypatch):
     mine = [typed for typed in combinations() if typed[0] == "repeats"]
     assert len(mine) == sum(not verifier.tree for verifier in VERIFIERS.values())
     for typed in mine:
-        test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed)
+        test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed, FEW)
     assert judged(("repeats", "token")) < 1e-12
     dishonest = entry._replace(make=lambda models, *_: Pair(None, models.target, lambda draft, x, k, *_: (
         [x[-1]] * k, [np.full(3, 1 / 3)] * k)))
@@ -146,6 +186,38 @@ def test_a_file_of_ones_own_needs_no_entry(tmp_path):
     rounds = method.sampler(pair)(pair.draft, pair.target, [1], 9, 2, np.random.default_rng(0), temperature=0)
     alone = autoregressive_sampling(pair.target, [1], 9, np.random.default_rng(0), temperature=0)
     assert [t for r in rounds for t in r.tokens] == [t for r in alone for t in r.tokens]
+
+
+@functools.cache
+def greedy(prompt):
+    """(its tokens, the embedded target's greedy text to the end of the context)."""
+    models = Models("demo-draft", "demo-target")
+    tokens = models.encoder.encode(prompt)
+    run = models.target, tokens, models.target.n_ctx - len(tokens), np.random.default_rng(0)
+    return tokens, text_of(autoregressive_sampling(*run, temperature=0))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("typed", [
+    *((drafter, "token") for drafter in [*DRAFTERS, *WITHIN]), ("model", "tree"), ("model", "tree:8"),
+    ("model", "tree:2,2,2,2")], ids=" ".join)
+def test_at_temperature_0_the_text_of_the_embedded_pair_is_the_baselines_over_5000_tokens(typed):
+    """To the end of the context, at K = 1 .. 8."""
+    models, n_tokens = Models("demo-draft", "demo-target"), 0
+    method = choose(typed[0] + ":a5,m5" * (typed[0] == "layer_skip"), typed[1])
+    settings = dict(temperature=0, top_k=0, top_p=1.0, eos=None)
+    prompts = (ROOT / "benchmarks" / "prompts.txt").read_text(encoding="utf-8").splitlines()
+    for i, line in enumerate(2 * prompts):
+        (tokens, baseline), K = greedy(line[:40 + i]), 1 + i % 8
+        pair = method.pair(models, tokens, K, settings)
+        if method.tree and not pair.target.exact_paths:
+            pytest.skip("the kernels of this machine do not add in order")
+        run = pair.draft, pair.target, tokens, len(baseline), K, np.random.default_rng(0)
+        assert text_of(method.sampler(pair)(*run, **settings)) == baseline, line
+        n_tokens += len(baseline)
+        if n_tokens > 5000:
+            break
+    assert n_tokens > 5000
 
 
 def sample_of_command_lines():

@@ -1,7 +1,8 @@
 """The judge's own test: it finds every mistake of the museum and lets pass what is only unusual.
 
-Each mistake is judged here in the one standard case that sees it best, as museum.md says; the long tests
-judge everything in all cases."""
+Each mistake is judged here in the one standard case that sees it best, as museum.md says, so that
+`lossless.report`, which judges all cases up to the first that is wrong, finds it, too.  What is right is
+judged in two cases here, and in the long tests in all."""
 import json
 from pathlib import Path
 
@@ -51,19 +52,13 @@ def test_what_is_only_unusual_passes(name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", WRONG)
-def test_the_short_check_finds_it(name):
-    try:
-        assert not report(WRONG[name]).lossless
-    except ValueError as error:
-        assert "cannot come from" in str(error)
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("name", RIGHT)
-def test_the_short_check_lets_it_pass(name):
+def test_the_short_check_lets_it_pass(name, monkeypatch):
+    """In all standard cases; of those with many branches the first 5,000 steps, in which no text may already
+    be too likely."""
+    monkeypatch.setattr(lossless, "ENOUGH", 5_000)
     found = report(RIGHT[name])
-    assert found.lossless and found.deviation < 1e-11
+    assert found.lossless and found.deviation < 1e-11 and found.n_cases == len(CASES)
 
 
 def test_a_change_must_fit_the_source():

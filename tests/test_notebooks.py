@@ -41,7 +41,10 @@ def test_stored_outputs_are_a_clean_run_from_top_to_bottom(path):
     outputs = [output for cell in code for output in cell["outputs"]]
     assert outputs
     assert not [o for o in outputs if o["output_type"] == "error" or o.get("name") == "stderr"]
-    assert any("image/png" in output.get("data", {}) for output in outputs)
+    kinds = [kind for output in outputs for kind in output.get("data", {})]
+    assert {"image/svg+xml", "image/png"} & {*kinds}
+    assert not any("image/png" in output.get("data", {}) for cell in code for output in cell["outputs"]
+                   if not "".join(cell["source"]).startswith("# On this machine"))
 
 
 @each_notebook
@@ -78,6 +81,20 @@ def test_a_stored_output_that_is_not_the_codes_is_found(run_module):
     assert run_module.stale(stored, other) == [1, 2]
 
 
+@pytest.mark.parametrize("kind, old, new", [
+    ("image/svg+xml", '<svg><text x="1">kept: 0.31</text></svg>', '<svg><text x="1">kept: 0.33</text></svg>'),
+    ("text/markdown", "| K | 4 |", "| K | 5 |"), ("text/plain", "3.12", "3.13")])
+def test_a_table_or_the_words_of_a_picture_that_are_not_the_codes_are_found(kind, old, new, run_module):
+    def notebook(data):
+        cell = nbformat.v4.new_code_cell("a", execution_count=1)
+        cell.outputs = [nbformat.v4.new_output("display_data", {kind: data})]
+        return nbformat.v4.new_notebook(cells=[cell])
+
+    nbformat = pytest.importorskip("nbformat")
+    one, same, other = map(notebook, (old, old.replace('"1"', '"2"'), new))
+    assert run_module.stale(one, same) == [] and run_module.stale(one, other) == [1]
+
+
 @pytest.mark.parametrize("times, busy", [([1.0] * 60, False), ([1.0] * 40 + [3.0] * 20, True)])
 def test_a_timed_cell_says_so_if_the_machine_is_busy(times, busy, monkeypatch):
     clock = iter(np.cumsum(np.stack([np.ones(60), times], axis=1)))
@@ -95,7 +112,7 @@ def test_what_looks_at_the_clock_is_marked(path):
 
 @pytest.fixture
 def run_module(monkeypatch):
-    for module in "nbclient", "nbformat", "ipykernel", "matplotlib", "PIL":
+    for module in "nbclient", "nbformat", "ipykernel", "matplotlib":
         pytest.importorskip(module, reason=f"{module} is missing: pip install -e '.[notebooks]'")
     monkeypatch.syspath_prepend(ROOT / "notebooks")
     monkeypatch.delitem(sys.modules, "run", raising=False)

@@ -56,7 +56,7 @@ def test_greedy_float32_text_is_the_targets_argmax_or_within_rounding_of_it():
     assert (logits.max(axis=1) - logits[np.arange(70), text[2:]]).max() < 1e-4
 
 
-@pytest.mark.parametrize("n_prompt, n_tokens", [(40, 60), *(
+@pytest.mark.parametrize("n_prompt, n_tokens", [(40, 30), *(
     pytest.param(n, 400, marks=pytest.mark.long) for n in (1, 40, 90))])
 def test_passes_of_more_than_16_rows_part_from_the_baseline_only_at_near_ties(n_prompt, n_tokens):
     """Up to 16 rows nothing differs (test_exact.py).  At K = 20 they are a `gemm`: other rounding."""
@@ -414,9 +414,9 @@ def test_the_formula_is_off_where_acceptances_cluster():
     assert stats.expected_tokens(.5, 4) == 1.9375 != 60 / len(rounds) == 3
 
 
-@pytest.mark.parametrize("alpha, K, speed", [
-    (.6, 2, 1.96), (.7, 3, 2.53), (.8, 2, 2.44), (.8, 5, 3.69), (.9, 2, 2.71), (.9, 10, 6.86)])
+@pytest.mark.parametrize("alpha, K, speed", [(.6, 2, 1.96), (.8, 5, 3.69), (.9, 10, 6.86)])
 def test_table_1_of_leviathan(alpha, K, speed):
+    """All of it is in test_stats.py."""
     assert round(stats.predicted_speedup(alpha, K, c=0), 2) == speed
 
 

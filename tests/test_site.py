@@ -11,8 +11,9 @@ from test_replay import data_of
 from pages import site as tool
 from pages.__main__ import main
 from pages.files import SITE
+from pages.frame import page
 from pages.notebooks import NOTEBOOKS, alt_of, linked, notebook_pages, title_of
-from pages.site import NOT_MEASURED, RESULTS, RUNS, index_page, results_page
+from pages.site import NOT_MEASURED, PYODIDE, RESULTS, RUNS, index_page, results_page
 from pages.verdicts import verdicts_page
 from verdicts.cases import CASES
 from verdicts.page import code_of, finding
@@ -61,9 +62,14 @@ def check_links(pages):
     for file, html in pages.items():
         page = Links(html)
         assert [load[:60] for load in page.loads if not load.startswith("data:")] == [], file
-        assert "default-src 'none'" in html and SITE in html[:500], file
+        policy = re.search(r'Content-Security-Policy"\s+content="([^"]*)"', html)[1]
+        assert policy.startswith("default-src 'none'") and SITE in html[:500], file
+        others = {*re.findall(r"https?:[^\s;]+", policy)}
+        assert others <= ({PYODIDE} if file == "judge.html" else set()), file
         for link in page.links:
-            assert link.startswith("https://") or link.split("#")[0] in pages, (file, link)
+            to, _, place = link.partition("#")
+            assert to.startswith("https://") or (to or file) in pages, (file, link)
+            assert to or f'id="{place}"' in html, (file, link)
         assert all(len(alt) > 20 for alt in page.alts), (file, page.alts)
         assert len(set(page.alts)) == len(page.alts), (file, page.alts)
 
@@ -74,7 +80,9 @@ def test_the_check_sees_what_a_page_would_load():
                  "<style>p { background: url(//a.org/x) }</style>", "<p style='background: url(//a.org/x)'>"):
         assert [load.split("//")[1][:7] for load in Links(part).loads] == ["a.org/x"]
     with pytest.raises(AssertionError):
-        check_links({"index.html": SITE + "default-src 'none'<a href='nowhere.html'>"})
+        check_links({"index.html": index_page({}) + "<a href='nowhere.html'>"})
+    with pytest.raises(AssertionError):
+        check_links({"index.html": page("Index", "", policy=f" {PYODIDE}")})
 
 
 def test_the_index_leads_to_every_page():
@@ -92,7 +100,7 @@ def test_the_index_leads_to_every_page():
 @pytest.mark.parametrize("link, leads_to", [
     ("../gpt2.py", "https://a.org/it/blob/HEAD/gpt2.py"),
     ("../README.md#beyond", "https://a.org/it/blob/HEAD/README.md#beyond"),
-    ("../benchmarks/results/tokens.md", "results.html"),
+    ("../benchmarks/results/tokens.md", "results.html#tokens"),
     ("2_rejection_sampling.ipynb", "2_rejection_sampling.html"),
     ("https://arxiv.org/abs/2302.01318", "https://arxiv.org/abs/2302.01318"),
     ("#here", "#here"),
@@ -122,9 +130,9 @@ def test_every_verdict_is_on_its_page_with_its_claim_and_its_code():
     check_links(dict.fromkeys(["verdicts.html", "index.html", "judge.html"], html))
     words = re.sub(r"\s+", " ", Links(html).words)
     for case in CASES:
-        assert f'<details id="{case.name}">' in html and f'<a href="{case.link}">' in html
+        assert f'<div id="{case.name}">' in html and f'<a href="{case.link}">' in html
         code = " ".join(code_of(case.rule).split())
-        for said in (case.claim, case.outcome, case.answer, finding(case), code):
+        for said in (case.claim, case.outcome, case.answer, finding(case.found), code):
             assert said in words, (case.name, said)
         assert (f'"judge.html#{case.name}"' in html) == (case.rule in RULES)
     assert html.count("<details") == len(CASES)
@@ -176,7 +184,8 @@ def test_the_whole_site_is_small_and_asks_nothing_of_the_network(site):
                           *(f"replay_{name}.html" for name in RUNS)}
     assert sum(path.stat().st_size for path in site.iterdir()) < 10e6
     check_links(pages)
-    for file, html in pages.items():                    # a notebook's link to a file of the repository
+    assert [file for file, html in pages.items() if PYODIDE in html] == ["judge.html"]
+    for file, html in pages.items():                    # a link to a file of the repository
         for path in re.findall(r'href="https://github.com/name/repository/blob/HEAD/([^"#]*)', html):
             assert (ROOT / path).exists(), (file, path)
     for name in RUNS:                                   # each run is worth a look: bad rounds and good ones
@@ -221,6 +230,12 @@ def test_in_a_browser_every_page_fits_the_screen_and_nothing_complains(site, bro
             assert browser.complaints() == [], path.name
             ground = browser.run("return getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark
+
+
+@pytest.mark.browser
+def test_in_a_browser_a_link_to_a_verdict_shows_it(site, browser):
+    browser.open(site / "verdicts.html", address="#vllm-40149")
+    assert browser.texts("details[open] summary b") == ["vllm-40149"]
 
 
 @pytest.mark.browser

@@ -3,15 +3,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from helpers import interrupted
 from hypothesis import given
 from hypothesis.strategies import integers, lists
 
-from autoregressive import autoregressive_sampling
 from drafters.suffix import Suffix
 from lossless import check, table
 from samplers.tree import tree_sampling
 from speculative import speculative_sampling
-from utils import load_model
 
 
 def sampler(kind, said=lambda drafts: None):
@@ -139,25 +138,13 @@ def test_its_memory_is_bounded_and_keeps_the_younger_half():
     assert drafts([*x[-20:-10]], 3, memory) == x[-10:-7]
 
 
-def test_an_interrupt_leaves_a_memory_that_works(monkeypatch):
-    memory, x = Suffix(), [1, 2, 3, 1, 2, 4, 1, 2]
-    add, left = memory.add, iter(range(5))
-
-    def interrupted(token):
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        add(token)
-    monkeypatch.setattr(memory, "add", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+def test_an_interrupt_at_any_line_leaves_a_memory_that_works():
+    """Also while it forgets the older half."""
+    for n in range(1, 3000):
+        memory, x = Suffix(depth=4, memory=24), [1, 2, 3, 1, 2, 4, 1] * 3
         memory.learn(x)
-    monkeypatch.undo()
-    assert drafts(x, 1, memory) == [3] and drafts([*x, 4], 1, memory) == [1]        # 1, 2, 3 counts twice
-
-
-def test_at_temperature_0_the_text_is_the_baselines():
-    target, encoder = load_model("demo-target")
-    run = target, encoder.encode("It was"), 120
-    baseline = [r.tokens[0] for r in autoregressive_sampling(*run, np.random.default_rng(0), temperature=0)]
-    for kind in "line", "tree":
-        rounds = list(sampler(kind)(None, *run, 4, np.random.default_rng(0), temperature=0))
-        assert [token for r in rounds for token in r.tokens] == baseline and len(rounds) < 80
+        if not interrupted(lambda: memory.learn([*x, 1, 2, 3, 3]), n):
+            break
+        memory.learn([5, 6, 7])
+        assert drafts([8, 5], 2, memory) == [6, 7]
+    assert 100 < n < 2999

@@ -227,11 +227,11 @@ def test_the_librarys_own_functions_are_found_and_a_caller_sees_no_change():
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda lock: pickle.loads(pickle.dumps(lock))])
 def test_a_lock_keeps_others_out_and_a_copy_of_it_is_free(copied):
     def enters(lock):
-        with lock:
+        with lock():
             entered.set()
 
     lock, entered = threads.Lock(), threading.Event()
-    with lock:
+    with lock(), lock():                                        # a thread may come again
         threading.Thread(target=enters, args=(copied(lock),), daemon=True).start()
         assert entered.wait(5)
         entered.clear()

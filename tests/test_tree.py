@@ -1,26 +1,20 @@
-"""Trees of drafts: lossless, exactly, by every rule and shape; a pass over a tree is what its paths are."""
+"""Trees of drafts: lossless, exactly, by every rule and shape; a pass over a tree is what its paths are.
+
+Wrong rules are in verdicts/museum.py; greedy texts are in test_methods.py, too."""
 import numpy as np
 import pytest
-from helpers import mutant, tiny_gpt2, without_cache
+from helpers import UNEVEN, mutant, tiny_gpt2, with_shape, without_cache
 
-from autoregressive import autoregressive_sampling
-from lossless import PAIRS, check, exact_distribution, memoryless, report, scripted, table, text_of
+from lossless import PAIRS, check, exact_distribution, memoryless, scripted, table, text_of
 from reporting.stats import taken
 from samplers import tree_model
 from samplers.tree import shape_of, tree_sampling
 from samplers.tree_model import CallByCall, TreeGPT2, depths, with_tree
 from samplers.tree_rules import SEQUOIA, SPECINFER, drawn, likeliest, surest
 from utils import load_model
-from verdicts.museum import KIND, WRONG
 
 PROMPT = [1, 2]
 RULES = pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
-
-
-def with_shape(widths, **keywords):
-    """As lossless.check calls a sampler; the K of the cases is put aside."""
-    return lambda draft, target, tokens, n, K, rng, **settings: tree_sampling(
-        draft, target, tokens, n, widths, rng, **settings, **keywords)
 
 
 def deviation(widths, pairs, n_tokens, **keywords):
@@ -36,18 +30,15 @@ def run(draft, target, n_tokens, widths, seed=0, prompt=PROMPT, **settings):
 
 # The distribution of the text -------------------------------------------------------------------------------
 
-UNEVEN = [-1, -1, 0, 0, 2]                              # what widths cannot say: the second child has none
-
-
 def test_children_drawn_without_replacement_keep_the_distribution():
     assert check(with_shape((2,)), Ks=[1], n_tokens=3) < 1e-12
 
 
 def test_children_drawn_with_replacement_keep_the_distribution_also_where_they_are_equal():
-    assert check(with_shape((3,), rule=SPECINFER), Ks=[1], n_tokens=2) < 1e-12
+    assert check(with_shape((3,), rule=SPECINFER), Ks=[1], n_tokens=2, temperature=.7) < 1e-12
 
 
-@pytest.mark.parametrize("widths", [(3,), (2, 1), (2, 2), (1, 1, 1), UNEVEN], ids=str)
+@pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 1, 1), UNEVEN], ids=str)
 def test_children_that_were_chosen_keep_the_distribution(widths):
     pairs = "zeros in both", "draft is certain", "draft knows nothing"
     assert deviation(widths, pairs, 4, grow=likeliest) < 1e-12
@@ -95,15 +86,6 @@ def test_a_tree_of_one_line_is_algorithm_2_and_more_children_are_accepted_more_o
     assert accepted((1,)) == pytest.approx(np.minimum(p, q).sum(), abs=1e-12)
     assert accepted((1,)) < accepted((2,), rule=SPECINFER) < accepted((2,)) < accepted((3,)) + 1e-12
     assert accepted((3,)) == pytest.approx(1, abs=1e-12)        # all three tokens are there: Sequoia's cover
-
-
-@pytest.mark.parametrize("name", [name for name, kind in KIND.items() if kind.startswith("tree")])
-def test_a_wrong_version_is_found(name):
-    """At a node with three children; two mistakes need a second level."""
-    deep = name in ("tree: the q of the root at every node", "tree: the p of another node")
-    size = dict(n_vocab=3 if deep else 4)
-    pairs = [(table(9, **size), table(10, **size))]
-    assert not report(WRONG[name], pairs, [1 + deep], 2 + deep, temperature=1).lossless
 
 
 # The pass over a tree ---------------------------------------------------------------------------------------
@@ -224,21 +206,20 @@ def test_a_model_that_is_interrupted_while_it_makes_room_answers_as_before(monke
 
 @pytest.fixture(scope="module")
 def demo():
-    draft, target = load_model("demo-draft")[0], load_model("demo-target")[0]
+    target = load_model("demo-target")[0]
     if not with_tree(target).exact_paths:
         pytest.skip("the kernels of this machine do not add in order: gaps between keys change the last bits")
-    return draft, target
+    return target
 
 
 @pytest.mark.parametrize("n", [63, 126, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 300, 480))])
 def test_a_path_has_the_bits_of_single_steps_also_after_it_was_moved(demo, n):
-    _, target = demo
-    model, rng = with_tree(target), np.random.default_rng(n)
+    model, rng = with_tree(demo), np.random.default_rng(n)
     tokens = rng.integers(4096, size=n).tolist()
     for _ in range(2):
         nodes, parents = random_tree(rng, 12, 4096)
         texts, rows = paths_of(tokens, nodes, parents), model.tree(tokens, nodes, parents)
-        assert all(target(text)[0].tobytes() == row.tobytes() for text, row in zip(texts, rows))
+        assert all(demo(text)[0].tobytes() == row.tobytes() for text, row in zip(texts, rows))
         tokens = [*max(texts, key=len), 7]
 
 
@@ -247,26 +228,6 @@ def test_whether_paths_keep_their_bits_is_tried(monkeypatch):
     monkeypatch.setattr(tree_model, "row_products", lambda a, b: a.astype(np.float32).sum(-1, keepdims=True))
     assert not tree_model.keeps_paths(64, 512)
     tree_model.keeps_paths.cache_clear()
-
-
-@pytest.mark.parametrize("widths", [(3, 2, 1), pytest.param((8,), marks=pytest.mark.long),
-                                    pytest.param((2, 2, 2, 2), marks=pytest.mark.long)])
-def test_greedy_text_of_the_embedded_pair_is_the_baselines(demo, widths):
-    draft, target = demo
-    for n in (3, 90):
-        prompt = np.random.default_rng(n).integers(4096, size=n).tolist()
-        alone = autoregressive_sampling(target, prompt, 24, np.random.default_rng(0), temperature=0)
-        rounds = run(draft, target, 24, widths, prompt=prompt, temperature=0)
-        assert text_of(rounds) == text_of(alone)
-        assert len(rounds) < 24
-
-
-@pytest.mark.parametrize("keywords", [{}, dict(grow=drawn), dict(grow=drawn, rule=SPECINFER)],
-                         ids=["likeliest", "drawn", "specinfer"])
-def test_greedy_text_of_float64_models_is_the_baselines(keywords):
-    target, draft = tiny_gpt2(1, np.float64), tiny_gpt2(1, np.float64, n_layer=1)
-    alone = autoregressive_sampling(target, PROMPT, 40, np.random.default_rng(0), temperature=0)
-    assert text_of(run(draft, target, 40, (3, 2, 1), temperature=0, **keywords)) == text_of(alone)
 
 
 # Counts, context, EOS ---------------------------------------------------------------------------------------

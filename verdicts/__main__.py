@@ -10,8 +10,7 @@ from textwrap import fill
 
 import console
 from verdicts.cases import KINDS, case_named, in_order
-from verdicts.judging import verdict
-from verdicts.page import code_of, example_of, facts_of
+from verdicts.page import code_of, facts_of, judged
 
 
 def main(name="", /):
@@ -32,16 +31,10 @@ def main(name="", /):
 
 
 def in_full(case):
-    report = case.judge()
-    word, accepted, possible = verdict(report, case.rule, case.settings, case.penalty)
-    kept = "" if accepted is None else (f" A first draft is kept with probability {accepted:.3f}, and could "
-                                        f"be with {possible:.3f}.")
-    lines = [f"{case.name}: {word}", "", f"{case.link}, {case.date}"]
-    lines += ["", f"Claim ({case.by}): {case.claim}", f"Outcome: {case.outcome}", f"Judged: {report}.{kept}"]
-    lines += [case.answer, *facts_of(case), *example_of(case)]
-    text = "\n".join(fill(line, 100) for line in lines)
-    how = "walked" if report.n_branches else "integrated, for it cannot be walked"
-    return f"{text}\n\nThe rule, {case.rule!r} ({how}):\n\n{code_of(case.rule)}"
+    found = dict(judged([case]))[case.name]
+    lines = [f"{case.name}: {found['verdict']}", "", f"{case.link}, {case.date}", ""]
+    lines += [what + text for what, text in facts_of(case, found)]
+    return "\n".join(fill(line, 100) for line in lines) + f"\n\n{code_of(case.rule)}"
 
 
 if __name__ == "__main__":

@@ -101,6 +101,12 @@ def results():
     return json.loads((HERE / "results.json").read_text(encoding="utf-8"))
 
 
+def store(**parts):
+    """Write parts of results.json anew."""
+    text = json.dumps(results() | parts, indent=1) + "\n"
+    (HERE / "results.json").write_text(text, encoding="utf-8")
+
+
 CASES = list(read_cases())
 WHY = sections("why.ini", ":")["why"]    # {rule: why it is what it is}
 

@@ -9,7 +9,8 @@ But: one round, of one draft (of two where the text has two tokens).
 """
 import numpy as np
 
-from sampling import probabilities
+from lossless import exact_distribution
+from sampling import probabilities, sample
 
 
 def race_twice(first, second):
@@ -74,37 +75,22 @@ def race_for_the_residual(draft, target, x):
 def products_of_coins(draft, target, x):
     """Block verification as it is not meant: tau is the last i with u_1 .. u_i < r_1 .. r_i, the ratios cut
     at 1, and the correction is that of Algorithm 2.  P(u_1 u_2 < c) = c (1 - log c)."""
-    p, q = rows(draft, target, x)
-    found = {}
-
-    def add(text, chance):
-        found[text] = found.get(text, 0) + chance
-
-    def correct(text, chance, p, q):
-        """`text` and a token of the residual; one more of the target if two tokens are wanted."""
-        residual = np.maximum(q - p, 0)
-        for token in np.flatnonzero(residual):
-            then = [*text, int(token)]
-            share = chance * residual[token] / residual.sum()
-            if len(then) == 2:
-                add(tuple(then), share)
-                continue
-            for last, more in enumerate(probabilities(target([*x, *then])[-1])):
-                add((*then, last), share * more)
-
-    for d, drawn in enumerate(p):
-        p2, q2 = rows(draft, target, [*x, d])
-        for e, drawn2 in enumerate(p2):
-            if not drawn * drawn2:
-                continue
-            r1, r2 = min(1, q[d] / drawn), min(1, q2[e] / drawn2)
-            c, chance = r1 * r2, drawn * drawn2
-            both = c * (1 - np.log(c)) if c else 0.0
-            first = r1 - c + c * np.log(r2) if c else r1        # u_1 < r_1, u_1 u_2 > c
-            add((d, e), chance * both)
-            correct([d], chance * first, p2, q2)
-            correct([], chance * (1 - both - first), p, q)
-    return found
+    def run(rng):
+        drafts, ratios, residuals = [], [], []
+        for _ in range(2):
+            p, q = rows(draft, target, [*x, *drafts])
+            drafts.append(d := sample(p, rng))
+            ratios.append(min(1, q[d] / p[d]))
+            residuals.append(np.maximum(q - p, 0))
+        r, c = ratios[0], ratios[0] * ratios[1]
+        both = c * (1 - np.log(c)) if c else 0.0
+        first = r - c + c * np.log(ratios[1]) if c else r       # u_1 < r_1, u_1 u_2 > c
+        tau = int(rng.choice(3, p=np.maximum([1 - both - first, first, both], 0)))
+        text = [*drafts[:tau], *(sample(residual, rng) for residual in residuals[tau:tau + 1])]
+        while len(text) < 2:
+            text.append(sample(rows(draft, target, [*x, *text])[1], rng))
+        return tuple(text)
+    return exact_distribution(run)
 
 
 GRID = 2 ** 24      # float32 uniforms, as torch.rand draws them: 0, 1, .. , GRID - 1 over GRID
@@ -114,12 +100,12 @@ def coin_up_to(draft, target, x):
     """coin <= q(d) on a grid that holds 0: a draft that the target rules out stays once in 2^24."""
     p, q = rows(draft, target, x)
     kept = np.minimum(np.floor(q * GRID) + 1, GRID) / GRID      # grid points that are <= q
-    found = np.zeros_like(q)
-    for d in np.flatnonzero(p):
+
+    def run(rng):
+        d = sample(p, rng)
         rest = np.where(np.arange(len(q)) == d, 0, q)
-        found[d] += p[d] * kept[d]
-        found += p[d] * (1 - kept[d]) * (rest / rest.sum() if rest.any() else q)
-    return {(x,): chance for x, chance in enumerate(found)}
+        return d if rng.random() < kept[d] else sample(rest if rest.any() else q, rng),
+    return exact_distribution(run)
 
 
 INTEGRALS = {

@@ -12,7 +12,7 @@ But: these pairs and settings show what the cases are about; lossless.check look
 run it on all that is lossless here.
 """
 import lossless
-from lossless import PROMPT, WRONG, distribution_of_text, exact_distribution, memoryless, table
+from lossless import PROMPT, WRONG, exact_distribution, memoryless, table
 from verdicts.integrals import INTEGRALS
 from verdicts.rules import RULES, penalized
 
@@ -45,15 +45,7 @@ def walked(rule, *case):
 def integrated(rule, name, draft, target, n_tokens, K, settings):
     found = INTEGRALS[rule](draft, target, PROMPT)
     n_tokens = len(next(iter(found)))
-    wanted = distribution_of_text(target, PROMPT, n_tokens)
-    off = {text: abs(found.get(text, 0) - wanted.get(text, 0)) for text in found.keys() | wanted.keys()}
-    text = next((text for text in sorted(off) if off[text] > WRONG), None)
-    report = lossless.Report(text is None, max(off.values()), 1, 0)
-    if text is None:
-        return report
-    case = lossless.Case(name, draft, target, n_tokens, n_tokens, settings)
-    return report._replace(case=str(case), settings=settings, prompt=PROMPT, text=list(text),
-                           probability=float(found.get(text, 0)), wanted=float(wanted.get(text, 0)))
+    return lossless.compared(lossless.Case(name, draft, target, n_tokens, n_tokens, settings), found, 0)
 
 
 def verdict(report, rule, settings=None, penalty=False):

@@ -7,15 +7,15 @@ But: what a pair of real models keeps (pair.py) and what installed engines do (r
 into the same results.json, and only copied here.
 """
 import inspect
-import json
 import sys
 from textwrap import dedent
 
 import console
 from lossless import memoryless
-from verdicts.cases import CASES, HERE, KINDS, ORDER, in_order, results
+from verdicts.cases import CASES, HERE, KINDS, ORDER, in_order, results, store
 from verdicts.integrals import INTEGRALS
 from verdicts.judging import first_token, kept, kept_of, verdict
+from verdicts.museum import difference
 from verdicts.rules import RULES
 
 # What is stored ---------------------------------------------------------------------------------------------
@@ -67,10 +67,16 @@ def computed(case):
 
 # What is shown ----------------------------------------------------------------------------------------------
 
-def facts_of(case):
-    facts = [f"Read: {case.read}."]
-    facts.append(f"The engine's code: {case.engine}." if case.engine else
-                 "The reduction is ours; the engine's code was not run.")
+def facts_of(case, found):
+    """[(what, the rest of the sentence), ..]: all that is said about a case; the last are sentences alone."""
+    facts = [("Claim", f" ({case.by}): {case.claim}"), ("Outcome", f": {case.outcome}"),
+             ("Who is right", f": {case.answer}"), ("Judged", f', as "{case.rule}", {finding(found)}.')]
+    return facts + [("", more) for more in circumstances(case) + example_of(case, found)]
+
+
+def circumstances(case):
+    facts = [f"Read: {case.read}.", f"The engine's code: {case.engine}." if case.engine else
+             "The reduction is ours; the engine's code was not run."]
     settings = {"temperature": 1} | case.settings | ({"penalty": 2} if case.penalty else {})
     facts.append(f"Judged with {', '.join(f'{key} = {value}' for key, value in settings.items())}.")
     if case.declared:
@@ -78,11 +84,11 @@ def facts_of(case):
     return facts + ([f"Note: {case.note}"] if case.note else [])
 
 
-def example_of(case):
+def example_of(case, found):
     """Where the thread has numbers: the exact ones beside them, on the same q and p."""
     if not case.example:
         return []
-    found, numbers = case.found["example"], lambda row: ", ".join(f"{x:.4g}" for x in row)
+    found, numbers = found["example"], lambda row: ", ".join(f"{x:.4g}" for x in row)
     q, p = numbers(case.example["q"]), numbers(case.example["p"])
     share = f" Its draft is kept with probability {found['kept']:.4g}; the best rule for it keeps " \
            f"{found['possible']:.4g}." if "kept" in found else ""
@@ -91,11 +97,10 @@ def example_of(case):
             f"{share} The thread says: {case.example['said']}."]
 
 
-def finding(case):
-    found = case.found
+def finding(found):
     n = found["branches"]
     how = f"{n:,} branches walked" if n else "integrated, for it cannot be walked"
-    if case.verdict == "wrong":
+    if found["verdict"] == "wrong":
         return (f"{how}: with {found['case']}, K = {found['K']}, the first wrong text is {found['text']} "
                 f"after [2, 0], of probability {found['probability']:.4g} where {found['wanted']:.4g} is "
                 f"right; the worst is off by {found['deviation']:.2g}")
@@ -106,8 +111,10 @@ def finding(case):
 
 
 def code_of(rule):
-    functions = (INTEGRALS[rule],) if rule in INTEGRALS else RULES[rule].code
-    return "\n\n".join(dedent(inspect.getsource(function)).rstrip() for function in functions)
+    """The functions that a rule is, or the lines of a file that it changes."""
+    parts = (INTEGRALS[rule],) if rule in INTEGRALS else RULES[rule].code
+    return "\n\n".join(difference(*part) if isinstance(part, tuple) else
+                       dedent(inspect.getsource(part)).rstrip() for part in parts)
 
 
 def page():
@@ -140,10 +147,9 @@ def engine_row(name, found):
 
 def section(case):
     lines = ["", f'<a id="{anchor(case)}"></a>', f"### {case.name}: {case.verdict}", "",
-             f"[{case.thread}]({case.link}), {case.date}", "", f"- **Claim** ({case.by}): {case.claim}",
-             f"- **Outcome**: {case.outcome}", f"- **Who is right**: {case.answer}",
-             f"- **Judged**, as \"{case.rule}\", {finding(case)}."]
-    return "\n".join([*lines, *(f"- {fact}" for fact in facts_of(case) + example_of(case))]) + "\n"
+             f"[{case.thread}]({case.link}), {case.date}", ""]
+    facts = [f"- **{what}**{text}" if what else f"- {text}" for what, text in facts_of(case, case.found)]
+    return "\n".join(lines + facts) + "\n"
 
 
 def anchor(case):
@@ -152,9 +158,7 @@ def anchor(case):
 
 def write():
     """Judge every case anew; write results.json and README.md."""
-    path = HERE / "results.json"
-    others = results() if path.exists() else {}
-    path.write_text(json.dumps(others | {"cases": dict(judged(CASES))}, indent=1) + "\n", encoding="utf-8")
+    store(cases=dict(judged(CASES)))
     (HERE / "README.md").write_text(page(), encoding="utf-8")
 
 

@@ -7,7 +7,6 @@ results.json; python -m verdicts.page shows it.
 
 But: one draft, or two siblings, after a prefix of the target's text; not a whole round.
 """
-import json
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import console
 from autoregressive import autoregressive_sampling
 from sampling import probabilities
 from utils import load_model
-from verdicts.cases import HERE, results
+from verdicts.cases import store
 
 PROMPTS = Path(__file__).parents[1] / "benchmarks" / "prompts.txt"
 
@@ -71,9 +70,7 @@ def measure(*, n_tokens: int = 60, temperature: float = 1.0, seed: int = 0):
     found = {name: [float(f"{a:.4f}"), float(f"{b:.4f}")] for name, a, b in zip(KEPT, mean, error)}
     for name, (a, b) in found.items():
         print(f"{name:32} {a:.3f} ± {b:.3f}")
-    pair = {"prefixes": len(kept), "temperature": temperature, "kept": found}
-    (HERE / "results.json").write_text(json.dumps(results() | {"pair": pair}, indent=1) + "\n",
-                                       encoding="utf-8")
+    store(pair={"prefixes": len(kept), "temperature": temperature, "kept": found})
 
 
 if __name__ == "__main__":

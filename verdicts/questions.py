@@ -4,7 +4,6 @@
 
 But: the pair of logits parts with the BLAS that is named there, perhaps not with another.
 """
-import json
 import sys
 
 import numpy as np
@@ -15,7 +14,7 @@ from reporting.stats import acceptance, is_tree
 from samplers.tree import tree_sampling
 from speculative import speculative_sampling
 from utils import load_model
-from verdicts.cases import HERE, results
+from verdicts.cases import HERE, results, store
 from verdicts.pair import PROMPTS
 
 N_IN, ROWS = 768, 5
@@ -116,9 +115,7 @@ def page():
 
 def write():
     """Measure anew; write results.json and questions.md."""
-    found = json.loads(json.dumps({"parting": parting(), **runs()}))
-    (HERE / "results.json").write_text(json.dumps(results() | {"questions": found}, indent=1) + "\n",
-                                       encoding="utf-8")
+    store(questions={"parting": parting(), **runs()})
     (HERE / "questions.md").write_text(page(), encoding="utf-8")
 
 

@@ -23,24 +23,20 @@ import json
 import sys
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
 
 from lossless import distance, distribution_of_text, exact_distribution, table
+from verdicts.cases import results, store
 
-RESULTS = Path(__file__).parent / "results.json"
 PROMPT, N_TOKENS, N_DRAFTS = [2, 0], 3, 2
 
 
 def pick(weights, rng):
     """A draw, through the judge's walk: which of the weights."""
     weights = np.asarray(weights, dtype=float)
-    u = rng.random()
-    cumulative = np.cumsum(weights / weights.sum())
-    possible = np.flatnonzero(weights)
-    return int(next((i for i in possible[:-1] if u < cumulative[i]), possible[-1]))
+    return rng.choice(len(weights), p=weights / weights.sum())
 
 
 def found(run, target, n_tokens=N_TOKENS):
@@ -215,6 +211,4 @@ if __name__ == "__main__":
         sys.exit(print(json.dumps(new)))
     for name, result in new.items():
         print(f"{name:55} {result}")
-    stored = json.loads(RESULTS.read_text(encoding="utf-8"))
-    stored["real"] = dict(sorted((stored.get("real", {}) | new).items()))
-    RESULTS.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+    store(real=dict(sorted((results()["real"] | new).items())))

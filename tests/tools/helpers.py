@@ -1,8 +1,11 @@
 """What the tests share: mutants, tiny GPT-2s."""
 
+import functools
 import json
+import linecache
 import os
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,7 @@ from drafters.heads import head_shapes
 from encoder import EOS, Encoder, bytes_to_unicode
 from exercises.steps import Says  # noqa: F401  # in the generator's place
 from loading.checkpoint import write_tensorflow
+from samplers.tree import tree_sampling
 from utils import nested
 from verdicts.museum import changed
 
@@ -33,6 +37,38 @@ def mutant(module, *changes):
         if os.environ.get("PLANTED"):
             pytest.skip("tests/tools/mutate.py planted a mistake in this very line: not to be noticed here")
         raise
+
+
+# Ctrl-C -----------------------------------------------------------------------------------------------------
+
+def interrupted(run, n):
+    """run(), with Ctrl-C as the n-th line of our files, call of them or return from them begins.  False if
+    it ended before that."""
+    left, before = iter(range(n - 1)), sys.gettrace()
+
+    def trace(frame, event, arg):
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if ours(file) and frame.f_code.co_name != "<genexpr>":  # there Python prints it, and goes on
+            # At the end of a `with` no signal can come in, though we can.
+            if not linecache.getline(file, line).lstrip().startswith("with ") and next(left, None) is None:
+                raise KeyboardInterrupt
+            return trace
+
+    sys.settrace(trace)
+    try:
+        run()
+        return False
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+
+
+@functools.cache
+def ours(file):
+    """Whether it is a file of this project outside the tests, and of no package in a folder .venv."""
+    parts = Path(os.path.relpath(file, Path(__file__).parent.parent.parent)).parts
+    return not {"..", "tests", ".venv"} & {*parts} and Path(file).is_file()
 
 
 # Tiny GPT-2s ------------------------------------------------------------------------------------------------
@@ -124,6 +160,17 @@ class TinyModels:
         arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(np.float32)
                   for name, shape in head_shapes(kind, n, 3).items()}
         return nested(arrays, {"n_layer": 1}, Path("tiny"), head_shapes(kind, n, 3)) | {"exit_layer": 1}
+
+
+# Trees ------------------------------------------------------------------------------------------------------
+
+UNEVEN = [-1, -1, 0, 0, 2]              # what widths cannot say: the second child has none
+
+
+def with_shape(widths, **keywords):
+    """As lossless.check calls a sampler; the K of the cases is put aside."""
+    return lambda draft, target, tokens, n, K, rng, **settings: tree_sampling(
+        draft, target, tokens, n, widths, rng, **settings, **keywords)
 
 
 # Random models of GPT-2's sizes -----------------------------------------------------------------------------

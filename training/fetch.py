@@ -1,0 +1,70 @@
+"""The text that the embedded pair was trained on -> novels.txt, 62 MB, the same to the byte.
+
+    python training/fetch.py [novels.txt]
+
+The 80 novels of titles.md are downloaded as they were collected.  There a line may be a paragraph, or a part
+of one that was cut to the width of a page; here each paragraph is one line, and <|endoftext|> stands between
+the books.
+
+But: it keeps nothing of a download that was interrupted.
+"""
+import hashlib
+import re
+import sys
+from pathlib import Path
+
+import requests
+from tqdm import tqdm
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # console.py
+
+import console
+
+TITLES = Path(__file__).with_name("titles.md")
+CORPUS = ("https://raw.githubusercontent.com/computationalstylistics/100_english_novels/"
+          "143e601875d70e195f2cc5ebd8b034609271194d/corpus/")
+CHECKSUM = "18f7c736730f2d5168a3f688a7d168e4bd9d3efa53552d9cc85ed3803fec11fc"           # sha256 of the whole
+EOS = "<|endoftext|>"
+SHORT = 60              # characters: a shorter line ends its paragraph
+
+
+def main(path="novels.txt", /):
+    """Downloads the text that the embedded pair was trained on.
+
+    Args:
+        path: where to write it
+    """
+    files = re.findall(r"^\| (\w+_\d{4}) \|", TITLES.read_text(encoding="utf-8"), re.M)
+    with requests.Session() as session:
+        books = [paragraphs(downloaded(session, f"{CORPUS}{file}.txt")) for file in tqdm(files, disable=None)]
+    text = EOS.join(books).encode()
+    if hashlib.sha256(text).hexdigest() != CHECKSUM:
+        raise ValueError("what was downloaded is not the text that the pair was trained on (its checksum is "
+                         "another); nothing was written")
+    Path(path).write_bytes(text)
+
+
+def downloaded(session, url):
+    """The text at this address."""
+    try:
+        answer = session.get(url, timeout=30)
+        answer.raise_for_status()
+    except requests.RequestException as error:
+        raise ValueError(f"{url} cannot be downloaded ({type(error).__name__}): check the connection and "
+                         "start again") from None
+    return answer.content.decode("utf-8-sig")
+
+
+def paragraphs(text):
+    """One line a paragraph, one space between words."""
+    lines, words = [], []
+    for line in re.split("\r\n|\r|\n", text):
+        words += line.split()
+        if words and len(line.rstrip()) < SHORT:                # an empty line, too
+            lines.append(" ".join(words))
+            words = []
+    return "\n".join(lines + [" ".join(words)] * bool(words))
+
+
+if __name__ == "__main__":
+    sys.exit(console.run(main))
