@@ -17,7 +17,7 @@ import numpy as np
 import console
 from benchmarks.counts import DRAFT, HERE, TARGET
 from compute.backend import clock
-from compute.linear import THREADS
+from compute.threads import THREADS
 from loading import export
 from methods import Models, choose
 

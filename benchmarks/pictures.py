@@ -108,7 +108,7 @@ def by_machine(axes, T, methods=("model", "model, block", "eagle", "lookup", "me
     axes.axvline(1, color="black", linewidth=.8)
     axes.set(yticks=range(len(found)), yticklabels=found, xlabel="speed-up", title=f"temperature {T:g}")
     axes.margins(x=.3)
-    axes.invert_yaxis()
+    axes.set_ylim(len(found) - .4, -.6)
 
 
 def save(path, draw, shape, height=3.6):

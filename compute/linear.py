@@ -13,8 +13,7 @@ and it adds up the inputs in order, each row by itself. So the weights are laid 
 outputs (32 in a model that is too large for any cache: they stream faster), each contiguous in memory, and
 up to 12 rows are multiplied with a tile at a time: 12 * 64 * 1280 = 983,040. Each tile is read once, however
 many rows there are; more rows cost only arithmetic, and much of that is done while the next tile is being
-fetched. Prefill is cut into blocks of 12, 6 or 4 rows, small enough that no OpenBLAS kernel starts its own
-threads (they and ours would wait for each other); with this kernel that is no slower than `gemm`.
+fetched. Prefill is cut into blocks of 12 rows; with this kernel that is no slower than `gemm`.
 
 The second gain is exactness. With this kernel a row's result is the same to the last bit in a decode step,
 in a verification and in prefill (the product is batch-invariant), so greedy speculative text is greedy text
@@ -26,20 +25,22 @@ loaded. Does the product keep bits (`exact`)? A tile has the largest depth at wh
 one, keeps them up to 768 inputs, but not with 1024. If it does at no depth, as on AVX2, each of up to 16 rows
 is multiplied with a tile by a `gemv` of its own, while the tile is in the cache: the same bits again, though
 more rows are less cheap. How much less (`price_of_bits`)? With `FAST` (main.py's --fast) rows meet a tile
-together even so, if that is cheaper. More rows, in a prompt, go in blocks as small as above.
+together even so, if that is cheaper. More rows, in a prompt, meet a tile all at once, in a `gemm`.
 
 Measurements: the README (made by `python -m benchmarks`) and notebook 4.
 
 But: more than 16 rows keep their bits only if `exact_rows` says so; with FAST, and on a GPU, nothing is
-promised. Tried with OpenBLAS and MKL; with Apple's Accelerate, BLIS and ARM's library by nobody so far.
+promised. Tried with OpenBLAS and MKL on AMD; with Apple's Accelerate, BLIS and ARM's library by nobody so
+far: tests/tools/other_blas.py asks them.
 """
 import functools
 import math
+from contextlib import nullcontext
 
 import numpy as np
 
 from compute.backend import clock, on_gpu, xp
-from compute.threads import SHARE, THREADS, share
+from compute.threads import SHARE, one_blas_thread, share
 
 FAST = False                        # True, set before a model is loaded: bits may be given up for speed
 TILE, ROWS = 64, 12                 # outputs and rows of the largest product that is not packed
@@ -48,7 +49,6 @@ NARROW = 32                         # outputs of a tile if weights come from mem
 LARGE = 25_000_000                  # weights: more than any cache holds
 FEW = 16                            # rows that go one by one if there is no such product
 SUM = 16                            # columns of ones that add up a row; a single column would mean `gemv`
-ALONE = 262_144                     # multiplications: OpenBLAS starts no threads for so few
 
 
 @functools.cache
@@ -124,16 +124,16 @@ def cost(w, n):
     return w.size * max(1, n / 4)
 
 
-def blocks(a, depth, width, together):
+def multiply(product, n_parts, w, n):
+    """Threads share the parts of a product of n rows with w. (Few rows do not wake the library's threads.)"""
+    with one_blas_thread() if n > FEW else nullcontext():
+        share(product, n_parts, cost(w, n))
+
+
+def blocks(a, together):
     """[.., n, k] -> [.., n_blocks, rows, k]: the rows for a tile at a time; copies fill up the last block."""
     n = a.shape[-2]
-    if together:
-        # this kernel is fastest with a multiple of 6 or 4
-        most = ROWS if n <= ROWS else next((i for i in (ROWS, 6, 4) if i * depth * width <= ALONE), 2)
-    elif n <= FEW:
-        most = 1
-    else:
-        most = n if THREADS == 1 else max(2, ALONE // (depth * width))
+    most = ROWS if together else 1 if n <= FEW else n
     rows = math.ceil(n / math.ceil(n / most))                       # about the same number in every block
     if together:
         rows += rows % 2                                            # the kernel is no faster with one less
@@ -160,14 +160,14 @@ def row_products(a, b):
         return row_products(a[..., :most], b[..., :most, :]) + row_products(a[..., most:], b[..., most:, :])
     n, by_columns = a.shape[-2], b.strides[-1] != b.itemsize
     depth, width = b.shape[-2:]
-    a = blocks(a, depth, width, at_once(n, depth, width, by_columns, b.dtype.char))    # [.., blocks, rows, k]
+    a = blocks(a, at_once(n, depth, width, by_columns, b.dtype.char))            # [.., n_blocks, rows, k]
     b = b[..., None, :, :]                                          # [.., 1, k, m]
-    if cost(b, n) < SHARE:
+    if n <= FEW and cost(b, n) < SHARE:
         y = np.matmul(a, b, order="C")
     else:
         b = np.broadcast_to(b, (len(a), *b.shape[1:]))
         y = np.empty((*map(max, a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), dtype=a.dtype)
-        share(lambda i, j: np.matmul(a[i:j], b[i:j], out=y[i:j], order="C"), len(a), cost(b, n))
+        multiply(lambda i, j: np.matmul(a[i:j], b[i:j], out=y[i:j], order="C"), len(a), b, n)
     return y.reshape(*y.shape[:-3], -1, y.shape[-1])[..., :n, :]
 
 
@@ -176,7 +176,7 @@ def linear(x, w, b):
     if w.ndim == 2:
         return x @ w + b
     n, (n_tiles, n_chunks, _, depth, width) = len(x), w.shape
-    x = blocks(x, depth, width, at_once(n, depth, width, False, w.dtype.char))      # [n_blocks, rows, n_in]
+    x = blocks(x, at_once(n, depth, width, False, w.dtype.char))                 # [n_blocks, rows, n_in]
     n_blocks, rows, _ = x.shape
     y = np.empty((n_blocks, rows, n_tiles, width), dtype=x.dtype)
     out = y.transpose(2, 0, 1, 3)                                   # [n_tiles, n_blocks, rows, width]
@@ -188,7 +188,7 @@ def linear(x, w, b):
             np.matmul(x, w[i:j], order="C").sum(axis=1, out=out[i:j])
         else:
             np.matmul(x, w[i:j, 0], out=out[i:j], order="C")
-    share(product, n_tiles, cost(w, n))
+    multiply(product, n_tiles, w, n)
     y = y.reshape(n_blocks * rows, n_tiles * width)[:n, :len(b)]
     y += b
     return y

@@ -1,18 +1,23 @@
 """Work shared between a few threads, memory for many arrays side by side, and locks that a fork survives.
 
 NumPy releases Python's lock while it multiplies, so threads that each multiply a part run at the same time.
-OpenBLAS has its own threads, which would wait for ours; compute/linear.py gives it pieces so small that
-it does not wake them.
+OpenBLAS and MKL have threads of their own for large products, and theirs and ours would wait for each other:
+`one_blas_thread` keeps theirs out of a product.
 
 But: a few cores use up the memory bandwidth, so there are at most four threads, unless OPENBLAS_NUM_THREADS
 or OMP_NUM_THREADS sets another number.
 """
+import contextlib
+import ctypes
 import functools
+import itertools
 import math
 import os
 import queue
 import threading
+import types
 from collections import defaultdict
+from pathlib import Path
 
 import numpy as np
 
@@ -20,6 +25,10 @@ SHARE = 1_000_000                   # weights; work shorter than reading these i
 LATE = 250_000                      # weights that the caller reads before another thread has woken up
 LINE, HUGE, ARENA = 64, 2 ** 21, 2 ** 25    # bytes: a cache line, a huge page, the smallest arena
 SET = (os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or "").split(",")[0]
+BLAS = [("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"),      # in NumPy's wheels
+        ("openblas_get_num_threads", "openblas_set_num_threads"),
+        ("MKL_Get_Max_Threads", "MKL_Set_Num_Threads"),
+        ("bli_thread_get_num_threads", "bli_thread_set_num_threads")]
 THREADS = int(SET) if SET.isdecimal() and int(SET) else min(4, os.cpu_count() or 1)
 
 
@@ -40,10 +49,6 @@ def workers():
     for _ in range(THREADS - 1):
         threading.Thread(target=work, daemon=True).start()
     return jobs
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=workers.cache_clear)     # a fork has the queue, but not its threads
 
 
 def share(f, n, work):
@@ -81,6 +86,56 @@ class Lock:
 
     def __reduce__(self):                                       # pickle and copy.deepcopy
         return Lock, ()
+
+
+@functools.cache
+def blas_threads():
+    """(get, set), which read and set the number of threads of NumPy's library; None if they are not known."""
+    wheels = Path(np.__file__).parents[1].glob("numpy.libs/*openblas*")
+    for path, (get, set_) in itertools.product([*wheels, np._core._multiarray_umath.__file__], BLAS):
+        with contextlib.suppress(AttributeError, OSError):
+            library = ctypes.CDLL(str(path))                    # this file, or one that it was linked with
+            return getattr(library, get), getattr(library, set_)
+
+
+@contextlib.contextmanager
+def one_blas_thread():
+    """In here NumPy's library has one thread, and afterwards as many as before. Threads may share it."""
+    get, set_ = blas_threads() or (int, int)
+    me = object()
+    try:
+        with INSIDE.lock():
+            if not INSIDE.users:
+                INSIDE.before = get()
+            INSIDE.users.add(me)
+            set_(1)
+        yield
+    finally:
+        try:
+            leave(me)
+        finally:
+            leave(me)                                           # again, if Ctrl-C came just there
+
+
+def leave(user):
+    with INSIDE.lock():
+        INSIDE.users.discard(user)
+        if not INSIDE.users and blas_threads():
+            blas_threads()[1](INSIDE.before)
+
+
+INSIDE = types.SimpleNamespace(lock=Lock(), users=set(), before=0)
+
+
+def after_fork():
+    """A fork has the queue, but not its threads, nor others that multiply."""
+    workers.cache_clear()
+    for user in [*INSIDE.users]:
+        leave(user)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=after_fork)
 
 
 class Arena:

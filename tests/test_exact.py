@@ -18,7 +18,7 @@ from helpers import synthetic_pair
 from autoregressive import autoregressive_sampling
 from compute import linear as linear_module
 from compute.linear import DEPTHS, FEW, LARGE, NARROW, ROWS, TILE, exact_rows, lay_out, linear, row_products
-from compute.threads import SHARE
+from compute.threads import INSIDE, SHARE
 from speculative import speculative_sampling
 from utils import load_model
 
@@ -122,19 +122,25 @@ def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, d_head, most
             assert same_bits(row_products(a[:, :n], b), alone[:, :n]), n
 
 
-@pytest.mark.parametrize("keeps_bits, n, depth, threads, rows", [
-    (True, 1, 192, 2, 2), (True, 5, 192, 2, 6), (True, 9, 1280, 2, 10), (True, 13, 192, 2, 8),
-    (True, 96, 192, 2, 12), (True, 96, 768, 2, 6), (True, 17, 1280, 2, 6), (True, 96, 2500, 2, 2),
-    (False, 1, 192, 2, 1), (False, 16, 192, 2, 1), (False, 17, 192, 2, 17), (False, 96, 192, 2, 32),
-    (False, 96, 768, 2, 10), (False, 96, 768, 1, 96)])
-def test_rows_that_meet_a_tile_at_once(keeps_bits, n, depth, threads, rows, monkeypatch):
-    """Pairs for the kernel that keeps bits; in a prompt few enough that OpenBLAS leaves the threads to us."""
-    monkeypatch.setattr(linear_module, "THREADS", threads)
-    x = np.random.default_rng(0).random((n, depth))
-    blocks = linear_module.blocks(x, depth, NARROW, keeps_bits)
-    assert blocks.shape == (math.ceil(n / rows), rows, depth)
-    assert np.array_equal(blocks.reshape(-1, depth)[:n], x)
-    assert n <= ROWS or threads == 1 or rows * depth * NARROW <= linear_module.ALONE
+@pytest.mark.parametrize("together, n, rows", [
+    (True, 1, 2), (True, 5, 6), (True, 9, 10), (True, 13, 8), (True, 96, 12), (True, 17, 10),
+    (False, 1, 1), (False, 16, 1), (False, 17, 17), (False, 96, 96)])
+def test_rows_that_meet_a_tile_at_once(together, n, rows):
+    """Pairs for the kernel that keeps bits."""
+    x = np.random.default_rng(0).random((n, 192))
+    blocks = linear_module.blocks(x, together)
+    assert blocks.shape == (math.ceil(n / rows), rows, 192)
+    assert np.array_equal(blocks.reshape(-1, 192)[:n], x)
+
+
+@pytest.mark.parametrize("n, expected", [(1, False), (FEW, False), (FEW + 1, True)])
+def test_the_librarys_own_threads_are_kept_out_of_large_products(n, expected, monkeypatch):
+    inside = []
+    monkeypatch.setattr(linear_module, "share", lambda f, i, _: inside.append(bool(INSIDE.users)) or f(0, i))
+    w = lay_out(np.ones((192, 64), np.float32))
+    assert (linear(np.ones((n, 192), np.float32), w, np.zeros(64, np.float32)) == 192).all()
+    row_products(np.ones((1, n, 64), np.float32), np.ones((1, 64, 64), np.float32))
+    assert inside == ([True, True] if expected else [False]) and not INSIDE.users
 
 
 MKL = [(192, 192), (768, 768), (1024, 512), (1280, 640), (1600, 400), (3072, 768), (4096, 512), (6400, 640)]

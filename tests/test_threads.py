@@ -1,6 +1,8 @@
 """compute/threads.py: parts of work come back whole, arrays lie apart, locks survive a fork."""
+import contextlib
 import copy
 import gc
+import linecache
 import os
 import pickle
 import signal
@@ -132,6 +134,94 @@ def test_a_process_that_is_forked_while_another_thread_computes_can_use_the_same
     finally:
         go_on.set()
         other.join()
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """A library of which we see every number of threads that it was given, 7 at first."""
+    given = [7]
+    monkeypatch.setattr(threads, "blas_threads", lambda: (lambda: given[-1], given.append))
+    return given
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt, MemoryError])
+def test_the_librarys_threads_come_back(library, error):
+    for number in 7, 5:                                         # whatever the caller has set in between
+        library.append(number)
+        with pytest.raises(error) if error else contextlib.nullcontext():
+            with threads.one_blas_thread():
+                with threads.one_blas_thread():
+                    assert library[-1] == 1
+                assert library[-1] == 1                         # the outer one is not done
+                if error:
+                    raise error
+        assert library[-1] == number and not threads.INSIDE.users
+
+
+def test_the_last_thread_that_leaves_gives_the_librarys_threads_back(library):
+    entered, go_on = threading.Event(), threading.Event()
+
+    def other():
+        with threads.one_blas_thread():
+            entered.set()
+            go_on.wait(20)
+    thread = threading.Thread(target=other)
+    with threads.one_blas_thread():
+        thread.start()
+        assert entered.wait(20)
+    assert library[-1] == 1
+    go_on.set()
+    thread.join()
+    assert library[-1] == 7
+
+
+def test_ctrl_c_at_any_line_leaves_the_librarys_threads_as_they_were(library):
+    def lines_run(stop_at):
+        """How many lines ran; before number stop_at came Ctrl-C."""
+        seen = []
+
+        def trace(frame, event, _):
+            # no signal comes at a `try`, nor at a `with` that is seen again at its end
+            line = id(frame), frame.f_lineno
+            text = linecache.getline(threads.__file__, frame.f_lineno).strip()
+            if (frame.f_code.co_filename == threads.__file__ and event == "line" and line not in seen
+                    and text not in ("try:", "finally:")):
+                seen.append(line)
+                if len(seen) == stop_at:
+                    raise KeyboardInterrupt
+            return trace
+        sys.settrace(trace)
+        try:
+            with contextlib.suppress(KeyboardInterrupt), threads.one_blas_thread():
+                pass
+        finally:
+            sys.settrace(None)
+        return len(seen)
+
+    for stop_at in range(1, lines_run(0) + 1):
+        lines_run(stop_at)
+        assert library[-1] == 7 and not threads.INSIDE.users, stop_at
+
+
+@forks
+@no_warning
+def test_a_fork_during_a_product_has_the_librarys_threads_back(library):
+    with threads.one_blas_thread():
+        assert in_a_fork(lambda: library[-1] == 7 and not threads.INSIDE.users)
+        assert library[-1] == 1
+
+
+def test_the_librarys_own_functions_are_found_and_a_caller_sees_no_change():
+    if not threads.blas_threads():
+        pytest.skip("the functions of this NumPy's library are not known")
+    get, _ = threads.blas_threads()
+    before = get()
+    with threads.one_blas_thread():
+        assert get() == 1
+    assert get() == before
+    model, _ = load_model("demo-draft")
+    model(list(range(200)))
+    assert get() == before
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda lock: pickle.loads(pickle.dumps(lock))])
