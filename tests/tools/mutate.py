@@ -35,8 +35,8 @@ TESTS = {
     "gpt2.py": "gpt2 exact backend", "utils.py": "utils checkpoint main",
     "main.py": "main replay many terminal readme", "lossless.py": "lossless sampling exercises",
     "compute/": "exact threads gpt2 backend", "drafters/": "drafters heads", "exercises/": "exercises",
-    "loading/folder.py": "folder utils heads", "pages/": "pages replay site judge machine",
-    "verdicts/": "verdicts",
+    "loading/folder.py": "folder utils heads", "pages/site.py": "site machine judge",
+    "pages/": "pages replay site judge machine", "verdicts/": "verdicts",
     "reporting/stats.py": "stats samplers main", "samplers/tree_model.py": "tree",
     "samplers/tree_rules.py": "tree k_seq", "benchmarks/": "figures counts costs sequoia",
 }
