@@ -39,6 +39,7 @@ TESTS = {
     "pages/": "pages replay site judge machine", "verdicts/": "verdicts",
     "reporting/stats.py": "stats samplers main", "samplers/tree_model.py": "tree",
     "samplers/tree_rules.py": "tree k_seq", "benchmarks/": "figures counts costs sequoia",
+    "benchmarks/counts.py": "counts costs",
 }
 # what runs PyTorch or llama.cpp is not seen by tests without them
 NOT_HERE = ("tests/", "training/", "notebooks/",
