@@ -24,6 +24,7 @@ seed would not repeat the run: `measured_costs` measures c and v before it.
 """
 import numpy as np
 
+from checks import checked_answer
 from compute.backend import clock, to_host
 from gpt2 import common_prefix
 from speculative import propose as draft_propose
@@ -43,8 +44,9 @@ class Schedule:
         elif self.drafts:
             accepted = common_prefix(self.drafts, x[len(self.x):])
             self.learn(accepted, accepted + (accepted < len(self.drafts)))
-        drafts, p = self.propose(draft, x, self.number(k), to_probs, rng)
-        self.x, self.drafts = list(x), list(drafts)
+        n = self.number(k)
+        drafts, p = checked_answer(self.propose(draft, x, n, to_probs, rng), n, draft)
+        self.x, self.drafts = list(x), drafts
         return drafts, p
 
     def start(self):
@@ -109,7 +111,7 @@ class Confident:
 
         seen, drafts, p = [], [], []
         while len(drafts) < k:                                          # one at a time
-            new, new_p = self.propose(draft, x + drafts, 1, to_probs_seen, rng)
+            new, new_p = checked_answer(self.propose(draft, x + drafts, 1, to_probs_seen, rng), 1, draft)
             drafts += new
             p = None if new_p is None else [*p, *new_p]
             if not new or seen and confidence(seen[-1], drafts[-1]) < self.threshold:

@@ -1,5 +1,6 @@
 """Words to flags, errors to sentences: for a small program, and for all there are."""
 import errno
+import io
 import os
 import signal
 import subprocess
@@ -102,6 +103,15 @@ def test_a_full_disk_behind_standard_output_is_told(monkeypatch, capfd):
         assert console.run(program, ["f"]) == 2
         full.write("more")                              # at the end Python writes what is left: to nobody now
     assert "cannot write the output (No space left on device): free some" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_what_a_terminal_cannot_show_becomes_a_question_mark(name, monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, name, stream)
+    assert console.run(lambda: print("caf\u00e9", file=stream), []) == 0
+    stream.flush()
+    assert stream.buffer.getvalue() == b"caf?\n"
 
 
 def test_a_reader_who_goes_away_is_not_an_error(monkeypatch, capfd):

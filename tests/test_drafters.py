@@ -1,4 +1,5 @@
 """Drafters: each is lossless, exactly; each has a wrong version that is caught; and what they draft."""
+import inspect
 from collections import Counter
 
 import numpy as np
@@ -8,13 +9,15 @@ from hypothesis import given, settings
 from hypothesis.strategies import booleans, integers, lists, sampled_from, tuples
 
 import gpt2
-from drafters import adaptive, early_exit, layer_skip, lookup
+from drafters import adaptive, early_exit, layer_skip, lookup, suffix
 from drafters.adaptive import Confident, Optimum, Schedule
+from drafters.cascade import cascade
 from drafters.early_exit import EarlyExit
 from drafters.layer_skip import DraftExit, LayerSkip, search, seconds_per_token
 from drafters.ngram import NGram
 from lossless import check, memoryless, scripted, table
 from reporting.stats import predicted_speedup
+from samplers import lossy
 from speculative import propose, speculative_sampling
 
 
@@ -95,8 +98,8 @@ WRONG = {               # name: () -> (what is changed, the pair that shows it)
         "                return drafts[:-1], p[:-1]\n")).Confident(threshold=.4),
         (table(1), table(2))),
     "how many drafts depends on the coins of the round to come": lambda: (mutant(adaptive, (
-        "self.number(k), to_probs, rng)\n",
-        "self.number(k), to_probs, rng)\n"
+        "to_probs, rng), n, draft)\n",
+        "to_probs, rng), n, draft)\n"
         "        if drafts and drafts[-1] == 1: drafts, p = drafts[:-1], p[:-1]\n")).Schedule(first=2),
         (table(1), table(2))),
     "the likeliest token of the n-grams is taken, their distribution recorded": lambda: (
@@ -240,6 +243,16 @@ def test_what_overflowed_leaves_nothing_in_either_cache_when_the_next_thread_has
     assert (pair.target([1, 2, 3]) == expected).all() and np.isfinite(pair.draft([1, 2, 3])).all()
 
 
+@pytest.mark.parametrize("answer", [None, [1], ([1.5], None), ([1, 2, 3, 4], None), 7])
+@pytest.mark.parametrize("around", [lambda propose: propose, Schedule, Confident, DraftExit, cascade,
+                                    lambda propose: Optimum(c=0, v=1, K=2, propose=propose)])
+def test_what_is_no_answer_of_a_drafter_is_one_sentence_whatever_is_around_it(around, answer):
+    rounds = speculative_sampling(tiny_gpt2(1), tiny_gpt2(0), [1, 2], 9, 2, rng(),
+                                  propose=around(lambda *_: answer))
+    with pytest.raises(ValueError, match="^the drafter (returned|proposed) .*: "):
+        list(rounds)
+
+
 @pytest.mark.parametrize("wrong, complaint", [
     (lambda: EarlyExit(tiny_gpt2(), -1), "after -1 layers: the model has 2, so take 0 .. 2"),
     (lambda: EarlyExit(tiny_gpt2(), 3), "after 3 layers: the model has 2, so take 0 .. 2"),
@@ -322,6 +335,18 @@ def test_a_skipped_sublayer_adds_nothing(attn, mlp):
     for tokens, n_last in ([1, 2, 3], 2), ([1, 2, 4, 5], 1), ([1, 2, 4, 5, 6], 3), ([7], 1):
         assert pair.draft(tokens, n_last) == pytest.approx(zeroed(tokens, n_last), abs=1e-12)
         assert pair.target(tokens, n_last) == pytest.approx(whole(tokens, n_last), abs=1e-12)
+
+
+def test_the_defaults_are_those_of_the_papers_and_the_originals():
+    """Draft & Verify, transformers' assistants, SuffixDecoding, Medusa's typical acceptance."""
+    def default(function, name):
+        return inspect.signature(function).parameters[name].default
+    assert (default(DraftExit, "gamma"), DraftExit.GOAL, DraftExit.STEP) == (.6, .9, .01)
+    assert (DraftExit.OLD_RATE, DraftExit.OLD_GAMMA) == (.5, .9)
+    assert (default(Schedule, "first"), default(Confident, "threshold"), lookup.N) == (5, .4, 3)
+    assert (suffix.ALPHA, suffix.LEAST) == (4, .1)
+    assert (default(lossy.typical, "epsilon"), default(lossy.typical, "delta")) == (.09, .3)
+    assert lossy.typical_probs.__defaults__ == (.09, .3)
 
 
 def test_the_threshold_follows_the_papers_rule():

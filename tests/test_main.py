@@ -38,6 +38,13 @@ def test_without_flags_it_shows_both_samplers_and_compares_them():
         assert word in two.split("\n", 4)[-1]
 
 
+def test_the_help_of_each_flag_names_every_method(capsys):
+    words = " ".join(run(capsys, "--help")[1].split())
+    for table in methods.DRAFTERS, methods.VERIFIERS:
+        assert f" {' '.join(table)}, or a file" in words
+    assert "{" not in words
+
+
 @pytest.mark.parametrize("prompt, K", [
     ("The old man", 1), ("2017-10-10", 4), ("\u201cCaf\u00e9\u201d \U0001f600\n", 8)])
 def test_at_temperature_0_both_texts_are_the_same(capsys, prompt, K):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autoregressive import autoregressive_sampling
+from checks import checked_rule
 from lossless import distribution_of_text, memoryless, scripted, table, text_of
 from reporting import stats
 from samplers.tree_model import with_tree
@@ -291,6 +292,15 @@ def test_a_prompt_that_is_too_long_is_told_so_and_not_to_ask_for_0_tokens():
 def test_models_of_different_vocabularies_are_refused_at_the_call():
     with pytest.raises(ValueError, match="13 and 14"):
         speculative(tiny_gpt2(n_vocab=13), tiny_gpt2(n_vocab=14), 5, 3)
+
+
+@pytest.mark.parametrize("answer", [None, 1, (1,), (1, 2, 3), ("a", 1), (1, 1.5), (-1, 0), (3, 0), (0, -1),
+                                    (0, 13), [0, None]])
+def test_a_rule_of_ones_own_that_answers_nonsense_is_told_what_to_return(answer):
+    verify = checked_rule(lambda *_: answer)
+    with pytest.raises(ValueError, match=r"^the rule returned .*: return \(n_accepted, next_token\)"):
+        verify(np.zeros((3, 13)), np.zeros((2, 13)), [1, 2], None)
+    assert checked_rule(lambda *_: [2, np.int64(12)])(np.zeros((3, 13)), None, [1, 2], None) == (2, 12)
 
 
 SHAPES = "was asked for the logits of . positions and gave"

@@ -456,7 +456,7 @@ BATCHES = at(None, {                # of batch.py; the second of two sequences i
     "batch: all accept as many as the first": (
         "x[i] += new", "x[i] += new if i == 0 or 0 not in going else new[:max(1, len(result[0].tokens))]"),
 })
-ADAPTIVE = at("self.number(k), to_probs, rng)\n", {
+ADAPTIVE = at("to_probs, rng), n, draft)\n", {
     "how many drafts depends on the drafts that were made":
         "…        if drafts and drafts[-1] == 1: drafts, p = drafts[:-1], p[:-1]\n",
 })
