@@ -335,6 +335,14 @@ def test_real_functions_that_are_installed_still_do_what_was_found():
         pytest.skip(f"not repeated: {', '.join(sorted(stored.keys() - found.keys()))}.  {missing}")
 
 
+def test_a_misspelt_case_is_told_its_nearest_names():
+    assert case_named(CASES[0].name.upper()) == CASES[0]
+    with pytest.raises(ValueError, match=f"did you mean .*{CASES[0].name}"):
+        case_named(CASES[0].name[:-1] + "x")
+    with pytest.raises(ValueError, match=r"did you mean \w"):
+        case_named("zzzz")
+
+
 # The questions ----------------------------------------------------------------------------------------------
 
 def test_the_questions_page_is_what_was_stored():

@@ -36,6 +36,7 @@ TESTS = {
     "main.py": "main replay many terminal readme", "lossless.py": "lossless sampling exercises",
     "compute/": "exact threads gpt2 backend", "drafters/": "drafters heads", "exercises/": "exercises",
     "loading/folder.py": "folder utils heads", "pages/site.py": "site machine judge",
+    "pages/notebooks.py": "site",
     "pages/": "pages replay site judge machine", "verdicts/": "verdicts",
     "reporting/stats.py": "stats samplers main", "samplers/tree_model.py": "tree",
     "samplers/tree_rules.py": "tree k_seq", "benchmarks/": "figures counts costs sequoia",
