@@ -1,6 +1,6 @@
 """Costs: what a pass and a round take on this machine.  Nothing but a clock.
 
-    python -m benchmarks costs          eight minutes on a machine that has nothing else to do
+    python -m benchmarks costs          ten minutes on a machine that has nothing else to do
 
 measures in a process of its own for each kind of kernels (OpenBLAS chooses them by OPENBLAS_CORETYPE), and
 writes
@@ -11,7 +11,8 @@ writes
                     from the target's logits to the new tokens; the first, with the prompt, is left out
 
 each as the quartiles and the number of calls, which take turns.  "typical" is a round if each of its parts
-took the median of those with as many drafts.  "speedup" compares whole runs, clocked from their first round
+took the median of those with as many drafts, "slope" what a draft more adds to it; rounds that the end of the
+text cuts short are left out, as in the counts.  "speedup" compares whole runs, clocked from their first round
 to the end, with those of the target alone on the same prompts.
 
 But: on a busy machine all of it is noise.  The models of GPT-2's size are random: what weights say takes no
@@ -28,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.counts import DRAFT, HERE, TARGET, name_of, plan
+from benchmarks.counts import DRAFT, HERE, MOST, TARGET, made, name_of, plan
 from benchmarks.measure import caption, machine, size_of, some_tokens
 from benchmarks.synthetic import random_model
 from compute.backend import clock, xp
@@ -41,7 +42,7 @@ N_CACHED, N_TOKENS = 60, 60
 ROWS = 1, 5, 9                      # at every turn; the others, of a large model, at every tenth
 SELDOM = 2, 3, 4, 7, 13, 17, 25, 33, 49, 81
 SIZES = {TARGET: 15, DRAFT: 3, "124M": 30, "355M": 60}          # seconds at the most
-METHODS_SECONDS, CALLS, MATRIX = 105, 200, 8192
+METHODS_SECONDS, CALLS, MATRIX = 200, 200, 8192
 PARTS = "drafting", "pass", "settling"
 
 
@@ -96,11 +97,14 @@ class Watched(Timed):
 def rounds_of(sampler, pair, tokens, n_tokens, K, T, seed):
     """[(drafts, new tokens, seconds of each part)] of one run, the first round left out."""
     target, found = Watched(pair.target), []
-    rounds = sampler(pair.draft, target, tokens, n_tokens, K, np.random.default_rng(seed), temperature=T)
-    next(rounds)
+    rounds = sampler(pair.draft, target, tokens, n_tokens + MOST + 2, K, np.random.default_rng(seed),
+                     temperature=T)
+    done = len(next(rounds).tokens)
     begin = clock()
-    for r in rounds:
+    while done < n_tokens:                                      # and so none is cut short
+        r = next(rounds)
         end = clock()
+        done += len(r.tokens)
         spent = target.began - begin, target.ended - target.began, end - target.ended
         found.append((len(r.drafts), len(r.tokens), spent))
         begin = clock()
@@ -111,17 +115,22 @@ def run(cell, models, tokens, n_tokens, seed):
     """The rounds of a cell of the counts; of "alone" those of the target alone."""
     drafter, verifier, K, T = cell
     method = choose("model" if drafter == "alone" else drafter, verifier or "token")
-    pair = method.pair(models, tokens, K or 1, dict(temperature=T, top_k=0, top_p=1.0, eos=None))
+    pair = made(method, models, K or 1)
     sampler = method.baseline if drafter == "alone" else method.sampler(pair)
     return rounds_of(sampler, pair, tokens, n_tokens, K, T, seed)
 
 
 def typical(rounds):
-    """Mean milliseconds of a round, if each of its parts took the median of those with as many drafts."""
+    """Milliseconds of a round, if each of its parts took the median of those with as many drafts; the mean
+    number of drafts; milliseconds that a draft more adds, by least squares."""
     sizes = defaultdict(list)
     for n_drafts, _, spent in rounds:
         sizes[n_drafts].append(spent)
-    return sum(len(mine) * np.median(mine, axis=0).sum() for mine in sizes.values()) / len(rounds) * 1e3
+    n, weights = [*sizes], [*map(len, sizes.values())]
+    ms = [np.median(mine, axis=0).sum() * 1e3 for mine in sizes.values()]
+    slope = np.polyfit(n, ms, 1, w=np.sqrt(weights))[0] if len(n) > 1 else 0
+    return {"typical": round(np.average(ms, weights=weights), 4),
+            "drafts": round(np.average(n, weights=weights), 3), "slope": round(slope, 4)}
 
 
 def rounds(cells, seconds, prompts, n_tokens=N_TOKENS):
@@ -146,8 +155,7 @@ def tokens_a_second(rounds):
 def written(rounds):
     parts = {name: quartiles(times) for name, times in zip(PARTS, zip(*(spent for *_, spent in rounds)))}
     tokens = round(np.mean([n for _, n, _ in rounds]), 3)
-    return parts | {"typical": round(typical(rounds), 4), "tokens": tokens,
-                    "tokens_a_second": round(tokens_a_second(rounds), 1)}
+    return parts | typical(rounds) | {"tokens": tokens, "tokens_a_second": round(tokens_a_second(rounds), 1)}
 
 
 # All of it --------------------------------------------------------------------------------------------------

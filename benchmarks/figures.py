@@ -11,7 +11,8 @@ The speed-up is what a round makes over what it takes:
 
     tokens a pass / ((drafting + the target's pass + settling) / (a round of the target alone))
 
-each of the three at the median of the rounds with as many drafts.  Its error is that of the tokens and of the
+each of the three at the median of the rounds with as many drafts, for the mean number of drafts that was
+counted.  Its error is that of the tokens and of the
 medians together.
 """
 import json
@@ -57,13 +58,14 @@ def of_counts(name, field):
 def of_rounds(kernels, name, field):
     rounds, tokens = costs(kernels)["rounds"], of_counts(name, "tokens")
     mine, alone = rounds[name], rounds[f"alone T={name.split('T=')[-1]}"]
-    cost = mine["typical"] / alone["typical"]                   # in rounds of the target alone
+    more = of_counts(name, "drafts") - mine["drafts"]           # than in the rounds that were timed
+    cost = (mine["typical"] + mine["slope"] * more) / alone["typical"]      # in rounds of the target alone
     parts = of_counts(name, "se") / tokens, spread(mine["pass"]), spread(alone["pass"])
     speed, error = tokens / cost, tokens / cost * sum(part**2 for part in parts) ** .5
     return {"speedup": speed, "error": error, "text": f"{speed:.2f} ± {error:.2f}", "round": cost,
             "K": int(name.split("K=")[1].split()[0]) if "K=" in name else None,
             "measured": mine["speedup"],
-            "quotient": mine["tokens"] / cost,                  # of the very runs that were clocked
+            "quotient": mine["tokens"] / mine["typical"] * alone["typical"],   # of the runs that were timed
             "c": ratio(mine["drafting"][1] / alone["pass"][1], of_counts(name, "drafts")),
             "v": mine["pass"][1] / alone["pass"][1]}[field]
 

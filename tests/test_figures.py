@@ -18,15 +18,15 @@ def files(monkeypatch):
     def cell(tokens, drafts, kept, tested):
         return dict(tokens=tokens, se=.02 * tokens, drafts=drafts, kept=kept, tested=tested)
 
-    def one(ms, tokens, speedup, drafting=0, settling=0):
+    def one(ms, tokens, speedup, drafting=0, settling=0, drafts=0, slope=0):
         return {"drafting": [drafting] * 3 + [200], "pass": [ms * .9, ms, ms * 1.1, 400],
                 "settling": [settling] * 3 + [200], "typical": ms + drafting + settling, "tokens": tokens,
-                "speedup": speedup}
+                "speedup": speedup, "drafts": drafts, "slope": slope}
     cells = {"model token K=4 T=1": cell(3.0, 4, [.8, .6, .4, .2], [1, .8, .6, .4]),
              "model token K=2 T=1": cell(2.3, 2, [.8, .5], [1, .8])}
     rounds = {"alone T=1": one(2.0, 1, 1),
-              "model token K=4 T=1": one(2.8, 2.9, 1.4, drafting=.8, settling=.4),
-              "model token K=2 T=1": one(2.2, 2.2, 1.5, drafting=.4, settling=.4)}
+              "model token K=4 T=1": one(2.8, 2.9, 1.4, drafting=.8, settling=.4, drafts=3, slope=.5),
+              "model token K=2 T=1": one(2.2, 2.2, 1.5, drafting=.4, settling=.4, drafts=2, slope=.5)}
     passes = {"demo-target": dict(bytes=32e6, rows={"1": [1, 2, 3, 200], "5": [2, 3, 4, 200]})}
     found = dict(rounds=rounds, passes=passes, bandwidth={"demo-target": [30, 32, 34, 200]})
     monkeypatch.setattr(figures, "counts", lambda: cells)
@@ -39,8 +39,8 @@ def files(monkeypatch):
     ("model token K=4 T=1: rate", 2 / 2.8), ("model token K=4 T=1: position 2", .75),
     ("model token K=4 T=1: kept 3", .4), ("model token K=2 T=1: filled", 2.3 / 3),
     ("model token K=2 T=1: predicted", 1 + 1.3 / 1.8 + (1.3 / 1.8) ** 2),
-    ("avx2 model token K=4 T=1: speedup", 3.0 * 2 / 4), ("avx2 model token K=4 T=1: quotient", 2.9 * 2 / 4),
-    ("avx2 model token K=4 T=1: measured", 1.4), ("avx2 model token K=4 T=1: round", 2),
+    ("avx2 model token K=4 T=1: speedup", 3.0 * 2 / 4.5), ("avx2 model token K=4 T=1: quotient", 2.9 * 2 / 4),
+    ("avx2 model token K=4 T=1: measured", 1.4), ("avx2 model token K=4 T=1: round", 2.25),
     ("avx2 model token K=4 T=1: c", .1), ("avx2 model token K=4 T=1: v", 1.4),
     ("avx2 best model token T=1: K", 2), ("avx2 best model token T=1: speedup", 2.3 * 2 / 3),
     ("avx2 passes demo-target: v 5", 1.5), ("avx2 passes demo-target: mbu 1", .5),
@@ -52,7 +52,8 @@ def test_a_quantity_is_read_from_the_files(files, what, due):
 
 def test_the_error_is_that_of_the_tokens_and_of_both_medians(files):
     median = 1.2533 * .2 / 1.349 / 20   # of a normal distribution with these quartiles
-    assert value("avx2 model token K=4 T=1: error") == pytest.approx(1.5 * (.02**2 + 2 * median**2) ** .5)
+    assert value("avx2 model token K=4 T=1: error") == pytest.approx(
+        3 * 2 / 4.5 * (.02**2 + 2 * median**2) ** .5)
 
 
 def test_what_is_not_there_is_a_dash_and_raises(files):
