@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[bench]'")
+pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[benchmark]'")
 from matplotlib.figure import Figure
 
 from benchmarks import pictures
