@@ -1,6 +1,6 @@
 """Costs: what a pass and a round take on this machine.  Nothing but a clock.
 
-    python -m benchmarks costs          ten minutes on a machine that has nothing else to do
+    python -m benchmarks costs          eight minutes on a machine that has nothing else to do
 
 measures in a process of its own for each kind of kernels (OpenBLAS chooses them by OPENBLAS_CORETYPE), and
 writes
