@@ -12,8 +12,7 @@ The speed-up is what a round makes over what it takes:
     tokens a pass / ((drafting + the target's pass + settling) / (a round of the target alone))
 
 each of the three at the median of the rounds with as many drafts, for the mean number of drafts that was
-counted.  Its error is that of the tokens and of the
-medians together.
+counted.  Its error is that of the tokens and of the medians together.
 """
 import json
 import re

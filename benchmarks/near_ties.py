@@ -41,7 +41,7 @@ def parted(model, prompt, n_tokens, n_rows):
     for i in range(0, n_tokens, n_rows):
         rows, cache = logits_of(model, text[i:i + n_rows], cache)
         among += rows
-    places = zip(alone, among, range(n_tokens), strict=False)
+    places = zip(alone, among, range(n_tokens))
     return [(text[:n], *best, torch.stack([one[best], five[best]]).tolist()) for one, five, n in places
             if len(set(best := [int(one.argmax()), int(five.argmax())])) > 1]
 
