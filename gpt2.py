@@ -125,6 +125,8 @@ class GPT2:
         self.cache = xp.zeros((n_layer, 2, n_head, whole_blocks(self.n_ctx), n_embd // n_head), dtype=dtype)
         # [n_ctx, n_embd]: the last block's output for each cached token; some drafters start from it
         self.states = xp.zeros((self.n_ctx, n_embd), dtype=dtype)
+        # [n_ctx, n_early, n_embd]: the same after earlier layers, if one of these drafters asks (`keep`)
+        self.early_layers, self.early = (), xp.zeros((self.n_ctx, 0, n_embd), dtype=dtype)
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=dtype)}
         # how many rows at once keep the bits of single ones
         self.exact_rows = exact_rows(n_embd, n_embd // n_head, self.n_ctx)
@@ -136,6 +138,14 @@ class GPT2:
 
     def __getstate__(self):                 # a copy begins with an empty cache: a thread may be changing it
         return vars(self) | {"cached": []}
+
+    def keep(self, layers):
+        """From now on keep the states after so many layers, too, in `early`.  This empties the cache."""
+        layers = tuple(sorted({*self.early_layers, *layers}))
+        if layers != self.early_layers:
+            self.reset()
+            self.early = xp.zeros((len(self.states), len(layers), self.states.shape[1]), self.states.dtype)
+            self.early_layers = layers
 
     def reset(self):
         """Empty the cache."""
@@ -185,9 +195,11 @@ class GPT2:
 
     def layers(self, x, n_past, mask, which=slice(None)):
         """x [n, n_embd] through the blocks `which`, a slice -> [n, n_embd]."""
-        for block, (keys, values) in zip(self.params["blocks"][which], self.cache[which]):
+        for i, (block, (keys, values)) in [*enumerate(zip(self.params["blocks"], self.cache), 1)][which]:
             cache = dict(keys=keys, values=values, n_past=n_past, mask=mask)
             x = transformer_block(x, **block, attend=partial(attend, **cache))
+            if i in self.early_layers:
+                self.early[n_past:n_past + len(x), self.early_layers.index(i)] = x
         return x
 
     def logits(self, x):

@@ -1,10 +1,11 @@
 """EAGLE: a head that drafts from the target's hidden states  (Li et al. 2024, arXiv 2401.15077).
 
-The target's last hidden state says more about what comes next than the tokens do, and it costs nothing: the
-last verification has computed it.  The head is one transformer block that continues from there.
+The target's hidden states say more about what comes next than the tokens do, and they cost nothing: the last
+verification has computed them.  The head is one transformer block that continues from there.
 
-    at position i       the state before it (i - 1), the token x_i, the position  ->  the state at i
-    the state at i      times the target's own output matrix  ->  p(. | x_1 .. x_i)
+    the target at i - 1     states after a few layers, half of them, and all; fused by a matrix to one
+    at position i           the state before it (i - 1), the token x_i, the position  ->  the state at i
+    the state at i          times the target's own output matrix  ->  p(. | x_1 .. x_i)
 
 Up to x_n the previous states are the target's.  From there on they are the head's own, so it can draft any
 number of tokens.  The token that was drawn is an input beside the state, or the head would not know which of
@@ -17,8 +18,9 @@ What differs from the papers, whose features f_1 .. f_n are the states here:
                 embeddings
     EAGLE-2     (2406.16858) grows its tree where the head is most confident: here tree_rules.surest does,
                 on request
-    EAGLE-3     (2503.01840) reads low and middle layers, too; it is trained on its own drafts for as many
-                steps as it will draft, here for three
+    EAGLE-3     (2503.01840) fuses low, middle and high states and is trained on its own drafts for several
+                steps, as here; its reduced vocabulary (FR-Spec, 2502.14856) costs more acceptance here than
+                it saves time (notebook 8)
 
 In a tree the head continues from several of its own states at once.  Every way of growing a tree accepts it
 as the draft, because it has the method `tree`.  It must read the very model that scores the tree:
@@ -33,7 +35,7 @@ But: only for the target that it was trained on; one text at a time.
 """
 from compute.backend import xp
 from compute.linear import linear
-from drafters.heads import last_states, load_head, unit
+from drafters.heads import load_head, states_before, unit
 from gpt2 import common_prefix, layer_norm
 from samplers.tree_model import TreeGPT2, depths, tree_mask
 from samplers.tree_rules import drawn, likeliest
@@ -45,14 +47,17 @@ class Eagle:
 
     target      the GPT2 that the head was trained on, the one that verifies
     head        a folder ("demo-eagle" belongs to "demo-target"), or its parameters
-                {"from_state": {"w", "b"}, "from_token", "from_position", "blocks": [one],
-                "ln_f": {"g", "b"}}; the first three matrices are [n_embd, n_embd]
+                {"layers": those that it reads, "fuse": {"w" [(len(layers) + 1) * n_embd, n_embd], "b"},
+                "from_state": {"w", "b"}, "from_token", "from_position", "blocks": [one],
+                "ln_f": {"g", "b"}}; these three matrices are [n_embd, n_embd]
     Raises ValueError for a head that belongs to another target.
     """
 
     def __init__(self, target, head="demo-eagle"):
         params = load_head("eagle", head, target)
-        self.target, self.from_state = target, params["from_state"]
+        self.target, self.layers = target, params["layers"]
+        self.fuse, self.from_state = params["fuse"], params["from_state"]
+        target.keep(self.layers)
         self.n_vocab, self.n_ctx = target.n_vocab, target.n_ctx
         # The products of each token and each position do not change: they are computed once.
         self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]
@@ -82,7 +87,7 @@ class Eagle:
     def read(self, x):
         """Continue to the text x: all keys and values come from the target's states, none from the head's."""
         n_past = min(common_prefix(self.cached, x), len(x) - 1)
-        before = last_states(self.target, x, n_past)                        # [n - n_past, n_embd]
+        before = linear(states_before(self.target, x, n_past, self.layers), **self.fuse)
         self.reset()
         self.cached = x[:n_past]                            # if we are interrupted, only these are valid
         self.states = self.step(before, x[n_past:], n_past, len(x), [])[-1:]

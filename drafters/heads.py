@@ -1,10 +1,11 @@
-"""What the heads on a target have in common: their weights, and the target's last hidden states.
+"""What the heads on a target have in common: their weights, and the target's hidden states.
 
 Heads read the states of a target and end in its output matrix, so they are of no use to another one.
 Therefore a head's folder (written by training/heads.py) names its target, by a checksum of the token
 embeddings.
 """
 import hashlib
+import math
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from loading.folder import read_json, shapes
 from utils import nested
 
 EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit")         # in models/; they belong to demo-target
+SIZES = {"eagle": "layers", "medusa": "n_heads", "exit": "exit_layer"}      # what hparams.json says of each
 
 
 def load_head(kind, name_or_folder, target):
@@ -40,13 +42,15 @@ def load_head(kind, name_or_folder, target):
         if hparams.get("target") != checksum(target):
             raise ValueError("it was trained on another target: use it with that one, or train one on this "
                              "(training/heads.py)")
-        size = {"medusa": "n_heads", "exit": "exit_layer"}.get(kind)
-        if size and (type(hparams.get(size)) is not int or hparams[size] < 1):
+        size = SIZES[kind]
+        sizes = hparams.get(size) if kind == "eagle" else [hparams.get(size)]
+        most = math.inf if kind == "medusa" else len(target.params["blocks"])
+        if type(sizes) is not list or not all(type(n) is int and 1 <= n <= most for n in sizes):
             raise ValueError(f"{size} is {hparams.get(size)!r}, which is not a size")
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder} is not a head for this target: {error}") from None
-    wanted = head_shapes(kind, target.params["wte"].shape[1], hparams.get("n_heads"))
-    return nested(arrays, {"n_layer": 1}, folder, wanted) | {"exit_layer": hparams.get("exit_layer")}
+    wanted = head_shapes(kind, target.params["wte"].shape[1], hparams[size])
+    return nested(arrays, {"n_layer": 1}, folder, wanted) | {size: hparams[size]}
 
 
 def head_beside(name_or_folder, kind, target):
@@ -72,22 +76,24 @@ def checksum(target):
     return hashlib.sha256(to_host(target.params["wte"]).astype(np.float16).tobytes()).hexdigest()
 
 
-def head_shapes(kind, n, n_heads):
-    """The shape of every parameter of a head, by name.  n is the target's n_embd."""
+def head_shapes(kind, n, size):
+    """The shape of every parameter of a head, by name.  n is the target's n_embd; size: see SIZES."""
     if kind == "medusa":
-        return {"model/residuals/w": (n, n_heads * n), "model/residuals/b": (n_heads * n,)}
+        return {"model/residuals/w": (n, size * n), "model/residuals/b": (size * n,)}
     gpt2 = shapes(n_vocab=0, n_ctx=0, n_embd=n, n_layer=1)
     block = {name: gpt2[name] for name in gpt2 if name not in ("model/wte", "model/wpe")}
     if kind == "exit":
         return block
-    return block | {"model/from_state/w": (n, n), "model/from_state/b": (n,), "model/from_token": (n, n),
-                    "model/from_position": (n, n)}
+    return block | {"model/fuse/w": ((len(size) + 1) * n, n), "model/fuse/b": (n,),
+                    "model/from_state/w": (n, n), "model/from_state/b": (n,),
+                    "model/from_token": (n, n), "model/from_position": (n, n)}
 
 
-def last_states(target, x, first):
-    """The target's states, after its last norm, just before the tokens x[first:] -> [len(x) - first, n_embd].
+def states_before(target, x, first, layers=()):
+    """The target's states just before the tokens x[first:] -> [len(x) - first, (len(layers) + 1) * n_embd]:
+    those after so many layers, normalized, and those after its last norm.
 
-    The last verification has left them in target.states.  If it has not (a new prompt), the prompt's
+    The last verification has left them in the target.  If it has not (a new prompt), the prompt's
     pass is run here, which leaves only the rest to the next verification.  Before the first token are zeros.
     Raises ValueError for ids outside the vocabulary: the last token is looked up before the target sees it.
     """
@@ -102,8 +108,10 @@ def last_states(target, x, first):
             target.prefill(x, 1)            # a long text, in the same chunks as without a head: the same bits
     if common_prefix(target.cached, x) < n:
         target(x[:n])                       # a short one, which prefill leaves to the next call
-    states = layer_norm(target.states[max(first - 1, 0):n], **target.params["ln_f"])
-    return states if first else xp.concatenate([xp.zeros_like(target.states[:1]), states])
+    rows = slice(max(first - 1, 0), n)
+    early = [unit(target.early[rows, target.early_layers.index(layer)]) for layer in layers]
+    states = xp.concatenate([*early, layer_norm(target.states[rows], **target.params["ln_f"])], axis=1)
+    return states if first else xp.pad(states, [(1, 0), (0, 0)])
 
 
 def unit(x):

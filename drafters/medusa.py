@@ -25,7 +25,7 @@ from collections import Counter
 
 from compute.backend import xp
 from compute.linear import linear
-from drafters.heads import last_states, load_head
+from drafters.heads import load_head, states_before
 from samplers.tree_model import depths
 from samplers.tree_rules import most
 from sampling import sample
@@ -46,7 +46,7 @@ class Medusa:
 
     def logits(self, x, k):
         """The first k heads after x -> logits [k, n_vocab]."""
-        h = last_states(self.target, x, len(x) - 1)                         # [1, n_embd]
+        h = states_before(self.target, x, len(x) - 1)                       # [1, n_embd]
         y = linear(h, **self.residuals).reshape(self.n_heads, -1)[:k]       # [k, n_embd]
         silu = 0.5 * y * (1 + xp.tanh(0.5 * y))                             # y / (1 + exp(-y))
         return linear(h + silu, **self.target.head)                         # [k, n_vocab]

@@ -142,7 +142,8 @@ class TreeGPT2(GPT2):
         taken, places = [self.nodes[i] for i in path], [n + i for i in path]
         self.nodes = []                                         # if we are interrupted, none of it is valid
         self.cache[:, :, :, n:n + len(path)] = self.cache[:, :, :, places]
-        self.states[n:n + len(path)] = self.states[places]
+        for states in self.states, self.early:
+            states[n:n + len(path)] = states[places]
         self.cached = self.cached + taken
 
     def make_room(self, n):
@@ -152,6 +153,8 @@ class TreeGPT2(GPT2):
             self.cache = xp.pad(self.cache, [(0, 0)] * 3 + [(0, n - self.cache.shape[3]), (0, 0)])
         if n > len(self.states):
             self.states = xp.pad(self.states, [(0, n - len(self.states)), (0, 0)])
+        if n > len(self.early):
+            self.early = xp.pad(self.early, [(0, n - len(self.early)), (0, 0), (0, 0)])
 
 
 def tree_mask(n_past, n, parents):

@@ -13,7 +13,7 @@ from compute.linear import linear
 from drafters import eagle, medusa
 from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
-from drafters.heads import checksum, head_beside, head_shapes, load_head
+from drafters.heads import SIZES, checksum, head_beside, head_shapes, load_head
 from drafters.medusa import Medusa
 from gpt2 import layer_norm
 from loading.checkpoint import write_tensorflow
@@ -39,7 +39,8 @@ def random_head(kind, seed=1, n=8, dtype=np.float64):
     if kind == "medusa":
         return {"residuals": {"w": normal(n, N_HEADS * n), "b": normal(N_HEADS * n)}}
     donor = tiny_gpt2(seed, dtype, n_embd=n, n_layer=1).params
-    return {"from_state": {"w": normal(n, n), "b": normal(n)}, "from_token": normal(n, n),
+    return {"layers": [1, 2], "fuse": {"w": normal(3 * n, n), "b": normal(n)},
+            "from_state": {"w": normal(n, n), "b": normal(n)}, "from_token": normal(n, n),
             "from_position": normal(n, n), "blocks": donor["blocks"], "ln_f": donor["ln_f"]}
 
 
@@ -235,8 +236,9 @@ def test_an_eagle_that_has_learnt_to_be_the_last_layer_foretells_the_target():
     wte = target.params["wte"]
     wte[:] = (wte - wte.mean(1, keepdims=True)) / wte.std(1, keepdims=True)         # as `unit` makes them
     target.params["wpe"][:] = 0
-    head = Eagle(target, head={"from_state": zero, "from_token": np.eye(8), "from_position": np.eye(8),
-                                   "blocks": target.params["blocks"], "ln_f": target.params["ln_f"]})
+    head = Eagle(target, head={"layers": [], "fuse": zero, "from_state": zero, "from_token": np.eye(8),
+                               "from_position": np.eye(8), "blocks": target.params["blocks"],
+                               "ln_f": target.params["ln_f"]})
     drafts, p = asked(head, [3, 1, 4], 4)
     logits = target([3, 1, 4] + drafts[:-1], 4)
     assert np.allclose(p, probabilities(logits), atol=1e-4)
@@ -338,10 +340,10 @@ def test_a_tree_asks_for_no_pass_of_its_own(tiny, module, monkeypatch):
 def write_head(folder, kind, target, **changes):
     """A head's folder with random weights, in half precision, as training/heads.py writes it."""
     rng, n = np.random.default_rng(0), target.params["wte"].shape[1]
-    sizes = {"n_heads": N_HEADS} if kind == "medusa" else {"exit_layer": 1} if kind == "exit" else {}
-    hparams = dict(kind=kind, target=checksum(target), **sizes) | changes
+    size = {"medusa": N_HEADS, "exit": 1, "eagle": [1, 2]}[kind]
+    hparams = {"kind": kind, "target": checksum(target), SIZES[kind]: size} | changes
     arrays = {name: rng.normal(scale=.4, size=shape).astype(np.float16)
-              for name, shape in head_shapes(kind, n, N_HEADS).items()}
+              for name, shape in head_shapes(kind, n, size).items()}
     folder.mkdir(exist_ok=True)
     write_tensorflow(folder / "model.ckpt", arrays)
     (folder / "hparams.json").write_text(json.dumps(hparams))
@@ -383,12 +385,13 @@ def test_a_head_of_another_target_or_kind_is_refused(make, kind, tmp_path):
         make(tiny_gpt2(1), tmp_path)
 
 
-@pytest.mark.parametrize("wrong", ["five", None, 0])
-def test_a_size_that_is_none_is_refused(wrong, tmp_path):
-    for kind, make, size in ("medusa", Medusa, "n_heads"), ("exit", exit_of, "exit_layer"):
-        write_head(tmp_path, kind, tiny_gpt2(1), **{size: wrong})
-        with pytest.raises(ValueError, match=f"{size} is"):
-            make(tiny_gpt2(1), tmp_path)
+@pytest.mark.parametrize("kind, make, wrong", [
+    *((*head, wrong) for head in [("medusa", Medusa), ("exit", exit_of)] for wrong in ("five", None, 0)),
+    *(("eagle", Eagle, wrong) for wrong in (None, 1, [0, 1], [1, 3], [1, "2"]))])
+def test_a_size_that_is_none_is_refused(kind, make, wrong, tmp_path):
+    write_head(tmp_path, kind, tiny_gpt2(1), **{SIZES[kind]: wrong})
+    with pytest.raises(ValueError, match=f"{SIZES[kind]} is"):
+        make(tiny_gpt2(1), tmp_path)
 
 
 def test_a_head_lies_beside_its_target_or_there_is_none(tmp_path):

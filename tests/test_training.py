@@ -39,7 +39,7 @@ def trained(tmp_path_factory):
                     "--batch", "8", "--save_every", "60", "--no_compile"])
         for kind in heads.HEADS:
             run = [kind, *where, "--work", f"{folder}/heads", "--target", f"{folder}/demo-target",
-                   "--exit_layer", "1", "--save_every", "10", "--held_out_pieces", "8", "--steps"]
+                   "--layers", "1", "2", "--save_every", "10", "--no_compile", "--held_out_pieces", "8", "--steps"]
             heads.main([*run, "20"])
             heads.main([*run, "40"])                            # goes on from step 20
         yield folder, heads, torch
@@ -95,7 +95,7 @@ def test_numpys_head_says_what_pytorchs_says(trained, kind, make):
     twin = heads.train.GPT2(**SIZE, n_layer=3)
     heads.train.load(twin, folder / "demo-target")
     with torch.no_grad():
-        states = heads.States(twin, np.array([x + drafts]), 1, folder / f"{kind}.states.npy", "cpu")
+        states = heads.States(twin, np.array([x + drafts]), (1, 2), folder / f"{kind}.states.npy", "cpu")
         outputs = module(*states[np.arange(1)])
         for j, states in enumerate(outputs[:3]):
             row = len(x) - 1 + j                                        # of the token after this one

@@ -5,9 +5,9 @@
     python training/heads.py medusa  ...
     python training/heads.py exit    ...
 
-    eagle       one block whose input is the target's last hidden state at each token and the token after it,
-                and then its own states (EAGLE, Li et al. 2024; at the end trained through three of its
-                steps, in the manner of EAGLE-3, Li et al. 2025)
+    eagle       one block whose input is the target's hidden states at each token and the token after it, and
+                then its own states (EAGLE, Li et al. 2024; low, middle and last states fused, and trained
+                on its own drafts for as many steps as it drafts, as in EAGLE-3, Li et al. 2025)
     medusa      residual blocks, zero at first, each for a token further ahead (Medusa-1, Cai et al. 2024)
     exit        one more block and norm after the first layers of the target (lucidrains' extra transformer
                 block; early exit as in LayerSkip, Elhoushi et al. 2024, but the target is not trained for it)
@@ -36,15 +36,16 @@ from tqdm import tqdm
 import train
 from train import Block, LayerNorm, Linear
 
-EAGLE_STEPS, MEDUSA_HEADS = 3, 5
+EAGLE_STEPS, MEDUSA_HEADS = 5, 5
 
 
 # The heads --------------------------------------------------------------------------------------------------
 #
-# forward(low, last, token, position) -> one array [B, T, n] for each draft: row i, multiplied by the output
-# matrix, gives the distribution of the token after the one at position i.
+# forward(low, middle, last, token, position) -> one array [B, T, n] for each draft: row i, multiplied by the
+# output matrix, gives the distribution of the token after the one at position i.
 #
-#   low, last   [B, T, n]   the target's states after its first layers, and after its last norm
+#   low, middle [B, T, n]   the target's states after its first layers, and after half of them
+#   last        [B, T, n]   after its last norm
 #   token       [B, T, n]   the embeddings of the tokens, each with mean 0 and variance 1
 #   position    [T, n]      the embeddings of the positions, likewise
 
@@ -55,26 +56,30 @@ def shifted(x, n):
 
 class Eagle(nn.Module):
     """At position i: the state at i - 1, the token at i and its position -> the state at i.  Step 1 reads
-    the target's states; step s reads its own of step s - 1, and keys and values of the steps before, just as
-    when it drafts its s-th token."""
+    the target's states, three fused to one; step s reads its own of step s - 1, and keys and values of the
+    steps before, just as when it drafts its s-th token."""
 
     def __init__(self, n_embd, n_head):
         super().__init__()
         self.steps = EAGLE_STEPS
         std = (3 * n_embd) ** -0.5
+        self.fuse = Linear(3 * n_embd, n_embd, 0)
+        self.fuse.w.data[-n_embd:] = torch.eye(n_embd)                  # at first, the last state alone
         self.from_state = Linear(n_embd, n_embd, std)
         self.from_token = nn.Parameter(torch.randn(n_embd, n_embd) * std)
         self.from_position = nn.Parameter(torch.randn(n_embd, n_embd) * std)
         self.h = nn.ModuleList([Block(n_embd, n_head, 1)])
         self.ln_f = LayerNorm(n_embd)
 
-    def forward(self, low, last, token, position):
-        states, cache, drafts = last, [], []
+    def forward(self, low, middle, last, token, position):
+        low, middle = (F.layer_norm(x, x.shape[-1:]) for x in (low, middle))
+        before, cache, drafts = self.fuse(shifted(torch.cat([low, middle, last], -1), 1)), [], []
         known = token @ self.from_token + position @ self.from_position
         for _ in range(self.steps):
-            x = self.from_state(shifted(states, 1)) + known
+            x = self.from_state(before) + known
             states = self.ln_f(self.h[0](x, lambda q, k, v: attention_over_steps(q, k, v, cache)))
             drafts.append(states)
+            before = shifted(states, 1)
         return drafts
 
 
@@ -109,7 +114,7 @@ class Medusa(nn.Module):
         super().__init__()
         self.residuals = Linear(n_embd, MEDUSA_HEADS * n_embd, 0)
 
-    def forward(self, low, last, token, position):
+    def forward(self, low, middle, last, token, position):
         residuals = F.silu(self.residuals(last)).split(last.shape[-1], -1)
         return [shifted(last + residual, k) for k, residual in enumerate(residuals, 1)]
 
@@ -120,7 +125,7 @@ class Exit(nn.Module):
         self.h = nn.ModuleList([Block(n_embd, n_head, 1)])
         self.ln_f = LayerNorm(n_embd)
 
-    def forward(self, low, last, token, position):
+    def forward(self, low, middle, last, token, position):
         return [self.ln_f(self.h[0](low))]
 
 
@@ -133,9 +138,9 @@ class States:
     """The frozen target's states at pieces of the text [n_pieces, n_ctx], computed when they are first
     needed, and kept in a file in half precision."""
 
-    def __init__(self, target, pieces, exit_layer, path, device):
-        self.target, self.pieces, self.exit_layer, self.device = target, pieces, exit_layer, device
-        shape = len(pieces), 2, pieces.shape[1], target.wte.shape[1]
+    def __init__(self, target, pieces, layers, path, device):
+        self.target, self.pieces, self.layers, self.device = target, pieces, layers, device
+        shape = len(pieces), 3, pieces.shape[1], target.wte.shape[1]
         self.kept = np.lib.format.open_memmap(path, "r+" if path.exists() else "w+", np.float16, shape)
         wpe = target.wpe[: pieces.shape[1]]
         self.wte, self.wpe = (F.layer_norm(a, a.shape[-1:]) for a in (target.wte, wpe))
@@ -144,33 +149,33 @@ class States:
     def __getitem__(self, rows):
         """Rows of pieces -> the arguments of the heads' forward."""
         tokens = torch.from_numpy(self.pieces[rows].astype(np.int64)).to(self.device)
-        missing = np.flatnonzero(~self.kept[rows, 1, 0].any(-1))         # no state is all zeros
+        missing = np.flatnonzero(~self.kept[rows, -1, 0].any(-1))         # no state is all zeros
         if len(missing):
             self.kept[rows[missing]] = self.computed(tokens[missing]).half().cpu().numpy()
-        low, last = torch.from_numpy(self.kept[rows]).to(self.device).float().unbind(1)
-        return low, last, self.wte[tokens], self.wpe
+        kept = torch.from_numpy(self.kept[rows]).to(self.device).float()
+        return *kept.unbind(1), self.wte[tokens], self.wpe
 
-    def computed(self, tokens):                                          # [B, T] -> [B, 2, T, n_embd]
-        target = self.target
+    def computed(self, tokens):                                          # [B, T] -> [B, 3, T, n_embd]
+        target, states = self.target, []
         with torch.autocast(self.device, dtype=torch.bfloat16):
             x = target.wte[tokens] + target.wpe[: tokens.shape[1]]
             for i, block in enumerate(target.h, 1):
                 x = block(x)
-                if i == self.exit_layer:
-                    low = x
-            return torch.stack([low.float(), target.ln_f(x).float()], 1)
+                if i in self.layers:
+                    states.append(x)
+            return torch.stack([*states, target.ln_f(x)], 1).float()
 
 
 # Training ---------------------------------------------------------------------------------------------------
 
-def loss_of(head, wte, at, rejections, decay, low, last, *known):
+def loss_of(head, wte, at, rejections, decay, low, middle, last, *known):
     """The mean over the drafts, each with `decay` times the weight of the one before (it matters only if that
     one is accepted), at the positions `at`: a softmax over the vocabulary costs more than the head itself,
     and neighbouring positions teach much the same."""
     with torch.autocast(last.device.type, dtype=torch.bfloat16):
         q = F.linear(last[:, at], wte).float().softmax(-1)               # [B, len(at), n_vocab], the target's
         total, weights = 0, 0
-        for i, states in enumerate(head(low, last, *known)):
+        for i, states in enumerate(head(low, middle, last, *known)):
             log_p = F.linear(states[:, at], wte).float().log_softmax(-1)
             loss = 1 - torch.minimum(q, log_p.exp()).sum(-1) if rejections else -(q * log_p).sum(-1)
             total, weights = total + decay ** i * loss.mean(), weights + decay ** i
@@ -185,9 +190,9 @@ def evaluate(head, states, wte, batch=4):
     head.steps = EAGLE_STEPS
     totals = np.zeros((2, 1))
     for rows in np.array_split(np.arange(len(states.pieces)), -(-len(states.pieces) // batch)):
-        low, last, *known = states[rows]
-        logits, found = F.linear(last, wte), []
-        for ahead, x in enumerate(head(low, last, *known), first):
+        given = states[rows]
+        logits, found = F.linear(given[2], wte), []
+        for ahead, x in enumerate(head(*given), first):
             target, draft = logits[:, ahead:], F.linear(x, wte)[:, ahead:]
             overlap = torch.minimum(target.softmax(-1), draft.softmax(-1)).sum(-1).mean().item()
             found.append((overlap, (target.argmax(-1) == draft.argmax(-1)).float().mean().item()))
@@ -199,6 +204,7 @@ def evaluate(head, states, wte, batch=4):
 def fit(kind, head, states, test_states, wte, args):
     opts, work = train.optimizers([head], args.lr), Path(args.work)
     done, start = train.resume(work / f"{kind}.pt", dict(head=head), opts, args.device), time.time()
+    loss_on = torch.compile(loss_of, dynamic=False) if args.compile else loss_of
     n_ctx, batch = states.pieces.shape[1], min(args.batch, len(states.pieces))
     per_epoch = len(states.pieces) // batch
     for step in tqdm(range(done, args.steps), desc=kind, initial=done, total=args.steps, mininterval=5):
@@ -211,7 +217,7 @@ def fit(kind, head, states, test_states, wte, args):
         for part in parts:
             rejections = step >= args.steps * args.cross_entropy
             head.steps = EAGLE_STEPS if step >= args.steps * (1 - args.own) else 1        # of an EAGLE head
-            loss = loss_of(head, wte, at, rejections, args.decay, *states[part])
+            loss = loss_on(head, wte, at, rejections, args.decay, *states[part])
             (loss / len(parts)).backward()
         for opt in opts:
             opt.step()
@@ -250,15 +256,18 @@ def main(argv=None):
     add("--text", required=True)
     add("--target", default="models/demo-target", help="the folder of the finished target")
     add("--out", default="models", help="the head is written to OUT/demo-KIND")
+    add("--start", help="the folder of a head to start from, in place of random weights")
     add("--work", default="training/work/heads", help="tokenized text, states, training state")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--threads", type=int, default=0, help="PyTorch threads on a CPU; 0: its own choice")
     add("--pieces", type=int, default=3000, help="pieces of n_ctx tokens, drawn from the text")
-    add("--exit_layer", type=int, default=2, help="the number of layers before an exit head")
+    add("--layers", type=int, nargs=2, default=(2, 8), help="an EAGLE head reads the states after so many "
+        "layers of the target, beside the last, and an exit head those after the first of them")
+    add("--last_only", action="store_true", help="an EAGLE head reads the last states only")
     add("--steps", type=int, default=1500)
     add("--cross_entropy", type=float, default=0.4, help="the share of the steps that use cross-entropy")
-    add("--own", type=float, default=0.25, help="the share of the steps, at the end, in which an EAGLE head "
-        "continues from its own states: each of these costs as much as the first, and it drafts well without")
+    add("--own", type=float, default=0.6, help="the share of the steps, at the end, in which an EAGLE head "
+        "continues from its own states")
     add("--decay", type=float, default=0.8, help="the weight of a draft relative to the one before")
     add("--every", type=int, default=4, help="learn from one position in so many, another each time")
     add("--batch", type=int, default=8, help="pieces per step")
@@ -267,6 +276,7 @@ def main(argv=None):
     add("--held_out", type=int, default=4, help="documents that are never trained on")
     add("--held_out_pieces", type=int, default=64, help="pieces of these that are evaluated")
     add("--save_every", type=int, default=100)
+    add("--no_compile", dest="compile", action="store_false", help="do not compile; pays for a few steps")
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     work, folder = Path(args.work), Path(args.target)
@@ -287,21 +297,27 @@ def main(argv=None):
     pieces = np.stack([tokens[s: s + n_ctx] for s in starts])
     n_test = min(len(test_tokens) // n_ctx, args.held_out_pieces)
     test_pieces = test_tokens[: n_test * n_ctx].reshape(n_test, n_ctx)
-    kept = f"states-{digest[:8]}-{args.exit_layer}-{args.seed}"
+    kept = f"states-{digest[:8]}-{'-'.join(map(str, args.layers))}-{args.seed}"
     states, test_states = (
-        States(target, p, args.exit_layer, work / f"{kept}-{name}-{len(p)}.npy", args.device)
+        States(target, p, args.layers, work / f"{kept}-{name}-{len(p)}.npy", args.device)
         for p, name in ((pieces, "train"), (test_pieces, "held_out")))
 
     head = HEADS[args.kind](hparams["n_embd"], hparams["n_head"]).to(args.device)
-    if hasattr(head, "ln_f"):
+    if args.start:
+        train.load(head, Path(args.start))
+    elif hasattr(head, "ln_f"):
         head.ln_f.load_state_dict(target.ln_f.state_dict())
+    if args.last_only:
+        head.fuse.requires_grad_(False)
     fit(args.kind, head, states, test_states, target.wte, args)
 
     hparams = dict(kind=args.kind, target=digest)
     if args.kind == "medusa":
         hparams["n_heads"] = MEDUSA_HEADS
     if args.kind == "exit":
-        hparams["exit_layer"] = args.exit_layer
+        hparams["exit_layer"] = args.layers[0]
+    if args.kind == "eagle":
+        hparams["layers"] = args.layers
     train.export(head, hparams, Path(args.out) / f"demo-{args.kind}")
     plot(args.kind, work)
     print(json.dumps(evaluate(head, test_states, target.wte), indent=1))
