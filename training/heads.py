@@ -233,22 +233,6 @@ def fit(kind, head, states, test_states, wte, args):
             print(json.dumps(row), file=log)
 
 
-def plot(kind, work):
-    """The acceptance of each draft on held-out text during training, from the log."""
-    import matplotlib.pyplot as plt
-    rows = [json.loads(line) for line in (work / f"{kind}.jsonl").read_text().splitlines()]
-    rows = [row for row in rows if "acceptance_temperature_1" in row]
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.5), sharey=True)
-    for axis, T in zip(axes, (0, 1)):
-        curves = np.array([row[f"acceptance_temperature_{T}"] for row in rows])
-        for j, curve in enumerate(curves.T, 1):
-            axis.plot([row["tokens"] / 1e6 for row in rows], curve, label=f"draft {j}")
-        axis.set(xlabel="million tokens of training", title=f"{kind}, temperature {T}")
-    axes[0].set_ylabel("acceptance")
-    axes[0].legend()
-    figure.savefig(work / f"{kind}.png", dpi=150, bbox_inches="tight")
-
-
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
@@ -311,16 +295,13 @@ def main(argv=None):
         head.fuse.requires_grad_(False)
     fit(args.kind, head, states, test_states, target.wte, args)
 
-    hparams = dict(kind=args.kind, target=digest)
-    if args.kind == "medusa":
-        hparams["n_heads"] = MEDUSA_HEADS
-    if args.kind == "exit":
-        hparams["exit_layer"] = args.layers[0]
-    if args.kind == "eagle":
-        hparams["layers"] = args.layers
-    train.export(head, hparams, Path(args.out) / f"demo-{args.kind}")
-    plot(args.kind, work)
-    print(json.dumps(evaluate(head, test_states, target.wte), indent=1))
+    size = dict(medusa=("n_heads", MEDUSA_HEADS), exit=("exit_layer", args.layers[0]),
+                eagle=("layers", args.layers))[args.kind]
+    folder = Path(args.out) / f"demo-{args.kind}"
+    train.export(head, dict([("kind", args.kind), ("target", digest), size]), folder)
+    rows = [line for line in (work / f"{args.kind}.jsonl").read_text().splitlines() if "acceptance" in line]
+    (folder / "training.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    print(rows[-1])
 
 
 if __name__ == "__main__":
