@@ -87,12 +87,14 @@ def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES):
     trees = [("model", f"{rule}:{shape}") for shape in shapes for rule in rules]
     trees += [(name, f"tree:{shape}") for shape in ("3,2,1", "2,2", "4,2,2")
               for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
+    trees += [("eagle", f"{rule}:3,2,1") for rule in ("tree", "traversal", "surest")]
     wide = [("model", f"{rule}:{k},1,1,1") for k in (2, 16, 32) for rule in ("tree", "specinfer", "k_seq")]
     found = [*cells(Ks[:3], temperatures[:2], lines), *cells([None], [0, 1], trees),
              *cells([None], [1], wide), *cells([4], [1], [("model", rule) for rule in LOSSY]),
              *cells([None], [.5], trees[:len(rules)]),
              *cells([4], [0, 1], [(f"early_exit:{n}", "token") for n in EXITS]),
-             *(("model", f"tree:best{n}", None, T) for n in SIZES for T in (1, 0)),
+             *((name, f"tree:best{n}", None, T) for name, sizes in (("model", SIZES), ("eagle", SIZES[:4]))
+               for n in sizes for T in (1, 0)),
              *cells(Ks[:3], temperatures, lines), *cells(Ks[3:], temperatures, lines),
              *cells([None], temperatures, trees)]
     found = dict.fromkeys(counted_as(*cell) for cell in found)
@@ -142,16 +144,16 @@ def loaded(drafter, verifier, T):
     name, _, n_best = verifier.partition(":best")
     method, models = choose(drafter, name if n_best else verifier), Watched()
     if n_best:
-        _, shape = best_tree(ranks(T), int(n_best), DEPTH)
+        _, shape = best_tree(ranks(drafter, T), int(n_best), DEPTH)
         method = method._replace(verifier=method.verifier._replace(option=shape))
     made(method, models, 1)
     return method, models, models.checksum()
 
 
 @cache
-def ranks(T):
+def ranks(drafter, T):
     """How often the first child of a node is taken, the second, .., of sixteen."""
-    method, models, _ = loaded("model", "tree:16", T)
+    method, models, _ = loaded(drafter, "tree:16", T)
     return by_rank([r for seed, prompt in enumerate(prompts(0, UNITS))
                     for r in rounds_of(method, made(method, models, 1), prompt, 1, T, seed)])
 

@@ -37,6 +37,7 @@ def methods_of(tree):
              if bool(entry.tree) == tree and name != "token"]
     if tree:
         found += [(name, "tree") for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
+        found += [("eagle", rule) for rule in ("tree", "traversal", "surest")]
         return [*map(" ".join, found)]
     return [*(f"{FIXED.get(name, name)} token" for name in DRAFTERS), *map(" ".join, found)]
 
