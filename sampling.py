@@ -49,7 +49,7 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
         return probs
     logits = logits.astype(np.float64, order="C")               # C order: the reshapes below must be views
     with np.errstate(over="ignore"):                            # a tiny temperature: -inf, hence 0, is right
-        probs = np.exp((logits - largest) / float(temperature))      # [..., n_vocab], the largest is 1
+        probs = np.exp((logits - largest) / temperature)        # [..., n_vocab], the largest is 1
     if 0 < top_k < logits.shape[-1]:
         kth = -int(top_k)                                       # int: NumPy's unsigned ones have no negative
         probs[logits < np.partition(logits, kth, axis=-1)[..., kth, None]] = 0.0
@@ -124,6 +124,6 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
                              f"the shape {np.shape(logits)}: it must be [n_last, n_vocab]")
         vocabularies.add(n_vocab)
         check_vocabularies(vocabularies)
-        return probabilities(logits, temperature, top_k, top_p)
+        return probabilities(logits, float(temperature), top_k, top_p)
 
     return tokens, to_probs, ends
