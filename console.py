@@ -22,6 +22,7 @@ import os
 import shutil
 import sys
 import traceback
+from contextlib import suppress
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
@@ -72,7 +73,8 @@ def sentence_of(error):
 
 
 def say(sentence, status=2):
-    print(sentence, file=sys.stderr)
+    with suppress(OSError):                 # nobody can read it: the status remains
+        print(sentence, file=sys.stderr)
     return status
 
 
