@@ -60,6 +60,8 @@ def run(program, words=None):
 
 def sentence_of(error):
     """What is said of an error; None if it is a mistake of this project."""
+    if isinstance(error.__cause__, StopIteration):              # which generators turn into a RuntimeError
+        error = error.__cause__
     place = place_in_loaded(error)
     if place:
         return f"{place}: {'' if isinstance(error, ValueError) else type(error).__name__ + ': '}{error}"
