@@ -26,6 +26,8 @@ from pathlib import Path
 
 import numpy as np
 
+from compute.backend import on_gpu
+
 SHARE = 1_000_000                   # weights; work shorter than reading these is not worth sharing
 LATE = 250_000                      # weights that the caller reads before another thread has woken up
 LINE, HUGE, ARENA = 64, 2 ** 21, 2 ** 25    # bytes: a cache line, a huge page, the smallest arena
@@ -82,7 +84,7 @@ def wave(step, n_chunks, n_layers):
     Each of THREADS threads takes the next chunk when it is done with one; they share no products meanwhile.
     No step runs any more when it returns or raises.
     """
-    if min(n_chunks, n_layers, THREADS) <= 1:
+    if min(n_chunks, n_layers, THREADS) <= 1 or on_gpu():
         for chunk, layer in itertools.product(range(n_chunks), range(n_layers)):
             step(chunk, layer)
         return
