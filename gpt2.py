@@ -197,7 +197,7 @@ class GPT2:
     def layers(self, x, n_past, mask):
         """x [n, n_embd] through all blocks -> [n, n_embd]. Many rows go in chunks, one behind the other."""
         n = len(x)
-        n_chunks = 1 if n <= CHUNK else 2 * math.ceil(n / (2 * CHUNK))      # even: mostly for two threads
+        n_chunks = 1 if n <= CHUNK else 2 * math.ceil(n / (2 * CHUNK))     # even: for two threads
         cuts = [n * i // n_chunks for i in range(n_chunks + 1)]
         xs = [x[i:j] for i, j in zip(cuts, cuts[1:])]
 

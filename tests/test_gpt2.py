@@ -241,7 +241,7 @@ def test_ctrl_c_during_a_wave_leaves_nothing_false_in_the_cache(wave_of):
     expected = {len(text): without_cache(model)(text) for text in (TOKENS[:11], other)}
     for n in range(1, 2000, 17):                 # tests/test_threads.py stops a wave at every line
         model.reset()
-        model(TOKENS[:4])
+        model(other)
         if not interrupted(lambda: model(TOKENS[:12]), n):
             break
         for text in other, TOKENS[:11]:
