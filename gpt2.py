@@ -23,10 +23,11 @@ from functools import partial
 
 from compute.backend import xp
 from compute.linear import SUM, exact_rows, linear, row_products
-from compute.threads import Lock
+from compute.threads import Lock, wave
 
 BLOCK = 64          # keys; attention runs over whole blocks of the cache
-CHUNK = 96          # positions in one chunk of prefill: their activations stay in the caches of the cores
+CHUNK = 96          # positions in one chunk of a prompt: their activations stay in the caches of the cores.
+                    # (With more, each thread gives memory back after each layer, and it costs up to a third.)
 
 
 def gelu(x):                                                            # the tanh form, as in OpenAI's code
@@ -166,7 +167,7 @@ class GPT2:
 
     def prefill(self, tokens, n_last):
         """How many of the tokens need not be run, because they are in the cache.  If the text is long, all
-        but the last n_last tokens are run here, in chunks, so that the bits do not depend on n_last."""
+        but the last n_last tokens are run here, so that the bits do not depend on n_last."""
         if not 1 <= len(tokens) <= self.n_ctx:
             raise ValueError(f"{len(tokens)} tokens do not fit into the context: it takes 1 .. {self.n_ctx}")
         if not 1 <= n_last <= len(tokens):
@@ -179,8 +180,8 @@ class GPT2:
                                  "is this the model's own encoder?")
         if len(tokens) - n_past <= min(CHUNK, self.exact_rows):
             return n_past
-        for start in range(n_past, n_prompt, CHUNK):
-            self.forward(tokens[:min(start + CHUNK, n_prompt)], start)
+        if n_past < n_prompt:
+            self.forward(tokens[:n_prompt], n_past)
         return n_prompt
 
     def forward(self, tokens, n_past):
@@ -193,14 +194,28 @@ class GPT2:
         self.states[n_past:len(tokens)], self.cached = x, tokens
         return x
 
-    def layers(self, x, n_past, mask, which=slice(None)):
-        """x [n, n_embd] through the blocks `which`, a slice -> [n, n_embd]."""
-        for i, (block, (keys, values)) in [*enumerate(zip(self.params["blocks"], self.cache), 1)][which]:
-            cache = dict(keys=keys, values=values, n_past=n_past, mask=mask)
-            x = transformer_block(x, **block, attend=partial(attend, **cache))
-            if i in self.early_layers:
-                self.early[n_past:n_past + len(x), self.early_layers.index(i)] = x
-        return x
+    def layers(self, x, n_past, mask):
+        """x [n, n_embd] through all blocks -> [n, n_embd]. Many rows go in chunks, one behind the other."""
+        n = len(x)
+        n_chunks = 1 if n <= CHUNK else 2 * math.ceil(n / (2 * CHUNK))     # even: for two threads
+        cuts = [n * i // n_chunks for i in range(n_chunks + 1)]
+        xs = [x[i:j] for i, j in zip(cuts, cuts[1:])]
+
+        def step(chunk, i):
+            start, stop = cuts[chunk:chunk + 2]
+            visible = mask[start:stop, :whole_blocks(n_past + stop)]
+            xs[chunk] = self.layer(i, xs[chunk], n_past + start, visible)
+            if i + 1 in self.early_layers:
+                place = self.early_layers.index(i + 1)
+                self.early[n_past + start:n_past + stop, place] = xs[chunk]
+        wave(step, n_chunks, len(self.params["blocks"]))
+        return xp.concatenate(xs) if n_chunks > 1 else xs[0]
+
+    def layer(self, i, x, n_past, mask):
+        """x [n, n_embd] through block i -> [n, n_embd]."""
+        keys, values = self.cache[i]
+        cache = dict(keys=keys, values=values, n_past=n_past, mask=mask)
+        return transformer_block(x, **self.params["blocks"][i], attend=partial(attend, **cache))
 
     def logits(self, x):
         """The output head: x [n, n_embd] -> [n, n_vocab]."""

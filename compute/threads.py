@@ -1,5 +1,8 @@
 """Work shared between a few threads, memory for many arrays side by side, and locks that a fork survives.
 
+    share       the parts of one product
+    wave        the chunks of a long prompt, a layer behind each other, so that all cores do all kinds of work
+
 NumPy releases Python's lock while it multiplies, so threads that each multiply a part run at the same time.
 OpenBLAS and MKL have threads of their own for large products, and theirs and ours would wait for each other:
 `one_blas_thread` keeps theirs out of a product.
@@ -8,6 +11,7 @@ But: a few cores use up the memory bandwidth, so there are at most four threads,
 or OMP_NUM_THREADS sets another number.
 """
 import contextlib
+import contextvars
 import ctypes
 import functools
 import itertools
@@ -15,11 +19,14 @@ import math
 import os
 import queue
 import threading
+import time
 import types
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+
+from compute.backend import on_gpu
 
 SHARE = 1_000_000                   # weights; work shorter than reading these is not worth sharing
 LATE = 250_000                      # weights that the caller reads before another thread has woken up
@@ -29,6 +36,7 @@ BLAS = [("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_
         ("openblas_get_num_threads", "openblas_set_num_threads"),
         ("MKL_Get_Max_Threads", "MKL_Set_Num_Threads"),
         ("bli_thread_get_num_threads", "bli_thread_set_num_threads")]
+ALONE = contextvars.ContextVar("a thread of a wave, which shares no work", default=False)
 THREADS = int(SET) if SET.isdecimal() and int(SET) else min(4, os.cpu_count() or 1)
 
 
@@ -57,7 +65,7 @@ def share(f, n, work):
     work    as the number of weights that are read in the same time. The caller starts LATE weights ahead, so
             that all end together.
     """
-    if work < SHARE or THREADS == 1:
+    if work < SHARE or THREADS == 1 or ALONE.get():
         return f(0, n)
     first = round(n / THREADS * (1 + (THREADS - 1) * LATE / work))
     cuts = [first + (n - first) * i // (THREADS - 1) for i in range(THREADS)]
@@ -68,6 +76,54 @@ def share(f, n, work):
     for error in [done.get() for _ in cuts[1:]]:
         if error is not None:
             raise error
+
+
+def wave(step, n_chunks, n_layers):
+    """step(chunk, layer) for all chunks and layers. A chunk enters a layer when the one before has left it.
+
+    Each of THREADS threads takes the next chunk when it is done with one; they share no products meanwhile.
+    No step runs any more when it returns or raises.
+    """
+    if min(n_chunks, n_layers, THREADS) <= 1 or on_gpu():
+        for chunk, layer in itertools.product(range(n_chunks), range(n_layers)):
+            step(chunk, layer)
+        return
+    todo, running, stopped = iter(range(n_chunks)), [], []
+    left = [queue.SimpleQueue() for _ in range(n_chunks)]       # for each layer: None, or an error
+
+    def run():
+        ALONE.set(True)
+        error = None
+        running.append(True)
+        for chunk in todo:
+            for layer in range(n_layers):
+                error = (left[chunk - 1].get() if chunk else None) or error
+                try:
+                    if not (error or stopped):
+                        step(chunk, layer)
+                except BaseException as raised:                 # for the caller to deal with
+                    error = raised
+                left[chunk].put(error)
+        running.pop()
+
+    def stop():
+        stopped.append(True)                                    # a thread that begins later does nothing
+        while running:                                          # a lock could stay locked after Ctrl-C
+            time.sleep(1e-4)
+
+    try:
+        with one_blas_thread():
+            for _ in range(min(THREADS, n_chunks)):
+                as_here = contextvars.copy_context().run        # with the caller's np.errstate
+                threading.Thread(target=as_here, args=[run], daemon=True).start()
+            for _ in range(n_layers):
+                if error := left[-1].get():
+                    raise error
+    finally:
+        try:
+            stop()
+        finally:
+            stop()                                              # again, if Ctrl-C came just there
 
 
 class Lock:

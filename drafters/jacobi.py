@@ -72,4 +72,6 @@ class Remembering:
         return logits
 
     def __getattr__(self, name):                                        # n_vocab, n_ctx, reset, ..
+        if name == "model":                                             # a copy, not filled yet
+            raise AttributeError(name)
         return getattr(self.model, name)

@@ -51,14 +51,13 @@ class LayerSkip:
 
 
 class Skipping(Upper):
-    def layers(self, x, n_past, mask, which=slice(None)):               # [n, n_embd] -> [n, n_embd]
-        for i, (block, (keys, values)) in enumerate(zip(self.params["blocks"], self.cache)):
-            cache = dict(keys=keys, values=values, n_past=n_past, mask=mask)
-            if i not in self.attn:
-                look = functools.partial(attend, **cache)
-                x = x + attention(layer_norm(x, **block["ln_1"]), **block["attn"], attend=look)
-            if i not in self.mlp:
-                x = x + feed_forward(layer_norm(x, **block["ln_2"]), **block["mlp"])
+    def layer(self, i, x, n_past, mask):                                # [n, n_embd] -> [n, n_embd]
+        block, (keys, values) = self.params["blocks"][i], self.cache[i]
+        if i not in self.attn:
+            look = functools.partial(attend, keys=keys, values=values, n_past=n_past, mask=mask)
+            x = x + attention(layer_norm(x, **block["ln_1"]), **block["attn"], attend=look)
+        if i not in self.mlp:
+            x = x + feed_forward(layer_norm(x, **block["ln_2"]), **block["mlp"])
         return x
 
 

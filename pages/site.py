@@ -49,7 +49,7 @@ RUNS = {    # name: (flags of main.py, title, what to look for)
                "No draft model: what followed the last tokens earlier in the text is proposed again. It pays "
                "where the text repeats itself, as this one soon does."),
     "eagle": ([*SAMPLED, "--drafter", "eagle"], "A head on the target",
-                "One block of its own, an EAGLE head, reads the target's last hidden states and drafts."),
+                "One block of its own, an EAGLE head, reads the target's hidden states and drafts."),
 }
 PAGES = {       # file: (title, what is there)
     "rule.html": ("The rule, by hand", "Two distributions to drag: what is kept, what is refused, and why "

@@ -33,6 +33,7 @@ def test_all_80_are_asked_for_and_only_the_very_text_is_written(fetch, monkeypat
     text = "<|endoftext|>".join(["The end."] * 80).encode()
     monkeypatch.setattr(fetch, "CHECKSUM", hashlib.sha256(text).hexdigest())
     assert console.run(fetch.main, [str(path)]) == 0 and path.read_bytes() == text
+    assert console.run(fetch.main, [str(path)]) == 2 and "is there already" in capsys.readouterr().err
 
 
 def test_without_the_network_there_is_one_sentence(fetch, monkeypatch, tmp_path, capsys):

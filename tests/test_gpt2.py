@@ -12,8 +12,10 @@ from helpers import error_of_cache, error_of_logits, interrupted, mutant, tiny_g
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import compute.threads
 import gpt2
 from drafters.early_exit import EarlyExit
+from drafters.layer_skip import LayerSkip
 from samplers.tree_model import with_tree
 
 TOKENS = [int(token) for token in np.random.default_rng(0).integers(13, size=80)]  # as many as fit
@@ -199,6 +201,52 @@ def test_a_copy_of_a_model_has_a_cache_of_its_own(how, model):
     model(TOKENS[:8] + [1]), twin(TOKENS[20:40])
     for one in model, twin:
         assert np.abs(one(TOKENS[:9]) - expected).max() < 1e-12
+
+
+# A long prompt: chunks in a wave of threads -----------------------------------------------------------------
+
+@pytest.fixture
+def wave_of(monkeypatch):
+    """Long prompts go in chunks of at most so many tokens, by so many threads."""
+    def use(chunk, n_threads):
+        monkeypatch.setattr(gpt2, "CHUNK", chunk)
+        monkeypatch.setattr(compute.threads, "THREADS", n_threads)
+    return use
+
+
+def skipping(model):
+    return LayerSkip(model, attn=[1], mlp=[2]).draft
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+@pytest.mark.parametrize("of", [lambda model: model, with_tree, lambda model: EarlyExit(model, 2).target,
+                                skipping], ids=["model", "tree", "early exit", "layers skipped"])
+def test_a_prompt_in_a_wave_of_chunks_is_the_same_as_whole(of, n_threads, wave_of):
+    for n_past, n, chunk in [(0, 80, 7), (0, 33, 16), (20, 80, 16), (5, 70, 25)]:
+        whole, model = (of(tiny_gpt2(dtype=np.float64, n_layer=4)) for _ in range(2))
+        wave_of(80, n_threads)
+        expected = whole(TOKENS[:n], n - n_past)
+        if n_past:
+            model(TOKENS[:n_past])
+        wave_of(chunk, n_threads)
+        assert np.abs(model(TOKENS[:n]) - expected[-1:]).max() < 1e-12
+        assert model.cached == TOKENS[:n] and np.abs(model.states[:n] - whole.states[:n]).max() < 1e-12
+        assert np.abs(model.cache[..., :n, :] - whole.cache[..., :n, :]).max() < 1e-12
+
+
+def test_ctrl_c_during_a_wave_leaves_nothing_false_in_the_cache(wave_of):
+    wave_of(2, 2)
+    other = TOKENS[:6] + [(token + 1) % 13 for token in TOKENS[6:12]]
+    model = tiny_gpt2(dtype=np.float64)
+    expected = {len(text): without_cache(model)(text) for text in (TOKENS[:11], other)}
+    for n in range(1, 2000, 17):                 # tests/test_threads.py stops a wave at every line
+        model.reset()
+        model(other)
+        if not interrupted(lambda: model(TOKENS[:12]), n):
+            break
+        for text in other, TOKENS[:11]:
+            assert np.abs(model(text) - expected[len(text)]).max() < 1e-12, n
+    assert 100 < n < 1900
 
 
 # The contract (T10, T18) ------------------------------------------------------------------------------------

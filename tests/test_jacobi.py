@@ -1,6 +1,10 @@
 """Jacobi decoding with a pool of n-grams: lossless, the answers are those of the last pass."""
+import copy
+import pickle
+
 import numpy as np
 import pytest
+from helpers import tiny_gpt2
 
 from drafters import jacobi
 from drafters.jacobi import Jacobi
@@ -82,3 +86,8 @@ def test_the_pool_holds_what_the_target_said_after_each_token_and_forgets_the_ol
 def test_with_the_pool_a_text_that_repeats_is_drafted_right():
     target = counting(n_vocab=4)
     assert drafts_of(target, [3], 40, 3)[-3:-1] == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_it_can_be_copied_and_pickled():
+    for twin in copy.deepcopy, lambda jacobi: pickle.loads(pickle.dumps(jacobi)):
+        assert (twin(Jacobi(tiny_gpt2(1))).target([1, 2]) == tiny_gpt2(1)([1, 2])).all()

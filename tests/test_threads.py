@@ -5,6 +5,7 @@ import gc
 import linecache
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import interrupted
 
 from compute import threads
 from compute.linear import lay_out, linear
@@ -111,6 +113,25 @@ def test_a_forked_process_can_multiply(n_threads):
     w = lay_out(w)
     assert w.size > threads.SHARE and (linear(x, w, b) == 1024).all()           # the threads are there
     assert in_a_fork(lambda: (linear(x, w, b) == 1024).all())
+
+
+@forks
+@no_warning
+def test_a_process_that_is_forked_during_a_wave_can_run_a_prompt(n_threads):
+    n_threads(2)
+    model, _ = load_model("demo-draft")
+    tokens, forked = list(range(200)), []
+    expected, layer = model(tokens), model.layer
+
+    def forks_once(i, x, n_past, mask):
+        if i and not forked:                                    # in a thread of the wave
+            model.layer = layer
+            forked.append(in_a_fork(lambda: np.allclose(model(tokens[:150]), others, atol=1e-4)))
+        return layer(i, x, n_past, mask)
+    others = model(tokens[:150])
+    model.reset()
+    model.layer = forks_once
+    assert np.allclose(model(tokens), expected, atol=1e-4) and forked == [True]
 
 
 @forks
@@ -222,6 +243,77 @@ def test_the_librarys_own_functions_are_found_and_a_caller_sees_no_change():
     model, _ = load_model("demo-draft")
     model(list(range(200)))
     assert get() == before
+
+
+# The wave ---------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("n_cores, n_chunks, n_layers", [
+    (1, 3, 2), (2, 1, 3), (2, 3, 1), (2, 4, 3), (2, 5, 2), (3, 2, 4), (3, 7, 3), (8, 5, 2), (2, 4, 0)])
+def test_a_chunk_enters_a_layer_when_the_one_before_has_left_it(n_cores, n_chunks, n_layers, n_threads):
+    n_threads(n_cores)
+    begun, ended, rng = [], [], np.random.default_rng(0)
+    pauses = rng.random((n_chunks, n_layers + 1)) / 500
+
+    def step(chunk, layer):
+        assert chunk == 0 or (chunk - 1, layer) in ended
+        assert layer == 0 or (chunk, layer - 1) in ended
+        begun.append((chunk, layer))
+        time.sleep(pauses[chunk, layer])
+        ended.append((chunk, layer))
+    threads.wave(step, n_chunks, n_layers)
+    assert sorted(begun) == sorted(ended) == [(c, i) for c in range(n_chunks) for i in range(n_layers)]
+
+
+def test_threads_of_a_wave_work_at_the_same_time_share_no_products_and_keep_numpys_settings(n_threads):
+    n_threads(3)
+    met, parts, seen = threading.Barrier(3), [], []
+
+    def step(chunk, layer):
+        if layer == 2 - chunk:
+            met.wait(20)                                        # all three are in some layer
+        threads.share(lambda i, j: parts.append((i, j)), 50, 10 ** 7)
+        seen.append(np.geterr()["over"])
+    with np.errstate(over="raise"):
+        threads.wave(step, 3, 3)
+    assert parts == 9 * [(0, 50)] and set(seen) == {"raise"}
+    threads.share(lambda i, j: parts.append((i, j)), 50, 10 ** 7)
+    assert len(parts) == 12                                     # afterwards products are shared again
+
+
+@pytest.mark.parametrize("chunk, layer", [(0, 0), (1, 1), (2, 0), (5, 2)])
+@pytest.mark.parametrize("n_cores", [1, 2, 3])
+def test_an_error_in_a_wave_comes_back_when_all_have_ended(chunk, layer, n_cores, n_threads, library):
+    n_threads(n_cores)
+    steps, before = [], threading.active_count()
+
+    def step(*place):
+        time.sleep(.001)
+        steps.append(place)
+        if place == (chunk, layer):
+            raise MemoryError(str(place))
+    with pytest.raises(MemoryError, match=re.escape(str((chunk, layer)))):
+        threads.wave(step, 6, 3)
+    n = len(steps)
+    assert not {(chunk, layer + 1), (chunk + 1, layer)} & {*steps} and library[-1] == 7
+    time.sleep(.01)
+    assert len(steps) == n and threading.active_count() <= before
+
+
+def test_ctrl_c_at_any_line_ends_a_wave(n_threads, monkeypatch):
+    monkeypatch.setattr(threads, "one_blas_thread", contextlib.nullcontext)     # it has its own test
+    n_threads(2)
+    for n in range(1, 1000):
+        inside = []
+
+        def step(chunk, layer):
+            inside.append(1)
+            time.sleep(.001)
+            inside.pop()
+        was_interrupted = interrupted(lambda: threads.wave(step, 4, 2), n)
+        assert not inside, n                                            # no step runs any more
+        if not was_interrupted:
+            break
+    assert 30 < n < 999
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda lock: pickle.loads(pickle.dumps(lock))])

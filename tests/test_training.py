@@ -39,7 +39,8 @@ def trained(tmp_path_factory):
                     "--batch", "8", "--save_every", "60", "--no_compile"])
         for kind in heads.HEADS:
             run = [kind, *where, "--work", f"{folder}/heads", "--target", f"{folder}/demo-target",
-                   "--layers", "1", "2", "--save_every", "10", "--no_compile", "--held_out_pieces", "8", "--steps"]
+                   "--layers", "1", "2", "--no_compile", "--save_every", "10", "--held_out_pieces", "8",
+                   "--steps"]
             heads.main([*run, "20"])
             heads.main([*run, "40"])                            # goes on from step 20
         yield folder, heads, torch

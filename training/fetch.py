@@ -34,6 +34,8 @@ def main(path="novels.txt", /):
     Args:
         path: where to write it
     """
+    if Path(path).exists():
+        raise ValueError(f"{path} is there already: move it away, or name another file")
     files = re.findall(r"^\| (\w+_\d{4}) \|", TITLES.read_text(encoding="utf-8"), re.M)
     with requests.Session() as session:
         books = [paragraphs(downloaded(session, f"{CORPUS}{file}.txt")) for file in tqdm(files, disable=None)]

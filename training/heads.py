@@ -197,7 +197,7 @@ def evaluate(head, states, wte, batch=4):
             overlap = torch.minimum(target.softmax(-1), draft.softmax(-1)).sum(-1).mean().item()
             found.append((overlap, (target.argmax(-1) == draft.argmax(-1)).float().mean().item()))
         totals = totals + len(rows) * np.array(found).T
-    at_1, at_0 = (totals / len(states.pieces)).tolist()
+    at_1, at_0 = (totals / len(states.pieces)).round(4).tolist()
     return dict(acceptance_temperature_1=at_1, acceptance_temperature_0=at_0)
 
 

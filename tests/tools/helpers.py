@@ -13,7 +13,7 @@ import pytest
 
 import gpt2
 from benchmarks.synthetic import SIZES, random_arrays, random_model
-from drafters.heads import SIZES, head_shapes
+from drafters import heads
 from encoder import EOS, Encoder, bytes_to_unicode
 from exercises.steps import Says  # noqa: F401  # in the generator's place
 from loading.checkpoint import write_tensorflow
@@ -158,10 +158,10 @@ class TinyModels:
     def head(self, kind):
         n, rng = self.target.params["wte"].shape[1], np.random.default_rng(5)
         size = {"medusa": 3, "exit": 1, "eagle": [1, 2]}[kind]
-        wanted = head_shapes(kind, n, size)
+        wanted = heads.head_shapes(kind, n, size)
         arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(np.float32)
                   for name, shape in wanted.items()}
-        return nested(arrays, {"n_layer": 1}, Path("tiny"), wanted) | {SIZES[kind]: size}
+        return nested(arrays, {"n_layer": 1}, Path("tiny"), wanted) | {heads.SIZES[kind]: size}
 
 
 # Trees ------------------------------------------------------------------------------------------------------
