@@ -38,7 +38,7 @@ def test_the_lessons_commands_run(words, tmp_path, monkeypatch, capsys):
 
 
 def test_every_exercise_and_every_try_of_the_notebooks_has_a_solution():
-    for n in range(1, 8):
+    for n in range(1, 9):
         path, = (ROOT / "notebooks").glob(f"{n}_*.ipynb")
         last = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][-1]["source"])
         assert "\nNext: " in last, path
@@ -48,7 +48,7 @@ def test_every_exercise_and_every_try_of_the_notebooks_has_a_solution():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("n", [1, 2, 5, 6])
+@pytest.mark.parametrize("n", [1, 2, 5, 6, 8])
 def test_the_code_of_the_solutions_runs_below_the_cells_of_its_notebook(n, monkeypatch):
     """The cells that draw or measure are left out."""
     pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[notebooks]'")
