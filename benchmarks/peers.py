@@ -1,14 +1,19 @@
-"""Next to transformers on PyTorch: the same weights in float32, machine and hour.  By hand:
+"""Next to transformers on PyTorch and llama.cpp: the same weights in float32, machine and hour.  By hand:
 
-    python -m benchmarks.peers          greedy tokens a second, alone and speculative
+    python -m benchmarks.peers                          greedy tokens a second, alone and speculative
+    python -m benchmarks.peers --passes llama-bench     milliseconds of passes, of GPT-2's sizes, too
 
-Both take turns, and the numbers are medians.  llama.cpp's programs print their times themselves: see
-benchmarks/results/peers.md.
+All take turns, and the numbers are medians.  llama.cpp's programs for generation print their times
+themselves: benchmarks/results/peers.md has the lines to type, and the results.
 
-But: on the CPU only, and the embedded pair.
+But: on the CPU only.  GPT-2's sizes have random weights; what weights say takes no time.
 """
 import contextlib
+import itertools
+import json
+import subprocess
 import sys
+from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
@@ -16,12 +21,15 @@ import numpy as np
 
 import console
 from benchmarks.counts import DRAFT, HERE, TARGET
+from benchmarks.synthetic import SIZES, random_arrays, random_model, vocabulary
 from compute.backend import clock
 from compute.threads import THREADS
 from loading import export
 from methods import Models, choose
+from utils import load_model
 
 METHOD = choose("model", "token")
+N_CACHED, ROWS, PROMPT = 60, (1, 5, 9), 500
 
 
 def ours(models, tokens, n_tokens, K):
@@ -53,14 +61,95 @@ def in_transformers(name, dtype="float32"):
         return GPT2LMHeadModel.from_pretrained(f"{place}/{name}", dtype=dtype).eval()
 
 
-def main(n_tokens=60, K=4, repetitions=3):
-    """Greedy tokens a second, alone and speculative, here and by transformers.
+# Passes -----------------------------------------------------------------------------------------------------
+
+def here(size):
+    """-> seconds of a pass over the last n of N_CACHED + n tokens; of a prompt, if none is cached."""
+    model = load_model(size)[0] if size == TARGET else random_model(size)
+
+    def seconds(n, n_cached):
+        tokens = [i % 256 for i in range(n_cached + n)]
+        model.reset()
+        if n_cached:
+            model(tokens[:n_cached])
+        start = clock()
+        model(tokens, n if n_cached else 1)
+        return clock() - start
+    return seconds
+
+
+def torchs(size):
+    """The same of transformers."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+    if size == TARGET:
+        model = in_transformers(size)
+    else:
+        sizes = {key: SIZES[size][key] for key in ("n_embd", "n_layer", "n_head")}
+        model = GPT2LMHeadModel(GPT2Config(**sizes)).eval()
+
+    @torch.no_grad()
+    def seconds(n, n_cached):
+        ids = torch.arange(n_cached + n)[None] % 256
+        past = model(ids[:, :n_cached], use_cache=True).past_key_values if n_cached else None
+        start = clock()
+        model(ids[:, n_cached:], past_key_values=past, use_cache=True, logits_to_keep=n if n_cached else 1)
+        return clock() - start
+    return seconds
+
+
+def llamas(program, folder, size):
+    """The same of llama-bench, in a process of its own for each number of rows."""
+    if size == TARGET:
+        with contextlib.redirect_stdout(None):
+            export.main(size, folder / size, "gguf")
+    else:
+        (folder / size).mkdir()
+        export.write_gguf(folder / size, size, SIZES[size], random_arrays(size),
+                          vocabulary(SIZES[size]["n_vocab"]))
+
+    def seconds(n, n_cached):
+        words = [program, "-m", folder / size / f"{size}.gguf", "-p", n, "-n", 0, "-d", n_cached,
+                 "-t", THREADS, "-r", 5, "-o", "json"]
+        found = json.loads(subprocess.run([*map(str, words)], check=True, stdout=subprocess.PIPE,
+                                          stderr=subprocess.DEVNULL).stdout)
+        return [ns / 1e9 for ns in found[0]["samples_ns"]]
+    return seconds
+
+
+def time_passes(llama_bench, repetitions, sizes=(TARGET, "124M", "355M")):
+    """Prints a line of the table for each program and size."""
+    with TemporaryDirectory() as folder:
+        for size in sizes:
+            programs, times = {"here": here(size), "llama.cpp": llamas(llama_bench, Path(folder), size)}, {}
+            with contextlib.suppress(ImportError):
+                programs["transformers"] = torchs(size)
+            for turn in range(repetitions + 1):
+                for (n, n_cached), (name, seconds) in itertools.product(
+                        [*((n, N_CACHED) for n in ROWS), (PROMPT, 0)], programs.items()):
+                    several = 1 if name == "llama.cpp" else 5
+                    found = [seconds(n, n_cached) for _ in range(several)]
+                    if turn:
+                        times.setdefault((name, n), []).extend(np.ravel(found))
+            for name in programs:
+                ms = ", ".join(f"{median(times[name, n]) * 1e3:.3g}" for n in ROWS)
+                rate = PROMPT / median(times[name, PROMPT])
+                print(f"{size}, {name}: {ms} ms; prompt {rate:.0f} tokens a second", flush=True)
+
+
+# Both -------------------------------------------------------------------------------------------------------
+
+def main(n_tokens=60, K=4, repetitions=3, passes=""):
+    """Tokens a second, or passes, here and by other programs.
 
     Args:
         n_tokens: tokens after each prompt
         K: drafts a round
-        repetitions: of both in turns, after one to warm up
+        repetitions: of all in turns, after one to warm up
+        passes: llama.cpp's program llama-bench; passes are timed, in place of generation
     """
+    if passes:
+        return time_passes(passes, repetitions)
     models, spent, texts = Models(DRAFT, TARGET), {}, {}
     lines = (HERE / "prompts.txt").read_text(encoding="utf-8").splitlines()
     prompts = [models.encoder.encode(line) for line in lines]

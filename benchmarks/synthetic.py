@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from encoder import EOS, Encoder, bytes_to_unicode
 from gpt2 import GPT2
 from loading.folder import shapes
 from utils import nested
@@ -46,3 +47,11 @@ def random_model(size, n_first=0, dial=1.0):
     hparams = SIZES[size]
     params = nested(random_arrays(size, n_first, dial), hparams, Path(f"a random {size}"))
     return GPT2(params, hparams["n_head"])
+
+
+def vocabulary(n_vocab):
+    """An Encoder of n_vocab tokens: the bytes, pairs of bytes, and the end of the text."""
+    signs = list(bytes_to_unicode().values())
+    merges = [(a, b) for a in signs for b in signs][:n_vocab - len(signs) - 1]
+    tokens = [*signs, *map("".join, merges), EOS]
+    return Encoder({token: i for i, token in enumerate(tokens)}, merges)

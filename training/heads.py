@@ -224,7 +224,7 @@ def fit(kind, head, states, test_states, wte, args):
             opt.zero_grad()
         if (step + 1) % 10 and step + 1 < args.steps:
             continue
-        row = dict(head=kind, step=step + 1, tokens=(step + 1) * batch * n_ctx,
+        row = dict(head=kind, step=step + 1, tokens=args.seen + (step + 1) * batch * n_ctx,
                    seconds=time.time() - start, loss=loss.item())
         if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
             train.save(work / f"{kind}.pt", step + 1, dict(head=head), opts)
@@ -287,8 +287,11 @@ def main(argv=None):
         for p, name in ((pieces, "train"), (test_pieces, "held_out")))
 
     head = HEADS[args.kind](hparams["n_embd"], hparams["n_head"]).to(args.device)
+    before, args.seen = Path(args.start or "", "training.jsonl"), 0         # of the head that it starts from
+    rows = before.read_text(encoding="utf-8").splitlines() if args.start and before.exists() else []
     if args.start:
         train.load(head, Path(args.start))
+        args.seen = json.loads(rows[-1])["tokens"] if rows else 0
     elif hasattr(head, "ln_f"):
         head.ln_f.load_state_dict(target.ln_f.state_dict())
     if args.last_only:
@@ -299,7 +302,7 @@ def main(argv=None):
                 eagle=("layers", args.layers))[args.kind]
     folder = Path(args.out) / f"demo-{args.kind}"
     train.export(head, dict([("kind", args.kind), ("target", digest), size]), folder)
-    rows = [line for line in (work / f"{args.kind}.jsonl").read_text().splitlines() if "acceptance" in line]
+    rows += [line for line in (work / f"{args.kind}.jsonl").read_text().splitlines() if "acceptance" in line]
     (folder / "training.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
     print(rows[-1])
 

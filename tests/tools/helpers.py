@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import gpt2
-from benchmarks.synthetic import SIZES, random_arrays, random_model
+from benchmarks.synthetic import SIZES, random_arrays, random_model, vocabulary
 from drafters import heads
-from encoder import EOS, Encoder, bytes_to_unicode
+from encoder import EOS, Encoder
 from exercises.steps import Says  # noqa: F401  # in the generator's place
 from loading.checkpoint import write_tensorflow
 from samplers.tree import tree_sampling
@@ -182,14 +182,6 @@ def synthetic_pair(size, n_first, dial):
     target = random_model(size, n_first, dial)
     first = {**target.params, "blocks": target.params["blocks"][:n_first]}
     return gpt2.GPT2(first, SIZES[size]["n_head"]), target
-
-
-def vocabulary(n_vocab):
-    """An Encoder of n_vocab tokens: the bytes, pairs of bytes, and the end of the text."""
-    signs = list(bytes_to_unicode().values())
-    merges = [(a, b) for a in signs for b in signs][:n_vocab - len(signs) - 1]
-    tokens = [*signs, *map("".join, merges), EOS]
-    return Encoder({token: i for i, token in enumerate(tokens)}, merges)
 
 
 def write_folder(folder, size):
