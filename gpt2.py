@@ -155,7 +155,7 @@ class GPT2:
 
     def __call__(self, tokens, n_last=1):
         """Raises ValueError for ids outside the vocabulary, or more tokens than fit into the context."""
-        tokens = list(tokens)
+        tokens, n_last = list(tokens), int(n_last)              # NumPy's small integers overflow
         with self.lock():
             n_past = self.prefill(tokens, n_last)
             x = self.forward(tokens, n_past)[-n_last:]          # [n, n_embd] -> [n_last, n_embd]

@@ -103,7 +103,7 @@ class TreeGPT2(GPT2):
         """
         tokens, nodes, parents = list(tokens), list(nodes), list(parents)
         n, total = len(tokens), len(tokens) + len(nodes)
-        n_last = n_last or 1 + len(nodes)
+        n_last = int(n_last or 1 + len(nodes))
         positions = [*range(n), *(n - 1 + depth for depth in depths(parents))]
         if max(positions, default=0) >= self.n_ctx:
             raise ValueError(f"{n} tokens and a tree of {max(depths(parents), default=0)} levels do not fit "
