@@ -176,6 +176,10 @@ def test_a_model_of_any_kind_is_called_once_a_node():
     model = tiny_gpt2()
     assert type(with_tree(model)) is TreeGPT2 and with_tree(model).params is model.params
     assert with_tree(None) is None and type(with_tree(target)) is CallByCall
+    model = tiny_gpt2()
+    model([1, 2])
+    CallByCall(model).reset()
+    assert model.cached == []
 
 
 def test_nan_leaves_nothing_in_the_cache():
