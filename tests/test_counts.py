@@ -50,9 +50,9 @@ def test_rounds_are_summed_over_where_they_begin():
 def test_without_coins_is_what_the_method_does(drafter, monkeypatch):
     """At temperature 0, where there are none, exactly."""
     monkeypatch.setattr(counts, "N_TOKENS", 8)
-    sums = counted((drafter, "token", 4, 0), 7, 2)              # texts of their own: texts are remembered
+    sums = counted((drafter, "token", 4, 0), 7, 1)              # a text of its own: texts are remembered
     monkeypatch.setattr(counts, "is_exact", lambda *_: False)
-    assert sums == pytest.approx(counted((drafter, "token", 4, 0), 7, 2))
+    assert sums == pytest.approx(counted((drafter, "token", 4, 0), 7, 1))
 
 
 @pytest.mark.long
