@@ -346,7 +346,7 @@ def test_what_is_found_is_written_beside_what_was(tmp_path, monkeypatch):
     """Each program finds here what is stored, and so writes the committed files; of results.json its part."""
     whole = results()
     files = ["results.json", "README.md", "questions.md", "vectors.json"]
-    committed = {file: (HERE / file).read_bytes() for file in files}
+    committed = {file: (HERE / file).read_text(encoding="utf-8") for file in files}
     for path in HERE.iterdir():
         if path.is_file():
             shutil.copy(path, tmp_path)
@@ -360,7 +360,7 @@ def test_what_is_found_is_written_beside_what_was(tmp_path, monkeypatch):
         (tmp_path / file).write_text("old")
         (tmp_path / "results.json").write_text(json.dumps(whole | {part: whole[part] | {"old": 1}}))
         module.write()
-        assert {name: (tmp_path / name).read_bytes() for name in files} == committed
+        assert {name: (tmp_path / name).read_text(encoding="utf-8") for name in files} == committed
     monkeypatch.setattr(vectors, "text", lambda: "new")
     vectors.write()
     assert (tmp_path / "vectors.json").read_text() == "new"
