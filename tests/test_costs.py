@@ -1,5 +1,6 @@
 """Costs: what is clocked and how it is summed up; never how long anything takes."""
 import json
+import math
 import os
 import subprocess
 from itertools import accumulate, count
@@ -11,8 +12,9 @@ from helpers import TinyModels, synthetic_pair
 from benchmarks import costs, figures, measure
 from benchmarks.__main__ import main
 from benchmarks.measure import arrays_of, size_of
-from benchmarks.synthetic import random_arrays, random_model
+from benchmarks.synthetic import SIZES, random_arrays, random_model
 from loading.checkpoint import read_tensorflow
+from loading.folder import shapes
 from methods import choose
 from notebooks.parts import PARTS, parts_timed, textbook
 from sampling import probabilities
@@ -175,6 +177,15 @@ def test_timing_the_parts_changes_nothing():
 def test_the_size_counts_every_parameter_of_the_files_once(name):
     arrays = read_tensorflow(costs.HERE.parent / "models" / name / "model.ckpt")
     assert size_of(load_model(name)[0]) == 4 * sum(a.size for a in arrays.values())     # whole tiles
+
+
+def test_the_sizes_are_gpt_2s():
+    """Radford et al. 2019, as they were published; a head has 64 numbers."""
+    published = {"124M": 124_439_808, "355M": 354_823_168, "774M": 774_030_080, "1558M": 1_557_611_200}
+    assert {*SIZES} == {"tiny", *published}
+    for name, n_weights in published.items():
+        assert sum(map(math.prod, shapes(**SIZES[name]).values())) == n_weights
+        assert SIZES[name]["n_head"] * 64 == SIZES[name]["n_embd"] and SIZES[name]["n_ctx"] == 1024
 
 
 def test_the_synthetic_draft_is_the_first_layers_of_its_target_and_costs_no_memory():

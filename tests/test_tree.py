@@ -190,6 +190,14 @@ def test_nan_leaves_nothing_in_the_cache():
     assert np.isfinite(model.tree([1, 2], [4, 5, 6], [-1, 0, -1])).all()
 
 
+def test_a_tree_that_is_larger_than_the_context_sees_what_was_cached_before():
+    tokens, model = [1, 2, 3, 4, 5], with_tree(tiny_gpt2(n_ctx=20))
+    model(tokens)
+    nodes = [i % 13 for i in range(150)]
+    expected = [tiny_gpt2(n_ctx=20)([*tokens, 6, node])[0] for node in nodes[:13]]
+    assert np.allclose(model.tree([*tokens, 6], nodes, [-1] * 150)[1:14], expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("n_pads", [0, 1])
 def test_a_model_that_is_interrupted_while_it_makes_room_answers_as_before(monkeypatch, n_pads):
     """Between the two arrays, too; then it is asked about a tree for which one of them is large enough."""

@@ -291,6 +291,9 @@ def test_the_table_and_a_case_are_printed(capsys):
     main()
     table = capsys.readouterr().out
     assert all(case.name in table for case in CASES) and table.index("WRONG") < table.index("SLOW")
+    headings = [line for line in table.splitlines() if " · " in line]
+    assert {*headings} == {f"{case.verdict.upper()} · {KINDS[case.kind]}" for case in CASES}
+    assert len({*headings}) == len(headings)
     text = " ".join(in_full(case_named("transformers-32867")).split())
     assert "wrong" in text and "0.75, 0.25" in text and "drafts.append(int(np.argmax(p[-1])))" in text
 
