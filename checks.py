@@ -28,9 +28,10 @@ def check_settings(n_tokens, temperature=1.0, top_k=0, top_p=1.0, eos=None):
 
 
 def check_K(K):
-    """Raises ValueError if K is not a number of drafts."""
+    """K as a Python int.  Raises ValueError if it is not a number of drafts."""
     if not isinstance(K, Integral) or K < 1:
         raise ValueError(f"K is {K!r}: it must be a whole number, at least one draft a round")
+    return int(K)
 
 
 def check_room(n_prompt, n_tokens, n_ctx):

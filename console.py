@@ -22,6 +22,7 @@ import os
 import shutil
 import sys
 import traceback
+from contextlib import suppress
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
@@ -59,6 +60,8 @@ def run(program, words=None):
 
 def sentence_of(error):
     """What is said of an error; None if it is a mistake of this project."""
+    if isinstance(error.__cause__, StopIteration):              # which generators turn into a RuntimeError
+        error = error.__cause__
     place = place_in_loaded(error)
     if place:
         return f"{place}: {'' if isinstance(error, ValueError) else type(error).__name__ + ': '}{error}"
@@ -72,7 +75,8 @@ def sentence_of(error):
 
 
 def say(sentence, status=2):
-    print(sentence, file=sys.stderr)
+    with suppress(OSError):                 # nobody can read it: the status remains
+        print(sentence, file=sys.stderr)
     return status
 
 

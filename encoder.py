@@ -101,8 +101,8 @@ class Encoder:
     def to_bytes(self, i):
         """The bytes of one token."""
         token = self.tokens.get(int(i), "\ufffd")
-        return b"".join(bytes([self.byte_of[char]]) if char in self.byte_of else char.encode("utf-8")
-                        for char in token)
+        return b"".join(bytes([self.byte_of[char]]) if char in self.byte_of
+                        else char.encode("utf-8", "replace") for char in token)
 
     def stream(self):
         """A function list[int] -> str for text that arrives bit by bit.

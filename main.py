@@ -96,14 +96,10 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
                   target=target_model_size, backend=backend, drafter=drafter, verifier=verifier, K=K,
                   temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
                   **compared(alone, spec, pair, method, n, K, encoder))
+    print(*[json_format.dumps(result)] if json else map(wrapped, summary(result)), sep="\n")
     if trace:
         replay.write_trace(trace, recording, result, encoder, (alone.times, spec.times))
-    if json:
-        print(json_format.dumps(result))
-        return
-    written = [f"The rounds are in {trace}: open it in a browser."] if trace else []
-    for sentence in [*summary(result), *written]:
-        print(wrapped(sentence))
+        json or print(wrapped(f"The rounds are in {trace}: open it in a browser."))
 
 
 main.__doc__ = main.__doc__ and main.__doc__.format(drafters=" ".join(methods.DRAFTERS),

@@ -124,6 +124,6 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
                              f"the shape {np.shape(logits)}: it must be [n_last, n_vocab]")
         vocabularies.add(n_vocab)
         check_vocabularies(vocabularies)
-        return probabilities(logits, temperature, top_k, top_p)
+        return probabilities(logits, float(temperature), top_k, top_p)
 
     return tokens, to_probs, ends

@@ -88,7 +88,7 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     Raises ValueError for bad arguments when it is called, not at the first round; for a drafter's mistakes,
     later.
     """
-    check_K(K)
+    K = check_K(K)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
 
     def rounds():

@@ -1,12 +1,11 @@
 """What this gains, and why: counts, which hold for every machine, apart from costs, which are of one."""
 import sys
-from pathlib import Path
 
 import console
 from benchmarks import costs, counts, tables
 
 
-def main(what, quick=False, out=""):
+def main(what, quick=False):
     """Counts, costs, and the tables that are made of them.
 
     WHAT is counts (no clock; hours, but it goes on where it stopped), costs (nothing but a clock; eight
@@ -14,22 +13,18 @@ def main(what, quick=False, out=""):
 
     Args:
         what: counts, costs or speed
-        quick: a few cells in seconds, to see that it works; they are written nowhere unless --out is given
-        out: the folder of the files, by default the committed ones
+        quick: a few cells in seconds, to see that it works; they are written nowhere
     """
     if what not in ("counts", "costs", "speed"):
         raise ValueError(f"there is no {what!r}: use counts, costs or speed")
-    folder = Path(out or counts.FILE.parent)
-    folder.mkdir(parents=True, exist_ok=True)
-    written = folder if out or not quick else None
     if what == "counts":
-        cells = counts.count(written and written / "counts.json", quick)
+        cells = counts.count(None if quick else counts.FILE, quick)
         for name, cell in cells.items() if quick else ():
             print(f"{name:30} {cell['tokens']:.2f} ± {cell['se']:.2f} tokens a pass")
     elif what == "costs":
-        costs.costs(written, quick)
+        costs.costs("" if quick else counts.FILE.parent, quick)
     else:
-        tables.write_all(folder)
+        tables.write_all(counts.FILE.parent)
 
 
 if __name__ == "__main__":

@@ -181,7 +181,7 @@ def costs(out, quick=False):
         if name == "avx512" and not has_avx512():
             print("this processor has no AVX-512: left out", file=sys.stderr)
             continue
-        words = [sys.executable, "-m", "benchmarks.costs", str(out or ""), name, *["quick"] * quick]
+        words = [sys.executable, "-m", "benchmarks.costs", str(out), name, *["quick"] * quick]
         done = subprocess.run(words, cwd=HERE.parent, env=os.environ | {"OPENBLAS_CORETYPE": core})
         if done.returncode:
             raise ValueError(f"measuring with OPENBLAS_CORETYPE={core} failed: see above")

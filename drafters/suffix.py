@@ -45,7 +45,7 @@ class Suffix:
 
     def forget(self):
         """Start again with the newer half of the text."""
-        kept, root = self.text[-(self.memory // 2):], Node(-1)
+        kept, root = self.text[len(self.text) - self.memory // 2:], Node(-1)
         root.after = {}
         self.text, self.root, self.open = [], root, [root]              # at once: Ctrl-C may come at any line
         for token in kept:

@@ -52,8 +52,8 @@ def answers(path, seconds):
     """The lists of sentences that steps.py, in a process of its own, has to say of a file; the last says so
     if it does not answer within so many seconds, or ends."""
     folders = os.pathsep.join(sys.path)                 # where this process found the modules
-    with subprocess.Popen([sys.executable, "-m", "exercises.steps", path], start_new_session=True,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    words = [sys.executable, "-m", "exercises.steps", path, f"{seconds + 9:.0f}"]
+    with subprocess.Popen(words, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           env={**os.environ, "PYTHONPATH": folders}) as child:
         try:
             late, line = reply(child, seconds)

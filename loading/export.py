@@ -132,7 +132,7 @@ def main(model, folder, to="huggingface", models_dir="models"):
         models_dir: where downloaded models are kept
     """
     folder, source = Path(folder), folder_of(model, models_dir)
-    part = folder.with_name(folder.name + ".part")
+    part = Path(f"{folder}.part")
     if to not in FORMATS:
         raise ValueError(f"there is no format {to!r}: use {' or '.join(FORMATS)}")
     for place in folder, part:

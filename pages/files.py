@@ -8,7 +8,8 @@
 A page of ours has a mark in its head, one for replays that main.py wrote and one for the site, so that
 neither replaces the other.  A symbolic link stays one: the page goes where it leads.
 
-But: a power failure between two renames leaves a folder of old and new pages, each of them whole; and pipes
+But: a power failure between two renames leaves a folder of old and new pages, each of them whole; a program
+that is killed while it writes leaves its folder .page.* or .pages.* behind, which can be deleted; and pipes
 and devices (/dev/stdout) are refused, because nothing can be written beside them.
 """
 import os

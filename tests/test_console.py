@@ -82,6 +82,10 @@ def test_a_mistake_here_keeps_its_traceback_and_one_in_a_loaded_file_says_its_li
         assert console.run(lambda: console.function_in(typed, "propose")(3), []) == 2
         said = capsys.readouterr().err.replace("line 2", "line 3")
         assert f"error: {str(typed).removeprefix('./')}, line 3: TypeError: " in said
+    mine.write_text("def propose(x): return next(iter(()))")
+    propose = console.function_in(mine, "propose")              # and in a generator, as in a run:
+    assert console.run(lambda: [*(propose(x) for x in "ab")], []) == 2
+    assert f"error: {mine}, line 1: StopIteration: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text, says", [
@@ -103,6 +107,15 @@ def test_a_full_disk_behind_standard_output_is_told(monkeypatch, capfd):
         assert console.run(program, ["f"]) == 2
         full.write("more")                              # at the end Python writes what is left: to nobody now
     assert "cannot write the output (No space left on device): free some" in capfd.readouterr().err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_an_error_that_cannot_be_printed_still_has_its_exit_status(tmp_path):
+    for word, status in ("nowhere.py", 2), ("--help", 0):       # 1 would be: not lossless
+        with open("/dev/full", "w") as full:
+            words = [sys.executable, "-m", "lossless", word]
+            done = subprocess.run(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=full)
+        assert done.returncode == status
 
 
 @pytest.mark.parametrize("name", ["stdout", "stderr"])

@@ -107,6 +107,10 @@ def test_decoding_gives_the_text_back(text):
     assert SMALL.decode(SMALL.encode(text)) == text
 
 
+def test_half_a_character_in_a_vocabulary_does_not_end_a_run():
+    assert Encoder({"<\ud800": 0}, []).decode([0]) == "<?"
+
+
 @given(st.lists(st.integers(-5, len(TOKENS) + 5)))
 @settings(max_examples=100)
 def test_any_list_of_ids_can_be_decoded(ids):

@@ -309,6 +309,13 @@ def test_ctrl_c_ends_the_program_and_the_process_of_the_file(tmp_path):
         os.kill(int(alive.read_text()), 0)
 
 
+@pytest.mark.skipif(not hasattr(signal, "alarm"), reason="this system has no alarm")
+def test_a_loop_ends_also_if_the_program_that_would_end_it_was_killed(tmp_path):
+    (tmp_path / "mine.py").write_text("import time\ntime.sleep(20)\n")
+    words = [sys.executable, "-m", "exercises.steps", tmp_path / "mine.py", "1"]
+    assert subprocess.run(words, cwd=ROOT).returncode == -signal.SIGALRM
+
+
 def test_the_text_names_every_function():
     words = (ROOT / "exercises" / "README.md").read_text(encoding="utf-8")
     assert all(f"def {name}(" in words for name in NAMES) and words.count("## Step") == 6

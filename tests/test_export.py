@@ -52,7 +52,7 @@ def test_nothing_is_written_over(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "new.part").write_text("somebody else's")
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
-    for place in "tiny", "link", "empty", "new", "tiny/hparams.json", "none/new":
+    for place in "tiny", "link", "empty", "new", "tiny/hparams.json", "none/new", "/":
         for to in export.FORMATS:
             assert run(main, [str(tmp_path / "tiny"), str(tmp_path / place), "--to", to]) == 2
             out, err = capsys.readouterr()

@@ -3,6 +3,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -193,3 +194,10 @@ def test_a_damaged_folder_is_named_in_one_sentence(capsys, tmp_path, name, left)
             (tmp_path / file.name).write_bytes(left if file.name == name else file.read_bytes())
     status, out, err = run(capsys, "--draft_model_size", str(tmp_path), "-n", "1")
     assert status == 2 and out == "" and str(tmp_path) in err and err.count("\n") == 1
+
+
+def test_a_page_that_cannot_be_written_does_not_take_the_numbers_with_it(tmp_path, monkeypatch, capsys):
+    full = Mock(side_effect=ValueError("no space"))
+    monkeypatch.setattr("pages.replay.write_trace", full)
+    status, out, err = run(capsys, "--json", "-n", "3", "--trace", str(tmp_path / "run.html"))
+    assert (status, err) == (2, "error: no space\n") and len(json.loads(out)["speculative"]["tokens"]) == 3

@@ -2,6 +2,7 @@
 arguments; and the statistics."""
 import random
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from autoregressive import autoregressive_sampling
 from checks import checked_rule
+from drafters import lookup
 from lossless import distribution_of_text, memoryless, scripted, table, text_of
 from reporting import stats
 from samplers.tree_model import with_tree
@@ -280,6 +282,8 @@ def test_numbers_of_numpy_are_numbers(kind):
     settings = dict(temperature=np.float32(1), top_k=kind(2), top_p=np.float64(.9), eos=kind(0))
     assert speculative(table(1), table(2), kind(9), kind(2), prompt=np.array(PROMPT), **settings)
     assert baseline(table(2), kind(9), **settings)
+    long = dict(prompt=PROMPT * 60, propose=lookup.propose, temperature=Fraction(1, 2))     # int8 ends at 127
+    assert len(text_of(speculative(None, table(2), kind(9), kind(2), **long))) == 9
 
 
 def test_a_prompt_that_is_too_long_is_told_so_and_not_to_ask_for_0_tokens():

@@ -148,6 +148,7 @@ def test_its_memory_is_bounded_and_keeps_the_younger_half():
         assert len(memory.text) < 100
     assert x[-50:] == memory.text[-50:] and memory.x == x
     assert drafts([*x[-20:-10]], 3, memory) == x[-10:-7]
+    assert drafts([1, 2, 1, 2, 1], 3, Suffix(memory=1)) == []
 
 
 def test_an_interrupt_at_any_line_leaves_a_memory_that_works():
