@@ -10,7 +10,6 @@ import pytest
 from helpers import TinyModels, synthetic_pair
 
 from benchmarks import costs, figures, measure
-from benchmarks.__main__ import main
 from benchmarks.measure import arrays_of, size_of
 from benchmarks.synthetic import SIZES, random_arrays, random_model
 from loading.checkpoint import read_tensorflow
@@ -120,7 +119,7 @@ def test_what_is_clocked_is_what_was_committed(monkeypatch):
 
 def test_the_program_measures_in_a_process_for_each_kind_of_kernels(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(costs, "KERNELS", {"avx2": "Haswell"})
-    main("costs", quick=True, out=str(tmp_path))
+    costs.costs(tmp_path, quick=True)
     found = json.loads((tmp_path / "costs_avx2.json").read_text(encoding="utf-8"))
     assert {"CPU", "cores", "NumPy", "BLAS", "dtype"} <= found["machine"].keys()
     assert "Haswell" in found["machine"].get("BLAS", "") or found["machine"]["OPENBLAS_CORETYPE"] == "Haswell"
@@ -134,7 +133,7 @@ def test_the_program_measures_in_a_process_for_each_kind_of_kernels(monkeypatch,
     monkeypatch.setattr(costs, "has_avx512", lambda: False)
     monkeypatch.setattr(costs.subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 1))
     with pytest.raises(ValueError, match="measuring with OPENBLAS_CORETYPE=nowhere failed"):
-        costs.costs(None)
+        costs.costs("")
     assert "no AVX-512" in capsys.readouterr().err
     costs.write("", "avx2", {"machine": {"cores": 2}})
     assert json.loads(capsys.readouterr().out.partition(": ")[2]) == {"machine": {"cores": 2}}

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[benchmark]'")
 from matplotlib.figure import Figure
 
-from benchmarks import pictures
+from benchmarks import counts, pictures
 from benchmarks.__main__ import main
 from benchmarks.figures import RESULTS, costs, value
 from benchmarks.tables import NAMES, known, on_machines
@@ -114,7 +114,8 @@ def speed(tmp_path_factory):
     figures, folder = {}, tmp_path_factory.mktemp("speed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", lambda figure, path, **_: figures.update({path.name: figure}))
-        main("speed", out=str(folder))
+        patch.setattr(counts, "FILE", folder / "counts.json")
+        main("speed")
     for figure in figures.values():
         figure.draw_without_rendering()
     return folder, figures
