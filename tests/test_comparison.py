@@ -75,6 +75,13 @@ def sentences(**changes):
     return " ".join(summary(r | dict(K=2, temperature=0, drafter="model", verifier="token") | changes))
 
 
+def test_a_prediction_that_is_far_off_is_named():
+    """By more than a quarter: 5 / 4 one way, 4 / 5 the other."""
+    for measured, far in (1.2, False), (1.3, True), (.83, False), (.77, True):
+        said = sentences(speedup=measured, predicted_speedup=1.0)
+        assert (f"differ by a factor of {measured:.1f}" in said) == far
+
+
 def test_what_is_said_of_the_texts_depends_on_what_was_promised():
     assert "as they always are" in sentences()
     assert "may differ at a near-tie with 3 rows a pass" in sentences(same_bits=False)

@@ -1,15 +1,19 @@
 """Costs: what is clocked and how it is summed up; never how long anything takes."""
 import json
-from itertools import count
+import math
+import os
+import subprocess
+from itertools import accumulate, count
 
 import numpy as np
 import pytest
 from helpers import TinyModels, synthetic_pair
 
-from benchmarks import costs, measure
+from benchmarks import costs, figures, measure
 from benchmarks.measure import arrays_of, size_of
-from benchmarks.synthetic import random_arrays, random_model
+from benchmarks.synthetic import SIZES, random_arrays, random_model
 from loading.checkpoint import read_tensorflow
+from loading.folder import shapes
 from methods import choose
 from notebooks.parts import PARTS, parts_timed, textbook
 from sampling import probabilities
@@ -46,15 +50,93 @@ def test_a_typical_round_has_the_median_of_its_size():
     assert costs.quartiles([1, 2, 3, 4, 5]) == [2000, 3000, 4000, 5]
 
 
-def test_every_entry_has_what_the_tables_read(monkeypatch, tmp_path):
-    found = json.loads(costs.as_json(costs.measured(quick=True)))
+def test_a_speed_up_is_that_over_the_target_alone_at_the_same_temperature(monkeypatch):
+    """Tokens and seconds by hand; the cells take turns, and a tree has a target of its own."""
+    model, tree, asked = ("model", "token", 4, 0), ("model", "tree:2", None, 1), []
+    seconds = {("alone", "", None, 0): (0, 2, 0), ("alone", "", None, 1): (0, 8, 0), model: (1, 2, 0)}
+
+    def run(cell, models, tokens, n_tokens, seed):
+        asked.append((cell, tuple(tokens), n_tokens, seed, id(models)))
+        return [(4, 3, seconds[cell])] if cell == model else [(0, 1, seconds.get(cell, (0, 4, 0)))]
+
+    monkeypatch.setattr(costs, "run", run)
+    found = costs.rounds([model, tree], 1e9, ["ab", "c"], 7)
+    assert {name: (one["tokens"], one["tokens_a_second"], one["speedup"]) for name, one in found.items()} == {
+        "alone T=0": (1, .5, 1), "alone T=1": (1, .1, 1), "model token K=4 T=0": (3, 1, 2),
+        "model tree:2 T=1": (1, .2, 2)}
+    assert [cell for cell, *_ in asked] == [*seconds, tree] * 2
+    encode = load_model(costs.DRAFT)[1].encode
+    assert [(x, n, seed) for _, x, n, seed, _ in asked] == [
+        (tuple(encode(text)), 7, seed) for seed, text in enumerate(["ab", "c"]) for _ in range(4)]
+    assert len({models for cell, *_, models in asked if cell != tree}) == 1
+    assert not {models for cell, *_, models in asked if cell == tree} & {
+        models for cell, *_, models in asked if cell != tree}
+    asked.clear()
+    costs.rounds([model], -1, ["ab", "c"], 7)                                   # the time was up
+    assert len(asked) == 2
+
+
+def test_passes_are_clocked_on_top_of_60_tokens_and_the_better_stream_is_the_bandwidth(monkeypatch):
+    class Model:
+        n_vocab, n_ctx, params = 10, 70, {"wte": np.zeros((2, 3), np.float32)}
+
+        def __call__(self, tokens, n):
+            asked.append((len(tokens), n))
+
+    def in_turns(often, seldom, every, *most):
+        for run in (often | seldom).values():
+            run()
+        turns.append(([*often], [*seldom], every, *most))
+        return {n: [n * 1e-3] * 3 for n in often | seldom if n not in streams} | streams
+
+    asked, turns, streams = [], [], {"A @ y": [4.0, 2.0, 3.0], "y @ A": [1.0, 5.0, 6.0]}
+    monkeypatch.setattr(costs, "random_model", lambda name: Model())
+    monkeypatch.setattr(costs, "load_model", lambda name: (Model(), None))
+    monkeypatch.setattr(costs, "in_turns", in_turns)
+    for name, every in ("355M", 10), ("demo-target", 1):
+        found, bandwidth = costs.passes(name, 9, 8, 1000)
+        assert asked == [(60 + n, n) for n in (1, 5, 9, 2, 3, 4, 7)]            # more do not fit into 70
+        assert turns == [([1, 5, 9, *streams], [2, 3, 4, 7], every, 9, 8)]
+        assert found == {"bytes": 24, "rows": {n: [n, n, n, 3] for n in sorted([1, 5, 9, 2, 3, 4, 7])}}
+        assert bandwidth == [round(4e-3 / s, 2) for s in (3.5, 3, 2.5)] + [3]   # of 2, 3 and 4 seconds
+        asked.clear(), turns.clear()
+
+
+def test_what_is_clocked_is_what_was_committed(monkeypatch):
+    asked = {}
+    monkeypatch.setattr(costs, "caption", str)
+    monkeypatch.setattr(costs, "passes", lambda name, *_: (name, name))
+    monkeypatch.setattr(costs, "rounds", lambda cells, seconds, prompts, n_tokens: asked.update(
+        cells=cells, prompts=prompts, n_tokens=n_tokens))
+    found = costs.measured(quick=False)
+    for kernels in filter(figures.costs, costs.KERNELS):
+        stored = figures.costs(kernels)
+        assert [*stored] == [*found] and [*stored["passes"]] == [*found["passes"]]
+        assert {costs.name_of(*cell) for cell in asked["cells"]} == {
+            name for name in stored["rounds"] if not name.startswith("alone")}
+    assert len(asked["prompts"]) == 8 and asked["n_tokens"] == 60
+
+
+def test_the_program_measures_in_a_process_for_each_kind_of_kernels(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(costs, "KERNELS", {"avx2": "Haswell"})
+    costs.costs(tmp_path, quick=True)
+    found = json.loads((tmp_path / "costs_avx2.json").read_text(encoding="utf-8"))
     assert {"CPU", "cores", "NumPy", "BLAS", "dtype"} <= found["machine"].keys()
+    assert "Haswell" in found["machine"].get("BLAS", "") or found["machine"]["OPENBLAS_CORETYPE"] == "Haswell"
     assert found["passes"].keys() == found["bandwidth"].keys() == {"tiny", "demo-draft"}
     assert all(len(times) == 4 for model in found["passes"].values() for times in model["rows"].values())
     assert "alone T=0" in found["rounds"] and len(found["rounds"]) == 4
     for entry in found["rounds"].values():
         assert {"drafting", "pass", "settling", "typical", "tokens", "speedup"} <= entry.keys()
     assert found["rounds"]["alone T=0"]["speedup"] == 1 == found["rounds"]["alone T=0"]["tokens"]
+    monkeypatch.setattr(costs, "KERNELS", {"avx512": "SkylakeX", "avx2": "nowhere"})
+    monkeypatch.setattr(costs, "has_avx512", lambda: False)
+    monkeypatch.setattr(costs.subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 1))
+    with pytest.raises(ValueError, match="measuring with OPENBLAS_CORETYPE=nowhere failed"):
+        costs.costs("")
+    assert "no AVX-512" in capsys.readouterr().err
+    costs.write("", "avx2", {"machine": {"cores": 2}})
+    assert json.loads(capsys.readouterr().out.partition(": ")[2]) == {"machine": {"cores": 2}}
 
 
 # The machine and the models of measure.py and synthetic.py --------------------------------------------------
@@ -62,6 +144,23 @@ def test_every_entry_has_what_the_tables_read(monkeypatch, tmp_path):
 def test_bandwidth_is_bytes_over_the_better_of_two_times(monkeypatch):
     monkeypatch.setattr(measure, "seconds", lambda repetitions, *runs: [4.0, 2.0])
     assert measure.bandwidth.__wrapped__(8) == 8 * 8 * 4 / 2
+
+
+def test_runs_take_turns_and_the_median_of_each_is_taken(monkeypatch):
+    ticks, order = iter([0, 9, 9, 99, 0, 1, 1, 3, 3, 8, 8, 9, 0, 2, 2, 6]), []     # the first two warm up
+    monkeypatch.setattr(measure, "clock", lambda: next(ticks))
+    assert measure.seconds(3, lambda: order.append("f"), lambda: order.append("g")) == [2, 2]
+    assert "".join(order) == "fgfgfgfg"
+
+
+def test_a_busy_machine_is_named(monkeypatch):
+    monkeypatch.setattr(measure.np, "ones", lambda *_: np.zeros((1, 1)))
+    for longest, busy in (1.3, False), (1.5, True):
+        ticks = accumulate([0, 1, *[0, longest] * 59])                          # the first is the best
+        monkeypatch.setattr(measure, "clock", lambda ticks=ticks: next(ticks))
+        caption = measure.caption()
+        assert f"{os.cpu_count()} cores, NumPy {np.__version__}" in caption
+        assert ("BUSY: other programs make a product take 1.5 times" in caption) == busy
 
 
 def test_timing_the_parts_changes_nothing():
@@ -77,6 +176,15 @@ def test_timing_the_parts_changes_nothing():
 def test_the_size_counts_every_parameter_of_the_files_once(name):
     arrays = read_tensorflow(costs.HERE.parent / "models" / name / "model.ckpt")
     assert size_of(load_model(name)[0]) == 4 * sum(a.size for a in arrays.values())     # whole tiles
+
+
+def test_the_sizes_are_gpt_2s():
+    """Radford et al. 2019, as they were published; a head has 64 numbers."""
+    published = {"124M": 124_439_808, "355M": 354_823_168, "774M": 774_030_080, "1558M": 1_557_611_200}
+    assert {*SIZES} == {"tiny", *published}
+    for name, n_weights in published.items():
+        assert sum(map(math.prod, shapes(**SIZES[name]).values())) == n_weights
+        assert SIZES[name]["n_head"] * 64 == SIZES[name]["n_embd"] and SIZES[name]["n_ctx"] == 1024
 
 
 def test_the_synthetic_draft_is_the_first_layers_of_its_target_and_costs_no_memory():

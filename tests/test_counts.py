@@ -104,6 +104,25 @@ def test_a_cell_goes_on_where_it_stopped_and_begins_anew_with_other_weights(monk
     assert counts.count_cell(cell, fine | {"weights": "others"}, .03) == coarse
 
 
+def test_each_cell_is_written_as_it_is_counted_and_then_only_what_is_new(monkeypatch, tmp_path):
+    file, written, goals = tmp_path / "counts.json", [], []
+    monkeypatch.setattr(counts, "plan", lambda: [("model", "token", K, 0) for K in (1, 2)])
+    monkeypatch.setattr(counts, "count_cell", lambda cell, before, goal, n: goals.append((goal, n)) or (
+        before or {"tokens": cell[2], "se": .5}))
+    write = counts.write
+    monkeypatch.setattr(counts, "write", lambda file, cells: written.append([*cells]) or write(file, cells))
+    found = counts.count(file)
+    names = ["model token K=1 T=0", "model token K=2 T=0"]
+    assert found == {name: {"tokens": K, "se": .5} for K, name in enumerate(names, 1)}
+    assert written == [names[:1], names] and goals == [(goal, 46) for goal in (.03, .02, .01) for _ in names]
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    assert stored["cells"] == found and stored["about"].items() >= dict(
+        draft="demo-draft", target="demo-target", n_tokens=60).items()
+    assert [path.name for path in tmp_path.iterdir()] == ["counts.json"]
+    about = json.loads(FILE.read_text(encoding="utf-8"))["about"]
+    assert stored["about"] == about and counts.count(file) == found and len(written) == 2
+
+
 def test_a_quick_look_is_written_nowhere(monkeypatch, capsys):
     monkeypatch.setattr(counts, "write", None)
     monkeypatch.setattr(counts, "count_cell", lambda cell, *_: dict(tokens=2.0, se=.1))

@@ -329,6 +329,12 @@ def test_a_server_that_gives_a_tenth_and_nothing_by_turns_is_given_up(server, tm
     assert len(server.log) < 15
 
 
+def test_of_a_file_of_a_few_bytes_nothing_is_no_progress_either(server, tmp_path):
+    server.faults = {"hparams.json": itertools.repeat(cut(0), 40)}
+    fails_then_completes(server, tmp_path, "Chunked")
+    assert [file for file, _ in server.log].count("hparams.json") == module.TRIES + 1
+
+
 @pytest.mark.parametrize("fault, asked", [
     (ignores_range, 1), (partial(0), 1), (partial(100), 1), (answers(416), 2), (partial(200_000), 2),
     (partial(None, total=9), 2)])

@@ -179,6 +179,41 @@ def test_the_optimum_drafts_less_where_drafts_are_rejected_and_tries_again():
     assert max(always) == 8 and never.count(0) > 20 and any(never[5:])
 
 
+def test_what_the_optimum_saw_fades():
+    """A round ago it has the weight exp(-1 / 4) still, also where nothing was drafted in between."""
+    optimum, old = Optimum(c=1, v=1, K=4, memory=4), np.exp(-1 / 4)
+    optimum.learn(2, 3)
+    optimum.learn(0, 1)
+    assert (optimum.accepted, optimum.tested) == pytest.approx((2 * old, 3 * old + 1))
+    assert optimum.number(4) == 0 and optimum.tested == pytest.approx((3 * old + 1) * old)
+    optimum.start()
+    assert optimum.accepted == optimum.tested == 0
+
+
+def test_what_drafting_and_rows_cost_is_the_median_of_nine_turns(monkeypatch):
+    """A step of the target takes 2 s, 5 rows 3 s, 4 drafts 2 s; the first turn and two others are slow."""
+    now, calls = [0.0], Counter()
+
+    def taking(seconds, name):
+        def call(*arguments):
+            calls[(name, *arguments)] += 1
+            now[0] += seconds * (9 if sum(calls[key] for key in calls if key[0] == name) in (1, 4, 7) else 1)
+        return call
+
+    step, rows, draw = taking(2, "step"), taking(3, "rows"), taking(2, "draw")
+
+    def target(tokens, n_last=1):
+        return (step if n_last == 1 else rows)(tuple(tokens), n_last)
+    target.n_ctx = 9
+
+    monkeypatch.setattr(adaptive, "clock", lambda: now[0])
+    found = adaptive.measured_costs("draft", target, lambda draft, x, k, *_: draw(draft, tuple(x), k),
+                                    [5, 6, 7, 8, 9, 10], 4, None)
+    assert found == {"c": .25, "v": 1.5}                        # 2 / 4 / 2 and 3 / 2
+    x = 5, 6, 7, 8, 9                                           # with 4 drafts they fill the context
+    assert calls == {("step", x, 1): 10, ("rows", x + (5,) * 4, 5): 10, ("draw", "draft", x, 4): 10}
+
+
 @pytest.mark.parametrize("propose, n_drafts", [
     (Confident(threshold=0.5), 4), (DraftExit(gamma=0.5), 4), (Confident(lookup.propose, 1), 0)])
 def test_drafting_stops_after_a_token_that_the_draft_is_not_sure_of(propose, n_drafts):

@@ -81,6 +81,17 @@ def test_there_is_more_than_one_way_to_draw(sample):
     assert not mistakes(next(iter(STEPS)), solution(sample=sample))
 
 
+@pytest.mark.parametrize("ignored", ["temperature 0", "temperature", "top_k", "top_p"])
+def test_each_setting_is_asked_for(ignored):
+    def probabilities(logits, **settings):
+        if ignored != "temperature 0":
+            settings.pop(ignored, None)
+        elif settings.get("temperature") == 0:
+            settings["temperature"] = .1                # nearly
+        return sampling.probabilities(logits, **settings)
+    assert notices(next(iter(STEPS)), solution(probabilities=probabilities))
+
+
 @pytest.mark.parametrize("name, step", NAMES.items())
 def test_each_step_needs_its_functions(name, step):
     asks = list(STEPS)[step - 1]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from benchmarks import figures, tables
+from benchmarks import costs, counts, figures, tables
 from benchmarks.__main__ import main
 from benchmarks.counts import FILE, name_of, plan
 from benchmarks.figures import RESULTS, filled, value
@@ -115,6 +115,17 @@ def test_the_claims_are_many_and_of_many_papers():
 def test_all_pages_together_are_short():
     pages = [path.read_text(encoding="utf-8") for path in RESULTS.glob("*.md") if path.name != "mutations.md"]
     assert sum(len(re.findall(r"\S*\w\S*", page)) for page in pages) < 5000
+
+
+def test_the_program_writes_beside_the_committed_files_and_a_quick_look_nowhere(monkeypatch):
+    asked = []
+    monkeypatch.setattr(counts, "count", lambda *how: asked.append(how) or {"a cell": dict(tokens=2, se=.1)})
+    for module, name in (costs, "costs"), (tables, "write_all"):
+        monkeypatch.setattr(module, name, lambda *how: asked.append(how))
+    for what in "counts", "costs", "speed":
+        for quick in [False, True][:1 + (what != "speed")]:
+            main(what, quick)
+    assert asked == [(FILE, False), (None, True), (RESULTS, False), ("", True), (RESULTS,)]
 
 
 def test_a_program_that_is_not_there_is_one_sentence():

@@ -5,6 +5,7 @@ Nothing is sampled here.  lossless.exact_distribution runs the production code t
 chance could take and adds up the probabilities; lossless.distribution_of_text multiplies the target's own
 distributions, written from their definition."""
 
+import itertools
 from collections import defaultdict
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ import lossless
 from autoregressive import autoregressive_sampling
 from lossless import (
     CASES,
+    EOS,
     PAIRS,
     PROMPT,
     SETTINGS,
@@ -26,6 +28,7 @@ from lossless import (
     exact_distribution,
     judge,
     memoryless,
+    more_cases,
     report,
     table,
     text_of,
@@ -110,6 +113,34 @@ def test_the_baseline_has_the_targets_distribution(settings):
         lambda rng: text_of(autoregressive_sampling(target, PROMPT, 3, rng, **settings))
     )
     assert distance(found, distribution_of_text(target, PROMPT, 3, **settings)) < 1e-12
+
+
+def test_a_thorough_check_has_every_two_positions_and_every_setting():
+    """For K up to 6 two positions that matter, wherever a text of 2 K + 3 tokens may have them."""
+    more = [*more_cases()]
+    words = defaultdict(list)
+    for case in more:
+        word, _, about = case.name.strip("'").partition("', ")
+        words[about].append((case.K, word, case.n_tokens))
+    two = [(K, word) for K, word, n in words["two positions"] if len(word) == n == 2 * K + 3]
+    assert len({*two}) == len(two) == len(words["two positions"])
+    apart = {(K, *(i for i, letter in enumerate(word) if letter != ".")) for K, word in two}
+    assert apart == {(K, i, j) for K in range(1, 7) for j in range(2 * K + 3) for i in range(j)}
+    kinds = {word.replace(".", "") for _, word in two}
+    assert kinds == {"ss", "xb", "bs", "fx", "=m"} and len(two) == 5 * len(apart)
+    assert sorted(words["five positions"]) == sorted(
+        (K, "".join(word), 5) for K in range(1, 5) for word in itertools.product(".sx", repeat=5))
+    settings = [(case.K, str(case.settings)) for case in more if case.name.endswith("', settings")]
+    assert {*settings} == {(K, str(setting)) for K in range(1, 5) for setting in SETTINGS + EOS}
+    assert len(settings) == 4 * len(SETTINGS + EOS) * 4 and not words["settings"][0][1].strip(".f")
+    plain = [case for case in more if case.name in PAIRS and not case.settings]
+    whole = [case.K for case in plain if case.n_tokens == case.K + 1]
+    assert whole == [K for K in range(1, 5) for _ in PAIRS]
+
+
+def test_the_distance_is_the_mass_that_lies_elsewhere():
+    assert distance({"a": 0.5, "b": 0.5}, {"b": 0.25, "c": 0.75}) == 0.75
+    assert distance({"a": 1.0}, {"a": 1.0}) == 0
 
 
 # Drafters of one's own --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from helpers import TinyModels, interrupted
 
 import lossless
 from autoregressive import autoregressive_sampling
+from drafters import layer_skip
 from lossless import text_of
 from methods import DRAFTERS, VERIFIERS, Drafter, Models, Pair, choose
 from reporting.comparison import compared, run, summary, timed
@@ -87,6 +88,21 @@ def test_a_context_in_which_nothing_can_be_timed_is_told(typed, K, says):
     for prompt in [1], [1] * 8:
         with pytest.raises(ValueError, match=says):
             choose(typed, "token").pair(small(), prompt, K, dict(temperature=0, top_k=0, top_p=1.0, eos=None))
+
+
+def test_which_layers_are_skipped_is_searched_on_the_prompt(monkeypatch):
+    """With texts of 20 tokens after as much of it as leaves room for them."""
+    models, asked = TinyModels(), []
+    prompt = [1, 2, 3] * 30
+    monkeypatch.setattr(layer_skip, "seconds_per_token", lambda *texts, **more: asked.append((*texts, more)))
+    monkeypatch.setattr(layer_skip, "search", lambda cost, n_layer, rng, steps: (
+        asked.append((n_layer, rng.random(), steps)) or ((0,), (1,))))
+    found = choose("layer_skip", "token").pair(models, prompt, 4, {})
+    assert asked == [(models.target, [prompt[:60]], dict(n_tokens=20)),         # of 80
+                     (2, np.random.default_rng(0).random(), 20)]
+    named = choose("layer_skip:a0,m1", "token").pair(models, prompt, 4, {})
+    assert (found.draft(prompt[:9]) == named.draft(prompt[:9])).all()
+    assert (found.draft(prompt[:9]) != models.target(prompt[:9])).any()
 
 
 def test_options_mean_what_they_say():

@@ -35,6 +35,18 @@ def test_a_mistake_is_found_and_is_as_large_as_the_table_says(name, expected, _,
     assert float(expected) > 1e-8
 
 
+def test_the_row_of_one_mistake_is_written_anew_and_no_other(tmp_path, monkeypatch, capsys):
+    old, (name, expected, _, case) = museum.TABLE.read_text(encoding="utf-8"), TABLE[4]
+    monkeypatch.setattr(museum, "TABLE", tmp_path / "museum.md")
+    monkeypatch.setattr(museum, "CASES", [*FEW, CASE[case]])
+    museum.TABLE.write_text(old, encoding="utf-8")
+    museum.main(name)
+    row, = set(museum.TABLE.read_text(encoding="utf-8").splitlines()) - set(old.splitlines())
+    n = sum(deviation(WRONG[name], one) > 1e-9 for one in museum.CASES)
+    assert row == f"| {name} | {expected} | {n} | {case} |" == capsys.readouterr().out.strip()
+    assert museum.TABLE.read_text(encoding="utf-8").replace(row, f"| {' | '.join(TABLE[4])} |") == old
+
+
 def test_no_mistake_is_seen_by_one_case_alone():
     """But for those that the list of cases names."""
     assert {name for name, _, n, _ in TABLE if int(n) == 1} <= ALONE

@@ -1,4 +1,5 @@
-"""benchmarks/pictures.py: every point and bar is a value of the files, in its place."""
+"""benchmarks/pictures.py: every point and bar is a value of the files, in its place, and can be seen."""
+import itertools
 import json
 import math
 
@@ -8,8 +9,9 @@ import pytest
 pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[benchmark]'")
 from matplotlib.figure import Figure
 
-from benchmarks import pictures
-from benchmarks.figures import RESULTS, value
+from benchmarks import counts, pictures
+from benchmarks.__main__ import main
+from benchmarks.figures import RESULTS, costs, value
 from benchmarks.tables import NAMES, known, on_machines
 from samplers.tree import shape_of
 
@@ -93,11 +95,77 @@ def test_bars_of_methods_and_machines(T):
 
 
 @pytest.mark.skipif(not known(), reason="nothing was measured: python -m benchmarks costs")
-def test_passes_over_rows():
-    lines = {line.get_label(): dict(line.get_xydata()) for line in drawn(pictures.by_rows).lines}
-    for kernels in known():
-        mine = lines[f"demo-target, {NAMES[kernels]}"]
-        assert mine[1] == 1 and mine[5] == pytest.approx(value(f"{kernels} passes demo-target: v 5"))
+def test_passes_over_rows_with_the_middle_half():
+    axes = drawn(pictures.by_rows)
+    lines = {line.get_label(): dict(line.get_xydata()) for line in axes.lines}
+    pairs = [(kernels, model) for kernels in known() for model in ("demo-target", "124M", "355M")]
+    for (kernels, model), band in zip(pairs, axes.collections, strict=True):
+        rows = costs(kernels)["passes"][model]["rows"]
+        assert lines[f"{model}, {NAMES[kernels]}"] == pytest.approx(
+            {int(n): value(f"{kernels} passes {model}: v {n}") for n in rows})
+        edges = {tuple(edge) for path in band.get_paths() for edge in path.vertices.round(9)}
+        one = rows["1"][1]
+        assert edges == {(int(n), round(times[i] / one, 9)) for n, times in rows.items() for i in (0, 2)}
+
+
+@pytest.fixture(scope="module")
+def speed(tmp_path_factory):
+    """(folder, {name: figure}) of python -m benchmarks speed, the pictures not saved."""
+    figures, folder = {}, tmp_path_factory.mktemp("speed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda figure, path, **_: figures.update({path.name: figure}))
+        patch.setattr(counts, "FILE", folder / "counts.json")
+        main("speed")
+    for figure in figures.values():
+        figure.draw_without_rendering()
+    return folder, figures
+
+
+def bars_of(axes):
+    return [(bar.get_y(), bar.get_y() + bar.get_height()) for bars in axes.containers
+            for bar in getattr(bars, "patches", ())]
+
+
+@pytest.mark.skipif(not known(), reason="nothing was measured: python -m benchmarks costs")
+def test_the_program_writes_the_committed_pages_and_pictures_of_the_committed_size(speed):
+    folder, figures = speed
+    for path in folder.iterdir():
+        assert path.read_text(encoding="utf-8") == (RESULTS / path.name).read_text(encoding="utf-8")
+    assert len([*folder.iterdir()]) == 5
+    titles = {name: [axes.get_title() for axes in figure.axes] for name, figure in figures.items()}
+    cold, warm = "temperature 0", "temperature 1"
+    assert titles == {"tokens.png": [cold, warm, warm, warm], "machines.png": [cold, warm],
+                      "passes.png": [""], "speed.png": [cold, warm]}
+    for name, figure in figures.items():
+        size = int.from_bytes((RESULTS / name).read_bytes()[16:20], "big"), int.from_bytes(
+            (RESULTS / name).read_bytes()[20:24], "big")        # of a PNG
+        assert tuple(100 * figure.get_size_inches()) == size
+
+
+@pytest.mark.skipif(not known(), reason="nothing was measured: python -m benchmarks costs")
+def test_all_that_is_drawn_can_be_seen_and_read(speed):
+    """Each axis has its name, numbers stand at their places, nothing is cut off or lies on something else."""
+    panels = [axes for figure in speed[1].values() for axes in figure.axes]
+    panels += [drawn(pictures.by_exit), drawn(pictures.by_K, 1, ("eagle token",), "rate")]
+    for axes in panels:
+        bars, what = bars_of(axes), (axes.get_xlabel(), axes.get_ylabel())
+        assert what[0] and (what[1] or bars) and len(axes.get_legend_handles_labels()[0]) > 0
+        ticks = [(place, text.get_text()) for place, text in zip(axes.get_xticks(), axes.get_xticklabels())]
+        assert all(float(text) == pytest.approx(place) for place, text in ticks if text.isdigit()), what
+        if what[1] == "accepted of tested":
+            assert axes.get_ylim() == (0, 1)
+        (left, right), (low, high) = axes.get_xlim(), sorted(axes.get_ylim())
+        rows = what[0] == "rows of a pass"                      # there more rows were timed than are shown
+        points = [(x, y) for line in axes.lines for x, y in line.get_xydata() if not np.isnan(y)]
+        if not bars:
+            shown = [left <= x <= right and low <= y <= high for x, y in points if not rows or x <= 33]
+            assert all(shown), what
+            continue
+        assert [1, 1] in [[*line.get_xdata()] for line in axes.lines], "where nothing is gained"
+        assert all(low <= begin < end <= high for begin, end in bars)
+        assert all(end <= begin + 1e-9 for (_, end), (begin, _) in itertools.pairwise(sorted(bars)))
+        names = [text.get_text() for text in axes.get_yticklabels()]
+        assert [*axes.get_yticks()] == [*range(len(names))] and len({*names}) == len(names)
 
 
 def test_a_picture_has_a_panel_for_each_and_a_legend_if_there_is_something_to_name(tmp_path):

@@ -2,15 +2,19 @@
 import json
 import re
 import shutil
+from base64 import b64encode
+from collections import Counter
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from test_replay import data_of
 
+from pages import notebooks
 from pages import site as tool
 from pages.__main__ import main
-from pages.files import SITE
+from pages.files import SITE, TRACE
 from pages.frame import page
 from pages.notebooks import NOTEBOOKS, alt_of, linked, notebook_pages, title_of
 from pages.site import NOT_MEASURED, PYODIDE, RESULTS, RUNS, index_page, results_page
@@ -119,6 +123,17 @@ def test_the_results_are_shown_as_they_were_written_or_how_to_make_them_is_said(
     (tmp_path / "tokens.md").write_text("# How many?\n\n| a | b |\n| --- | --- |\n| 1 | 2.00 ± 0.01 |\n\n"
                                         "![a curve](tokens.png) and [a file](counts.json)\n\n"
                                         "![a curve](tokens.png)\n")
+    (tmp_path / "speed.md").write_text("# How fast?\n\n## In words\n\n| a | b |\n| --- | --- |\n"
+                                       "| 2.00 ± 0.01 | more than twenty letters, in words |\n")
+    speed = results_page(tmp_path, "https://code.org/us")
+    assert re.findall(r'<li>(.*?)</li>', speed) == [
+        '<a href="#speed">How fast?</a>', '<a href="#tokens">How many?</a>']
+    assert re.findall(r"<h[23].*", speed) == [
+        '<h2 id="speed">How fast?</h2>', "<h3>In words</h3>", '<h2 id="tokens">How many?</h2>']
+    assert re.findall(r'<td class="words">(.*?)</td>', speed) == ["more than twenty letters, in words"]
+    assert speed.count('<div class="wide"><table>') == speed.count("</table></div>") == 2
+    assert '<a href="https://code.org/us/blob/HEAD/benchmarks/results/counts.json">a file</a>' in speed
+    (tmp_path / "speed.md").unlink()
     html = results_page(tmp_path)
     assert NOT_MEASURED not in html and "data:image/png" in html and "a curve" in html
     assert re.findall(r"<t[hd](?: [^>]*)?>(.*?)</t[hd]>", html) == ["a", "b", "1", "2.00 ± 0.01"]
@@ -159,11 +174,68 @@ def test_the_workflow_builds_the_site_and_publishes_what_it_built():
     assert re.findall(r"(\S+): write", deploy) == ["pages", "id-token"]
 
 
+def check_notebook(path, html):
+    """It is on its page with all it printed, drew and derived."""
+    words = re.sub(r"\s+", "", Links(html).words)
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    pictures = Counter()
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            assert re.sub(r"\s+", "", source) in words
+        for output in cell.get("outputs", []):
+            assert re.sub(r"\s+", "", "".join(output.get("text", ""))) in words
+            pictures += Counter(kind for kind in output.get("data", {}) if kind.startswith("image/"))
+            assert "".join(output.get("data", {}).get("image/png", "")).strip() in html
+            if svg := "".join(output.get("data", {}).get("image/svg+xml", "")):
+                assert f"data:image/svg+xml;base64,{b64encode(svg.encode()).decode()}" in html
+    assert len(Links(html).alts) == html.count("<img") == sum(pictures.values()) and "<svg" not in html
+    prose = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    assert html.count("<math") == len(re.findall(r"\$\$.+?\$\$|\$.+?\$", prose, re.S))
+    assert html.count('display="block"') == len(re.findall(r"\$\$.+?\$\$", prose, re.S))
+    assert "¶" not in html and "In&nbsp;[" not in html
+    assert not re.search(r"\\(sum|frac|alpha|text)\b", re.sub(r"(?s)<pre>.*?</pre>", "", html))
+
+
 # The whole ------------------------------------------------------------------------
 
 def test_a_run_that_fails_is_one_sentence():
     with pytest.raises(ValueError, match="^main.py --K none failed: error: .*none[^\n]*$"):
         tool.replay(["--K", "none"])
+
+
+def test_a_run_is_replayed_as_a_page_of_the_site_with_a_way_back():
+    html = tool.replay(["--n_tokens_to_generate", "6", "--temperature", "1", "--seed", "3"])
+    data, head = data_of(html), html.split("</header>")[0]
+    assert sum(len(r["tokens"]) for r in data["rounds"]) == 6 and data["settings"]["seed"] == 3
+    assert SITE in html[:500] and TRACE not in html and html.count("</header>") == 1
+    assert Links(head).links == ["index.html"] and "var(--q)" in head.split("index.html")[0][-40:]
+
+
+def test_the_site_has_all_its_pages_and_a_notebook_leads_to_the_next(monkeypatch):
+    """The whole site, but for the runs that are replayed and all notebooks but three."""
+    for module in "nbconvert", "latex2mathml", "mistune":
+        pytest.importorskip(module, reason=f"{module} is missing: pip install -e '.[site]'")
+    some = NOTEBOOKS[2:5]
+    for module in tool, notebooks:
+        monkeypatch.setattr(module, "NOTEBOOKS", some)
+    monkeypatch.setattr(tool, "replay", lambda flags: page(" ".join(flags), ""))
+    pages = tool.pages("https://github.com/name/repository")
+    assert set(pages) == {*FILES, *(f"replay_{name}.html" for name in RUNS),
+                          *(f"{path.stem}.html" for path in some)}
+    check_links(dict.fromkeys([f"{path.stem}.html" for path in NOTEBOOKS], pages["index.html"]) | pages)
+    titles = {file: re.search("<title>(.*?)</title>", html)[1] for file, html in pages.items()}
+    assert [titles[file] for file in ("rule.html", "judge.html", "machine.html")] == [
+        tool.PAGES[file][0] for file in ("rule.html", "judge.html", "machine.html")]
+    for name, (flags, *_) in RUNS.items():
+        assert titles[f"replay_{name}.html"] == escape(" ".join(flags))
+    ends = [Links(pages[f"{path.stem}.html"].split('<nav class="end">')[1]) for path in some]
+    first, second, third = (f"{path.stem}.html" for path in some)
+    assert [end.links for end in ends] == [[second], [first, third], [second]]
+    assert [end.words.strip() for end in ends] == [
+        "The next →", "← The one beforeThe next →", "← The one before"]
+    for path in some:
+        check_notebook(path, pages[f"{path.stem}.html"])
 
 
 @pytest.fixture(scope="module")
@@ -201,20 +273,7 @@ def test_a_notebook_is_on_its_page_with_all_it_printed_drew_and_derived():
     pytest.importorskip("nbconvert", reason="nbconvert is missing: pip install -e '.[site]'")
     pages = notebook_pages()
     for path in NOTEBOOKS:
-        html = pages[f"{path.stem}.html"]
-        words = re.sub(r"\s+", "", Links(html).words)
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        for cell in cells:
-            source = "".join(cell["source"])
-            if cell["cell_type"] == "code":
-                assert re.sub(r"\s+", "", source) in words
-            for output in cell.get("outputs", []):
-                assert re.sub(r"\s+", "", "".join(output.get("text", ""))) in words
-                assert "".join(output.get("data", {}).get("image/png", "")).strip() in html
-        prose = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-        assert html.count("<math") == len(re.findall(r"\$\$.+?\$\$|\$.+?\$", prose, re.S))
-        assert "¶" not in html and "In&nbsp;[" not in html
-        assert not re.search(r"\\(sum|frac|alpha|text)\b", re.sub(r"(?s)<pre>.*?</pre>", "", html))
+        check_notebook(path, pages[f"{path.stem}.html"])
 
 
 @pytest.mark.browser

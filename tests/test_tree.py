@@ -176,6 +176,10 @@ def test_a_model_of_any_kind_is_called_once_a_node():
     model = tiny_gpt2()
     assert type(with_tree(model)) is TreeGPT2 and with_tree(model).params is model.params
     assert with_tree(None) is None and type(with_tree(target)) is CallByCall
+    model = tiny_gpt2()
+    model([1, 2])
+    CallByCall(model).reset()
+    assert model.cached == []
 
 
 def test_nan_leaves_nothing_in_the_cache():
@@ -184,6 +188,14 @@ def test_nan_leaves_nothing_in_the_cache():
     model.params["wte"][3] = np.nan
     assert np.isnan(model.tree([1, 2], [3, 4], [-1, -1])).any()
     assert np.isfinite(model.tree([1, 2], [4, 5, 6], [-1, 0, -1])).all()
+
+
+def test_a_tree_that_is_larger_than_the_context_sees_what_was_cached_before():
+    tokens, model = [1, 2, 3, 4, 5], with_tree(tiny_gpt2(n_ctx=20))
+    model(tokens)
+    nodes = [i % 13 for i in range(150)]
+    expected = [tiny_gpt2(n_ctx=20)([*tokens, 6, node])[0] for node in nodes[:13]]
+    assert np.allclose(model.tree([*tokens, 6], nodes, [-1] * 150)[1:14], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("n_pads", [0, 1])

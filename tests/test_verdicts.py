@@ -3,19 +3,21 @@ what the judge finds, and what cannot be walked is integrated rightly."""
 import copy
 import inspect
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers import mutant
 
-from lossless import PAIRS, check, memoryless
+from lossless import PAIRS, check, exact_distribution, memoryless, table
 from sampling import Round
-from verdicts import integrals, judging, museum, page, pair, questions, rules, vectors
+from verdicts import cases, integrals, judging, museum, page, pair, questions, real, rules, vectors
 from verdicts.__main__ import in_full, main
 from verdicts.cases import CASES, HERE, KINDS, ORDER, WHY, case_named, in_order, results
 from verdicts.integrals import INTEGRALS, race_twice
@@ -144,6 +146,15 @@ def test_the_first_token_by_hand(rule, first):
     assert first_token(rule, Q, P) == pytest.approx(first, abs=1e-12)
 
 
+def test_a_draft_that_the_target_rules_out_is_kept_once_in_2_to_the_24():
+    """On a grid a draft stays as often as points are not above q; else another comes, as q has them."""
+    q, p = (0, .7, .3), (.5, .25, .25)
+    a, b, c = 1 / 2**24, math.ceil(.7 * 2**24) / 2**24, math.ceil(.3 * 2**24) / 2**24       # drafts that stay
+    assert first_token("coin up to, on a grid", q, p) == pytest.approx([
+        .5 * a, .25 * b + .5 * (1 - a) * .7 + .25 * (1 - c), .25 * c + .5 * (1 - a) * .3 + .25 * (1 - b)],
+        abs=1e-12)
+
+
 def test_how_many_drafts_are_kept_by_hand():
     kept = {rule: judging.kept_of(rule, memoryless(P), memoryless(Q), 1, {}) for rule in (
         "Algorithm 2", "match", "match, argmax", "drawn, as point masses", "tree of top tokens, p = 1")}
@@ -157,6 +168,24 @@ def test_the_sum_over_the_vocabulary_is_what_the_walk_gives(rule):
         q, p = rng.dirichlet(np.full(n_vocab, .6), size=2)
         walked = judging.kept_of(rule, memoryless(p), memoryless(q), 1, {})
         assert pair.KEPT[rule](q, p) == pytest.approx(walked)
+
+
+def test_the_pair_is_measured_at_every_token_of_the_texts(monkeypatch):
+    """The draft has two distributions by turns: half of the prefixes have one, half the other."""
+    q, p, by_turns = (.2, .5, .3), (.5, .3, .2), (.1, .1, .8)
+    models = {"demo-draft": lambda x, n_last=1: np.log([by_turns if len(x) % 2 else p]),
+              "demo-target": memoryless(q)}
+    encoder = SimpleNamespace(encode=lambda line: [0] * (1 + len(line) % 2))
+    stored = {}
+    monkeypatch.setattr(pair, "load_model", lambda name: (models[name], encoder))
+    monkeypatch.setattr(pair, "store", stored.update)
+    pair.measure(n_tokens=6, temperature=2.0)
+    assert stored["pair"].items() >= {"prefixes": 8 * 6, "temperature": 2.0}.items()
+    flat = [np.sqrt(one) / np.sqrt(one).sum() for one in (q, p, by_turns)]      # at temperature 2
+    for name, rule in pair.KEPT.items():
+        one, other = (rule(flat[0], flat[i]) for i in (1, 2))
+        assert stored["pair"]["kept"][name] == pytest.approx(
+            [(one + other) / 2, abs(one - other) / 2 / 47 ** .5], abs=1e-4), name
 
 
 def test_a_race_run_twice_on_the_same_noise():
@@ -238,10 +267,11 @@ def equal(a, b):
     return a == b if isinstance(a, str) or a is None or b is None else abs(a - b) <= 1e-12 + 2e-6 * abs(a)
 
 
-@pytest.mark.parametrize("name", ["vllm-54282", "transformers-32867", "sglang-10308"])
-def test_a_case_is_judged_anew(name):
-    case = case_named(name)
-    assert equal(dict(page.judged([case]))[name], case.found)
+def test_the_cases_of_few_branches_are_judged_anew():
+    few = [case for case in CASES if case.found["branches"] < 300]
+    assert len(few) > len(CASES) / 2 and {case.kind for case in few} == {*KINDS}
+    assert {*INTEGRALS} <= {case.rule for case in few} and sum(bool(case.example) for case in few) > 3
+    assert equal(dict(page.judged(few)), {case.name: case.found for case in few})
 
 
 @pytest.mark.long
@@ -261,6 +291,9 @@ def test_the_table_and_a_case_are_printed(capsys):
     main()
     table = capsys.readouterr().out
     assert all(case.name in table for case in CASES) and table.index("WRONG") < table.index("SLOW")
+    headings = [line for line in table.splitlines() if " · " in line]
+    assert {*headings} == {f"{case.verdict.upper()} · {KINDS[case.kind]}" for case in CASES}
+    assert len({*headings}) == len(headings)
     text = " ".join(in_full(case_named("transformers-32867")).split())
     assert "wrong" in text and "0.75, 0.25" in text and "drafts.append(int(np.argmax(p[-1])))" in text
 
@@ -310,6 +343,32 @@ def test_another_language_reproduces_the_vectors_and_sees_what_is_changed(tmp_pa
         assert found.returncode == 1 and f"{part[:-1]} {i} differs" in found.stderr
 
 
+# What writes the pages --------------------------------------------------------------------------------------
+
+def test_what_is_found_is_written_beside_what_was(tmp_path, monkeypatch):
+    """Each program finds here what is stored, and so writes the committed files; of results.json its part."""
+    whole = results()
+    files = ["results.json", "README.md", "questions.md", "vectors.json"]
+    committed = {file: (HERE / file).read_text(encoding="utf-8") for file in files}
+    for path in HERE.iterdir():
+        if path.is_file():
+            shutil.copy(path, tmp_path)
+    for module in cases, page, questions, vectors:
+        monkeypatch.setattr(module, "HERE", tmp_path)
+    asked, told = whole["cases"], whole["questions"]
+    monkeypatch.setattr(page, "judged", lambda those: [(case.name, asked[case.name]) for case in those])
+    monkeypatch.setattr(questions, "parting", lambda: told["parting"])
+    monkeypatch.setattr(questions, "runs", lambda: {key: told[key] for key in ("line", "tree")})
+    for module, file, part in (page, "README.md", "cases"), (questions, "questions.md", "questions"):
+        (tmp_path / file).write_text("old")
+        (tmp_path / "results.json").write_text(json.dumps(whole | {part: whole[part] | {"old": 1}}))
+        module.write()
+        assert {name: (tmp_path / name).read_text(encoding="utf-8") for name in files} == committed
+    monkeypatch.setattr(vectors, "text", lambda: "new")
+    vectors.write()
+    assert (tmp_path / "vectors.json").read_text() == "new"
+
+
 # Real functions ---------------------------------------------------------------------------------------------
 
 def test_what_was_found_of_real_functions():
@@ -317,6 +376,26 @@ def test_what_was_found_of_real_functions():
     assert found["transformers 4.44.0: generate with an assistant"] > .05       # transformers-32867
     assert found["transformers 5.23.0: generate with an assistant"] < 1e-7
     assert found["mlx-lm 0.32.2: speculative_generate_step"] < 1e-7             # mlx-lm-1709
+
+
+def test_an_engines_text_is_compared_with_the_targets():
+    """Algorithm 2 and the museum's wrong residual in an engine's place; a draw goes through the judge."""
+    draft, target = PAIRS["a distribution after every prefix"]
+    pair = draft, target, real.PROMPT, real.N_TOKENS, real.N_DRAFTS
+
+    def run(sampler):
+        return lambda rng: tuple(token for r in sampler(*pair, rng) for token in r.tokens)
+
+    right, wrong = (real.found(run(sampler), target) for sampler in (
+        RULES["Algorithm 2"].sampler, RULES["target after refusal"].sampler))
+    assert right["deviation"] < 1e-12 > right["distance"] and right["texts"] == wrong["texts"] == 27
+    text, has, should = wrong["worst"]
+    assert wrong["deviation"] == pytest.approx(abs(has - should), rel=.01) and len(text) == 3
+    assert wrong["deviation"] < wrong["distance"] < 27 * wrong["deviation"] / 2
+    assert exact_distribution(lambda rng: real.pick([1, 0, 3], rng)) == {0: .25, 2: .75}
+    cache = real.Tokens()
+    cache.tokens += [1, 2, 3]
+    assert cache.is_trimmable() and cache.trim(2) == 2 and cache.tokens == [1]
 
 
 @pytest.mark.long
@@ -356,6 +435,34 @@ def test_a_row_of_our_product_has_the_same_bits_alone_and_of_five():
         assert (found["linear, alone"] == found["linear, of five"]).all()
     pair = results()["questions"]["parting"]["logits"]
     assert pair["linear, alone"] == pair["linear, of five"] and pair["alone"] != pair["of five"]
+
+
+def test_the_first_near_tie_that_parts_is_shown_with_its_bits(monkeypatch):
+    for x, w in map(questions.near_tie, range(20)):
+        a, b = x[0].astype(float) @ w[:, :2].astype(float)
+        assert abs(a - b) < 1e-6                                # of logits of the size 1
+    x, w = questions.near_tie(2)
+    alone, parted = np.float32([.25, .5]), np.float32([.5, .25])
+
+    def logits(asked, _):
+        return {"alone": alone, "of five": parted if (asked == x).all() else alone}
+
+    monkeypatch.setattr(questions, "logits", logits)
+    found = questions.parting()
+    assert found["seed"] == 2 and found["exact"] == pytest.approx(
+        [sum(float(a) * float(b) for a, b in zip(x[0], w[:, i])) for i in (0, 1)], abs=1e-9)
+    assert found["logits"] == {"alone": [["0.25", "0x3e800000"], ["0.5", "0x3f000000"]],
+                               "of five": [["0.5", "0x3f000000"], ["0.25", "0x3e800000"]]}
+
+
+def test_whole_rounds_of_a_line_and_of_a_tree_are_told(monkeypatch):
+    models = {"demo-draft": table(1, n_vocab=4), "demo-target": table(2, n_vocab=4)}
+    monkeypatch.setattr(questions, "load_model", lambda name: (
+        models[name], SimpleNamespace(encode=lambda line: [len(line) % 4])))
+    found = questions.runs(K=3, n_tokens=40)
+    for words, K, n_drafts in (found["line"], 3, 3), (found["tree"], 2, 6):
+        assert len(words["per position"]) == K and words["drafted"] == n_drafts * words["passes"] > 30
+        assert words["tokens over K + 1"] == words["tokens a pass"] / (K + 1)
 
 
 def test_the_definitions_of_acceptance_on_three_rounds_by_hand():
