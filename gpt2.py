@@ -167,7 +167,7 @@ class GPT2:
 
     def prefill(self, tokens, n_last):
         """How many of the tokens need not be run, because they are in the cache.  If the text is long, all
-        but the last n_last tokens are run here, so that the bits do not depend on n_last."""
+        but the last n_last tokens are run here, so that the bits do not depend on how many drafts follow."""
         if not 1 <= len(tokens) <= self.n_ctx:
             raise ValueError(f"{len(tokens)} tokens do not fit into the context: it takes 1 .. {self.n_ctx}")
         if not 1 <= n_last <= len(tokens):

@@ -1,7 +1,7 @@
 """Work shared between a few threads, memory for many arrays side by side, and locks that a fork survives.
 
     share       the parts of one product
-    wave        the chunks of a long prompt, a layer behind each other, so that all cores do all kinds of work
+    wave        the chunks of a long prompt, each a layer behind the one before: all cores share all the work
 
 NumPy releases Python's lock while it multiplies, so threads that each multiply a part run at the same time.
 OpenBLAS and MKL have threads of their own for large products, and theirs and ours would wait for each other:
@@ -89,7 +89,7 @@ def wave(step, n_chunks, n_layers):
             step(chunk, layer)
         return
     todo, running, stopped = iter(range(n_chunks)), [], []
-    left = [queue.SimpleQueue() for _ in range(n_chunks)]       # for each layer: None, or an error
+    left = [queue.SimpleQueue() for _ in range(n_chunks)]       # of each, by layer: None, or an error
 
     def run():
         ALONE.set(True)
@@ -108,7 +108,7 @@ def wave(step, n_chunks, n_layers):
 
     def stop():
         stopped.append(True)                                    # a thread that begins later does nothing
-        while running:                                          # a lock could stay locked after Ctrl-C
+        while running:                                          # an event could stay locked after Ctrl-C
             time.sleep(1e-4)
 
     try:
@@ -175,9 +175,9 @@ def one_blas_thread():
 
 def leave(user):
     with INSIDE.lock():
-        INSIDE.users.discard(user)
-        if not INSIDE.users and blas_threads():
+        if INSIDE.users == {user} and blas_threads():
             blas_threads()[1](INSIDE.before)
+        INSIDE.users.discard(user)
 
 
 INSIDE = types.SimpleNamespace(lock=Lock(), users=set(), before=0)

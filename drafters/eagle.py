@@ -3,7 +3,8 @@
 The target's hidden states say more about what comes next than the tokens do, and they cost nothing: the last
 verification has computed them.  The head is one transformer block that continues from there.
 
-    the target at i - 1     states after a few layers, half of them, and all; fused by a matrix to one
+    the target at i - 1     its states after a few layers, after half of them, and after all; fused by a
+                            matrix to one
     at position i           the state before it (i - 1), the token x_i, the position  ->  the state at i
     the state at i          times the target's own output matrix  ->  p(. | x_1 .. x_i)
 
@@ -49,7 +50,7 @@ class Eagle:
     head        a folder ("demo-eagle" belongs to "demo-target"), or its parameters
                 {"layers": those that it reads, "fuse": {"w" [(len(layers) + 1) * n_embd, n_embd], "b"},
                 "from_state": {"w", "b"}, "from_token", "from_position", "blocks": [one],
-                "ln_f": {"g", "b"}}; these three matrices are [n_embd, n_embd]
+                "ln_f": {"g", "b"}}; the matrices of these three are [n_embd, n_embd]
     Raises ValueError for a head that belongs to another target.
     """
 
@@ -90,8 +91,9 @@ class Eagle:
         before = linear(states_before(self.target, x, n_past, self.layers), **self.fuse)
         self.reset()
         self.cached = x[:n_past]                            # if we are interrupted, only these are valid
-        self.states = self.step(before, x[n_past:], n_past, len(x), [])[-1:]
-        self.cached = x
+        states = self.step(before, x[n_past:], n_past, len(x), [])[-1:]
+        self.cached = x                                     # without states it is read again
+        self.states = states
 
     def tree(self, x, nodes, parents, n_last=None):
         """As TreeGPT2.tree: logits after x_n and each node [1 + n, n_vocab], or the last n_last of them."""
@@ -104,8 +106,8 @@ class Eagle:
             self.nodes, self.parents, self.states = nodes[:start], parents[:start], self.states[:1 + start]
             before = self.states[[1 + parent for parent in parents[start:end]]]
             new = self.step(before, nodes[start:end], len(x) + start, len(x), parents[:end])
+            self.states = xp.concatenate([self.states, new])    # first: states without nodes are harmless
             self.nodes, self.parents = nodes[:end], parents[:end]
-            self.states = xp.concatenate([self.states, new])
         return linear(self.states[:1 + len(nodes)][-(n_last or 1 + len(nodes)):], **self.target.head)
 
     def __call__(self, tokens, n_last=1):

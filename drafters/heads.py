@@ -106,8 +106,8 @@ def states_before(target, x, first, layers=()):
     if common_prefix(target.cached, x) < n:
         with target.lock():
             target.prefill(x, 1)            # a long text, in the same chunks as without a head: the same bits
-    if common_prefix(target.cached, x) < n:
-        target(x[:n])                       # a short one, which prefill leaves to the next call
+        if common_prefix(target.cached, x) < n:
+            target(x[:n])                   # a short one, which prefill leaves to the next call
     rows = slice(max(first - 1, 0), n)
     early = [unit(target.early[rows, target.early_layers.index(layer)]) for layer in layers]
     states = xp.concatenate([*early, layer_norm(target.states[rows], **target.params["ln_f"])], axis=1)

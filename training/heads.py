@@ -227,8 +227,8 @@ def fit(kind, head, states, test_states, wte, args):
         row = dict(head=kind, step=step + 1, tokens=args.seen + (step + 1) * batch * n_ctx,
                    seconds=time.time() - start, loss=loss.item())
         if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
-            train.save(work / f"{kind}.pt", step + 1, dict(head=head), opts)
             row |= evaluate(head, test_states, wte)
+            train.save(work / f"{kind}.pt", step + 1, dict(head=head), opts)
         with open(work / f"{kind}.jsonl", "a") as log:
             print(json.dumps(row), file=log)
 
@@ -260,12 +260,14 @@ def main(argv=None):
     add("--held_out", type=int, default=4, help="documents that are never trained on")
     add("--held_out_pieces", type=int, default=64, help="pieces of these that are evaluated")
     add("--save_every", type=int, default=100)
-    add("--no_compile", dest="compile", action="store_false", help="do not compile; pays for a few steps")
+    add("--no_compile", dest="compile", action="store_false", help="faster if there are only a few steps")
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     work, folder = Path(args.work), Path(args.target)
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(args.seed)
+    if args.last_only and args.kind != "eagle":
+        parser.error(f"--last_only is of an EAGLE head: a head of the kind {args.kind} has one state anyway")
     if args.threads:
         torch.set_num_threads(args.threads)
 
