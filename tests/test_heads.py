@@ -1,11 +1,12 @@
 """Heads on the target: EAGLE, Medusa, an exit.  They are lossless whatever they have learnt, they ask for
 no pass of the target of their own, and what they say depends on the tokens alone."""
+import itertools
 import json
 from collections import Counter
 
 import numpy as np
 import pytest
-from helpers import mutant, tiny_gpt2
+from helpers import interrupted, mutant, tiny_gpt2
 
 import gpt2
 from autoregressive import autoregressive_sampling
@@ -213,6 +214,20 @@ def test_an_eagle_with_a_stale_memory_is_caught(right, wrong):
     stale = mutant(eagle, (right, wrong))
     with pytest.raises((AssertionError, IndexError)):   # other drafts, other distributions, no state at all
         assert error_of_memory(tiny_eagle, stale) < 1e-12
+
+
+@pytest.mark.long
+def test_an_eagle_says_the_same_after_an_interrupt_at_any_line():
+    target = with_tree(tiny_gpt2(5, np.float64))
+    head, run = tiny_eagle(target), ([1, 2, 3], [4, 5, 6], [-1, 0, 0])
+    expected = head.tree(*run)
+    for n in itertools.count(1):
+        target.reset()
+        head.tree([1, 2], [4], [-1])
+        if not interrupted(lambda: head.tree(*run), n):
+            break
+        again = head.tree(*run)
+        assert again.shape == expected.shape and np.allclose(again, expected, atol=1e-12)
 
 
 def test_medusas_heads_are_the_papers_formula():
