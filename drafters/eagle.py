@@ -20,8 +20,8 @@ What differs from the papers, whose features f_1 .. f_n are the states here:
     EAGLE-2     (2406.16858) grows its tree where the head is most confident: here tree_rules.surest does,
                 on request
     EAGLE-3     (2503.01840) fuses low, middle and high states and is trained on its own drafts for several
-                steps, as here; its reduced vocabulary (FR-Spec, 2502.14856) would gain next to nothing here
-                (notebook 8)
+                steps, as here; its reduced vocabulary (FR-Spec, 2502.14856) would gain a few per cent here
+                at most (notebook 8)
 
 In a tree the head continues from several of its own states at once.  Every way of growing a tree accepts it
 as the draft, because it has the method `tree`.  It must read the very model that scores the tree:
