@@ -1,5 +1,7 @@
 """fetch.py: the paragraphs are whole, and without the network, or with another text, nothing is written."""
 import hashlib
+import resource
+import signal
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,26 @@ def test_all_80_are_asked_for_and_only_the_very_text_is_written(fetch, monkeypat
     monkeypatch.setattr(fetch, "CHECKSUM", hashlib.sha256(text).hexdigest())
     assert console.run(fetch.main, [str(path)]) == 0 and path.read_bytes() == text
     assert console.run(fetch.main, [str(path)]) == 2 and "is there already" in capsys.readouterr().err
+
+
+def test_what_appears_meanwhile_is_kept_and_nothing_is_left_cut(fetch, monkeypatch, tmp_path, capsys):
+    text, path = "It ends. " * 1000, tmp_path / "novels.txt"
+    whole = "<|endoftext|>".join([text.strip()] * 80).encode()
+    monkeypatch.setattr(fetch, "CHECKSUM", hashlib.sha256(whole).hexdigest())
+    monkeypatch.setattr(fetch, "downloaded", lambda session, url: path.write_text("mine") and text)
+    assert console.run(fetch.main, [str(path)]) == 2 and path.read_text() == "mine"
+    assert "File exists" in capsys.readouterr().err
+    path.unlink()
+    monkeypatch.setattr(fetch, "downloaded", lambda session, url: text)
+    limits, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:                                                # "File too large" stands for "No space left"
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+        assert console.run(fetch.main, [str(path)]) == 2 and not path.exists()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    path.symlink_to(tmp_path / "elsewhere")
+    assert console.run(fetch.main, [str(path)]) == 2 and [*tmp_path.iterdir()] == [path]
 
 
 def test_without_the_network_there_is_one_sentence(fetch, monkeypatch, tmp_path, capsys):

@@ -9,6 +9,7 @@ the books.
 But: it keeps nothing of a download that was interrupted.
 """
 import hashlib
+import os
 import re
 import sys
 from pathlib import Path
@@ -34,7 +35,7 @@ def main(path="novels.txt", /):
     Args:
         path: where to write it
     """
-    if Path(path).exists():
+    if os.path.lexists(path):
         raise ValueError(f"{path} is there already: move it away, or name another file")
     files = re.findall(r"^\| (\w+_\d{4}) \|", TITLES.read_text(encoding="utf-8"), re.M)
     with requests.Session() as session:
@@ -43,7 +44,12 @@ def main(path="novels.txt", /):
     if hashlib.sha256(text).hexdigest() != CHECKSUM:
         raise ValueError("what was downloaded is not the text that the pair was trained on (its checksum is "
                          "another); nothing was written")
-    Path(path).write_bytes(text)
+    with open(path, "xb") as file:                              # not over one that has appeared meanwhile
+        try:
+            file.write(text), file.flush()
+        except BaseException:                                   # a full disk, Ctrl-C
+            os.remove(path)
+            raise
 
 
 def downloaded(session, url):
