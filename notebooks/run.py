@@ -71,11 +71,25 @@ def words(cell):
     return NUMBER.sub(lambda number: number[0] if not abs(float(number[0])) < 1e-9 else "0", printed).split()
 
 
+def store(path, before, notebook):
+    """Beside the old one, and then in its place, unless that has been edited meanwhile."""
+    new = path.with_suffix(".new")
+    try:
+        nbformat.write(notebook, new)
+        if path.read_bytes() != before:
+            raise RuntimeError(f"{path} was edited during the run and is left as it is: run it again")
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
 def main(words):
     check, untimed = "--check" in words, "--untimed" in words
+    if wrong := [word for word in words if word.startswith("-") and word not in ("--check", "--untimed")]:
+        raise SystemExit(f"{wrong[0]} is not a flag of this program\n\n{__doc__}")
     failed = False
     for path in [Path(word) for word in words if not word.startswith("--")] or sorted(HERE.glob("*.ipynb")):
-        start, stored = perf_counter(), nbformat.read(path, as_version=4)
+        start, before, stored = perf_counter(), path.read_bytes(), nbformat.read(path, as_version=4)
         notebook = run(path)
         seconds = perf_counter() - start
         if found := check and stale(stored, notebook):
@@ -85,7 +99,7 @@ def main(words):
             if untimed and timed(new):
                 new.outputs = old.outputs
         if not check:
-            nbformat.write(notebook, path)
+            store(path.resolve(), before, notebook)
         print(f"{path.name}: {seconds:.0f} s", flush=True)
     return 1 if failed else 0
 

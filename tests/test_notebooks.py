@@ -120,6 +120,29 @@ def run_module(monkeypatch):
     return run
 
 
+def test_only_what_is_asked_for_is_written_and_no_edit_is_lost(tmp_path, run_module, monkeypatch):
+    nbformat, path = run_module.nbformat, tmp_path / "a.ipynb"
+    fresh = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("new " * 5000)])
+    nbformat.write(nbformat.v4.new_notebook(), path)
+    before = path.read_bytes()
+    monkeypatch.setattr(run_module, "run", lambda path: fresh)
+    for flag in "--help", "--chek", "-h":
+        with pytest.raises(SystemExit, match="not a flag"):
+            run_module.main([flag, str(path)])
+    monkeypatch.setattr(nbformat, "write", lambda notebook, path: path.write_text("{cut") and 1 / 0)
+    with pytest.raises(ZeroDivisionError):                      # a full disk
+        run_module.main([str(path)])
+    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+    monkeypatch.undo()
+    monkeypatch.setattr(run_module, "run", lambda path: path.write_bytes(before + b" ") and fresh)
+    with pytest.raises(RuntimeError, match="was edited"):
+        run_module.main([str(path)])
+    assert path.read_bytes() == before + b" " and [*tmp_path.iterdir()] == [path]
+    monkeypatch.setattr(run_module, "run", lambda path: fresh)
+    run_module.main([str(path)])
+    assert nbformat.read(path, 4) == fresh and [*tmp_path.iterdir()] == [path]
+
+
 @pytest.mark.long
 @each_notebook
 def test_it_runs_from_a_clean_kernel_and_gives_what_is_stored(path, run_module):
