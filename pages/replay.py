@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pages.files import check_place, write_page  # noqa: F401 - who writes a page asks for its place here
+from pages.files import TRACE, check_place, write_page  # noqa: F401 - who writes a page asks for its place here
 from reporting.stats import is_tree, ratio, taken
 
 TEMPLATE = Path(__file__).with_name("replay.html")
@@ -257,8 +257,9 @@ def page(rounds, result, encoder, seconds=None):
     settings = {key: result[key] for key in SETTINGS if result.get(key) is not None}
     data = compact(dict(settings=settings, totals=totals(rounds, result),
                         names=names(shown, encoder), rounds=shown, race=race))
+    template = TEMPLATE.read_text(encoding="utf-8").replace("{{mark}}", TRACE, 1)
     # A string of the model may hold "</script>": without "<" nothing in the data can end its element.
-    return TEMPLATE.read_text(encoding="utf-8").replace("{{data}}", data.replace("<", "\\u003c"), 1)
+    return template.replace("{{data}}", data.replace("<", "\\u003c"), 1)
 
 
 def names(rounds, encoder):

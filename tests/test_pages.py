@@ -69,6 +69,12 @@ def test_a_page_is_written_where_the_path_leads(folder):
     assert (folder / "other.html").stat().st_mode & 0o777 == 0o666 & ~umask     # a web server can read it
 
 
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "pages").glob("*.html")))
+def test_no_template_is_taken_for_a_page(name):
+    with pytest.raises(ValueError, match="is not a replay"):
+        check_place(ROOT / "pages" / name)
+
+
 def test_of_a_large_file_only_the_head_is_read(tmp_path, monkeypatch):
     with (tmp_path / "film").open("wb") as film:
         film.truncate(1 << 40)
