@@ -129,7 +129,7 @@ def missing(name, folder):
     """The files of the model that are not there.  Raises DownloadError for a file of the wrong length."""
     files = []
     for file, (size, _) in MODELS[name]["files"].items():
-        if not (folder / file).exists():
+        if not os.path.lexists(folder / file):
             files.append(file)
         elif size_of(folder / file) != size:
             raise DownloadError(f"{folder / file} has {size_of(folder / file)} bytes and should have {size}; "
@@ -184,6 +184,8 @@ def download_file(path, urls, size, checksum):
                 fetch(url, part, size)
                 if not has_digest(part, checksum):
                     raise Damaged("its checksum is wrong")
+                if os.path.lexists(path):
+                    raise DownloadError(f"{path} appeared during the download: delete it and start again")
                 os.replace(part, path)
                 return
             except Elsewhere as error:

@@ -290,6 +290,25 @@ def test_wrong_once_then_fine(server, tmp_path, fault):
     assert_whole(download("tiny", tmp_path), server.files)
 
 
+def test_what_appears_under_the_final_name_is_kept_and_so_is_a_link_that_leads_nowhere(server, tmp_path):
+    path = tmp_path / "tiny" / "encoder.json"
+
+    def appears(handler, body):
+        path.write_text("mine")
+        handler.send_file(body)
+
+    server.faults["encoder.json"] = iter([appears])
+    with pytest.raises(DownloadError, match="appeared during the download"):
+        download("tiny", tmp_path)
+    assert path.read_text() == "mine"
+    path.unlink()
+    path.symlink_to("nowhere")
+    with pytest.raises(DownloadError, match="delete it"):
+        download("tiny", tmp_path)
+    path.unlink()
+    download("tiny", tmp_path)
+
+
 @pytest.mark.parametrize("n_bytes", [0, 1, 100_000, 310_000])
 def test_a_connection_cut_anywhere(server, tmp_path, n_bytes):
     """It is resumed where it was cut, but for the last chunk; so does the start that follows a failure."""
