@@ -37,6 +37,7 @@ import copy
 import hashlib
 import json
 import math
+import os
 from functools import cache
 from pathlib import Path
 from unittest import mock
@@ -370,6 +371,6 @@ def write(file, cells):
     about = dict(draft=DRAFT, target=TARGET, openings=len(openings()), n_tokens=N_TOKENS, optimum=COSTS,
                  layer_skip=FIXED["layer_skip"])
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(cell)}" for name, cell in cells.items())
-    new = file.with_suffix(".new")
+    new = file.with_suffix(f".{os.getpid()}.new")               # two at once do not write into one file
     new.write_text(f'{{"about": {json.dumps(about)},\n "cells": {{\n{lines}\n}}}}\n', encoding="utf-8")
     new.replace(file)
