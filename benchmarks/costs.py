@@ -195,7 +195,9 @@ def has_avx512():
 def write(out, name, found):
     if not out:
         return print(f"{name}:", as_json(found))
-    (Path(out) / f"costs_{name}.json").write_text(as_json(found), encoding="utf-8")
+    new = Path(out) / f"costs_{name}.new"                        # a full disk leaves the old file
+    new.write_text(as_json(found), encoding="utf-8")
+    new.replace(new.with_suffix(".json"))
 
 
 def as_json(found):
