@@ -185,7 +185,7 @@ def download_file(path, urls, size, checksum):
                 if not has_digest(part, checksum):
                     raise Damaged("its checksum is wrong")
                 if os.path.lexists(path):
-                    raise DownloadError(f"{path} appeared during the download: delete it and start again")
+                    raise DownloadError(f"{path} appeared during the download: move it away and start again")
                 os.replace(part, path)
                 return
             except Elsewhere as error:
