@@ -142,11 +142,13 @@ class GPT2:
 
     def keep(self, layers):
         """From now on keep the states after so many layers, too, in `early`.  This empties the cache."""
-        layers = tuple(sorted({*self.early_layers, *layers}))
-        if layers != self.early_layers:
-            self.reset()
-            self.early = xp.zeros((len(self.states), len(layers), self.states.shape[1]), self.states.dtype)
-            self.early_layers = layers
+        with self.lock():
+            layers = tuple(sorted({*self.early_layers, *layers}))
+            if layers != self.early_layers:
+                self.reset()
+                n, n_embd = self.states.shape
+                self.early = xp.zeros((n, len(layers), n_embd), self.states.dtype)
+                self.early_layers = layers
 
     def reset(self):
         """Empty the cache."""

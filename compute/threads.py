@@ -21,7 +21,6 @@ import queue
 import threading
 import time
 import types
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -135,10 +134,10 @@ class Lock:
     """
 
     def __init__(self):
-        self.of_process = defaultdict(threading.RLock)          # {process id: its lock}
+        self.of_process = {}                                    # {process id: its lock}
 
     def __call__(self):
-        return self.of_process[os.getpid()]
+        return self.of_process.setdefault(os.getpid(), threading.RLock())       # in one step
 
     def __reduce__(self):                                       # pickle and copy.deepcopy
         return Lock, ()

@@ -99,7 +99,8 @@ class TreeGPT2(GPT2):
         tokens      as in a call of the model; this is a pure function of its arguments, too
         nodes       [n]    tokens
         parents     [n]    the place of each one's parent among the nodes, before it, or -1 for tokens[-1]
-        Raises ValueError for ids outside the vocabulary, or a path that does not fit into the context.
+        Raises ValueError for ids outside the vocabulary, a path that does not fit into the context,
+        or more rows than there are.
         """
         tokens, nodes, parents = list(tokens), list(nodes), list(parents)
         n, total = len(tokens), len(tokens) + len(nodes)
@@ -111,6 +112,8 @@ class TreeGPT2(GPT2):
         for token in nodes:
             if not 0 <= index(token) < self.n_vocab:
                 raise ValueError(f"token id {token} in the tree is not in 0 .. {self.n_vocab - 1}")
+        if not 1 <= n_last <= max(total, 1):
+            raise ValueError(f"n_last is {n_last}: it must be 1 .. {total}, the number of tokens and nodes")
         self.follow(tokens)
         n_past = self.prefill(tokens, 1)                        # the last token is run with the nodes
         if tokens == self.cached:                               # as last time: keep the same nodes

@@ -170,6 +170,24 @@ def test_a_reset_by_another_thread_waits_until_a_call_has_ended(monkeypatch, mod
     assert np.allclose(model(TOKENS[:5])[0], expected, atol=1e-4)
 
 
+def test_what_a_model_is_asked_to_keep_is_there_whatever_another_thread_asks_meanwhile(monkeypatch):
+    model, alone = tiny_gpt2(), tiny_gpt2()
+    alone.keep([1])
+    alone(TOKENS[:5])
+    reset = model.reset
+
+    def reset_and_another_call():
+        reset()
+        other = threading.Thread(target=lambda: model(TOKENS[:5]))
+        other.start()
+        other.join(.05)
+
+    monkeypatch.setattr(model, "reset", reset_and_another_call)
+    model.keep([1])
+    model(TOKENS[:5])
+    assert np.allclose(model.early[:5], alone.early[:5], atol=1e-5)
+
+
 def test_threads_that_share_a_model_take_turns():
     model, alone = tiny_gpt2(dtype=np.float64), without_cache(tiny_gpt2(dtype=np.float64))
     texts = [TOKENS[i : i + 12] for i in range(4)]

@@ -332,6 +332,25 @@ def test_a_lock_keeps_others_out_and_a_copy_of_it_is_free(copied):
     assert entered.wait(5)
 
 
+def test_threads_that_come_first_at_the_same_time_get_the_same_lock(monkeypatch):
+    """A lock is made when it is first asked for, and meanwhile another thread may ask, too."""
+    make, met, locks = threading.RLock, threading.Barrier(2), []
+
+    def slowly():
+        with contextlib.suppress(threading.BrokenBarrierError):
+            met.wait(1)
+        return make()
+
+    monkeypatch.setattr(threading, "RLock", slowly)
+    lock = threads.Lock()
+    both = [threading.Thread(target=lambda: locks.append(lock())) for _ in range(2)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join(5)
+    assert locks[0] is locks[1]
+
+
 def test_arrays_of_an_arena_lie_apart_and_begin_with_a_cache_line():
     arena, large = threads.Arena(), threads.ARENA // 4 + 1
     arrays = [arena.zeros(shape, dtype) for shape, dtype in
