@@ -8,7 +8,8 @@ OpenBLAS and MKL have threads of their own for large products, and theirs and ou
 `one_blas_thread` keeps theirs out of a product.
 
 But: a few cores use up the memory bandwidth, so there are at most four threads, unless OPENBLAS_NUM_THREADS
-or OMP_NUM_THREADS sets another number.
+or OMP_NUM_THREADS sets another number.  A process that forks while another thread of it multiplies may hang
+in the library (seen once in a thousand forks with OpenBLAS).
 """
 import contextlib
 import contextvars
