@@ -63,7 +63,7 @@ def in_transformers(name, dtype="float32"):
 
 # Passes -----------------------------------------------------------------------------------------------------
 
-def here(size):
+def passes_here(size):
     """-> seconds of a pass over the last n of N_CACHED + n tokens; of a prompt, if none is cached."""
     model = load_model(size)[0] if size == TARGET else random_model(size)
 
@@ -78,7 +78,7 @@ def here(size):
     return seconds
 
 
-def torchs(size):
+def passes_of_transformers(size):
     """The same of transformers."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
@@ -98,7 +98,7 @@ def torchs(size):
     return seconds
 
 
-def llamas(program, folder, size):
+def passes_of_llama(program, folder, size):
     """The same of llama-bench, in a process of its own for each number of rows."""
     if size == TARGET:
         with contextlib.redirect_stdout(None):
@@ -121,9 +121,10 @@ def time_passes(llama_bench, repetitions, sizes=(TARGET, "124M", "355M")):
     """Prints a line of the table for each program and size."""
     with TemporaryDirectory() as folder:
         for size in sizes:
-            programs, times = {"here": here(size), "llama.cpp": llamas(llama_bench, Path(folder), size)}, {}
+            programs, times = {"here": passes_here(size)}, {}
+            programs["llama.cpp"] = passes_of_llama(llama_bench, Path(folder), size)
             with contextlib.suppress(ImportError):
-                programs["transformers"] = torchs(size)
+                programs["transformers"] = passes_of_transformers(size)
             for turn in range(repetitions + 1):
                 for (n, n_cached), (name, seconds) in itertools.product(
                         [*((n, N_CACHED) for n in ROWS), (PROMPT, 0)], programs.items()):

@@ -300,10 +300,10 @@ def main(argv=None):
         head.fuse.requires_grad_(False)
     fit(args.kind, head, states, test_states, target.wte, args)
 
-    size = dict(medusa=("n_heads", MEDUSA_HEADS), exit=("exit_layer", args.layers[0]),
-                eagle=("layers", args.layers))[args.kind]
+    size = dict(medusa=dict(n_heads=MEDUSA_HEADS), exit=dict(exit_layer=args.layers[0]),
+                eagle=dict(layers=args.layers))[args.kind]
     folder = Path(args.out) / f"demo-{args.kind}"
-    train.export(head, dict([("kind", args.kind), ("target", digest), size]), folder)
+    train.export(head, dict(kind=args.kind, target=digest, **size), folder)
     rows += [line for line in (work / f"{args.kind}.jsonl").read_text().splitlines() if "acceptance" in line]
     (folder / "training.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
     print(rows[-1])
