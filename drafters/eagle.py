@@ -34,6 +34,8 @@ has no state before it: zeros are used.
 
 But: only for the target that it was trained on; one text at a time.
 """
+import copy
+
 from compute.backend import xp
 from compute.linear import linear
 from drafters.heads import load_head, states_before, unit
@@ -67,6 +69,12 @@ class Eagle:
         self.block = TreeGPT2(target.params | {"blocks": params["blocks"], "ln_f": params["ln_f"]},
                               target.cache.shape[2])
         self.reset()
+
+    def __copy__(self):                                         # the same target, a cache of its own
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), block=copy.copy(self.block))
+        other.reset()
+        return other
 
     def reset(self):
         """Empty the cache."""

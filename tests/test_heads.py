@@ -1,5 +1,6 @@
 """Heads on the target: EAGLE, Medusa, an exit.  They are lossless whatever they have learnt, they ask for
 no pass of the target of their own, and what they say depends on the tokens alone."""
+import copy
 import itertools
 import json
 from collections import Counter
@@ -199,6 +200,15 @@ def error_of_memory(tiny, module, calls=30):
         error = max(error, np.abs(np.array(p) - np.array(fresh[1])).max())
         target(x + drafts)                                          # the verification
     return error
+
+
+def test_a_copy_of_an_eagle_has_a_cache_of_its_own():
+    head = tiny_eagle(tiny_gpt2(5, np.float64))
+    head([1, 2, 3, 4, 5, 6])
+    twin = copy.copy(head)
+    head([7, 8, 9, 10, 11, 12])
+    text = [1, 2, 3, 4, 5, 7]
+    assert np.allclose(twin(text), tiny_eagle(tiny_gpt2(5, np.float64))(text), atol=1e-12)
 
 
 @BOTH
