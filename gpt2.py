@@ -131,6 +131,7 @@ class GPT2:
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype=dtype)}
         # how many rows at once keep the bits of single ones
         self.exact_rows = exact_rows(n_embd, n_embd // n_head, self.n_ctx)
+        self.torn = False               # was the last pass interrupted, or did it overflow (damaged weights)?
         self.lock = Lock()                      # threads that share a model share its cache: they take turns
         self.reset()
 
@@ -161,10 +162,6 @@ class GPT2:
         with self.lock():
             n_past = self.prefill(tokens, n_last)
             x = self.forward(tokens, n_past)[-n_last:]          # [n, n_embd] -> [n_last, n_embd]
-            if not xp.isfinite(x).all():
-                # Damaged weights or an overflow.  Leave nothing of it in the cache: even for a masked key
-                # 0 * NaN would be NaN.
-                self.cache[:, :, :, :len(tokens)], self.cached = 0, []
         return self.logits(x)                                   # [n_last, n_embd] -> [n_last, n_vocab]
 
     def prefill(self, tokens, n_last):
@@ -184,7 +181,7 @@ class GPT2:
             return n_past
         if n_past < n_prompt:
             self.forward(tokens[:n_prompt], n_past)
-        return n_prompt
+        return min(n_prompt, len(self.cached))              # after an overflow: all of it once more
 
     def forward(self, tokens, n_past):
         """Run tokens[n_past:] on top of the cache -> [n, n_embd]."""
@@ -193,7 +190,9 @@ class GPT2:
         new = tokens[n_past:]
         x = self.params["wte"][new] + self.params["wpe"][n_past:len(tokens)]    # [n, n_embd]
         x = self.layers(x, n_past, causal_mask(n_past, len(new)))
-        self.states[n_past:len(tokens)], self.cached = x, tokens
+        self.states[n_past:len(tokens)] = x
+        if not self.torn:
+            self.cached = tokens
         return x
 
     def layers(self, x, n_past, mask):
@@ -210,8 +209,13 @@ class GPT2:
             if i + 1 in self.early_layers:
                 place = self.early_layers.index(i + 1)
                 self.early[n_past + start:n_past + stop, place] = xs[chunk]
+        if self.torn:                                       # even for a masked key 0 * NaN would be NaN
+            self.cache[:, :, :, n_past:] = 0
+        self.torn = True
         wave(step, n_chunks, len(self.params["blocks"]))
-        return xp.concatenate(xs) if n_chunks > 1 else xs[0]
+        x = xp.concatenate(xs) if n_chunks > 1 else xs[0]
+        self.torn = not xp.isfinite(x).all()
+        return x
 
     def layer(self, i, x, n_past, mask):
         """x [n, n_embd] through block i -> [n, n_embd]."""

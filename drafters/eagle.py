@@ -106,6 +106,8 @@ class Eagle:
     def tree(self, x, nodes, parents, n_last=None):
         """As TreeGPT2.tree: logits after x_n and each node [1 + n, n_vocab], or the last n_last of them."""
         x, nodes, parents = list(x), list(nodes), list(parents)
+        if self.block.torn:                                 # interrupted, or an overflow
+            self.reset()
         if x != self.cached or not len(self.states):
             self.read(x)
         end = common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])

@@ -28,7 +28,6 @@ But: the model is used as it is.  The paper trains it for this (layer dropout, a
 and GPT-2 was not: its first layers draft badly unless they are most of the model, or a head has learnt to
 read them.
 """
-from compute.backend import xp
 from drafters.heads import load_head
 from gpt2 import GPT2, causal_mask, common_prefix
 
@@ -95,8 +94,7 @@ class Upper(GPT2):
         x = self.lower.hidden(tokens)[n_past:]                          # [n, n_embd]
         self.cached = tokens[:n_past]
         x = self.layers(x, n_past, causal_mask(n_past, len(x)))
-        self.states[n_past:len(tokens)], self.cached = x, tokens
-        if not xp.isfinite(x).all():                    # gpt2.py empties this cache; empty the lower one, too
-            self.lower.cache[:, :, :, :len(tokens)] = 0
-            self.reset()
+        self.states[n_past:len(tokens)] = x
+        if not self.torn:
+            self.cached = tokens
         return x

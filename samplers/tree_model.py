@@ -124,10 +124,7 @@ class TreeGPT2(GPT2):
         self.cached, self.nodes, self.parents = tokens[:n_past], nodes[:kept], parents[:kept]
         x = self.params["wte"][(tokens + nodes)[n_past:]] + self.params["wpe"][positions[n_past:]]
         x = self.layers(x, n_past, tree_mask(n_past, n, parents))           # [total - n_past, n_embd]
-        if not xp.isfinite(x).all():                            # as in a call: leave nothing of it
-            self.cache[:] = 0
-            self.reset()
-        else:
+        if not self.torn:
             self.states[n_past:total] = x
             self.cached, self.nodes, self.parents = tokens, nodes, parents
         return self.logits(x[-n_last:])

@@ -143,6 +143,15 @@ def test_a_call_that_is_interrupted_leaves_a_model_that_works(monkeypatch, kept,
     assert np.abs(model(again(kept, tokens)) - uncached(again(kept, tokens))).max() < 1e-12
 
 
+def test_an_interrupt_at_any_line_leaves_nothing_of_what_overflowed():
+    model, n = tiny_gpt2(n_layer=1, n_embd=2, n_ctx=8), 1
+    expected = model([1, 2])
+    model.params["wpe"][4] = np.nan
+    while interrupted(lambda: model.reset() or model(TOKENS[:6]), n):
+        assert np.allclose(model([1, 2]), expected, atol=1e-5), n
+        n += 1
+
+
 def test_an_interrupt_at_any_line_leaves_the_model_to_other_threads():
     for n in range(1, 1000):
         model, answers = tiny_gpt2(n_layer=1, n_embd=2, n_ctx=4), []

@@ -226,6 +226,18 @@ def test_an_eagle_with_a_stale_memory_is_caught(right, wrong):
         assert error_of_memory(tiny_eagle, stale) < 1e-12
 
 
+@pytest.mark.parametrize("n", [5, 150])                 # a prompt in one call, and one in chunks
+def test_an_eagle_keeps_nothing_of_what_overflowed(n):
+    target = tiny_gpt2(5, np.float64, n_ctx=200)
+    head, text = tiny_eagle(target), [1, 2, 3]
+    expected = head(text), target(text)
+    target.reset()
+    target.params["wpe"][4] = np.nan
+    with np.errstate(all="ignore"):
+        assert np.isnan(head([*text, *[4] * n])).all()
+    assert np.allclose([head(text), target(text)], expected, atol=1e-12)
+
+
 @pytest.mark.long
 def test_an_eagle_says_the_same_after_an_interrupt_at_any_line():
     target = with_tree(tiny_gpt2(5, np.float64))
