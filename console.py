@@ -34,12 +34,17 @@ LOADED = {}         # {a file that function_in has loaded, absolute: as it was t
 def run(program, words=None):
     """Run `program`, a function, with the words of the command line.  Returns the exit status."""
     words = sys.argv[1:] if words is None else words
+    return status_of(lambda: print(usage(program)) if {"--help", "-h"} & {*words} else call(program, words))
+
+
+def status_of(program):
+    """Call `program`, which has read its command line itself.  Returns the exit status."""
     for name in "stdout", "stderr":
         if getattr(sys, name) is None:                          # closed by the caller (>&-)
             setattr(sys, name, open(os.devnull, "w"))
         getattr(sys, name).reconfigure(errors="replace")        # what a terminal cannot show becomes "?"
     try:
-        status = print(usage(program)) if {"--help", "-h"} & {*words} else call(program, words)
+        status = program()
         sys.stdout.flush()
         return status or 0
     except BrokenPipeError:
@@ -188,13 +193,13 @@ def read_text(path, advice):
 
 
 def told(error, path=None):
-    """An OSError as a sentence that says what to do.
+    """An OSError as a sentence that says what to do.  (It has no number if NumPy could not write all.)
 
     >>> told(OSError(errno.ENOSPC, "No space left on device"), "run.html")
     'cannot write run.html (No space left on device): free some space, or write to another disk'
     """
     what = f"{path or error.filename or 'the output'} ({error.strerror or error})"
-    if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+    if error.errno in (None, errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
         return f"cannot write {what}: free some space, or write to another disk"
     return f"cannot use {what}: is the path right, and are you allowed to?"
 

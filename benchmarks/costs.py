@@ -181,8 +181,9 @@ def costs(out, quick=False):
         if name == "avx512" and not has_avx512():
             print("this processor has no AVX-512: left out", file=sys.stderr)
             continue
-        words = [sys.executable, "-m", "benchmarks.costs", str(out), name, *["quick"] * quick]
-        done = subprocess.run(words, cwd=HERE.parent, env=os.environ | {"OPENBLAS_CORETYPE": core})
+        measure = f"from benchmarks.costs import *; write({str(out)!r}, {name!r}, measured({quick}))"
+        done = subprocess.run([sys.executable, "-c", measure], cwd=HERE.parent,
+                              env=os.environ | {"OPENBLAS_CORETYPE": core})
         if done.returncode:
             raise ValueError(f"measuring with OPENBLAS_CORETYPE={core} failed: see above")
 
@@ -206,6 +207,3 @@ def as_json(found):
         return ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in part.items())
     return "{\n" + ",\n".join(f' "{key}": {{\n{written(part)}\n }}' for key, part in found.items()) + "\n}\n"
 
-
-if __name__ == "__main__":
-    write(*sys.argv[1:3], measured("quick" in sys.argv[3:]))

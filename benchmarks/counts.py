@@ -352,7 +352,7 @@ def count_cell(cell, before, goal, n=UNITS):
 
 def count(file=FILE, quick=False):
     """Count all cells, to 3 %, then to 2, then to 1; write the file after each.  quick: a few of them."""
-    found = json.loads(file.read_text(encoding="utf-8"))["cells"] if file and file.exists() else {}
+    found = read(file)
     for goal in (1.0,) if quick else GOALS:
         todo = tqdm(plan()[:5] if quick else plan(),
                     desc=f"to {goal:.0%}", disable=None)
@@ -362,8 +362,13 @@ def count(file=FILE, quick=False):
             before = copy.deepcopy(found.get(name))
             found[name] = count_cell(cell, before, goal, 4 if quick else UNITS)
             if file and found[name] != before:
+                found = read(file) | {name: found[name]}        # another program may have counted others
                 write(file, found)
     return found
+
+
+def read(file):
+    return json.loads(file.read_text(encoding="utf-8"))["cells"] if file and file.exists() else {}
 
 
 def write(file, cells):

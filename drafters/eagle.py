@@ -40,7 +40,7 @@ from compute.backend import xp
 from compute.linear import linear
 from drafters.heads import load_head, states_before, unit
 from gpt2 import common_prefix, layer_norm
-from samplers.tree_model import TreeGPT2, depths, tree_mask
+from samplers.tree_model import TreeGPT2, check_nodes, depths, tree_mask
 from samplers.tree_rules import drawn, likeliest
 from sampling import sample
 
@@ -106,6 +106,7 @@ class Eagle:
     def tree(self, x, nodes, parents, n_last=None):
         """As TreeGPT2.tree: logits after x_n and each node [1 + n, n_vocab], or the last n_last of them."""
         x, nodes, parents = list(x), list(nodes), list(parents)
+        check_nodes(nodes, self.n_vocab)
         if self.block.torn:                                 # interrupted, or an overflow
             self.reset()
         if x != self.cached or not len(self.states):

@@ -105,6 +105,7 @@ def download(name, models_dir="models"):
         return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        refuse_others(name, folder)
         with only_one(folder / DOWNLOADING):
             if not is_complete(name, models_dir):               # it may be, after waiting for another
                 download_missing(name, folder)
@@ -135,6 +136,14 @@ def missing(name, folder):
             raise DownloadError(f"{folder / file} has {size_of(folder / file)} bytes and should have {size}; "
                                 "delete it and start again")
     return files
+
+
+def refuse_others(name, folder):
+    """Raises DownloadError for a download.lock or a .part that this program has not made."""
+    held = folder / DOWNLOADING
+    for path in [held, *(part_of(folder / file) for file in MODELS[name]["files"])]:
+        if path.is_symlink() or path.exists() and not path.is_file() or path == held and size_of(path):
+            raise DownloadError(f"{path} was not made by this program: move it away and start again")
 
 
 def check(name, models_dir="models"):

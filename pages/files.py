@@ -8,9 +8,10 @@
 A page of ours has a mark in its head, one for replays that main.py wrote and one for the site, so that
 neither replaces the other.  A symbolic link stays one: the page goes where it leads.
 
-But: a power failure between two renames leaves a folder of old and new pages, each of them whole; a program
-that is killed while it writes leaves its folder .page.* or .pages.* behind, which can be deleted; and pipes
-and devices (/dev/stdout) are refused, because nothing can be written beside them.
+But: what appears in the place of a page just between the last look and the rename is replaced; a power
+failure between two renames leaves a folder of old and new pages, each of them whole; a program that is killed
+while it writes leaves its folder .page.* or .pages.* behind, which can be deleted; and pipes and devices
+(/dev/stdout) are refused, because nothing can be written beside them.
 """
 import os
 import shutil
@@ -19,16 +20,17 @@ from tempfile import TemporaryDirectory
 
 from console import told
 
+BEGIN = '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'      # then one of the marks
 TRACE = '<meta name="generator" content="main.py --trace">'
 SITE = '<meta name="generator" content="python -m pages">'
 
 
 def has_mark(path, mark):
-    """Is this a file with the mark in its first bytes?  (A video of 3 GB is not read to say no.)"""
-    if not path.is_file():
+    """Is this a file that begins as our pages do?  (A video of 3 GB is not read to say no.)"""
+    if path.is_symlink() or not path.is_file():
         return False
     with path.open("rb") as file:
-        return mark.encode() in file.read(500)
+        return file.read(500).replace(b"\r\n", b"\n").startswith((BEGIN + mark).encode())
 
 
 def place(path):
@@ -56,11 +58,11 @@ def check_place(path):
     real = place(path)
     if real.is_dir() or not real.parent.is_dir():
         raise ValueError(f"cannot write {path}: name a file in a folder that exists, as in --trace run.html")
+    TemporaryDirectory(dir=real.parent, prefix=".page.").cleanup()
     if real.exists() and not has_mark(real, TRACE):
         raise ValueError(f"{path} exists and is not a replay: take another name, as in --trace run.html")
     if real.exists() and not os.access(real, os.W_OK):
         raise ValueError(f"{path} is write-protected: take another name, as in --trace run.html")
-    TemporaryDirectory(dir=real.parent, prefix=".page.").cleanup()
 
 
 @sentences
@@ -70,9 +72,9 @@ def write_page(path, html):
     with TemporaryDirectory(dir=real.parent, prefix=".page.") as work:
         new = Path(work) / real.name
         new.write_text(html, encoding="utf-8")
-        check_place(path)                                       # much may have happened since the first time
         if real.exists():
             shutil.copymode(real, new)
+        check_place(path)                                       # much may have happened since the first time
         os.replace(new, real)
 
 
@@ -82,8 +84,9 @@ def check_folder(folder):
     real = place(folder)
     if not real.parent.is_dir():
         raise ValueError(f"cannot write {folder}: there is no folder {real.parent}")
-    if real.exists() and not (real.is_dir() and all(has_mark(path, SITE) for path in real.iterdir())):
-        raise ValueError(f"{folder} exists and holds more than pages of this program: name a new folder")
+    others = [path for path in real.iterdir() if not has_mark(path, SITE)] if real.exists() else []
+    if others:
+        raise ValueError(f"{others[0]} is not a page of this program: move it away, or name a new folder")
     TemporaryDirectory(dir=real if real.exists() else real.parent, prefix=".pages.").cleanup()
 
 
@@ -95,7 +98,7 @@ def write_folder(folder, pages):
     with TemporaryDirectory(dir=real if real.is_dir() else real.parent, prefix=".pages.") as work:
         for file, html in pages.items():
             (Path(work) / file).write_text(html, encoding="utf-8")
-        taken = [file for file in pages if (real / file).exists() and not has_mark(real / file, SITE)]
+        taken = [file for file in pages if os.path.lexists(real / file) and not has_mark(real / file, SITE)]
         if taken:
             raise ValueError(f"{real / taken[0]} appeared while the pages were made: move it away")
         real.mkdir(exist_ok=True)

@@ -35,6 +35,13 @@ def children_of(here, parents):
     return [i for i, parent in enumerate(parents) if parent in here]
 
 
+def check_nodes(nodes, n_vocab):
+    """Raises ValueError for ids outside the vocabulary."""
+    for token in nodes:
+        if not 0 <= index(token) < n_vocab:
+            raise ValueError(f"token id {token} in the tree is not in 0 .. {n_vocab - 1}")
+
+
 def with_tree(model):
     """The model, or another with the same weights, that has the method `tree`.  None stays None."""
     if model is None or hasattr(model, "tree"):
@@ -109,9 +116,7 @@ class TreeGPT2(GPT2):
         if max(positions, default=0) >= self.n_ctx:
             raise ValueError(f"{n} tokens and a tree of {max(depths(parents), default=0)} levels do not fit "
                              f"into the context of {self.n_ctx}")
-        for token in nodes:
-            if not 0 <= index(token) < self.n_vocab:
-                raise ValueError(f"token id {token} in the tree is not in 0 .. {self.n_vocab - 1}")
+        check_nodes(nodes, self.n_vocab)
         if not 1 <= n_last <= max(total, 1):
             raise ValueError(f"n_last is {n_last}: it must be 1 .. {total}, the number of tokens and nodes")
         self.follow(tokens)

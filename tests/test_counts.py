@@ -143,6 +143,18 @@ def test_each_cell_is_written_as_it_is_counted_and_then_only_what_is_new(monkeyp
     assert stored["about"] == about and counts.count(file) == found and len(written) == 2
 
 
+def test_cells_that_another_program_counted_meanwhile_stay(monkeypatch, tmp_path):
+    file = tmp_path / "counts.json"
+    monkeypatch.setattr(counts, "plan", lambda: [("model", "token", 1, 0)])
+
+    def count_cell(cell, before, goal, n):
+        counts.write(file, counts.read(file) | {"another": {"tokens": 2}})
+        return {"tokens": 1}
+    monkeypatch.setattr(counts, "count_cell", count_cell)
+    counts.count(file)
+    assert counts.read(file) == {"another": {"tokens": 2}, "model token K=1 T=0": {"tokens": 1}}
+
+
 def test_a_quick_look_is_written_nowhere(monkeypatch, capsys):
     monkeypatch.setattr(counts, "write", None)
     monkeypatch.setattr(counts, "count_cell", lambda cell, *_: dict(tokens=2.0, se=.1))

@@ -490,6 +490,21 @@ def test_a_folder_that_cannot_be_written_and_a_name_that_is_not_known(server, tm
         download("125M")
 
 
+@pytest.mark.parametrize("name, kind", [
+    (module.DOWNLOADING, "file"), *((name, kind) for name in (module.DOWNLOADING, f"{DATA}.part")
+                                    for kind in ("folder", "link", "link to nowhere", "pipe"))])
+def test_what_is_called_as_ours_and_is_not_is_left_alone(server, tmp_path, name, kind):
+    path, mine = tmp_path / "tiny" / name, tmp_path / "mine"
+    path.parent.mkdir()
+    mine.write_text("mine")
+    dict(file=lambda: path.write_text("mine"), folder=path.mkdir, pipe=lambda: os.mkfifo(path)).get(
+        kind, lambda: path.symlink_to(mine if kind == "link" else "nowhere"))()
+    before = os.lstat(path)
+    with pytest.raises(DownloadError, match=f"{name} was not made by this program: move it away and start"):
+        download("tiny", tmp_path)
+    assert os.lstat(path)[:9] == before[:9] and mine.read_text() == "mine" and not server.log
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True

@@ -452,6 +452,9 @@ def test_a_token_that_is_not_there_is_refused(tiny, module):
     for x in [5, 13], [5, -1], [13]:
         with pytest.raises(ValueError, match=f"token id {x[-1]} is not in 0 .. 12"):
             asked(tiny(tiny_gpt2(1)), x, 2)
+    for node in 13, -1:
+        with pytest.raises(ValueError, match=f"token id {node} in the tree is not in 0 .. 12"):
+            tiny_eagle(tiny_gpt2(1)).tree([5], [node], [-1])
 
 
 # The embedded heads -----------------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ import pytest
 from encoder import EOS, Encoder
 from pages import files
 from pages.__main__ import main
-from pages.files import SITE, TRACE, check_folder, check_place, write_folder, write_page
+from pages.files import BEGIN, check_folder, check_place, write_folder, write_page
 from pages.replay import SETTINGS, write_trace
 
 ROOT = Path(__file__).resolve().parent.parent
+TRACE, SITE = BEGIN + files.TRACE, BEGIN + files.SITE
 
 
 def state(folder):
@@ -29,8 +30,8 @@ def folder(tmp_path):
     (tmp_path / "text").write_text("mine")
     (tmp_path / "empty").touch()
     (tmp_path / "mine.html").write_text("<!doctype html>\n<html lang='en'>mine")
-    (tmp_path / "quoting.html").write_text("<!doctype html>" + " " * 600 + TRACE)
-    (tmp_path / "of the site.html").write_text("<!doctype html>" + SITE)
+    (tmp_path / "quoting.html").write_text(BEGIN + "<p>" + files.TRACE)
+    (tmp_path / "of the site.html").write_text(SITE)
     (tmp_path / "circle").symlink_to("circle")
     (tmp_path / "to text").symlink_to("text")
     (tmp_path / "folder").mkdir()
@@ -50,8 +51,8 @@ def test_only_a_replay_is_replaced_by_a_replay(folder, name):
 
 
 def test_a_page_is_written_where_the_path_leads(folder):
-    old = "<!doctype html>" + TRACE
-    (folder / "run.html").write_text(old)
+    old = TRACE
+    (folder / "run.html").write_text(old.replace("\n", "\r\n"))            # as Windows ends lines
     (folder / "run.html").chmod(0o640)
     (folder / "to run").symlink_to("run.html")
     (folder / "to new").symlink_to("folder/new.html")
@@ -121,8 +122,16 @@ def test_what_appears_during_the_work_is_left_alone(tmp_path, monkeypatch):
     site = str(tmp_path / "site")
     del before[f"{site}/stale.html"]
     assert state(tmp_path) == before | {f"{site}/index.html": (SITE + "new").encode()}
-    with pytest.raises(ValueError, match="holds more than pages"):
+    with pytest.raises(ValueError, match="(own.html|notes.txt) is not a page of this program"):
         check_folder(tmp_path / "site")
+    for name in "own.html", "notes.txt":
+        (tmp_path / "site" / name).unlink()
+    (tmp_path / "site" / "index.html").rename(tmp_path / "mine.html")
+    (tmp_path / "site" / "index.html").symlink_to("../mine.html")           # a link would be replaced
+    with pytest.raises(ValueError, match="index.html is not a page of this program"):
+        check_folder(tmp_path / "site")
+    with pytest.raises(ValueError, match="index.html appeared"):
+        write_folder(tmp_path / "site", {"index.html": SITE + "new"})
 
 
 @pytest.mark.parametrize("name", ["text", "circle", "folder", "nowhere/site", "x" * 300])
@@ -155,4 +164,4 @@ def test_a_replay_of_the_program_may_be_written_again(tmp_path):
     for _ in range(2):
         check_place(tmp_path / "run.html")
         write_trace(tmp_path / "run.html", [], dict.fromkeys(SETTINGS), encoder)
-    assert files.has_mark(tmp_path / "run.html", TRACE) and len(list(tmp_path.iterdir())) == 1
+    assert files.has_mark(tmp_path / "run.html", files.TRACE) and len(list(tmp_path.iterdir())) == 1

@@ -1,6 +1,7 @@
 """Training, end to end on a few seconds' worth of text: what the scripts write is what NumPy then runs."""
 import json
 import math
+import shutil
 import sys
 from pathlib import Path
 
@@ -42,10 +43,27 @@ def trained(tmp_path_factory):
                    "--layers", "1", "2", "--no_compile", "--save_every", "10", "--held_out_pieces", "8",
                    "--steps"]
             heads.main([*run, "20"])
+            shutil.rmtree(folder / f"demo-{kind}")              # no folder is written over
             heads.main([*run, "40"])                            # goes on from step 20
         yield folder, heads, torch
         for name in "heads", "train":
             sys.modules.pop(name)
+
+
+@pytest.mark.long
+def test_no_file_of_others_is_written_over(trained, tmp_path):
+    """By a folder of results that is there, nor by one for the work that holds a model."""
+    folder, heads, _ = trained
+    model = shutil.copytree(folder / "demo-target", tmp_path / "demo-target")
+    (model / "vocab.json").touch(), (model / "merges.txt").touch()
+    words = ["--text", f"{folder}/text.txt", "--steps", "1", "--no_compile"]
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    (tmp_path / "demo-exit").symlink_to("nowhere")
+    for main, more in (heads.train.main, []), (heads.main, ["exit", "--target", str(model)]):
+        for out, work in ("", "work"), ("new", "demo-target"):
+            with pytest.raises(ValueError, match="name another folder with --(out|work)$"):
+                main([*more, *words, "--out", f"{tmp_path}/{out}", "--work", f"{tmp_path}/{work}"])
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def log(path):

@@ -1,7 +1,7 @@
 """Train heads on a finished target: drafters that read its hidden states, not only the text.
 
-    pip install ".[training]"
-    python training/heads.py eagle --text my_books.txt --target models/demo-target --out models
+    pip install -e ".[training]"
+    python training/heads.py eagle --text my_books.txt --target my_models/demo-target --out my_models
     python training/heads.py medusa  ...
     python training/heads.py exit    ...
 
@@ -24,6 +24,7 @@ But: states are computed on the text, not on what the target would write itself;
 import argparse
 import hashlib
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -239,7 +240,7 @@ def main(argv=None):
     add("kind", choices=HEADS)
     add("--text", required=True)
     add("--target", default="models/demo-target", help="the folder of the finished target")
-    add("--out", default="models", help="the head is written to OUT/demo-KIND")
+    add("--out", required=True, help="the head is written to OUT/demo-KIND, at the end")
     add("--start", help="the folder of a head to start from, in place of random weights")
     add("--work", default="training/work/heads", help="tokenized text, states, training state")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -263,8 +264,8 @@ def main(argv=None):
     add("--no_compile", dest="compile", action="store_false", help="faster if there are only a few steps")
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
-    work, folder = Path(args.work), Path(args.target)
-    work.mkdir(parents=True, exist_ok=True)
+    work, folder, out = Path(args.work), Path(args.target), Path(args.out) / f"demo-{args.kind}"
+    train.check_folders(work, out)
     torch.manual_seed(args.seed)
     if args.last_only and args.kind != "eagle":
         parser.error(f"--last_only is of an EAGLE head: a head of the kind {args.kind} has one state anyway")
@@ -302,12 +303,11 @@ def main(argv=None):
 
     size = dict(medusa=dict(n_heads=MEDUSA_HEADS), exit=dict(exit_layer=args.layers[0]),
                 eagle=dict(layers=args.layers))[args.kind]
-    folder = Path(args.out) / f"demo-{args.kind}"
-    train.export(head, dict(kind=args.kind, target=digest, **size), folder)
+    train.export(head, dict(kind=args.kind, target=digest, **size), out)
     rows += [line for line in (work / f"{args.kind}.jsonl").read_text().splitlines() if "acceptance" in line]
-    (folder / "training.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (out / "training.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
     print(rows[-1])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(train.console.status_of(main))

@@ -1,7 +1,7 @@
 """Train the embedded pair: a byte-level BPE tokenizer, a GPT-2 target, and a draft distilled from it.
 
     pip install -e ".[training]"
-    python training/train.py --text my_books.txt --out models
+    python training/train.py --text my_books.txt --out my_models
 
 The text is UTF-8 (plain or .xz), its documents separated by <|endoftext|>.  A few whole documents are held
 out; every reported result is measured on them.  What matters for a draft is acceptance, not its loss on the
@@ -12,16 +12,19 @@ target rejects).
 Interrupt it whenever you like: the state is saved every `--save_every` steps, and the same command goes on
 from there.  PyTorch is needed in this folder and nowhere else.  The next step is heads.py.
 
-But: one process, one device; no dropout, since a small model sees the text only a few times.
+But: one process for a `--work` folder, one device; no dropout, since a small model sees the text only a few
+times.
 """
 import argparse
 import json
 import lzma
 import math
+import os
 import shutil
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -29,7 +32,9 @@ import torch.nn.functional as F
 from torch import nn
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # encoder.py and loading/
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # console.py, encoder.py and loading/
+
+import console
 
 EOS = "<|endoftext|>"
 TARGET = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)     # heads of 64, as in every GPT-2
@@ -134,7 +139,6 @@ def train_tokenizer(documents, folder, n_vocab):
     (folder / "vocab.bpe").write_text(lines, encoding="utf-8", newline="\n")
     ids = {entry: i for i, entry in enumerate(entries)}
     (folder / "encoder.json").write_text(json.dumps(ids), encoding="utf-8")
-    (folder / "vocab.json").unlink(), (folder / "merges.txt").unlink()
 
 
 def tokenize(documents, folder):
@@ -156,12 +160,16 @@ def prepare_text(path, n_held_out, work, vocabulary=None):
     held_out = documents[apart // 2:: apart][:n_held_out]
     documents = [document for document in documents if document not in held_out]
     if not (work / "held_out.npy").exists():
-        if vocabulary:
-            copy_vocabulary(vocabulary, work)
-        else:
-            train_tokenizer(documents, work, TARGET["n_vocab"])
-        np.save(work / "train.npy", tokenize(documents, work))
-        np.save(work / "held_out.npy", tokenize(held_out, work))
+        with TemporaryDirectory(dir=work) as new:
+            new = Path(new)
+            if vocabulary:
+                copy_vocabulary(vocabulary, new)
+            else:
+                train_tokenizer(documents, new, TARGET["n_vocab"])
+            np.save(new / "train.npy", tokenize(documents, new))
+            np.save(new / "held_out.npy", tokenize(held_out, new))
+            for name in "encoder.json", "vocab.bpe", "train.npy", "held_out.npy":
+                (new / name).replace(work / name)
     tokens, test_tokens = np.load(work / "train.npy"), np.load(work / "held_out.npy")
     n_bytes = sum(len(document.encode("utf-8")) for document in held_out)
     print(f"{len(tokens):,} tokens to train on, {len(test_tokens):,} held out ({n_bytes:,} bytes)")
@@ -316,10 +324,21 @@ def tensorflow_name(name):
     return "model/" + (name.replace("h.", "h", 1) if name.startswith("h.") else name).replace(".", "/")
 
 
+def check_folders(work, *folders):
+    """Raises ValueError if files of others could be lost: a folder to write exists, or `work` is not one of
+    training."""
+    for folder in folders:
+        if os.path.lexists(folder):
+            raise ValueError(f"{folder} exists: move it away, or name another folder with --out")
+    work.mkdir(parents=True, exist_ok=True)
+    if any(work.iterdir()) and not (work / "held_out.npy").exists():
+        raise ValueError(f"{work} holds other files than those of training: name another folder with --work")
+
+
 def export(model, hparams, folder):
-    """hparams.json and the weights in OpenAI's layout, in half precision."""
+    """hparams.json and the weights in OpenAI's layout, in half precision, in a new folder."""
     from loading.checkpoint import write_tensorflow
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     arrays = {}
     for name, parameter in model.state_dict().items():
         array = parameter.cpu().numpy().astype(np.float16)
@@ -354,8 +373,8 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--text", required=True)
-    add("--out", default="models")
-    add("--work", default="training/work", help="tokenized text, training state (not committed)")
+    add("--out", required=True, help="the pair is written to OUT/demo-target and OUT/demo-draft, at the end")
+    add("--work", default="training/work/pair", help="tokenized text, training state (not committed)")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--steps", type=int, default=2000, help="steps for both models")
     add("--draft_steps", type=int, default=2000, help="steps for the draft alone, afterwards")
@@ -368,8 +387,8 @@ def main(argv=None):
     add("--no_compile", dest="compile", action="store_false", help="do not compile; pays for a few steps")
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
-    work = Path(args.work)
-    work.mkdir(parents=True, exist_ok=True)
+    work, out = Path(args.work), Path(args.out)
+    check_folders(work, out / "demo-target", out / "demo-draft")
     torch.manual_seed(args.seed)
 
     vocabulary = Path(args.start) / "demo-target" if args.start else None
@@ -383,8 +402,8 @@ def main(argv=None):
         train(stage, steps, target, draft, tokens, some, n_bytes * len(some) / len(test_tokens), args)
 
     for model, hparams, name in ((target, TARGET, "demo-target"), (draft, DRAFT, "demo-draft")):
-        export(model, hparams, Path(args.out) / name)
-        copy_vocabulary(work, Path(args.out) / name)
+        export(model, hparams, out / name)
+        copy_vocabulary(work, out / name)
     results = evaluate(target, draft, test_tokens, n_bytes, args.device)
     (work / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     plot(work)
@@ -392,4 +411,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(console.status_of(main))
