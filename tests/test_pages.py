@@ -130,6 +130,7 @@ def test_what_appears_during_the_work_is_left_alone(tmp_path, monkeypatch):
     (tmp_path / "site" / "index.html").symlink_to("../mine.html")           # a link would be replaced
     with pytest.raises(ValueError, match="index.html is not a page of this program"):
         check_folder(tmp_path / "site")
+    (tmp_path / "mine.html").unlink()                                       # nor where it leads nowhere
     with pytest.raises(ValueError, match="index.html appeared"):
         write_folder(tmp_path / "site", {"index.html": SITE + "new"})
 
