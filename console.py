@@ -69,7 +69,8 @@ def sentence_of(error):
         error = error.__cause__
     place = place_in_loaded(error)
     if place:
-        return f"{place}: {'' if isinstance(error, ValueError) else type(error).__name__ + ': '}{error}"
+        name = "" if isinstance(error, ValueError) else type(error).__name__
+        return ": ".join(filter(None, [place, name, str(error)]))
     if isinstance(error, ValueError):
         return str(error)
     if isinstance(error, OSError):

@@ -8,8 +8,8 @@ KV cache); a new call reuses those of the longest common prefix and runs only th
 longer in the prefix.
 
 A position's result is the same to the last bit whether it runs alone (a decode step) or with others (a
-verification): in a product no row depends on the others, attention runs over whole blocks of 64 keys, and
-masked keys add exact zeros.
+verification): in a product of up to `exact_rows` rows none depends on the others, attention runs over whole
+blocks of 64 keys, and masked keys add exact zeros.
 
 Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and
 would turn the whole forward pass into float64.

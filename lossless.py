@@ -18,7 +18,7 @@ True
 
 But: what is walked is a sampler on models of a few tokens, not its speed nor its text on large ones.
 
-- The standard cases reach eight drafts, nine rounds and nineteen tokens (`thorough=True`, which takes
+- The standard cases reach eight drafts, eleven rounds and eighteen tokens (`thorough=True`, which takes
   minutes, any two places of up to fifteen).  What is wrong only beyond, or only for a ratio between .90 and
   .91, no finite check can see; nor a tree of another shape than the sampler makes of K.
 - A random number may be shifted, scaled, put through `log` or `exp`, and compared with numbers and arrays,

@@ -52,7 +52,8 @@ class Drafter(NamedTuple):
     make: Callable                  # (models, option, tokens, K, settings) -> Pair
     option: Callable | None = None  # the text after the colon -> the option, or ValueError; None: no option
     trained: str = ""               # what has to be trained: "draft", "head" or nothing
-    tree: str = ""                  # "model": its draft grows any tree; "drawn", "chosen": it grows its own
+    tree: str = ""                  # "model": its draft grows any tree; "chosen": it grows one of its own, of
+                                    # chosen tokens, so only the verifier `tree` fits
     one_text: bool = False          # it remembers one text, so not for batches
     lossless: bool | None = True    # None: not known
 
@@ -363,7 +364,7 @@ def choose(drafter, verifier):
         trees = [name for name, entry in DRAFTERS.items() if entry.tree]
         raise ValueError(f"--drafter {drafter.name} drafts a line of tokens and --verifier {verifier.name} "
                          f"judges a tree: use one of the drafters {', '.join(trees)}, or another verifier")
-    if kind == "chosen" and wanted and verifier.name != "tree" or kind == "drawn" and wanted == "grow":
+    if kind == "chosen" and wanted and verifier.name != "tree":
         raise ValueError(f"--drafter {drafter.name} grows a tree of its own, and --verifier {verifier.name} "
                          "is for others: use --verifier tree")
     return Method(drafter, verifier)

@@ -17,6 +17,8 @@ def main(what, quick=False):
     """
     if what not in ("counts", "costs", "speed"):
         raise ValueError(f"there is no {what!r}: use counts, costs or speed")
+    if quick and what == "speed":
+        raise ValueError("--quick is for counts and costs: speed takes seconds anyway, and writes its pages")
     if what == "counts":
         cells = counts.count(None if quick else counts.FILE, quick)
         for name, cell in cells.items() if quick else ():

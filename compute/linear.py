@@ -25,7 +25,11 @@ loaded. Does the product keep bits (`exact`)? A tile has the largest depth at wh
 one, keeps them up to 768 inputs, but not with 1024. If it does at no depth, as on AVX2, each of up to 16 rows
 is multiplied with a tile by a `gemv` of its own, while the tile is in the cache: the same bits again, though
 more rows are less cheap. How much less (`price_of_bits`)? With `FAST` (main.py's --fast) rows meet a tile
-together even so, if that is cheaper. More rows, in a prompt, meet a tile all at once, in a `gemm`.
+together even so, if that is cheaper. More rows, in a prompt, meet a tile all at once, in a `gemm`:
+
+    rows        if products keep bits       if not              if not, with FAST
+    1 .. 16     blocks of up to 12          one by one          blocks of up to 12
+    more        blocks of up to 12          all at once         all at once
 
 Measurements: the README (made by `python -m benchmarks`) and notebook 4.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import console
 from exercises.steps import SHOWN, STEPS
+from reporting.terminal import harmless
 
 SECONDS = 60            # for a step; the longest takes two
 
@@ -35,11 +36,11 @@ def check(path, seconds=SECONDS):
     that are right, from the first.  Raises ValueError if the file cannot be imported."""
     told = answers(path, seconds)
     if wrong := next(told):
-        raise ValueError(f"{path} cannot be imported: {wrong[0]}")
+        raise ValueError(f"{path} cannot be imported: {harmless(wrong[0])}")
     for n, step in enumerate(STEPS, 1):
         if wrong := next(told):
             print(f"Step {n}, {step.__doc__}: not yet.")
-            print("".join(f"  {mistake}\n" for mistake in wrong[:SHOWN]), end="")
+            print(*(f"  {harmless(mistake)}" for mistake in wrong[:SHOWN]), sep="\n")
             if len(wrong) > SHOWN:
                 print("  .. and more")
             return n - 1

@@ -8,7 +8,7 @@ from pages.site import pages
 
 
 def main(folder, repository="", /):
-    """Write the site, a folder of pages that need no server and no network.
+    """Write the site, a folder of pages that need no server, and no network but for running the judge.
 
     Args:
         folder: a new one, or one that was written by this program before

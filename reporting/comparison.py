@@ -2,7 +2,7 @@
 
     alone = run(method.baseline, pair, tokens, 60, 4, rng, settings)
     spec = run(method.sampler(pair), ..)
-    result = compared(alone, spec, 60, 4)
+    result = compared(alone, spec, pair, method, 60, 4, encoder)
     print(*summary(result), sep="\n")
 
 The clock runs while the sampler does, not while its rounds are shown.  The time of each model call and each
@@ -53,7 +53,7 @@ def run(sampler, pair, tokens, n_tokens, K, rng, settings, show=iter):
 def warm_up(pair, tokens):
     """Threads and memory: the first call of a model takes longer than others."""
     for model in filter(None, (pair.draft, pair.target)):
-        model(tokens)
+        model(tokens[:getattr(model, "n_ctx", None)])           # if it is too long, the sampler says so
 
 
 def timed(pair):
@@ -178,10 +178,11 @@ def timing(run):
 
 SAME = {        # (same_text, same_bits): what to say if the texts should be the same
     (True, True): "The two texts are the same, as they always are {when} on this machine.",
-    (True, False): "The two texts are the same; here they may differ at a near-tie with {rows} rows a pass.",
-    (False, False): "The two texts differ at a near-tie, which can happen here with {rows} rows a pass.",
+    (True, False): "The two texts are the same; at a near-tie they may differ, because {why}.",
+    (False, False): "The two texts differ at a near-tie, which can happen here: {why}.",
     (False, True): "The two texts are not the same, which must not happen {when}: please report it.",
 }
+OTHER_BITS = "a pass over these {} rows can have other last bits than single steps"
 NOT_JUDGED = "Whether {} is lossless is not known: python -m lossless {} finds out."
 
 
@@ -199,7 +200,8 @@ def summary(r):
         line += ", acceptance rate {acceptance_rate:.2f} ({accepted} of {tested} tested)".format(**spec)
     yield f"{line}, {spec['tokens_per_target_pass']:.2f} tokens per target pass"
     parts = ratio(r["speedup"], r["predicted_speedup"])
-    if parts and not 0.8 < parts < 1.25:
+    agree = parts and 0.8 < parts < 1.25
+    if parts and not agree:
         yield (f"Measured and predicted differ by a factor of {parts:.1f}: the machine was busy, the run is "
                "short, or acceptances are not independent.")
     fast = r["fast_speedup"]
@@ -211,11 +213,11 @@ def summary(r):
     yield from (NOT_JUDGED.format(own, own) for own in (r["drafter"], r["verifier"]) if own.endswith(".py"))
     if (r["temperature"] == 0 or r["same_by_seed"]) and r["lossless"] is not None:
         when = "at temperature 0" if r["temperature"] == 0 else f"with --verifier {r['verifier']}"
-        yield SAME[r["same_text"], r["same_bits"]].format(rows=r["rows"], when=when)
+        yield SAME[r["same_text"], r["same_bits"]].format(when=when, why=OTHER_BITS.format(r["rows"]))
     elif r["temperature"] == 0:
         yield ("The two texts are the same." if r["same_text"] else
                "The two texts differ; those of a lossless method are the same at temperature 0.")
     elif not r["same_text"] and r["lossless"]:
         yield "Different texts are expected at a temperature above 0; their distribution is the same."
-    if r["steady"] and r["predicted_speedup"]:
+    if r["steady"] and agree:
         yield from filter(None, [advice(spec["acceptance_rate"], r["K"], c, v)])

@@ -162,16 +162,6 @@ def operations(alpha, K, c=0.0):
     return (K * c + K + 1) / expected_tokens(alpha, K)
 
 
-def optimal_K(alpha, c, most=64):
-    """The K for which theorem 3.8 promises most (section 3.5), if a pass costs the same for any number of
-    rows; 0 if no K helps.  If rows cost something: `best_K`.
-
-    >>> optimal_K(.8, c=.1), optimal_K(.1, c=.2)
-    (6, 0)
-    """
-    return max(range(most + 1), key=lambda K: predicted_speedup(alpha, K, c))
-
-
 def predicted_speedup(alpha, K, c, v=1.0):
     """Expected speed-up over the baseline  (Leviathan et al., theorem 3.8, with v in the place of 1).
 

@@ -47,17 +47,23 @@ def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False
         out.write(aligned("round      ", LEGEND, width, colour))
     else:
         text.write(prompt)
-    for number, r in enumerate(rounds, 1):
-        if show_rounds:
-            tokens = [(sign, label(encoder, token)) for sign, token in signs(r, block)]
-            out.write(aligned(f"{number:5} {f'{r.n_accepted}/{len(r.drafts)}':>5}", tokens, width, colour))
-            said += running(r, encoder, stream, False, block)
-        else:
-            for piece in running(r, encoder, stream, colour, block):
-                text.write(*piece)
-        drafted = drafted or len(r.drafts) > 0
+    try:
+        for number, r in enumerate(rounds, 1):
+            if show_rounds:
+                tokens = [(sign, label(encoder, token)) for sign, token in signs(r, block)]
+                head = f"{number:5} {f'{r.n_accepted}/{len(r.drafts)}':>5}"
+                out.write(aligned(head, tokens, width, colour))
+                said += running(r, encoder, stream, False, block)
+            else:
+                for piece in running(r, encoder, stream, colour, block):
+                    text.write(*piece)
+            drafted = drafted or len(r.drafts) > 0
+            out.flush()
+            yield r
+    except BaseException:                               # what is said of it stands on a line of its own
+        text.write("\n")
         out.flush()
-        yield r
+        raise
     if show_rounds:
         out.write("\n")
         for piece, _ in said:

@@ -20,6 +20,9 @@ P_j q / p) = sum min(p, P_j q) = P_j - z_j, where z_j = sum max(0, P_j q - p), a
 (1 - h_j) (P_j - z_j) = P_j.  So tau = j has probability z_j, and given j drafts the next token is x as a
 surviving draft with weight min(p, P_j q), as the correction with weight max(0, P_j q - p): together P_j q(x).
 
+Read the loop backwards, as the proof runs: the round keeps j drafts if coin j passes and no later one does.
+So a draft whose own coin fails is still kept if a later coin passes.
+
 But: at temperature 0, and if the drafts are point masses, it accepts no more than Algorithm 2.
 """
 import numpy as np

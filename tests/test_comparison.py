@@ -84,7 +84,7 @@ def test_a_prediction_that_is_far_off_is_named():
 
 def test_what_is_said_of_the_texts_depends_on_what_was_promised():
     assert "as they always are" in sentences()
-    assert "may differ at a near-tie with 3 rows a pass" in sentences(same_bits=False)
+    assert "at a near-tie they may differ, because a pass over these 3 rows can" in sentences(same_bits=False)
     assert "report it" in sentences(same_text=False)
     assert "can happen" in sentences(same_text=False, same_bits=False)
     assert "Different texts are expected" in sentences(temperature=1, same_text=False)
@@ -100,6 +100,7 @@ def test_a_better_k_is_named_by_the_numbers_of_the_run():
                                tokens_per_target_pass=3.9)
     assert re.search(r"K = [2-5] is best", sentences(**slow)) and "too few drafts" not in sentences(**slow)
     assert "is best" not in sentences(**slow, steady=False)         # the formula is about K drafts a round
+    assert "is best" not in sentences(**slow | dict(speedup=1.8))   # nor of this run, it seems
 
 
 @pytest.mark.parametrize("price, v, fast, said", [(1, 4, False, None), (3, 4, False, "1.65x"),

@@ -58,9 +58,9 @@ def test_table_1_of_leviathan_and_theorem_3_11(alpha, K, operations, speed):
 
 @pytest.mark.parametrize("alpha, c, K, speed", [
     (.5, .01, 5, 1.88), (.9, .01, 24, 7.49), (.7, .05, 6, 2.35), (.8, .1, 6, 2.47), (.9, .2, 7, 2.37),
-    (.5, .4, 1, 1.07), (.3, .3, 0, 1)])                 # if alpha <= c no K helps
-def test_the_optimal_k_is_the_first_that_one_more_draft_does_not_help(alpha, c, K, speed):
-    assert stats.optimal_K(alpha, c) == K and round(predicted_speedup(alpha, K, c), 2) == speed
+    (.5, .4, 1, 1.07)])
+def test_the_best_k_is_the_first_that_one_more_draft_does_not_help(alpha, c, K, speed):
+    assert stats.best_K(alpha, 20, c, 1) == (K, 1) and round(predicted_speedup(alpha, K, c), 2) == speed
 
     def helps(k):  # from K = k to k + 1
         return alpha ** (k + 1) * (1 + c * k) > c * expected_tokens(alpha, k) * (1 + 1e-12)

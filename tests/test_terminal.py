@@ -144,6 +144,17 @@ def test_each_round_is_written_before_the_next_is_asked_for():
 
 # Signs ------------------------------------------------------------------------------------------------------
 
+def test_what_ends_a_run_early_is_said_below_the_text():
+    def rounds():
+        yield ROUNDS[0]
+        raise KeyError
+    for show_rounds in False, True:
+        out = Terminal()
+        with pytest.raises(KeyError):
+            list(watch(rounds(), ENCODER, out, "Title", "prompt", show_rounds=show_rounds))
+        assert out.text().endswith("\n") and ("prompt the sea of" in without_style(out.text())) != show_rounds
+
+
 def test_of_a_tree_the_path_is_accepted_and_the_other_nodes_were_not_taken():
     """Root -> the, the, sea; the second "the" -> of; of -> was, a.  The path: the second "the", of, a."""
     r = Round([THE, OF, A, LINE], [THE, THE, SEA, OF, WAS, A], 3, None, None, parents=[-1, -1, -1, 1, 3, 3])

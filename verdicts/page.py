@@ -97,13 +97,19 @@ def example_of(case, found):
             f"{share} The thread says: {case.example['said']}."]
 
 
+def told_apart(has, right):
+    """Two numbers, with as many digits as it takes, four to six."""
+    digits = next((n for n in (4, 5, 6) if f"{has:.{n}g}" != f"{right:.{n}g}"), None)
+    return f"{has:.{digits}g} where {right:.{digits}g} is right" if digits else f"{has:.6g}, wrong beyond"
+
+
 def finding(found):
     n = found["branches"]
     how = f"{n:,} branches walked" if n else "integrated, for it cannot be walked"
     if found["verdict"] == "wrong":
         return (f"{how}: with {found['case']}, K = {found['K']}, the first wrong text is {found['text']} "
-                f"after [2, 0], of probability {found['probability']:.4g} where {found['wanted']:.4g} is "
-                f"right; the worst is off by {found['deviation']:.2g}")
+                f"after [2, 0], of probability {told_apart(found['probability'], found['wanted'])}; "
+                f"the worst is off by {found['deviation']:.2g}")
     share = "" if found["accepted"] is None else (f"; a first draft is kept with probability "
                                                  f"{found['accepted']:.3g}, and could be with "
                                                  f"{found['possible']:.3g}")

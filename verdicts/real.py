@@ -19,14 +19,15 @@ But: one sequence, no settings, two drafts a round.
 """
 import importlib
 import inspect
-import json
 import sys
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from json import dumps
 from unittest import mock
 
 import numpy as np
 
+import console
 from lossless import distance, distribution_of_text, exact_distribution, table
 from verdicts.cases import results, store
 
@@ -205,10 +206,19 @@ def enumerate_installed():
     return results
 
 
-if __name__ == "__main__":
+def main(json=False):
+    """Enumerate the engines that are installed here, and store what is found in results.json.
+
+    Args:
+        json: print it, and store nothing
+    """
     new = enumerate_installed()
-    if "--json" in sys.argv:
-        sys.exit(print(json.dumps(new)))
+    if json:
+        return print(dumps(new))
     for name, result in new.items():
         print(f"{name:55} {result}")
     store(real=dict(sorted((results()["real"] | new).items())))
+
+
+if __name__ == "__main__":
+    sys.exit(console.run(main))

@@ -49,8 +49,9 @@ def interrupted(run, n):
     def trace(frame, event, arg):
         file, line = frame.f_code.co_filename, frame.f_lineno
         if ours(file) and frame.f_code.co_name != "<genexpr>":  # there Python prints it, and goes on
-            # At the end of a `with` no signal can come in, though we can.
-            if not linecache.getline(file, line).lstrip().startswith("with ") and next(left, None) is None:
+            # At a `try`, and at the end of a `with`, no signal can come in, though we can.
+            line = linecache.getline(file, line).lstrip()
+            if not line.startswith(("with ", "try:")) and next(left, None) is None:
                 raise KeyboardInterrupt
             return trace
 

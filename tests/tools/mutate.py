@@ -172,6 +172,8 @@ def survives(copy, name, source):
 
 
 def main(words):
+    if {"-h", "--help"} & {*words}:
+        sys.exit(__doc__)
     flags = dict(word.removeprefix("--").split("=") for word in words if word.startswith("--"))
     words = [word for word in words if not word.startswith("--")] or files()
     names = list(dict.fromkeys(word.split(":")[0] for word in words))

@@ -68,7 +68,9 @@ def row():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
+    if sys.argv[1:2] and sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    elif sys.argv[1:]:
         python = build(sys.argv[1])
         subprocess.run([python, "-m", "pytest", "-q", "-n0", "tests/test_exact.py"], cwd=ROOT, check=True)
         subprocess.run([python, __file__], check=True)
