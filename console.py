@@ -43,12 +43,13 @@ def status_of(program):
         if getattr(sys, name) is None:                          # closed by the caller (>&-)
             setattr(sys, name, open(os.devnull, "w"))
         getattr(sys, name).reconfigure(errors="replace")        # what a terminal cannot show becomes "?"
+    status = 0
     try:
-        status = program()
+        status = program() or 0
         sys.stdout.flush()
-        return status or 0
+        return status
     except BrokenPipeError:
-        status = 0
+        pass
     except KeyboardInterrupt:
         status = say("interrupted", 130)
     except (Exception, SystemExit) as error:
@@ -219,7 +220,8 @@ def function_in(path, name, like=None):
     module = importlib.util.module_from_spec(spec)
     LOADED[spec.origin] = path
     try:
-        spec.loader.exec_module(module)
+        # not the loader's exec_module: its cache does not see an edit within a second
+        exec(compile(path.read_bytes(), spec.origin, "exec"), vars(module))
     except (Exception, SystemExit) as error:
         line = error.lineno if isinstance(error, SyntaxError) else None
         place = f"{path}, line {line}" if line else place_in_loaded(error) or path

@@ -18,8 +18,8 @@ But: inference only, one sequence at a time (threads that share a model take tur
 """
 import copy
 import math
-import operator
 from functools import partial
+from operator import index
 
 from compute.backend import xp
 from compute.linear import SUM, exact_rows, linear, row_products
@@ -89,12 +89,12 @@ def whole_blocks(n):
 
 
 def causal_mask(n_past, n):
-    """[n, s]: 0 where the new position n_past + i may see key j, that is, if j <= n_past + i; else -1e10.
+    """[n, s]: 0 where the new position n_past + i may see key j, that is, if j <= n_past + i; else -1e38.
 
     s is a whole number of blocks.
     """
     behind = xp.arange(whole_blocks(n_past + n)) > xp.arange(n_past, n_past + n)[:, None]
-    return behind * xp.float32(-1e10)
+    return behind * xp.float32(-1e38)
 
 
 def transformer_block(x, ln_1, attn, ln_2, mlp, attend):                # [n, n_embd] -> [n, n_embd]
@@ -139,7 +139,7 @@ class GPT2:
         return copy.deepcopy(self, {id(shared): shared for shared in (self.params, self.head)})
 
     def __getstate__(self):                 # a copy begins with an empty cache: a thread may be changing it
-        return vars(self) | {"cached": []}
+        return vars(self) | {"cached": [], "torn": True}
 
     def keep(self, layers):
         """From now on keep the states after so many layers, too, in `early`.  This empties the cache."""
@@ -158,7 +158,7 @@ class GPT2:
 
     def __call__(self, tokens, n_last=1):
         """Raises ValueError for ids outside the vocabulary, or more tokens than fit into the context."""
-        tokens, n_last = list(tokens), int(n_last)              # NumPy's small integers overflow
+        tokens, n_last = [*map(index, tokens)], int(n_last)     # NumPy's small integers overflow
         with self.lock():
             n_past = self.prefill(tokens, n_last)
             x = self.forward(tokens, n_past)[-n_last:]          # [n, n_embd] -> [n_last, n_embd]
@@ -174,7 +174,7 @@ class GPT2:
         n_prompt = len(tokens) - n_last
         n_past = min(common_prefix(tokens, self.cached), n_prompt)
         for token in tokens[n_past:]:                  # CuPy would silently wrap an index out of range
-            if not 0 <= operator.index(token) < self.n_vocab:
+            if not 0 <= token < self.n_vocab:
                 raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: "
                                  "is this the model's own encoder?")
         if len(tokens) - n_past <= min(CHUNK, self.exact_rows):

@@ -212,8 +212,10 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
                 return self.made(lambda c: c + a) if left else self.made(lambda c: a - c, falls=True)
             case "multiply" if a != 0:
                 return self.made(lambda c: c / a, falls=a < 0)
-            case "multiply":                        # 0, whatever u is
-                return Uniform(self.walk, self.interval, lambda c: np.inf if c > 0 else -np.inf)
+            case "multiply":
+                return 0.0
+            case "divide" if not left and a == 0:
+                return 0.0
             case "divide" if left:
                 return self.made(lambda c: c * a, falls=a < 0)
             case "log" if self.is_positive():
@@ -222,7 +224,7 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
                 return np.log(1 + self)
             case "exp":
                 return self.made(lambda c: np.log(c) if c > 0 else -np.inf)
-            case "divide" if self.is_positive() and a >= 0:
+            case "divide" if self.is_positive() and a > 0:
                 return self.made(lambda c: a / c if c > 0 else np.inf, falls=True)
         raise ValueError(NOT_WALKED.format(f"put through np.{name}"))
 
@@ -252,6 +254,9 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
     def __int__(self):
         if not self >= 0:
             raise ValueError(NOT_WALKED.format("rounded below 0"))
+        cut, (low, high) = self.cut(float(STEPS)), self.interval
+        if low < cut if self.falls else cut < high:
+            raise ValueError(NOT_WALKED.format(f"made one of more than {STEPS:,} integers"))
         return next(n for n in itertools.count() if self < n + 1)
     __floor__ = __trunc__ = __int__
 

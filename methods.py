@@ -229,9 +229,6 @@ def around(wrapper):
 def optimum(pair, tokens, K, settings):
     """With c and v measured now, for this prompt."""
     tokens, to_probs, _ = prepare([pair.draft, pair.target], tokens, 0, **settings)
-    if pair.target.n_ctx <= K:
-        raise ValueError(f"a context of {pair.target.n_ctx} tokens is too short to time {K} drafts: take a "
-                         "smaller K, or another drafter")
     costs = adaptive.measured_costs(pair.draft, pair.target, pair.propose, tokens, K, to_probs)
     return adaptive.Optimum(**costs, K=K, propose=pair.propose)
 

@@ -45,7 +45,7 @@ class Schedule:
             accepted = common_prefix(self.drafts, x[len(self.x):])
             self.learn(accepted, accepted + (accepted < len(self.drafts)))
         n = self.number(k)
-        drafts, p = checked_answer(self.propose(draft, x, n, to_probs, rng), n, draft)
+        drafts, p = checked_answer(self.propose(draft, x[:], n, to_probs, rng), n, draft)
         self.x, self.drafts = list(x), drafts
         return drafts, p
 
@@ -58,8 +58,8 @@ class Schedule:
 
     def number(self, k):
         """How many drafts, if the loop takes at most k."""
-        self.K = min(self.K, k)
-        return self.K
+        self.K = min(self.K, max(1, k))
+        return min(self.K, k)
 
 
 class Optimum(Schedule):
@@ -122,7 +122,11 @@ class Confident:
 def measured_costs(draft, target, propose, tokens, K, to_probs):
     """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that
     choices which depend on them mostly repeat."""
-    tokens, rng, times = tokens[:target.n_ctx - K] or tokens[:1], np.random.default_rng(0), [[], [], []]
+    n_ctx = min(model.n_ctx for model in (draft, target) if hasattr(model, "n_ctx"))
+    if n_ctx <= K:
+        raise ValueError(f"a context of {n_ctx} tokens is too short to time {K} drafts: take a smaller K, or "
+                         "another drafter")
+    tokens, rng, times = tokens[:n_ctx - K] or tokens[:1], np.random.default_rng(0), [[], [], []]
     for _ in range(10):
         for i, run in enumerate([lambda: target(tokens), lambda: target(tokens + tokens[:1] * K, K + 1),
                                  lambda: propose(draft, tokens, K, to_probs, rng)]):

@@ -35,6 +35,7 @@ has no state before it: zeros are used.
 But: only for the target that it was trained on; one text at a time.
 """
 import copy
+from operator import index
 
 from compute.backend import xp
 from compute.linear import linear
@@ -105,7 +106,7 @@ class Eagle:
 
     def tree(self, x, nodes, parents, n_last=None):
         """As TreeGPT2.tree: logits after x_n and each node [1 + n, n_vocab], or the last n_last of them."""
-        x, nodes, parents = list(x), list(nodes), list(parents)
+        x, nodes, parents = [*map(index, x)], [*map(index, nodes)], list(parents)
         check_nodes(nodes, self.n_vocab)
         if self.block.torn:                                 # interrupted, or an overflow
             self.reset()

@@ -6,6 +6,7 @@ embeddings.
 """
 import hashlib
 import math
+from operator import index
 from pathlib import Path
 
 import numpy as np
@@ -97,20 +98,21 @@ def states_before(target, x, first, layers=()):
     pass is run here, which leaves only the rest to the next verification.  Before the first token are zeros.
     Raises ValueError for ids outside the vocabulary: the last token is looked up before the target sees it.
     """
+    x = [*map(index, x)]
     n = len(x) - 1
     if not 0 <= x[n] < target.n_vocab:
         raise ValueError(f"token id {x[n]} is not in 0 .. {target.n_vocab - 1}: "
                          "is this the model's own encoder?")
-    if hasattr(target, "follow"):           # a TreeGPT2: the states of the accepted path move up
-        target.follow(x[:n])
-    if common_prefix(target.cached, x) < n:
-        with target.lock():
+    with target.lock():                     # other threads may use the target
+        if hasattr(target, "follow"):       # a TreeGPT2: the states of the accepted path move up
+            target.follow(x[:n])
+        if common_prefix(target.cached, x) < n:
             target.prefill(x, 1)            # a long text, in the same chunks as without a head: the same bits
         if common_prefix(target.cached, x) < n:
             target(x[:n])                   # a short one, which prefill leaves to the next call
-    rows = slice(max(first - 1, 0), n)
-    early = [unit(target.early[rows, target.early_layers.index(layer)]) for layer in layers]
-    states = xp.concatenate([*early, layer_norm(target.states[rows], **target.params["ln_f"])], axis=1)
+        rows = slice(max(first - 1, 0), n)
+        early = [unit(target.early[rows, target.early_layers.index(layer)]) for layer in layers]
+        states = xp.concatenate([*early, layer_norm(target.states[rows], **target.params["ln_f"])], axis=1)
     return states if first else xp.pad(states, [(1, 0), (0, 0)])
 
 

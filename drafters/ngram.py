@@ -23,6 +23,7 @@ When a draft is rejected, its counts are removed.
 But: texts learnt from and the running text have the same weight; no Kneser-Ney smoothing, which is better on
 large texts; on the CPU, whatever the backend; for one thread.
 """
+import copy
 from collections import Counter, defaultdict
 from operator import index
 
@@ -47,6 +48,9 @@ class NGram:
         self.n_vocab, self.order = n_vocab, order
         self.texts, self.whole = [], False                          # the texts learnt; are all counted?
 
+    def __copy__(self):                                             # with counts of its own
+        return copy.deepcopy(self)
+
     def learn(self, tokens):
         """Count a text for good.  Raises ValueError for ids outside the vocabulary."""
         tokens = self.known(tokens)
@@ -57,11 +61,12 @@ class NGram:
         self.whole = True
 
     def known(self, tokens):
+        tokens = [*map(index, tokens)]
         for token in tokens:
-            if not 0 <= index(token) < self.n_vocab:
+            if not 0 <= token < self.n_vocab:
                 raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: "
                                  "is this the model's own encoder?")
-        return list(tokens)
+        return tokens
 
     def reset(self):
         """Forget the running text."""
@@ -105,10 +110,10 @@ class NGram:
 
     def __call__(self, tokens, n_last=1):
         """Raises ValueError for ids outside the vocabulary, or if there are no tokens."""
+        tokens = self.known(tokens)
         if not 1 <= n_last <= len(tokens):
             raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: n_last must be 1 .. the number of "
                              "tokens")
-        tokens = self.known(tokens)
         ends = range(len(tokens) - n_last + 1, len(tokens) + 1)
         return np.log(np.array([self.probs(tokens[:end]) for end in ends], dtype=np.float32))
 

@@ -72,7 +72,7 @@ class SLEM(Reader):
         """At most k tokens after x: speculative.propose.  The draft is the one given to SLEM."""
         text, drafts = self.encoder.decode(x), []
         start, written = self.read(text, room=k), []
-        while len(written) < k and len(drafts) < k:
+        while len(written) < k and len(drafts) < k and len(start + written) <= self.n_ctx_draft:
             written.append(int(self.draft(start + written)[-1].argmax()))
             drafts = self.new_tokens(text, self.draft_encoder.stream()(written))
         return drafts[:k], None

@@ -13,7 +13,9 @@ wait; the system releases it when its owner ends, in whatever way, so it cannot 
     the checksum is wrong                         once more from the start, then the next address
 
 But:
-- No existing file is overwritten: a file of the wrong length under its final name is an error that names it.
+- No existing file is overwritten, but for one that appears just as its download ends: a file of the wrong
+  length under its final name is an error that names it.
+- A server that sends another length, or cannot go on where it was asked to, makes the .part start anew.
 - A folder that was once complete is judged by the lengths of its files, because reading 6 GB at every start
   is slow; `python -m loading.download 124M` reads them all.
 - The graph (.meta) and the `checkpoint` file are not downloaded: no reader here needs them.
@@ -34,7 +36,7 @@ import requests
 from tqdm import tqdm
 
 import console
-from loading.checkpoint import CheckpointError, each_tensor
+from loading.checkpoint import CheckpointError, each_tensor, read_index
 
 OPENAI = ("https://openaipublic.blob.core.windows.net/gpt-2/models",
           "https://f001.backblazeb2.com/file/LLMs-from-scratch/gpt2")
@@ -175,6 +177,12 @@ def download_missing(name, folder):
                             "free; free some space or choose another folder with --models_dir")
     for file, (size, checksum) in todo.items():
         download_file(folder / file, [f"{url}/{file}" for url in MODELS[name]["urls"]], size, checksum)
+        if file.endswith(".index"):                             # now: not after gigabytes that it condemns
+            try:
+                read_index(folder / file)
+            except CheckpointError as error:
+                (folder / file).unlink()
+                raise DownloadError(f"{error}; start again") from None
     try:
         check_tensors(folder)
     except DownloadError:
@@ -210,9 +218,10 @@ def download_file(path, urls, size, checksum):
                 print(f"{url}: {reason}; trying again", file=sys.stderr)
                 time.sleep(WAIT * 2 ** (tries - 1))
         reasons.append(f"{url} ({reason})")
+    kept = f" ({size_of(part)} bytes of it are kept)" * (size_of(part) > 0)
     raise DownloadError(f"{path.name} could not be downloaded from {' nor from '.join(reasons)}; check the "
-                        "connection and start again (what has arrived is kept), or take demo-draft and "
-                        "demo-target, which need no network")
+                        f"connection and start again{kept}, or take demo-draft and demo-target, which need "
+                        "no network")
 
 
 def fetch(url, part, size):
@@ -356,8 +365,9 @@ def main(name, models_dir="models"):
         name: 124M, 355M, 774M, 1558M or distilgpt2
         models_dir: where models are kept
     """
-    print(download(name, models_dir))
+    folder = download(name, models_dir)
     check(name, models_dir)
+    print(folder)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,12 @@ A cell that measures the machine begins with "# On this machine"; --check leaves
 are stored as SVG, and --check compares the words in them, not the lines.  A cell that fails, or writes to
 standard error, ends the program with an error.
 """
+import os
 import re
+import shutil
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import nbformat
@@ -30,8 +33,8 @@ def run(path):
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False, coalesce_streams=True,
                    extra_arguments=["--log-level=40", *PICTURES],
-                   resources={"metadata": {"path": HERE}}).execute()
-    notebook.metadata = nbformat.from_dict(METADATA)
+                   resources={"metadata": {"path": path.resolve().parent}}).execute()
+    notebook.metadata.update(nbformat.from_dict(METADATA))
     for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
         if output.get("name") == "stderr":
             raise RuntimeError(f"{path}: a cell wrote to standard error:\n{output.text}")
@@ -73,14 +76,14 @@ def words(cell):
 
 def store(path, before, notebook):
     """Beside the old one, and then in its place, unless that has been edited meanwhile."""
-    new = path.with_suffix(".new")
-    try:
+    real = path.resolve()
+    with TemporaryDirectory(dir=real.parent, prefix=".notebook.") as work:
+        new = Path(work) / "new.ipynb"
         nbformat.write(notebook, new)
-        if path.read_bytes() != before:
+        shutil.copymode(real, new)
+        if real.read_bytes() != before:
             raise RuntimeError(f"{path} was edited during the run and is left as it is: run it again")
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+        os.replace(new, real)
 
 
 def main(words):

@@ -92,8 +92,8 @@ def check_folder(folder):
 
 @sentences
 def write_folder(folder, pages):
-    """Write them all, then remove pages of ours that are no longer among them.  Raises ValueError; then no
-    page of before has been touched."""
+    """Write them all; pages of before that are no longer among them stay.  Raises ValueError; then no page
+    has been touched, unless the disk refuses to rename one that it could write."""
     real = place(folder)
     with TemporaryDirectory(dir=real if real.is_dir() else real.parent, prefix=".pages.") as work:
         for file, html in pages.items():
@@ -104,6 +104,3 @@ def write_folder(folder, pages):
         real.mkdir(exist_ok=True)
         for file in pages:
             os.replace(Path(work) / file, real / file)
-    for path in real.iterdir():
-        if path.name not in pages and has_mark(path, SITE):
-            path.unlink()

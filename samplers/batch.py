@@ -57,7 +57,9 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
     def rounds():
         x = dict(enumerate(texts))
         T = [len(tokens) + int(n_tokens) for tokens in texts]
-        drafters, targets = (Slots(model, T) for model in models)
+        # A drafter of its own kind may ask the draft about longer texts.
+        longest = T if propose is speculative.propose else [getattr(draft, "n_ctx", 0)] * len(T)
+        drafters, targets = Slots(models[0], longest), Slots(target, T)
         going = [i for i in x if len(x[i]) < T[i]]              # the sequences that have not ended
         while going:
             k = {i: min(int(K), T[i] - len(x[i]) - 1) for i in going}

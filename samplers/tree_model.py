@@ -15,7 +15,7 @@ from operator import index
 import numpy as np
 
 from compute.backend import on_gpu, xp
-from compute.linear import DEPTHS, SUM, row_products
+from compute.linear import DEPTHS, SUM, TILE, row_products
 from gpt2 import BLOCK, GPT2, common_prefix, whole_blocks
 
 
@@ -38,7 +38,7 @@ def children_of(here, parents):
 def check_nodes(nodes, n_vocab):
     """Raises ValueError for ids outside the vocabulary."""
     for token in nodes:
-        if not 0 <= index(token) < n_vocab:
+        if not 0 <= token < n_vocab:
             raise ValueError(f"token id {token} in the tree is not in 0 .. {n_vocab - 1}")
 
 
@@ -96,7 +96,8 @@ class TreeGPT2(GPT2):
         return super().forward(tokens, n_past)
 
     def __call__(self, tokens, n_last=1):
-        self.follow(list(tokens))
+        tokens = [*map(index, tokens)]
+        self.follow(tokens)
         return super().__call__(tokens, n_last)
 
     def tree(self, tokens, nodes, parents, n_last=None):
@@ -109,7 +110,7 @@ class TreeGPT2(GPT2):
         Raises ValueError for ids outside the vocabulary, a path that does not fit into the context,
         or more rows than there are.
         """
-        tokens, nodes, parents = list(tokens), list(nodes), list(parents)
+        tokens, nodes, parents = [*map(index, tokens)], [*map(index, nodes)], list(parents)
         n, total = len(tokens), len(tokens) + len(nodes)
         n_last = int(n_last or 1 + len(nodes))
         positions = [*range(n), *(n - 1 + depth for depth in depths(parents))]
@@ -171,7 +172,7 @@ def tree_mask(n_past, n, parents):
         if parent >= 0:
             own[node] |= own[parent]
     sees[max(n - n_past, 0):, n:total] = own[max(n_past - n, 0):]
-    return xp.asarray(np.where(sees, 0, -1e10), dtype=xp.float32)
+    return xp.asarray(np.where(sees, 0, -1e38), dtype=xp.float32)
 
 
 @functools.cache
@@ -180,13 +181,13 @@ def keeps_paths(d_head, n_ctx):
 
     This is measured: with four keys out of five, scattered, and with the same keys one after another.
     """
-    if on_gpu():
+    if on_gpu() or d_head % TILE == 1:                          # a last tile of one column: `gemv`
         return False
     rng = np.random.default_rng(0)
     for s in range(BLOCK, min(n_ctx, DEPTHS[0]) + BLOCK, BLOCK):
         seen = rng.random(s) < .8
         first = np.arange(s) < seen.sum()
-        for rows, width in (1, SUM), (1, d_head), (7, SUM), (7, d_head):
+        for rows, width in (1, SUM), (1, d_head), (16, SUM), (16, d_head):
             x, w = (rng.random(shape, dtype=np.float32) for shape in [(1, rows, s), (1, s, width)])
             together, w_together = np.zeros_like(x), w.copy()
             together[:, :, first], w_together[:, first] = x[:, :, seen], w[:, seen]

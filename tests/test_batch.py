@@ -83,6 +83,16 @@ def test_a_proposer_gets_a_list_of_its_own():
         None, table(2), [[1, 2], [0]], 9, 2, propose=lambda draft, x, k, *_: ([x[-1]][:k], None))
 
 
+def test_a_proposer_may_look_beyond_the_end_of_the_text():
+    def cuts(draft, x, k, to_probs, rng):
+        drafts = []
+        for _ in range(70):                                     # more than a block of the cache
+            drafts.append(int(draft(x + drafts)[0].argmax()))
+        return drafts[:k], None
+    draft, target = tiny_gpt2(n_ctx=200), tiny_gpt2(1, n_ctx=200)
+    assert_as_alone(draft, target, [[1, 2], [3]], 9, 3, propose=cuts)
+
+
 def test_a_sequence_in_a_batch_has_the_targets_distribution():
     """Beside another sequence, whose chance is its own."""
     def first_of_two(draft, target, tokens, n_tokens, K, rng, **settings):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import console
+from exercises import steps
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -99,6 +100,29 @@ def test_a_file_that_cannot_be_used_says_why(text, says, tmp_path):
         path.write_text(text)
     with pytest.raises(ValueError, match=says):
         console.function_in(path, "propose")
+
+
+def test_an_edit_within_a_second_counts(tmp_path, monkeypatch):
+    """Python's own cache goes by the size and the second."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "mine.py"
+    for said in "good", "evil":
+        path.write_text(f"raise ValueError('{said}')")
+        os.utime(path, (0, 0))
+        with pytest.raises(ValueError, match=said):
+            console.function_in(path, "propose")
+        assert said in next(steps.answers(path))[0]
+
+
+def test_a_verdict_that_nobody_reads_is_still_the_exit_status(monkeypatch):
+    def verdict():
+        print("not lossless")
+        return 1
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as closed, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", closed)
+        assert console.run(verdict, []) == 1
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")

@@ -383,6 +383,13 @@ def test_wrong_bytes_without_a_checksum_in_the_table_are_found_by_the_tensors_ow
     fails_then_completes(server, tmp_path, "checksum")
 
 
+def test_a_damaged_index_is_found_before_the_data_is_fetched(server, tmp_path):
+    server.faults = {INDEX: itertools.repeat(flipped)}
+    with pytest.raises(DownloadError, match="checksum.*; start again"):
+        download("tiny", tmp_path)
+    assert DATA not in dict(server.log) and not (tmp_path / "tiny" / INDEX).exists()
+
+
 def test_the_next_address(server, other, tmp_path, files):
     module.MODELS["tiny"]["urls"][:] = CLOSED, server.url, other.url
     for fault in None, answers(404), answers(500), error_page, flipped, cut(0):

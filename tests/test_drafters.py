@@ -1,4 +1,5 @@
 """Drafters: each is lossless, exactly; each has a wrong version that is caught; and what they draft."""
+import copy
 import inspect
 from collections import Counter
 
@@ -163,6 +164,36 @@ def test_the_schedule_adds_two_where_all_were_accepted_and_else_takes_one_away()
         assert numbers(schedule, RIGHT) == [1, 3, 5, 7, 8, 8, 1]        # at most K, and the text ends
     found = numbers(Schedule(first=1), WRONG_FROM_20)           # the first 20 tokens took 4 rounds
     assert found[:12] == [1, 3, 5, 7, 8, 7, 6, 5, 4, 3, 2, 1] and set(found[12:-1]) == {1}
+
+
+def test_a_round_without_room_does_not_end_the_drafting():
+    schedule, lengths = Schedule(first=3), []
+    for n, k in (1, 4), (5, 0), (6, 0), (7, 4):
+        lengths.append(len(schedule(table(1), [1] * n, k, lambda logits, *_: np.eye(3)[:1], rng())[0]))
+    assert lengths == [3, 0, 0, 1]
+
+
+def test_a_drafter_within_gets_a_text_of_its_own():
+    def spoils(draft, x, k, to_probs, rng):
+        return [x.pop(0)][:k] + [x.append(3)][:0], None
+
+    def like(draft, x, k, to_probs, rng):
+        return [x[0]][:k], None
+    for wrapper in Schedule, Confident, DraftExit, lambda propose: Optimum(.1, 1.2, 4, propose):
+        assert numbers(wrapper(spoils), None) == numbers(wrapper(like), None)
+
+
+def test_ids_are_numbers_whatever_they_come_as():
+    model, text = NGram(4), [1, 0, 1, 0]
+    model([True, 0, 1])
+    assert np.array_equal(model(text), NGram(4)(text))
+    for same in iter(text), np.array(text), [np.array(token) for token in text]:
+        learnt = NGram(4)
+        learnt.learn(same)
+        assert learnt.texts == [text] and np.array_equal(copy.copy(learnt)([1]), learnt([1]))
+    other = copy.copy(learnt)
+    other.learn([2, 2])
+    assert not np.array_equal(other([1]), learnt([1]))
 
 
 def test_the_optimum_is_the_number_that_promises_most():

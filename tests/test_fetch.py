@@ -44,7 +44,7 @@ def test_what_appears_meanwhile_is_kept_and_nothing_is_left_cut(fetch, monkeypat
     monkeypatch.setattr(fetch, "CHECKSUM", hashlib.sha256(whole).hexdigest())
     monkeypatch.setattr(fetch, "downloaded", lambda session, url: path.write_text("mine") and text)
     assert console.run(fetch.main, [str(path)]) == 2 and path.read_text() == "mine"
-    assert "File exists" in capsys.readouterr().err
+    assert "is there already" in capsys.readouterr().err
     path.unlink()
     monkeypatch.setattr(fetch, "downloaded", lambda session, url: text)
     limits, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -143,6 +143,25 @@ def test_a_call_that_is_interrupted_leaves_a_model_that_works(monkeypatch, kept,
     assert np.abs(model(again(kept, tokens)) - uncached(again(kept, tokens))).max() < 1e-12
 
 
+def test_ids_are_numbers_whatever_they_come_as():
+    token, expected = np.array(3), tiny_gpt2()([1, 5, 2])
+    for first in [1, token], [True, token], iter([1, token]):
+        model = with_tree(tiny_gpt2())
+        model(first)
+        token[...] = 5                                          # the cache knows it as 3
+        assert np.allclose(model([1, 5, 2]), expected, atol=1e-5)
+        token[...] = 3
+
+
+def test_what_is_behind_the_mask_adds_nothing_however_large_the_scores():
+    for model in tiny_gpt2(), with_tree(tiny_gpt2()):
+        for block in model.params["blocks"]:
+            block["attn"]["c_attn"]["w"] *= np.float32(1e6)
+        expected = model(TOKENS[:3])
+        model(TOKENS)
+        assert np.allclose(model(TOKENS[:3]), expected, atol=1e-5)
+
+
 def test_an_interrupt_at_any_line_leaves_nothing_of_what_overflowed():
     model, n = tiny_gpt2(n_layer=1, n_embd=2, n_ctx=8), 1
     expected = model([1, 2])

@@ -3,6 +3,7 @@ no pass of the target of their own, and what they say depends on the tokens alon
 import copy
 import itertools
 import json
+import threading
 from collections import Counter
 
 import numpy as np
@@ -12,7 +13,7 @@ from helpers import interrupted, mutant, tiny_gpt2
 import gpt2
 from autoregressive import autoregressive_sampling
 from compute.linear import linear
-from drafters import eagle, medusa
+from drafters import eagle, heads, medusa
 from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.heads import SIZES, checksum, head_beside, head_shapes, load_head
@@ -455,6 +456,23 @@ def test_a_token_that_is_not_there_is_refused(tiny, module):
     for node in 13, -1:
         with pytest.raises(ValueError, match=f"token id {node} in the tree is not in 0 .. 12"):
             tiny_eagle(tiny_gpt2(1)).tree([5], [node], [-1])
+
+
+@BOTH
+def test_another_thread_that_uses_the_target_waits_while_a_head_reads_it(tiny, module, monkeypatch):
+    target, x = tiny_gpt2(1), [1, 2, 3, 4, 5]
+    head, expected, threads = tiny(target), asked(tiny(tiny_gpt2(1)), x, 2), []
+
+    def meanwhile(*arguments, **norm):
+        threads.append(threading.Thread(target=target, args=[[8] * 9]))
+        threads[-1].start()
+        threads[-1].join(.05)
+        return layer_norm(*arguments, **norm)
+
+    monkeypatch.setattr(heads, "layer_norm", meanwhile)
+    assert np.array_equal(asked(head, x, 2)[1], expected[1])
+    for thread in threads:
+        thread.join()
 
 
 # The embedded heads -----------------------------------------------------------------------------------------

@@ -256,12 +256,19 @@ def test_what_is_drawn_without_replacement_is_as_numpy_draws_it():
     assert max(abs(drawn.count(pair) / 4000 - chance) for pair, chance in by_hand.items()) < 0.03
 
 
+def test_a_random_number_times_zero_is_zero():
+    for zero in lambda u: u * 0.0, lambda u: 0.0 / u, lambda u: -(u * 0.0) + 0.0:
+        for asked in lambda x: x <= 0, lambda x: not x > 0, lambda x: x == 0:
+            assert exact_distribution(lambda rng: bool(asked(zero(rng.random())))) == {True: 1.0}
+
+
 CANNOT = {
     "with another": [lambda rng: rng.random() < rng.random(), lambda rng: rng.random() * rng.random() < 0.5,
                      lambda rng: int(np.argmin(-np.log(rng.random(3)) / [0.5, 0.3, 0.2]))],
     "np.sin": [lambda rng: np.sin(rng.random()) < 0.5],
     "np.log": [lambda rng: np.log(rng.random() - 0.5) < 0.5],
     "a plain number": [lambda rng: float(rng.random())],
+    "5,000 integers": [lambda rng: int(rng.random() * 2**53), lambda rng: int(1 / rng.random())],
     "rng.gumbel": [lambda rng: rng.gumbel(size=3).argmax()],
     "sum be 1": [lambda rng: rng.choice(3, p=[0.5, 0.3, 0.3]), lambda rng: rng.choice(2, p=[0.5, 0.3, 0.2]),
                  lambda rng: rng.choice(2, p=[np.nan, 0.3])],

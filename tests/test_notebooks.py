@@ -124,7 +124,9 @@ def test_only_what_is_asked_for_is_written_and_no_edit_is_lost(tmp_path, run_mod
     nbformat, path = run_module.nbformat, tmp_path / "a.ipynb"
     fresh = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("new " * 5000)])
     nbformat.write(nbformat.v4.new_notebook(), path)
-    before = path.read_bytes()
+    path.chmod(0o640)
+    mine, before = tmp_path / "a.new", path.read_bytes()
+    mine.write_text("mine")
     monkeypatch.setattr(run_module, "run", lambda path: fresh)
     for flag in "--help", "--chek", "-h":
         with pytest.raises(SystemExit, match="not a flag"):
@@ -132,15 +134,26 @@ def test_only_what_is_asked_for_is_written_and_no_edit_is_lost(tmp_path, run_mod
     monkeypatch.setattr(nbformat, "write", lambda notebook, path: path.write_text("{cut") and 1 / 0)
     with pytest.raises(ZeroDivisionError):                      # a full disk
         run_module.main([str(path)])
-    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+    assert path.read_bytes() == before and {*tmp_path.iterdir()} == {path, mine}
     monkeypatch.undo()
     monkeypatch.setattr(run_module, "run", lambda path: path.write_bytes(before + b" ") and fresh)
     with pytest.raises(RuntimeError, match="was edited"):
         run_module.main([str(path)])
-    assert path.read_bytes() == before + b" " and [*tmp_path.iterdir()] == [path]
+    assert path.read_bytes() == before + b" " and {*tmp_path.iterdir()} == {path, mine}
     monkeypatch.setattr(run_module, "run", lambda path: fresh)
-    run_module.main([str(path)])
-    assert nbformat.read(path, 4) == fresh and [*tmp_path.iterdir()] == [path]
+    (tmp_path / "link.ipynb").symlink_to(path)
+    run_module.main([str(tmp_path / "link.ipynb")])
+    assert nbformat.read(path, 4) == fresh and path.stat().st_mode & 0o777 == 0o640
+    assert {*tmp_path.iterdir()} == {path, mine, tmp_path / "link.ipynb"} and mine.read_text() == "mine"
+
+
+@pytest.mark.long
+def test_a_notebook_runs_in_its_own_folder_and_keeps_its_title(tmp_path, run_module):
+    nbformat, path = run_module.nbformat, tmp_path / "a.ipynb"
+    code = nbformat.v4.new_code_cell("import os; os.getcwd()")
+    nbformat.write(nbformat.v4.new_notebook(cells=[code], metadata={"title": "Mine"}), path)
+    ran = run_module.run(path)
+    assert ran.metadata.title == "Mine" and str(tmp_path) in str(ran.cells[0].outputs)
 
 
 @pytest.mark.long

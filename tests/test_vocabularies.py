@@ -47,6 +47,12 @@ def test_it_is_lossless_in_all_standard_cases(sampler):
     assert check(sampler, [(None, TARGET)]) < 1e-12
 
 
+def test_slem_drafts_as_much_as_the_drafts_context_holds():
+    drafted = [len(SLEM(tiny_gpt2(n_vocab=SMALL.n_vocab, n_ctx=5), SMALL, ENCODER).propose(
+        None, [1, 2], K, None, None)[0]) for K in (4, 9, 50)]
+    assert all(n <= 9 for n in drafted)
+
+
 def likeliest(draft, x, k, to_probs, rng):
     p = to_probs(draft(x))
     return [int(p[0].argmax())][:k], p[:k]

@@ -6,13 +6,15 @@ The 80 novels of titles.md are downloaded as they were collected.  There a line 
 of one that was cut to the width of a page; here each paragraph is one line, and <|endoftext|> stands between
 the books.
 
-But: it keeps nothing of a download that was interrupted.
+But: it keeps nothing of a download that was interrupted; a kill while it writes leaves a folder .novels.*,
+which can be deleted; what appears in its place just as it is renamed is replaced.
 """
 import hashlib
 import os
 import re
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import requests
 from tqdm import tqdm
@@ -35,8 +37,21 @@ def main(path="novels.txt", /):
     Args:
         path: where to write it
     """
+    refuse(path)
+    with TemporaryDirectory(dir=Path(path).parent, prefix=".novels.") as work:
+        new = Path(work) / "new.txt"
+        new.write_bytes(novels())
+        refuse(path)                                            # one may have appeared meanwhile
+        os.replace(new, path)
+
+
+def refuse(path):
     if os.path.lexists(path):
         raise ValueError(f"{path} is there already: move it away, or name another file")
+
+
+def novels():
+    """The bytes of the text, all from the network.  Raises ValueError if they are not those."""
     files = re.findall(r"^\| (\w+_\d{4}) \|", TITLES.read_text(encoding="utf-8"), re.M)
     with requests.Session() as session:
         books = [paragraphs(downloaded(session, f"{CORPUS}{file}.txt")) for file in tqdm(files, disable=None)]
@@ -44,12 +59,7 @@ def main(path="novels.txt", /):
     if hashlib.sha256(text).hexdigest() != CHECKSUM:
         raise ValueError("what was downloaded is not the text that the pair was trained on (its checksum is "
                          "another); nothing was written")
-    with open(path, "xb") as file:                              # not over one that has appeared meanwhile
-        try:
-            file.write(text), file.flush()
-        except BaseException:                                   # a full disk, Ctrl-C
-            os.remove(path)
-            raise
+    return text
 
 
 def downloaded(session, url):

@@ -13,6 +13,7 @@ import pytest
 
 import gpt2
 from benchmarks.synthetic import SIZES, random_arrays, random_model, vocabulary
+from compute.threads import INSIDE
 from drafters import heads
 from encoder import EOS, Encoder
 from exercises.steps import Says  # noqa: F401  # in the generator's place
@@ -49,9 +50,9 @@ def interrupted(run, n):
     def trace(frame, event, arg):
         file, line = frame.f_code.co_filename, frame.f_lineno
         if ours(file) and frame.f_code.co_name != "<genexpr>":  # there Python prints it, and goes on
-            # At a `try`, and at the end of a `with`, no signal can come in, though we can.
+            # At a `try` or `yield`, and at the end of a `with`, no signal can come in, though we can.
             line = linecache.getline(file, line).lstrip()
-            if not line.startswith(("with ", "try:")) and next(left, None) is None:
+            if not line.startswith(("with ", "try:", "yield")) and next(left, None) is None:
                 raise KeyboardInterrupt
             return trace
 
@@ -63,6 +64,7 @@ def interrupted(run, n):
         return True
     finally:
         sys.settrace(before)
+        assert not INSIDE.users                                 # NumPy's library has its threads back
 
 
 @functools.cache

@@ -9,7 +9,6 @@ Three files of the same model: model (as transformers saves it today, with the p
 the values of the last, widened by torch.
 """
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,6 @@ def bytes_as_letters():
 
 def main():
     torch.manual_seed(0)
-    shutil.rmtree(FOLDER, ignore_errors=True)
     model = GPT2LMHeadModel(GPT2Config(vocab_size=257, n_positions=8, n_embd=4, n_layer=2, n_head=2,
                                        bos_token_id=256, eos_token_id=256)).eval()
     for name, weight in model.named_parameters():

@@ -60,8 +60,6 @@ def small(rng):
 def make_fixtures():
     rng, values = np.random.default_rng(4), {}
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for old in FOLDER.iterdir():
-        old.unlink()
     tensors = small(rng)
     save(FOLDER / "small", tensors)  # their data in this order
     save(FOLDER / "sorted", dict(sorted(tensors.items())))  # as OpenAI's, and ours
