@@ -1,7 +1,9 @@
 """Training, end to end on a few seconds' worth of text: what the scripts write is what NumPy then runs."""
 import json
 import math
+import resource
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -64,6 +66,49 @@ def test_no_file_of_others_is_written_over(trained, tmp_path):
             with pytest.raises(ValueError, match="name another folder with --(out|work)$"):
                 main([*more, *words, "--out", f"{tmp_path}/{out}", "--work", f"{tmp_path}/{work}"])
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("changed", ["text", "target", "start"])
+def test_what_was_kept_of_another_run_is_not_taken_for_this_ones(trained, tmp_path, changed):
+    folder, heads, _ = trained
+    text, target, more = folder / "text.txt", folder / "demo-target", []
+    if changed == "text":
+        text = tmp_path / "text.txt"
+        text.write_text((folder / "text.txt").read_text() + "more")
+    elif changed == "target":
+        target = shutil.copytree(target, tmp_path / "target")
+        weights = target / "model.ckpt.data-00000-of-00001"
+        heads.train.export(heads.train.GPT2(**SIZE, n_layer=3), dict(SIZE, n_layer=3), target)
+        assert weights.read_bytes() != (folder / "demo-target" / weights.name).read_bytes()
+    else:
+        more = ["--start", f"{folder}/demo-exit"]
+    before = {path: path.read_bytes() for path in (folder / "heads").iterdir()}
+    words = ["--text", str(text), "--target", str(target), "--work", f"{folder}/heads", "--held_out", "2",
+             "--layers", "1", "2", "--out", str(tmp_path), "--steps", "50", "--no_compile", *more]
+    with pytest.raises(ValueError, match="is of another run .*: name another folder with --work"):
+        heads.main(["exit", *words])
+    assert {path: path.read_bytes() for path in (folder / "heads").iterdir()} == before
+
+
+@pytest.mark.long
+def test_on_a_full_disk_no_half_of_a_file_of_states_is_left(trained, tmp_path):
+    folder, heads, _ = trained
+    twin = heads.train.GPT2(**SIZE, n_layer=3)
+    limits, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    pieces, path = np.zeros((9, 64), np.int64), tmp_path / "states.npy"
+    try:                                                # "File too large" stands for "No space left"
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+        with pytest.raises(OSError, match="large"):
+            heads.States(twin, pieces, (1, 2), path, "cpu")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert not path.exists()
+    states = heads.States(twin, pieces, (1, 2), path, "cpu")
+    states.kept[0, :, :-1] = 1                          # half of a piece: the machine went down
+    given = states[np.array([0, 1])]
+    assert all((a[0] == a[1]).all() for a in given[:3])
 
 
 def log(path):

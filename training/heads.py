@@ -13,9 +13,9 @@
                 block; early exit as in LayerSkip, Elhoushi et al. 2024, but the target is not trained for it)
 
 Each ends in the target's own output matrix, so a head is small.  The target is frozen: its states are
-computed once, for `--pieces` pieces of the text, and kept in `--work`.  They give the target's distributions,
-which the heads learn: first with cross-entropy, and then with what matters, the share of their tokens that
-the target rejects, 1 - sum min(p, q).  (q the target, p the draft, as everywhere.)
+computed once, for `--pieces` pieces of the text, and kept in `--work` (0.6 MB each).  They give the target's
+distributions, which the heads learn: first with cross-entropy, and then with what matters, the share of their
+tokens that the target rejects, 1 - sum min(p, q).  (q the target, p the draft, as everywhere.)
 
 Interrupt it whenever you like: the same command goes on from the last saved step.
 
@@ -24,6 +24,7 @@ But: states are computed on the text, not on what the target would write itself;
 import argparse
 import hashlib
 import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -142,7 +143,14 @@ class States:
     def __init__(self, target, pieces, layers, path, device):
         self.target, self.pieces, self.layers, self.device = target, pieces, layers, device
         shape = len(pieces), 3, pieces.shape[1], target.wte.shape[1]
-        self.kept = np.lib.format.open_memmap(path, "r+" if path.exists() else "w+", np.float16, shape)
+        if not path.exists():               # zeros, all of them written: a full disk says so now, not later
+            with open(path.with_suffix(".part"), "wb") as file:
+                np.lib.format.write_array_header_1_0(
+                    file, dict(descr="<f2", fortran_order=False, shape=shape))
+                for _ in pieces:
+                    file.write(bytes(2 * math.prod(shape[1:])))
+            path.with_suffix(".part").replace(path)
+        self.kept = np.lib.format.open_memmap(path, "r+")
         wpe = target.wpe[: pieces.shape[1]]
         self.wte, self.wpe = (F.layer_norm(a, a.shape[-1:]) for a in (target.wte, wpe))
 
@@ -150,7 +158,7 @@ class States:
     def __getitem__(self, rows):
         """Rows of pieces -> the arguments of the heads' forward."""
         tokens = torch.from_numpy(self.pieces[rows].astype(np.int64)).to(self.device)
-        missing = np.flatnonzero(~self.kept[rows, -1, 0].any(-1))         # no state is all zeros
+        missing = np.flatnonzero(~self.kept[rows, -1, -1].any(-1))        # no state is all zeros
         if len(missing):
             self.kept[rows[missing]] = self.computed(tokens[missing]).half().cpu().numpy()
         kept = torch.from_numpy(self.kept[rows]).to(self.device).float()
@@ -265,7 +273,7 @@ def main(argv=None):
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     work, folder, out = Path(args.work), Path(args.target), Path(args.out) / f"demo-{args.kind}"
-    train.check_folders(work, out)
+    train.check_new(out)
     torch.manual_seed(args.seed)
     if args.last_only and args.kind != "eagle":
         parser.error(f"--last_only is of an EAGLE head: a head of the kind {args.kind} has one state anyway")
@@ -278,6 +286,8 @@ def main(argv=None):
     train.load(target, folder)
     target.to(args.device)
     digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()
+    train.claim(work, args.kind, target=digest, layers=args.layers, pieces=args.pieces, seed=args.seed,
+                batch=args.batch, start=args.start, last_only=args.last_only)
     n_ctx, rng = hparams["n_ctx"], np.random.default_rng(args.seed)
     whole = len(tokens) // n_ctx - 1
     starts = rng.integers(n_ctx) + n_ctx * np.sort(rng.permutation(whole)[: args.pieces])
@@ -303,9 +313,11 @@ def main(argv=None):
 
     size = dict(medusa=dict(n_heads=MEDUSA_HEADS), exit=dict(exit_layer=args.layers[0]),
                 eagle=dict(layers=args.layers))[args.kind]
-    train.export(head, dict(kind=args.kind, target=digest, **size), out)
-    rows += [line for line in (work / f"{args.kind}.jsonl").read_text().splitlines() if "acceptance" in line]
-    (out / "training.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    rows += [json.dumps(row) for row in train.rows_of(work / f"{args.kind}.jsonl")
+             if "acceptance_temperature_1" in row]
+    with train.new_folder(out) as new:
+        train.export(head, dict(kind=args.kind, target=digest, **size), new)
+        (new / "training.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
     print(rows[-1])
 
 

@@ -16,6 +16,8 @@ But: one process for a `--work` folder, one device; no dropout, since a small mo
 times.
 """
 import argparse
+import contextlib
+import hashlib
 import json
 import lzma
 import math
@@ -119,7 +121,10 @@ class GPT2(nn.Module):
 
 def read_documents(path):
     raw = Path(path).read_bytes()
-    text = (lzma.decompress(raw) if str(path).endswith(".xz") else raw).decode("utf-8")
+    try:
+        text = (lzma.decompress(raw) if str(path).endswith(".xz") else raw).decode("utf-8")
+    except (lzma.LZMAError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a whole text in UTF-8 ({error}): get it again") from None
     return [document.strip() + "\n" for document in text.split(EOS) if document.strip()]
 
 
@@ -156,6 +161,10 @@ def prepare_text(path, n_held_out, work, vocabulary=None):
     """Text -> (tokens to train on, tokens held out, bytes held out).  The vocabulary is that of a folder, or
     trained here; tokens and vocabulary are kept in `work` and read from there the next time."""
     documents = read_documents(path)
+    if not 0 < n_held_out < len(documents):
+        raise ValueError(f"{path} has {len(documents)} documents: hold out fewer of them (--held_out)")
+    claim(work, "text", sha256=digest_of(path), n_held_out=n_held_out,
+          vocabulary=vocabulary and digest_of(vocabulary / "encoder.json"))
     apart = len(documents) // n_held_out
     held_out = documents[apart // 2:: apart][:n_held_out]
     documents = [document for document in documents if document not in held_out]
@@ -174,6 +183,23 @@ def prepare_text(path, n_held_out, work, vocabulary=None):
     n_bytes = sum(len(document.encode("utf-8")) for document in held_out)
     print(f"{len(tokens):,} tokens to train on, {len(test_tokens):,} held out ({n_bytes:,} bytes)")
     return tokens, test_tokens, n_bytes
+
+
+def digest_of(path):
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def claim(work, name, **what):
+    """Notes in `work` what it is for, in of_NAME.json.  Raises ValueError if it is for something else: old
+    tokens and states must not be taken for new ones, nor files of others be written over."""
+    work.mkdir(parents=True, exist_ok=True)
+    note, text, elsewhere = work / f"of_{name}.json", json.dumps(what), "name another folder with --work"
+    if note.exists() and note.read_text(encoding="utf-8") != text:
+        raise ValueError(f"{work} is of another run ({note.name} says of which): {elsewhere}")
+    if not (work / "of_text.json").exists() and any(work.iterdir()):
+        raise ValueError(f"{work} holds other files than those of training: {elsewhere}")
+    if not note.exists():
+        note.write_text(text, encoding="utf-8")
 
 
 def batch_of(tokens, step, batch, seed):
@@ -324,21 +350,27 @@ def tensorflow_name(name):
     return "model/" + (name.replace("h.", "h", 1) if name.startswith("h.") else name).replace(".", "/")
 
 
-def check_folders(work, *folders):
-    """Raises ValueError if files of others could be lost: a folder to write exists, or `work` is not one of
-    training."""
-    for folder in folders:
-        if os.path.lexists(folder):
-            raise ValueError(f"{folder} exists: move it away, or name another folder with --out")
-    work.mkdir(parents=True, exist_ok=True)
-    if any(work.iterdir()) and not (work / "held_out.npy").exists():
-        raise ValueError(f"{work} holds other files than those of training: name another folder with --work")
+def check_new(folder):
+    """Raises ValueError if there is something of this name."""
+    if os.path.lexists(folder):
+        raise ValueError(f"{folder} exists: move it away, or name another folder with --out")
+
+
+@contextlib.contextmanager
+def new_folder(folder):
+    """`with new_folder(folder) as new:` what is written to `new` is `folder` in the end, all or nothing."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent, prefix=".new.") as work:
+        new = Path(work) / folder.name
+        new.mkdir()
+        yield new
+        check_new(folder)
+        new.rename(folder)
 
 
 def export(model, hparams, folder):
-    """hparams.json and the weights in OpenAI's layout, in half precision, in a new folder."""
+    """hparams.json and the weights in OpenAI's layout, in half precision."""
     from loading.checkpoint import write_tensorflow
-    folder.mkdir(parents=True)
     arrays = {}
     for name, parameter in model.state_dict().items():
         array = parameter.cpu().numpy().astype(np.float16)
@@ -355,10 +387,19 @@ def copy_vocabulary(source, folder):
         shutil.copy(Path(source) / name, Path(folder) / name)
 
 
+def rows_of(log):
+    """The rows of a log, but for those that a full disk cut."""
+    rows = []
+    for line in log.read_text().splitlines():
+        with contextlib.suppress(ValueError):
+            rows.append(json.loads(line))
+    return rows
+
+
 def plot(work):
     """The loss curve, from the log."""
     import matplotlib.pyplot as plt
-    rows = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()]
+    rows = rows_of(work / "log.jsonl")
     figure, axes = plt.subplots(figsize=(7, 4))
     for key, label in (("train_target_nats", "target, training text"),
                        ("target_nats", "target, held-out books"), ("draft_nats", "draft, held-out books")):
@@ -388,12 +429,13 @@ def main(argv=None):
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     work, out = Path(args.work), Path(args.out)
-    check_folders(work, out / "demo-target", out / "demo-draft")
+    check_new(out / "demo-target"), check_new(out / "demo-draft")
     torch.manual_seed(args.seed)
 
     vocabulary = Path(args.start) / "demo-target" if args.start else None
     tokens, test_tokens, n_bytes = prepare_text(args.text, args.held_out, work, vocabulary)
 
+    claim(work, "pair", start=args.start, seed=args.seed, batch=args.batch)
     target, draft = GPT2(**TARGET).to(args.device), GPT2(**DRAFT).to(args.device)
     if args.start:
         load(target, Path(args.start) / "demo-target"), load(draft, Path(args.start) / "demo-draft")
@@ -402,8 +444,9 @@ def main(argv=None):
         train(stage, steps, target, draft, tokens, some, n_bytes * len(some) / len(test_tokens), args)
 
     for model, hparams, name in ((target, TARGET, "demo-target"), (draft, DRAFT, "demo-draft")):
-        export(model, hparams, out / name)
-        copy_vocabulary(work, out / name)
+        with new_folder(out / name) as new:
+            export(model, hparams, new)
+            copy_vocabulary(work, new)
     results = evaluate(target, draft, test_tokens, n_bytes, args.device)
     (work / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     plot(work)
