@@ -145,12 +145,13 @@ def test_a_call_that_is_interrupted_leaves_a_model_that_works(monkeypatch, kept,
 
 def test_ids_are_numbers_whatever_they_come_as():
     token, expected = np.array(3), tiny_gpt2()([1, 5, 2])
-    for first in [1, token], [True, token], iter([1, token]):
-        model = with_tree(tiny_gpt2())
-        model(first)
-        token[...] = 5                                          # the cache knows it as 3
-        assert np.allclose(model([1, 5, 2]), expected, atol=1e-5)
-        token[...] = 3
+    for model in tiny_gpt2(), with_tree(tiny_gpt2()):
+        for first in [1, token], [True, token], iter([1, token]):
+            model.reset()
+            model(first)
+            token[...] = 5                                      # the cache knows it as 3
+            assert np.allclose(model([1, 5, 2]), expected, atol=1e-5)
+            token[...] = 3
 
 
 def test_what_is_behind_the_mask_adds_nothing_however_large_the_scores():
@@ -160,6 +161,16 @@ def test_what_is_behind_the_mask_adds_nothing_however_large_the_scores():
         expected = model(TOKENS[:3])
         model(TOKENS)
         assert np.allclose(model(TOKENS[:3]), expected, atol=1e-5)
+    model(TOKENS)                                               # and of a tree
+    assert np.allclose(model.tree(TOKENS[:3], [], []), expected, atol=1e-5)
+
+
+def test_a_copy_has_nothing_of_what_a_thread_was_writing():
+    model = tiny_gpt2()
+    expected = model([1, 2])
+    model.cache[:] = np.nan                                     # in the midst of a pass that overflows
+    for copied in copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model)):
+        assert np.allclose(copied([1, 2]), expected, atol=1e-5)
 
 
 def test_an_interrupt_at_any_line_leaves_nothing_of_what_overflowed():
