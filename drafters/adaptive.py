@@ -112,6 +112,9 @@ class Confident:
         seen, drafts, p = [], [], []
         while len(drafts) < k:                                          # one at a time
             new, new_p = checked_answer(self.propose(draft, x + drafts, 1, to_probs_seen, rng), 1, draft)
+            if drafts and new and (p is None) != (new_p is None):
+                raise ValueError("the drafter drew one token of a round and chose another (p is None for it "
+                                 "alone): give each a p, or none")
             drafts += new
             p = None if new_p is None else [*p, *new_p]
             if not new or seen and confidence(seen[-1], drafts[-1]) < self.threshold:

@@ -40,8 +40,11 @@ class Race:
     """
 
     def __init__(self, rng):
-        self.seed, self.random = int(rng.random() * 2**53), rng.random
+        self.seed, self.rng = int(rng.random() * 2**53), rng
         self.n = 0                                              # tokens emitted so far
+
+    def __getattr__(self, name):                                # random, integers, ..
+        return getattr(vars(self)["rng"], name)
 
     def winner(self, probs, j):
         """probs [n_vocab] -> argmin E / probs at the j-th place after the n tokens."""

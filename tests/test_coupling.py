@@ -36,7 +36,7 @@ SETTINGS = [{}, dict(temperature=.6, top_k=2), dict(top_p=.7), dict(temperature=
 
 def own_draws(draft, x, k, to_probs, rng):
     """Asks its generator by itself, for drafts and for how many of them."""
-    return [int(rng.random() * 3) for _ in range(int(rng.random() * (k + 1)))], None
+    return [int(rng.random() * 3) for _ in range(rng.integers(k + 1))], None
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=named)

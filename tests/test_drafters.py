@@ -183,6 +183,13 @@ def test_a_drafter_within_gets_a_text_of_its_own():
         assert numbers(wrapper(spoils), None) == numbers(wrapper(like), None)
 
 
+def test_a_drafter_that_is_asked_one_by_one_draws_all_or_chooses_all():
+    def mixed(draft, x, k, to_probs, rng):
+        return [1], None if len(x) % 2 else [np.eye(3)[1]]
+    with pytest.raises(ValueError, match="give each a p, or none"):
+        Confident(mixed)(None, [1], 4, None, rng())
+
+
 def test_ids_are_numbers_whatever_they_come_as():
     model, text = NGram(4), [1, 0, 1, 0]
     model([True, 0, 1])

@@ -213,6 +213,8 @@ def main(name="", /):
     Args:
         name: of one mistake, whose row alone is written anew
     """
+    if name and name not in WRONG:
+        raise ValueError(f"there is no mistake {name!r} in the museum: museum.md has their names")
     old = rows() if name else {}
     for one in [name] if name else WRONG:
         found = seen(one)
