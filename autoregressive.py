@@ -22,7 +22,7 @@ def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, to
     def rounds():
         x, T = list(tokens), len(tokens) + int(n_tokens)
         while len(x) < T:
-            q = to_probs(model(x), 1)                           # [1, n_vocab]    q(. | x_1 .. x_n)
+            q = to_probs(model(x[:]), 1)                        # [1, n_vocab]    q(. | x_1 .. x_n)
             new = [sample(q[0], rng)]                           # x_{n+1} ~ q(. | x_1 .. x_n)
             x += new
             yield Round(tokens=new, drafts=[], n_accepted=0, target_probs=q, draft_probs=[])

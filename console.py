@@ -29,6 +29,7 @@ from pathlib import Path
 from textwrap import dedent, fill
 
 LOADED = {}         # {a file that function_in has loaded, absolute: as it was typed}
+MODULES = {}        # {(the file, its bytes): module}, so that two functions of one file share its globals
 
 
 def run(program, words=None):
@@ -217,11 +218,12 @@ def function_in(path, name, like=None):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None:
         raise ValueError(f"{path} is not a Python file: its name must end in .py")
-    module = importlib.util.module_from_spec(spec)
-    LOADED[spec.origin] = path
+    key = spec.origin, path.read_bytes()
+    module, LOADED[spec.origin] = MODULES.get(key) or importlib.util.module_from_spec(spec), path
     try:
-        # not the loader's exec_module: its cache does not see an edit within a second
-        exec(compile(path.read_bytes(), spec.origin, "exec"), vars(module))
+        if key not in MODULES:      # not the loader's exec_module: its cache misses an edit within a second
+            exec(compile(key[1], spec.origin, "exec"), vars(module))
+        MODULES[key] = module
     except (Exception, SystemExit) as error:
         line = error.lineno if isinstance(error, SyntaxError) else None
         place = f"{path}, line {line}" if line else place_in_loaded(error) or path

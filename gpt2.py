@@ -14,7 +14,8 @@ blocks of 64 keys, and masked keys add exact zeros.
 Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and
 would turn the whole forward pass into float64.
 
-But: inference only, one sequence at a time (threads that share a model take turns), no dropout.
+But: inference only, one sequence at a time (threads that share a model take turns; a signal handler may not
+call it during a call), no dropout.
 """
 import copy
 import math

@@ -27,6 +27,7 @@ But: what is walked is a sampler on models of a few tokens, not its speed nor it
 - A loop that neither draws nor asks a model nor yields is not noticed.  A top_p that is exactly a sum of
   probabilities is decided by rounding.
 """
+import copy
 import functools
 import itertools
 import sys
@@ -131,9 +132,10 @@ class Walk:
 
     def choice(self, a, size=None, replace=True, p=None):
         values = np.arange(a) if isinstance(a, Integral) else np.asarray(a)
-        weights = np.array(np.ones(len(values)) / len(values) if p is None else p, dtype=float)
+        p = np.asarray(np.ones(len(values)) / len(values) if p is None else p)
+        weights, slack = p.astype(float), np.finfo(np.result_type(p, np.float16)).eps ** .5     # as NumPy's
         n = 1 if size is None else np.prod(size, dtype=int)
-        if weights.shape != values.shape or not ((weights >= 0).all() and abs(weights.sum() - 1) < 1e-8):
+        if weights.shape != values.shape or not ((weights >= 0).all() and abs(weights.sum() - 1) < slack):
             raise ValueError(f"rng.choice was called with p = {p} for {len(values)} values: give each a "
                              "probability, and let their sum be 1")
         if not replace and np.count_nonzero(weights) < n:
@@ -573,7 +575,8 @@ def judge(sampler, *case, most=np.inf):
 
     def run(rng):
         models = [asked(model, rng) for model in (case.draft, case.target)]
-        result = sampler(*models, list(case.prompt), case.n_tokens, case.K, rng, **case.settings)
+        settings = copy.deepcopy(case.settings)     # a sampler may change its `eos`, but not the case's
+        result = sampler(*models, list(case.prompt), case.n_tokens, case.K, rng, **settings)
         return text_of(result, rng)
 
     found, n_branches, steps = defaultdict(float), 0, 0

@@ -91,7 +91,7 @@ class Upper(GPT2):
         self.lower.reset()
 
     def forward(self, tokens, n_past):
-        x = self.lower.hidden(tokens)[n_past:]                          # [n, n_embd]
+        x = self.lower.hidden(tokens)[n_past:].copy()                   # [n, n_embd]
         self.cached = tokens[:n_past]
         x = self.layers(x, n_past, causal_mask(n_past, len(x)))
         self.states[n_past:len(tokens)] = x

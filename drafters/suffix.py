@@ -20,7 +20,7 @@ step for each, with no search.  What followed a string that occurred once is rea
 
 But: at most `memory` tokens, after which the older half is forgotten (a token takes at most `depth` nodes; in
 novels 1.3, or 0.2 kB).  Earlier runs change the drafts: use a new Suffix for a run that its seed should
-repeat.
+repeat.  For one thread.
 """
 import heapq
 

@@ -186,9 +186,12 @@ def download_missing(name, folder):
     try:
         check_tensors(folder)
     except DownloadError:
-        for file in todo:                                       # not those that were there before
-            (folder / file).unlink()
-        raise
+        try:
+            check_tensors(folder)                               # once more: somebody may have touched a file
+        except DownloadError:
+            for file in todo:                                   # not those that were there before
+                (folder / file).unlink()
+            raise
 
 
 def download_file(path, urls, size, checksum):

@@ -77,7 +77,7 @@ def write_huggingface(folder, _, hparams, arrays, encoder):
     with open(folder / "model.safetensors", "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for _, _, array in tensors(hparams, arrays, "huggingface"):
-            array.tofile(file)
+            file.write(np.ascontiguousarray(array))             # tofile does not notice that a disk is full
 
 
 def write_gguf(folder, name, hparams, arrays, encoder):
@@ -95,13 +95,22 @@ def write_gguf(folder, name, hparams, arrays, encoder):
     writer.add_layer_norm_eps(1e-5)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     add_tokenizer(writer, encoder, gguf.TokenType)
-    for there, ours, array in tensors(hparams, arrays, "gguf"):
-        # llama.cpp keeps the weights of one output together: [n_in, n_out] -> [n_out, n_in]
-        writer.add_tensor(there, np.ascontiguousarray(array.T) if ours.endswith("/w") else array)
+    # llama.cpp keeps the weights of one output together: [n_in, n_out] -> [n_out, n_in]
+    transposed = {there: array.T if ours.endswith("/w") else array
+                  for there, ours, array in tensors(hparams, arrays, "gguf")}
+    for there, array in transposed.items():
+        writer.add_tensor(there, np.ascontiguousarray(array))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    try:                                                        # it does not notice that a disk is full
+        written = {tensor.name: tensor.data for tensor in gguf.GGUFReader(folder / f"{name}.gguf").tensors}
+        whole = all(np.array_equal(written[there], array) for there, array in transposed.items())
+    except ValueError:
+        whole = False
+    if not whole:
+        raise ValueError(f"{name}.gguf was not written whole: free some space, or write to another disk")
 
 
 def add_tokenizer(writer, encoder, types):

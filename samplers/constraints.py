@@ -111,7 +111,7 @@ def brackets(opening, closing, end, deepest, n_prompt):
     (array([  0., -inf,   0.,   0.]), array([-inf,   0., -inf,   0.]))
     """
     def allowed(n_open, logits):
-        wrong = [closing] if n_open == 0 else [end, opening] if n_open == deepest else [end]
+        wrong = [end if n_open else closing] + [opening] * (n_open >= deepest)
         return ~np.isin(np.arange(len(logits)), wrong)
 
     def step(n_open, token):

@@ -96,7 +96,13 @@ def coupled(propose):
                 j += 1
             return winners
 
-        return propose(draft, x, k, to_winners, race)
+        def placed(tokens, n_last=1):                           # its rows belong to these places
+            nonlocal j
+            j = len(tokens) - n_last - len(x) + 1
+            return draft(tokens, n_last)
+
+        functools.update_wrapper(placed, draft, assigned=())    # with the draft's n_vocab and n_ctx
+        return propose(draft and placed, x, k, to_winners, race)
     return propose_winners
 
 

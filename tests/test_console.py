@@ -114,6 +114,13 @@ def test_an_edit_within_a_second_counts(tmp_path, monkeypatch):
         assert said in next(steps.answers(path))[0]
 
 
+def test_two_functions_of_one_file_share_its_globals(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("said = []\ndef propose(): said.append(1)\ndef verify(): return said")
+    console.function_in(path, "propose")()
+    assert console.function_in(path, "verify")() == [1]
+
+
 def test_a_verdict_that_nobody_reads_is_still_the_exit_status(monkeypatch):
     def verdict():
         print("not lossless")

@@ -32,6 +32,14 @@ def test_the_text_has_the_constrained_targets_distribution(process):
     assert judged(process, draft=constrained(DRAFT, process), Ks=[2], temperature=1) < 1e-12
 
 
+@pytest.mark.parametrize("deepest", [0, 1, 2])
+def test_no_more_brackets_are_open_than_asked(deepest):
+    model = constrained(table(2), brackets(opening=0, closing=1, end=2, deepest=deepest, n_prompt=1))
+    for text in exact_distribution(lambda rng: text_of(autoregressive_sampling(model, [2], 5, rng))):
+        signs = [{0: 1, 1: -1}.get(token, 0) for token in text]
+        assert all(0 <= sum(signs[:n]) <= deepest for n in range(6))
+
+
 def test_it_has_it_with_five_tokens_in_a_block_and_in_a_tree():
     draft, target = pair("fsf")
     assert judged(penalty(1.7), draft=draft, target=target, Ks=[2], temperature=1) < 1e-12

@@ -7,6 +7,7 @@ from helpers import named, tiny_gpt2
 
 from drafters import lookup
 from drafters.adaptive import Confident, Schedule
+from drafters.cascade import cascade
 from lossless import PAIRS, distribution_of_text, memoryless, table, text_of
 from methods import DRAFTERS, Models, chosen
 from samplers import coupling
@@ -135,6 +136,14 @@ def test_how_often_a_draft_stays_is_the_closed_formula():
         both = np.array([np.trace(joint), *joint.sum(axis=1), *joint.sum(axis=0)])
         wanted = np.array([acceptance(q, p), *q, *p])
         assert (abs(both - wanted) <= 4 * (wanted * (1 - wanted) / n) ** .5).all()
+
+
+def test_every_draft_stays_if_the_draft_is_the_target():
+    """Also if the drafter asks for rows that it then does not use."""
+    target = table(2)
+    for drafter in propose, cascade(propose, table(1)), cascade(propose, target):
+        rounds = coupled_sampling(target, target, PROMPT, 40, 4, np.random.default_rng(0), propose=drafter)
+        assert all(r.n_accepted == len(r.drafts) for r in rounds)
 
 
 def test_what_it_costs_beside_algorithm_2():

@@ -383,6 +383,18 @@ def test_wrong_bytes_without_a_checksum_in_the_table_are_found_by_the_tensors_ow
     fails_then_completes(server, tmp_path, "checksum")
 
 
+def test_a_file_that_is_touched_while_it_is_checked_is_checked_again(server, tmp_path, monkeypatch):
+    checks, check = [], module.check_tensors
+
+    def touched(folder):
+        checks.append(folder)
+        if len(checks) == 1:
+            raise DownloadError("somebody wrote to the file while it was read")
+        check(folder)
+    monkeypatch.setattr(module, "check_tensors", touched)
+    assert_whole(download("tiny", tmp_path), server.files)
+
+
 def test_a_damaged_index_is_found_before_the_data_is_fetched(server, tmp_path):
     server.faults = {INDEX: itertools.repeat(flipped)}
     with pytest.raises(DownloadError, match="checksum.*; start again"):

@@ -304,6 +304,15 @@ def test_both_halves_are_pure_functions_of_their_tokens(calls, n_layers):
         assert half(tokens, n_last) == pytest.approx(alone(tokens, n_last), abs=1e-12)
 
 
+def test_what_a_half_gives_is_not_what_the_other_keeps():
+    """Another thread may write there as soon as the lock is free."""
+    model = tiny_gpt2()
+    pairs = [EarlyExit(model, 0), EarlyExit(model, 2), LayerSkip(model), LayerSkip(model, [0, 1], [0, 1])]
+    for half in (half for pair in pairs for half in (pair.draft, pair.target)):
+        x = half.forward([1, 2, 3], 0)
+        assert not any(np.shares_memory(x, one.states) for one in (half, getattr(half, "lower", half)))
+
+
 def test_what_overflowed_leaves_nothing_in_either_cache():
     model = tiny_gpt2()
     model.params["wpe"][4] = np.inf

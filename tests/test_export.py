@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import write_folder
+from helpers import full_disk, write_folder
 
 from autoregressive import autoregressive_sampling
 from benchmarks.synthetic import SIZES, random_arrays
@@ -60,6 +60,18 @@ def test_nothing_is_written_over(tmp_path, capsys):
     assert run(main, [str(tmp_path / "tiny"), str(tmp_path / "other"), "--to", "onnx"]) == 2
     assert "huggingface or gguf" in capsys.readouterr().err
     assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize("to", export.FORMATS)
+def test_a_folder_that_lacks_a_few_bytes_is_none(to, tmp_path, gguf):
+    """NumPy's tofile does not notice that its last bytes were not written."""
+    write_folder(tmp_path / "tiny", "tiny")
+    main(tmp_path / "tiny", tmp_path / "whole", to)
+    largest = max(path.stat().st_size for path in (tmp_path / "whole").iterdir())
+    for missing in 1, 4, 100, 768, 5000:
+        with full_disk(largest - missing):
+            assert run(main, [str(tmp_path / "tiny"), str(tmp_path / "new"), "--to", to]) == 2
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny", "whole"]
 
 
 @pytest.mark.parametrize("to", export.FORMATS)

@@ -1,10 +1,9 @@
 """fetch.py: the paragraphs are whole, and without the network, or with another text, nothing is written."""
 import hashlib
-import resource
-import signal
 from pathlib import Path
 
 import pytest
+from helpers import full_disk
 
 import console
 
@@ -47,13 +46,10 @@ def test_what_appears_meanwhile_is_kept_and_nothing_is_left_cut(fetch, monkeypat
     assert "is there already" in capsys.readouterr().err
     path.unlink()
     monkeypatch.setattr(fetch, "downloaded", lambda session, url: text)
-    limits, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:                                                # "File too large" stands for "No space left"
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    with full_disk(100_000):
         assert console.run(fetch.main, [str(path)]) == 2 and not path.exists()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, ignored)
+    for nowhere in tmp_path / "none" / "novels.txt", ".":
+        assert console.run(fetch.main, [str(nowhere)]) == 2
     path.symlink_to(tmp_path / "elsewhere")
     assert console.run(fetch.main, [str(path)]) == 2 and [*tmp_path.iterdir()] == [path]
 

@@ -262,6 +262,25 @@ def test_a_random_number_times_zero_is_zero():
             assert exact_distribution(lambda rng: bool(asked(zero(rng.random())))) == {True: 1.0}
 
 
+def test_a_sampler_that_changes_its_settings_is_judged_by_those_it_was_given():
+    def endless(*run, eos=None, **settings):
+        if isinstance(eos, (list, set)):
+            eos.clear()
+        return speculative_sampling(*run, eos=None if isinstance(eos, (list, set)) else eos, **settings)
+    before = [str(case) for case in lossless.CASES]
+    assert "eos" in lossless.report(endless).case and [str(case) for case in lossless.CASES] == before
+
+
+def test_choice_takes_the_sums_that_numpy_takes():
+    p = np.array([.1] * 10, np.float32) * np.float32(1 + 1e-5)
+    np.random.default_rng(0).choice(10, p=p)
+    assert len(exact_distribution(lambda rng: rng.choice(10, p=p))) == 10
+    for off in p * np.float32(1.01), p.astype(float):
+        for rng in np.random.default_rng(0), lossless.Walk([]):
+            with pytest.raises(ValueError):
+                rng.choice(10, p=off)
+
+
 CANNOT = {
     "with another": [lambda rng: rng.random() < rng.random(), lambda rng: rng.random() * rng.random() < 0.5,
                      lambda rng: int(np.argmin(-np.log(rng.random(3)) / [0.5, 0.3, 0.2]))],

@@ -1,11 +1,10 @@
 """Pages on disk: whole or not at all, and nothing is lost that this project did not write."""
 import os
-import resource
-import signal
 import sys
 from pathlib import Path
 
 import pytest
+from helpers import full_disk
 
 from encoder import EOS, Encoder
 from pages import files
@@ -89,15 +88,10 @@ def test_of_a_large_file_only_the_head_is_read(tmp_path, monkeypatch):
 def test_on_a_full_disk_the_old_page_stays(tmp_path, write, there):
     (tmp_path / "index.html").write_text(there + "old")
     (tmp_path / "stale.html").write_text(there + "old")
-    before, limits = state(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:                                                # "File too large" stands for "No space left"
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
-        with pytest.raises(ValueError, match=r"^cannot write .*: free some space, or write to another disk$"):
+    before = state(tmp_path)
+    with pytest.raises(ValueError, match=r"^cannot write .*: free some space, or write to another disk$"):
+        with full_disk(10_000):
             write(tmp_path, there + "new" * 10_000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, ignored)
     assert state(tmp_path) == before
     write(tmp_path, there + "new" * 10_000)
     assert (tmp_path / "index.html").stat().st_size > 30_000

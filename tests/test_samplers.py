@@ -3,6 +3,7 @@ arguments; and the statistics."""
 import random
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from checks import checked_rule
 from drafters import lookup
 from lossless import distribution_of_text, memoryless, scripted, table, text_of
 from reporting import stats
+from samplers.tree import tree_sampling
 from samplers.tree_model import with_tree
 from sampling import Round, probabilities
 from speculative import speculative_sampling, verify
@@ -232,6 +234,22 @@ def test_an_empty_residual_falls_back_to_the_target():
     """Draft and target differ by rounding; u is so near 1 that the draft is refused: q - p is empty."""
     q, p = np.array([[.5, .5], [1, 0]]), np.array([[np.nextafter(.5, 1), .5]])
     assert verify(q, p, [0], Says(1 - 2**-53, .7)) == (0, 1)
+
+
+def test_a_model_may_keep_the_tokens_it_was_given():
+    def remembering(model):
+        kept = []
+
+        def asked(tokens, n_last=1):
+            assert all(a == b for a, b in kept)                 # nobody else has changed them
+            kept.append((tokens, list(tokens)))
+            return model(tokens, n_last)
+        return asked
+    draft, target = table(1), table(2)
+    for run in (partial(autoregressive_sampling, remembering(target), PROMPT, 9),
+                partial(speculative_sampling, remembering(draft), remembering(target), PROMPT, 9, 3),
+                partial(tree_sampling, remembering(draft), remembering(target), PROMPT, 9, (2, 1))):
+        assert len(text_of(run(np.random.default_rng(0)))) == 9
 
 
 def test_whoever_changes_a_round_does_not_change_the_text():

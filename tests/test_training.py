@@ -1,14 +1,13 @@
 """Training, end to end on a few seconds' worth of text: what the scripts write is what NumPy then runs."""
 import json
 import math
-import resource
 import shutil
-import signal
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import full_disk
 
 from autoregressive import autoregressive_sampling
 from drafters.eagle import Eagle
@@ -69,7 +68,7 @@ def test_no_file_of_others_is_written_over(trained, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("changed", ["text", "target", "start"])
+@pytest.mark.parametrize("changed", ["text", "target", "start", "lr"])
 def test_what_was_kept_of_another_run_is_not_taken_for_this_ones(trained, tmp_path, changed):
     folder, heads, _ = trained
     text, target, more = folder / "text.txt", folder / "demo-target", []
@@ -82,7 +81,7 @@ def test_what_was_kept_of_another_run_is_not_taken_for_this_ones(trained, tmp_pa
         heads.train.export(heads.train.GPT2(**SIZE, n_layer=3), dict(SIZE, n_layer=3), target)
         assert weights.read_bytes() != (folder / "demo-target" / weights.name).read_bytes()
     else:
-        more = ["--start", f"{folder}/demo-exit"]
+        more = dict(start=["--start", f"{folder}/demo-exit"], lr=["--lr", ".1"])[changed]
     before = {path: path.read_bytes() for path in (folder / "heads").iterdir()}
     words = ["--text", str(text), "--target", str(target), "--work", f"{folder}/heads", "--held_out", "2",
              "--layers", "1", "2", "--out", str(tmp_path), "--steps", "50", "--no_compile", *more]
@@ -92,18 +91,28 @@ def test_what_was_kept_of_another_run_is_not_taken_for_this_ones(trained, tmp_pa
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("n_bytes", [10, 8_000, 60_000, 200_000])
+def test_after_a_full_disk_the_same_command_goes_on(trained, tmp_path, n_bytes):
+    """What did not fit is the note of the run, the tokens, or the states of the optimizers."""
+    folder, heads, _ = trained
+    words = ["--text", f"{folder}/text.txt", "--out", f"{tmp_path}/out", "--work", f"{tmp_path}/work",
+             "--device", "cpu", "--held_out", "2", "--steps", "2", "--draft_steps", "2", "--batch", "8",
+             "--no_compile"]
+    with pytest.raises((OSError, ValueError)), full_disk(n_bytes):
+        heads.train.main(words)
+    assert not [*tmp_path.glob("out/*")]
+    heads.train.main(words)
+    tokens = [np.load(place / "train.npy") for place in (tmp_path / "work", folder / "work")]
+    assert np.array_equal(*tokens) and len([*tmp_path.glob("out/demo-*")]) == 2
+
+
+@pytest.mark.long
 def test_on_a_full_disk_no_half_of_a_file_of_states_is_left(trained, tmp_path):
     folder, heads, _ = trained
     twin = heads.train.GPT2(**SIZE, n_layer=3)
-    limits, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     pieces, path = np.zeros((9, 64), np.int64), tmp_path / "states.npy"
-    try:                                                # "File too large" stands for "No space left"
-        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
-        with pytest.raises(OSError, match="large"):
-            heads.States(twin, pieces, (1, 2), path, "cpu")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, ignored)
+    with pytest.raises(OSError, match="large"), full_disk(50_000):
+        heads.States(twin, pieces, (1, 2), path, "cpu")
     assert not path.exists()
     states = heads.States(twin, pieces, (1, 2), path, "cpu")
     states.kept[0, :, :-1] = 1                          # half of a piece: the machine went down

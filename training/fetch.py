@@ -48,6 +48,8 @@ def main(path="novels.txt", /):
 def refuse(path):
     if os.path.lexists(path):
         raise ValueError(f"{path} is there already: move it away, or name another file")
+    if not Path(path).name or not Path(path).parent.is_dir():
+        raise ValueError(f"cannot write {path}: name a file in a folder that exists")
 
 
 def novels():

@@ -235,11 +235,13 @@ def fit(kind, head, states, test_states, wte, args):
             continue
         row = dict(head=kind, step=step + 1, tokens=args.seen + (step + 1) * batch * n_ctx,
                    seconds=time.time() - start, loss=loss.item())
-        if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
+        saved = (step + 1) % args.save_every == 0 or step + 1 == args.steps
+        if saved:
             row |= evaluate(head, test_states, wte)
-            train.save(work / f"{kind}.pt", step + 1, dict(head=head), opts)
         with open(work / f"{kind}.jsonl", "a") as log:
             print(json.dumps(row), file=log)
+        if saved:                               # after its row: what is interrupted here is logged twice
+            train.save(work / f"{kind}.pt", step + 1, dict(head=head), opts)
 
 
 def main(argv=None):
@@ -286,8 +288,8 @@ def main(argv=None):
     train.load(target, folder)
     target.to(args.device)
     digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()
-    train.claim(work, args.kind, target=digest, layers=args.layers, pieces=args.pieces, seed=args.seed,
-                batch=args.batch, start=args.start, last_only=args.last_only)
+    settings = "layers pieces seed batch start last_only lr decay cross_entropy own every".split()
+    train.claim(work, args.kind, target=digest, **{key: vars(args)[key] for key in settings})
     n_ctx, rng = hparams["n_ctx"], np.random.default_rng(args.seed)
     whole = len(tokens) // n_ctx - 1
     starts = rng.integers(n_ctx) + n_ctx * np.sort(rng.permutation(whole)[: args.pieces])

@@ -177,6 +177,7 @@ def prepare_text(path, n_held_out, work, vocabulary=None):
                 train_tokenizer(documents, new, TARGET["n_vocab"])
             np.save(new / "train.npy", tokenize(documents, new))
             np.save(new / "held_out.npy", tokenize(held_out, new))
+            np.load(new / "train.npy"), np.load(new / "held_out.npy")       # np.save misses a full disk
             for name in "encoder.json", "vocab.bpe", "train.npy", "held_out.npy":
                 (new / name).replace(work / name)
     tokens, test_tokens = np.load(work / "train.npy"), np.load(work / "held_out.npy")
@@ -199,7 +200,11 @@ def claim(work, name, **what):
     if not (work / "of_text.json").exists() and any(work.iterdir()):
         raise ValueError(f"{work} holds other files than those of training: {elsewhere}")
     if not note.exists():
-        note.write_text(text, encoding="utf-8")
+        try:
+            note.write_text(text, encoding="utf-8")
+        except OSError:
+            note.unlink(missing_ok=True)
+            raise
 
 
 def batch_of(tokens, step, batch, seed):
@@ -286,8 +291,13 @@ def resume(path, models, opts, device):
 def save(path, step, models, opts):
     """Save completely or not at all: if we are interrupted, the last one is kept."""
     part = path.with_suffix(".part")
-    torch.save(dict(step=step, opts=[opt.state_dict() for opt in opts],
-                    **{name: model.state_dict() for name, model in models.items()}), part)
+    state = dict(step=step, opts=[opt.state_dict() for opt in opts],
+                 **{name: model.state_dict() for name, model in models.items()})
+    try:
+        torch.save(state, part)
+    except RuntimeError as error:
+        raise ValueError(f"{part} cannot be written ({str(error).splitlines()[0]}): free some space, and the "
+                         "same command goes on from the last saved step") from None
     part.replace(path)
 
 
@@ -322,11 +332,13 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
             row = dict(stage=stage, step=step, tokens=(step + finished * args.steps) * args.batch * N_CTX,
                        seconds=time.time() - start, train_target_nats=loss_target.item(),
                        train_draft_loss=loss_draft.item())
-            if step % args.save_every == 0 or step == steps:
-                save(work / f"{stage}.pt", step, models, opts)
+            saved = step % args.save_every == 0 or step == steps
+            if saved:
                 row |= evaluate(target, draft, test_tokens, n_bytes, args.device)
             with open(work / "log.jsonl", "a") as log:
                 print(json.dumps(row), file=log)
+            if saved:                           # after its row: what is interrupted here is logged twice
+                save(work / f"{stage}.pt", step, models, opts)
             bar.write(" ".join(f"{k} {v:.4g}" if k != "stage" else v for k, v in row.items()))
     bar.close()
 
@@ -435,7 +447,7 @@ def main(argv=None):
     vocabulary = Path(args.start) / "demo-target" if args.start else None
     tokens, test_tokens, n_bytes = prepare_text(args.text, args.held_out, work, vocabulary)
 
-    claim(work, "pair", start=args.start, seed=args.seed, batch=args.batch)
+    claim(work, "pair", **{key: vars(args)[key] for key in ("start", "seed", "batch", "steps", "lr")})
     target, draft = GPT2(**TARGET).to(args.device), GPT2(**DRAFT).to(args.device)
     if args.start:
         load(target, Path(args.start) / "demo-target"), load(draft, Path(args.start) / "demo-draft")

@@ -104,7 +104,9 @@ def results():
 def store(**parts):
     """Write parts of results.json anew."""
     text = json.dumps(results() | parts, indent=1) + "\n"
-    (HERE / "results.json").write_text(text, encoding="utf-8")
+    new = HERE / "results.new"                                  # a full disk leaves the old file
+    new.write_text(text, encoding="utf-8")
+    new.replace(HERE / "results.json")
 
 
 CASES = list(read_cases())

@@ -408,7 +408,7 @@ WALKS = at("path, sample(q[here[0] + 1], rng)", {       # of tree.py
     "tree: the bonus from the last row": "path, sample(q[-1], rng)",
     "tree: the walk goes on from the first child": ("== token]", "== token or i == below[0]]"),
     "tree: the rows are one too late": (
-        "q = to_probs(target.tree(x, nodes, parents), 1 + len(nodes))", "…[[0, *range(len(nodes))]]"),
+        "q = to_probs(target.tree(x[:], nodes, parents), 1 + len(nodes))", "…[[0, *range(len(nodes))]]"),
 })
 
 RHO = "rho = division_factor(q, p, k)"

@@ -215,11 +215,12 @@ def main(name="", /):
     """
     if name and name not in WRONG:
         raise ValueError(f"there is no mistake {name!r} in the museum: museum.md has their names")
-    old = rows() if name else {}
+    new = {}
     for one in [name] if name else WRONG:
         found = seen(one)
-        old[one] = f"| {one} | {found[0][0]:.1e} | {len(found)} | {found[0][1]} |"
-        print(old[one], flush=True)
+        new[one] = f"| {one} | {found[0][0]:.1e} | {len(found)} | {found[0][1]} |"
+        print(new[one], flush=True)
+    old = rows() | new if name else new
     TABLE.write_text(TITLE + "\n".join(old[one] for one in WRONG if one in old) + "\n", encoding="utf-8")
 
 

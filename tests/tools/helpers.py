@@ -1,10 +1,13 @@
 """What the tests share: mutants, tiny GPT-2s."""
 
+import contextlib
 import functools
 import json
 import linecache
 import os
 import re
+import resource
+import signal
 import sys
 from pathlib import Path
 
@@ -38,6 +41,20 @@ def mutant(module, *changes):
         if os.environ.get("PLANTED"):
             pytest.skip("tests/tools/mutate.py planted a mistake in this very line: not to be noticed here")
         raise
+
+
+# A full disk ------------------------------------------------------------------------------------------------
+
+@contextlib.contextmanager
+def full_disk(n_bytes):
+    """No file gets longer: "File too large" stands for "No space left on device"."""
+    limits, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, limits[1]))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
 
 
 # Ctrl-C -----------------------------------------------------------------------------------------------------
