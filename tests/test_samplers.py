@@ -17,7 +17,7 @@ from drafters import lookup
 from lossless import distribution_of_text, memoryless, scripted, table, text_of
 from reporting import stats
 from samplers.tree import tree_sampling
-from samplers.tree_model import with_tree
+from samplers.tree_model import CallByCall, with_tree
 from sampling import Round, probabilities
 from speculative import speculative_sampling, verify
 from utils import load_model
@@ -244,6 +244,7 @@ def test_a_model_may_keep_the_tokens_it_was_given():
             assert all(a == b for a, b in kept)                 # nobody else has changed them
             kept.append((tokens, list(tokens)))
             return model(tokens, n_last)
+        asked.tree = lambda tokens, *tree: asked(tokens) is None or CallByCall(model).tree(tokens, *tree)
         return asked
     draft, target = table(1), table(2)
     for run in (partial(autoregressive_sampling, remembering(target), PROMPT, 9),
