@@ -98,7 +98,7 @@ def test_after_a_full_disk_the_same_command_goes_on(trained, tmp_path, n_bytes):
     words = ["--text", f"{folder}/text.txt", "--out", f"{tmp_path}/out", "--work", f"{tmp_path}/work",
              "--device", "cpu", "--held_out", "2", "--steps", "2", "--draft_steps", "2", "--batch", "8",
              "--no_compile"]
-    n_bytes += (folder / "work" / "train.npy").stat().st_size * (n_bytes < 0)       # its last bytes are missing
+    n_bytes += (folder / "work" / "train.npy").stat().st_size * (n_bytes < 0)   # lacks its last bytes
     with pytest.raises((OSError, ValueError)), full_disk(n_bytes):
         heads.train.main(words)
     assert not [*tmp_path.glob("out/*")]
