@@ -277,10 +277,10 @@ def without_nan(row):
 def distribution_of_token(logits, temperature=1.0, top_k=0, top_p=1.0):
     """What sampling.probabilities promises, slowly: logits [n_vocab] -> probabilities [n_vocab].  The
     nucleus is found among all subsets."""
-    tokens = range(len(logits))
+    tokens, logits = range(len(logits)), np.asarray(logits, dtype=float)
     if temperature == 0:
         return np.eye(len(logits))[int(np.argmax(logits))]
-    probs = np.exp(np.asarray(logits) - max(logits)) ** (1 / temperature)
+    probs = np.exp(logits - max(logits)) ** (1 / temperature)
     if top_k:
         larger = [sum(logits[j] > logits[i] for j in tokens) for i in tokens]
         probs = np.array([probs[i] if larger[i] < top_k else 0.0 for i in tokens])

@@ -32,6 +32,7 @@ from an empty memory for each text.
 
 But: these openings, 60 tokens, and the embedded pair.  Greedy texts of a small model soon go round in
 circles, where drafts are accepted more often: longer texts have larger counts at temperature 0.
+With other openings, or other constants here, delete the file: only other weights are noticed.
 Of two of these programs at once, one may lose a cell to the other; the next one counts it again.
 """
 import copy

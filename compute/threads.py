@@ -108,8 +108,12 @@ def wave(step, n_chunks, n_layers):
 
     def stop():
         stopped.append(True)                                    # a thread that begins later does nothing
-        while running:                                          # an event could stay locked after Ctrl-C
-            time.sleep(1e-4)
+        try:
+            while running:                                      # an event could stay locked after Ctrl-C
+                time.sleep(1e-4)
+        except BaseException:                                   # another Ctrl-C
+            stop()
+            raise
 
     try:
         with one_blas_thread():

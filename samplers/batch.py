@@ -137,6 +137,8 @@ class Slots:
         order = [i for i in self.place if i in texts]           # neighbours in a cache are neighbours here
         n_past = {i: self.slots[i].prefill(texts[i], n_last[i]) for i in order}
         new = {i: range(n_past[i], len(texts[i])) for i in order}               # positions that will be run
+        for i in order:                                         # if we are interrupted, only these are valid
+            self.slots[i].cached = texts[i][:n_past[i]]
         params, runs = self.model.params, self.runs(new)
         x = (params["wte"][[texts[i][position] for i in order for position in new[i]]]
              + params["wpe"][[position for i in order for position in new[i]]])   # [n, n_embd], n rows in all

@@ -44,7 +44,9 @@ class Race:
         self.n = 0                                              # tokens emitted so far
 
     def __getattr__(self, name):                                # random, integers, ..
-        return getattr(vars(self)["rng"], name)
+        if name == "rng":                                       # not yet: this is being copied
+            raise AttributeError(name)
+        return getattr(self.rng, name)
 
     def winner(self, probs, j):
         """probs [n_vocab] -> argmin E / probs at the j-th place after the n tokens."""

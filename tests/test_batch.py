@@ -1,7 +1,7 @@
 """Batches: each sequence is exactly what it would be alone with its generator, and costs no more."""
 import numpy as np
 import pytest
-from helpers import mutant, tiny_gpt2
+from helpers import interrupted, mutant, tiny_gpt2
 
 from autoregressive import autoregressive_sampling
 from drafters import lookup
@@ -172,6 +172,21 @@ def test_a_sequence_that_has_ended_costs_nothing_more():
     assert texts_of(rounds, 2) == [[1, 2, 9], [4, 5, 6, 7, 8, 1]]
     assert [[r is not None for r in both] for both in rounds] == [[True, True]] * 3 + [[False, True]] * 3
     assert len(rows) == 3 * 2 + 3
+
+
+@pytest.mark.long
+def test_slots_that_were_interrupted_at_any_line_answer_as_new_ones():
+    model, n = tiny_gpt2(), 1
+    a, b = {0: [1, 2, 3, 4], 1: [5, 6, 7]}, {0: [1, 2, 8, 9], 1: [5, 9, 9]}
+    lasts, expected = {0: 1, 1: 1}, Slots(tiny_gpt2(), [9, 9])(a, {0: 1, 1: 1})
+    while True:
+        slots = Slots(model, [9, 9])
+        slots(a, lasts)
+        if not interrupted(lambda: slots(b, lasts), n):
+            break
+        found, n = slots(a, lasts), n + 1
+        assert all(np.allclose(found[i], expected[i], atol=1e-5) for i in a), n
+    assert n > 100
 
 
 def test_the_rows_of_all_sequences_meet_the_weights_at_once(monkeypatch):

@@ -1,4 +1,5 @@
 """Coupled sampling: one text for a seed, however it is drafted; its distribution; how often drafts stay."""
+import copy
 from collections import Counter
 
 import numpy as np
@@ -49,6 +50,10 @@ def test_the_text_is_a_function_of_the_seed_whatever_the_drafter_and_K(drafter, 
         assert len(expected) == 20 or settings.get("eos") == [expected[-1]]
         K = (1, 3, 8)[seed % 3]
         assert text(draft, target, 20, K, seed, propose=drafter, **settings) == expected
+
+
+def test_a_race_can_be_copied():
+    assert copy.copy(Race(np.random.default_rng(0))).seed == Race(np.random.default_rng(0)).seed
 
 
 def test_another_seed_gives_another_text_and_the_generator_is_asked_once():

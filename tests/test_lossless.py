@@ -271,6 +271,12 @@ def test_a_sampler_that_changes_its_settings_is_judged_by_those_it_was_given():
     assert "eos" in lossless.report(endless).case and [str(case) for case in lossless.CASES] == before
 
 
+def test_models_in_single_precision_are_judged_in_double():
+    single = [lambda tokens, n=1, model=model: model(tokens, n).astype(np.float32)
+              for model in (table(1), table(2))]
+    assert lossless.report(speculative_sampling, [single], Ks=[2], n_tokens=3).deviation < 1e-14
+
+
 def test_choice_takes_the_sums_that_numpy_takes():
     p = np.array([.1] * 10, np.float32) * np.float32(1 + 1e-5)
     np.random.default_rng(0).choice(10, p=p)

@@ -212,7 +212,8 @@ def evaluate(head, states, wte, batch=4):
 
 def fit(kind, head, states, test_states, wte, args):
     opts, work = train.optimizers([head], args.lr), Path(args.work)
-    done, start = train.resume(work / f"{kind}.pt", dict(head=head), opts, args.device), time.time()
+    done = train.resume(work / f"{kind}.pt", dict(head=head), opts, args.device, args.steps)
+    start = time.time()
     loss_on = torch.compile(loss_of, dynamic=False) if args.compile else loss_of
     n_ctx, batch = states.pieces.shape[1], min(args.batch, len(states.pieces))
     per_epoch = len(states.pieces) // batch
@@ -288,8 +289,9 @@ def main(argv=None):
     train.load(target, folder)
     target.to(args.device)
     digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()
-    settings = "layers pieces seed batch start last_only lr decay cross_entropy own every".split()
-    train.claim(work, args.kind, target=digest, **{key: vars(args)[key] for key in settings})
+    settings = "layers pieces seed batch last_only lr decay cross_entropy own every".split()
+    train.claim(work, args.kind, target=digest, **{key: vars(args)[key] for key in settings},
+                start=args.start and train.digest_of(Path(args.start) / train.DATA))
     n_ctx, rng = hparams["n_ctx"], np.random.default_rng(args.seed)
     whole = len(tokens) // n_ctx - 1
     starts = rng.integers(n_ctx) + n_ctx * np.sort(rng.permutation(whole)[: args.pieces])

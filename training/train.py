@@ -42,6 +42,7 @@ EOS = "<|endoftext|>"
 TARGET = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)     # heads of 64, as in every GPT-2
 DRAFT = dict(n_vocab=4096, n_ctx=512, n_embd=128, n_head=2, n_layer=2)
 N_CTX = 512
+NAMES, DATA = ("demo-target", "demo-draft"), "model.ckpt.data-00000-of-00001"
 
 
 # The model: GPT-2, with gpt2.py's parameter names -----------------------------------------------------------
@@ -139,7 +140,8 @@ def train_tokenizer(documents, folder, n_vocab):
     trainer.save_model(str(folder))                                      # vocab.json, merges.txt
     merges = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()[1:]
     entries = list(bytes_to_unicode().values()) + [merge.replace(" ", "") for merge in merges] + [EOS]
-    assert len(entries) == len(set(entries)) == n_vocab
+    if not len(entries) == len(set(entries)) == n_vocab:
+        raise ValueError(f"the text is too short for a vocabulary of {n_vocab} tokens: take more of it")
     lines = "\n".join(["#version: 0.2", *merges]) + "\n"
     (folder / "vocab.bpe").write_text(lines, encoding="utf-8", newline="\n")
     ids = {entry: i for i, entry in enumerate(entries)}
@@ -163,7 +165,7 @@ def prepare_text(path, n_held_out, work, vocabulary=None):
     documents = read_documents(path)
     if not 0 < n_held_out < len(documents):
         raise ValueError(f"{path} has {len(documents)} documents: hold out fewer of them (--held_out)")
-    claim(work, "text", sha256=digest_of(path), n_held_out=n_held_out,
+    claim(work, "text", sha256=digest_of(path), n_held_out=n_held_out, n_vocab=TARGET["n_vocab"],
           vocabulary=vocabulary and digest_of(vocabulary / "encoder.json"))
     apart = len(documents) // n_held_out
     held_out = documents[apart // 2:: apart][:n_held_out]
@@ -275,11 +277,14 @@ def schedule(step, steps):
     return min(1.0, (step + 1) / min(100, steps / 20), 2 * (1 - step / steps))
 
 
-def resume(path, models, opts, device):
-    """Restore models {name: model} and optimizers as last saved -> the number of steps done; 0 if none."""
+def resume(path, models, opts, device, steps):
+    """Restore models {name: model} and optimizers as last saved -> the number of steps done; 0 if none.
+    Raises ValueError if these are more than the steps that are wanted."""
     if not path.exists():
         return 0
     saved = torch.load(path, map_location=device)
+    if saved["step"] > steps:
+        raise ValueError(f"{path} has {saved['step']} steps already: name another folder with --work")
     for name, model in models.items():
         model.load_state_dict(saved[name])
     for opt, opt_state in zip(opts, saved["opts"]):
@@ -311,7 +316,7 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
     finished, work = stage == "draft", Path(args.work)
     models = dict(target=target, draft=draft)
     opts = optimizers([draft] if finished else [target, draft], args.lr)
-    step = resume(work / f"{stage}.pt", models, opts, args.device)
+    step = resume(work / f"{stage}.pt", models, opts, args.device, steps)
     target.requires_grad_(not finished)
     compiled, start = torch.compile(losses) if args.compile else losses, time.time()
     if args.compile and step < steps:
@@ -447,7 +452,9 @@ def main(argv=None):
     vocabulary = Path(args.start) / "demo-target" if args.start else None
     tokens, test_tokens, n_bytes = prepare_text(args.text, args.held_out, work, vocabulary)
 
-    claim(work, "pair", **{key: vars(args)[key] for key in ("start", "seed", "batch", "steps", "lr")})
+    start = [digest_of(Path(args.start) / name / DATA) for name in NAMES] if args.start else None
+    claim(work, "pair", start=start, sizes=[TARGET, DRAFT],
+          **{key: vars(args)[key] for key in ("seed", "batch", "steps", "lr")})
     target, draft = GPT2(**TARGET).to(args.device), GPT2(**DRAFT).to(args.device)
     if args.start:
         load(target, Path(args.start) / "demo-target"), load(draft, Path(args.start) / "demo-draft")

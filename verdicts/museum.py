@@ -221,7 +221,9 @@ def main(name="", /):
         new[one] = f"| {one} | {found[0][0]:.1e} | {len(found)} | {found[0][1]} |"
         print(new[one], flush=True)
     old = rows() | new if name else new
-    TABLE.write_text(TITLE + "\n".join(old[one] for one in WRONG if one in old) + "\n", encoding="utf-8")
+    beside = TABLE.with_suffix(".new")                          # a full disk leaves the old file
+    beside.write_text(TITLE + "\n".join(old[one] for one in WRONG if one in old) + "\n", encoding="utf-8")
+    beside.replace(TABLE)
 
 
 TITLE = f"""# The museum of mistakes
