@@ -39,7 +39,7 @@ def run(program, words=None):
 
 
 def status_of(program):
-    """Call `program`, which has read its command line itself.  Returns the exit status."""
+    """Call `program`, without arguments.  Returns the exit status."""
     for name in "stdout", "stderr":
         if getattr(sys, name) is None:                          # closed by the caller (>&-)
             setattr(sys, name, open(os.devnull, "w"))

@@ -206,4 +206,3 @@ def as_json(found):
     def written(part):
         return ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in part.items())
     return "{\n" + ",\n".join(f' "{key}": {{\n{written(part)}\n }}' for key, part in found.items()) + "\n}\n"
-

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pages.files import TRACE, check_place, write_page  # noqa: F401 - who writes a page asks for its place here
+from pages.files import TRACE, check_place, write_page  # noqa: F401 - main.py asks for the place here
 from reporting.stats import is_tree, ratio, taken
 
 TEMPLATE = Path(__file__).with_name("replay.html")

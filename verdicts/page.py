@@ -100,7 +100,9 @@ def example_of(case, found):
 def told_apart(has, right):
     """Two numbers, with as many digits as it takes, four to six."""
     digits = next((n for n in (4, 5, 6) if f"{has:.{n}g}" != f"{right:.{n}g}"), None)
-    return f"{has:.{digits}g} where {right:.{digits}g} is right" if digits else f"{has:.6g}, wrong beyond"
+    if digits is None:
+        return f"{has:.6g}, of which only later digits are wrong"
+    return f"{has:.{digits}g} where {right:.{digits}g} is right"
 
 
 def finding(found):
