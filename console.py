@@ -26,6 +26,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import dedent, fill
 
 LOADED = {}         # {a file that function_in has loaded, absolute: as it was typed}
@@ -193,6 +194,21 @@ def read_text(path, advice):
         raise ValueError(f"cannot read {path} ({error.strerror}): {advice}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not a text in UTF-8: {advice}") from None
+
+
+def rewrite(path, text, check=lambda: None):
+    """Write the text beside the file, and then in its place: if anything fails, the old file is as it was.
+
+    check   called last of all; raises an error if the file should stay
+    """
+    real = Path(os.path.realpath(path))
+    with TemporaryDirectory(dir=real.parent, prefix=".new.") as work:
+        new = Path(work) / real.name
+        new.write_bytes(text.encode())
+        if real.exists():
+            shutil.copymode(real, new)
+        check()
+        os.replace(new, real)
 
 
 def told(error, path=None):

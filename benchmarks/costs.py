@@ -33,6 +33,7 @@ from benchmarks.counts import DRAFT, HERE, MOST, TARGET, made, name_of, plan
 from benchmarks.measure import caption, machine, size_of, some_tokens
 from benchmarks.synthetic import random_model
 from compute.backend import clock, xp
+from console import rewrite
 from methods import Models, choose
 from reporting.stats import Timed
 from utils import load_model
@@ -196,9 +197,7 @@ def has_avx512():
 def write(out, name, found):
     if not out:
         return print(f"{name}:", as_json(found))
-    new = Path(out) / f"costs_{name}.new"                        # a full disk leaves the old file
-    new.write_text(as_json(found), encoding="utf-8")
-    new.replace(new.with_suffix(".json"))
+    rewrite(Path(out) / f"costs_{name}.json", as_json(found))
 
 
 def as_json(found):

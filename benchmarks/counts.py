@@ -39,7 +39,6 @@ import copy
 import hashlib
 import json
 import math
-import os
 from functools import cache
 from pathlib import Path
 from unittest import mock
@@ -48,6 +47,7 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.sequoia import best_tree
+from console import rewrite
 from drafters import adaptive
 from methods import DRAFTERS, VERIFIERS, Models, choose
 from reporting.stats import by_rank
@@ -374,10 +374,8 @@ def read(file):
 
 
 def write(file, cells):
-    """A line a cell, beside the old file and then in its place."""
+    """A line a cell."""
     about = dict(draft=DRAFT, target=TARGET, openings=len(openings()), n_tokens=N_TOKENS, optimum=COSTS,
                  layer_skip=FIXED["layer_skip"])
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(cell)}" for name, cell in cells.items())
-    new = file.with_suffix(f".{os.getpid()}.new")               # two at once do not write into one file
-    new.write_text(f'{{"about": {json.dumps(about)},\n "cells": {{\n{lines}\n}}}}\n', encoding="utf-8")
-    new.replace(file)
+    rewrite(file, f'{{"about": {json.dumps(about)},\n "cells": {{\n{lines}\n}}}}\n')

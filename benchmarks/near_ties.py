@@ -67,7 +67,7 @@ def main(n_texts=40, n_tokens=200, n_rows=5):
         found[dtype] = dict(parted=sum(map(bool, texts)), first=first and dict(
             after=encoder.decode(first[0][-8:]), by_itself=encoder.decode([first[1]]),
             among=encoder.decode([first[2]]), logits=first[3]))
-    (HERE / "results" / "near_ties.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    console.rewrite(HERE / "results" / "near_ties.json", json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
 
 

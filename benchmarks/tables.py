@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks.counts import FIXED, counted_as
 from benchmarks.figures import checked, costs, filled
+from console import rewrite
 from methods import DRAFTERS, VERIFIERS
 from pages import machine
 
@@ -109,5 +110,5 @@ def write_all(out):
     """All pages and pictures."""
     from benchmarks.pictures import draw_all
     for template in sorted(TEMPLATES.glob("*.md")):
-        (Path(out) / template.name).write_text(page(template.read_text(encoding="utf-8")), encoding="utf-8")
+        rewrite(Path(out) / template.name, page(template.read_text(encoding="utf-8")))
     draw_all(Path(out))

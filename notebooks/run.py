@@ -9,18 +9,19 @@ A cell that measures the machine begins with "# On this machine"; --check leaves
 are stored as SVG, and --check compares the words in them, not the lines.  A cell that fails, or writes to
 standard error, ends the program with an error.
 """
-import os
 import re
-import shutil
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import nbformat
 from nbclient import NotebookClient
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))                                # console.py
+
+import console
+
 METADATA = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"}}
 PICTURES = ["--InlineBackend.figure_formats=svg", "--InlineBackend.rc=svg.fonttype=none",
@@ -37,7 +38,7 @@ def run(path):
     notebook.metadata.update(nbformat.from_dict(METADATA))
     for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
         if output.get("name") == "stderr":
-            raise RuntimeError(f"{path}: a cell wrote to standard error:\n{output.text}")
+            raise ValueError(f"{path}: a cell wrote to standard error:\n{output.text}")
         if svg := output.get("data", {}).get("image/svg+xml"):
             output.data["image/svg+xml"] = smaller(svg)
     return notebook
@@ -75,21 +76,19 @@ def words(cell):
 
 
 def store(path, before, notebook):
-    """Beside the old one, and then in its place, unless that has been edited meanwhile."""
-    real = path.resolve()
-    with TemporaryDirectory(dir=real.parent, prefix=".notebook.") as work:
-        new = Path(work) / "new.ipynb"
-        nbformat.write(notebook, new)
-        shutil.copymode(real, new)
-        if real.read_bytes() != before:
-            raise RuntimeError(f"{path} was edited during the run and is left as it is: run it again")
-        os.replace(new, real)
+    """In its place, unless that has been edited meanwhile."""
+    def check():
+        if path.read_bytes() != before:
+            raise ValueError(f"{path} was edited during the run and is left as it is: run it again")
+    console.rewrite(path, nbformat.writes(notebook) + "\n", check)
 
 
 def main(words):
     check, untimed = "--check" in words, "--untimed" in words
+    if {"--help", "-h"} & {*words}:
+        return print(__doc__)
     if wrong := [word for word in words if word.startswith("-") and word not in ("--check", "--untimed")]:
-        raise SystemExit(f"{wrong[0]} is not a flag of this program\n\n{__doc__}")
+        raise ValueError(f"{wrong[0]} is not a flag of this program: see --help")
     failed = False
     for path in [Path(word) for word in words if not word.startswith("--")] or sorted(HERE.glob("*.ipynb")):
         start, before, stored = perf_counter(), path.read_bytes(), nbformat.read(path, as_version=4)
@@ -108,4 +107,4 @@ def main(words):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(console.status_of(lambda: main(sys.argv[1:])))

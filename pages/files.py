@@ -10,15 +10,14 @@ neither replaces the other.  A symbolic link stays one: the page goes where it l
 
 But: what appears in the place of a page just between the last look and the rename is replaced; a power
 failure between two renames leaves a folder of old and new pages, each of them whole; a program that is killed
-while it writes leaves its folder .page.* or .pages.* behind, which can be deleted; and pipes and devices
-(/dev/stdout) are refused, because nothing can be written beside them.
+while it writes leaves a folder .new.* behind, which can be deleted; and pipes and devices (/dev/stdout) are
+refused, because nothing can be written beside them.
 """
 import os
-import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from console import told
+from console import rewrite, told
 
 BEGIN = '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'      # then one of the marks
 TRACE = '<meta name="generator" content="main.py --trace">'
@@ -58,7 +57,7 @@ def check_place(path):
     real = place(path)
     if real.is_dir() or not real.parent.is_dir():
         raise ValueError(f"cannot write {path}: name a file in a folder that exists, as in --trace run.html")
-    TemporaryDirectory(dir=real.parent, prefix=".page.").cleanup()
+    TemporaryDirectory(dir=real.parent, prefix=".new.").cleanup()
     if real.exists() and not has_mark(real, TRACE):
         raise ValueError(f"{path} exists and is not a replay: take another name, as in --trace run.html")
     if real.exists() and not os.access(real, os.W_OK):
@@ -68,14 +67,7 @@ def check_place(path):
 @sentences
 def write_page(path, html):
     """Raises ValueError; then what was there before is as it was."""
-    real = place(path)
-    with TemporaryDirectory(dir=real.parent, prefix=".page.") as work:
-        new = Path(work) / real.name
-        new.write_text(html, encoding="utf-8")
-        if real.exists():
-            shutil.copymode(real, new)
-        check_place(path)                                       # much may have happened since the first time
-        os.replace(new, real)
+    rewrite(path, html, lambda: check_place(path))              # much may have happened since the first time
 
 
 @sentences
@@ -87,7 +79,7 @@ def check_folder(folder):
     others = [path for path in real.iterdir() if not has_mark(path, SITE)] if real.exists() else []
     if others:
         raise ValueError(f"{others[0]} is not a page of this program: move it away, or name a new folder")
-    TemporaryDirectory(dir=real if real.exists() else real.parent, prefix=".pages.").cleanup()
+    TemporaryDirectory(dir=real if real.exists() else real.parent, prefix=".new.").cleanup()
 
 
 @sentences
@@ -95,7 +87,7 @@ def write_folder(folder, pages):
     """Write them all; pages of before that are no longer among them stay.  Raises ValueError; then no page
     has been touched, unless the disk refuses to rename one that it could write."""
     real = place(folder)
-    with TemporaryDirectory(dir=real if real.is_dir() else real.parent, prefix=".pages.") as work:
+    with TemporaryDirectory(dir=real if real.is_dir() else real.parent, prefix=".new.") as work:
         for file, html in pages.items():
             (Path(work) / file).write_text(html, encoding="utf-8")
         taken = [file for file in pages if os.path.lexists(real / file) and not has_mark(real / file, SITE)]

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers import full_disk
 
 import console
+from console import rewrite
 from exercises import steps
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -132,6 +134,22 @@ def test_a_verdict_that_nobody_reads_is_still_the_exit_status(monkeypatch):
         assert console.run(verdict, []) == 1
 
 
+def test_a_file_is_rewritten_whole_or_stays_as_it_was(tmp_path):
+    """On a full disk, and when a second program is killed as it writes the same file."""
+    file, link, old = tmp_path / "a.json", tmp_path / "link", "old" * 2000
+    rewrite(file, old)
+    file.chmod(0o640)
+    link.symlink_to(file)
+    with pytest.raises(OSError, match="large"), full_disk(5000):
+        rewrite(file, "new" * 2000)
+    with pytest.raises(OSError, match="large"), full_disk(5000):
+        rewrite(file, "short", lambda: rewrite(file, "new" * 2000))
+    assert file.read_text() == old and {*tmp_path.iterdir()} == {file, link}
+    rewrite(link, "new\n")
+    assert file.read_bytes() == b"new\n" and file.stat().st_mode & 0o777 == 0o640
+    assert {*tmp_path.iterdir()} == {file, link} and link.is_symlink()
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 def test_a_full_disk_behind_standard_output_is_told(monkeypatch, capfd):
     with open("/dev/full", "w") as full, monkeypatch.context() as patch:
@@ -141,7 +159,6 @@ def test_a_full_disk_behind_standard_output_is_told(monkeypatch, capfd):
     assert "cannot write the output (No space left on device): free some" in capfd.readouterr().err
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 def test_an_error_that_cannot_be_printed_still_has_its_exit_status(tmp_path):
     for word, status in ("nowhere.py", 2), ("--help", 0):       # 1 would be: not lossless
         with open("/dev/full", "w") as full:
@@ -170,7 +187,7 @@ def test_a_reader_who_goes_away_is_not_an_error(monkeypatch, capfd):
 
 
 PROGRAMS = ["main.py", "-m reporting.many", "-m benchmarks", "-m exercises", "-m loading.download",
-            "-m loading.export", "-m lossless", "-m pages"]
+            "-m loading.export", "-m lossless", "-m pages", "training/fetch.py"]
 
 
 @pytest.mark.long

@@ -1,11 +1,9 @@
 """Costs: what is clocked and how it is summed up; never how long anything takes."""
-import errno
 import json
 import math
 import os
 import subprocess
 from itertools import accumulate, count
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -211,14 +209,3 @@ def test_the_dial_turns_acceptance_from_1_down():
         return np.minimum(p, q).sum(axis=-1).mean()
     rates = [overlap(dial) for dial in (0, 0.05, 0.2, 1)]
     assert rates == sorted(rates, reverse=True) and rates[0] == pytest.approx(1) and rates[-1] < 0.3
-
-
-def test_on_a_full_disk_the_old_file_stays(tmp_path, monkeypatch):
-    def full(path, text, **_):
-        path.write_bytes(text[:9].encode())
-        raise OSError(errno.ENOSPC, "No space left on device")
-    costs.write(tmp_path, "avx2", {"machine": {"old": 1}})
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match="No space"):
-        costs.write(tmp_path, "avx2", {"machine": {"new": 2}})
-    assert json.loads((tmp_path / "costs_avx2.json").read_bytes()) == {"machine": {"old": 1}}

@@ -1,9 +1,7 @@
 """Counts: the sums over coins against the judge's walk through every branch and against runs; what is counted
 anew; and the order that theory demands of the committed ones."""
 import json
-import os
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -104,24 +102,6 @@ def test_a_cell_goes_on_where_it_stopped_and_begins_anew_with_other_weights(monk
     assert asked == list(range(0, 46 * len(asked), 46)) and fine["texts"] == 46 * len(asked) > coarse["texts"]
     assert counts.count_cell(cell, fine, .01) == fine and fine["se"] <= .01 * fine["tokens"]
     assert counts.count_cell(cell, fine | {"weights": "others"}, .03) == coarse
-
-
-def test_two_at_once_do_not_write_into_one_file(monkeypatch, tmp_path):
-    """The second begins to write when the first is about to rename, and is killed."""
-    file, replace = tmp_path / "counts.json", Path.replace
-
-    def second(path, *arguments):
-        raise InterruptedError
-
-    def first(path, place):
-        monkeypatch.setattr(Path, "replace", second)
-        monkeypatch.setattr(os, "getpid", lambda: 0)
-        with pytest.raises(InterruptedError):
-            counts.write(file, {"of": "the second"})
-        replace(path, place)
-    monkeypatch.setattr(Path, "replace", first)
-    counts.write(file, {"of": "the first"})
-    assert json.loads(file.read_text(encoding="utf-8"))["cells"] == {"of": "the first"}
 
 
 def test_each_cell_is_written_as_it_is_counted_and_then_only_what_is_new(monkeypatch, tmp_path):

@@ -6,7 +6,7 @@ The 80 novels of titles.md are downloaded as they were collected.  There a line 
 of one that was cut to the width of a page; here each paragraph is one line, and <|endoftext|> stands between
 the books.
 
-But: it keeps nothing of a download that was interrupted; a kill while it writes leaves a folder .novels.*,
+But: it keeps nothing of a download that was interrupted; a kill while it writes leaves a folder .new.*,
 which can be deleted; what appears in its place just as it is renamed is replaced.
 """
 import hashlib
@@ -14,7 +14,6 @@ import os
 import re
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import requests
 from tqdm import tqdm
@@ -38,27 +37,23 @@ def main(path="novels.txt", /):
         path: where to write it
     """
     refuse(path)
-    with TemporaryDirectory(dir=Path(path).parent, prefix=".novels.") as work:
-        new = Path(work) / "new.txt"
-        new.write_bytes(novels())
-        refuse(path)                                            # one may have appeared meanwhile
-        os.replace(new, path)
+    console.rewrite(path, novels(), lambda: refuse(path))      # one may have appeared meanwhile
 
 
 def refuse(path):
     if os.path.lexists(path):
         raise ValueError(f"{path} is there already: move it away, or name another file")
-    if not Path(path).name or not Path(path).parent.is_dir():
+    if path.endswith(("/", os.sep)) or not Path(path).name or not Path(path).parent.is_dir():
         raise ValueError(f"cannot write {path}: name a file in a folder that exists")
 
 
 def novels():
-    """The bytes of the text, all from the network.  Raises ValueError if they are not those."""
+    """The text, all from the network.  Raises ValueError if they are not those."""
     files = re.findall(r"^\| (\w+_\d{4}) \|", TITLES.read_text(encoding="utf-8"), re.M)
     with requests.Session() as session:
         books = [paragraphs(downloaded(session, f"{CORPUS}{file}.txt")) for file in tqdm(files, disable=None)]
-    text = EOS.join(books).encode()
-    if hashlib.sha256(text).hexdigest() != CHECKSUM:
+    text = EOS.join(books)
+    if hashlib.sha256(text.encode()).hexdigest() != CHECKSUM:
         raise ValueError("what was downloaded is not the text that the pair was trained on (its checksum is "
                          "another); nothing was written")
     return text

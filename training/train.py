@@ -202,11 +202,7 @@ def claim(work, name, **what):
     if not (work / "of_text.json").exists() and any(work.iterdir()):
         raise ValueError(f"{work} holds other files than those of training: {elsewhere}")
     if not note.exists():
-        try:
-            note.write_text(text, encoding="utf-8")
-        except OSError:
-            note.unlink(missing_ok=True)
-            raise
+        console.rewrite(note, text)
 
 
 def batch_of(tokens, step, batch, seed):
@@ -467,7 +463,7 @@ def main(argv=None):
             export(model, hparams, new)
             copy_vocabulary(work, new)
     results = evaluate(target, draft, test_tokens, n_bytes, args.device)
-    (work / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    console.rewrite(work / "results.json", json.dumps(results, indent=1) + "\n")
     plot(work)
     print(json.dumps(results, indent=1))
 

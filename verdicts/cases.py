@@ -12,6 +12,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
+import console
+
 HERE = Path(__file__).parent
 KINDS = {   # in the order of the table
     "recorded": "Drawn from one distribution, recorded as another",
@@ -103,10 +105,7 @@ def results():
 
 def store(**parts):
     """Write parts of results.json anew."""
-    text = json.dumps(results() | parts, indent=1) + "\n"
-    new = HERE / "results.new"                                  # a full disk leaves the old file
-    new.write_text(text, encoding="utf-8")
-    new.replace(HERE / "results.json")
+    console.rewrite(HERE / "results.json", json.dumps(results() | parts, indent=1) + "\n")
 
 
 CASES = list(read_cases())

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+import console
 import sampling
 import speculative
 from drafters import adaptive, lookup
@@ -221,9 +222,7 @@ def main(name="", /):
         new[one] = f"| {one} | {found[0][0]:.1e} | {len(found)} | {found[0][1]} |"
         print(new[one], flush=True)
     old = rows() | new if name else new
-    beside = TABLE.with_suffix(".new")                          # a full disk leaves the old file
-    beside.write_text(TITLE + "\n".join(old[one] for one in WRONG if one in old) + "\n", encoding="utf-8")
-    beside.replace(TABLE)
+    console.rewrite(TABLE, TITLE + "\n".join(old[one] for one in WRONG if one in old) + "\n")
 
 
 TITLE = f"""# The museum of mistakes
@@ -238,5 +237,4 @@ sees it best.  Written by `python -m verdicts.museum`.
 """
 
 if __name__ == "__main__":
-    import console
     sys.exit(console.run(main))

@@ -167,7 +167,7 @@ def anchor(case):
 def write():
     """Judge every case anew; write results.json and README.md."""
     store(cases=dict(judged(CASES)))
-    (HERE / "README.md").write_text(page(), encoding="utf-8")
+    console.rewrite(HERE / "README.md", page())
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def page():
 def write():
     """Measure anew; write results.json and questions.md."""
     store(questions={"parting": parting(), **runs()})
-    (HERE / "questions.md").write_text(page(), encoding="utf-8")
+    console.rewrite(HERE / "questions.md", page())
 
 
 if __name__ == "__main__":

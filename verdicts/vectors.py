@@ -112,7 +112,7 @@ def text():
 
 def write():
     """Write vectors.json."""
-    (HERE / "vectors.json").write_text(text(), encoding="utf-8")
+    console.rewrite(HERE / "vectors.json", text())
 
 
 if __name__ == "__main__":
