@@ -157,6 +157,9 @@ class Walk:
                 return i
         return last
 
+    def __reduce_ex__(self, protocol):              # by which it would be copied
+        raise ValueError("the judge cannot walk a copy of rng: draw from the one that is given")
+
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
@@ -195,13 +198,18 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
         left, others = inputs[0] is self, [x for x in inputs if x is not self]
         if any(isinstance(x, Uniform) for x in others):
             raise ValueError(NOT_WALKED.format("compared or combined with another"))
+        if len(inputs) == 2 and not others:         # with itself: what any two numbers give is known
+            first, second = ufunc(.25, .25), ufunc(.5, .5)
+            if first != second:
+                raise ValueError(NOT_WALKED.format("combined with itself"))
+            return first
         return self.answer(ufunc.__name__, left, *others)
 
     def answer(self, name, left, a=None):
         """An operator, with this number on the left of `a` or on the right."""
         match name:
             case "equal" | "not_equal":             # equality with a number has probability 0
-                return (name == "equal") == (a is None)
+                return name == "not_equal"
             case "less" | "less_equal":
                 return self.below(a) == left
             case "greater" | "greater_equal":
@@ -556,10 +564,13 @@ def more_cases():
 def cases(pairs, Ks, n_tokens, settings):
     """Each pair with each K, and a few with the standard settings."""
     named = PAIRS if pairs is None else {f"pair {i}": pair for i, pair in enumerate(pairs)}
+    prompt = PROMPT if pairs is None else [0, 0]                # their vocabulary may have a single token
+    if not named:
+        raise ValueError("there are no pairs to judge: give at least one (draft, target)")
 
     def case(name, K, n_tokens=n_tokens, settings=settings):
         n_tokens = max(4, K + 1 if isinstance(K, int) else 0) if n_tokens is None else n_tokens
-        return Case(name, *named[name], n_tokens, K, settings)
+        return Case(name, *named[name], n_tokens, K, settings, prompt)
 
     yield from (case(name, K) for name in named for K in Ks)
     if not settings:

@@ -107,7 +107,7 @@ class Eagle:
     def tree(self, x, nodes, parents, n_last=None):
         """As TreeGPT2.tree: logits after x_n and each node [1 + n, n_vocab], or the last n_last of them."""
         x, nodes, parents = [*map(index, x)], [*map(index, nodes)], list(parents)
-        check_nodes(nodes, self.n_vocab)
+        check_nodes(len(x), nodes, parents, self.n_vocab, self.n_ctx)
         if self.block.torn:                                 # interrupted, or an overflow
             self.reset()
         if x != self.cached or not len(self.states):

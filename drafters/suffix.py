@@ -24,6 +24,7 @@ repeat.  For one thread.
 """
 import heapq
 
+from checks import token_list
 from samplers.tree_model import depths
 
 ALPHA, LEAST = 4.0, .1              # LEAST is the worth below which drafting stops
@@ -53,11 +54,12 @@ class Suffix:
 
     def learn(self, x):
         """Add what is new in the text x; a text that does not continue the last one is added whole."""
+        x = token_list(x, f"a Suffix cannot learn {x!r}: give it a list of token ids")
         last, self.x = self.x, None                         # if we are interrupted, start a new text
         goes_on = last is not None and x[:len(last)] == last
         for token in x[len(last):] if goes_on else [END, *x]:
             self.add(token)
-        self.x = list(x)
+        self.x = x
 
     def add(self, token):
         """Add one token: each suffix of the text grows by one."""

@@ -35,8 +35,11 @@ def children_of(here, parents):
     return [i for i, parent in enumerate(parents) if parent in here]
 
 
-def check_nodes(nodes, n_vocab):
-    """Raises ValueError for ids outside the vocabulary."""
+def check_nodes(n, nodes, parents, n_vocab, n_ctx):
+    """Raises ValueError for ids outside the vocabulary, or a path after n tokens that is too long."""
+    if n + max(depths(parents), default=0) > n_ctx:
+        raise ValueError(f"{n} tokens and a tree of {max(depths(parents), default=0)} levels do not fit into "
+                         f"the context of {n_ctx}")
     for token in nodes:
         if not 0 <= token < n_vocab:
             raise ValueError(f"token id {token} in the tree is not in 0 .. {n_vocab - 1}")
@@ -113,11 +116,8 @@ class TreeGPT2(GPT2):
         tokens, nodes, parents = [*map(index, tokens)], [*map(index, nodes)], list(parents)
         n, total = len(tokens), len(tokens) + len(nodes)
         n_last = int(n_last or 1 + len(nodes))
+        check_nodes(n, nodes, parents, self.n_vocab, self.n_ctx)
         positions = [*range(n), *(n - 1 + depth for depth in depths(parents))]
-        if max(positions, default=0) >= self.n_ctx:
-            raise ValueError(f"{n} tokens and a tree of {max(depths(parents), default=0)} levels do not fit "
-                             f"into the context of {self.n_ctx}")
-        check_nodes(nodes, self.n_vocab)
         if not 1 <= n_last <= max(total, 1):
             raise ValueError(f"n_last is {n_last}: it must be 1 .. {total}, the number of tokens and nodes")
         self.follow(tokens)

@@ -7,6 +7,7 @@ distributions, written from their definition."""
 
 import itertools
 from collections import defaultdict
+from copy import copy, deepcopy
 from types import SimpleNamespace
 
 import numpy as np
@@ -262,6 +263,13 @@ def test_a_random_number_times_zero_is_zero():
             assert exact_distribution(lambda rng: bool(asked(zero(rng.random())))) == {True: 1.0}
 
 
+def test_a_random_number_compares_with_itself_and_with_none_as_any_number():
+    def run(rng):
+        u = rng.random()
+        return u == u, u <= u, u >= u, u - u == 0, u / u == 1, u != None, u != u, u < u, u > u, u == None  # noqa
+    assert exact_distribution(run) == {(True,) * 6 + (False,) * 4: 1.0} == {run(np.random.default_rng()): 1.0}
+
+
 def test_a_sampler_that_changes_its_settings_is_judged_by_those_it_was_given():
     def endless(*run, eos=None, **settings):
         if isinstance(eos, (list, set)):
@@ -288,6 +296,8 @@ def test_choice_takes_the_sums_that_numpy_takes():
 
 
 CANNOT = {
+    "with itself": [lambda rng: (lambda u: u * u < .5)(rng.random())],
+    "copy of rng": [lambda rng: copy(rng).random() < .5, lambda rng: deepcopy([rng])[0].random() < .5],
     "with another": [lambda rng: rng.random() < rng.random(), lambda rng: rng.random() * rng.random() < 0.5,
                      lambda rng: int(np.argmin(-np.log(rng.random(3)) / [0.5, 0.3, 0.2]))],
     "np.sin": [lambda rng: np.sin(rng.random()) < 0.5],
@@ -435,7 +445,7 @@ def test_the_report_is_of_the_first_wrong_text(capsys):
     found = report(*run, temperature=1)
     assert not found.lossless and found.deviation == pytest.approx(0.4 * 0.6)        # of [0, 1]
     assert found.case == "pair 0; K = 1, 2 tokens, temperature = 1"
-    assert (found.settings, found.prompt, found.text) == (dict(temperature=1), [2, 0], [0, 0])
+    assert (found.settings, found.prompt, found.text) == (dict(temperature=1), [0, 0], [0, 0])
     assert (found.probability, found.wanted) == pytest.approx((0.05, 0.01))
     assert (found.n_cases, found.n_branches) == (1, 9)
     assert check(*run, temperature=1) == found.deviation
@@ -464,6 +474,17 @@ def test_check_takes_settings_pairs_and_shapes():
 
     assert check(sampler, [(None, table(2))], Ks=[(3, 2), (1, 1)], n_tokens=2, temperature=0.5) < 1e-12
     assert set(seen) == {(2, (3, 2), ("temperature",)), (2, (1, 1), ("temperature",))}
+
+
+@pytest.mark.parametrize("n_vocab", [1, 2])
+def test_models_of_one_token_and_of_two(n_vocab):
+    def model(tokens, n_last=1):
+        return np.arange(n_vocab * n_vocab, dtype=float).reshape(n_vocab, n_vocab)[tokens[-n_last:]] / 2
+    assert report(speculative_sampling, [(model, model)], n_tokens=3).lossless
+    wrong = report(WRONG["the residual is p - q"], [(model, lambda x, n=1: -model(x, n))], n_tokens=2)
+    assert wrong.lossless == (n_vocab == 1)
+    with pytest.raises(ValueError, match="no pairs"):
+        report(speculative_sampling, [])
 
 
 def endless(draft, target, tokens, n_tokens, K, rng, **settings):

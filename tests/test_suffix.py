@@ -130,6 +130,11 @@ def test_other_texts_are_remembered_and_do_not_run_into_each_other():
     assert drafts([5, 1], 3, memory) == [2, 3]                          # and not 5, which came next
     assert drafts([9, 5], 3, memory) == [1]
     assert drafts([9, 5, 1], 3, memory) == [2, 3]
+    memory.learn(np.array([6, 4, 3]))
+    assert drafts([6], 3, memory) == [4, 3]
+    for nonsense in "text", [1.5], None, [[1]]:
+        with pytest.raises(ValueError, match="list of token ids"):
+            memory.learn(nonsense)
 
 
 def test_a_shorter_match_is_taken_if_it_promises_more():

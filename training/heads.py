@@ -240,7 +240,7 @@ def fit(kind, head, states, test_states, wte, args):
         if saved:
             row |= evaluate(head, test_states, wte)
         with open(work / f"{kind}.jsonl", "a") as log:
-            print(json.dumps(row), file=log)
+            log.write("\n" + json.dumps(row))  # first the line's end: a row that was cut spoils no other
         if saved:                               # after its row: what is interrupted here is logged twice
             train.save(work / f"{kind}.pt", step + 1, dict(head=head), opts)
 

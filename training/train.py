@@ -337,7 +337,7 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
             if saved:
                 row |= evaluate(target, draft, test_tokens, n_bytes, args.device)
             with open(work / "log.jsonl", "a") as log:
-                print(json.dumps(row), file=log)
+                log.write("\n" + json.dumps(row))      # first the line's end: a cut row spoils no other
             if saved:                           # after its row: what is interrupted here is logged twice
                 save(work / f"{stage}.pt", step, models, opts)
             bar.write(" ".join(f"{k} {v:.4g}" if k != "stage" else v for k, v in row.items()))

