@@ -450,7 +450,7 @@ def test_the_report_is_of_the_first_wrong_text(capsys):
     assert (found.n_cases, found.n_branches) == (1, 9)
     assert check(*run, temperature=1) == found.deviation
     assert capsys.readouterr().out == str(found) + "\n" == (
-        "not lossless: after [2, 0] the text [0, 0] has probability 0.050000, and should have 0.010000.  "
+        "not lossless: after [0, 0] the text [0, 0] has probability 0.050000, and should have 0.010000.  "
         "(pair 0; K = 1, 2 tokens, temperature = 1; 9 branches of 1 case)\n"
     )
 
