@@ -231,12 +231,13 @@ def function_in(path, name, like=None):
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(str(path.resolve()), path)    # a name that no other has
     if spec is None:
         raise ValueError(f"{path} is not a Python file: its name must end in .py")
     key = spec.origin, path.read_bytes()
     module, LOADED[spec.origin] = MODULES.get(key) or importlib.util.module_from_spec(spec), path
     try:
+        sys.modules[module.__name__] = module                           # where dataclasses look
         if key not in MODULES:      # not the loader's exec_module: its cache misses an edit within a second
             exec(compile(key[1], spec.origin, "exec"), vars(module))
         MODULES[key] = module

@@ -316,6 +316,7 @@ def answers(path):
 def imported(mine):
     """Runs your file; says what went wrong."""
     try:
+        sys.modules["mine"] = mine                      # where dataclasses look
         # not the loader's exec_module: its cache does not see an edit within a second
         exec(compile(Path(mine.__file__).read_bytes(), mine.__file__, "exec"), vars(mine))
     except SyntaxError as error:
