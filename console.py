@@ -196,15 +196,15 @@ def read_text(path, advice):
         raise ValueError(f"{path} is not a text in UTF-8: {advice}") from None
 
 
-def rewrite(path, text, check=lambda: None):
-    """Write the text beside the file, and then in its place: if anything fails, the old file is as it was.
+def rewrite(path, content, check=lambda: None):
+    """Write a text, or bytes, beside the file and then in its place: if it fails, the old file is as it was.
 
     check   called last of all; raises an error if the file should stay
     """
     real = Path(os.path.realpath(path))
     with TemporaryDirectory(dir=real.parent, prefix=".new.") as work:
         new = Path(work) / real.name
-        new.write_bytes(text.encode())
+        new.write_bytes(content.encode() if isinstance(content, str) else content)
         if real.exists():
             shutil.copymode(real, new)
         check()

@@ -47,7 +47,7 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
         drafter: {drafters}, or a file with a propose; an option follows a colon
         verifier: {verifiers}, or a file with a verify; as in tree:3,2,1
         show_rounds: show what became of each draft, one line per round
-        trace: a file for a web page that replays the speculative run
+        trace: a file for a web page that replays the speculative run, written when all has been printed
         json: print one JSON object
         fast: speed before the same bits: at temperature 0 a near-tie may fall otherwise
     """

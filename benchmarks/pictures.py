@@ -1,10 +1,13 @@
 """Pictures of the counts and costs: functions that draw on axes, used by `python -m benchmarks speed` and by
 notebook 7.  But: what was not counted or measured is left out, not drawn as 0."""
+from io import BytesIO
+
 import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.figures import costs, counts, of_counts, of_rounds
 from benchmarks.tables import NAMES, known, on_machines
+from console import rewrite
 from methods import VERIFIERS
 
 KS = 1, 2, 3, 4, 6, 8
@@ -120,7 +123,8 @@ def save(path, draw, shape, height=3.6):
         axes.grid(alpha=.3)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize=7)
-    figure.savefig(path, dpi=100)
+    figure.savefig(picture := BytesIO(), dpi=100)
+    rewrite(path, picture.getvalue())
 
 
 def draw_all(out):

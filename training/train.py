@@ -25,6 +25,7 @@ import os
 import shutil
 import sys
 import time
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -420,7 +421,8 @@ def plot(work):
         axes.plot(*zip(*points), "o-" if "train" not in key else "-", label=label, markersize=3, linewidth=1)
     axes.set(xlabel="million tokens of training", ylabel="nats per token", title="The pair")
     axes.legend()
-    figure.savefig(work / "loss.png", dpi=150, bbox_inches="tight")
+    figure.savefig(picture := BytesIO(), dpi=150, bbox_inches="tight")
+    console.rewrite(work / "loss.png", picture.getvalue())
 
 
 def main(argv=None):

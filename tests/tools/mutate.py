@@ -175,7 +175,7 @@ def main(words):
     if {"-h", "--help"} & {*words}:
         sys.exit(__doc__)
     flags = dict(word.removeprefix("--").split("=") for word in words if word.startswith("--"))
-    words = [word for word in words if not word.startswith("--")] or files()
+    words = [os.path.relpath(ROOT / word, ROOT) for word in words if not word.startswith("--")] or files()
     names = list(dict.fromkeys(word.split(":")[0] for word in words))
     paths = {path: None for name in names for path in paths_of(name)}
     sources = {name: (ROOT / name).read_text(encoding="utf-8") for name in names}
