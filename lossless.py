@@ -190,8 +190,10 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
         self.interval[below] = cut                  # True is 1: u is below the cut
         return below != self.falls
 
-    def __array_ufunc__(self, ufunc, method, *inputs, **_):
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
         """NumPy calls this for every operator and function."""
+        if method != "__call__" or options:         # out=, where=, ..
+            raise ValueError(NOT_WALKED.format(f"put through {[ufunc.__name__, method, *options]}"))
         if any(isinstance(x, np.ndarray) for x in inputs):
             rows = np.broadcast(*(np.asarray(x, dtype=object) for x in inputs))
             return np.array([ufunc(*row) for row in map(without_nan, rows)]).reshape(rows.shape)

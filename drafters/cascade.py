@@ -28,7 +28,7 @@ def cascade(guess=lookup.propose, smaller=None):
         drafts, p = [], []
         while len(drafts) < k:
             y, most = x + drafts, k - len(drafts) - 1           # the last token is the draft's own
-            guesses, o = checked_answer(guess(smaller, y, most, to_probs, rng), most, draft)
+            guesses, o = checked_answer(guess(smaller, y[:], most, to_probs, rng), most, draft)
             rows = to_probs(draft(y + guesses, len(guesses) + 1), len(guesses) + 1)     # p after each guess
             n_accepted, token = verify(rows, checked_probs(o, guesses, rows), guesses, rng)
             drafts += guesses[:n_accepted] + [token]

@@ -87,7 +87,7 @@ def walk(q, p, nodes, parents, rule, race):
 def coupled(propose):
     """A proposer that runs the race: what it draws from becomes a point mass, the winner."""
     def propose_winners(draft, x, k, to_probs, race):
-        j = 0
+        n, j = len(x), 0                                        # now: `propose` may change its x
 
         def to_winners(logits, *n_rows):                        # [rows, n_vocab] -> [rows, n_vocab]
             nonlocal j
@@ -100,7 +100,7 @@ def coupled(propose):
 
         def placed(tokens, n_last=1):                           # its rows belong to these places
             nonlocal j
-            j = len(tokens) - n_last - len(x) + 1
+            j = len(tokens) - n_last - n + 1
             return draft(tokens, n_last)
 
         functools.update_wrapper(placed, draft, assigned=())    # with the draft's n_vocab and n_ctx

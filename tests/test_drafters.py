@@ -19,6 +19,8 @@ from drafters.ngram import NGram
 from lossless import check, memoryless, scripted, table
 from reporting.stats import predicted_speedup
 from samplers import lossy
+from samplers.coupling import coupled_sampling
+from sampling import sample
 from speculative import propose, speculative_sampling
 
 
@@ -173,14 +175,21 @@ def test_a_round_without_room_does_not_end_the_drafting():
     assert lengths == [3, 0, 0, 1]
 
 
-def test_a_drafter_within_gets_a_text_of_its_own():
-    def spoils(draft, x, k, to_probs, rng):
-        return [x.pop(0)][:k] + [x.append(3)][:0], None
-
-    def like(draft, x, k, to_probs, rng):
-        return [x[0]][:k], None
-    for wrapper in Schedule, Confident, DraftExit, lambda propose: Optimum(.1, 1.2, 4, propose):
-        assert numbers(wrapper(spoils), None) == numbers(wrapper(like), None)
+@pytest.mark.parametrize("wrapper", [
+    Schedule, Confident, DraftExit, lambda within: Optimum(.1, 1.2, 4, within),
+    lambda within: cascade(within, table(5)), lambda within: Confident(cascade(within, table(5)))])
+@pytest.mark.parametrize("sampling", [speculative_sampling, coupled_sampling])
+def test_a_drafter_within_gets_a_text_of_its_own(sampling, wrapper):
+    def appends(draft, x, k, to_probs, rng):
+        drafts, p = [], []
+        for _ in range(k):
+            p.append(to_probs(draft(x), 1)[0])
+            drafts.append(sample(p[-1], rng))
+            x.append(drafts[-1])
+        return drafts, p
+    careless, careful = ([(r.drafts, r.tokens) for r in sampling(
+        table(1), table(2), [2, 0], 40, 4, rng(), propose=wrapper(within))] for within in (appends, propose))
+    assert careless == careful
 
 
 def test_a_drafter_that_is_asked_one_by_one_draws_all_or_chooses_all():

@@ -460,13 +460,13 @@ def main(argv=None):
     for stage, steps in (("pair", args.steps), ("draft", args.draft_steps)):
         train(stage, steps, target, draft, tokens, some, n_bytes * len(some) / len(test_tokens), args)
 
-    for model, hparams, name in ((target, TARGET, "demo-target"), (draft, DRAFT, "demo-draft")):
-        with new_folder(out / name) as new:
-            export(model, hparams, new)
-            copy_vocabulary(work, new)
     results = evaluate(target, draft, test_tokens, n_bytes, args.device)
     console.rewrite(work / "results.json", json.dumps(results, indent=1) + "\n")
     plot(work)
+    with new_folder(out / "demo-target") as new_target, new_folder(out / "demo-draft") as new_draft:
+        for model, hparams, new in (target, TARGET, new_target), (draft, DRAFT, new_draft):
+            export(model, hparams, new)
+            copy_vocabulary(work, new)
     print(json.dumps(results, indent=1))
 
 
