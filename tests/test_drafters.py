@@ -176,7 +176,7 @@ def test_a_round_without_room_does_not_end_the_drafting():
 
 
 @pytest.mark.parametrize("wrapper", [
-    Schedule, Confident, DraftExit, lambda within: Optimum(.1, 1.2, 4, within),
+    lambda within: within, Schedule, Confident, DraftExit, lambda within: Optimum(.1, 1.2, 4, within),
     lambda within: cascade(within, table(5)), lambda within: Confident(cascade(within, table(5)))])
 @pytest.mark.parametrize("sampling", [speculative_sampling, coupled_sampling])
 def test_a_drafter_within_gets_a_text_of_its_own(sampling, wrapper):
