@@ -290,14 +290,15 @@ def distribution_of_token(logits, temperature=1.0, top_k=0, top_p=1.0):
     tokens, logits = range(len(logits)), np.asarray(logits, dtype=float)
     if temperature == 0:
         return np.eye(len(logits))[int(np.argmax(logits))]
-    probs = np.exp(logits - max(logits)) ** (1 / temperature)
+    with np.errstate(over="ignore"):
+        probs = np.exp((logits - max(logits)) / temperature)
     if top_k:
         larger = [sum(logits[j] > logits[i] for j in tokens) for i in tokens]
         probs = np.array([probs[i] if larger[i] < top_k else 0.0 for i in tokens])
     probs = probs / probs.sum()
     if top_p < 1:
         subsets = (list(s) for n in range(1, len(logits) + 1) for s in itertools.combinations(tokens, n))
-        size = len(next(s for s in subsets if probs[s].sum() >= top_p))
+        size = len(next((s for s in subsets if probs[s].sum() >= top_p), tokens))
         nucleus = list(max(itertools.combinations(tokens, size), key=lambda s: probs[list(s)].sum()))
         probs = np.isin(tokens, nucleus) * probs / probs[nucleus].sum()
     return probs
@@ -310,7 +311,7 @@ def distribution_of_text(model, prompt, n_tokens, eos=None, **settings):
     >>> distribution_of_text(memoryless([.5, .25, .25]), [0], 2, eos=[0, 1])[2, 0]
     0.125
     """
-    ends = () if eos is None else {eos} if isinstance(eos, Integral) else {*eos}
+    ends = () if eos is None else np.ravel([*eos] if np.iterable(eos) else eos)
     if n_tokens == 0:
         return {(): 1.0}
     distribution = {}

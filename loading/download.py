@@ -16,8 +16,8 @@ But:
 - No existing file is overwritten, but for one that appears just as its download ends: a file of the wrong
   length under its final name is an error that names it.
 - A server that sends another length, or cannot go on where it was asked to, makes the .part start anew.
-- A folder that was once complete is judged by the lengths of its files, because reading 6 GB at every start
-  is slow; `python -m loading.download 124M` reads them all.
+- A folder that has all files is judged by their lengths, wherever they come from, because reading 6 GB at
+  every start is slow; `python -m loading.download 124M` reads them all.
 - The graph (.meta) and the `checkpoint` file are not downloaded: no reader here needs them.
 """
 import contextlib
@@ -150,11 +150,15 @@ def refuse_others(name, folder):
 
 def check(name, models_dir="models"):
     """Read every file of a complete model, and raise DownloadError for the first whose checksum is wrong."""
-    folder = Path(models_dir) / name
+    check_digests(name, Path(models_dir) / name)
+    check_tensors(Path(models_dir) / name)
+
+
+def check_digests(name, folder):
+    """Compare the checksums of the files that are there with the table's."""
     for file, (_, checksum) in MODELS[name]["files"].items():
-        if not has_digest(folder / file, checksum):
+        if (folder / file).exists() and not has_digest(folder / file, checksum):
             raise DownloadError(f"{folder / file} is damaged; delete it and start again")
-    check_tensors(folder)
 
 
 def check_tensors(folder):
@@ -168,7 +172,8 @@ def check_tensors(folder):
 
 
 def download_missing(name, folder):
-    """Download each missing file; then check all tensors."""
+    """Check the files that are there, and download each that is missing; then check all tensors."""
+    check_digests(name, folder)
     todo = {file: MODELS[name]["files"][file] for file in missing(name, folder)}
     needed = sum(size - size_of(part_of(folder / file)) for file, (size, _) in todo.items())
     free = shutil.disk_usage(folder).free

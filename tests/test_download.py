@@ -486,7 +486,11 @@ def test_check_names_a_file_that_was_damaged_later(server, tmp_path, capsys):
         (folder / file).write_bytes(data)
         assert console.run(module.main, ["tiny", "--models_dir", str(tmp_path)]) == 2
         assert re.search(f"error: .*{file}.*delete it", capsys.readouterr().err)
+        (folder / "hparams.json").unlink()                         # a start that downloads checks the others
+        with pytest.raises(DownloadError, match=f"{file}.*delete it"):
+            download("tiny", tmp_path)
         (folder / file).write_bytes(server.files[file])
+        assert_whole(download("tiny", tmp_path), server.files)
     assert console.run(module.main, ["tiny", "--models_dir", str(tmp_path)]) == 0
 
 

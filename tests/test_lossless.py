@@ -477,6 +477,14 @@ def test_check_takes_settings_pairs_and_shapes():
     assert set(seen) == {(2, (3, 2), ("temperature",)), (2, (1, 1), ("temperature",))}
 
 
+@pytest.mark.parametrize("settings", [
+    dict(temperature=1000.), dict(temperature=1e-320), dict(temperature=1e308), dict(top_p=1 - 2 ** -53),
+    dict(eos=np.array(1)), dict(eos=np.int8(1)), dict(eos=range(1, 3)), dict(eos=[99])], ids=str)
+def test_the_definition_holds_for_extreme_settings_too(settings):
+    far_apart = lossless.as_model(lambda prefix: np.array([0, -1000, -500, -1e-3]))
+    assert report(speculative_sampling, [(table(1, n_vocab=4), far_apart)], [2], 3, **settings).lossless
+
+
 @pytest.mark.parametrize("n_vocab", [1, 2])
 def test_models_of_one_token_and_of_two(n_vocab):
     def model(tokens, n_last=1):

@@ -96,5 +96,5 @@ def test_children_that_were_drawn_in_another_way_are_refused():
 @pytest.mark.parametrize("name", [name for name, kind in KIND.items() if kind == "traversal"])
 def test_a_wrong_version_is_found(name):
     """At K = 1 a node has three children; at K = 2 there are two levels."""
-    pairs = [(table(7, n_vocab=n), table(8, n_vocab=n)) for n in (2, 3)]
+    pairs = [(table(seed, n_vocab=n), table(seed + 1, n_vocab=n)) for seed in (3, 7) for n in (2, 3)]
     assert not report(WRONG[name], pairs, [1, 2], 3, temperature=1).lossless

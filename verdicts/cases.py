@@ -104,7 +104,8 @@ def results():
 
 
 def store(**parts):
-    """Write parts of results.json anew."""
+    """Write parts of results.json anew.  (Of two programs at once, one may undo what the other has stored.)
+    """
     console.rewrite(HERE / "results.json", json.dumps(results() | parts, indent=1) + "\n")
 
 
