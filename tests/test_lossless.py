@@ -482,7 +482,8 @@ def test_check_takes_settings_pairs_and_shapes():
     dict(eos=np.array(1)), dict(eos=np.int8(1)), dict(eos=range(1, 3)), dict(eos=[99])], ids=str)
 def test_the_definition_holds_for_extreme_settings_too(settings):
     far_apart = lossless.as_model(lambda prefix: np.array([0, -1000, -500, -1e-3]))
-    assert report(speculative_sampling, [(table(1, n_vocab=4), far_apart)], [2], 3, **settings).lossless
+    pairs = [(table(1, n_vocab=4), far_apart), *PAIRS.values()]
+    assert report(speculative_sampling, pairs, [2], 3, **settings).lossless
 
 
 @pytest.mark.parametrize("n_vocab", [1, 2])
