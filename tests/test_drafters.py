@@ -17,7 +17,7 @@ from drafters.early_exit import EarlyExit
 from drafters.layer_skip import DraftExit, LayerSkip, search, seconds_per_token
 from drafters.ngram import NGram
 from lossless import check, memoryless, scripted, table
-from reporting.stats import predicted_speedup
+from reporting.stats import TimedProposer, predicted_speedup
 from samplers import lossy
 from samplers.coupling import coupled_sampling
 from sampling import sample
@@ -333,9 +333,10 @@ def test_what_overflowed_leaves_nothing_in_either_cache():
     assert np.isfinite(pair.draft([1, 2, 3])).all()
 
 
-@pytest.mark.parametrize("answer", [None, [1], ([1.5], None), ([1, 2, 3, 4], None), 7])
-@pytest.mark.parametrize("around", [lambda propose: propose, Schedule, Confident, DraftExit, cascade,
-                                    lambda propose: Optimum(c=0, v=1, K=2, propose=propose)])
+@pytest.mark.parametrize("answer", [None, [1], (), (1, None), (None, None), (iter([1, 2]), iter([1])),
+                                    ([1.5], None), ([1, 2, 3, 4], None), 7])
+@pytest.mark.parametrize("around", [lambda propose: propose, TimedProposer, Schedule, Confident, DraftExit,
+                                    cascade, lambda propose: Optimum(c=0, v=1, K=2, propose=propose)])
 def test_what_is_no_answer_of_a_drafter_is_one_sentence_whatever_is_around_it(around, answer):
     rounds = speculative_sampling(tiny_gpt2(1), tiny_gpt2(0), [1, 2], 9, 2, rng(),
                                   propose=around(lambda *_: answer))
