@@ -90,7 +90,7 @@ def continue_all(batch, prompts, encoder, n_tokens, about, exact_rows, as_json):
                 alone, spec = (finished(run, j, encoder, n_tokens) if run else None for run in runs)
                 if alone or spec:
                     result = compared(prompt, about, alone, spec, some, exact_rows)
-                    parted += not result["same_text"]
+                    parted += result["same_text"] is False
                     bar.clear()
                     text = harmless(f"{prompt}{(spec or alone)['text']}\n")
                     print(json_format.dumps(result) if as_json else text, flush=True)
@@ -139,7 +139,7 @@ def compared(prompt, about, alone, spec, batch, exact_rows):
     speedup = ratio(spec["tokens_per_second"], alone["tokens_per_second"]) if alone and spec else None
     return dict(prompt=prompt, **about, batch=len(batch), autoregressive=alone, speculative=spec,
                 speedup=speedup, predicted_speedup=None, cost_ratio=None, verify_ratio=None,
-                same_text=bool(alone and spec) and alone["tokens"] == spec["tokens"],
+                same_text=alone["tokens"] == spec["tokens"] if alone and spec else None,
                 same_bits=sum(len(tokens) + about["K"] for tokens in batch) <= exact_rows)
 
 

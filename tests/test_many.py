@@ -68,6 +68,7 @@ def test_an_interruption_loses_no_finished_text(file, capsys, monkeypatch):
     assert calls == [3, 3, 1, 1] and [one["prompt"] for one in found] == PROMPTS
     assert found[3]["speculative"] is None and len(found[3]["autoregressive"]["tokens"]) == 9
     assert all(len(one["speculative"]["tokens"]) == 9 for one in found[:3])
+    assert [one["same_text"] for one in found] == [True] * 3 + [None]
 
 
 @pytest.mark.parametrize("content, says", [
