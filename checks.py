@@ -84,9 +84,10 @@ def checked_answer(answer, k, target):
 
 
 def checked_rule(verify):
-    """Somebody's own `verify`: ValueError if it returns anything but (n_accepted, next_token)."""
+    """Somebody's own `verify`, which gets copies that it may change.  ValueError if it returns anything but
+    (n_accepted, next_token)."""
     def checked(target_probs, draft_probs, drafts, rng):
-        answer = verify(target_probs, draft_probs, drafts, rng)
+        answer = verify(np.array(target_probs), np.array(draft_probs), list(drafts), rng)
         try:
             n_accepted, next_token = map(index, answer)
         except (TypeError, ValueError):

@@ -10,7 +10,7 @@ neither replaces the other.  A symbolic link stays one: the page goes where it l
 
 But: what appears in the place of a page just between the last look and the rename is replaced; a power
 failure between two renames leaves a folder of old and new pages, each of them whole; a program that is killed
-while it writes leaves a folder .new.* behind, which can be deleted; and pipes and devices (/dev/stdout) are
+while it writes leaves a folder .new.* behind, which can be deleted; pipes and devices (/dev/stdout) are
 refused, because nothing can be written beside them.
 """
 import os
@@ -76,7 +76,8 @@ def check_folder(folder):
     real = place(folder)
     if not real.parent.is_dir():
         raise ValueError(f"cannot write {folder}: there is no folder {real.parent}")
-    others = [path for path in real.iterdir() if not has_mark(path, SITE)] if real.exists() else []
+    others = [path for path in (real.iterdir() if real.exists() else [])
+              if not (has_mark(path, SITE) or path.name.startswith(".new."))]
     if others:
         raise ValueError(f"{others[0]} is not a page of this program: move it away, or name a new folder")
     TemporaryDirectory(dir=real if real.exists() else real.parent, prefix=".new.").cleanup()

@@ -119,6 +119,8 @@ def test_what_appears_during_the_work_is_left_alone(tmp_path, monkeypatch):
         check_folder(tmp_path / "site")
     for name in "own.html", "notes.txt":
         (tmp_path / "site" / name).unlink()
+    (tmp_path / "site" / ".new.1").mkdir()                     # of another program that writes pages
+    check_folder(tmp_path / "site")
     (tmp_path / "site" / "index.html").rename(tmp_path / "mine.html")
     (tmp_path / "site" / "index.html").symlink_to("../mine.html")           # a link would be replaced
     with pytest.raises(ValueError, match="index.html is not a page of this program"):

@@ -326,6 +326,18 @@ def test_a_rule_of_ones_own_that_answers_nonsense_is_told_what_to_return(answer)
     assert checked_rule(lambda *_: [2, np.int64(12)])(np.zeros((3, 13)), None, [1, 2], None) == (2, 12)
 
 
+def test_a_rule_of_ones_own_may_change_what_it_gets():
+    def spoils(q, p, drafts, rng):
+        kept, token = verify(q, p, drafts, rng)
+        q *= 0
+        p *= 0
+        drafts.clear()
+        return kept, token
+    rule = checked_rule(spoils)
+    ours, others = ([*speculative(table(1), table(2), 40, 3, verify=one)] for one in (verify, rule))
+    assert repr(ours) == repr(others)
+
+
 SHAPES = "was asked for the logits of . positions and gave"
 WRONG_MODELS = {            # name: (what it makes of table(2)'s logits, what is said)
     "a row too many": (lambda x: np.concatenate([x, x[-1:]]), SHAPES),
