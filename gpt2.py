@@ -15,7 +15,7 @@ Everything is float32.  Scalars come from `math`, because a NumPy scalar such as
 would turn the whole forward pass into float64.
 
 But: inference only, one sequence at a time (threads that share a model take turns; a signal handler may not
-call it during a call), no dropout.
+call it during a call), no dropout; weights must be finite, and may not be changed after the first call.
 """
 import copy
 import math
