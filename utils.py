@@ -17,7 +17,7 @@ from compute.linear import LARGE, lay_out
 from compute.threads import Arena
 from encoder import load_encoder
 from gpt2 import GPT2
-from loading.folder import folder_of, read_folder, shapes
+from loading.folder import checked, folder_of, read_folder, shapes
 
 
 def load_model(name_or_folder, models_dir="models"):
@@ -51,14 +51,7 @@ def nested(arrays, hparams, folder, wanted=None):
         from tqdm import tqdm
         todo = tqdm(todo, desc=f"Loading {folder.name}", leave=False, disable=None)
     for name, shape in todo:
-        if name not in arrays:
-            raise ValueError(f"{folder}: {name} is missing from the checkpoint")
-        array = arrays.pop(name)
-        if array.shape not in (shape, (1, *shape)):             # OpenAI's convolutions: [1, n_in, n_out]
-            raise ValueError(f"{folder}: {name} has the shape {array.shape}, and hparams say {shape}")
-        array = xp.asarray(array.reshape(shape), dtype=xp.float32)
-        if not xp.isfinite(array).all():
-            raise ValueError(f"{folder}: {name} holds NaN or infinity: the file is damaged, get it again")
+        array = xp.asarray(checked(arrays.pop(name, None), name, shape, folder))
         *path, last = name.removeprefix("model/").split("/")
         place = params
         for part in path:

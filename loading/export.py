@@ -22,7 +22,7 @@ import numpy as np
 
 import console
 from encoder import load_encoder
-from loading.folder import folder_of, read_folder, shapes
+from loading.folder import checked, folder_of, read_folder, shapes
 
 NAMES = {       # OpenAI's: Hugging Face's, llama.cpp's
     "": ("transformer", ""), "h": ("h.", "blk."),
@@ -50,11 +50,9 @@ def name_there(name, to):
 
 
 def tensors(hparams, arrays, to):
-    """(name there, OpenAI's name, float32 array), one after another.  ValueError if one is missing."""
-    for name, shape in shapes(**hparams).items():
-        if name not in arrays:
-            raise ValueError(f"{name} is missing from the checkpoint")
-        yield name_there(name, to), name, np.asarray(arrays[name], dtype="<f4").reshape(shape)
+    """(name there, OpenAI's name, float32 array), one after another."""
+    for name in shapes(**hparams):
+        yield name_there(name, to), name, np.asarray(arrays[name], dtype="<f4")
 
 
 def write_huggingface(folder, _, hparams, arrays, encoder):
@@ -151,6 +149,8 @@ def main(model, folder, to="huggingface", models_dir="models"):
     if encoder.n_vocab != hparams["n_vocab"]:
         raise ValueError(f"the vocabulary has {encoder.n_vocab} tokens and the model {hparams['n_vocab']}: "
                          "these files do not belong together")
+    arrays = {name: checked(arrays.get(name), name, shape, source)
+              for name, shape in shapes(**hparams).items()}
     part.mkdir()
     try:
         FORMATS[to](part, source.resolve().name, hparams, arrays, encoder)

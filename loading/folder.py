@@ -3,9 +3,10 @@
     folder_of(name)         the folder of "demo-target", "124M" .., downloaded if necessary
     read_folder(folder)     (hparams, arrays) of a folder in OpenAI's or Hugging Face's layout
     shapes(**hparams)       the shape of every parameter of such a GPT-2
+    checked(array, ..)      an array in its shape, and finite
     openai_names(arrays)    Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
 
-But: plain GPT-2 only: another activation, another epsilon or a separate output head is refused.
+But: plain GPT-2 only: another activation, epsilon, scale of attention or a separate output head is refused.
 """
 import json
 import re
@@ -17,6 +18,9 @@ from loading.checkpoint import CheckpointError, read_safetensors, read_tensorflo
 
 EMBEDDED = ("demo-draft", "demo-target")                        # in models/
 SIZES = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
+PLAIN = {"model_type": "gpt2", "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
+         "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
+         "add_cross_attention": False}              # what a plain GPT-2 has in Hugging Face's config.json
 
 
 def folder_of(name, models_dir):
@@ -46,7 +50,7 @@ def read_folder(folder):
             config = read_json(folder / "config.json")
             names = {"n_vocab": "vocab_size", "n_ctx": "n_positions"}
             hparams = {size: config.get(names.get(size, size)) for size in SIZES}
-            for key, ours in ("activation_function", "gelu_new"), ("layer_norm_epsilon", 1e-5):
+            for key, ours in PLAIN.items():
                 if config.get(key, ours) != ours:
                     raise ValueError(f"{key} is {config[key]!r} there and {ours!r} here: take a plain GPT-2")
             arrays = openai_names(read_safetensors(folder / "model.safetensors"))
@@ -94,6 +98,18 @@ def shapes(n_vocab, n_ctx, n_embd, n_layer, **_):
              "mlp/c_proj/w": (4 * n, n), "mlp/c_proj/b": (n,)}
     return {"model/wte": (n_vocab, n), "model/wpe": (n_ctx, n), "model/ln_f/g": (n,), "model/ln_f/b": (n,),
             **{f"model/h{i}/{name}": shape for i in range(n_layer) for name, shape in block.items()}}
+
+
+def checked(array, name, shape, folder):
+    """The array in float32 and this shape.  Raises ValueError if it is missing (None), or another."""
+    if array is None:
+        raise ValueError(f"{folder}: {name} is missing from the checkpoint")
+    if array.shape not in (shape, (1, *shape)):                 # OpenAI's convolutions: [1, n_in, n_out]
+        raise ValueError(f"{folder}: {name} has the shape {array.shape}, and should have {shape}")
+    array = np.asarray(array, dtype=np.float32).reshape(shape)
+    if not np.isfinite(array).all():
+        raise ValueError(f"{folder}: {name} holds NaN or infinity: the file is damaged, get it again")
+    return array
 
 
 def openai_names(arrays):

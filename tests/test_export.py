@@ -1,5 +1,6 @@
 """What loading/export.py writes is what others expect: transformers and llama.cpp compute the same."""
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -72,6 +73,20 @@ def test_a_folder_that_lacks_a_few_bytes_is_none(to, tmp_path, gguf):
         with full_disk(largest - missing):
             assert run(main, [str(tmp_path / "tiny"), str(tmp_path / "new"), "--to", to]) == 2
         assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny", "whole"]
+
+
+@pytest.mark.parametrize("to", export.FORMATS)
+@pytest.mark.parametrize("change, says", [
+    (lambda w: w.swapaxes(-1, -2), "has the shape"), (lambda w: w * np.inf, "NaN"), (lambda w: None, "is missing")])
+def test_what_main_would_not_load_is_not_written(change, says, to, tmp_path, monkeypatch, capsys):
+    """A matrix as torch.nn.Linear has it, [n_out, n_in], must not be taken for one of [n_in, n_out]."""
+    write_folder(tmp_path / "tiny", "tiny")
+    hparams, arrays = export.read_folder(tmp_path / "tiny")
+    name = "model/h0/mlp/c_fc/w"
+    monkeypatch.setattr(export, "read_folder", lambda _: (hparams, arrays | {name: change(arrays[name])}))
+    assert run(main, [str(tmp_path / "tiny"), str(tmp_path / "new"), "--to", to]) == 2
+    assert re.search(f"{name} .*{says}", capsys.readouterr().err)
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
 
 
 @pytest.mark.parametrize("to", export.FORMATS)

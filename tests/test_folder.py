@@ -104,7 +104,9 @@ def test_a_layout_of_hugging_face_without_a_size_is_refused(tmp_path, key, size)
     refused(tmp_path, f"{size} is None, which is not a size")
 
 
-@pytest.mark.parametrize("key, value", [("activation_function", "relu"), ("layer_norm_epsilon", 1e-6)])
+@pytest.mark.parametrize("key, value", [
+    ("activation_function", "relu"), ("layer_norm_epsilon", 1e-6), ("scale_attn_by_inverse_layer_idx", True),
+    ("scale_attn_weights", False), ("add_cross_attention", True), ("model_type", "gpt_neo")])
 def test_a_model_that_computes_otherwise_is_refused_and_what_is_not_said_is_as_usual(tmp_path, key, value):
     shutil.copytree(HUGGINGFACE, tmp_path, dirs_exist_ok=True)
     config = json.loads((tmp_path / "config.json").read_text())
