@@ -77,7 +77,8 @@ def test_a_folder_that_lacks_a_few_bytes_is_none(to, tmp_path, gguf):
 
 @pytest.mark.parametrize("to", export.FORMATS)
 @pytest.mark.parametrize("change, says", [
-    (lambda w: w.swapaxes(-1, -2), "has the shape"), (lambda w: w * np.inf, "NaN"), (lambda w: None, "is missing")])
+    (lambda w: w.swapaxes(-1, -2), "has the shape"), (lambda w: w * np.inf, "NaN"),
+    (lambda w: None, "is missing")])
 def test_what_main_would_not_load_is_not_written(change, says, to, tmp_path, monkeypatch, capsys):
     """A matrix as torch.nn.Linear has it, [n_out, n_in], must not be taken for one of [n_in, n_out]."""
     write_folder(tmp_path / "tiny", "tiny")
