@@ -121,10 +121,14 @@ class Walk:
         return self.several(size, lambda: Uniform(self))
 
     def uniform(self, low=0.0, high=1.0, size=None):
-        return self.several(size, lambda: low + (high - low) * Uniform(self))
+        low, high = (np.asarray(bound)[()] for bound in (low, high))            # a number, or an array
+        size = np.broadcast(low, high).shape or None if size is None else size
+        return low + (high - low) * self.several(size, lambda: Uniform(self))
 
     def integers(self, low, high=None, size=None, dtype=int, endpoint=False):
         low, high = (0, low) if high is None else (low, high)
+        if np.ndim(low) or np.ndim(high):
+            raise ValueError(NOT_WALKED.format("drawn between bounds that are arrays"))
         if high - low > STEPS:
             raise ValueError(NOT_WALKED.format(f"one of {high - low:,} integers"))
         weights = np.ones(high - low + endpoint)

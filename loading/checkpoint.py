@@ -288,6 +288,7 @@ def each_tensor(prefix, verify=False):
                 done = offset + size
                 yield name, read_array(file, n_bytes, name, offset, done, dtype, shape,
                                        checksum if verify else None)
+            need(done == n_bytes, f"{n_bytes - done} bytes follow the last tensor (of another model?)")
 
 
 def read_tensorflow(prefix, verify=False):

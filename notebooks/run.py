@@ -47,11 +47,12 @@ def run(path):
 def smaller(svg):
     """Without its date, in one line, and with hundredths of a point: half of the size.
 
-    >>> smaller('<?xml?>\\n<svg>\\n <metadata>today</metadata>\\n <path d="M 1.23456 -7\\nz"/>\\n</svg>\\n')
-    '<svg><path d="M 1.23 -7 z"/></svg>'
+    >>> smaller('<?xml?>\\n<svg>\\n <metadata>today</metadata>\\n<path d="M 1.23456 -7\\nz"/>0.0012</svg>')
+    '<svg><path d="M 1.23 -7 z"/>0.0012</svg>'
     """
     svg = re.sub(r"<metadata>.*?</metadata>|<!DOCTYPE.*?>|<\?xml.*?>", "", svg, flags=re.S)
-    return " ".join(re.sub(r">\s+<", "><", re.sub(r"(\d\.\d\d)\d+", r"\1", svg)).split())
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), svg)        # not in words
+    return " ".join(re.sub(r">\s+<", "><", svg).split())
 
 
 def timed(cell):

@@ -11,6 +11,7 @@ proposal is recorded as well: the costs c and v are medians of these.
 But: these are the times of one run, on a machine that does other things, too.  For numbers with an error, see
 the benchmarks.
 """
+import re
 from typing import NamedTuple
 
 import speculative
@@ -210,7 +211,8 @@ def summary(r):
                f"them up (predicted {fast:.2f}x).")
     if r["lossless"] is False:
         yield f"The rule is lossy: its text does not have the target's distribution ({r['verifier']})."
-    yield from (NOT_JUDGED.format(own, own) for own in (r["drafter"], r["verifier"]) if own.endswith(".py"))
+    files = [re.sub(r"^(\w\w+:)+", "", typed) for typed in (r["drafter"], r["verifier"])]  # confident:my.py
+    yield from (NOT_JUDGED.format(own, own) for own in files if own.endswith(".py"))
     if (r["temperature"] == 0 or r["same_by_seed"]) and r["lossless"] is not None:
         when = "at temperature 0" if r["temperature"] == 0 else f"with --verifier {r['verifier']}"
         yield SAME[r["same_text"], r["same_bits"]].format(when=when, why=OTHER_BITS.format(r["rows"]))

@@ -22,6 +22,8 @@ from functools import partial
 from itertools import accumulate, groupby
 from numbers import Integral
 
+import numpy as np
+
 import speculative
 from checks import checked_answer, checked_probs
 from compute.backend import xp
@@ -69,7 +71,8 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
                 drafts, p = {}, {}
                 for i in going:
                     answer = propose(drafters[i], x[i][:], k[i], to_probs, rngs[i])
-                    drafts[i], p[i] = checked_answer(answer, k[i], target)
+                    drafts[i], own = checked_answer(answer, k[i], target)
+                    p[i] = None if own is None else [*map(np.array, own)]       # it may fill the same again
             n_rows = {i: len(drafts[i]) + 1 for i in going}
             logits = targets({i: x[i] + drafts[i] for i in going}, n_rows)      # one pass for all
             result = [None] * len(texts)
@@ -133,7 +136,7 @@ class Slots:
 
     def __call__(self, texts, n_last):
         if not self.slots:
-            return {i: self.model(tokens, n_last[i]) for i, tokens in texts.items()}
+            return {i: xp.array(self.model(tokens, n_last[i])) for i, tokens in texts.items()}
         order = [i for i in self.place if i in texts]           # neighbours in a cache are neighbours here
         n_past = {i: self.slots[i].prefill(texts[i], n_last[i]) for i in order}
         new = {i: range(n_past[i], len(texts[i])) for i in order}               # positions that will be run

@@ -70,7 +70,8 @@ class CallByCall:
         texts = [list(tokens)]
         for token, parent in zip(nodes, parents):
             texts.append([*texts[parent + 1], token])
-        return xp.stack([self.model(text)[-1] for text in texts[-(n_last or len(texts)):]])
+        rows = [xp.array(self.model(text)[-1]) for text in texts[-(n_last or len(texts)):]]
+        return xp.stack(rows)
 
 
 class TreeGPT2(GPT2):

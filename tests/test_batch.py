@@ -5,11 +5,12 @@ from helpers import interrupted, mutant, tiny_gpt2
 
 from autoregressive import autoregressive_sampling
 from drafters import lookup
+from drafters.adaptive import Confident
 from gpt2 import GPT2
 from lossless import PAIRS, PROMPT, check, distribution_of_text, exact_distribution, scripted, table, text_of
 from samplers import batch, block
 from samplers.batch import Slots, batch_sampling
-from speculative import speculative_sampling
+from speculative import propose, speculative_sampling
 from utils import load_model
 
 
@@ -81,6 +82,26 @@ def test_a_proposer_gets_a_list_of_its_own():
         return [x.pop()][:k], None
     assert together(None, table(2), [[1, 2], [0]], 9, 2, propose=spoils) == together(
         None, table(2), [[1, 2], [0]], 9, 2, propose=lambda draft, x, k, *_: ([x[-1]][:k], None))
+
+
+def test_models_and_drafters_may_fill_the_same_array_at_each_call():
+    def refilling(call):
+        rows = np.empty((60, 3))
+
+        def called(*arguments):
+            found = call(*arguments)
+            rows[:len(found)] = found
+            return rows[:len(found)]
+        return called
+
+    def into_one_array(draft, x, k, to_probs, rng):
+        drafts, p = propose(draft, x, k, to_probs, rng)
+        return drafts, kept(p)
+    models, kept, prompts = [table(1), table(2)], refilling(list), [[0, 1], [2], [1, 1, 2]]
+    for kind, own in (propose, propose), (propose, into_one_array), (Confident(), Confident(into_one_array)):
+        expected = texts_of(batch_sampling(*models, prompts, 20, 3, rngs(3), propose=kind), 3)
+        found = batch_sampling(*map(refilling, models), prompts, 20, 3, rngs(3), propose=own)
+        assert texts_of(found, 3) == expected
 
 
 def test_a_proposer_may_look_beyond_the_end_of_the_text():

@@ -283,7 +283,7 @@ def test_blocks_restarts_and_data_files(tmp_path, interval, n_blocks):
     blocks = [block(list(part), interval) for part in np.array_split(np.array(entries, object), n_blocks)]
     prefix = bundle(tmp_path, table(*blocks))
     for i in range(3):
-        (tmp_path / f"m.data-{i:05d}-of-00003").write_bytes(np.arange(i, 60, 3, dtype="<f4").tobytes())
+        (tmp_path / f"m.data-{i:05d}-of-00003").write_bytes(np.arange(i, 50, 3, dtype="<f4").tobytes())
     arrays = read_tensorflow(prefix)
     assert list(arrays) == names and [array[0] for array in arrays.values()] == list(range(50))
 
@@ -369,11 +369,16 @@ def test_damaged_index(tmp_path, case):
     assert "\n" not in str(error.value) and len(str(error.value)) < 2000
 
 
+def test_the_data_of_a_larger_model_are_not_taken_for_those_of_the_index(tmp_path):
+    with pytest.raises(CheckpointError, match="4 bytes follow the last tensor"):
+        read_tensorflow(bundle(tmp_path, one(), bytes(12)))
+
+
 def test_what_just_keeps_within_the_limits_is_read(tmp_path, monkeypatch):
     shape, name = (1,) * 31 + (2,), "x" * 1000
     assert read_tensorflow(bundle(tmp_path, one(shape=shape)))["x"].shape == shape
     assert len(read_tensorflow(bundle(tmp_path, table(block([HEADER, (name.encode(), entry())]))))) == 1
-    assert read_tensorflow(bundle(tmp_path, one(shape=(0, 2**59), size=0)))["x"].shape == (0, 2**59)
+    assert read_tensorflow(bundle(tmp_path, one(shape=(0, 2**59), size=0), b""))["x"].shape == (0, 2**59)
     write(tmp_path / "m", safetensors({name: described(shape=shape)}, D))
     assert read_safetensors(tmp_path / "m")[name].ndim == 32
     write(tmp_path / "m", safetensors({name: described(0, 0, shape=[0])}))      # it ends with its header

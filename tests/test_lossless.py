@@ -225,6 +225,8 @@ COIN = {  # each is True with probability .3
     "choice of values": lambda rng: rng.choice([7, 8, 9], p=np.array([0, 0.7, 0.3])) == 9,
     "choice, each as likely": lambda rng: rng.choice(10) in (0, 4, 9),
     "choice, several": lambda rng: rng.choice(2, size=3, p=[0.7, 0.3])[2] == 1,
+    "uniform, between bounds that are arrays": lambda rng: (rng.uniform(0, [1, 2]) < [.5, 1.2]).tolist() == [
+        True, True],
     "searchsorted": lambda rng: np.searchsorted([0.2, 0.5, 1.0], rng.random(), side="right") == 1,
     "argmax of a comparison": lambda rng: (np.cumsum([0.2, 0.3, 0.5]) > rng.random()).argmax() == 1,
 }
@@ -300,6 +302,7 @@ CANNOT = {
     "copy of rng": [lambda rng: copy(rng).random() < .5, lambda rng: deepcopy([rng])[0].random() < .5],
     "with another": [lambda rng: rng.random() < rng.random(), lambda rng: rng.random() * rng.random() < 0.5,
                      lambda rng: int(np.argmin(-np.log(rng.random(3)) / [0.5, 0.3, 0.2]))],
+    "between bounds": [lambda rng: rng.integers(0, [3, 4])],
     "'less', '__call__', 'out'": [lambda rng: np.less(rng.random(), .5, out=np.zeros((), bool))],
     "np.sin": [lambda rng: np.sin(rng.random()) < 0.5],
     "np.log": [lambda rng: np.log(rng.random() - 0.5) < 0.5],

@@ -232,11 +232,11 @@ def fit(kind, head, states, test_states, wte, args):
         for opt in opts:
             opt.step()
             opt.zero_grad()
-        if (step + 1) % 10 and step + 1 < args.steps:
+        saved = (step + 1) % args.save_every == 0 or step + 1 == args.steps
+        if not saved and (step + 1) % 10:
             continue
         row = dict(head=kind, step=step + 1, tokens=args.seen + (step + 1) * batch * n_ctx,
                    seconds=time.time() - start, loss=loss.item())
-        saved = (step + 1) % args.save_every == 0 or step + 1 == args.steps
         if saved:
             row |= evaluate(head, test_states, wte)
         with open(work / f"{kind}.jsonl", "a") as log:

@@ -330,11 +330,11 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
             opt.zero_grad()
         step += 1
         bar.update()
-        if step % 20 == 0 or step == steps:
+        saved = step % args.save_every == 0 or step == steps
+        if saved or step % 20 == 0:
             row = dict(stage=stage, step=step, tokens=(step + finished * args.steps) * args.batch * N_CTX,
                        seconds=time.time() - start, train_target_nats=loss_target.item(),
                        train_draft_loss=loss_draft.item())
-            saved = step % args.save_every == 0 or step == steps
             if saved:
                 row |= evaluate(target, draft, test_tokens, n_bytes, args.device)
             with open(work / "log.jsonl", "a") as log:
