@@ -95,10 +95,12 @@ import sys
 from pathlib import Path
 import pages.judge
 import verdicts.museum
-here, environment = Path.cwd(), Path(sys.prefix)                # which may be a folder in here
+here, environment = Path.cwd(), Path(sys.prefix)                # either may lie in the other
 modules = [m for name, m in sys.modules.items() if name != "__main__"]
 files = [Path(m.__file__) for m in modules if getattr(m, "__file__", None)]
-ours = {f.relative_to(here) for f in files if here in f.parents and environment not in f.parents}
+inside = [environment] * (here in environment.parents)
+ours = {f.relative_to(here) for f in files
+        if here in f.parents and not {*inside} & {*f.parents} and "site-packages" not in f.parts}
 print(*ours, sep="\\n")
 """
 

@@ -85,7 +85,8 @@ class TreeGPT2(GPT2):
 
     @property
     def exact_paths(self):
-        """True if the row of a node has the bits of a single step, if a pass has few enough rows."""
+        """True if the row of a node has the bits of a single step, if a pass has few enough rows, and there
+        are at most 1,280 tokens and nodes."""
         return keeps_paths(self.cache.shape[-1], self.n_ctx)
 
     def __getstate__(self):

@@ -257,7 +257,7 @@ def main(argv=None):
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--threads", type=int, default=0, help="PyTorch threads on a CPU; 0: its own choice")
     add("--pieces", type=int, default=3000, help="pieces of n_ctx tokens, drawn from the text")
-    add("--layers", type=int, nargs=2, default=(2, 8), help="an EAGLE head reads the states after so many "
+    add("--layers", type=int, nargs=2, default=[2, 8], help="an EAGLE head reads the states after so many "
         "layers of the target, beside the last, and an exit head those after the first of them")
     add("--last_only", action="store_true", help="an EAGLE head reads the last states only")
     add("--steps", type=int, default=1500)
@@ -278,6 +278,8 @@ def main(argv=None):
     work, folder, out = Path(args.work), Path(args.target), Path(args.out) / f"demo-{args.kind}"
     train.check_new(out)
     torch.manual_seed(args.seed)
+    if args.layers != sorted(set(args.layers)):
+        parser.error(f"--layers {' '.join(map(str, args.layers))}: give the lower layer first")
     if args.last_only and args.kind != "eagle":
         parser.error(f"--last_only is of an EAGLE head: a head of the kind {args.kind} has one state anyway")
     if args.threads:
