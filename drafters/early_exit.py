@@ -30,6 +30,7 @@ read them.
 """
 from drafters.heads import load_head
 from gpt2 import GPT2, causal_mask, common_prefix
+from samplers.tree_model import TreeGPT2
 
 
 class EarlyExit:
@@ -61,6 +62,8 @@ class Lower(GPT2):
     """The first n_layers layers; its `states` are the hidden states that leave them."""
 
     def __init__(self, model, n_layers):
+        if type(model) not in (GPT2, TreeGPT2):                         # a half, or somebody's own
+            raise ValueError(f"{type(model).__name__} computes in its own way: take layers of a plain GPT2")
         self.followers = []                                             # models that continue from these
         super().__init__(model.params | {"blocks": model.params["blocks"][:n_layers]}, model.cache.shape[2])
 
