@@ -347,7 +347,7 @@ def test_what_is_no_answer_of_a_drafter_is_one_sentence_whatever_is_around_it(ar
 @pytest.mark.parametrize("wrong, complaint", [
     (lambda: EarlyExit(tiny_gpt2(), -1), "after -1 layers: the model has 2, so take 0 .. 2"),
     (lambda: EarlyExit(EarlyExit(tiny_gpt2(), 1).target, 1), "Upper computes in its own way"),
-    (lambda: LayerSkip(type("Mine", (gpt2.GPT2,), {})(tiny_gpt2().params, 2), [1]), "Mine computes in its own"),
+    (lambda: LayerSkip(type("Mine", (gpt2.GPT2,), {})(tiny_gpt2().params, 2), [1]), "Mine computes in its"),
     (lambda: EarlyExit(tiny_gpt2(), 3), "after 3 layers: the model has 2, so take 0 .. 2"),
     (lambda: LayerSkip(tiny_gpt2(), attn=[2]), "no layer 2 to skip: the model has 2, from 0 on"),
     (lambda: LayerSkip(tiny_gpt2(), mlp=[-1]), "no layer -1 to skip: the model has 2, from 0 on"),

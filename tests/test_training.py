@@ -68,6 +68,23 @@ def test_no_file_of_others_is_written_over(trained, tmp_path):
 
 
 @pytest.mark.long
+def test_steps_are_saved_as_often_as_asked_and_nonsense_is_told_at_once(trained, tmp_path):
+    folder, heads, _ = trained
+    words = ["--text", f"{folder}/text.txt", "--out", f"{tmp_path}/out", "--work", f"{tmp_path}/work",
+             "--no_compile", "--device", "cpu"]
+    heads.train.main([*words, "--steps", "7", "--draft_steps", "1", "--save_every", "3"])
+    assert [(row["stage"], row["step"]) for row in log(tmp_path / "work" / "log.jsonl")] == [
+        ("pair", 3), ("pair", 6), ("pair", 7), ("draft", 1)]
+    head = ["exit", *words, "--target", f"{folder}/demo-target", "--steps", "7", "--save_every", "3"]
+    with pytest.raises(SystemExit):
+        heads.main([*head, "--layers", "2", "1"])
+    (tmp_path / "short.txt").write_text("long " * 999 + "<|endoftext|>short<|endoftext|>" + "long " * 999)
+    with pytest.raises(ValueError, match="held-out documents have . tokens"):       # the one in the middle
+        heads.train.main(["--text", f"{tmp_path}/short.txt", "--out", f"{tmp_path}/o", "--work",
+                          f"{tmp_path}/w", "--held_out", "1", "--start", f"{folder}", "--no_compile"])
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("changed", ["text", "target", "start", "lr", "steps"])
 def test_what_was_kept_of_another_run_is_not_taken_for_this_ones(trained, tmp_path, changed):
     folder, heads, _ = trained

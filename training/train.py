@@ -185,8 +185,8 @@ def prepare_text(path, n_held_out, work, vocabulary=None):
                 (new / name).replace(work / name)
     tokens, test_tokens = np.load(work / "train.npy"), np.load(work / "held_out.npy")
     if len(test_tokens) <= N_CTX:
-        raise ValueError(f"the held-out documents have {len(test_tokens)} tokens, not a piece of {N_CTX}: hold "
-                         "out more of them with --held_out, and name another folder with --work")
+        raise ValueError(f"the held-out documents have {len(test_tokens)} tokens, not a piece of {N_CTX}: "
+                         "hold out more of them with --held_out, and name another folder with --work")
     n_bytes = sum(len(document.encode("utf-8")) for document in held_out)
     print(f"{len(tokens):,} tokens to train on, {len(test_tokens):,} held out ({n_bytes:,} bytes)")
     return tokens, test_tokens, n_bytes
