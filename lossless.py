@@ -659,9 +659,16 @@ def main(path="", /, thorough=False):
         thorough: look for minutes
     """
     from speculative import speculative_sampling
-    own = own_functions(path) if path else {}
-    sampler = functools.partial(speculative_sampling, **own)
+    own, drafted = own_functions(path) if path else {}, set()
+
+    def sampler(*run, **settings):
+        for r in speculative_sampling(*run, **settings, **own):
+            drafted.update(r.drafts)
+            yield r
     found = report(sampler, thorough=thorough)
+    if found.lossless and not drafted:
+        raise ValueError(f"{path} drafts nothing in these texts of a few tokens, so there is nothing to "
+                         "judge: let it draft sooner")
     print(found)
     return 0 if found.lossless else 1
 

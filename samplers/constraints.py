@@ -30,14 +30,14 @@ from compute.backend import to_host
 def constrained(model, process):
     """The model with its logits processed, row by row.
 
-    process     gets its own list and array, and may change both
+    process     gets its own list and array of floats, and may change both
     The model raises ValueError if no token is left that could follow.
     """
     def answer(tokens, n_last=1):
         tokens, rows = list(tokens), []
-        for i, logits in enumerate(to_host(model(tokens, n_last))):     # [n_vocab]
+        for i, logits in enumerate(to_host(model(tokens[:], n_last))):  # [n_vocab]
             so_far = tokens[:len(tokens) - n_last + 1 + i]
-            rows.append(process(so_far[:], logits.copy()))
+            rows.append(process(so_far[:], logits * 1.0))
             if not (rows[-1] > -np.inf).any():
                 raise ValueError(f"the constraint forbids every token after {so_far[-5:]}: leave at least "
                                  "one, such as that which ends a text")

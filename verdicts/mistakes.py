@@ -443,12 +443,12 @@ TRAVERSAL = at(REST, {              # of traversal.py
     "traversal: a refused node is kept": ("rng.random() < weight", "True"),
 })
 CONSTRAINTS = at("so_far = tokens[:len(tokens) - n_last + 1 + i]", {    # of constraints.py, with a penalty
-    "penalty: at the bonus only": ("process(so_far[:], logits.copy())",
-                                   "process(so_far[:], logits.copy()) if i == n_last - 1 else logits"),
+    "penalty: at the bonus only": ("process(so_far[:], logits * 1.0)",
+                                   "process(so_far[:], logits * 1.0) if i == n_last - 1 else logits"),
     "penalty: the drafts do not count": "so_far = tokens[:len(tokens) - n_last + 1]",
     "penalty: all drafts count for all rows": "so_far = tokens",
     "penalty: the last token does not count": "so_far = tokens[:len(tokens) - n_last + i]",
-    "penalty: never": ("process(so_far[:], logits.copy())", "logits"),
+    "penalty: never": ("process(so_far[:], logits * 1.0)", "logits"),
 })
 BATCHES = at(None, {                # of batch.py; the second of two sequences is judged
     "batch: judged with the rows of the first": (
