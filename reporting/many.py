@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 import console
 import methods
+import speculative
 from compute import backend as backends
 from compute.backend import clock
 from reporting.comparison import check_flags
@@ -108,6 +109,7 @@ def continue_all(batch, prompts, encoder, n_tokens, about, exact_rows, as_json):
 
 def run(batch, prompts, K, seed, bar):
     """One batch -> (rounds of each sequence without their distributions, tokens, seconds, interrupted?)"""
+    batch = batch if K else partial(batch, verify=speculative.verify)           # the target alone, by no rule
     sequences, begin, n_made, interrupted = [[] for _ in prompts], clock(), 0, False
     try:
         for one in batch(prompts, K=K, rngs=[np.random.default_rng(seed) for _ in prompts]):

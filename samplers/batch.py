@@ -65,7 +65,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
         going = [i for i in x if len(x[i]) < T[i]]              # the sequences that have not ended
         while going:
             k = {i: min(int(K), T[i] - len(x[i]) - 1) for i in going}
-            if propose is speculative.propose:
+            if not K or propose is speculative.propose:
                 drafts, p = propose_in_step(drafters, x, k, to_probs, rngs)
             else:
                 drafts, p = {}, {}

@@ -571,8 +571,8 @@ OWN = {  # a file: (exit status, the beginning of what is printed)
     "def verify(q, p, drafts, rng):\n    return len(drafts), 0": (1, "not lossless: after "),
     "def verify(q, p, drafts, rng):\n    return rng.gumbel()": (2, "error: PATH, line 2: the judge cannot"),
     "def verify(q, p, drafts, rng):\n    return 1 / 0": (2, "error: PATH, line 2: ZeroDivisionError"),
-    "def propose(draft, x, k, to_probs, rng):\n    return [], None": (2, "error: PATH drafts nothing in these"),
-    "def propose(*_): return [], None\ndef verify(q, p, drafts, rng): return 0, 0": (1, "not lossless: after "),
+    "def propose(draft, x, k, to_probs, rng): return [], None": (2, "error: PATH drafts nothing in these"),
+    "def propose(*_): return [], None\ndef verify(q, p, drafts, rng): return 0, 0": (1, "not lossless: "),
     "def sampler(): pass": (2, "error: PATH has neither a function propose nor a function verify"),
     "verify = ": (2, "error: PATH, line 1: SyntaxError"),
 }

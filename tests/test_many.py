@@ -41,6 +41,17 @@ def test_every_text_is_the_one_of_a_single_run(temperature, file, capsys, monkey
                 assert all(one[way][key] == alone[way][key] for key in ("text", "tokens"))
 
 
+def test_the_autoregressive_text_depends_on_no_drafter_or_rule(file, tmp_path, capsys):
+    own = tmp_path / "own.py"
+    own.write_text("def propose(draft, x, k, to_probs, rng):\n    return [int(rng.integers(9))][:k], None\n"
+                   "def verify(q, p, drafts, rng):\n    return 0, 7\n")
+    texts = []
+    for more in [], ["--drafter", str(own)], ["--verifier", str(own)]:
+        assert console.run(many.main, [str(file), "-n", "4", "--temperature", "1", "--json", *more]) == 0
+        texts.append([one["autoregressive"]["text"] for one in objects(capsys.readouterr().out)])
+    assert texts[0] == texts[1] == texts[2]
+
+
 def test_the_texts_are_printed_in_order_with_the_speed(file, capsys):
     assert console.run(many.main, [str(file), "--n_tokens_to_generate", "3"]) == 0
     out, _ = capsys.readouterr()

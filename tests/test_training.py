@@ -1,5 +1,6 @@
 """Training, end to end on a few seconds' worth of text: what the scripts write is what NumPy then runs."""
 import json
+import lzma
 import math
 import shutil
 import sys
@@ -78,6 +79,13 @@ def test_steps_are_saved_as_often_as_asked_and_nonsense_is_told_at_once(trained,
     head = ["exit", *words, "--target", f"{folder}/demo-target", "--steps", "7", "--save_every", "3"]
     with pytest.raises(SystemExit):
         heads.main([*head, "--layers", "2", "1"])
+    packed = lzma.compress(b"whole"), lzma.compress(b"more")
+    for damaged in packed[0] + packed[1], packed[0] + b"x", packed[0][:-1]:
+        (tmp_path / "text.xz").write_bytes(damaged)
+        with pytest.raises(ValueError, match="is not a whole text"):
+            heads.train.read_documents(tmp_path / "text.xz")
+    (tmp_path / "text.xz").write_bytes(packed[0])
+    assert heads.train.read_documents(tmp_path / "text.xz") == ["whole\n"]
     (tmp_path / "short.txt").write_text("long " * 999 + "<|endoftext|>short<|endoftext|>" + "long " * 999)
     with pytest.raises(ValueError, match="held-out documents have . tokens"):       # the one in the middle
         heads.train.main(["--text", f"{tmp_path}/short.txt", "--out", f"{tmp_path}/o", "--work",

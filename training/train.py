@@ -124,7 +124,12 @@ class GPT2(nn.Module):
 def read_documents(path):
     raw = Path(path).read_bytes()
     try:
-        text = (lzma.decompress(raw) if str(path).endswith(".xz") else raw).decode("utf-8")
+        if str(path).endswith(".xz"):
+            packed = lzma.LZMADecompressor()
+            raw = packed.decompress(raw)
+            if not packed.eof or packed.unused_data:            # lzma.decompress is silent about the latter
+                raise lzma.LZMAError("one stream, whole, and nothing after it is read")
+        text = raw.decode("utf-8")
     except (lzma.LZMAError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a whole text in UTF-8 ({error}): get it again") from None
     return [document.strip() + "\n" for document in text.split(EOS) if document.strip()]
