@@ -12,8 +12,8 @@ pair of lowest rank is merged, again and again, until no ranked pair is left.  I
 
 `Encoder.merge` below gives the same symbols, faster.
 
-But: the text "<|endoftext|>" in a prompt is ordinary text, as in OpenAI's code; training a vocabulary is in
-training/train.py.
+But: the text "<|endoftext|>" in a prompt is ordinary text, as in OpenAI's code; no other token ends a text,
+whatever a config.json says; training a vocabulary is in training/train.py.
 """
 import codecs
 import heapq

@@ -356,12 +356,15 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
 # The result -------------------------------------------------------------------------------------------------
 
 def load(model, folder):
-    """Load the weights of an exported folder into a model of the same shape."""
+    """Load the weights of an exported folder into a model.  Raises ValueError if they are of another kind."""
     from loading.checkpoint import read_tensorflow
-    arrays = read_tensorflow(folder / "model.ckpt")
-    found = {name: torch.from_numpy(arrays[tensorflow_name(name)].astype(np.float32)).view_as(parameter)
-             for name, parameter in model.state_dict().items()}
-    model.load_state_dict(found)
+    arrays, wanted = read_tensorflow(folder / "model.ckpt"), model.state_dict()
+    sizes = {tensorflow_name(name): parameter.numel() for name, parameter in wanted.items()}
+    if {name: array.size for name, array in arrays.items()} != sizes:
+        raise ValueError(f"{folder} holds another model than the one that it is to be loaded into")
+    model.load_state_dict({
+        name: torch.from_numpy(arrays[tensorflow_name(name)].astype(np.float32)).view_as(parameter)
+        for name, parameter in wanted.items()})
 
 
 def tensorflow_name(name):
