@@ -18,9 +18,10 @@ True
 
 But: what is walked is a sampler on models of a few tokens, not its speed nor its text on large ones.
 
-- The standard cases reach eight drafts, eleven rounds and eighteen tokens (`thorough=True`, which takes
-  minutes, any two places of up to fifteen).  What is wrong only beyond, or only for a ratio between .90 and
-  .91, no finite check can see; nor a tree of another shape than the sampler makes of K.
+- The standard cases reach eight drafts, eleven rounds and eighteen tokens, but not every draft in rounds of
+  every length; `thorough=True`, which takes minutes, tests those of up to eight, and any two places of up to
+  fifteen.  What is wrong only beyond, or only for a ratio between .90 and .91, no finite check can see; nor a
+  tree of another shape than the sampler makes of K.
 - A random number may be shifted, scaled, put through `log` or `exp`, and compared with numbers and arrays,
   but not with another one: a race of exponentials or Gumbel noise cannot be walked, nor a loop that only
   chance ends.  What happens at exactly u = 0 is not seen.
@@ -553,7 +554,9 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
 
 
 def more_cases():
-    """Each two positions of a text, and more."""
+    """Each draft of a round, each two positions of a text, and more."""
+    for K in range(1, 9):
+        yield from of_words(K, " ".join("." * i + "s" + "." * (K - i) for i in range(K)), "each draft")
     for K in range(1, 7):
         for i, j in itertools.combinations(range(2 * K + 3), 2):
             for first, second in "ss", "xb", "bs", "fx", "=m":

@@ -71,7 +71,11 @@ class Remembering:
         self.asked, self.answers = list(tokens), to_host(logits.argmax(axis=-1)).tolist()
         return logits
 
-    def __getattr__(self, name):                                        # n_vocab, n_ctx, reset, ..
+    def reset(self):
+        self.asked, self.answers = [], []
+        self.model.reset()
+
+    def __getattr__(self, name):                                        # n_vocab, n_ctx, ..
         if name == "model":                                             # a copy, not filled yet
             raise AttributeError(name)
         return getattr(self.model, name)

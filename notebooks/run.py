@@ -71,8 +71,8 @@ def words(cell):
     for output in cell.outputs:
         data = output.get("data", {})
         in_picture = re.findall(r"<text[^>]*>([^<]*[a-z][^<]*)</text>", data.get("image/svg+xml", ""))
-        printed += "\n".join(["", output.get("text", ""), data.get("text/plain", ""),
-                              data.get("text/markdown", ""), *in_picture])
+        shown = [str(data[kind]) for kind in sorted(data) if not kind.startswith("image/")]
+        printed += "\n".join(["", output.get("text", ""), *shown, *in_picture])
     return NUMBER.sub(lambda number: number[0] if not abs(float(number[0])) < 1e-9 else "0", printed).split()
 
 

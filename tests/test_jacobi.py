@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers import tiny_gpt2
 
+from autoregressive import autoregressive_sampling
 from drafters import jacobi
 from drafters.jacobi import Jacobi
 from lossless import as_model, check, table
@@ -86,6 +87,17 @@ def test_the_pool_holds_what_the_target_said_after_each_token_and_forgets_the_ol
 def test_with_the_pool_a_text_that_repeats_is_drafted_right():
     target = counting(n_vocab=4)
     assert drafts_of(target, [3], 40, 3)[-3:-1] == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_a_reset_forgets_what_another_sampler_asked():
+    """As a baseline on the same target does, before the clock of the speculative run starts."""
+    found, fresh = Jacobi(tiny_gpt2()), Jacobi(tiny_gpt2())
+    list(autoregressive_sampling(found.target, [1, 2], 20, np.random.default_rng(0), temperature=0))
+    found.target.reset()
+    runs = [[r.drafts for r in speculative_sampling(None, one.target, [1, 2], 20, 3, np.random.default_rng(0),
+                                                    temperature=0, propose=one.propose)]
+            for one in (found, fresh)]
+    assert runs[0] == runs[1]
 
 
 def test_it_can_be_copied_and_pickled():

@@ -520,6 +520,21 @@ def asking(draft, target, tokens, n_tokens, K, rng, **settings):
         target(tokens)
 
 
+def test_a_thorough_look_sees_each_draft_that_is_not_tested():
+    def untested(n, i):
+        def rule(q, p, drafts, rng):
+            if len(drafts) != n:
+                return verify(q, p, drafts, rng)
+            kept, token = verify(q, p, drafts[:i], rng)
+            rest = verify(q[i + 1:], p[i + 1:], drafts[i + 1:], rng) if kept == i else None
+            return (kept, token) if rest is None else (i + 1 + rest[0], rest[1])
+        return with_verify(rule)
+    each = list(itertools.islice(more_cases(), 36))
+    for n in range(1, 9):
+        for i in range(n):
+            assert any(not judge(untested(n, i), *case).lossless for case in each), (n, i)
+
+
 @pytest.mark.parametrize("sampler", [endless, babbling, empty, asking])
 def test_a_sampler_that_never_ends_is_told_so_and_not_waited_for(sampler):
     with pytest.raises(ValueError, match="never ends"):
