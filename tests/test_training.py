@@ -96,17 +96,21 @@ def test_steps_are_saved_as_often_as_asked_and_nonsense_is_told_at_once(trained,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("changed", ["text", "target", "start", "lr", "steps"])
+@pytest.mark.parametrize("changed", ["text", "target", "its blocks", "start", "lr", "steps"])
 def test_what_was_kept_of_another_run_is_not_taken_for_this_ones(trained, tmp_path, changed):
     folder, heads, _ = trained
     text, target, more = folder / "text.txt", folder / "demo-target", []
     if changed == "text":
         text = tmp_path / "text.txt"
         text.write_text((folder / "text.txt").read_text() + "more")
-    elif changed == "target":
+    elif changed in ("target", "its blocks"):
         target = shutil.copytree(target, tmp_path / "target")
         weights = target / "model.ckpt.data-00000-of-00001"
-        heads.train.export(heads.train.GPT2(**SIZE, n_layer=3), dict(SIZE, n_layer=3), target)
+        model = heads.train.GPT2(**SIZE, n_layer=3).requires_grad_(False)
+        if changed == "its blocks":
+            heads.train.load(model, target)
+            model.h[0].attn["c_attn"].w += .1
+        heads.train.export(model, dict(SIZE, n_layer=3), target)
         assert weights.read_bytes() != (folder / "demo-target" / weights.name).read_bytes()
     else:
         more = dict(start=["--start", f"{folder}/demo-exit"], lr=["--lr", ".1"],

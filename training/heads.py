@@ -292,7 +292,8 @@ def main(argv=None):
     target.to(args.device)
     digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()
     settings = "layers pieces seed batch last_only lr decay cross_entropy own every".split()
-    train.claim(work, args.kind, target=digest, **{key: vars(args)[key] for key in settings},
+    weights = train.digest_of(folder / train.DATA)              # all of them; the finished head names the wte's
+    train.claim(work, args.kind, target=weights, **{key: vars(args)[key] for key in settings},
                 start=args.start and train.digest_of(Path(args.start) / train.DATA))
     n_ctx, rng = hparams["n_ctx"], np.random.default_rng(args.seed)
     whole = len(tokens) // n_ctx - 1
@@ -300,7 +301,7 @@ def main(argv=None):
     pieces = np.stack([tokens[s: s + n_ctx] for s in starts])
     n_test = min(len(test_tokens) // n_ctx, args.held_out_pieces)
     test_pieces = test_tokens[: n_test * n_ctx].reshape(n_test, n_ctx)
-    kept = f"states-{digest[:8]}-{'-'.join(map(str, args.layers))}-{args.seed}"
+    kept = f"states-{weights[:8]}-{'-'.join(map(str, args.layers))}-{args.seed}"
     states, test_states = (
         States(target, p, args.layers, work / f"{kept}-{name}-{len(p)}.npy", args.device)
         for p, name in ((pieces, "train"), (test_pieces, "held_out")))
