@@ -197,7 +197,8 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         """NumPy calls this for every operator and function."""
-        if method != "__call__" or options:         # out=, where=, ..
+        in_place = [*options] == ["out"] and options["out"][0] is self          # u -= w
+        if method != "__call__" or options and not in_place:                    # out=, where=, ..
             raise ValueError(NOT_WALKED.format(f"put through {[ufunc.__name__, method, *options]}"))
         if any(isinstance(x, np.ndarray) for x in inputs):
             rows = np.broadcast(*(np.asarray(x, dtype=object) for x in inputs))

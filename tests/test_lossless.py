@@ -193,6 +193,13 @@ def test_a_softmax_in_the_place_of_a_point_mass_is_found():
 
 # What a sampler may do with chance --------------------------------------------------------------------------
 
+def below_zero(u, weight):
+    u *= 2.0
+    u /= 2.0
+    u -= weight
+    return u < 0
+
+
 COIN = {  # each is True with probability .3
     "u < c": lambda rng: rng.random() < 0.3,
     "c > u": lambda rng: np.float64(0.3) > rng.random(),
@@ -225,6 +232,7 @@ COIN = {  # each is True with probability .3
     "choice of values": lambda rng: rng.choice([7, 8, 9], p=np.array([0, 0.7, 0.3])) == 9,
     "choice, each as likely": lambda rng: rng.choice(10) in (0, 4, 9),
     "choice, several": lambda rng: rng.choice(2, size=3, p=[0.7, 0.3])[2] == 1,
+    "in place": lambda rng: below_zero(rng.random(), .3),
     "uniform, between bounds that are arrays": lambda rng: (rng.uniform(0, [1, 2]) < [.5, 1.2]).tolist() == [
         True, True],
     "searchsorted": lambda rng: np.searchsorted([0.2, 0.5, 1.0], rng.random(), side="right") == 1,
