@@ -140,13 +140,15 @@ def load_encoder(folder):
 
 
 def belong_together(ids, merges):
-    """Whether the ids are 0 .. n - 1, and the tokens are all that bytes and merges can give.
+    """Whether the ids are 0 .. n - 1, no merge twice, and the tokens are all that bytes and merges give.
 
     A token that is no byte and comes from no merge must be a special one, <|like this|>.
     """
     if not isinstance(ids, dict) or not all(type(i) is int for i in ids.values()):
         return False
     if sorted(ids.values()) != list(range(len(ids))) or not all(len(pair) == 2 for pair in merges):
+        return False
+    if len(set(merges)) < len(merges):              # a download that was resumed at the wrong place
         return False
     ordinary = {*bytes_to_unicode().values(), *map("".join, merges)}
     return ordinary <= ids.keys() and all(token.startswith("<") for token in ids.keys() - ordinary)

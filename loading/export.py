@@ -58,7 +58,7 @@ def tensors(hparams, arrays, to):
 def write_huggingface(folder, _, hparams, arrays, encoder):
     """config.json, model.safetensors, vocab.json, merges.txt."""
     sizes = {size: hparams[size] for size in ("n_embd", "n_head", "n_layer")}
-    ends = {} if encoder.eos is None else dict(bos_token_id=encoder.eos, eos_token_id=encoder.eos)
+    ends = dict(bos_token_id=encoder.eos, eos_token_id=encoder.eos)         # null, or it would be 50256
     config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=hparams["n_vocab"],
                   n_positions=hparams["n_ctx"], **sizes, activation_function="gelu_new",
                   layer_norm_epsilon=1e-5, tie_word_embeddings=True, dtype="float32", **ends)

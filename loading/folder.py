@@ -7,6 +7,7 @@
     openai_names(arrays)    Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
 
 But: plain GPT-2 only: another activation, epsilon, scale of attention or a separate output head is refused.
+What neither a length nor a shape shows is not checked: the number of heads, a weight.
 """
 import json
 import re

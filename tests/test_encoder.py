@@ -190,6 +190,7 @@ DAMAGED = {
     "a merge of one": dict(lines=(VERSION, "Ġ t", "h")),
     "merges are a web page": dict(lines=("<!DOCTYPE html>", "<html><body>404</body></html>")),
     "the last merges are missing": dict(lines=LINES[:-3]),
+    "a merge is there twice": dict(lines=(*LINES, *LINES[-2:])),
     "the files are UTF-16": dict(encoding="utf-16"),
     "the token < has another name": dict(ids=numbered(t.replace("<", "<x") for t in TOKENS)),
     "a merged token that begins with < has another name": dict(ids=numbered([*TOKENS, "</x"]),

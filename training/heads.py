@@ -278,15 +278,16 @@ def main(argv=None):
     work, folder, out = Path(args.work), Path(args.target), Path(args.out) / f"demo-{args.kind}"
     train.check_new(out)
     torch.manual_seed(args.seed)
-    if args.layers != sorted(set(args.layers)):
-        parser.error(f"--layers {' '.join(map(str, args.layers))}: give the lower layer first")
     if args.last_only and args.kind != "eagle":
         parser.error(f"--last_only is of an EAGLE head: a head of the kind {args.kind} has one state anyway")
     if args.threads:
         torch.set_num_threads(args.threads)
 
-    tokens, test_tokens, _ = train.prepare_text(args.text, args.held_out, work, vocabulary=folder)
     hparams = json.loads((folder / "hparams.json").read_text(encoding="utf-8"))
+    if not 0 < args.layers[0] < args.layers[1] <= hparams["n_layer"]:
+        parser.error(f"--layers {' '.join(map(str, args.layers))}: give two of 1 .. {hparams['n_layer']}, "
+                     "the lower first")
+    tokens, test_tokens, _ = train.prepare_text(args.text, args.held_out, work, folder, hparams["n_ctx"])
     target = train.GPT2(**hparams).requires_grad_(False)
     train.load(target, folder)
     target.to(args.device)

@@ -165,7 +165,7 @@ def tokenize(documents, folder):
     return np.concatenate([np.array([vocab[EOS]] + encoding.ids, np.uint16) for encoding in encodings])
 
 
-def prepare_text(path, n_held_out, work, vocabulary=None):
+def prepare_text(path, n_held_out, work, vocabulary=None, n_ctx=None):
     """Text -> (tokens to train on, tokens held out, bytes held out).  The vocabulary is that of a folder, or
     trained here; tokens and vocabulary are kept in `work` and read from there the next time."""
     documents = read_documents(path)
@@ -189,8 +189,9 @@ def prepare_text(path, n_held_out, work, vocabulary=None):
             for name in "encoder.json", "vocab.bpe", "train.npy", "held_out.npy":
                 (new / name).replace(work / name)
     tokens, test_tokens = np.load(work / "train.npy"), np.load(work / "held_out.npy")
-    if len(test_tokens) <= N_CTX:
-        raise ValueError(f"the held-out documents have {len(test_tokens)} tokens, not a piece of {N_CTX}: "
+    n_ctx = n_ctx or N_CTX
+    if len(test_tokens) <= n_ctx:
+        raise ValueError(f"the held-out documents have {len(test_tokens)} tokens, not a piece of {n_ctx}: "
                          "hold out more of them with --held_out, and name another folder with --work")
     n_bytes = sum(len(document.encode("utf-8")) for document in held_out)
     print(f"{len(tokens):,} tokens to train on, {len(test_tokens):,} held out ({n_bytes:,} bytes)")
