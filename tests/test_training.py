@@ -61,7 +61,8 @@ def test_no_file_of_others_is_written_over(trained, tmp_path):
     words = ["--text", f"{folder}/text.txt", "--steps", "1", "--no_compile"]
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     (tmp_path / "demo-exit").symlink_to("nowhere")
-    for main, more in (heads.train.main, []), (heads.main, ["exit", "--target", str(model)]):
+    for main, more in (heads.train.main, []), (
+            heads.main, ["exit", "--target", str(model), "--layers", "1", "2"]):
         for out, work in ("", "work"), ("new", "demo-target"):
             with pytest.raises(ValueError, match="name another folder with --(out|work)$"):
                 main([*more, *words, "--out", f"{tmp_path}/{out}", "--work", f"{tmp_path}/{work}"])
