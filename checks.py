@@ -77,7 +77,7 @@ def token_list(tokens, complaint):
 def checked_answer(answer, k, target):
     """What `propose` returned -> (drafts, draft_probs), with the drafts checked.  Raises ValueError."""
     if (not isinstance(answer, (tuple, list)) or len(answer) != 2 or isinstance(answer[0], Integral)
-            or not (answer[1] is None or hasattr(answer[1], "__len__"))):
+            or not (answer[1] is None or np.iterable(answer[1]) and hasattr(answer[1], "__len__"))):
         raise ValueError(f"the drafter returned {answer!r}: return (drafts, p), a list of at most {k} token "
                          "ids and the distribution that each was drawn from, or None if they were chosen")
     return checked_drafts(answer[0], k, target), answer[1]

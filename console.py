@@ -199,7 +199,7 @@ def read_text(path, advice):
 def rewrite(path, content, check=lambda: None):
     """Write a text, or bytes, beside the file and then in its place: if it fails, the old file is as it was.
 
-    check   called last of all; raises an error if the file should stay
+    check   called just before the rename; raises an error if the old file should stay
     """
     real = Path(os.path.realpath(path))
     with TemporaryDirectory(dir=real.parent, prefix=".new.") as work:
@@ -231,7 +231,7 @@ def function_in(path, name, like=None):
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(str(path.resolve()), path)    # a name that no other has
+    spec = importlib.util.spec_from_file_location(str(path.resolve()), path)    # a name no other has
     if spec is None:
         raise ValueError(f"{path} is not a Python file: its name must end in .py")
     key = spec.origin, path.read_bytes()

@@ -140,9 +140,10 @@ def load_encoder(folder):
 
 
 def belong_together(ids, merges):
-    """Whether the ids are 0 .. n - 1, no merge twice, and the tokens are all that bytes and merges give.
+    """Whether the ids are 0 .. n - 1, and the tokens are all that bytes and merges can give.
 
-    A token that is no byte and comes from no merge must be a special one, <|like this|>.
+    No merge occurs twice.  A token that is no byte and comes from no merge must be a special one, <|like
+    this|>.
     """
     if not isinstance(ids, dict) or not all(type(i) is int for i in ids.values()):
         return False

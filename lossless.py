@@ -18,10 +18,10 @@ True
 
 But: what is walked is a sampler on models of a few tokens, not its speed nor its text on large ones.
 
-- The standard cases reach eight drafts, eleven rounds and eighteen tokens, but not every draft in rounds of
-  every length; `thorough=True`, which takes minutes, tests those of up to eight, and any two places of up to
-  fifteen.  What is wrong only beyond, or only for a ratio between .90 and .91, no finite check can see; nor a
-  tree of another shape than the sampler makes of K.
+- The standard cases reach eight drafts, eleven rounds and eighteen tokens, but do not test every draft of a
+  round of every length.  `thorough=True` takes minutes: it tests every draft in rounds of up to eight, and
+  any two places in texts of up to fifteen tokens.  What is wrong only beyond, or only for a ratio between .90
+  and .91, no finite check can see; nor a tree of another shape than the sampler makes of K.
 - A random number may be shifted, scaled, put through `log` or `exp`, and compared with numbers and arrays,
   but not with another one: a race of exponentials or Gumbel noise cannot be walked, nor a loop that only
   chance ends.  What happens at exactly u = 0 is not seen.
@@ -162,7 +162,7 @@ class Walk:
                 return i
         return last
 
-    def __reduce_ex__(self, protocol):              # by which it would be copied
+    def __reduce_ex__(self, protocol):              # copy and pickle call this
         raise ValueError("the judge cannot walk a copy of rng: draw from the one that is given")
 
     def __getattr__(self, name):
@@ -199,15 +199,16 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
         """NumPy calls this for every operator and function."""
         in_place = [*options] == ["out"] and options["out"][0] is self          # u -= w
         if method != "__call__" or options and not in_place:                    # out=, where=, ..
-            raise ValueError(NOT_WALKED.format(f"put through {[ufunc.__name__, method, *options]}"))
+            raise ValueError(NOT_WALKED.format(
+                f"put through np.{ufunc.__name__} with {', '.join(options) or method}"))
         if any(isinstance(x, np.ndarray) for x in inputs):
             rows = np.broadcast(*(np.asarray(x, dtype=object) for x in inputs))
             return np.array([ufunc(*row) for row in map(without_nan, rows)]).reshape(rows.shape)
         left, others = inputs[0] is self, [x for x in inputs if x is not self]
         if any(isinstance(x, Uniform) for x in others):
             raise ValueError(NOT_WALKED.format("compared or combined with another"))
-        if len(inputs) == 2 and not others:         # with itself: what any two numbers give is known
-            first, second = ufunc(.25, .25), ufunc(.5, .5)
+        if len(inputs) == 2 and not others:         # u - u, u / u, u < u: the same for every u
+            first, second = ufunc(.25, .25), ufunc(.75, .75)
             if first != second:
                 raise ValueError(NOT_WALKED.format("combined with itself"))
             return first
@@ -247,10 +248,10 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
         raise ValueError(NOT_WALKED.format(f"put through np.{name}"))
 
     def __lt__(self, c):                            # short cuts: NumPy's way round takes five times as long
-        return self.below(c) if isinstance(c, float) else c is not self and super().__lt__(c)
+        return self.below(c) if isinstance(c, float) else super().__lt__(c)
 
-    def __gt__(self, c):                            # np.searchsorted begins with u < u
-        return not self.below(c) if isinstance(c, float) else c is not self and super().__gt__(c)
+    def __gt__(self, c):
+        return not self.below(c) if isinstance(c, float) else super().__gt__(c)
 
     def __mul__(self, a):
         return self.answer("multiply", True, a) if isinstance(a, float) else super().__mul__(a)
@@ -528,7 +529,7 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
     """Walk the standard cases, up to the first that is wrong.  Returns a Report.
 
     sampler     (draft, target, tokens, n_tokens, K, rng, **settings) -> rounds, or the new tokens
-    pairs       (draft, target) each, with a vocabulary of a few tokens
+    pairs       (draft, target) each, with a vocabulary of a few tokens; the prompt is then [0, 0]
     Ks          each is tried on every pair, with texts of n_tokens
     thorough    takes minutes
     settings    temperature, top_k, top_p, eos: in place of the standard ones
@@ -663,7 +664,8 @@ def main(path="", /, thorough=False):
         thorough: look for minutes
     """
     from speculative import speculative_sampling
-    own, drafted = own_functions(path) if path else {}, set()
+    own = own_functions(path) if path else {}
+    drafted = set()
 
     def sampler(*run, **settings):
         for r in speculative_sampling(*run, **settings, **own):

@@ -374,7 +374,7 @@ def read(file):
 
 
 def write(file, cells):
-    """A line a cell."""
+    """One line per cell."""
     about = dict(draft=DRAFT, target=TARGET, openings=len(openings()), n_tokens=N_TOKENS, optimum=COSTS,
                  layer_skip=FIXED["layer_skip"])
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(cell)}" for name, cell in cells.items())

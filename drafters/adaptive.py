@@ -116,7 +116,7 @@ class Confident:
                 raise ValueError("the drafter drew one token of a round and chose another (p is None for it "
                                  "alone): give each a p, or none")
             drafts += new
-            p = None if new_p is None else [*p, *map(np.array, new_p)]  # it may fill the same array again
+            p = None if new_p is None else [*p, *map(np.array, new_p)]  # it may reuse its array
             if not new or seen and confidence(seen[-1], drafts[-1]) < self.threshold:
                 break
         return drafts, p

@@ -72,8 +72,10 @@ class Remembering:
         return logits
 
     def reset(self):
+        """Forget the last answers.  (The pool stays.)"""
         self.asked, self.answers = [], []
-        self.model.reset()
+        if hasattr(self.model, "reset"):
+            self.model.reset()
 
     def __getattr__(self, name):                                        # n_vocab, n_ctx, ..
         if name == "model":                                             # a copy, not filled yet

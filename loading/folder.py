@@ -7,7 +7,7 @@
     openai_names(arrays)    Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
 
 But: plain GPT-2 only: another activation, epsilon, scale of attention or a separate output head is refused.
-What neither a length nor a shape shows is not checked: the number of heads, a weight.
+Not checked: the number of heads, nor whether a finite weight is the right one.
 """
 import json
 import re
@@ -102,7 +102,7 @@ def shapes(n_vocab, n_ctx, n_embd, n_layer, **_):
 
 
 def checked(array, name, shape, folder):
-    """The array in float32 and this shape.  Raises ValueError if it is missing (None), or another."""
+    """The array in float32.  Raises ValueError if it is missing (None), of another shape, or not finite."""
     if array is None:
         raise ValueError(f"{folder}: {name} is missing from the checkpoint")
     if array.shape not in (shape, (1, *shape)):                 # OpenAI's convolutions: [1, n_in, n_out]

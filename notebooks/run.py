@@ -77,7 +77,7 @@ def words(cell):
 
 
 def store(path, before, notebook):
-    """In its place, unless that has been edited meanwhile."""
+    """Write the notebook in the place of the old one, unless that has been edited meanwhile."""
     def check():
         if path.read_bytes() != before:
             raise ValueError(f"{path} was edited during the run and is left as it is: run it again")
@@ -102,7 +102,7 @@ def main(words):
             if untimed and timed(new):
                 new.outputs = old.outputs
         if not check:
-            store(path.resolve(), before, notebook)
+            store(path, before, notebook)
         print(f"{path.name}: {seconds:.0f} s", flush=True)
     return 1 if failed else 0
 

@@ -98,9 +98,9 @@ import verdicts.museum
 here, environment = Path.cwd(), Path(sys.prefix)                # either may lie in the other
 modules = [m for name, m in sys.modules.items() if name != "__main__"]
 files = [Path(m.__file__) for m in modules if getattr(m, "__file__", None)]
-inside = [environment] * (here in environment.parents)
-ours = {f.relative_to(here) for f in files
-        if here in f.parents and not {*inside} & {*f.parents} and "site-packages" not in f.parts}
+inside = here in environment.parents
+ours = {f.relative_to(here) for f in files if here in f.parents and "site-packages" not in f.parts
+        and not (inside and environment in f.parents)}
 print(*ours, sep="\\n")
 """
 

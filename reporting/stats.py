@@ -49,7 +49,7 @@ class TimedProposer:
         start = clock()
         answer = self.propose(*arguments)
         time = clock() - start
-        with suppress(TypeError, LookupError):          # of what is no answer, which the sampler refuses
+        with suppress(TypeError, LookupError):          # the sampler refuses what is no answer
             self.calls.append((len(answer[0]), time))
         return answer
 

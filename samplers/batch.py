@@ -72,7 +72,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
                 for i in going:
                     answer = propose(drafters[i], x[i][:], k[i], to_probs, rngs[i])
                     drafts[i], own = checked_answer(answer, k[i], target)
-                    p[i] = None if own is None else [*map(np.array, own)]       # it may fill the same again
+                    p[i] = None if own is None else [*map(np.array, own)]           # copies, likewise
             n_rows = {i: len(drafts[i]) + 1 for i in going}
             logits = targets({i: x[i] + drafts[i] for i in going}, n_rows)      # one pass for all
             result = [None] * len(texts)
@@ -135,7 +135,7 @@ class Slots:
         return self.slots.get(i, self.model)
 
     def __call__(self, texts, n_last):
-        if not self.slots:
+        if not self.slots:                                  # copies: it may fill the same array at each call
             return {i: xp.array(self.model(tokens, n_last[i])) for i, tokens in texts.items()}
         order = [i for i in self.place if i in texts]           # neighbours in a cache are neighbours here
         n_past = {i: self.slots[i].prefill(texts[i], n_last[i]) for i in order}

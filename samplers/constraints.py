@@ -37,7 +37,7 @@ def constrained(model, process):
         tokens, rows = list(tokens), []
         for i, logits in enumerate(to_host(model(tokens[:], n_last))):  # [n_vocab]
             so_far = tokens[:len(tokens) - n_last + 1 + i]
-            rows.append(np.array(process(so_far[:], logits * 1.0)))     # it may fill the same array again
+            rows.append(np.array(process(so_far[:], logits * 1.0)))     # copies, in floats
             if not (rows[-1] > -np.inf).any():
                 raise ValueError(f"the constraint forbids every token after {so_far[-5:]}: leave at least "
                                  "one, such as that which ends a text")

@@ -37,9 +37,9 @@ def children_of(here, parents):
 
 def check_nodes(n, nodes, parents, n_vocab, n_ctx):
     """Raises ValueError for ids outside the vocabulary, or a path after n tokens that is too long."""
-    if n + max(depths(parents), default=0) > n_ctx:
-        raise ValueError(f"{n} tokens and a tree of {max(depths(parents), default=0)} levels do not fit into "
-                         f"the context of {n_ctx}")
+    levels = max(depths(parents), default=0)
+    if n + levels > n_ctx:
+        raise ValueError(f"{n} tokens and a tree of {levels} levels do not fit into the context of {n_ctx}")
     for token in nodes:
         if not 0 <= token < n_vocab:
             raise ValueError(f"token id {token} in the tree is not in 0 .. {n_vocab - 1}")
@@ -70,8 +70,8 @@ class CallByCall:
         texts = [list(tokens)]
         for token, parent in zip(nodes, parents):
             texts.append([*texts[parent + 1], token])
-        rows = [xp.array(self.model(text)[-1]) for text in texts[-(n_last or len(texts)):]]
-        return xp.stack(rows)
+        # Copies: a model may fill the same array at each call.
+        return xp.stack([xp.array(self.model(text)[-1]) for text in texts[-(n_last or len(texts)):]])
 
 
 class TreeGPT2(GPT2):
@@ -85,8 +85,8 @@ class TreeGPT2(GPT2):
 
     @property
     def exact_paths(self):
-        """True if the row of a node has the bits of a single step, if a pass has few enough rows, and there
-        are at most 1,280 tokens and nodes."""
+        """True if the row of a node has the bits of a single step, as long as a pass has few enough rows, and
+        there are at most 1,280 tokens and nodes."""
         return keeps_paths(self.cache.shape[-1], self.n_ctx)
 
     def __getstate__(self):

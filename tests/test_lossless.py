@@ -306,12 +306,13 @@ def test_choice_takes_the_sums_that_numpy_takes():
 
 
 CANNOT = {
-    "with itself": [lambda rng: (lambda u: u * u < .5)(rng.random())],
+    "with itself": [lambda rng: (lambda u: u * u < .5)(rng.random()),
+                    lambda rng: (lambda u: u ** u < .75)(rng.random())],
     "copy of rng": [lambda rng: copy(rng).random() < .5, lambda rng: deepcopy([rng])[0].random() < .5],
     "with another": [lambda rng: rng.random() < rng.random(), lambda rng: rng.random() * rng.random() < 0.5,
                      lambda rng: int(np.argmin(-np.log(rng.random(3)) / [0.5, 0.3, 0.2]))],
     "between bounds": [lambda rng: rng.integers(0, [3, 4])],
-    "'less', '__call__', 'out'": [lambda rng: np.less(rng.random(), .5, out=np.zeros((), bool))],
+    "np.less with out": [lambda rng: np.less(rng.random(), .5, out=np.zeros((), bool))],
     "np.sin": [lambda rng: np.sin(rng.random()) < 0.5],
     "np.log": [lambda rng: np.log(rng.random() - 0.5) < 0.5],
     "a plain number": [lambda rng: float(rng.random())],

@@ -374,6 +374,7 @@ WRONG_DRAFTS = {
     "a draft that cannot have been drawn": (([1], [[1., 0, 0]]), "that of the token is 0"),
     "too few distributions": (([1, 1], UNIFORM[:1]), "shapes .* for 2 drafts"),
     "a generator of distributions": (([1], (p for p in UNIFORM)), "returned"),
+    "a number for p": (([1], np.array(.5)), "returned"),
     "too small a vocabulary": (([1], [[.5, .5]]), "shapes .* for 1 drafts"),
 }
 

@@ -80,7 +80,7 @@ def test_steps_are_saved_as_often_as_asked_and_nonsense_is_told_at_once(trained,
     head = ["exit", *words, "--target", f"{folder}/demo-target", "--steps", "7", "--save_every", "3"]
     with pytest.raises(SystemExit):
         heads.main([*head, "--layers", "2", "1"])
-    with pytest.raises(ValueError, match="demo-eagle holds another model"):
+    with pytest.raises(ValueError, match="demo-eagle holds a model of another"):
         heads.main([*head, "--layers", "1", "2", "--work", f"{tmp_path}/head",
                     "--start", f"{folder}/demo-eagle"])
     packed = lzma.compress(b"whole"), lzma.compress(b"more")

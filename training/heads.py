@@ -293,7 +293,7 @@ def main(argv=None):
     target.to(args.device)
     digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()
     settings = "layers pieces seed batch last_only lr decay cross_entropy own every".split()
-    weights = train.digest_of(folder / train.DATA)              # all; the finished head names those of wte
+    weights = train.digest_of(folder / train.DATA)              # of all; a finished head has that of wte
     train.claim(work, args.kind, target=weights, **{key: vars(args)[key] for key in settings},
                 start=args.start and train.digest_of(Path(args.start) / train.DATA))
     n_ctx, rng = hparams["n_ctx"], np.random.default_rng(args.seed)

@@ -127,8 +127,8 @@ def read_documents(path):
         if str(path).endswith(".xz"):
             packed = lzma.LZMADecompressor()
             raw = packed.decompress(raw)
-            if not packed.eof or packed.unused_data:            # lzma.decompress is silent about the latter
-                raise lzma.LZMAError("one stream, whole, and nothing after it is read")
+            if not packed.eof or packed.unused_data:            # lzma.decompress ignores what follows
+                raise lzma.LZMAError("it must be a single .xz stream, complete, with nothing after it")
         text = raw.decode("utf-8")
     except (lzma.LZMAError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a whole text in UTF-8 ({error}): get it again") from None
@@ -165,7 +165,7 @@ def tokenize(documents, folder):
     return np.concatenate([np.array([vocab[EOS]] + encoding.ids, np.uint16) for encoding in encodings])
 
 
-def prepare_text(path, n_held_out, work, vocabulary=None, n_ctx=None):
+def prepare_text(path, n_held_out, work, vocabulary, n_ctx):
     """Text -> (tokens to train on, tokens held out, bytes held out).  The vocabulary is that of a folder, or
     trained here; tokens and vocabulary are kept in `work` and read from there the next time."""
     documents = read_documents(path)
@@ -189,10 +189,9 @@ def prepare_text(path, n_held_out, work, vocabulary=None, n_ctx=None):
             for name in "encoder.json", "vocab.bpe", "train.npy", "held_out.npy":
                 (new / name).replace(work / name)
     tokens, test_tokens = np.load(work / "train.npy"), np.load(work / "held_out.npy")
-    n_ctx = n_ctx or N_CTX
     if len(test_tokens) <= n_ctx:
-        raise ValueError(f"the held-out documents have {len(test_tokens)} tokens, not a piece of {n_ctx}: "
-                         "hold out more of them with --held_out, and name another folder with --work")
+        raise ValueError(f"the held-out documents have {len(test_tokens)} tokens, and more than {n_ctx} are "
+                         "needed: hold out more with --held_out, and name another folder with --work")
     n_bytes = sum(len(document.encode("utf-8")) for document in held_out)
     print(f"{len(tokens):,} tokens to train on, {len(test_tokens):,} held out ({n_bytes:,} bytes)")
     return tokens, test_tokens, n_bytes
@@ -362,7 +361,7 @@ def load(model, folder):
     arrays, wanted = read_tensorflow(folder / "model.ckpt"), model.state_dict()
     sizes = {tensorflow_name(name): parameter.numel() for name, parameter in wanted.items()}
     if {name: array.size for name, array in arrays.items()} != sizes:
-        raise ValueError(f"{folder} holds another model than the one that it is to be loaded into")
+        raise ValueError(f"{folder} holds a model of another kind or size")
     model.load_state_dict({
         name: torch.from_numpy(arrays[tensorflow_name(name)].astype(np.float32)).view_as(parameter)
         for name, parameter in wanted.items()})
@@ -460,7 +459,7 @@ def main(argv=None):
     torch.manual_seed(args.seed)
 
     vocabulary = Path(args.start) / "demo-target" if args.start else None
-    tokens, test_tokens, n_bytes = prepare_text(args.text, args.held_out, work, vocabulary)
+    tokens, test_tokens, n_bytes = prepare_text(args.text, args.held_out, work, vocabulary, N_CTX)
 
     start = [digest_of(Path(args.start) / name / DATA) for name in NAMES] if args.start else None
     claim(work, "pair", start=start, sizes=[TARGET, DRAFT],

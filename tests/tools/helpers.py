@@ -6,7 +6,6 @@ import json
 import linecache
 import os
 import re
-import resource
 import signal
 import sys
 from pathlib import Path
@@ -48,6 +47,7 @@ def mutant(module, *changes):
 @contextlib.contextmanager
 def full_disk(n_bytes):
     """No file gets longer: "File too large" stands for "No space left on device"."""
+    resource = pytest.importorskip("resource", reason="the size of files cannot be limited on this system")
     limits, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, limits[1]))
