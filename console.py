@@ -231,7 +231,7 @@ def function_in(path, name, like=None):
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(str(path.resolve()), path)    # a name no other has
+    spec = importlib.util.spec_from_file_location(str(path.resolve()), path)    # no other has this name
     if spec is None:
         raise ValueError(f"{path} is not a Python file: its name must end in .py")
     key = spec.origin, path.read_bytes()

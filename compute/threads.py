@@ -10,7 +10,7 @@ OpenBLAS and MKL have threads of their own for large products, and theirs and ou
 But: a few cores use up the memory bandwidth, so there are at most four threads, unless OPENBLAS_NUM_THREADS
 or OMP_NUM_THREADS sets another number.  A process that forks while another thread of it multiplies may hang
 in the library (seen once in a thousand forks with OpenBLAS).  Several Ctrl-C within a few milliseconds may
-leave the library with one thread (once in a thousand times): slower, but as right.
+leave the library with one thread (once in a thousand times): slower, but just as correct.
 """
 import contextlib
 import contextvars

@@ -109,7 +109,8 @@ def continue_all(batch, prompts, encoder, n_tokens, about, exact_rows, as_json):
 
 def run(batch, prompts, K, seed, bar):
     """One batch -> (rounds of each sequence without their distributions, tokens, seconds, interrupted?)"""
-    batch = batch if K else partial(batch, verify=speculative.verify)           # no drafts: no own rule
+    if not K:                                       # the target alone: a rule of one's own has no say
+        batch = partial(batch, verify=speculative.verify)
     sequences, begin, n_made, interrupted = [[] for _ in prompts], clock(), 0, False
     try:
         for one in batch(prompts, K=K, rngs=[np.random.default_rng(seed) for _ in prompts]):
