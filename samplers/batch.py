@@ -72,7 +72,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
                 for i in going:
                     answer = propose(drafters[i], x[i][:], k[i], to_probs, rngs[i])
                     drafts[i], own = checked_answer(answer, k[i], target)
-                    p[i] = None if own is None else [*map(np.array, own)]      # copies: it may reuse its array
+                    p[i] = None if own is None else [*map(np.array, own)]   # copies: it may reuse its array
             n_rows = {i: len(drafts[i]) + 1 for i in going}
             logits = targets({i: x[i] + drafts[i] for i in going}, n_rows)      # one pass for all
             result = [None] * len(texts)
