@@ -48,11 +48,19 @@ def check_room(n_prompt, n_tokens, n_ctx):
 
 
 def check_ids(tokens, n_vocab):
-    """Raises ValueError if the prompt holds ids outside the vocabulary."""
+    """Raises ValueError if one of the tokens is not in the vocabulary."""
     for token in tokens:
         if not 0 <= token < n_vocab:
             raise ValueError(f"token id {token} is not in 0 .. {n_vocab - 1}: "
                              "is this the model's own encoder?")
+
+
+def check_call(tokens, n_last, n_ctx):
+    """Raises ValueError if a model is asked about too many tokens, or for more rows than there are."""
+    if not 1 <= len(tokens) <= n_ctx:
+        raise ValueError(f"{len(tokens)} tokens do not fit into the context: it takes 1 .. {n_ctx}")
+    if not 1 <= n_last <= len(tokens):
+        raise ValueError(f"n_last is {n_last}: it must be 1 .. {len(tokens)}, the number of tokens")
 
 
 def check_vocabularies(sizes):
@@ -72,30 +80,21 @@ def token_list(tokens, complaint):
         raise ValueError(complaint) from None
 
 
-# What drafters return ---------------------------------------------------------------------------------------
+# What drafters and rules return -----------------------------------------------------------------------------
 
-def checked_answer(answer, k, target):
-    """What `propose` returned -> (drafts, draft_probs), with the drafts checked.  Raises ValueError."""
-    if (not isinstance(answer, (tuple, list)) or len(answer) != 2 or isinstance(answer[0], Integral)
-            or not (answer[1] is None or np.iterable(answer[1]) and hasattr(answer[1], "__len__"))):
-        raise ValueError(f"the drafter returned {answer!r}: return (drafts, p), a list of at most {k} token "
-                         "ids and the distribution that each was drawn from, or None if they were chosen")
-    return checked_drafts(answer[0], k, target), answer[1]
-
-
-def checked_rule(verify):
-    """Somebody's own `verify`, which gets copies that it may change.  ValueError if it returns anything but
-    (n_accepted, next_token)."""
-    def checked(target_probs, draft_probs, drafts, rng):
-        answer = verify(np.array(target_probs), np.array(draft_probs), list(drafts), rng)
-        try:
-            n_accepted, next_token = map(index, answer)
-        except (TypeError, ValueError):
-            n_accepted = -1
-        if not (0 <= n_accepted <= len(drafts) and 0 <= next_token < target_probs.shape[-1]):
-            raise ValueError(f"the rule returned {answer!r}: return (n_accepted, next_token), how many of "
-                             f"the {len(drafts)} drafts are kept and the id of the token that follows them")
-        return n_accepted, next_token
+def checked_propose(propose, target):
+    """The same `propose`, which raises ValueError if what it returns is not (drafts, draft_probs): at most k
+    tokens of the target's vocabulary, and the distributions that they were drawn from, or None.
+    """
+    def checked(draft, x, k, to_probs, rng):
+        answer = propose(draft, x, k, to_probs, rng)
+        if (not isinstance(answer, (tuple, list)) or len(answer) != 2 or isinstance(answer[0], Integral)
+                or not (answer[1] is None or np.iterable(answer[1]) and hasattr(answer[1], "__len__"))):
+            raise ValueError(f"the drafter returned {answer!r}: return (drafts, p), a list of at most {k} "
+                             "token ids and the distribution that each was drawn from, or None if they were "
+                             "chosen")
+        drafts, p = checked_drafts(answer[0], k, target), answer[1]
+        return drafts, checked_probs(p, drafts, target) if drafts and p is not None else None
     return checked
 
 
@@ -112,23 +111,11 @@ def checked_drafts(drafts, k, target):
     return drafts
 
 
-def checked_probs(draft_probs, drafts, target_probs):
-    """The distributions [k, n_vocab] of the drafts; None becomes point masses.
-
-    Raises ValueError if they are not distributions, or the drafts cannot have been drawn from them.
-
-    >>> checked_probs(None, [2, 0], np.full((3, 3), 1 / 3))
-    array([[0., 0., 1.],
-           [1., 0., 0.]])
-    """
-    n_vocab = target_probs.shape[-1]
-    if any(token >= n_vocab for token in drafts):
-        raise ValueError(f"the drafter proposed token {max(drafts)}, which is not in the target's vocabulary")
-    if draft_probs is None:
-        draft_probs = np.zeros((len(drafts), n_vocab))
-        draft_probs[np.arange(len(drafts)), drafts] = 1.0
-        return draft_probs
-    shapes = [np.shape(p) for p in (draft_probs if np.iterable(draft_probs) else [draft_probs])]
+def checked_probs(draft_probs, drafts, target):
+    """The draft_probs [k, n_vocab].  Raises ValueError if they are not distributions that the drafts can come
+    from."""
+    shapes = [np.shape(p) for p in draft_probs]
+    n_vocab = getattr(target, "n_vocab", None) or np.size(draft_probs[0])
     if shapes != [(n_vocab,)] * len(drafts):
         raise ValueError(f"the drafter gave distributions of the shapes {shapes} for {len(drafts)} drafts: "
                          f"they must be [{len(drafts)}, {n_vocab}], or None for point masses")
@@ -138,3 +125,19 @@ def checked_probs(draft_probs, drafts, target_probs):
                              f"from: its probabilities sum to {np.sum(p):.6g}, and "
                              f"that of the token is {p[token]:.6g}")
     return draft_probs
+
+
+def checked_rule(verify):
+    """Somebody's own `verify`, which gets copies that it may change.  ValueError if it returns anything but
+    (n_accepted, next_token)."""
+    def checked(target_probs, draft_probs, drafts, rng):
+        answer = verify(np.array(target_probs), np.array(draft_probs), list(drafts), rng)
+        try:
+            n_accepted, next_token = map(index, answer)
+        except (TypeError, ValueError):
+            n_accepted = -1
+        if not (0 <= n_accepted <= len(drafts) and 0 <= next_token < target_probs.shape[-1]):
+            raise ValueError(f"the rule returned {answer!r}: return (n_accepted, next_token), how many of "
+                             f"the {len(drafts)} drafts are kept and the id of the token that follows them")
+        return n_accepted, next_token
+    return checked

@@ -23,7 +23,7 @@ import numpy as np
 
 import speculative
 from autoregressive import autoregressive_sampling
-from checks import checked_rule
+from checks import checked_propose, checked_rule
 from console import function_in, read_text
 from drafters import adaptive, layer_skip, lookup
 from drafters.cascade import cascade
@@ -385,7 +385,8 @@ def chosen(kind, typed, table):
         own = function_in(typed, "propose", like=speculative.propose)
 
         def make(models, *_):           # it may ask the draft model, if there is one of the same vocabulary
-            return Pair(models.draft if models.share_a_vocabulary else None, models.target, own)
+            draft = models.draft if models.share_a_vocabulary else None
+            return Pair(draft, models.target, checked_propose(own, models.target))
         return Chosen(typed, Drafter(typed, make, lossless=None), None)
     own = checked_rule(function_in(typed, "verify", like=speculative.verify))
     return Chosen(typed, Verifier(typed, lambda _: own, lossless=None), None)

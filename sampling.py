@@ -87,6 +87,18 @@ def sample(probs, rng):
     return int(min(token, np.searchsorted(cumulative, cumulative[-1])))
 
 
+def point_masses(tokens, n_vocab):
+    """The distributions [k, n_vocab] of tokens that were chosen, not drawn.
+
+    >>> point_masses([2, 0], 3)
+    array([[0., 0., 1.],
+           [1., 0., 0.]])
+    """
+    probs = np.zeros((len(tokens), n_vocab))
+    probs[np.arange(len(tokens)), tokens] = 1.0
+    return probs
+
+
 def cut_after(tokens, ends):
     """The tokens up to and including the first that is in `ends`.
 

@@ -23,8 +23,8 @@ But: one line of drafts (no trees), one sequence (no batch).
 """
 import numpy as np
 
-from checks import check_K, checked_answer, checked_probs
-from sampling import Round, cut_after, prepare, sample
+from checks import check_K, checked_propose
+from sampling import Round, cut_after, point_masses, prepare, sample
 
 
 def propose(draft, x, k, to_probs, rng):
@@ -90,16 +90,16 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     """
     K = check_K(K)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
+    propose = checked_propose(propose, target)
 
     def rounds():
         x, T = list(tokens), len(tokens) + int(n_tokens)
         while len(x) < T:
             k = min(K, T - len(x) - 1)                          # the last token comes from the target
-            answer = propose(draft, x[:], k, to_probs, rng)     # x̃_1 .. x̃_k and their p;  n = len(x)
-            drafts, p = checked_answer(answer, k, target)
+            drafts, p = propose(draft, x[:], k, to_probs, rng)  # x̃_1 .. x̃_k, and the p they were drawn from
             k = len(drafts)                                     # a proposer may return fewer
             q = to_probs(target(x + drafts, k + 1), k + 1)      # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{j-1})
-            p = checked_probs(p, drafts, q)                     # [k, n_vocab]   None has become point masses
+            p = point_masses(drafts, q.shape[1]) if p is None else p        # [k, n_vocab]
             n_accepted, next_token = verify(q, p, drafts, rng)
             new = cut_after(drafts[:n_accepted] + [next_token], ends)
             x += new

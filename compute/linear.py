@@ -1,7 +1,7 @@
 """Products of few rows with many weights: y = x @ w + b, the weights fetched once, rows independent.
 
-On first reading `linear(x, w, b)` is `x @ w + b`, and `row_products(a, b)` is `a @ b`. The rest is
-about speed, and about the last bit.
+On first reading `linear(x, w, b)` is `x @ w + b`, `row_products(a, b)` is `a @ b`, and `row_sums(x)` is
+`x.sum(axis=-1, keepdims=True)`. The rest is about speed, and about the last bit.
 
 A decode step multiplies one row with every weight; a verification multiplies K + 1 rows. The weights come
 from memory once either way, so both should take the same time. A library does it differently: for one row
@@ -20,12 +20,12 @@ in a verification and in prefill (the product is batch-invariant), so greedy spe
 by construction.
 (A single row would go to `gemv`, whose last bits differ, so its block is that row and a copy of it.)
 
-Other libraries and processors differ, so two questions are asked of the machine itself, when a model is
-loaded. Does the product keep bits (`exact`)? A tile has the largest depth at which it does: Intel's MKL, for
+Other libraries and processors differ, so the machine itself is asked, when a model is loaded: does the
+product keep bits (`exact`)? A tile has the largest depth at which it does: Intel's MKL, for
 one, keeps them up to 768 inputs, but not with 1024. If it does at no depth, as on AVX2, each of up to 16 rows
 is multiplied with a tile by a `gemv` of its own, while the tile is in the cache: the same bits again, though
-more rows are less cheap. How much less (`price_of_bits`)? With `FAST` (main.py's --fast) rows meet a tile
-together even so, if that is cheaper. More rows, in a prompt, meet a tile all at once, in a `gemm`:
+more rows are less cheap. With `FAST` (main.py's --fast) rows meet a tile together even so. More rows, in a
+prompt, meet a tile all at once, in a `gemm`:
 
     rows        if products keep bits       if not              if not, with FAST
     1 .. 16     blocks of up to 12          one by one          blocks of up to 12
@@ -43,7 +43,7 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from compute.backend import clock, on_gpu, xp
+from compute.backend import on_gpu, xp
 from compute.threads import SHARE, one_blas_thread, share
 
 FAST = False                        # True, set before a model is loaded: bits may be given up for speed
@@ -81,27 +81,9 @@ def deepest(width):
     return next((depth for depth in DEPTHS if exact(depth, width)), DEPTHS[0])
 
 
-@functools.cache
-def price_of_bits():
-    """How many times as long as necessary five rows take because they keep their bits; 1: it costs nothing.
-
-    If no product of several rows keeps them, both ways are timed, one by one and together, in a few
-    milliseconds.
-    """
-    if on_gpu() or exact(deepest(NARROW), NARROW):
-        return 1
-    x, w, times = np.ones((1, 5, 768), "f"), np.ones((16, 1, 768, NARROW), "f"), ([], [])
-    for _ in range(7):
-        for rows, found in zip((x, x.reshape(5, 1, 768)), times):
-            start = clock()
-            np.matmul(rows, w, order="C")                           # 1.6 MB of weights, in a cache
-            found.append(clock() - start)
-    return max(1, min(times[1]) / min(times[0]))
-
-
 def at_once(n, depth, width, by_columns=False, dtype="f"):
-    """Whether n rows meet a tile in one product: if they keep their bits, or FAST, if that is cheaper."""
-    return exact(depth, width, by_columns, dtype) or (FAST and 1 < n <= FEW and price_of_bits() > 1)
+    """Whether n rows meet a tile in one product: if they keep their bits, or FAST."""
+    return exact(depth, width, by_columns, dtype) or (FAST and 1 < n <= FEW)
 
 
 def chunk(n_in, width):
@@ -120,7 +102,7 @@ def exact_rows(n_embd, d_head, n_ctx):
               for n in range(TILE, min(n_ctx, deepest(width)) + TILE, TILE)]
     if all(exact(*shape) for shape in weights + keys + values):
         return math.inf
-    return 1 if FAST and price_of_bits() > 1 else FEW
+    return 1 if FAST else FEW
 
 
 def cost(w, n):
@@ -157,6 +139,9 @@ def row_products(a, b):
     """
     if on_gpu():
         return a @ b
+    if b.shape[-1] > TILE and b.shape[-1] % TILE == 0:              # keys: tiles side by side
+        tiles = b.reshape(*b.shape[:-1], -1, TILE).swapaxes(-2, -3)         # [h, n_tiles, k, TILE]
+        return row_products(a[..., None, :, :], tiles).swapaxes(-2, -3).reshape(*a.shape[:-1], -1)
     if b.shape[-1] > TILE:
         parts = [row_products(a, b[..., i:i + TILE]) for i in range(0, b.shape[-1], TILE)]
         return np.concatenate(parts, axis=-1)
@@ -173,6 +158,16 @@ def row_products(a, b):
         y = np.empty((*map(max, a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), dtype=a.dtype)
         multiply(lambda i, j: np.matmul(a[i:j], b[i:j], out=y[i:j], order="C"), len(a), b, n)
     return y.reshape(*y.shape[:-3], -1, y.shape[-1])[..., :n, :]
+
+
+def row_sums(x):
+    """The sum of each row [.., n, k] -> [.., n, 1].
+
+    It is a product, because a product adds in order: zeros (masked keys, other branches of a tree of drafts)
+    do not change its bits, as they would change those of a sum.
+    """
+    ones = xp.ones((*[1] * (x.ndim - 2), x.shape[-1], SUM), dtype=x.dtype)
+    return row_products(x, ones)[..., :1]
 
 
 def linear(x, w, b):

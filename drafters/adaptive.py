@@ -24,7 +24,6 @@ seed would not repeat the run: `measured_costs` measures c and v before it.
 """
 import numpy as np
 
-from checks import checked_answer
 from compute.backend import clock, to_host
 from gpt2 import common_prefix
 from speculative import propose as draft_propose
@@ -45,7 +44,7 @@ class Schedule:
             accepted = common_prefix(self.drafts, x[len(self.x):])
             self.learn(accepted, accepted + (accepted < len(self.drafts)))
         n = self.number(k)
-        drafts, p = checked_answer(self.propose(draft, x[:], n, to_probs, rng), n, draft)
+        drafts, p = self.propose(draft, x[:], n, to_probs, rng)
         self.x, self.drafts = list(x), drafts
         return drafts, p
 
@@ -111,13 +110,15 @@ class Confident:
 
         seen, drafts, p = [], [], []
         while len(drafts) < k:                                          # one at a time
-            new, new_p = checked_answer(self.propose(draft, x + drafts, 1, to_probs_seen, rng), 1, draft)
-            if drafts and new and (p is None) != (new_p is None):
+            new, new_p = self.propose(draft, x + drafts, 1, to_probs_seen, rng)
+            if not new:
+                break
+            if drafts and (p is None) != (new_p is None):
                 raise ValueError("the drafter drew one token of a round and chose another (p is None for it "
                                  "alone): give each a p, or none")
             drafts += new
             p = None if new_p is None else [*p, *map(np.array, new_p)]  # it may reuse its array
-            if not new or seen and confidence(seen[-1], drafts[-1]) < self.threshold:
+            if seen and confidence(seen[-1], drafts[-1]) < self.threshold:
                 break
         return drafts, p
 

@@ -17,8 +17,8 @@ At temperature 0 the drafts are the draft's own, token for token; they just take
 
 Not here: the horizontal cascade (a smaller draft for the later drafts of a round); a tree of guesses.
 """
-from checks import checked_answer, checked_probs
 from drafters import lookup
+from sampling import point_masses
 from speculative import verify
 
 
@@ -28,9 +28,10 @@ def cascade(guess=lookup.propose, smaller=None):
         drafts, p = [], []
         while len(drafts) < k:
             y, most = x + drafts, k - len(drafts) - 1           # the last token is the draft's own
-            guesses, o = checked_answer(guess(smaller, y[:], most, to_probs, rng), most, draft)
+            guesses, o = guess(smaller, y[:], most, to_probs, rng)
             rows = to_probs(draft(y + guesses, len(guesses) + 1), len(guesses) + 1)     # p after each guess
-            n_accepted, token = verify(rows, checked_probs(o, guesses, rows), guesses, rng)
+            o = point_masses(guesses, rows.shape[1]) if o is None else o
+            n_accepted, token = verify(rows, o, guesses, rng)
             drafts += guesses[:n_accepted] + [token]
             p += [*rows[:n_accepted + 1]]
         return drafts, p

@@ -34,7 +34,6 @@ has no state before it: zeros are used.
 
 But: only for the target that it was trained on; one text at a time.
 """
-import copy
 from operator import index
 
 from compute.backend import xp
@@ -58,29 +57,25 @@ class Eagle:
     """
 
     def __init__(self, target, head="demo-eagle"):
-        params = load_head("eagle", head, target)
+        self.params = params = load_head("eagle", head, target)
         self.target, self.layers = target, params["layers"]
         self.fuse, self.from_state = params["fuse"], params["from_state"]
-        target.keep(self.layers)
         self.n_vocab, self.n_ctx = target.n_vocab, target.n_ctx
         # The products of each token and each position do not change: they are computed once.
         self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]
         self.positions = unit(target.params["wpe"]) @ params["from_position"]       # [n_ctx, n_embd]
         # for its layers and its cache; never called
         self.block = TreeGPT2(target.params | {"blocks": params["blocks"], "ln_f": params["ln_f"]},
-                              target.cache.shape[2])
+                              target.n_head)
         self.reset()
 
     def __copy__(self):                                         # the same target, a cache of its own
-        other = object.__new__(type(self))
-        vars(other).update(vars(self), block=copy.copy(self.block))
-        other.reset()
-        return other
+        return type(self)(self.target, self.params)
 
     def reset(self):
         """Empty the cache."""
         self.cached, self.nodes, self.parents = [], [], []      # in the cache: a text, and drafts after it
-        self.states = self.block.states[:0]                     # [1 + n, n_embd]: at x_n and at each draft
+        self.states = self.block.states[-1, :0]                 # [1 + n, n_embd]: at x_n and at each draft
 
     def step(self, before, new, n_past, n, parents):
         """The head's block over new tokens or drafts, in the cache from n_past on -> their states.
@@ -108,8 +103,6 @@ class Eagle:
         """As TreeGPT2.tree: logits after x_n and each node [1 + n, n_vocab], or the last n_last of them."""
         x, nodes, parents = [*map(index, x)], [*map(index, nodes)], list(parents)
         check_nodes(len(x), nodes, parents, self.n_vocab, self.n_ctx)
-        if self.block.torn:                                 # interrupted, or an overflow
-            self.reset()
         if x != self.cached or not len(self.states):
             self.read(x)
         end = common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])

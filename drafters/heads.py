@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from checks import check_ids
 from compute.backend import to_host, xp
 from gpt2 import common_prefix, layer_norm
 from loading.checkpoint import read_tensorflow
@@ -100,19 +101,15 @@ def states_before(target, x, first, layers=()):
     """
     x = [*map(index, x)]
     n = len(x) - 1
-    if not 0 <= x[n] < target.n_vocab:
-        raise ValueError(f"token id {x[n]} is not in 0 .. {target.n_vocab - 1}: "
-                         "is this the model's own encoder?")
-    with target.lock():                     # other threads may use the target
-        if hasattr(target, "follow"):       # a TreeGPT2: the states of the accepted path move up
-            target.follow(x[:n])
-        if common_prefix(target.cached, x) < n:
-            target.prefill(x, 1)            # a long text, in the same chunks as without a head: the same bits
-        if common_prefix(target.cached, x) < n:
-            target(x[:n])                   # a short one, which prefill leaves to the next call
-        rows = slice(max(first - 1, 0), n)
-        early = [unit(target.early[rows, target.early_layers.index(layer)]) for layer in layers]
-        states = xp.concatenate([*early, layer_norm(target.states[rows], **target.params["ln_f"])], axis=1)
+    check_ids(x[n:], target.n_vocab)
+    if hasattr(target, "follow"):           # a TreeGPT2: the states of the accepted path move up
+        target.follow(x[:n])
+    if common_prefix(target.cached, x) < n:
+        target.prefill(x, 1)                # a long text, in the same chunks as without a head: the same bits
+    if common_prefix(target.cached, x) < n:
+        target(x[:n])                       # a short one, which prefill leaves to the next call
+    *early, last = target.states[[*layers, -1], max(first - 1, 0):n]            # [n, n_embd] each
+    states = xp.concatenate([*map(unit, early), layer_norm(last, **target.params["ln_f"])], axis=1)
     return states if first else xp.pad(states, [(1, 0), (0, 0)])
 
 

@@ -16,7 +16,6 @@ up: at batch size 8 a verification of K + 1 tokens has 8 (K + 1) rows, and they 
 But: all sequences begin together (no queue from which to replace one that has ended).  A model that is not a
 plain GPT2 is called for one sequence after another.
 """
-import copy
 from collections import defaultdict
 from functools import partial
 from itertools import accumulate, groupby
@@ -25,10 +24,10 @@ from numbers import Integral
 import numpy as np
 
 import speculative
-from checks import checked_answer, checked_probs
+from checks import checked_propose
 from compute.backend import xp
 from gpt2 import GPT2, causal_mask, dot_product_attention, transformer_block, whole_blocks
-from sampling import Round, cut_after, prepare, sample
+from sampling import Round, cut_after, point_masses, prepare, sample
 
 
 def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0, top_k=0, top_p=1.0,
@@ -55,6 +54,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
         except ValueError as error:
             raise ValueError(f"prompt {number}: {error}") from None
         texts.append(tokens)
+    checked = checked_propose(propose, target)
 
     def rounds():
         x = dict(enumerate(texts))
@@ -70,15 +70,14 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
             else:
                 drafts, p = {}, {}
                 for i in going:
-                    answer = propose(drafters[i], x[i][:], k[i], to_probs, rngs[i])
-                    drafts[i], own = checked_answer(answer, k[i], target)
+                    drafts[i], own = checked(drafters[i], x[i][:], k[i], to_probs, rngs[i])
                     p[i] = None if own is None else [*map(np.array, own)]   # copies: it may reuse its array
             n_rows = {i: len(drafts[i]) + 1 for i in going}
             logits = targets({i: x[i] + drafts[i] for i in going}, n_rows)      # one pass for all
             result = [None] * len(texts)
             for i in going:                                     # from here on as in speculative.py
                 q = to_probs(logits[i], n_rows[i])              # [k + 1, n_vocab]
-                p_i = checked_probs(p[i], drafts[i], q)         # [k, n_vocab]
+                p_i = point_masses(drafts[i], q.shape[1]) if p[i] is None else p[i]     # [k, n_vocab]
                 n_accepted, next_token = verify(q, p_i, drafts[i], rngs[i])
                 new = cut_after(drafts[i][:n_accepted] + [next_token], ends)
                 x[i] += new
@@ -126,9 +125,8 @@ class Slots:
             shape = n_layer, 2, len(members), n_head, size, d_head
             caches = xp.zeros(shape, dtype=model.cache.dtype)
             for row, i in enumerate(members):
-                slot = self.slots[i] = copy.copy(model)
-                slot.cache, slot.cached = caches[:, :, row], []
-                slot.states = xp.zeros((size, model.states.shape[1]), dtype=model.states.dtype)
+                self.slots[i] = GPT2(model.params, n_head)
+                self.slots[i].cache = caches[:, :, row]
                 self.place[i] = caches, row
 
     def __getitem__(self, i):
@@ -149,7 +147,7 @@ class Slots:
             x = transformer_block(x, **block, attend=partial(attend_by_sequence, layer=layer, runs=runs))
         states = dict(zip(order, xp.split(x, ends_of(new[i] for i in order))))  # [n_i, n_embd] each
         for i in order:
-            self.slots[i].states[n_past[i]:len(texts[i])], self.slots[i].cached = states[i], texts[i]
+            self.slots[i].cached = texts[i]
         logits = self.model.logits(xp.concatenate([states[i][-n_last[i]:] for i in order]))
         return dict(zip(order, xp.split(logits, ends_of(range(n_last[i]) for i in order))))
 

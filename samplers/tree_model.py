@@ -6,14 +6,13 @@
     parents     [n]    the place of each one's parent among the nodes, before it; -1: the last token
 
 A node sees the text, its ancestors and itself; its position is the text's length and its depth.
-
-But: one thread at a time (see TreeGPT2).
 """
 import functools
 from operator import index
 
 import numpy as np
 
+from checks import check_ids
 from compute.backend import on_gpu, xp
 from compute.linear import DEPTHS, SUM, TILE, row_products
 from gpt2 import BLOCK, GPT2, common_prefix, whole_blocks
@@ -40,9 +39,7 @@ def check_nodes(n, nodes, parents, n_vocab, n_ctx):
     levels = max(depths(parents), default=0)
     if n + levels > n_ctx:
         raise ValueError(f"{n} tokens and a tree of {levels} levels do not fit into the context of {n_ctx}")
-    for token in nodes:
-        if not 0 <= token < n_vocab:
-            raise ValueError(f"token id {token} in the tree is not in 0 .. {n_vocab - 1}")
+    check_ids(nodes, n_vocab)
 
 
 def with_tree(model):
@@ -50,7 +47,7 @@ def with_tree(model):
     if model is None or hasattr(model, "tree"):
         return model
     if type(model) is GPT2:                                     # a subclass may compute in another way
-        return TreeGPT2(model.params, model.cache.shape[2])
+        return TreeGPT2(model.params, model.n_head)
     return CallByCall(model)
 
 
@@ -58,7 +55,9 @@ class CallByCall:
     """`tree` for any model: one call per node."""
 
     def __init__(self, model):
-        self.model, self.n_vocab = model, getattr(model, "n_vocab", float("inf"))
+        self.model = model
+        if hasattr(model, "n_vocab"):
+            self.n_vocab = model.n_vocab
 
     def __call__(self, tokens, n_last=1):
         return self.model(tokens, n_last)
@@ -79,8 +78,6 @@ class TreeGPT2(GPT2):
 
     In the cache the nodes follow the tokens, one after another.  If the next call is about tokens that follow
     a path of this tree, the keys and values of the path move up, so that they are contiguous.
-
-    But: for one thread; threads that share it do not take turns, as they do with a GPT2.
     """
 
     @property
@@ -88,9 +85,6 @@ class TreeGPT2(GPT2):
         """True if the row of a node has the bits of a single step, as long as a pass has few enough rows, and
         there are at most 1,280 tokens and nodes."""
         return keeps_paths(self.cache.shape[-1], self.n_ctx)
-
-    def __getstate__(self):
-        return super().__getstate__() | {"nodes": [], "parents": []}
 
     def reset(self):
         self.nodes, self.parents = [], []                       # the tree after self.cached
@@ -132,9 +126,7 @@ class TreeGPT2(GPT2):
         self.cached, self.nodes, self.parents = tokens[:n_past], nodes[:kept], parents[:kept]
         x = self.params["wte"][(tokens + nodes)[n_past:]] + self.params["wpe"][positions[n_past:]]
         x = self.layers(x, n_past, tree_mask(n_past, n, parents))           # [total - n_past, n_embd]
-        if not self.torn:
-            self.states[n_past:total] = x
-            self.cached, self.nodes, self.parents = tokens, nodes, parents
+        self.cached, self.nodes, self.parents = tokens, nodes, parents
         return self.logits(x[-n_last:])
 
     def follow(self, tokens):
@@ -150,8 +142,7 @@ class TreeGPT2(GPT2):
         taken, places = [self.nodes[i] for i in path], [n + i for i in path]
         self.nodes = []                                         # if we are interrupted, none of it is valid
         self.cache[:, :, :, n:n + len(path)] = self.cache[:, :, :, places]
-        for states in self.states, self.early:
-            states[n:n + len(path)] = states[places]
+        self.states[:, n:n + len(path)] = self.states[:, places]
         self.cached = self.cached + taken
 
     def make_room(self, n):
@@ -159,10 +150,8 @@ class TreeGPT2(GPT2):
         n = whole_blocks(n)
         if n > self.cache.shape[3]:                             # one by one: an interrupt may come between
             self.cache = xp.pad(self.cache, [(0, 0)] * 3 + [(0, n - self.cache.shape[3]), (0, 0)])
-        if n > len(self.states):
-            self.states = xp.pad(self.states, [(0, n - len(self.states)), (0, 0)])
-        if n > len(self.early):
-            self.early = xp.pad(self.early, [(0, n - len(self.early)), (0, 0), (0, 0)])
+        if n > self.states.shape[1]:
+            self.states = xp.pad(self.states, [(0, 0), (0, n - self.states.shape[1]), (0, 0)])
 
 
 def tree_mask(n_past, n, parents):

@@ -14,11 +14,10 @@ from functools import partial
 import numpy as np
 
 import console
-from checks import checked_probs
 from lossless import exact_distribution
 from samplers import block, k_seq
 from samplers.tree_rules import SEQUOIA
-from sampling import sample
+from sampling import point_masses, sample
 from speculative import verify
 from verdicts.cases import HERE
 
@@ -46,7 +45,7 @@ def row(rng, n_vocab, zeros):
 
 def on_a_line(rule, q, p, drafts, rng):
     q = np.array(q)
-    p = checked_probs(None if rule == "point masses" else np.array(p), drafts, q)
+    p = point_masses(drafts, q.shape[1]) if rule == "point masses" else np.array(p)
     return LINES[rule](q, p, drafts, rng)
 
 
