@@ -121,7 +121,7 @@ class GPT2:
 
     def __call__(self, tokens, n_last=1):
         """Raises ValueError for ids outside the vocabulary, or more tokens than fit into the context."""
-        tokens = [*map(index, tokens)]
+        tokens, n_last = [*map(index, tokens)], int(n_last)     # NumPy's small integers overflow
         n_past = self.prefill(tokens, n_last)
         x = self.forward(tokens, n_past)                        # [n, n_embd]
         return self.logits(x[-n_last:])                         # [n_last, n_embd] -> [n_last, n_vocab]

@@ -2,19 +2,15 @@
 
 import copy
 import pickle
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from helpers import error_of_cache, error_of_logits, interrupted, mutant, tiny_gpt2, without_cache
+from helpers import error_of_cache, error_of_logits, mutant, tiny_gpt2, without_cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import compute.threads
 import gpt2
-from drafters.early_exit import EarlyExit
 from drafters.layer_skip import LayerSkip
 from samplers.tree_model import with_tree
 
@@ -103,21 +99,6 @@ def test_attention_looks_at_the_blocks_of_keys_that_are_in_use(n_past, n, s):
     assert visible.shape == (n, s) and visible.sum(axis=1).tolist() == list(range(n_past + 1, n_past + n + 1))
 
 
-@pytest.mark.parametrize("bad, position, reset", [
-    (np.nan, 9, True), (np.inf, 9, False), (np.nan, 70, False), (np.inf, 70, True)])
-def test_numbers_that_overflowed_leave_with_their_text(bad, position, reset):
-    """The cache is read in whole blocks of keys, and behind the mask 0 * NaN would be NaN."""
-    model = tiny_gpt2()
-    model.params["wpe"][position] = bad  # so a text that is longer than `position` overflows
-    with np.errstate(invalid="ignore"):
-        assert np.isnan(model(TOKENS)).all()
-    if reset:
-        model.reset()
-        assert model.cached == []
-    for n in (position - 4, position, position // 2):
-        assert np.abs(model(TOKENS[:n]) - tiny_gpt2()(TOKENS[:n])).max() < 2e-5, n
-
-
 @pytest.mark.parametrize("kept, tokens", [
     ([], TOKENS[:30]), (TOKENS[:9], TOKENS[:9] + [1, 2]), (TOKENS[:9], TOKENS[:4] + [1, 2])],
     ids=["prompt", "step", "rollback"])
@@ -165,86 +146,6 @@ def test_what_is_behind_the_mask_adds_nothing_however_large_the_scores():
     assert np.allclose(model.tree(TOKENS[:3], [], []), expected, atol=1e-5)
 
 
-def test_a_copy_has_nothing_of_what_a_thread_was_writing():
-    model = tiny_gpt2()
-    expected = model([1, 2])
-    model.cache[:] = np.nan                                     # in the midst of a pass that overflows
-    for copied in copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model)):
-        assert np.allclose(copied([1, 2]), expected, atol=1e-5)
-
-
-def test_an_interrupt_at_any_line_leaves_nothing_of_what_overflowed():
-    model, n = tiny_gpt2(n_layer=1, n_embd=2, n_ctx=8), 1
-    expected = model([1, 2])
-    model.params["wpe"][4] = np.nan
-    while interrupted(lambda: model.reset() or model(TOKENS[:6]), n):
-        assert np.allclose(model([1, 2]), expected, atol=1e-5), n
-        n += 1
-
-
-def test_an_interrupt_at_any_line_leaves_the_model_to_other_threads():
-    for n in range(1, 1000):
-        model, answers = tiny_gpt2(n_layer=1, n_embd=2, n_ctx=4), []
-        if not interrupted(lambda: model.reset() or model(TOKENS[:3]), n):
-            break
-        other = threading.Thread(target=lambda: answers.append(model(TOKENS[:3])), daemon=True)
-        other.start()
-        other.join(5)
-        assert len(answers) == 1
-    assert 50 < n < 999
-
-
-@pytest.mark.parametrize("model", [tiny_gpt2(), *vars(EarlyExit(tiny_gpt2(), 1)).values()])
-def test_a_reset_by_another_thread_waits_until_a_call_has_ended(monkeypatch, model):
-    expected, prefill = model(TOKENS[:5])[0], model.prefill
-
-    def reset_after(*arguments):
-        other = threading.Thread(target=model.reset)
-        n_past = prefill(*arguments)
-        other.start()
-        other.join(0.02)
-        return n_past
-
-    monkeypatch.setattr(model, "prefill", reset_after)
-    assert np.allclose(model(TOKENS[:5])[0], expected, atol=1e-4)
-
-
-def test_what_a_model_is_asked_to_keep_is_there_whatever_another_thread_asks_meanwhile(monkeypatch):
-    model, alone = tiny_gpt2(), tiny_gpt2()
-    alone.keep([1])
-    alone(TOKENS[:5])
-    reset = model.reset
-
-    def reset_and_another_call():
-        reset()
-        other = threading.Thread(target=lambda: model(TOKENS[:5]))
-        other.start()
-        other.join(.05)
-
-    monkeypatch.setattr(model, "reset", reset_and_another_call)
-    model.keep([1])
-    model(TOKENS[:5])
-    assert np.allclose(model.early[:5], alone.early[:5], atol=1e-5)
-
-
-def test_threads_that_share_a_model_take_turns():
-    model, alone = tiny_gpt2(dtype=np.float64), without_cache(tiny_gpt2(dtype=np.float64))
-    texts = [TOKENS[i : i + 12] for i in range(4)]
-    expected = [[alone(text[:n]) for n in range(1, 13)] for text in texts]
-
-    def ask(text):
-        return [model(text[:n]) for n in range(1, 13)]
-
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # let them meet
-    try:
-        with ThreadPoolExecutor(4) as threads:
-            for _ in range(5):
-                assert np.abs(np.array(list(threads.map(ask, texts))) - np.array(expected)).max() < 1e-12
-    finally:
-        sys.setswitchinterval(interval)
-
-
 @pytest.mark.parametrize("how", ["copy", "deepcopy", "pickle"])
 @pytest.mark.parametrize("model", [tiny_gpt2(dtype=np.float64), with_tree(tiny_gpt2(dtype=np.float64))])
 def test_a_copy_of_a_model_has_a_cache_of_its_own(how, model):
@@ -273,37 +174,6 @@ def wave_of(monkeypatch):
 
 def skipping(model):
     return LayerSkip(model, attn=[1], mlp=[2]).draft
-
-
-@pytest.mark.parametrize("n_threads", [1, 2, 4])
-@pytest.mark.parametrize("of", [lambda model: model, with_tree, lambda model: EarlyExit(model, 2).target,
-                                skipping], ids=["model", "tree", "early exit", "layers skipped"])
-def test_a_prompt_in_a_wave_of_chunks_is_the_same_as_whole(of, n_threads, wave_of):
-    for n_past, n, chunk in [(0, 80, 7), (0, 33, 16), (20, 80, 16), (5, 70, 25)]:
-        whole, model = (of(tiny_gpt2(dtype=np.float64, n_layer=4)) for _ in range(2))
-        wave_of(80, n_threads)
-        expected = whole(TOKENS[:n], n - n_past)
-        if n_past:
-            model(TOKENS[:n_past])
-        wave_of(chunk, n_threads)
-        assert np.abs(model(TOKENS[:n]) - expected[-1:]).max() < 1e-12
-        assert model.cached == TOKENS[:n] and np.abs(model.states[:n] - whole.states[:n]).max() < 1e-12
-        assert np.abs(model.cache[..., :n, :] - whole.cache[..., :n, :]).max() < 1e-12
-
-
-def test_ctrl_c_during_a_wave_leaves_nothing_false_in_the_cache(wave_of):
-    wave_of(2, 2)
-    other = TOKENS[:6] + [(token + 1) % 13 for token in TOKENS[6:12]]
-    model = tiny_gpt2(dtype=np.float64)
-    expected = {len(text): without_cache(model)(text) for text in (TOKENS[:11], other)}
-    for n in range(1, 2000, 17):                 # tests/test_threads.py stops a wave at every line
-        model.reset()
-        model(other)
-        if not interrupted(lambda: model(TOKENS[:12]), n):
-            break
-        for text in other, TOKENS[:11]:
-            assert np.abs(model(text) - expected[len(text)]).max() < 1e-12, n
-    assert 100 < n < 1900
 
 
 # The contract (T10, T18) ------------------------------------------------------------------------------------
