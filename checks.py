@@ -115,10 +115,10 @@ def checked_probs(draft_probs, drafts, target):
     """The draft_probs [k, n_vocab].  Raises ValueError if they are not distributions that the drafts can come
     from."""
     shapes = [np.shape(p) for p in draft_probs]
-    n_vocab = getattr(target, "n_vocab", None) or np.size(draft_probs[0])
-    if shapes != [(n_vocab,)] * len(drafts):
+    wanted = (target.n_vocab,) if hasattr(target, "n_vocab") else (shapes or [()])[0]
+    if shapes != [wanted] * len(drafts):
         raise ValueError(f"the drafter gave distributions of the shapes {shapes} for {len(drafts)} drafts: "
-                         f"they must be [{len(drafts)}, {n_vocab}], or None for point masses")
+                         f"they must be [{len(drafts)}, n_vocab], or None for point masses")
     for token, p in zip(drafts, draft_probs):
         if not (abs(np.sum(p) - 1) < 1e-6 and np.min(p) >= 0 and p[token] > 0):     # also if it holds NaN
             raise ValueError(f"the drafter gave token {token} with a distribution that it cannot come "

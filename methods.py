@@ -23,7 +23,7 @@ import numpy as np
 
 import speculative
 from autoregressive import autoregressive_sampling
-from checks import checked_propose, checked_rule
+from checks import checked_rule
 from console import function_in, read_text
 from drafters import adaptive, layer_skip, lookup
 from drafters.cascade import cascade
@@ -386,7 +386,7 @@ def chosen(kind, typed, table):
 
         def make(models, *_):           # it may ask the draft model, if there is one of the same vocabulary
             draft = models.draft if models.share_a_vocabulary else None
-            return Pair(draft, models.target, checked_propose(own, models.target))
+            return Pair(draft, models.target, own)
         return Chosen(typed, Drafter(typed, make, lossless=None), None)
     own = checked_rule(function_in(typed, "verify", like=speculative.verify))
     return Chosen(typed, Verifier(typed, lambda _: own, lossless=None), None)

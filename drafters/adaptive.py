@@ -24,6 +24,7 @@ seed would not repeat the run: `measured_costs` measures c and v before it.
 """
 import numpy as np
 
+from checks import checked_propose
 from compute.backend import clock, to_host
 from gpt2 import common_prefix
 from speculative import propose as draft_propose
@@ -44,7 +45,7 @@ class Schedule:
             accepted = common_prefix(self.drafts, x[len(self.x):])
             self.learn(accepted, accepted + (accepted < len(self.drafts)))
         n = self.number(k)
-        drafts, p = self.propose(draft, x[:], n, to_probs, rng)
+        drafts, p = checked_propose(self.propose, draft)(draft, x[:], n, to_probs, rng)
         self.x, self.drafts = list(x), drafts
         return drafts, p
 
@@ -108,9 +109,9 @@ class Confident:
             seen.append(logits)
             return to_probs(logits, *n_rows)
 
-        seen, drafts, p = [], [], []
+        seen, drafts, p, propose = [], [], [], checked_propose(self.propose, draft)
         while len(drafts) < k:                                          # one at a time
-            new, new_p = self.propose(draft, x + drafts, 1, to_probs_seen, rng)
+            new, new_p = propose(draft, x + drafts, 1, to_probs_seen, rng)
             if not new:
                 break
             if drafts and (p is None) != (new_p is None):
