@@ -1,42 +1,40 @@
-"""Words -> flags; errors -> one sentence and an exit status: what all programs here have in common.
+"""Words -> flags (parsed by fire); errors -> one sentence and an exit status: what all programs here have in
+common.
 
     if __name__ == "__main__":
         sys.exit(console.run(main))
 
-The parameters of `main` are the command line: those without a default, and those before a "/", are
-positional, the others are flags.  A flag's value has the type of its default; a list is written with commas.
-Its help is a line in the docstring's "Args:".  `main` returns its exit status, or None for 0.
+The parameters of `main` are the command line, and its docstring is the help.  A value has the type of its
+default, so a prompt is taken as typed; a list is written with commas.  `main` returns its exit status, or
+None for 0.
 
     exit status 2       ValueError, OSError, MemoryError: one sentence on standard error
     exit status 130     Ctrl-C
     exit status 0       the reader of the output went away (| head)
 
-But: Ctrl-C in the first half second, while Python loads NumPy, leaves Python's own traceback (main.py's
-leaves none).  An error in the code of this project keeps its traceback.  One in a user's file, loaded by
-`function_in`, is reported with its file and line.
+But: Ctrl-C in the first moments, while Python loads NumPy, leaves Python's own traceback, as does a mistake
+of this project.  One in a user's file, loaded by `function_in`, is reported with its file and line.
 """
 import errno
+import functools
 import importlib.util
 import inspect
+import io
 import os
-import shutil
 import sys
 import traceback
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from textwrap import dedent, fill
 
 LOADED = {}         # {a file that function_in has loaded, absolute: as it was typed}
-MODULES = {}        # {(the file, its bytes): module}, so that two functions of one file share its globals
 
 
 def run(program, words=None):
     """Run `program`, a function, with the words of the command line.  Returns the exit status."""
     words = sys.argv[1:] if words is None else words
-    return status_of(lambda: print(usage(program)) if {"--help", "-h"} & {*words} else call(program, words))
+    return status_of(lambda: call(program, words))
 
 
 def status_of(program):
@@ -58,7 +56,7 @@ def status_of(program):
         sentence = sentence_of(error)
         if not sentence:
             raise
-        status = say(f"error: {sentence}")
+        status = say(f"error: {sentence}", 2)
     try:
         sys.stdout.flush()
     except OSError:                         # nobody reads it, or the disk is full: do not try again at exit
@@ -70,20 +68,17 @@ def sentence_of(error):
     """What is said of an error; None if it is a mistake of this project."""
     if isinstance(error.__cause__, StopIteration):              # which generators turn into a RuntimeError
         error = error.__cause__
-    place = place_in_loaded(error)
-    if place:
+    if place := place_in_loaded(error):
         name = "" if isinstance(error, ValueError) else type(error).__name__
         return ": ".join(filter(None, [place, name, str(error)]))
-    if isinstance(error, ValueError):
-        return str(error)
     if isinstance(error, OSError):
         return told(error)
     if isinstance(error, MemoryError):
         return "there is not enough memory for this: use smaller models"
-    return None
+    return str(error) if isinstance(error, ValueError) else None
 
 
-def say(sentence, status=2):
+def say(sentence, status):
     with suppress(OSError):                 # nobody can read it: the status remains
         print(sentence, file=sys.stderr)
     return status
@@ -92,94 +87,83 @@ def say(sentence, status=2):
 # Words -> flags ---------------------------------------------------------------------------------------------
 
 def call(program, words):
-    """program(**flags), with each flag's value parsed after all words have been checked."""
-    parameters = inspect.signature(program).parameters
-    placed, flagged = in_order(parameters, words)
-    places = [p for p in parameters.values() if has_place(p)]
-    return program(*(value_of(p.name, p.default, word) for p, word in zip(places, placed)),
-                   **{name: value_of(name, parameters[name].default, word) for name, word in flagged.items()})
+    """program(..) with the values that fire finds in the words.
 
-
-def in_order(parameters, words):
-    """(the words that have a place, {flag: its word}):  --json notes.txt -K 3  ->  ["notes.txt"], {"json":
-    "True", "K": "3"}.  Raises ValueError.
+    Left alone, fire runs the program before it notices a misspelt flag, and takes "1,2" for a tuple.  So it
+    calls a function that only notes the values, and what they are is decided by `typed`.
     """
-    flags = {name: p.default for name, p in parameters.items() if not has_place(p)}
-    places = [p for p in parameters.values() if has_place(p)]
-    placed, flagged, words = [], {}, iter(words)
+    import fire  # here: not everyone who imports this file has flags
+    if {"--help", "-h"} & {*words}:
+        name = Path(sys.argv[0]).name
+        return print(fire.helptext.HelpText(program, fire.trace.FireTrace(program, name=name)))
+    parameters, noted = inspect.signature(program).parameters, []
+
+    @fire.decorators.SetParseFns(**{name: typed(name, p.default) for name, p in parameters.items()})
+    @functools.wraps(program)
+    def note(*places, **flags):
+        noted[:] = places, flags
+
+    words = with_values(words, {name: p.default for name, p in parameters.items()})
+    try:
+        with redirect_stderr(io.StringIO()):                    # its two pages about a word it does not know
+            fire.Fire(note, words)
+    except fire.core.FireExit as error:
+        raise ValueError(f"{error.trace.elements[-1].ErrorAsStr()}: see --help") from None
+    places, flags = noted
+    return program(*places, **flags)
+
+
+def with_values(words, defaults):
+    """Each flag as one word with its value, as fire reads it without guessing.  Raises ValueError.
+
+    >>> with_values(["a.txt", "-K", "3", "--json", "--prompt", "-5"], {"prompt": "", "K": 4, "json": False})
+    ['a.txt', '--K=3', '--json=True', '--prompt=-5']
+    """
+    result, words = [], iter(words)
     for word in words:
-        if not word.startswith("-") and len(placed) < len(places):
-            placed.append(word)
+        if not word.startswith("-"):
+            result.append(word)
             continue
         typed, equals, value = word.partition("=")
-        name = flag_meant(typed, flags)
-        if isinstance(flags[name], bool):
-            if equals:
-                raise ValueError(f"{typed} takes no value: leave out {equals + value!r}")
-            value = "True"
+        name = flag_meant(typed, defaults)
+        if isinstance(defaults[name], bool):
+            value = value if equals else "True"
         elif not equals:
             value = next(words, "--")
             if value.startswith("--"):
                 raise ValueError(f"{typed} needs a value (one that begins with -- is written {typed}=--...)")
-        flagged[name] = value
-    for p in places[len(placed):]:
-        if p.default is p.empty:
-            raise ValueError(f"{p.name.upper()} is missing: see --help")
-    return placed, flagged
-
-
-def has_place(parameter):
-    return parameter.kind is parameter.POSITIONAL_ONLY or parameter.default is parameter.empty
+        result.append(f"--{name}={value}")
+    return result
 
 
 def flag_meant(typed, flags):
     """The name of the flag: --draft-model-size is draft_model_size, and -K is --K.  Raises ValueError."""
     name = typed.lstrip("-").replace("-", "_")
-    if typed.startswith("--") and name in flags:
-        return name
-    short = [flag for flag in flags if typed == f"-{flag[0]}"]
-    if len(short) == 1:
-        return short[0]
-    if not typed.startswith("-"):
-        hint = f"did you mean --prompt {typed!r}?" if "prompt" in flags else "see --help"
-    else:
-        lower = {flag.lower(): flag for flag in flags}
-        near = get_close_matches(name.lower(), lower, n=1)
-        hint = f"did you mean --{lower[near[0]]}?" if near else "see --help"
+    meant = [flag for flag in flags if flag == name or typed == f"-{flag[0]}"]
+    if len(meant) == 1:
+        return meant[0]
+    near = get_close_matches(name.lower(), {flag.lower(): flag for flag in flags}, n=1)
+    hint = f"did you mean --{next(flag for flag in flags if flag.lower() in near)}?" if near else "see --help"
     raise ValueError(f"{typed!r} is not a flag of this program: {hint}")
 
 
-def value_of(name, default, word):
-    """The word as a value of the default's type; raises ValueError."""
+def typed(name, default):
+    """A parser of values of the default's type, which raises ValueError."""
     kind = type(default[0]) if isinstance(default, list) else type(default)
-    if default is inspect.Parameter.empty:
-        kind = str
-    try:
-        values = [kind(part) for part in (word.split(",") if isinstance(default, list) else [word])]
-        if kind is float and not all(map(isfinite, values)):
-            raise ValueError
-    except ValueError:
-        what = {int: "a whole number", float: "a number"}.get(kind, "something else")
-        raise ValueError(f"--{name} {word}: give {what}, as in --{name} {written(default)}") from None
-    return values if isinstance(default, list) else values[0]
+    wanted = {int: "a whole number", float: "a number", bool: "no value"}.get(kind)
 
-
-def written(value):
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def usage(program):
-    """What --help prints: the docstring of the program, its flags with their defaults."""
-    about, _, helps = dedent("    " + (program.__doc__ or "")).partition("\nArgs:\n")
-    helps = dict(line.strip().partition(": ")[::2] for line in helps.splitlines())
-    lines, width = [about.strip(), ""][not about.strip():], shutil.get_terminal_size().columns
-    for name, parameter in inspect.signature(program).parameters.items():
-        text = helps.get(name, "")
-        if parameter.default not in (parameter.empty, "") and parameter.default is not False:
-            text += f" (default {written(parameter.default)})"
-        name = name.upper() if has_place(parameter) else f"--{name}"
-        lines.append(fill(f"  {name:24}{text}", width, subsequent_indent=" " * 26, break_on_hyphens=False))
-    return "\n".join(lines)
+    def parse(word):
+        if wanted is None:                                      # a text, or an argument without a default
+            return word
+        try:
+            values = [{"True": True, "False": False}[part] if kind is bool else kind(part)
+                      for part in (word.split(",") if isinstance(default, list) else [word])]
+            if not all(map(isfinite, values)):
+                raise ValueError
+        except (KeyError, ValueError):
+            raise ValueError(f"--{name} {word}: give {wanted}") from None
+        return values if isinstance(default, list) else values[0]
+    return parse
 
 
 # Files ------------------------------------------------------------------------------------------------------
@@ -187,28 +171,21 @@ def usage(program):
 def read_text(path, advice):
     """A text file in UTF-8.  Raises ValueError, with the advice, if it cannot be read."""
     try:
-        if Path(path).exists() and not Path(path).is_file():    # reading a pipe would wait
-            raise ValueError(f"cannot read {path} (a folder, a pipe or a device): {advice}")
         return Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ValueError(f"cannot read {path} ({error.strerror}): {advice}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path} is not a text in UTF-8: {advice}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not a text in UTF-8"
+        raise ValueError(f"cannot read {path} ({reason}): {advice}") from None
 
 
-def rewrite(path, content, check=lambda: None):
-    """Write a text, or bytes, beside the file and then in its place: if it fails, the old file is as it was.
-
-    check   called just before the rename; raises an error if the old file should stay
-    """
-    real = Path(os.path.realpath(path))
-    with TemporaryDirectory(dir=real.parent, prefix=".new.") as work:
-        new = Path(work) / real.name
+def rewrite(path, content):
+    """Write a text, or bytes, beside the file and then in its place: if it fails, the old one stays."""
+    path = Path(os.path.realpath(path))
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
         new.write_bytes(content.encode() if isinstance(content, str) else content)
-        if real.exists():
-            shutil.copymode(real, new)
-        check()
-        os.replace(new, real)
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def told(error, path=None):
@@ -223,37 +200,34 @@ def told(error, path=None):
     return f"cannot use {what}: is the path right, and are you allowed to?"
 
 
-def function_in(path, name, like=None):
-    """The function `name` of somebody's Python file.  Raises ValueError if it cannot be loaded.
+def function_in(path, name, like):
+    """The function `name` of somebody's Python file, which must take the arguments of `like`.
 
-    like    a function that takes the same arguments
+    Raises ValueError if it cannot be loaded.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(str(path.resolve()), path)    # no other has this name
-    if spec is None:
-        raise ValueError(f"{path} is not a Python file: its name must end in .py")
-    key = spec.origin, path.read_bytes()
-    module, LOADED[spec.origin] = MODULES.get(key) or importlib.util.module_from_spec(spec), path
-    try:
-        sys.modules[module.__name__] = module                           # where dataclasses look
-        if key not in MODULES:      # not the loader's exec_module: its cache misses an edit within a second
-            exec(compile(key[1], spec.origin, "exec"), vars(module))
-        MODULES[key] = module
-    except (Exception, SystemExit) as error:
-        line = error.lineno if isinstance(error, SyntaxError) else None
-        place = f"{path}, line {line}" if line else place_in_loaded(error) or path
-        raise ValueError(f"{place}: {type(error).__name__}: {error}") from None
-    function = getattr(module, name, None)
+    function = getattr(module_of(path), name, None)
     if not callable(function):
         raise ValueError(f"{path} has no function {name}")
+    arguments = inspect.signature(like).parameters
     try:
-        arguments = inspect.signature(like or function).parameters
         inspect.signature(function).bind(*arguments)
     except TypeError:
         raise ValueError(f"{path}: {name} must take the arguments ({', '.join(arguments)})") from None
     return function
+
+
+@functools.cache                                        # a drafter and a rule of one file share its globals
+def module_of(path):
+    name = os.path.abspath(path)
+    source, LOADED[name] = read_text(path, "name a Python file"), path
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, None, origin=name))
+    sys.modules[name] = module                          # where dataclasses look
+    try:
+        exec(compile(source, name, "exec"), vars(module))       # an import may run old bytecode
+    except Exception as error:
+        place = f"{path}, line {error.lineno}" if isinstance(error, SyntaxError) else place_in_loaded(error)
+        raise ValueError(f"{place or path}: {type(error).__name__}: {error}") from None
+    return module
 
 
 def place_in_loaded(error):

@@ -650,7 +650,7 @@ def distance(a, b):
     return sum(abs(a.get(key, 0) - b.get(key, 0)) for key in a.keys() | b.keys()) / 2
 
 
-def main(path="", /, thorough=False):
+def main(path="", *, thorough=False):
     """Is it lossless?  Judges speculative.py, or what a file of your own puts in its place:
 
     python -m lossless my_drafter.py    # propose(draft, x, k, to_probs, rng) -> (drafts, draft_probs)

@@ -4,11 +4,6 @@
 
 Without flags it runs the embedded pair.
 """
-import signal
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)    # Ctrl-C while the libraries load: no traceback
-
 import inspect
 import json as json_format
 import sys
@@ -18,15 +13,18 @@ import numpy as np
 
 import console
 import methods
+from autoregressive import autoregressive_sampling
 from compute import backend as backends
 from compute import linear
-from reporting.comparison import check_flags, compared, run, summary, timed, timing, warm_up, without_effect
-from reporting.terminal import progress, watch, wrapped
+from compute.backend import clock
+from reporting.comparison import check_flags, compared, further, ready, run, summary, timing, without_effect
+from reporting.terminal import progress, watch
+from speculative import speculative_sampling
 
 PROMPT = '"I want nothing," cried the young man, with a smile.'
 
 
-def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
+def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft",
          target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
          models_dir="models", backend="numpy", drafter="model", verifier="token", show_rounds=False, trace="",
          json=False, fast=False):
@@ -41,17 +39,17 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
         temperature: 0 is greedy
         top_k: sample from the k likeliest tokens; 0 for all
         top_p: sample from the likeliest tokens that hold this much probability; 1 for all
-        seed: of the random generator
+        seed: random seed
         models_dir: where downloaded models are kept
         backend: numpy, or cupy for a GPU
         drafter: {drafters}, or a file with a propose; an option follows a colon
         verifier: {verifiers}, or a file with a verify; as in tree:3,2,1
         show_rounds: show what became of each draft, one line per round
-        trace: a file for a web page that replays the speculative run, written when all has been printed
+        trace: a file for a web page that replays the speculative run
         json: print one JSON object
-        fast: speed before the same bits: at temperature 0 a near-tie may fall otherwise
+        fast: prefer speed to bit-exactness; near-ties may resolve differently
     """
-    flags = dict(locals())
+    given = {name: value for name, value in locals().items() if value != DEFAULTS[name]}
     n, settings = n_tokens_to_generate, dict(temperature=temperature, top_k=top_k, top_p=top_p)
     check_flags(n, K, seed, prompt, **settings)                 # all that can be checked before a download
     method = methods.choose(drafter, verifier)
@@ -61,50 +59,56 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
     backends.use(backend)
     linear.FAST = fast
 
-    # Load.  The drafter makes its pair from the two models.
     models = methods.Models(draft_model_size, target_model_size, models_dir)
-    encoder, K = models.encoder, method.n_drafts(K)
+    encoder, K, block = models.encoder, method.n_drafts(K), method.verifier.entry.tests_all
     tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
-    pair = timed(method.pair(models, tokens, K, settings))
-    warm_up(pair, tokens)
-    given = {name for name, p in inspect.signature(main).parameters.items() if flags[name] != p.default}
-    for sentence in without_effect(given, method, temperature, json, models.draft_is_used):
+
+    # The two samplers.  A verifier of trees has a loop of its own, and so has coupling, with its baseline.
+    def autoregress(pair, rng):
+        sampler = method.own_baseline or autoregressive_sampling
+        return sampler(pair.target, tokens, n, rng, **settings)
+
+    def speculate(pair, rng):
+        sampler = method.own_loop(pair) or partial(
+            speculative_sampling, propose=pair.propose, verify=method.verify)
+        return sampler(pair.draft, pair.target, tokens, n, K, rng, **settings)
+
+    # Run each from empty caches, timed, and show what it writes.
+    def run_and_show(title, sampler, coins, recorded=iter, **options):
+        done = run(sampler, pair, coins, lambda rounds: show(recorded(rounds), title=title, **options))
+        json or print(timing(done))
+        return done
+
+    began, pair = clock(), ready(method.pair(models, tokens, K, settings), tokens)
+    for sentence in without_effect(given, method, models):
         print(f"note: {sentence}", file=sys.stderr)
-
-    # Two runs, which time themselves.
-    block, recording = method.verifier.entry.tests_all, []
-    shown = progress if json else partial(watch, encoder=encoder, out=sys.stdout, prompt=prompt, block=block)
-    generate = partial(run, pair=pair, tokens=tokens, n_tokens=n, K=K, settings=settings)
-
-    alone = generate(method.baseline, rng=np.random.default_rng(seed),
-                     show=partial(shown, title="Autoregressive sampling"))
-    json or print(timing(alone))
-
-    coins = np.random.default_rng(seed)
+    show = progress if json else partial(watch, encoder=encoder, out=sys.stdout, prompt=prompt, block=block)
+    coins, recording, recorded = np.random.default_rng(seed), [], iter
     if trace:
         coins = replay.Coins(coins)
+        recorded = partial(replay.recorded, coins=coins, small=recording, block=block)
 
-    def speculative_shown(rounds):
-        rounds = replay.recorded(rounds, coins, recording, block=block) if trace else rounds
-        return shown(rounds, title="Speculative sampling", show_rounds=show_rounds)
+    alone = run_and_show("Autoregressive sampling", autoregress, np.random.default_rng(seed))
+    spec = run_and_show("Speculative sampling", speculate, coins, recorded, show_rounds=show_rounds)
 
-    spec = generate(method.sampler(pair), rng=coins, show=speculative_shown)
-    json or print(timing(spec))
+    def again():                        # with a drafter made anew: some remember a text
+        pair = ready(method.pair(models, tokens, K, settings), tokens)
+        return [run(sampler, pair, np.random.default_rng(seed)) for sampler in (autoregress, speculate)]
 
-    # Compare the two.
+    # Compare the two, and, if they are short, others like them.
     result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
                   target=target_model_size, backend=backend, drafter=drafter, verifier=verifier, K=K,
                   temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
-                  **compared(alone, spec, pair, method, n, K, encoder))
-    print(*[json_format.dumps(result)] if json else map(wrapped, summary(result)), sep="\n")
+                  **compared(alone, spec, pair, method, n, K, encoder, further(again, alone, spec, began)))
+    print(*[json_format.dumps(result)] if json else summary(result), sep="\n")
     if trace:
         replay.write_trace(trace, recording, result, encoder, (alone.times, spec.times))
-        json or print(wrapped(f"The rounds are in {trace}: open it in a browser."))
+        json or print(f"The rounds are in {trace}: open it in a browser.")
 
 
+DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(main).parameters.items()}
 main.__doc__ = main.__doc__ and main.__doc__.format(drafters=" ".join(methods.DRAFTERS),
                                                     verifiers=" ".join(methods.VERIFIERS))
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(console.run(main))

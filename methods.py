@@ -28,7 +28,7 @@ from console import function_in, read_text
 from drafters import adaptive, layer_skip, lookup
 from drafters.cascade import cascade
 from drafters.eagle import Eagle
-from drafters.early_exit import EarlyExit
+from drafters.early_exit import EarlyExit, layers_of
 from drafters.heads import head_beside
 from drafters.jacobi import Jacobi
 from drafters.medusa import Medusa
@@ -39,10 +39,11 @@ from samplers import block, lossy, traversal
 from samplers.coupling import coupled_baseline, coupled_sampling
 from samplers.k_seq import K_SEQ
 from samplers.multi_draft import GREEDY
-from samplers.tree import shape_of, tree_sampling
+from samplers.tree import shape_of_option, tree_sampling
 from samplers.tree_model import depths, with_tree
 from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, surest
 from sampling import prepare
+from speculative import speculative_sampling
 from utils import load_model
 
 
@@ -52,7 +53,7 @@ class Drafter(NamedTuple):
     make: Callable                  # (models, option, tokens, K, settings) -> Pair
     option: Callable | None = None  # the text after the colon -> the option, or ValueError; None: no option
     trained: str = ""               # what has to be trained: "draft", "head" or nothing
-    tree: str = ""                  # "model": its draft grows any tree; "chosen": it grows one of its own, of
+    grows: str = ""                 # "any": its draft grows any tree; "own": it grows a tree of its own, of
                                     # chosen tokens, so only the verifier `tree` fits
     one_text: bool = False          # it remembers one text, so not for batches
     lossless: bool | None = True    # None: not known
@@ -64,7 +65,7 @@ class Verifier(NamedTuple):
     verify: Callable | None = None  # option -> a verify
     loop: Callable | None = None    # (pair, option) -> a sampler
     option: Callable | None = None
-    baseline: Callable = autoregressive_sampling
+    baseline: Callable | None = None
     tree: str = ""                  # "rule": it judges trees by a rule; "grow": it also says how they grow
     tests_all: bool = False         # it also judges the drafts after a rejection
     lossless: bool | None = True
@@ -113,47 +114,12 @@ class Models:
 
 # Options: the text after the colon, "" if there is none -> a value ------------------------------------------
 
-def number_of_layers(text):
-    if text and not text.isdecimal():
-        raise ValueError("give the number of layers, as in early_exit:4")
-    return int(text) if text else None
-
-
-def sublayers(text):
-    """"a5,a6,m6" -> ([5, 6], [6]), attention and MLP; None: to be found by search."""
-    parts = text.split(",") if text else []
-    if not all(part[:1] in ("a", "m") and part[1:].isdecimal() for part in parts):
-        raise ValueError("give the sublayers to skip, as in layer_skip:a5,a6,m6 (attention 5 and 6, MLP 6)")
-    return [[int(part[1:]) for part in parts if part[0] == kind] for kind in "am"] if parts else None
-
-
 def text_of_file(path):
     return read_text(path, "name a text file, as in ngram:notes.txt") if path else ""
 
 
 def drafter_within(text):
     return chosen("drafter", text or "model", DRAFTERS)
-
-
-def shape(text):
-    """"3,2,1" or "3-2-1" -> the parents of the nodes."""
-    try:
-        widths = [int(width) for width in (text or "3,2,1").replace("-", ",").split(",")]
-    except ValueError:
-        raise ValueError("give the children per node by level, as in tree:3,2,1") from None
-    return shape_of(widths)
-
-
-def numbers(text, example):
-    """"0.09,0.3" -> [0.09, 0.3]; those of the example if the text is empty."""
-    default = example.partition(":")[2]
-    try:
-        found = [float(number) for number in (text or default).split(",")]
-    except ValueError:
-        found = []
-    if len(found) != len(default.split(",")):
-        raise ValueError(f"give it as in {example}")
-    return found
 
 
 # Drafters ---------------------------------------------------------------------------------------------------
@@ -235,17 +201,17 @@ def optimum(pair, tokens, K, settings):
 
 DRAFTERS = {
     "model": Drafter("speculative.py", lambda models, *_: Pair(models.draft, models.target), trained="draft",
-                     tree="model"),
+                     grows="any"),
     "lookup": Drafter("drafters/lookup.py", lambda models, *_: Pair(None, models.target, lookup.propose)),
-    "ngram": Drafter("drafters/ngram.py", ngram, text_of_file, tree="model"),
-    "suffix": Drafter("drafters/suffix.py", suffix, text_of_file, tree="chosen", one_text=True),
-    "early_exit": Drafter("drafters/early_exit.py", early_exit, number_of_layers, trained="head"),
-    "layer_skip": Drafter("drafters/layer_skip.py", skipped_layers, sublayers, one_text=True),
-    "eagle": Drafter("drafters/eagle.py", eagle, trained="head", tree="model", one_text=True),
-    "medusa": Drafter("drafters/medusa.py", medusa, trained="head", tree="chosen", one_text=True),
+    "ngram": Drafter("drafters/ngram.py", ngram, text_of_file, grows="any"),
+    "suffix": Drafter("drafters/suffix.py", suffix, text_of_file, grows="own", one_text=True),
+    "early_exit": Drafter("drafters/early_exit.py", early_exit, layers_of, trained="head"),
+    "layer_skip": Drafter("drafters/layer_skip.py", skipped_layers, layer_skip.sublayers, one_text=True),
+    "eagle": Drafter("drafters/eagle.py", eagle, trained="head", grows="any", one_text=True),
+    "medusa": Drafter("drafters/medusa.py", medusa, trained="head", grows="own", one_text=True),
     "cascade": Drafter("drafters/cascade.py", staged, trained="draft"),
     "jacobi": Drafter("drafters/jacobi.py", jacobi, one_text=True),
-    "tli": Drafter("drafters/vocabularies.py", tli, trained="draft", tree="model"),
+    "tli": Drafter("drafters/vocabularies.py", tli, trained="draft", grows="any"),
     "slem": Drafter("drafters/vocabularies.py", slem, trained="draft"),
     "schedule": Drafter("drafters/adaptive.py", around(lambda pair, *_: adaptive.Schedule(pair.propose)),
                         drafter_within, trained="draft", one_text=True),
@@ -258,33 +224,33 @@ DRAFTERS = {
 
 # Verifiers --------------------------------------------------------------------------------------------------
 
-def tree(file, kind="rule", **choice):
-    """An entry for trees: tree_sampling with these arguments."""
+def of_trees(file, kind="rule", **choice):
+    """An entry that judges trees: tree_sampling with these arguments."""
     def loop(pair, shape):
         own = {"grow": pair.grow} if pair.grow else {}
 
         def sampler(draft, target, tokens, n_tokens, K, rng, **settings):
             return tree_sampling(draft, target, tokens, n_tokens, shape, rng, **choice, **own, **settings)
         return sampler
-    return Verifier(file, loop=loop, option=shape, tree=kind)
+    return Verifier(file, loop=loop, option=shape_of_option, tree=kind)
 
 
 VERIFIERS = {
     "token": Verifier("speculative.py", lambda _: speculative.verify),
     "block": Verifier("samplers/block.py", lambda _: block.verify, tests_all=True),
-    "tree": tree("samplers/tree.py", rule=SEQUOIA),
-    "specinfer": tree("samplers/tree_rules.py", rule=SPECINFER),
-    "k_seq": tree("samplers/k_seq.py", rule=K_SEQ),
-    "traversal": tree("samplers/traversal.py", rule=SEQUOIA, walk=traversal.walk),
-    "multi_draft": tree("samplers/multi_draft.py", rule=GREEDY),
-    "likeliest": tree("samplers/tree_rules.py", "grow", grow=likeliest),
-    "surest": tree("samplers/tree_rules.py", "grow", grow=surest),
+    "tree": of_trees("samplers/tree.py", rule=SEQUOIA),
+    "specinfer": of_trees("samplers/tree_rules.py", rule=SPECINFER),
+    "k_seq": of_trees("samplers/k_seq.py", rule=K_SEQ),
+    "traversal": of_trees("samplers/traversal.py", rule=SEQUOIA, walk=traversal.walk),
+    "multi_draft": of_trees("samplers/multi_draft.py", rule=GREEDY),
+    "likeliest": of_trees("samplers/tree_rules.py", "grow", grow=likeliest),
+    "surest": of_trees("samplers/tree_rules.py", "grow", grow=surest),
     "coupled": Verifier("samplers/coupling.py", baseline=coupled_baseline,
                         loop=lambda pair, _: partial(coupled_sampling, propose=pair.propose)),
     "lenient": Verifier("samplers/lossy.py", lambda rule: rule, lossless=False,
-                        option=lambda text: lossy.lenient(*numbers(text, "lenient:0.3"))),
+                        option=partial(lossy.with_numbers, lossy.lenient)),
     "typical": Verifier("samplers/lossy.py", lambda rule: rule, lossless=False,
-                        option=lambda text: lossy.typical(*numbers(text, "typical:0.09,0.3"))),
+                        option=partial(lossy.with_numbers, lossy.typical)),
 }
 
 
@@ -313,7 +279,7 @@ class Method(NamedTuple):
         return False if False in both else None if None in both else True
 
     @property
-    def tree(self):
+    def shape(self):
         """The parents of the tree's nodes, or None for a line."""
         return self.verifier.option if self.verifier.entry.tree else None
 
@@ -327,41 +293,44 @@ class Method(NamedTuple):
 
     def n_drafts(self, K):
         """The most drafts that a round can accept: K, or the levels of the tree."""
-        return max(depths(self.tree)) if self.tree else K
+        return max(depths(self.shape)) if self.shape else K
 
     def pair(self, models, tokens, K, settings):
         """What the drafter makes of the models: a Pair."""
-        if self.tree:
+        if self.shape:
             models.target = with_tree(models.target)        # heads must read the model that scores the tree
         pair = self.drafter.entry.make(models, self.drafter.option, tokens, K, settings)
-        return pair._replace(draft=with_tree(pair.draft)) if self.tree else pair
+        return pair._replace(draft=with_tree(pair.draft)) if self.shape else pair
+
+    @property
+    def own_baseline(self):
+        """What takes the place of autoregressive_sampling; None if nothing does.  With one of its own
+        the text is a function of the seed alone, at any temperature."""
+        return self.verifier.entry.baseline
 
     def baseline(self, draft, target, tokens, n_tokens, K, rng, **settings):
         """The target alone, called like `sampler`."""
-        return self.verifier.entry.baseline(target, tokens, n_tokens, rng, **settings)
+        return (self.own_baseline or autoregressive_sampling)(target, tokens, n_tokens, rng, **settings)
 
-    @property
-    def same_at_any_temperature(self):
-        """True if the text is a function of the seed alone."""
-        return self.verifier.entry.baseline is not autoregressive_sampling
+    def own_loop(self, pair):
+        """What takes the place of speculative_sampling, called like it; None if nothing does."""
+        return self.verifier.entry.loop and self.verifier.entry.loop(pair, self.verifier.option)
 
     def sampler(self, pair):
         """sampler(draft, target, tokens, n_tokens, K, rng, **settings) -> rounds."""
-        if self.verifier.entry.loop:
-            return self.verifier.entry.loop(pair, self.verifier.option)
-        return partial(speculative.speculative_sampling, propose=pair.propose, verify=self.verify)
+        return self.own_loop(pair) or partial(speculative_sampling, propose=pair.propose, verify=self.verify)
 
 
 def choose(drafter, verifier):
     """The words of a command line -> Method.  Raises ValueError if one is unknown or they do not fit."""
     drafter = chosen("drafter", drafter, DRAFTERS)
     verifier = chosen("verifier", verifier, VERIFIERS)
-    kind, wanted = drafter.entry.tree, verifier.entry.tree
-    if wanted and not kind:
-        trees = [name for name, entry in DRAFTERS.items() if entry.tree]
+    grows, wanted = drafter.entry.grows, verifier.entry.tree
+    if wanted and not grows:
+        trees = [name for name, entry in DRAFTERS.items() if entry.grows]
         raise ValueError(f"--drafter {drafter.name} drafts a line of tokens and --verifier {verifier.name} "
                          f"judges a tree: use one of the drafters {', '.join(trees)}, or another verifier")
-    if kind == "chosen" and wanted and verifier.name != "tree":
+    if grows == "own" and wanted and verifier.name != "tree":
         raise ValueError(f"--drafter {drafter.name} grows a tree of its own, and --verifier {verifier.name} "
                          "is for others: use --verifier tree")
     return Method(drafter, verifier)

@@ -89,7 +89,7 @@ def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES):
     rules = [name for name, entry in VERIFIERS.items() if entry.tree]
     trees = [("model", f"{rule}:{shape}") for shape in shapes for rule in rules]
     trees += [(name, f"tree:{shape}") for shape in ("3,2,1", "2,2", "4,2,2")
-              for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
+              for name, entry in DRAFTERS.items() if entry.grows == "own"]
     trees += [("eagle", f"{rule}:3,2,1") for rule in ("tree", "traversal", "surest")]
     wide = [("model", f"{rule}:{k},1,1,1") for k in (2, 16, 32) for rule in ("tree", "specinfer", "k_seq")]
     found = [*cells(Ks[:3], temperatures[:2], lines), *cells([None], [0, 1], trees),

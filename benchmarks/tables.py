@@ -37,7 +37,7 @@ def methods_of(tree):
     found = [("model", name) for name, entry in VERIFIERS.items()
              if bool(entry.tree) == tree and name != "token"]
     if tree:
-        found += [(name, "tree") for name, entry in DRAFTERS.items() if entry.tree == "chosen"]
+        found += [(name, "tree") for name, entry in DRAFTERS.items() if entry.grows == "own"]
         found += [("eagle", rule) for rule in ("tree", "traversal", "surest")]
         return [*map(" ".join, found)]
     return [*(f"{FIXED.get(name, name)} token" for name in DRAFTERS), *map(" ".join, found)]

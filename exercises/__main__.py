@@ -17,7 +17,7 @@ from reporting.terminal import harmless
 SECONDS = 60            # for a step; the longest takes two
 
 
-def main(path="my_speculative.py", /):
+def main(path="my_speculative.py"):
     """Says how far your own speculative sampling has come: checks the steps of exercises/README.md.
 
     Args:

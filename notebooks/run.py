@@ -81,7 +81,8 @@ def store(path, before, notebook):
     def check():
         if path.read_bytes() != before:
             raise ValueError(f"{path} was edited during the run and is left as it is: run it again")
-    console.rewrite(path, nbformat.writes(notebook) + "\n", check)
+    check()
+    console.rewrite(path, nbformat.writes(notebook) + "\n")
 
 
 def main(words):

@@ -7,7 +7,7 @@ from pages.files import check_folder, write_folder
 from pages.site import pages
 
 
-def main(folder, repository="", /):
+def main(folder, repository=""):
     """Write the site, a folder of pages that need no server, and no network but for running the judge.
 
     Args:

@@ -67,7 +67,8 @@ def check_place(path):
 @sentences
 def write_page(path, html):
     """Raises ValueError; then what was there before is as it was."""
-    rewrite(path, html, lambda: check_place(path))              # much may have happened since the first time
+    check_place(path)                                           # much may have happened since the first time
+    rewrite(path, html)
 
 
 @sentences

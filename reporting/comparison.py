@@ -1,24 +1,29 @@
 """A timed run, and the comparison of two of them: numbers, then sentences.
 
-    alone = run(method.baseline, pair, tokens, 60, 4, rng, settings)
-    spec = run(method.sampler(pair), ..)
-    result = compared(alone, spec, pair, method, 60, 4, encoder)
+    pair = ready(pair, tokens)
+    alone = run(autoregress, pair, rng)
+    spec = run(speculate, pair, rng)
+    result = compared(alone, spec, pair, method, 40, 4, encoder, further(again, alone, spec, began))
     print(*summary(result), sep="\n")
 
 The clock runs while the sampler does, not while its rounds are shown.  The time of each model call and each
 proposal is recorded as well: the costs c and v are medians of these.
 
-But: these are the times of one run, on a machine that does other things, too.  For numbers with an error, see
-the benchmarks.
+But: these are the times of a second, on a machine that does other things, too.  For numbers with an error,
+see the benchmarks.
 """
 import re
+from math import inf
+from statistics import median
 from typing import NamedTuple
 
 import speculative
 from checks import check_K, check_settings
-from compute import linear
+from compute.backend import clock
 from reporting.stats import Timed, TimedProposer, acceptance, advice, clocked, predicted_speedup, ratio
 from samplers.tree_model import depths
+
+REPEAT = 1.0        # seconds: after the two runs that are shown, others are timed for about so long
 
 
 class Run(NamedTuple):
@@ -36,42 +41,60 @@ class Run(NamedTuple):
         return sum(self.times)
 
 
-def run(sampler, pair, tokens, n_tokens, K, rng, settings, show=iter):
+def run(sampler, pair, rng, show=iter):
     """One run from empty caches.
 
-    sampler     (draft, target, tokens, n_tokens, K, rng, **settings) -> rounds
-    pair        .draft and .target, the models
+    sampler     pair, rng -> rounds
+    pair        as made by `ready`
     show        passes the rounds on, and may display them
     """
-    draft, target = (model and Timed(model) for model in (pair.draft, pair.target))
-    rounds, times = sampler(draft, target, tokens, n_tokens, K, rng, **settings), []
-    for model in filter(None, (pair.draft, pair.target)):
+    models = [model for model in (pair.draft, pair.target) if model is not None]
+    timed_models = pair._replace(draft=pair.draft and Timed(pair.draft), target=Timed(pair.target))
+    rounds, times = sampler(timed_models, rng), []
+    for model in models:
         model.reset()
     rounds = [r._replace(target_probs=None, draft_probs=None) for r in show(clocked(rounds, times))]
-    return Run(rounds, times, draft, target)
+    return Run(rounds, times, timed_models.draft, timed_models.target)
 
 
-def warm_up(pair, tokens):
-    """Threads and memory: the first call of a model takes longer than others."""
+def further(again, alone, spec, began):
+    """The speed-ups of these two runs and of as many other pairs, not shown, as fit into REPEAT seconds.
+
+    again   () -> another (alone, spec)
+    began   when the first turn did, on `clock`
+    """
+    speedups, spent = [speedup(alone, spec)], clock() - began
+    last = spent
+    while spent + last < REPEAT and spec.tokens:
+        start = clock()
+        speedups.append(speedup(*again()))
+        last = clock() - start
+        spent += last
+    return speedups
+
+
+def speedup(alone, spec):
+    return ratio(ratio(len(spec.tokens), spec.seconds), ratio(len(alone.tokens), alone.seconds))
+
+
+def ready(pair, tokens):
+    """The pair with its proposer timed, and its models warmed up: the first call takes longer than others."""
     for model in filter(None, (pair.draft, pair.target)):
         model(tokens[:getattr(model, "n_ctx", None)])           # if it is too long, the sampler says so
-
-
-def timed(pair):
-    """The pair with its proposer timed."""
     return pair._replace(propose=TimedProposer(pair.propose), grow=pair.grow and TimedProposer(pair.grow))
 
 
 # Numbers ----------------------------------------------------------------------------------------------------
 
-def compared(alone, spec, pair, method, n_tokens, K, encoder):
+def compared(alone, spec, pair, method, n_tokens, K, encoder, speedups):
     """Two runs -> what main.py --json prints; None for what could not be measured.
 
     pair        as made by `timed`, for the second run
     method      methods.Method
+    speedups    of these two runs, and of others like them
     """
     accepted, tested = acceptance(spec.rounds, method.verifier.entry.tests_all)
-    c, v = c_and_v(alone, spec, pair, method.tree, K)
+    c, v = c_and_v(alone, spec, pair, method.shape, K)
     per_pass = ratio(len(spec.tokens), len(spec.rounds))
     runs = [dict(text=encoder.decode([token for token in one.tokens if token != encoder.eos]),
                  tokens=one.tokens, seconds=one.seconds,
@@ -80,13 +103,12 @@ def compared(alone, spec, pair, method, n_tokens, K, encoder):
                     acceptance_rate=ratio(accepted, tested), tokens_per_target_pass=per_pass)
     steady = all_have_K(spec.rounds, n_tokens, K) and method.verifier.name == "token"
     expected = predicted(spec, alone, steady, ratio(accepted, tested), per_pass, K, c, v)
-    n_rows, target = (len(method.tree) if method.tree else K) + 1, pair.target
+    n_rows, target = (len(method.shape) if method.shape else K) + 1, pair.target
     return dict(autoregressive=runs[0], speculative=runs[1],
-                speedup=ratio(runs[1]["tokens_per_second"], runs[0]["tokens_per_second"]),
-                predicted_speedup=expected, fast_speedup=with_fast(expected, K, c, v),
+                speedup=speedups[0] and median(speedups), speedups=speedups, predicted_speedup=expected,
                 cost_ratio=c, verify_ratio=v, rows=n_rows, steady=steady,
-                same_text=alone.tokens == spec.tokens, same_by_seed=method.same_at_any_temperature,
-                same_bits=n_rows <= target.exact_rows and (not method.tree or target.exact_paths),
+                same_text=alone.tokens == spec.tokens, same_by_seed=method.own_baseline is not None,
+                same_bits=n_rows <= target.exact_rows and (not method.shape or target.exact_paths),
                 lossless=method.lossless)
 
 
@@ -132,14 +154,6 @@ def predicted(spec, alone, steady, alpha, per_pass, K, c, v):
     return ratio(per_pass, sum(n * c + v for n, v in known) / len(known))
 
 
-def with_fast(expected, K, c, v):
-    """The speed-up to expect with main.py's --fast, or None if it changes nothing or is not known."""
-    price = 1 if linear.FAST else linear.price_of_bits()
-    if price == 1 or None in (expected, c, v):
-        return None
-    return expected * (K * c + v) / (K * c + min(v, max(1, v / price)))
-
-
 def check_flags(n_tokens_to_generate, K, seed, prompt, **settings):
     """Raises ValueError for anything that can be checked before a model is loaded.
 
@@ -155,19 +169,19 @@ def check_flags(n_tokens_to_generate, K, seed, prompt, **settings):
         raise ValueError("the prompt is empty: give it some text, as in --prompt 'Once upon a time'")
 
 
-def without_effect(given, method, temperature, json, draft_is_used):
+def without_effect(given, method, models):
     """A sentence for each flag that was given but changes nothing in this run.
 
-    given   the names of the flags that differ from their defaults
+    given   {flag: value} of those that differ from their defaults
     """
     for applies, flags, reason in [
-            (temperature == 0, {"top_k", "top_p", "seed"}, "at temperature 0, which is greedy"),
-            (json, {"show_rounds"}, "with --json"),
-            (method.tree, {"K"}, "with a tree: its option says how deep it is, as in tree:3,2,1"),
-            ("fast" in given and linear.price_of_bits() == 1, {"fast"}, "here: equal bits cost no time"),
-            (not draft_is_used, {"draft_model_size"}, f"with --drafter {method.drafter.name}")]:
+            (not given.get("temperature"), {"top_k", "top_p", "seed"}, "at temperature 0, which is greedy"),
+            ("json" in given, {"show_rounds"}, "with --json"),
+            (method.shape, {"K"}, "with a tree: its option says how deep it is, as in tree:3,2,1"),
+            (models.target.exact_rows == inf, {"fast"}, "here: equal bits cost no time"),
+            (not models.draft_is_used, {"draft_model_size"}, f"with --drafter {method.drafter.name}")]:
         if applies:
-            yield from (f"--{flag} has no effect {reason}" for flag in sorted(flags & given))
+            yield from (f"--{flag} has no effect {reason}" for flag in sorted(flags & given.keys()))
 
 
 # Sentences --------------------------------------------------------------------------------------------------
@@ -193,10 +207,13 @@ def summary(r):
     if not spec["tokens"]:
         yield "No tokens were wanted: there is nothing to compare."
         return
-    line = f"Speed-up {r['speedup']:.2f}x"
+    line, all_ = f"Speed-up {r['speedup']:.2f}x", r["speedups"]
+    notes = [f"median of {len(all_)} pairs, {min(all_):.2f} to {max(all_):.2f}"] if len(all_) > 1 else []
     if r["predicted_speedup"]:
         known = [f"{name} = {value:.2f}" for name, value in (("c", c), ("v", v)) if value is not None]
-        line += f" (predicted {r['predicted_speedup']:.2f}x: {', '.join(known)})"
+        notes.append(f"predicted {r['predicted_speedup']:.2f}x: {', '.join(known)}")
+    if notes:
+        line += f" ({'; '.join(notes)})"
     if spec["tested"]:
         line += ", acceptance rate {acceptance_rate:.2f} ({accepted} of {tested} tested)".format(**spec)
     yield f"{line}, {spec['tokens_per_target_pass']:.2f} tokens per target pass"
@@ -205,10 +222,6 @@ def summary(r):
     if parts and not agree:
         yield (f"Measured and predicted differ by a factor of {parts:.1f}: the machine was busy, the run is "
                "short, or acceptances are not independent.")
-    fast = r["fast_speedup"]
-    if fast and fast - 1 > 2 * max(0, r["predicted_speedup"] - 1):
-        yield ("Here equal bits in every pass cost more than half of what speculation gains: --fast gives "
-               f"them up (predicted {fast:.2f}x).")
     if r["lossless"] is False:
         yield f"The rule is lossy: its text does not have the target's distribution ({r['verifier']})."
     files = [re.sub(r"^(\w\w+:)+", "", typed) for typed in (r["drafter"], r["verifier"])]  # confident:my.py

@@ -19,7 +19,7 @@ import numpy as np
 from sampling import sample
 
 
-def lenient(lenience):
+def lenient(lenience=.3):
     """A `verify` that multiplies p by `lenience`, 0 < lenience <= 1, in the accept test: 1 is Algorithm 2.
 
     No token gets more than q / lenience, but some may get nothing.  The paper does not say
@@ -82,3 +82,11 @@ def typical_probs(q, p, epsilon=.09, delta=.3):
     """
     kept = np.where(q > threshold(q, epsilon, delta), p, 0)
     return kept + (1 - kept.sum()) * q
+
+
+def with_numbers(rule, option):
+    """lenient, "0.5" -> lenient(0.5).  Raises ValueError."""
+    try:
+        return rule(*map(float, option.split(","))) if option else rule()
+    except TypeError:
+        raise ValueError("these are more numbers than it takes: see samplers/lossy.py") from None

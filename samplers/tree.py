@@ -124,6 +124,15 @@ def shape_of(widths):
     return [place[parents[node]] for node in order]
 
 
+def shape_of_option(option):
+    """"3,2,1" or "3-2-1" -> the parents of the nodes; "" means "3,2,1"."""
+    try:
+        widths = [int(width) for width in (option or "3,2,1").replace("-", ",").split(",")]
+    except ValueError:
+        raise ValueError("give the children per node by level, as in tree:3,2,1") from None
+    return shape_of(widths)
+
+
 def shape_of_widths(widths):
     shape, level = [], [-1]
     for width in widths:

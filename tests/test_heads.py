@@ -258,7 +258,7 @@ def test_medusas_heads_are_the_papers_formula():
     w, b = random_head("medusa")["residuals"].values()
     params = target.params
     target(x[:-1])
-    h = layer_norm(target.states[-1, 3], **params["ln_f"])              # x_n, the last token, was drawn from it
+    h = layer_norm(target.states[-1, 3], **params["ln_f"])          # x_n, the last token, was drawn from it
     _, p = asked(tiny_medusa(target), x, 2)
     for j, row in enumerate(p):
         y = h @ w[:, 8 * j:8 * j + 8] + b[8 * j:8 * j + 8]

@@ -48,7 +48,7 @@ def test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed, sizes):
         alone, spec = (run(sampler, pair, [3, 1, 2], n, K, np.random.default_rng(i), settings)
                        for sampler in (method.baseline, method.sampler(pair)))
         assert len(alone.tokens) == len(spec.tokens) == n
-        assert all(r.n_accepted <= K and len(r.drafts) <= (len(method.tree) if method.tree else K)
+        assert all(r.n_accepted <= K and len(r.drafts) <= (len(method.shape) if method.shape else K)
                    for r in spec.rounds)
         if settings["temperature"] == 0 or typed[1] == "coupled":
             assert spec.tokens == alone.tokens
@@ -226,7 +226,7 @@ def test_at_temperature_0_the_text_of_the_embedded_pair_is_the_baselines_over_50
     for i, line in enumerate(2 * prompts):
         (tokens, baseline), K = greedy(line[:40 + i]), 1 + i % 8
         pair = method.pair(models, tokens, K, settings)
-        if method.tree and not pair.target.exact_paths:
+        if method.shape and not pair.target.exact_paths:
             pytest.skip("the kernels of this machine do not add in order")
         run = pair.draft, pair.target, tokens, len(baseline), K, np.random.default_rng(0)
         assert text_of(method.sampler(pair)(*run, **settings)) == baseline, line

@@ -30,14 +30,14 @@ EOS = "<|endoftext|>"
 SHORT = 60              # characters: a shorter line ends its paragraph
 
 
-def main(path="novels.txt", /):
+def main(path="novels.txt"):
     """Downloads the text that the embedded pair was trained on.
 
     Args:
         path: where to write it
     """
     refuse(path)
-    console.rewrite(path, novels(), lambda: refuse(path))      # one may have appeared meanwhile
+    console.rewrite(path, novels())
 
 
 def refuse(path):

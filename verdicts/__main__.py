@@ -13,7 +13,7 @@ from verdicts.cases import KINDS, case_named, in_order
 from verdicts.page import code_of, facts_of, judged
 
 
-def main(name="", /):
+def main(name=""):
     """The verdicts on public disputes about "lossless".
 
     Args:

@@ -208,7 +208,7 @@ def rows():
     return {line.split(" | ")[0][2:]: line for line in lines if line.startswith("| ")}
 
 
-def main(name="", /):
+def main(name=""):
     """Judges the mistakes of the museum in every standard case, and writes museum.md (half an hour).
 
     Args:
