@@ -205,7 +205,7 @@ def function_in(path, name, like):
 
     Raises ValueError if it cannot be loaded.
     """
-    function = getattr(module_of(path), name, None)
+    function = getattr(module_of(path, read_text(path, "name a Python file")), name, None)
     if not callable(function):
         raise ValueError(f"{path} has no function {name}")
     arguments = inspect.signature(like).parameters
@@ -217,9 +217,9 @@ def function_in(path, name, like):
 
 
 @functools.cache                                        # a drafter and a rule of one file share its globals
-def module_of(path):
+def module_of(path, source):
     name = os.path.abspath(path)
-    source, LOADED[name] = read_text(path, "name a Python file"), path
+    LOADED[name] = path
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, None, origin=name))
     sys.modules[name] = module                          # where dataclasses look
     try:

@@ -21,7 +21,8 @@ from reporting.comparison import check_flags, compared, further, ready, run, sum
 from reporting.terminal import progress, watch
 from speculative import speculative_sampling
 
-PROMPT = '"I want nothing," cried the young man, with a smile.'
+PROMPT = ("The tide was going out. Along the edge of the water a girl was walking barefoot, "
+          "with her shoes in")
 
 
 def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft",

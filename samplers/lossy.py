@@ -89,4 +89,5 @@ def with_numbers(rule, option):
     try:
         return rule(*map(float, option.split(","))) if option else rule()
     except TypeError:
-        raise ValueError("these are more numbers than it takes: see samplers/lossy.py") from None
+        default = ",".join(map(str, rule.__defaults__))
+        raise ValueError(f"give it as in {rule.__name__}:{default}") from None

@@ -1,13 +1,14 @@
 """What two runs say about each other: worked out by hand on clocks that are made up."""
+import math
 import re
 from types import SimpleNamespace
 
 import pytest
 
 import speculative
-from compute import linear
 from methods import choose
-from reporting.comparison import Run, check_flags, compared, summary, without_effect
+from reporting import comparison
+from reporting.comparison import Run, check_flags, compared, speedup, summary, without_effect
 from sampling import Round
 
 ENCODER = SimpleNamespace(eos=9, decode=lambda tokens: "".join(map(str, tokens)))
@@ -29,7 +30,7 @@ def figures(rounds, draft, target, propose, K, n_tokens, typed=("model", "token"
     proposer = clock(propose)
     proposer.propose = speculative.propose if draft else None
     pair = SimpleNamespace(propose=proposer, grow=grow and clock(grow), target=clock({}))
-    return compared(alone, spec, pair, choose(*typed), n_tokens, K, ENCODER)
+    return compared(alone, spec, pair, choose(*typed), n_tokens, K, ENCODER, [speedup(alone, spec)])
 
 
 def test_rounds_of_k_drafts_are_predicted_by_theorem_3_8():
@@ -103,25 +104,35 @@ def test_a_better_k_is_named_by_the_numbers_of_the_run():
     assert "is best" not in sentences(**slow | dict(speedup=1.8))   # nor of this run, it seems
 
 
-@pytest.mark.parametrize("price, v, fast, said", [(1, 4, False, None), (3, 4, False, "1.65x"),
-                                                  (3, 4, True, None), (3, 1.3, False, None)])
-def test_fast_is_named_where_equal_bits_cost_half_of_the_gain(price, v, fast, said, monkeypatch):
-    """2.53 tokens a pass, K c = 0.2: 0.60 is predicted with v = 4, and with 4 / 3 it would be 1.65."""
-    monkeypatch.setattr(linear, "price_of_bits", lambda: price)
-    monkeypatch.setattr(linear, "FAST", fast)
-    r = figures(line((2, 2), (2, 1), (2, 2), (0, 0)), {1: 0.001}, {1: 0.010, 3: 0.010 * v}, {}, 2, 9)
-    text = " ".join(summary(r | dict(K=2, temperature=0, drafter="model", verifier="token")))
-    assert (f"--fast gives them up (predicted {said})" in text) if said else "--fast" not in text
-    named = list(without_effect({"fast"}, choose("model", "token"), 0, False, True))
-    assert [sentence.split()[0] for sentence in named] == (["--fast"] if price == 1 else [])
-
-
 def test_flags_without_effect_are_named():
-    given = {"top_k", "seed", "show_rounds", "K", "draft_model_size", "prompt"}
-    told = list(without_effect(given, choose("medusa", "tree"), 0, True, False))
-    assert [sentence.split()[0] for sentence in told] == ["--seed", "--top_k", "--show_rounds", "--K",
-                                                          "--draft_model_size"]
-    assert not list(without_effect(given, choose("model", "token"), 1, False, True))
+    given = dict(top_k=3, seed=1, show_rounds=True, K=2, draft_model_size="x", prompt="", json=True, fast=True)
+    models = SimpleNamespace(draft_is_used=False, target=SimpleNamespace(exact_rows=math.inf))
+    told = list(without_effect(given, choose("medusa", "tree"), models))
+    assert [sentence.split()[0] for sentence in told] == [
+        "--seed", "--top_k", "--show_rounds", "--K", "--fast", "--draft_model_size"]
+    models = SimpleNamespace(draft_is_used=True, target=SimpleNamespace(exact_rows=16))
+    given |= dict(temperature=1.0)
+    del given["json"]
+    assert not list(without_effect(given, choose("model", "token"), models))
+
+
+def test_short_runs_are_repeated_and_the_median_is_printed(monkeypatch):
+    """On a clock that only the turns move: .24 s each, the first included, so four fit into a second."""
+    now, runs = [10.0], iter([1.5, 2.5, 1.0, 9.9])
+    monkeypatch.setattr(comparison, "clock", lambda: now[0])
+
+    def timed(tokens_per_second):
+        return Run(line((0, 0)), [1 / tokens_per_second], None, None)
+
+    def again():
+        now[0] += .24
+        return timed(1), timed(next(runs))
+    began, now[0] = now[0], now[0] + .24
+    found = comparison.further(again, timed(1), timed(2), began)
+    assert found == pytest.approx([2, 1.5, 2.5, 1.0])
+    said = sentences(speedups=found, speedup=1.75)
+    assert "Speed-up 1.75x (median of 4 pairs, 1.00 to 2.50; predicted" in said
+    assert comparison.further(again, timed(1), timed(2), now[0] - 60) == [2]         # a long run stands alone
 
 
 @pytest.mark.parametrize("change, says", [

@@ -15,7 +15,7 @@ from autoregressive import autoregressive_sampling
 from drafters import layer_skip
 from lossless import text_of
 from methods import DRAFTERS, VERIFIERS, Drafter, Models, Pair, choose
-from reporting.comparison import compared, run, summary, timed
+from reporting.comparison import compared, ready, run, summary
 
 ROOT = Path(__file__).resolve().parent.parent
 WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram"]       # a drafter around another one
@@ -34,6 +34,7 @@ def combinations():
             assert drafter.partition(":")[0] in str(error) and verifier in str(error)
 
 
+PROMPT = [3, 1, 2]
 FEW = [(4, 20, 0), (2, 5, 1), (16, 2, 0), (1, 1, 1), (8, 0, 0)]         # K, tokens, temperature
 EVERY = [*itertools.product([1, 2, 4, 8, 16], [0, 1, 2, 5, 20], [0, 1])]
 
@@ -44,15 +45,16 @@ def test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed, sizes):
     """At any K and length, also where no round has K drafts; and what is said about it holds numbers."""
     models, method, settings = TinyModels(), choose(*typed), dict(top_k=0, top_p=1.0, eos=None)
     for i, (K, n, settings["temperature"]) in enumerate(sizes):
-        pair, K = timed(method.pair(models, [3, 1, 2], K, settings)), method.n_drafts(K)
-        alone, spec = (run(sampler, pair, [3, 1, 2], n, K, np.random.default_rng(i), settings)
+        pair, K = ready(method.pair(models, PROMPT, K, settings), PROMPT), method.n_drafts(K)
+        alone, spec = (run(lambda pair, rng: sampler(pair.draft, pair.target, PROMPT, n, K, rng, **settings),
+                           pair, np.random.default_rng(i))
                        for sampler in (method.baseline, method.sampler(pair)))
         assert len(alone.tokens) == len(spec.tokens) == n
         assert all(r.n_accepted <= K and len(r.drafts) <= (len(method.shape) if method.shape else K)
                    for r in spec.rounds)
         if settings["temperature"] == 0 or typed[1] == "coupled":
             assert spec.tokens == alone.tokens
-        result = compared(alone, spec, pair, method, n, K, models.encoder)
+        result = compared(alone, spec, pair, method, n, K, models.encoder, [1.0])
         named = dict(K=K, temperature=settings["temperature"], drafter=typed[0], verifier=typed[1])
         said = " ".join(summary(result | named))
         assert "None" not in said and "nan" not in json.dumps(result).lower()
@@ -76,7 +78,7 @@ def test_what_does_not_go_together_is_one_sentence_with_both_names():
     ("verifier", "nope", "there is no verifier 'nope': use one of token, block"),
     ("drafter", "early_exit:x", "number of layers"), ("drafter", "ngram:nope.txt", "cannot read nope.txt"),
     ("drafter", "layer_skip:5", "as in layer_skip:a5"), ("drafter", "schedule:nope", "no drafter 'nope'"),
-    ("drafter", "lookup:", "takes no option"), ("drafter", "nope.py", "there is no file nope.py")])
+    ("drafter", "lookup:", "takes no option"), ("drafter", "nope.py", "cannot read nope.py")])
 def test_a_word_that_means_nothing_is_told_before_anything_is_loaded(kind, typed, says):
     with pytest.raises(ValueError, match=says):
         choose(**dict(drafter="model", verifier="token") | {kind: typed})
