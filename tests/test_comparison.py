@@ -105,7 +105,7 @@ def test_a_better_k_is_named_by_the_numbers_of_the_run():
 
 
 def test_flags_without_effect_are_named():
-    given = dict(top_k=3, seed=1, show_rounds=True, K=2, draft_model_size="x", prompt="", json=True, fast=True)
+    given = dict(top_k=3, seed=1, show_rounds=1, K=2, draft_model_size="", prompt="", json=True, fast=True)
     models = SimpleNamespace(draft_is_used=False, target=SimpleNamespace(exact_rows=math.inf))
     told = list(without_effect(given, choose("medusa", "tree"), models))
     assert [sentence.split()[0] for sentence in told] == [

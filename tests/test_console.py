@@ -46,7 +46,8 @@ def test_every_value_arrives_as_typed(words, values, capsys):
 
 @pytest.mark.parametrize("words, says", {
     "": "required argument: file", "f g h": "Could not consume arg: h",
-    "f --promt x": "did you mean --prompt?", "f --k 3": "did you mean --K?", "f --K foo": "--K foo: give a whole number",
+    "f --promt x": "did you mean --prompt?", "f --k 3": "did you mean --K?",
+    "f --K foo": "--K foo: give a whole number",
     "f --K 2.5": "a whole number", "f --temperature nan": "give a number",
     "f --sizes 1,x": "--sizes 1,x: give", "f --K": "--K needs a value",
     "f --prompt --json": "needs a value", "f --json=1": "--json 1: give no value",
