@@ -21,7 +21,7 @@ import methods
 from compute import backend as backends
 from compute import linear
 from reporting.comparison import check_flags, compared, run, summary, timed, timing, warm_up, without_effect
-from reporting.terminal import progress, watch, wrapped
+from reporting.terminal import progress, watch
 
 PROMPT = '"I want nothing," cried the young man, with a smile.'
 
@@ -96,10 +96,10 @@ def main(prompt=PROMPT, n_tokens_to_generate=60, draft_model_size="demo-draft",
                   target=target_model_size, backend=backend, drafter=drafter, verifier=verifier, K=K,
                   temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
                   **compared(alone, spec, pair, method, n, K, encoder))
-    print(*[json_format.dumps(result)] if json else map(wrapped, summary(result)), sep="\n")
+    print(*[json_format.dumps(result)] if json else summary(result), sep="\n")
     if trace:
         replay.write_trace(trace, recording, result, encoder, (alone.times, spec.times))
-        json or print(wrapped(f"The rounds are in {trace}: open it in a browser."))
+        json or print(f"The rounds are in {trace}: open it in a browser.")
 
 
 main.__doc__ = main.__doc__ and main.__doc__.format(drafters=" ".join(methods.DRAFTERS),
