@@ -51,8 +51,8 @@ def opened(path):
         raise ValueError(f"{path}: {error.strerror}; is every file of the model there?") from None
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         what = str(error) if isinstance(error, ValueError) else repr(error)
-        raise ValueError(f"{path}: {what:.300}; it is damaged, incomplete, or not of a kind that is read: delete "
-                         "it and get it again") from None
+        raise ValueError(f"{path}: {what:.300}; it is damaged, incomplete, or not of a kind that is read: "
+                         "delete it and get it again") from None
 
 
 def read_arrays(path, start, tensors, verify=False):

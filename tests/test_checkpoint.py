@@ -431,7 +431,7 @@ DAMAGED_SAFETENSORS = {
     "old key": (safetensors({"x": {"dtype": "F32", "shape": [2], "offsets": [0, 8]}}, D), "data_offsets"),
     **{f"shape {s}": (safetensors({"x": described() | {"shape": s}}, D), "shape|interpreted|large|dimension")
        for s in ("2", [1.0, 2.0], [-1, -2], [3], [1] * 99, [2**70])},
-    **{f"offsets {o}": (safetensors({"x": described() | {"data_offsets": o}}, D), f"{HOLE}|subscript|interpret")
+    **{f"offsets {o}": (safetensors({"x": described() | {"data_offsets": o}}, D), f"{HOLE}|subscr|integer")
        for o in (None, [0.0, 8.0], [8, 0], [1, 9], [0, 2**63], [0, 7], [-1, 7])},
     **{f"dtype {t}": (safetensors({"x": described(dtype=t)}, D), "KeyError|unhashable")
        for t in ("F8", "", ["F32"])},
