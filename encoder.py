@@ -2,24 +2,16 @@
 
 Three steps.  A regular expression cuts the text into chunks: words with the space before them, numbers,
 punctuation, white space.  Each chunk becomes UTF-8 bytes, one printable character a byte.  Then the adjacent
-pair of lowest rank is merged, again and again, until no ranked pair is left.  In a textbook:
-
-    def merge(symbols, ranks):                                  # ["h", "e", "r"] -> ["he", "r"] -> ["her"]
-        while pairs := [pair for pair in zip(symbols, symbols[1:]) if pair in ranks]:
-            i = list(zip(symbols, symbols[1:])).index(min(pairs, key=ranks.get))
-            symbols[i:i + 2] = [symbols[i] + symbols[i + 1]]
-        return symbols
-
-`Encoder.merge` below gives the same symbols, faster.
+pair of lowest rank is merged, again and again, until no ranked pair is left (`Encoder.merge`).
 
 But: the text "<|endoftext|>" in a prompt is ordinary text, as in OpenAI's code; no other token ends a text,
 whatever a config.json says; training a vocabulary is in training/train.py.
 """
 import codecs
-import heapq
 import json
 from pathlib import Path
 
+import numpy as np
 import regex  # the standard library's `re` lacks \p{L} and \p{N}
 
 EOS = "<|endoftext|>"
@@ -51,58 +43,40 @@ class Encoder:
         self.eos = ids.get(EOS)
 
     def encode(self, text):
-        """str -> list[int].  ValueError for half a surrogate pair, which UTF-8 cannot hold."""
+        """str -> list[int].  UnicodeEncodeError, a ValueError, for half a surrogate pair."""
         ids = []
         for chunk in CHUNKS.findall(text):
             if chunk not in self.cache:
-                try:
-                    symbols = [self.char_of[byte] for byte in chunk.encode("utf-8")]
-                except UnicodeEncodeError as error:
-                    raise ValueError(f"the text holds a lone surrogate ({chunk[error.start]!r}), which is no "
-                                     "character: give it as valid UTF-8") from None
+                symbols = [self.char_of[byte] for byte in chunk.encode("utf-8")]
                 self.cache[chunk] = [self.ids[symbol] for symbol in self.merge(symbols)]
             ids += self.cache[chunk]
         return ids
 
     def merge(self, symbols):
-        """What `merge` at the top of this file does, the leftmost of equal pairs first; changes `symbols`.
+        """["h", "e", "r"] -> ["he", "r"] -> ["her"].  Changes `symbols`.
 
-        The textbook looks through the whole chunk for every merge, and so does OpenAI's code.  Here the pairs
-        wait in a heap and the symbols are a linked list, so a chunk of n symbols takes n log n steps, and a
-        megabyte without a space is no trap.
+        The pair of lowest rank is merged first, and of equal pairs the leftmost.
         """
-        n = len(symbols)
-        left, right = list(range(-1, n - 1)), list(range(1, n + 1))
-        pairs = enumerate(zip(symbols, symbols[1:]))
-        heap = [(self.ranks[pair], i) for i, pair in pairs if pair in self.ranks]
-        heapq.heapify(heap)
-        while heap:
-            rank, i = heapq.heappop(heap)
-            j = right[i]
-            if j == n or self.ranks.get((symbols[i], symbols[j])) != rank:
-                continue                                        # one of the two has merged with another since
-            symbols[i] += symbols[j]
-            symbols[j] = None
-            right[i] = right[j]
-            if right[i] < n:
-                left[right[i]] = i
-            for a, b in ((left[i], i), (i, right[i])):          # the two pairs that the new symbol belongs to
-                if 0 <= a and b < n and (pair := (symbols[a], symbols[b])) in self.ranks:
-                    heapq.heappush(heap, (self.ranks[pair], a))
-        return [symbol for symbol in symbols if symbol is not None]
+        def rank(i):
+            return self.ranks.get(tuple(symbols[i:i + 2]), np.inf)    # the last symbol is no pair
+
+        ranks = np.array([rank(i) for i in range(len(symbols))])
+        while ranks[i := ranks.argmin()] < np.inf:
+            symbols[i:i + 2] = [symbols[i] + symbols[i + 1]]
+            ranks = np.delete(ranks, i + 1)
+            for j in {i, max(i - 1, 0)}:                                # the other pairs keep their ranks
+                ranks[j] = rank(j)
+        return symbols
 
     def decode(self, ids):
-        """list[int] -> str.
-
-        Unknown ids become U+FFFD, as do bytes that are no UTF-8: a token may end inside a character.
+        """list[int] -> str.  Unknown ids, and bytes that are not UTF-8, become U+FFFD: a token may end inside
+        a character.
         """
         return b"".join(map(self.to_bytes, ids)).decode("utf-8", errors="replace")
 
     def to_bytes(self, i):
-        """The bytes of one token."""
-        token = self.tokens.get(int(i), "\ufffd")
-        return b"".join(bytes([self.byte_of[char]]) if char in self.byte_of
-                        else char.encode("utf-8", "replace") for char in token)
+        """The bytes of one token; 0xFF, which is never UTF-8, for what has none."""
+        return bytes(self.byte_of.get(char, 0xFF) for char in self.tokens.get(int(i), "\ufffd"))
 
     def stream(self):
         """A function list[int] -> str for text that arrives bit by bit.
@@ -117,39 +91,28 @@ class Encoder:
 def load_encoder(folder):
     """The Encoder of a folder: encoder.json + vocab.bpe (OpenAI), or vocab.json + merges.txt (Hugging Face).
 
-    Raises ValueError where a file is missing or damaged.
+    Raises ValueError if a file is missing or damaged.
     """
     folder = Path(folder)
     openai = (folder / "encoder.json").exists() or (folder / "hparams.json").exists()
-    names = ("encoder.json", "vocab.bpe") if openai else ("vocab.json", "merges.txt")
-    ids_file, merges_file = (folder / name for name in names)
+    ids_file, merges_file = ("encoder.json", "vocab.bpe") if openai else ("vocab.json", "merges.txt")
     try:
-        for file in ids_file, merges_file:
-            if not file.is_file():                              # a pipe would be waited for
-                raise OSError(f"{file.name} is missing, or no file")
-        ids = json.loads(ids_file.read_text(encoding="utf-8"))
-        lines = merges_file.read_text(encoding="utf-8").split("\n")
+        ids = json.loads((folder / ids_file).read_text(encoding="utf-8"))
+        lines = (folder / merges_file).read_text(encoding="utf-8").split("\n")
+        merges = [tuple(line.split()) for line in lines if line and not line.startswith("#version")]
+        check_vocabulary(ids, merges)
     except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"cannot read the vocabulary in {folder} ({error}): "
-                         "fetch the folder's files again") from None
-    merges = [tuple(line.split()) for line in lines if line and not line.startswith("#version")]
-    if not belong_together(ids, merges):
-        raise ValueError(f"the vocabulary in {folder} is damaged ({ids_file.name} and {merges_file.name} do "
-                         "not fit together): fetch the folder's files again")
+        raise ValueError(f"cannot read the vocabulary in {folder} ({error}): fetch its files again") from None
     return Encoder(ids, merges)
 
 
-def belong_together(ids, merges):
-    """Whether the ids are 0 .. n - 1, and the tokens are all that bytes and merges can give.
-
-    No merge occurs twice.  A token that is no byte and comes from no merge must be a special one, <|like
-    this|>.
+def check_vocabulary(ids, merges):
+    """Raises ValueError unless the ids are 0 .. n - 1, and the tokens are the bytes, what each merge makes of
+    two, and special ones, <|like this|>.
     """
-    if not isinstance(ids, dict) or not all(type(i) is int for i in ids.values()):
-        return False
-    if sorted(ids.values()) != list(range(len(ids))) or not all(len(pair) == 2 for pair in merges):
-        return False
-    if len(set(merges)) < len(merges):              # a download that was resumed at the wrong place
-        return False
-    ordinary = {*bytes_to_unicode().values(), *map("".join, merges)}
-    return ordinary <= ids.keys() and all(token.startswith("<") for token in ids.keys() - ordinary)
+    made = {*bytes_to_unicode().values(), *map("".join, merges)}
+    if (not isinstance(ids, dict) or {*map(type, ids.values())} != {int}
+            or sorted(ids.values()) != [*range(len(ids))] or any(len(pair) != 2 for pair in merges)
+            or len({*merges}) < len(merges) or not made <= ids.keys()
+            or not all(token.startswith("<") for token in ids.keys() - made)):
+        raise ValueError("its two files do not fit together")

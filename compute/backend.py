@@ -26,25 +26,13 @@ def use(name):
         one = module.ones((1, 1), dtype=module.float32)
         to_host(one @ one)                              # fails if driver, device or CUDA's libraries do
     except Exception as error:                          # CuPy raises exceptions of its own
-        advice = f"{missing(error)}; or use --backend numpy"
-        raise ValueError(f"the backend {name} does not work here: {advice}") from None
+        raise ValueError(f"the backend {name} does not work here ({error!r:.200}): it needs an NVIDIA GPU, "
+                         "its driver and pip install 'cupy-cuda12x[ctk]'; or use --backend numpy") from None
     xp.__dict__.clear()
     # vars, not dir: dir also names submodules, which NumPy would import now, in 60 ms
     xp.__dict__.update({key: value for key, value in vars(module).items() if not key.startswith("_")})
     if not hasattr(xp, "vecdot"):                       # CuPy 14.2 does not have it
         xp.vecdot = lambda a, b: (a * b).sum(axis=-1)
-
-
-def missing(error):
-    """What CuPy lacks, in words."""
-    if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
-        return "the package CuPy is not installed (pip install 'cupy-cuda12x[ctk]')"
-    text = " ".join(str(error.__cause__ or error).split())      # CuPy wraps an import's error in advice
-    if "cudaErrorInsufficientDriver" in text:
-        return "CuPy is installed, but NVIDIA's driver is not, or is too old for it"
-    if "cudaErrorNoDevice" in text:
-        return "CuPy and NVIDIA's driver are installed, but there is no device, that is, no GPU they can use"
-    return f"CuPy is installed, but says: {text or type(error).__name__}"
 
 
 def on_gpu():

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from loading.checkpoint import CheckpointError, read_safetensors, read_tensorflow
+from loading.checkpoint import read_safetensors, read_tensorflow
 
 EMBEDDED = ("demo-draft", "demo-target")                        # in models/
 SIZES = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
@@ -65,8 +65,6 @@ def read_folder(folder):
 
 def read_json(path):
     """The JSON object in a small file.  Raises ValueError, with the file's name, if there is none."""
-    if not path.is_file():                                      # reading a pipe would wait
-        raise ValueError(f"{path.name} is not a file")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -119,25 +117,19 @@ def openai_names(arrays):
     >>> openai_names({"transformer.h.0.attn.c_attn.weight": 1, "wte.weight": 2, "h.0.attn.bias": 3})
     {'model/h0/attn/c_attn/w': 1, 'model/wte': 2}
     """
-    renamed = {}
+    renamed, arrays = {}, {name.removeprefix("transformer."): array for name, array in arrays.items()}
     for name, array in arrays.items():
-        short = name.removeprefix("transformer.")
-        if short.endswith((".attn.bias", ".attn.masked_bias")):     # the causal mask, not .attn.c_attn.bias
+        if name.endswith((".attn.bias", ".attn.masked_bias")):      # the causal mask, not .attn.c_attn.bias
             continue
-        if short == "lm_head.weight":                               # a copy of wte
-            wte = arrays.get("transformer.wte.weight", arrays.get("wte.weight"))
-            if wte is None or not np.array_equal(array, wte):
-                raise CheckpointError("lm_head.weight differs from wte.weight, which GPT-2 uses for both: "
-                                      "take a model that does")
+        if name == "lm_head.weight":
+            if not np.array_equal(array, arrays.get("wte.weight")):
+                raise ValueError("lm_head.weight differs from wte.weight, which GPT-2 uses for both: take a "
+                                 "model that does")
             continue
-        if re.fullmatch(r"w[tp]e\.weight|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)",
-                        short) is None:
-            raise CheckpointError(f"tensor {name!r} is not one of GPT-2's: take a plain GPT-2 language model")
-        short = re.sub(r"(w[tp]e)\.weight", r"\1", short)
-        short = re.sub(r"(ln_.)\.weight", r"\1/g", short).replace(".weight", "/w").replace(".bias", "/b")
-        short = "model/" + short.replace("h.", "h", 1).replace(".", "/")
-        if short in renamed:
-            raise CheckpointError(f"tensor {name!r} occurs with and without the prefix 'transformer.': "
-                                  "keep one of the two")
-        renamed[short] = array
+        if not re.fullmatch(r"w[tp]e\.weight|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)",
+                            name):
+            raise ValueError(f"tensor {name!r} is not one of GPT-2's: take a plain GPT-2 language model")
+        name = re.sub(r"(w[tp]e)\.weight", r"\1", name)
+        name = re.sub(r"(ln_.)\.weight", r"\1/g", name).replace(".weight", "/w").replace(".bias", "/b")
+        renamed["model/" + name.replace("h.", "h", 1).replace(".", "/")] = array
     return renamed

@@ -15,15 +15,10 @@ nothing was drafted, so the baseline's is plain.  If the output is not a termina
 (https://no-color.org), no escape code is written, and the running text is the text alone, without the
 rejected drafts.  What a terminal would obey in a prompt or a token is shown as \\x1b, never sent.
 
-But: the cursor is never moved back, so on a terminal a word appears when it is whole; a Windows console older
-than Windows 10 shows the codes as they are.
+But: lines are broken by the terminal, within words; a Windows console older than Windows 10 shows the codes
+as they are.
 """
 import os
-import re
-import shutil
-import sys
-from textwrap import fill
-from unicodedata import combining, east_asian_width
 
 from reporting.stats import is_tree, taken
 
@@ -39,40 +34,24 @@ def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False
     block       the rounds come from block verification
     """
     colour = wants_colour(out) if colour is None else colour
-    width = shutil.get_terminal_size().columns if out.isatty() else float("inf")
-    text, stream = Wrapped(out, width, colour), encoder.stream()
-    said, drafted = [(prompt, None)], False             # `said`: written only at the end
+    text, stream, drafted = [harmless(prompt)], encoder.stream(), False
     out.write(f"{title}\n{'-' * len(title)}\n")
-    if show_rounds:
-        out.write(aligned("round      ", LEGEND, width, colour))
-    else:
-        text.write(prompt)
+    out.write(line("round      ", LEGEND, colour) if show_rounds else text[0])
     try:
         for number, r in enumerate(rounds, 1):
-            if show_rounds:
-                tokens = [(sign, label(encoder, token)) for sign, token in signs(r, block)]
-                head = f"{number:5} {f'{r.n_accepted}/{len(r.drafts)}':>5}"
-                out.write(aligned(head, tokens, width, colour))
-                said += running(r, encoder, stream, False, block)
-            else:
-                for piece in running(r, encoder, stream, colour, block):
-                    text.write(*piece)
             drafted = drafted or len(r.drafts) > 0
+            text.append("".join(running(r, encoder, stream, colour and not show_rounds, block)))
+            tokens = [(sign, label(encoder, token)) for sign, token in signs(r, block)]
+            head = f"{number:5} {f'{r.n_accepted}/{len(r.drafts)}':>5}"
+            out.write(line(head, tokens, colour) if show_rounds else text[-1])
             out.flush()
             yield r
-    except BaseException:                               # what is said of it stands on a line of its own
-        text.write("\n")
-        out.flush()
-        raise
-    if show_rounds:
-        out.write("\n")
-        for piece, _ in said:
-            text.write(piece)
-    text.write(stream([], final=True) + "\n")           # half a character, if the last token ends in one
+    finally:                                            # what is said of an error stands on a line of its own
+        text.append(harmless(stream([], final=True)))   # half a character, if the last token ends in one
+        out.write(("\n" + "".join(text) if show_rounds else text[-1]) + "\n")
     if colour and drafted and not show_rounds:
         names = [paint(name, sign, colour) for sign, name in LEGEND if sign != "."]
         out.write(f"(colours: {', '.join(names)})\n")
-    out.flush()
 
 
 def progress(rounds, title, show_rounds=False):
@@ -81,23 +60,17 @@ def progress(rounds, title, show_rounds=False):
     return tqdm(rounds, desc=title, unit=" rounds", leave=False, disable=None)
 
 
-def wrapped(sentence):
-    """The sentence in lines as wide as the terminal; one line if standard output is something else."""
-    if not sys.stdout.isatty():
-        return sentence
-    width = shutil.get_terminal_size().columns
-    return fill(sentence, width, break_long_words=False, break_on_hyphens=False)
+def line(head, tokens, colour):
+    return head + "".join(f" {sign}{paint(text, sign, colour)}" for sign, text in tokens) + "\n"
 
 
-def running(r, encoder, stream, with_rejected, block=False):
-    """A round as running text: (text, its sign) token by token, no sign if nothing was drafted."""
+def running(r, encoder, stream, colour, block=False):
+    """A round as running text, token by token; the rejected drafts only in colour."""
     for sign, token in signs(r, block):
-        if token == encoder.eos or sign == ".":
+        if token == encoder.eos or sign == "." or sign == "-" and not colour:
             continue
-        if sign != "-":
-            yield stream([token]), sign if len(r.drafts) else None
-        elif with_rejected:
-            yield visible(encoder, token), sign
+        text = visible(encoder, token) if sign == "-" else harmless(stream([token]))
+        yield paint(text, sign, colour and len(r.drafts) > 0)
 
 
 def signs(r, block=False):
@@ -133,58 +106,9 @@ def label(encoder, token):
     return "(end)" if token == encoder.eos else visible(encoder, token).replace(" ", "\u00b7")
 
 
-class Wrapped:
-    """Running text in colour, its lines broken between words unless the width is infinite."""
-
-    def __init__(self, out, width, colour):
-        self.out, self.width, self.colour = out, width, colour
-        self.column, self.space, self.word = 0, "", []  # space and word (parts with signs): not yet written
-
-    def write(self, text, sign=None):
-        for part in re.findall(r"\n|[ \t]+|[^ \t\n]+", harmless(text)):
-            if part[0] not in " \t\n":
-                self.word.append((part, sign))
-                continue
-            self.flush()
-            self.space += part
-            if part == "\n":
-                self.out.write(self.space)
-                self.column, self.space = 0, ""
-        if self.width == float("inf") or sum(cells(part) for part, _ in self.word) >= self.width:
-            self.flush()
-
-    def flush(self):
-        """Write the space and the word, on the next line if they do not fit into this one."""
-        if not self.word:
-            return
-        needed = cells(self.space) + sum(cells(part) for part, _ in self.word)
-        if 0 < self.column and self.column + needed > self.width:
-            self.out.write("\n")
-            self.column, needed, self.space = 0, needed - cells(self.space), ""
-        self.out.write(self.space + "".join(paint(part, sign, self.colour) for part, sign in self.word))
-        self.column, self.space, self.word = self.column + needed, "", []
-
-
-def aligned(head, tokens, width, colour):
-    """One line; if the terminal is too narrow the rest goes below, indented."""
-    line, column = head, len(head)
-    for sign, text in tokens:
-        needed = 2 + cells(text)
-        if column + needed > width and column > len(head):
-            line, column = line + "\n" + " " * len(head), len(head)
-        line, column = f"{line} {sign}{paint(text, sign, colour)}", column + needed
-    return line + "\n"
-
-
-def cells(text):
-    """Columns a terminal gives to `text`; a tab takes at most eight."""
-    return sum(0 if combining(char) else 8 if char == "\t" else 2 if east_asian_width(char) in "WF" else 1
-               for char in text)
-
-
 def paint(text, sign, colour):
-    word = text.lstrip(" ")                             # the space before a word is not struck
-    if not (colour and sign and word):
+    word = text.lstrip()                                # the space before a word is not struck
+    if not (colour and word):
         return text
     return f"{text[:len(text) - len(word)]}\x1b[{STYLES[sign]}m{word}\x1b[0m"
 

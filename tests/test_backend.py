@@ -1,7 +1,6 @@
 """The same source on CuPy, without a GPU: it runs on a strict stand-in (tools/strict_cupy.py).  And what
 crosses to the host, and when."""
 import contextlib
-import importlib
 import json
 import re
 import sys
@@ -190,25 +189,11 @@ def test_main_runs_on_the_stand_in_and_says_the_same(capsys, flags):
         assert on_numpy[sampler]["tokens"] == on_device[sampler]["tokens"]
 
 
-class CUDARuntimeError(RuntimeError):
-    pass
-
-
-BROKEN = {
-    "the package CuPy is not installed": None,
-    "NVIDIA's driver is not": CUDARuntimeError("cudaErrorInsufficientDriver: CUDA driver is insufficient"),
-    "there is no device": CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected"),
-    "CuPy is installed, but says: Failure finding libcublas": ImportError("Failure finding libcublas.so.12"),
-    "says: one two": RuntimeError("one\ntwo"),
-    "says: RuntimeError": RuntimeError(),
-}
-
-
-@pytest.mark.parametrize("sentence", BROKEN)
-def test_one_sentence_says_what_is_missing(capsys, monkeypatch, sentence):
-    """A `cupy` that fails at its first array."""
-    error = BROKEN[sentence]
-
+@pytest.mark.parametrize("error", [
+    None, ImportError("Failure finding libcublas.so.12\nmuch advice " * 99), RuntimeError(),
+    RuntimeError("cudaErrorInsufficientDriver: CUDA driver is insufficient\nfor this")], ids=repr)
+def test_one_sentence_says_what_cupy_said_and_what_it_needs(capsys, monkeypatch, error):
+    """A `cupy` that is not there, or that fails at its first array."""
     def ones(*_, **__):
         raise error
 
@@ -216,20 +201,12 @@ def test_one_sentence_says_what_is_missing(capsys, monkeypatch, sentence):
     monkeypatch.setitem(sys.modules, "cupy", error and broken)
     assert console.run(main.main, ["--backend", "cupy"]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("error: ") and err.count("\n") == 1
-    assert sentence in err and "--backend numpy" in err
+    assert out == "" and err.startswith("error: ") and err.count("\n") == 1 and len(err) < 500
+    assert (type(error).__name__ if error else "ModuleNotFoundError") in err and "--backend numpy" in err
     assert not backend.on_gpu() and xp.ndarray is np.ndarray                    # still what it was
 
 
-def test_an_import_that_fails_is_told_by_its_cause(monkeypatch, tmp_path):
-    (tmp_path / "cupy.py").write_text(
-        "try:\n    import nowhere_to_be_found\nexcept ImportError as e:\n"
-        '    raise ImportError("=====\\nFailed to import CuPy.\\nmuch advice") from e\n')
-    monkeypatch.delitem(sys.modules, "cupy", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    importlib.invalidate_caches()
-    with pytest.raises(ValueError, match="installed, but says: No module named 'nowhere_to_be_found'"):
-        backend.use("cupy")
+def test_a_backend_that_is_not_known_is_refused():
     with pytest.raises(ValueError, match="there is no backend 'torch'"):
         backend.use("torch")
 

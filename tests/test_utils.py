@@ -1,6 +1,5 @@
 """utils.py: names and folders that become models, and those that say why they do not."""
 import os
-import re
 import shutil
 
 import numpy as np
@@ -84,15 +83,6 @@ def test_a_tensor_that_is_missing_is_named(tmp_path):
                                           ("n_head", "heads")])
 def test_a_huge_size_is_refused_before_memory_is_asked_for(tmp_path, size, reason):
     refused(folder(tmp_path, hparams=HPARAMS | {size: 10**9}), reason, load_model)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
-@pytest.mark.parametrize("file", [DATA, "encoder.json", "vocab.bpe"])
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path, file):
-    (folder(tmp_path) / file).unlink()
-    os.mkfifo(tmp_path / file)
-    with pytest.raises(ValueError, match=f"{re.escape(str(tmp_path))}.*(no file|not a file|a device)"):
-        load_model(tmp_path)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
