@@ -38,13 +38,9 @@ def check_room(n_prompt, n_tokens, n_ctx):
     """Raises ValueError if a prompt is empty, or does not fit into the context along with its new tokens."""
     if not n_prompt:
         raise ValueError("the prompt is empty: give it at least one token")
-    if n_prompt > n_ctx or n_tokens and n_prompt == n_ctx:
-        raise ValueError(f"the prompt has {n_prompt} tokens, which leave no room in the context of {n_ctx}: "
-                         "shorten it")
     if n_prompt + n_tokens > n_ctx:
         raise ValueError(f"a prompt of {n_prompt} tokens and {n_tokens} new ones do not fit into the "
-                         f"context of {n_ctx}: ask for at most {n_ctx - n_prompt} new tokens, or shorten "
-                         "the prompt")
+                         f"context of {n_ctx}: ask for fewer, or shorten the prompt")
 
 
 def check_ids(tokens, n_vocab):

@@ -5,8 +5,7 @@ common.
         sys.exit(console.run(main))
 
 The parameters of `main` are the command line, and its docstring is the help.  A value has the type of its
-default, so a prompt is taken as typed; a list is written with commas.  `main` returns its exit status, or
-None for 0.
+default, so a prompt is taken as typed.  `main` returns its exit status, or None for 0.
 
     exit status 2       ValueError, OSError, MemoryError: one sentence on standard error
     exit status 130     Ctrl-C
@@ -39,10 +38,8 @@ def run(program, words=None):
 
 def status_of(program):
     """Call `program`, without arguments.  Returns the exit status."""
-    for name in "stdout", "stderr":
-        if getattr(sys, name) is None:                          # closed by the caller (>&-)
-            setattr(sys, name, open(os.devnull, "w"))
-        getattr(sys, name).reconfigure(errors="replace")        # what a terminal cannot show becomes "?"
+    for stream in sys.stdout, sys.stderr:
+        stream.reconfigure(errors="replace")                    # what a terminal cannot show becomes "?"
     status = 0
     try:
         status = program() or 0
@@ -51,37 +48,29 @@ def status_of(program):
     except BrokenPipeError:
         pass
     except KeyboardInterrupt:
-        status = say("interrupted", 130)
-    except (Exception, SystemExit) as error:
-        sentence = sentence_of(error)
-        if not sentence:
-            raise
-        status = say(f"error: {sentence}", 2)
-    try:
+        status = 130
+        print("interrupted", file=sys.stderr)
+    except Exception as error:
+        status = 2
+        print("error:", sentence_of(error), file=sys.stderr)
+    with suppress(OSError):
         sys.stdout.flush()
-    except OSError:                         # nobody reads it, or the disk is full: do not try again at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return status
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())      # nor may the flush at exit fail
     return status
 
 
 def sentence_of(error):
-    """What is said of an error; None if it is a mistake of this project."""
-    if isinstance(error.__cause__, StopIteration):              # which generators turn into a RuntimeError
-        error = error.__cause__
+    """What is said of an error; a mistake of this project is raised again."""
     if place := place_in_loaded(error):
-        name = "" if isinstance(error, ValueError) else type(error).__name__
-        return ": ".join(filter(None, [place, name, str(error)]))
+        return f"{place}: {type(error).__name__}: {error}"
     if isinstance(error, OSError):
         return told(error)
     if isinstance(error, MemoryError):
         return "there is not enough memory for this: use smaller models"
-    return str(error) if isinstance(error, ValueError) else None
-
-
-def say(sentence, status):
-    with suppress(OSError):                 # nobody can read it: the status remains
-        print(sentence, file=sys.stderr)
-    return status
+    if isinstance(error, ValueError):
+        return str(error)
+    raise error
 
 
 # Words -> flags ---------------------------------------------------------------------------------------------
@@ -149,20 +138,17 @@ def flag_meant(typed, flags):
 
 def typed(name, default):
     """A parser of values of the default's type, which raises ValueError."""
-    kind = type(default[0]) if isinstance(default, list) else type(default)
-    wanted = {int: "a whole number", float: "a number", bool: "no value"}.get(kind)
+    kind = {int: int, float: float, bool: {"True": True, "False": False}.__getitem__}.get(type(default), str)
 
     def parse(word):
-        if wanted is None:                                      # a text, or an argument without a default
-            return word
         try:
-            values = [{"True": True, "False": False}[part] if kind is bool else kind(part)
-                      for part in (word.split(",") if isinstance(default, list) else [word])]
-            if not all(map(isfinite, values)):
-                raise ValueError
+            value = kind(word)
+            if kind is str or isfinite(value):
+                return value
         except (KeyError, ValueError):
-            raise ValueError(f"--{name} {word}: give {wanted}") from None
-        return values if isinstance(default, list) else values[0]
+            pass
+        wanted = {int: "a whole number", float: "a number"}.get(kind, "no value")
+        raise ValueError(f"--{name} {word}: give {wanted}")
     return parse
 
 

@@ -1,6 +1,5 @@
 """What two runs say about each other: worked out by hand on clocks that are made up."""
 import math
-import re
 from types import SimpleNamespace
 
 import pytest
@@ -76,13 +75,6 @@ def sentences(**changes):
     return " ".join(summary(r | dict(K=2, temperature=0, drafter="model", verifier="token") | changes))
 
 
-def test_a_prediction_that_is_far_off_is_named():
-    """By more than a quarter: 5 / 4 one way, 4 / 5 the other."""
-    for measured, far in (1.2, False), (1.3, True), (.83, False), (.77, True):
-        said = sentences(speedup=measured, predicted_speedup=1.0)
-        assert (f"differ by a factor of {measured:.1f}" in said) == far
-
-
 def test_what_is_said_of_the_texts_depends_on_what_was_promised():
     assert "as they always are" in sentences()
     assert "at a near-tie they may differ, because a pass over these 3 rows can" in sentences(same_bits=False)
@@ -92,16 +84,6 @@ def test_what_is_said_of_the_texts_depends_on_what_was_promised():
     lossy = sentences(temperature=1, same_text=False, lossless=False, verifier="lenient:0.5")
     assert "lossy" in lossy and "lenient:0.5" in lossy and "the same" not in lossy
     assert "python -m lossless my.py" in sentences(lossless=None, verifier="my.py")
-
-
-def test_a_better_k_is_named_by_the_numbers_of_the_run():
-    slow = dict(cost_ratio=0.11, verify_ratio=2.6, predicted_speedup=0.99, K=12)
-    slow["speedup"] = 1.0
-    slow["speculative"] = dict(tokens=[1], acceptance_rate=0.75, accepted=3, tested=4,
-                               tokens_per_target_pass=3.9)
-    assert re.search(r"K = [2-5] is best", sentences(**slow)) and "too few drafts" not in sentences(**slow)
-    assert "is best" not in sentences(**slow, steady=False)         # the formula is about K drafts a round
-    assert "is best" not in sentences(**slow | dict(speedup=1.8))   # nor of this run, it seems
 
 
 def test_flags_without_effect_are_named():
@@ -136,7 +118,7 @@ def test_short_runs_are_repeated_and_the_median_is_printed(monkeypatch):
 
 
 @pytest.mark.parametrize("change, says", [
-    (dict(K=10**20), "no context holds that many"), (dict(K=0), "K is 0"), (dict(seed=-1), "seed is -1"),
+    (dict(K=0), "K is 0"), (dict(seed=-1), "seed is -1"),
     (dict(prompt=""), "prompt is empty"), (dict(temperature=-1.0), "temperature is -1"),
     (dict(top_p=0.0), "top_p is 0"), (dict(n_tokens_to_generate=-1), "-1")])
 def test_numbers_that_mean_nothing_are_refused(change, says):

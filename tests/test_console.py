@@ -17,14 +17,14 @@ from exercises import steps
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def program(file, other="x", *, prompt="hello", K=4, temperature=0.5, sizes=[1, 2], json=False):  # noqa: B006
+def program(file, other="x", *, prompt="hello", K=4, temperature=0.5, json=False):
     """Do it.
 
     Args:
         file: what to read
         K: drafts a round
     """
-    print([file, other, prompt, K, temperature, sizes, json])
+    print([file, other, prompt, K, temperature, json])
 
 
 def no_arguments():
@@ -32,13 +32,13 @@ def no_arguments():
 
 
 @pytest.mark.parametrize("words, values", [
-    (["f"], ["f", "x", "hello", 4, 0.5, [1, 2], False]),
-    (["--json", "f", "g", "-K", "3"], ["f", "g", "hello", 3, 0.5, [1, 2], True]),
-    (["f", "--sizes=3", "--temperature", "1"], ["f", "x", "hello", 4, 1.0, [3], False]),
-    *[(["f", "--prompt", typed], ["f", "x", typed, 4, 0.5, [1, 2], False])
+    (["f"], ["f", "x", "hello", 4, 0.5, False]),
+    (["--json", "f", "g", "-K", "3"], ["f", "g", "hello", 3, 0.5, True]),
+    (["f", "--temperature", "1"], ["f", "x", "hello", 4, 1.0, False]),
+    *[(["f", "--prompt", typed], ["f", "x", typed, 4, 0.5, False])
       for typed in ["2017-10-10", "1.10", "a,b", "{x}", "5", "-", "-abc", "True", "None", "'quoted\"",
                     "[1, 2]", "a\\nb", "a\nb", " x ", ""]],
-    (["f", "--prompt=--x"], ["f", "x", "--x", 4, 0.5, [1, 2], False])])
+    (["f", "--prompt=--x"], ["f", "x", "--x", 4, 0.5, False])])
 def test_every_value_arrives_as_typed(words, values, capsys):
     assert console.run(program, words) == 0
     assert capsys.readouterr().out == f"{values}\n"
@@ -49,7 +49,7 @@ def test_every_value_arrives_as_typed(words, values, capsys):
     "f --promt x": "did you mean --prompt?", "f --k 3": "did you mean --K?",
     "f --K foo": "--K foo: give a whole number",
     "f --K 2.5": "a whole number", "f --temperature nan": "give a number",
-    "f --sizes 1,x": "--sizes 1,x: give", "f --K": "--K needs a value",
+    "f --K": "--K needs a value",
     "f --prompt --json": "needs a value", "f --json=1": "--json 1: give no value",
     "f -- x": "'--' is not a flag", "f -t 1 -x 2": "'-x' is not a flag"}.items())
 def test_words_that_are_not_understood_get_one_sentence_before_the_work(words, says, capsys):
@@ -91,10 +91,6 @@ def test_a_mistake_here_keeps_its_traceback_and_one_in_a_loaded_file_says_its_li
         assert console.run(lambda: console.function_in(typed, "propose", len)(3), []) == 2
         said = capsys.readouterr().err.replace("line 2", "line 3")
         assert f"error: {typed}, line 3: TypeError: " in said
-    mine.write_text("def propose(x): return next(iter(()))")
-    propose = console.function_in(mine, "propose", len)              # and in a generator, as in a run:
-    assert console.run(lambda: [*(propose(x) for x in "ab")], []) == 2
-    assert f"error: {mine}, line 1: StopIteration\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text, says", [
@@ -168,15 +164,6 @@ def test_a_full_disk_behind_standard_output_is_told(monkeypatch, capfd):
     assert "cannot write the output (No space left on device): free some" in capfd.readouterr().err
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_an_error_that_cannot_be_printed_still_has_its_exit_status(tmp_path):
-    for word, status in ("nowhere.py", 2), ("--help", 0):       # 1 would be: not lossless
-        with open("/dev/full", "w") as full:
-            words = [sys.executable, "-m", "lossless", word]
-            done = subprocess.run(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=full)
-        assert done.returncode == status
-
-
 @pytest.mark.parametrize("name", ["stdout", "stderr"])
 def test_what_a_terminal_cannot_show_becomes_a_question_mark(name, monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
@@ -202,15 +189,13 @@ PROGRAMS = ["main.py", "-m reporting.many", "-m benchmarks", "-m exercises", "-m
 
 @pytest.mark.long
 @pytest.mark.parametrize("words", PROGRAMS)
-def test_every_program_has_help_one_sentence_for_nonsense_and_minds_closed_streams(words):
+def test_every_program_has_help_one_sentence_for_nonsense(words):
     def run(*more, **streams):
         return subprocess.run([sys.executable, *words.split(), *more], cwd=ROOT, text=True, **streams)
     done = run("--help", capture_output=True)
     assert done.returncode == 0 and len(done.stdout.splitlines()) >= 3 and not done.stderr
     done = run("--nonsense", capture_output=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1) and "nonsense" in done.stderr
-    closed = f"{sys.executable} {words} --nonsense"
-    assert subprocess.run(f"{closed} 2>&-", shell=True, cwd=ROOT).returncode == 2
     bare = subprocess.run([sys.executable, "-OO", *words.split(), "--help"], cwd=ROOT, capture_output=True)
     assert bare.returncode == 0 and not bare.stderr
 
