@@ -88,10 +88,10 @@ class Encoder:
         return lambda ids, final=False: decoder.decode(b"".join(map(self.to_bytes, ids)), final)
 
 
-def load_encoder(folder):
+def load_encoder(folder, n_vocab=None):
     """The Encoder of a folder: encoder.json + vocab.bpe (OpenAI), or vocab.json + merges.txt (Hugging Face).
 
-    Raises ValueError if a file is missing or damaged.
+    Raises ValueError if a file is missing or damaged, or if there are not n_vocab tokens, the model's number.
     """
     folder = Path(folder)
     openai = (folder / "encoder.json").exists() or (folder / "hparams.json").exists()
@@ -101,6 +101,8 @@ def load_encoder(folder):
         lines = (folder / merges_file).read_text(encoding="utf-8").split("\n")
         merges = [tuple(line.split()) for line in lines if line and not line.startswith("#version")]
         check_vocabulary(ids, merges)
+        if n_vocab not in (None, len(ids)):
+            raise ValueError(f"it has {len(ids)} tokens, and the model beside it {n_vocab}")
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"cannot read the vocabulary in {folder} ({error}): fetch its files again") from None
     return Encoder(ids, merges)

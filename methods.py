@@ -164,9 +164,6 @@ def early_exit(models, n_layers, *_):
 
 def skipped_layers(models, skipped, tokens, *_):
     if skipped is None:
-        if models.target.n_ctx <= 20:
-            raise ValueError(f"a context of {models.target.n_ctx} tokens is too short to find out which "
-                             "sublayers to skip: name them, as in layer_skip:a0,m1")
         cost = layer_skip.seconds_per_token(models.target, [tokens[:models.target.n_ctx - 20]], n_tokens=20)
         n_layer = len(models.target.params["blocks"])
         skipped = layer_skip.search(cost, n_layer, np.random.default_rng(0), steps=20)

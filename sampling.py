@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from checks import check_ids, check_room, check_settings, check_vocabularies, token_list
-from compute.backend import largest_to_host
+from compute.backend import to_host
 
 
 class Round(NamedTuple):
@@ -126,10 +126,9 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
     check_vocabularies(vocabularies)
     check_ids(tokens, min(vocabularies, default=float("inf")))
     check_room(len(tokens), int(n_tokens), n_ctx)
-    needed = 1 if temperature == 0 else top_k       # logits that a row's distribution depends on; 0: all
 
     def to_probs(logits, n_rows=None):
-        logits = largest_to_host(logits, needed)
+        logits = to_host(logits)
         *rows, n_vocab = np.shape(logits)
         if n_rows is not None and rows != [n_rows]:
             raise ValueError(f"a model was asked for the logits of {n_rows} positions and gave an array of "

@@ -13,7 +13,7 @@ a third more than the file for 124M, a twentieth more for 1558M.
 from math import prod
 
 from compute.backend import xp
-from compute.linear import LARGE, lay_out
+from compute.linear import lay_out
 from compute.threads import Arena
 from encoder import load_encoder
 from gpt2 import GPT2
@@ -30,10 +30,7 @@ def load_model(name_or_folder, models_dir="models"):
     """
     folder = folder_of(str(name_or_folder), models_dir)
     hparams, arrays = read_folder(folder)
-    encoder = load_encoder(folder)
-    if encoder.n_vocab != hparams["n_vocab"]:
-        raise ValueError(f"{folder}: the vocabulary has {encoder.n_vocab} tokens and the model "
-                         f"{hparams['n_vocab']}: these files do not belong together")
+    encoder = load_encoder(folder, hparams["n_vocab"])
     return GPT2(nested(arrays, hparams, folder), hparams["n_head"]), encoder
 
 
@@ -46,11 +43,7 @@ def nested(arrays, hparams, folder, wanted=None):
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}
     wanted = wanted or shapes(**hparams)
     n_weights, arena = sum(prod(shape) for shape in wanted.values()), Arena()
-    todo = wanted.items()
-    if n_weights > LARGE:                                       # others are there before tqdm is
-        from tqdm import tqdm
-        todo = tqdm(todo, desc=f"Loading {folder.name}", leave=False, disable=None)
-    for name, shape in todo:
+    for name, shape in wanted.items():
         array = xp.asarray(checked(arrays.pop(name, None), name, shape, folder))
         *path, last = name.removeprefix("model/").split("/")
         place = params

@@ -9,8 +9,6 @@ import importlib
 import types
 from time import perf_counter
 
-import numpy as np
-
 xp = types.SimpleNamespace()
 
 
@@ -42,22 +40,6 @@ def on_gpu():
 def to_host(x):
     """The array as a NumPy array."""
     return x.get() if hasattr(x, "get") else x
-
-
-def largest_to_host(logits, k):
-    """Logits [.., n_vocab] -> a NumPy array in which all but the k largest of a row may be -inf.
-
-    From a GPU only these are copied (and ties with the k-th, and NaN), so a distribution that needs only the
-    k largest is unchanged. k = 0: all.
-    """
-    if not hasattr(logits, "get") or not 0 < k < logits.shape[-1]:
-        return to_host(logits)
-    # [.., 1]
-    kth = logits.max(axis=-1, keepdims=True) if k == 1 else xp.partition(logits, -k, axis=-1)[..., -k, None]
-    ids = xp.flatnonzero(~(logits < kth))
-    result = np.full(logits.shape, -np.inf, dtype=logits.dtype)
-    result.reshape(-1)[to_host(ids)] = to_host(logits.reshape(-1)[ids])
-    return result
 
 
 def clock():

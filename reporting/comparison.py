@@ -13,7 +13,6 @@ But: these are the times of a second, on a machine that does other things, too. 
 see the benchmarks.
 """
 import re
-from math import inf
 from statistics import median
 from typing import NamedTuple
 
@@ -176,7 +175,7 @@ def without_effect(given, method, models):
             (not given.get("temperature"), {"top_k", "top_p", "seed"}, "at temperature 0, which is greedy"),
             ("json" in given, {"show_rounds"}, "with --json"),
             (method.shape, {"K"}, "with a tree: its option says how deep it is, as in tree:3,2,1"),
-            (models.target.exact_rows == inf, {"fast"}, "here: equal bits cost no time"),
+            (models.target.exact_rows == float("inf"), {"fast"}, "here: equal bits cost no time"),
             (not models.draft_is_used, {"draft_model_size"}, f"with --drafter {method.drafter.name}")]:
         if applies:
             yield from (f"--{flag} has no effect {reason}" for flag in sorted(flags & given.keys()))
@@ -195,8 +194,6 @@ SAME = {        # (same_text, same_bits): what to say if the texts should be the
     (False, False): "The two texts differ at a near-tie, which can happen here: {why}.",
     (False, True): "The two texts are not the same, which must not happen {when}: please report it.",
 }
-OTHER_BITS = "a pass over these {} rows can have other last bits than single steps"
-NOT_JUDGED = "Whether {} is lossless is not known: python -m lossless {} finds out."
 
 
 def summary(r):
@@ -219,10 +216,12 @@ def summary(r):
     if r["lossless"] is False:
         yield f"The rule is lossy: its text does not have the target's distribution ({r['verifier']})."
     files = [re.sub(r"^(\w\w+:)+", "", typed) for typed in (r["drafter"], r["verifier"])]  # confident:my.py
-    yield from (NOT_JUDGED.format(own, own) for own in files if own.endswith(".py"))
+    yield from (f"Whether {own} is lossless is not known: python -m lossless {own} finds out."
+                for own in files if own.endswith(".py"))
     if (r["temperature"] == 0 or r["same_by_seed"]) and r["lossless"] is not None:
         when = "at temperature 0" if r["temperature"] == 0 else f"with --verifier {r['verifier']}"
-        yield SAME[r["same_text"], r["same_bits"]].format(when=when, why=OTHER_BITS.format(r["rows"]))
+        why = f"a pass over these {r['rows']} rows can have other last bits than single steps"
+        yield SAME[r["same_text"], r["same_bits"]].format(when=when, why=why)
     elif r["temperature"] == 0:
         yield ("The two texts are the same." if r["same_text"] else
                "The two texts differ; those of a lossless method are the same at temperature 0.")

@@ -22,7 +22,6 @@ from compute import backend
 from compute.backend import xp
 from lossless import memoryless
 from reporting import stats
-from sampling import prepare, probabilities
 from speculative import speculative_sampling
 from utils import load_model
 
@@ -105,49 +104,6 @@ def test_a_pass_itself_brings_to_the_host_only_whether_its_numbers_are_finite():
     assert counts["bytes to device"] == 8 * (len(PROMPT) + 4)   # the ids of the tokens that are run
     weights = sum(block["mlp"]["c_fc"]["w"].nbytes for block in model.params["blocks"])
     assert counts["bytes copied for products"] - of_prompt < weights        # queries, keys and values alone
-
-
-@pytest.mark.parametrize("settings, bytes_a_row", [
-    (dict(temperature=0), 12), (dict(temperature=0, top_k=50, top_p=0.9), 12), (dict(top_k=50), 50 * 12),
-    (dict(), 300 * 4), (dict(top_p=0.9), 300 * 4), (dict(top_k=300), 300 * 4)], ids=str)
-def test_of_the_logits_only_those_that_the_law_needs_cross(settings, bytes_a_row, monkeypatch):
-    """An id and a logit are 12 bytes; without top-k the distribution needs the whole row."""
-    layers, passes = gpt2.GPT2.layers, []
-    monkeypatch.setattr(gpt2.GPT2, "layers", lambda *given: passes.append(1) or layers(*given))
-    with stand_in():
-        draft, target = synthetic_pair("tiny", 2, 0.1)
-        for sampler, arguments in ((autoregressive_sampling, [target, PROMPT, 12]),
-                                   (speculative_sampling, [draft, target, PROMPT, 12, 4])):
-            counts.clear(), passes.clear()
-            rounds = list(sampler(*arguments, np.random.default_rng(0), **settings))
-            called = sum(len(r.drafts) + 1 for r in rounds)
-            rows = called + sum(len(r.drafts) for r in rounds)
-            assert counts["bytes to host"] == rows * bytes_a_row + len(passes)  # a bool a pass
-            assert counts["syncs"] <= 4 * len(passes) and called <= len(passes) <= 2 * called
-
-
-@pytest.mark.parametrize("settings", [
-    dict(temperature=0), dict(top_k=1), dict(top_k=5, top_p=0.6), dict(top_p=0.6), dict(),
-    dict(temperature=0.3, top_k=299), dict(top_k=300), dict(top_k=1000)], ids=str)
-@pytest.mark.parametrize("shape", [(300,), (5, 300)], ids=str)
-def test_the_law_has_the_same_bits_whether_few_logits_cross_or_all(settings, shape):
-    logits = np.random.default_rng(1).normal(size=shape).round(1).astype(np.float32)  # rounded: full of ties
-    logits[..., 10:20] = -np.inf
-    expected = probabilities(logits, **settings)
-    settings = dict(temperature=1.0, top_k=0, top_p=1.0) | settings
-    _, to_probs, _ = prepare([lambda *_: None], [0], 1, eos=None, **settings)
-    with stand_in():
-        assert to_probs(cupy.asarray(logits)).tobytes() == expected.tobytes()
-
-
-@pytest.mark.parametrize("temperature, top_k", [(0, 0), (1, 0), (1, 1), (1, 3)])
-@pytest.mark.parametrize("value, n_bad", [(np.nan, 1), (np.nan, 4), (np.inf, 1)])
-def test_damaged_logits_are_found_though_few_cross(temperature, top_k, value, n_bad):
-    logits = np.zeros((2, 20), dtype=np.float32)
-    logits[1, 3:3 + n_bad] = value
-    _, to_probs, _ = prepare([lambda *_: None], [0], 1, temperature, top_k, 1.0, None)
-    with stand_in(), pytest.raises(ValueError, match="NaN or infinity"):
-        to_probs(cupy.asarray(logits))
 
 
 # The samplers, the command line -----------------------------------------------------------------------------
