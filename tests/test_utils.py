@@ -63,7 +63,7 @@ def test_a_known_name_is_downloaded_to_where_models_are_kept(tmp_path, monkeypat
 @pytest.mark.parametrize("n_tokens", [256, 258])
 def test_a_vocabulary_of_another_size_than_the_models_is_refused(tmp_path, n_tokens):
     path = folder(tmp_path, n_tokens=n_tokens)
-    with pytest.raises(ValueError, match=f"{re.escape(str(path))} .it has {n_tokens} tokens, .* model .* 257"):
+    with pytest.raises(ValueError, match=f"it has {n_tokens} tokens, and the model .* 257"):
         load_model(path)
 
 
