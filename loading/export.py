@@ -103,8 +103,7 @@ def write_gguf(folder, name, hparams, arrays, encoder):
     try:
         gguf.GGUFReader(folder / f"{name}.gguf")                # the writer does not notice a full disk
     except ValueError:
-        raise ValueError(f"{name}.gguf was not written whole: free some space, or write to another disk"
-                         ) from None
+        raise ValueError(f"{name}.gguf is not whole: free some space, or write to another disk") from None
 
 
 def add_tokenizer(writer, encoder, types):
