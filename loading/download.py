@@ -110,12 +110,12 @@ def wait_for_others(lock):
 
 
 def download_file(path, urls, size, checksum):
-    """Download a file from the first address that has it.  Each is asked again as long as it sends more."""
-    part, addresses, reasons, most = path.with_name(path.name + ".part"), [*urls], {}, 0
-    if shutil.disk_usage(path.parent).free < size - size_of(part):
-        raise ValueError(f"{path} needs {size / 1e9:.2f} GB: free some space, or choose another folder with "
-                         "--models_dir")
-    for url in addresses:
+    """Download a file from the first address that has it.  An address that sends more is asked again."""
+    part, addresses, reasons = path.with_name(path.name + ".part"), [*urls], {}
+    most = size_of(part)
+    if shutil.disk_usage(path.parent).free < size - most:
+        raise ValueError(f"{path} needs {size / 1e9:.2f} GB: free some space, or choose another --models_dir")
+    for url in addresses:                                       # which grows
         try:
             fetch(url, part, size)
             check(part, checksum)
@@ -141,11 +141,10 @@ def fetch(url, part, size):
         return
     headers = {"Accept-Encoding": "identity", "Range": f"bytes={there}-"}
     with requests.get(url, headers=headers, stream=True, timeout=PATIENCE) as answer:
-        start = there if answer.status_code == 206 else 0       # 200: it sends all of the file
-        length = answer.headers.get("Content-Length")
-        if answer.status_code not in (200, 206) or length != str(size - start):
-            raise requests.HTTPError(f"it answers {answer.status_code}, with {length} bytes instead of "
-                                     f"{size - start}")
+        status, length = answer.status_code, answer.headers.get("Content-Length")
+        start = there if status == 206 else 0                   # 200: it sends all of the file
+        if status not in (200, 206) or length != str(size - start):
+            raise requests.HTTPError(f"it answers {status}, with {length} bytes instead of {size - start}")
         with open(part, "ab") as file, tqdm(total=size, initial=start, unit="B", unit_scale=True,
                                             desc=part.stem, leave=False, disable=None) as bar:
             file.truncate(start)

@@ -123,8 +123,7 @@ def openai_names(arrays):
             continue
         if name == "lm_head.weight":
             if not np.array_equal(array, arrays.get("wte.weight")):
-                raise ValueError("lm_head.weight differs from wte.weight, which GPT-2 uses for both: take a "
-                                 "model that does")
+                raise ValueError("lm_head.weight differs from wte.weight: take a plain GPT-2 language model")
             continue
         if not re.fullmatch(r"w[tp]e\.weight|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)",
                             name):

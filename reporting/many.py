@@ -73,11 +73,9 @@ def main(file, n_tokens_to_generate=60, draft_model_size="demo-draft", target_mo
                           same_text=alone["tokens"] == spec["tokens"],
                           same_bits=sum(len(one) + K for one in some) <= exact_rows)
             print(json_format.dumps(result) if json else harmless(f"{prompt}{spec['text']}\n"), flush=True)
-    if n_made[0]:
-        alone, spec = (n / time for n, time in zip(n_made, seconds))
-        print(f"{len(prompts)} prompts, up to {BATCH} at once: {alone:.0f} tokens per second "
-              f"autoregressively, {spec:.0f} speculatively, speed-up {spec / alone:.2f}x",
-              file=sys.stderr if json else sys.stdout)
+    alone, spec = (n / time for n, time in zip(n_made, seconds))
+    print(f"{len(prompts)} prompts, up to {BATCH} at once: {alone:.0f} tokens per second autoregressively, "
+          f"{spec:.0f} speculatively", file=sys.stderr if json else sys.stdout)
 
 
 def prompts_in(file):

@@ -437,6 +437,7 @@ DAMAGED_SAFETENSORS = {
        for t in ("F8", "", ["F32"])},
     "the same range": (safetensors({"x": described(), "y": described()}, D), HOLE),
     "hole": (safetensors({"x": described(), "y": described(12, 20)}, bytes(20)), HOLE),
+    "there and back": (safetensors({"x": described(0, 2**45), "y": described(2**45, 8)}, D), HOLE),
     "a hole first": (safetensors({"x": described(4, 12)}, bytes(12)), HOLE),
     "bytes left over": (safetensors({"x": described()}, bytes(9)), HOLE),
     "bytes missing": (safetensors({"x": described()}, bytes(7)), HOLE),

@@ -110,9 +110,10 @@ def test_characters_of_several_bytes_are_never_broken(text, chance, colour):
 
 
 def test_each_round_is_written_before_the_next_is_asked_for():
-    out, asked = io.StringIO(), []
-    list(watch((asked.append(out.getvalue()) or one for one in TWO), ENCODER, out, "T", "Prompt"))
-    assert asked == ["T\n-\nPrompt", "T\n-\nPrompt the sea of"]
+    out, asked = Terminal(), []
+    rounds = (asked.append(out.buffer.getvalue()) or one for one in TWO)        # what has left the buffer
+    list(watch(rounds, ENCODER, out, "T", "Prompt", colour=False))
+    assert asked[1] == b"T\n-\nPrompt the sea of"
 
 
 @pytest.mark.parametrize("show_rounds", [False, True])
