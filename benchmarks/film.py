@@ -18,13 +18,13 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-import methods
 from autoregressive import autoregressive_sampling
 from benchmarks.figures import RESULTS
 from console import rewrite
 from main import PROMPT
 from reporting.stats import Timed, clocked
 from speculative import speculative_sampling
+from utils import load_model
 
 RUN, PICTURE = RESULTS / "race.json", RESULTS / "race.webp"
 WIDTH, HEIGHT, SCALE, MARGIN, LINE = 800, 454, 2, 28, 27        # for screens with two dots per pixel
@@ -43,8 +43,8 @@ SMALL, BOLD, TEXT = font("Sans", 13), font("Sans-Bold", 17), font("Serif", 17)
 
 def record(n_tokens=40, K=4):
     """Both samplers, greedy, in 100 turns, after the prompt was read -> their rounds, with shortest times."""
-    models = methods.Models("demo-draft", "demo-target", "models")
-    draft, target, encoder = Timed(models.draft), models.target, models.encoder
+    (draft, encoder), (target, _) = load_model("demo-draft"), load_model("demo-target")
+    draft = Timed(draft)
     tokens, rng = encoder.encode(PROMPT), np.random.default_rng(0)
     samplers = {"autoregressive": partial(autoregressive_sampling, target, tokens, n_tokens, rng),
                 "speculative": partial(speculative_sampling, draft, target, tokens, n_tokens, K, rng)}
