@@ -1,0 +1,60 @@
+"""benchmarks/film.py: the moving picture shows the recorded run, which is what the samplers write."""
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[benchmark]'")
+from PIL import Image
+
+from autoregressive import autoregressive_sampling
+from benchmarks import film
+from main import PROMPT
+from utils import load_model
+
+RACE = json.loads(film.RUN.read_text(encoding="utf-8"))
+
+
+def texts(rounds):
+    return "".join("".join(r["drafts"][:r["n_accepted"]]) + r["next"] for r in rounds)
+
+
+def test_the_recorded_run_is_what_the_target_writes():
+    model, encoder = load_model("demo-target", film.RESULTS.parent.parent / "models")
+    rounds = autoregressive_sampling(model, encoder.encode(PROMPT), 40, None, temperature=0)
+    text = encoder.decode([token for r in rounds for token in r.tokens])
+    assert RACE["prompt"] == PROMPT and texts(RACE["autoregressive"]) == texts(RACE["speculative"]) == text
+    assert any(r["n_accepted"] < len(r["drafts"]) for r in RACE["speculative"])
+
+
+def test_what_is_seen_at_a_time():
+    """Two drafts of a second each, judged after three: the first is kept, the second replaced."""
+    rounds = [dict(seconds=3, n_accepted=1, drafts=["a", "b"], next="c"),
+              dict(seconds=1, n_accepted=0, drafts=[], next="d")]
+    colours = {film.GREY: "?", film.GREEN: "+", film.RED: "-", film.BLUE: "!"}
+    for now, wanted, n_passes, n_tokens in [
+            (.5, "", 0, 0), (1.5, "a?", 0, 0), (2.9, "a?b?", 0, 0),
+            (3, "a+b-c!", 1, 2), (4, "a+b-c!d!", 2, 3), (9, "a+b-c!d!", 2, 3)]:
+        pieces, ends, tokens = film.seen(rounds, 1, now)
+        assert "".join(text + colours[colour] for text, colour, _ in pieces) == wanted
+        assert (len(ends), tokens) == (n_passes, n_tokens) and all(
+            struck == (colour == film.RED) for _, colour, struck in pieces)
+
+
+def test_the_picture_plays_ten_to_fifteen_seconds_and_begins_with_its_end():
+    assert film.PICTURE.stat().st_size <= 1.5e6
+    picture, durations, frames = Image.open(film.PICTURE), [], {}
+    total = sum(r["seconds"] for r in RACE["autoregressive"])
+    for i in range(picture.n_frames):
+        picture.seek(i)
+        picture.load()
+        durations.append(picture.info["duration"])
+        if i in (0, 61, picture.n_frames - 1):
+            frames[i] = np.asarray(picture.convert("RGB"), int)
+    first, middle, last = frames.values()
+    assert 10_000 <= sum(durations) <= 15_000 and picture.info["loop"] == 0
+    assert (first == last).all() and (first != middle).any()
+    factor = round(film.SECONDS / total)
+    for shown, now in ((first, total), (middle, 60 / film.PER_SECOND / factor)):
+        drawn = np.asarray(film.frame(RACE, now, factor, total), int)   # another Pillow may smooth otherwise
+        assert shown.shape == drawn.shape and abs(shown - drawn).mean() < 1
