@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 READING = ["autoregressive", "speculative", "sampling", "checks", "gpt2", "encoder", "utils"]
 MAY = {         # a room or file: what it may import, itself apart
     "autoregressive": ["sampling"], "speculative": ["sampling", "checks"], "sampling": ["checks", "compute"],
-    "checks": [], "console": [], "gpt2": ["compute"], "encoder": [],
+    "checks": [], "console": [], "gpt2": ["checks", "compute"], "encoder": [],
     "utils": ["loading", "compute", "encoder", "gpt2"], "compute": [],
     "loading": ["encoder", "compute", "console"],
     "lossless": ["sampling", "speculative", "checks", "autoregressive", "console"],
