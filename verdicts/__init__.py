@@ -1,2 +1,111 @@
-"""Rules that somebody disputed, or might write by mistake: what the judge says of each."""
-from verdicts.cases import CASES  # noqa: F401
+"""Public disputes about "lossless" (cases.ini), each reduced to a rule that lossless.py can judge.
+
+    CASES[0].judge()        a lossless.Report, made anew
+    python -m verdicts      the same as a program: see __main__.py
+"""
+import configparser
+import functools
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import lossless
+from lossless import exact_distribution, memoryless, table
+from samplers.constraints import constrained
+from verdicts.museum import RULES, sampler
+from verdicts.rules import penalty
+
+HERE = Path(__file__).parent
+PAIRS = {                                               # name: (draft, target, n_tokens, Ks)
+    "a distribution after every prefix": (table(1), table(2), 3, (1, 2)),
+    "zeros in both": (table(3, zeros=.4), table(4, zeros=.4), 3, (1, 2)),
+    "zeros in the target": (table(7), table(8, zeros=.5), 3, (1, 2)),
+    "five tokens of vocabulary": (table(21, n_vocab=5), table(22, n_vocab=5), 2, (1,)),
+    "long rounds": (table(31, n_vocab=2), table(32, n_vocab=2), 4, (3,)),
+}
+STATUS = {                      # what a case is about
+    "shipped": "was in the project's code or documentation",
+    "declared": "was, and is declared an approximation",
+    "proposal": "was proposed, or closed again",
+    "question": "was asked about, and shipped by nobody",
+}
+
+
+class Case(NamedTuple):
+    name: str                   # "vllm-40149", or "proposal-3" if no project shipped the rule
+    thread: str                 # where it is argued about, on github.com
+    date: str                   # "2026-04"
+    status: str                 # of STATUS
+    claim: str
+    says: str                   # what the claim holds the rule to be: "wrong", "lossless", or "asks"
+    outcome: str                # the versions, the option, what became of it, as of the copy that was read
+    quote: str                  # the sentence or the line of code that decides what the rule is
+    rule: str                   # a name of museum.RULES
+    settings: dict
+    penalty: bool               # the target punishes repetition
+
+    @property
+    def project(self):
+        return "/".join(self.thread.split("/")[:2]) if self.status in ("shipped", "declared") else ""
+
+    @property
+    def link(self):
+        return f"https://github.com/{self.thread}"
+
+    @property
+    def verdict(self):
+        return "wrong" if RULES[self.rule].__doc__.startswith("Wrong") else "lossless"
+
+    @property
+    def answer(self):
+        if self.says == "asks":
+            return "A question."
+        return "The claim holds." if self.says == self.verdict else "The claim does not hold."
+
+    def judge(self):
+        """lossless.Report of the first pair that shows a wrong text, with the largest deviation of all."""
+        return judged(self.rule, json.dumps(self.settings), self.penalty)
+
+
+@functools.cache
+def judged(rule, settings="{}", penalized=False):
+    settings, found = {"temperature": 1.0} | json.loads(settings), []
+    for name, (draft, target, n_tokens, Ks) in PAIRS.items():
+        target = constrained(target, penalty) if penalized else target
+        report = lossless.report(sampler(RULES[rule]), [(draft, target)], Ks, n_tokens, **settings)
+        found.append(report if report.lossless else report._replace(case=report.case.replace("pair 0", name)))
+    first = next((report for report in found if not report.lossless), found[0])
+    return first._replace(deviation=max(report.deviation for report in found))
+
+
+def first_token(rule, q, p, K=1, **settings):
+    """The exact distribution [n_vocab] of the first token, q and p the same at every place."""
+    chances = [0.0] * len(q)
+    for text, chance in texts(rule, q, p, K, settings).items():
+        chances[text[0][0]] += chance
+    return chances
+
+
+def kept(rule, q=(.1, .6, .3), p=(.5, .3, .2), K=2):
+    """How many of the first round's K drafts are kept, the expectation."""
+    return sum(n * chance for (_, n), chance in texts(rule, q, p, K, {}).items())
+
+
+def texts(rule, q, p, K, settings):
+    """{(text, drafts kept in the first round): probability}"""
+    def run(rng):
+        rounds = [*sampler(RULES[rule])(memoryless(p), memoryless(q), [0, 0], K + 1, K, rng, **settings)]
+        return lossless.text_of(rounds, rng), rounds[0].n_accepted
+    return exact_distribution(run)
+
+
+def read_cases():
+    parser = configparser.ConfigParser(interpolation=None, delimiters="=")
+    parser.read(HERE / "cases.ini", encoding="utf-8")
+    for name in parser.sections():
+        case = {key: " ".join(value.split()) for key, value in parser[name].items()}
+        case["settings"], case["penalty"] = json.loads(case.get("settings", "{}")), "penalty" in case
+        yield Case(name, **{"says": "wrong"} | case)
+
+
+CASES = [*read_cases()]

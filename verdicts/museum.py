@@ -1,240 +1,333 @@
-"""A museum of mistakes: samplers that are wrong, and some that look wrong and are right.
+"""The museum: mistakes that are easily made, and code that looks wrong and is right.
 
-    WRONG, RIGHT        {what is changed: sampler}, as lossless.report takes one
-    MISTAKES, UNUSUAL   the same as data: {kind: (module, module -> sampler, {what is changed: the changes})}
-    python -m verdicts.museum       judges them all and writes museum.md (half an hour); with a name, that one
+    WRONG, RIGHT        {name: sampler}, as lossless.report takes one
+    RULES               {name: its class}: these, and those that public threads are about (rules.py)
 
-Each is speculative.py (or block.py, a tree's rule, ..) with a line or two changed, as somebody could write
-them: read a change beside the file that it changes.  The judge must find every mistake and let the others
-pass; that is its own test, and the notebooks and exercises show some of them.  Some are what a public thread
-is about: rules.py says which.
+lossless.py must find each that is wrong and let the others pass: that is its own test.  The exercises know
+these mistakes, and the notebooks show some.
 
-But: mistakes of caches and passes are beside the tests of those (a wrong cache makes another model), and
-those of a race beside the tests of coupling (the judge cannot walk it).
+Not here: mistakes of trees, blocks, batches and constraints, which are planted in the tests of these.
 """
-import functools
-import inspect
-import re
-import sys
-import types
-from difflib import unified_diff
-from functools import partial
-from pathlib import Path
-
 import numpy as np
 
-import console
-import sampling
-import speculative
-from drafters import adaptive, lookup
-from lossless import CASES, judge
-from samplers import batch, block, constraints, k_seq, multi_draft, traversal, tree, tree_rules
-from speculative import speculative_sampling
-from verdicts import mistakes, unusual
+from sampling import sample
+from verdicts.rules import RULES as DISPUTED
+from verdicts.rules import Algorithm2
+
+# The accept test --------------------------------------------------------------------------------------------
+
+class OneCoinForAll(Algorithm2):
+    """Wrong. One coin decides on all drafts of a round: one draft alone does not show it."""
+    def verify(self, *run):
+        self.coin = run[-1].random()
+        return super().verify(*run)
+
+    def keeps(self, q, p, x, rng):
+        return self.coin * p[x] < q[x]
 
 
-def changed(module, *changes):
-    """The module with each (old, new) of its source replaced.  ValueError unless `old` is there exactly once.
-    """
-    copy = types.ModuleType(module.__name__)
-    copy.probabilities = sampling.probabilities
-    exec(compile(changed_source(module, changes), f"{module.__name__}.py, changed", "exec"), copy.__dict__)
-    return copy
+class CoinDrawsTheCorrection(Algorithm2):
+    """Wrong. The coin that refused draws the correction, and it is known to be large."""
+    def keeps(self, q, p, x, rng):
+        self.coin = rng.random()
+        return self.coin * p[x] < q[x]
+
+    def correction(self, q, p, x, rng):
+        r = self.residual(q, p, x)
+        return int((np.cumsum(r) > self.coin * r.sum()).argmax())
 
 
-def changed_source(module, changes):
-    source = inspect.getsource(module)
-    for old, new in changes:
-        if source.count(old) != 1:
-            raise ValueError(f"{module.__name__} holds {old!r} {source.count(old)} times: adapt the change")
-        source = source.replace(old, new)
-    return source
+class CoinOfTheDraft(Algorithm2):
+    """Wrong. The number that drew a draft also judges it."""
+    def propose(self, *run):
+        self.coins = []
+        return super().propose(*run)
+
+    def draw(self, p, rng):
+        self.coins.append(rng.random())
+        return int((np.cumsum(p) > self.coins[-1]).argmax())
+
+    def keeps(self, q, p, x, rng):
+        return self.coins.pop(0) * p[x] < q[x]
 
 
-def difference(module, changes):
-    """The lines that differ, without their comments: "-" is before what was there, "+" before what is new."""
-    files = inspect.getsource(module).splitlines(), changed_source(module, changes).splitlines()
-    shown = [re.sub("  +#.*", "", line) for line in unified_diff(*files, n=0, lineterm="")
-             if line[0] in "+-" and line[1:3] not in ("++", "--")]
-    return "\n".join([f"{module.__name__.replace('.', '/')}.py:", *shown])
+class Swapped(Algorithm2):
+    """Wrong. p and q are swapped in the accept test."""
+    def keeps(self, q, p, x, rng):
+        return rng.random() * q[x] < p[x]
 
 
-# A sampler of a module --------------------------------------------------------------------------------------
-
-def loop(module, **how):
-    return partial(module.speculative_sampling, **how)
-
-
-def rule(module):
-    return partial(speculative_sampling, verify=module.verify)
+class ByTheProbabilityAlone(Algorithm2):
+    """Wrong. A draft is kept with probability q(draft), which is right for point masses, not for draws."""
+    def keeps(self, q, p, x, rng):
+        return rng.random() < q[x]
 
 
-def drafter(make):
-    """Of a drafter: made anew for each run, for it may have a memory."""
-    def of(module):
-        return lambda *run, **settings: speculative_sampling(*run, propose=make(module), **settings)
-    return of
+class EveryDraftKept(Algorithm2):
+    """Wrong. No draft is tested: the text is the drafter's but for the bonus tokens."""
+    def keeps(self, *_):
+        return True
 
 
-def widths(K):
-    """The children of a tree's nodes, by level."""
-    return {1: (3,), 2: (2, 1)}.get(K, (2, *[1] * (K - 1)))
+class NoDraftKept(Algorithm2):
+    """Wrong. Every draft is refused, and the correction still comes from the residual."""
+    def keeps(self, *_):
+        return False
 
 
-def tree_of(sampling=tree.tree_sampling, widths=widths, **how):
-    """`widths`: K -> the shape of the tree."""
-    def sampler(draft, target, tokens, n_tokens, K, rng, **settings):
-        return sampling(draft, target, tokens, n_tokens, widths(K), rng, **how, **settings)
-    return sampler
+class KeptIfLiked(Algorithm2):
+    """Wrong. A draft is kept if the target likes it better than the draft does; no coin is thrown."""
+    def keeps(self, q, p, x, rng):
+        return p[x] < q[x]
 
 
-def children(name):
-    """The rule `name` of the module at each node; SpecInfer's children are grown by its own `drawn`."""
-    return lambda module, **how: tree_of(rule=getattr(module, name), grow=module.drawn, **how)
+class ALittleLenience(Algorithm2):
+    """Wrong. The coin is a tenth easier: the deviation is small, and found like any other."""
+    def keeps(self, q, p, x, rng):
+        return rng.random() * .9 * p[x] < q[x]
 
 
-def second_of_two(module):
-    """The second of two sequences; the first has chance of its own."""
-    def sampler(draft, target, tokens, n_tokens, K, rng, **settings):
-        rngs = [np.random.default_rng(0), rng]
-        rounds = module.batch_sampling(draft, target, [[1], tokens], n_tokens, K, rngs, **settings)
-        return (both[1] for both in rounds if both[1])
-    return sampler
+class FloorUnderP(Algorithm2):
+    """Wrong. p is at least .001 in the accept test: only drafts that are rarer show it."""
+    def keeps(self, q, p, x, rng):
+        return rng.random() * max(p[x], 1e-3) < q[x]
 
 
-def filtered(module):
-    """speculative.py with the changed sampling.py."""
-    copy = changed(speculative)
-    copy.prepare = module.prepare
-    return copy.speculative_sampling
+class CoinUpTo(Algorithm2):
+    """Wrong. A computer's uniform number is 0 once in 2^24, and 0 <= 0 holds. With < a draft that the target
+    cannot say is never kept."""
+    def keeps(self, q, p, x, rng):
+        return rng.random() < (np.floor(min(q[x] / p[x], 1) * 2**24) + 1) / 2**24
 
 
-def penalty(tokens, logits, size=2.0):
-    """Each token of the text so far loses `size`."""
-    logits[[token for token in {*tokens} if token < len(logits)]] -= size
-    return logits
+# The correction and the bonus -------------------------------------------------------------------------------
+
+class AbsoluteResidual(Algorithm2):
+    """Wrong. The residual is |q - p|: what the target wants less of comes, too."""
+    def residual(self, q, p, x):
+        return np.abs(q - p)
 
 
-def with_penalty(module):
-    """The target is a model with a penalty, which is taken from it here and put back by the module."""
-    def sampler(draft, target, *run, **settings):
-        plain = constraints.constrained(target, partial(penalty, size=-2.0))
-        return speculative_sampling(draft, module.constrained(plain, penalty), *run, **settings)
-    return sampler
+class NeverQuiteZero(Algorithm2):
+    """Wrong. The residual is at least a millionth "for numerical stability"."""
+    def residual(self, q, p, x):
+        return np.maximum(q - p, 1e-6)
 
 
-MISTAKES = {            # kind: (module, module -> sampler, {what is changed: the changes})
-    "accept test": (speculative, loop, mistakes.ACCEPT),
-    "positions": (speculative, loop, mistakes.POSITIONS),
-    "correction": (speculative, loop, mistakes.CORRECTIONS),
-    "rounds": (speculative, loop, mistakes.ROUNDS),
-    "drafting": (speculative, loop, mistakes.DRAFTING),
-    "drafting by the last rounds": (
-        adaptive, drafter(lambda file: file.Schedule(first=2)), mistakes.ADAPTIVE),
-    "drafting by copies": (lookup, drafter(lambda file: file.propose), mistakes.LOOKUP),
-    "filters": (sampling, filtered, mistakes.FILTERS),
-    "settings and EOS": (speculative, loop, mistakes.SETTINGS_IN_THE_LOOP),
-    "block": (block, rule, mistakes.BLOCK),
-    "trees": (tree_rules, children("SEQUOIA"), mistakes.CHILDREN),
-    "trees with replacement": (tree_rules, children("SPECINFER"), mistakes.WITH_REPLACEMENT),
-    "trees, the walk": (
-        tree, lambda file, **how: tree_of(file.tree_sampling, **how), mistakes.WALKS),
-    "K-SEQ": (k_seq, lambda file: tree_of(rule=file.K_SEQ), mistakes.K_SEQS),
-    "greedy drafts": (multi_draft, lambda file: tree_of(rule=file.GREEDY), mistakes.GREEDY),
-    "traversal": (traversal, lambda file: tree_of(walk=file.walk), mistakes.TRAVERSAL),
-    "constraints": (constraints, with_penalty, mistakes.CONSTRAINTS),
-    "batches": (batch, second_of_two, mistakes.BATCHES),
-    "settings": (speculative, loop, mistakes.SETTINGS),
-}
-UNUSUAL = {
-    "accept test": (speculative, loop, unusual.ACCEPT),
-    "correction": (speculative, loop, unusual.CORRECTIONS),
-    "drafting": (speculative, loop, unusual.DRAFTING),
-    "block": (block, rule, {"block verification": []}),
-    "trees": (tree_rules, children("SEQUOIA"), unusual.CHILDREN),
-    "trees with replacement": (tree_rules, children("SPECINFER"), {"tree: with replacement": []}),
-    "K-SEQ": (k_seq, lambda file: tree_of(rule=file.K_SEQ), {"K-SEQ": []}),
-    "greedy drafts": (multi_draft, lambda file: tree_of(rule=file.GREEDY), {"greedy drafts": []}),
-    "traversal": (traversal, lambda file: tree_of(walk=file.walk), {"traversal": []}),
-    "constraints": (constraints, with_penalty, {"penalty": []}),
-    "batches": (batch, second_of_two, unusual.BATCHES),
-}
+class BonusFromTheDraft(Algorithm2):
+    """Wrong. The draft draws the bonus, from its last distribution."""
+    def verify(self, q, p, drafts, rng):
+        return super().verify(np.concatenate([q[:-1], p[-1:]]) if drafts else q, p, drafts, rng)
 
 
-def made(kinds):
-    """{what is changed: sampler}"""
-    return {name: when_first_run(module, sampler_of, changes)
-            for module, sampler_of, entries in kinds.values() for name, changes in entries.items()}
+# Positions and rounds ---------------------------------------------------------------------------------------
+
+class LastRowForAll(Algorithm2):
+    """Wrong. The draft's last distribution stands for every position: one draft alone does not show it."""
+    def verify(self, q, p, drafts, rng):
+        return super().verify(q, [p[-1]] * len(p) if drafts else p, drafts, rng)
 
 
-def when_first_run(module, sampler_of, changes):
-    make = functools.cache(lambda: sampler_of(changed(module, *changes)))
-    return lambda *run, **settings: make()(*run, **settings)
+class RowsOneTooEarly(Algorithm2):
+    """Wrong. Each draft but the first is judged by the target's row before its own."""
+    def verify(self, q, p, drafts, rng):
+        return super().verify(np.concatenate([q[:1], q[:-2], q[-1:]]) if drafts else q, p, drafts, rng)
 
 
-KIND = {name: kind for kind, (_, _, entries) in MISTAKES.items() for name in entries}
-WRONG, RIGHT = made(MISTAKES), made(UNUSUAL)
-CHANGES = {name: (module, sampler_of, changes) for kinds in (MISTAKES, UNUSUAL)
-           for module, sampler_of, entries in kinds.values() for name, changes in entries.items()}
+class OnlyTheFirstTested(Algorithm2):
+    """Wrong. After an accepted first draft the others of the round are kept."""
+    def verify(self, q, p, drafts, rng):
+        kept, token = super().verify(q[:2], p[:1], drafts[:1], rng)
+        return (len(drafts), sample(q[-1], rng)) if kept and len(drafts) > 1 else (kept, token)
 
 
-# The table --------------------------------------------------------------------------------------------------
+class LateRound(Algorithm2):
+    """Wrong. From the fifth token on nothing is tested: short texts do not show it."""
+    def propose(self, draft, x, *run):
+        self.n = len(x)
+        return super().propose(draft, x, *run)
 
-TABLE = Path(__file__).with_suffix(".md")
-STEPS = 10_000          # of a case: a mistake in a tree has shown by then
-
-
-def deviation(sampler, case):
-    """From the target's distribution; infinite if the loop itself refuses what a drafter gives."""
-    try:
-        return judge(sampler, *case, most=STEPS).deviation
-    except ValueError as error:
-        if "cannot come from" not in str(error):
-            raise
-        return np.inf
+    def keeps(self, *run):
+        return self.n > 5 or super().keeps(*run)
 
 
-def seen(name):
-    """(deviation, case) of each standard case that sees a mistake, the largest first.  A batch has two texts,
-    so its branches are the square of one's: of its mistakes the cases of at most three tokens are asked."""
-    cases = [case for case in CASES if case.n_tokens <= 3] if name.startswith("batch") else CASES
-    found = [(deviation(WRONG[name], case), str(case)) for case in cases]
-    return sorted((pair for pair in found if pair[0] > 1e-9), reverse=True)
+class RefusedDraftIsRead(Algorithm2):
+    """Wrong. The target goes on from the refused draft, not from its correction: a cache that was not rolled
+    back."""
+    refused = ()
+
+    def rows(self, target, x, drafts, *more):
+        return super().rows(target, [*x[:len(x) - len(self.refused)], *self.refused], drafts, *more)
+
+    def verify(self, q, p, drafts, rng):
+        kept, token = super().verify(q, p, drafts, rng)
+        self.refused = drafts[kept:kept + 1]
+        return kept, token
 
 
-def rows():
-    """{name: its row} of museum.md."""
-    lines = TABLE.read_text(encoding="utf-8").splitlines()
-    return {line.split(" | ")[0][2:]: line for line in lines if line.startswith("| ")}
+class EOSOnlyAtTheEnd(Algorithm2):
+    """Wrong. EOS is looked for in the last token of a round, and the text goes on after one that was accepted
+    before."""
+    def text(self, drafts, kept, token, ends):
+        new = drafts[:kept] + [token]
+        return [x for x in new[:-1] if x not in ends] + new[-1:]
 
 
-def main(name=""):
-    """Judges the mistakes of the museum in every standard case, and writes museum.md (half an hour).
+# Drafting ---------------------------------------------------------------------------------------------------
 
-    Args:
-        name: of one mistake, whose row alone is written anew
-    """
-    if name and name not in WRONG:
-        raise ValueError(f"there is no mistake {name!r} in the museum: museum.md has their names")
-    new = {}
-    for one in [name] if name else WRONG:
-        found = seen(one)
-        new[one] = f"| {one} | {found[0][0]:.1e} | {len(found)} | {found[0][1]} |"
-        print(new[one], flush=True)
-    old = rows() | new if name else new
-    console.rewrite(TABLE, TITLE + "\n".join(old[one] for one in WRONG if one in old) + "\n")
+class UnlikelyThrownAway(Algorithm2):
+    """Wrong. A draft that was drawn, and is unlikely, is thrown away: then it comes too seldom."""
+    def propose(self, *run):
+        drafts, p = super().propose(*run)
+        n = next((j for j, x in enumerate(drafts) if p[j][x] < .4), len(drafts))
+        return drafts[:n], p[:n]
 
 
-TITLE = f"""# The museum of mistakes
+class LikelierOfTwo(Algorithm2):
+    """Wrong. The likelier of two draws is the draft, and p is what each was drawn from."""
+    def draw(self, p, rng):
+        return max(sample(p, rng), sample(p, rng), key=p.__getitem__)
 
-What `lossless.check` finds when a line or two are changed, as `mistakes.py` says: the largest deviation of
-any text's probability in one of the {len(CASES)} standard cases (inf: the loop refuses what the drafter
-gives), the number of cases that see it (for batches among those of at most three tokens), and the one that
-sees it best.  Written by `python -m verdicts.museum`.
 
-| what is changed | deviation | cases | best seen by |
-|---|---|---|---|
-"""
+class HalfPrecision(Algorithm2):
+    """Wrong. p is recorded in half precision."""
+    def recorded(self, p):
+        p = p.astype(np.float16).astype(float)
+        return p / p.sum()
 
-if __name__ == "__main__":
-    sys.exit(console.run(main))
+
+# Settings ---------------------------------------------------------------------------------------------------
+
+class Changed(Algorithm2):
+    """The settings are changed on the way in."""
+    def __call__(self, *run, temperature=1.0, top_k=0, top_p=1.0, eos=None):
+        settings = dict(temperature=temperature, top_k=top_k, top_p=top_p, eos=eos)
+        return super().__call__(*run, **settings | self.change(**settings))
+
+
+class TemperatureIgnored(Changed):
+    """Wrong. Draft and target both run at temperature 1."""
+    def change(self, **_):
+        return dict(temperature=1.0)
+
+
+class TopKOneTooMany(Changed):
+    """Wrong. One token too many is kept."""
+    def change(self, top_k, **_):
+        return dict(top_k=top_k and top_k + 1)
+
+
+class TopPIgnoredWithTopK(Changed):
+    """Wrong. Top-p does nothing if top-k is given: only both together show it."""
+    def change(self, top_k, top_p, **_):
+        return dict(top_p=1.0 if top_k else top_p)
+
+
+class EOSIgnoredIfZero(Changed):
+    """Wrong. Token 0 is taken for "no EOS"."""
+    def change(self, eos, **_):
+        return dict(eos=None if np.ndim(eos) == 0 and not isinstance(eos, set) and not eos else eos)
+
+
+# Unusual, and right -----------------------------------------------------------------------------------------
+
+class Divided(Algorithm2):
+    """Lossless. The ratio is divided and cut at 1, the coin is one minus u and stands on the right."""
+    def keeps(self, q, p, x, rng):
+        return min(1, q[x] / p[x]) > 1 - rng.random()
+
+
+class Logarithms(Algorithm2):
+    """Lossless. Logarithms are compared."""
+    def keeps(self, q, p, x, rng):
+        return q[x] > 0 and np.log(rng.random()) < np.log(q[x]) - np.log(p[x])
+
+
+class CoinForAnArray(Algorithm2):
+    """Lossless. The coin is compared with all tokens' ratios at once."""
+    def keeps(self, q, p, x, rng):
+        return (rng.random() * p < q)[x]
+
+
+class AllCoinsAtOnce(Algorithm2):
+    """Lossless. All coins of a round are thrown and compared at once; those after a refusal do not count."""
+    def verify(self, q, p, drafts, rng):
+        chances = np.array([row[x] for row, x in zip(p, drafts)])
+        passes = rng.random(len(drafts)) * chances < q[np.arange(len(drafts)), drafts] if drafts else []
+        kept = next((j for j, passed in enumerate(passes) if not passed), len(drafts))
+        if kept == len(drafts):
+            return kept, sample(q[-1], rng)
+        return kept, self.correction(q[kept], p[kept], drafts[kept], rng)
+
+
+class CoinStretched(CoinDrawsTheCorrection):
+    """Lossless. The coin that refused is uniform above the ratio: stretched to [0, 1), it draws the
+    correction."""
+    def correction(self, q, p, x, rng):
+        self.coin = (self.coin - q[x] / p[x]) / (1 - q[x] / p[x])
+        return super().correction(q, p, x, rng)
+
+
+class LenienceCorrected(Algorithm2):
+    """Lossless. The coin keeps drafts with half the probability, and the residual is what is left of q."""
+    def keeps(self, q, p, x, rng):
+        return rng.random() * 2 * p[x] < q[x]
+
+    def residual(self, q, p, x):
+        return q - np.minimum(p, q / 2)
+
+
+class BonusFirst(Algorithm2):
+    """Lossless. The bonus is drawn before the drafts are judged."""
+    def verify(self, q, p, drafts, rng):
+        self.first = sample(q[-1], rng)
+        return super().verify(q, p, drafts, rng)
+
+    def bonus(self, *_):
+        return self.first
+
+
+class NoBonus(Algorithm2):
+    """Lossless. The last accepted draft ends the round, and nothing is drawn after it."""
+    def verify(self, q, p, drafts, rng):
+        kept, token = super().verify(q[:-1] if drafts else q, p[:-1], drafts[:-1], rng)
+        if not drafts or kept < len(drafts) - 1:
+            return kept, token
+        x = drafts[-1]
+        return kept, x if self.keeps(q[kept], p[kept], x, rng) else self.correction(q[kept], p[kept], x, rng)
+
+
+class FewerIfSure(Algorithm2):
+    """Lossless. Drafting ends where the draft's next distribution is flat: seen before anything is drawn from
+    it."""
+    def propose(self, draft, x, k, probs, rng):
+        drafts, p = [], []
+        while len(drafts) < k and (row := probs(draft(x + drafts))[0]).max() > .5:
+            drafts.append(sample(row, rng))
+            p.append(row)
+        return drafts, p
+
+
+class ResidualInPieces(Algorithm2):
+    """Lossless. The correction is found in a loop that subtracts."""
+    def correction(self, q, p, x, rng):
+        r = self.residual(q, p, x)
+        u = rng.random() * r.sum()
+        for token in np.flatnonzero(r):
+            u = u - r[token]
+            if u < 0:
+                break
+        return int(token)
+
+
+RULES = DISPUTED | {name: rule for name, rule in [*vars().items()]
+                    if isinstance(rule, type) and rule.__module__ == __name__ and rule is not Changed}
+
+
+def sampler(rule):
+    """Of a rule's class, which is made anew for each run: some remember."""
+    return lambda *run, **settings: rule()(*run, **settings)
+
+
+WRONG, RIGHT = ({name: sampler(rule) for name, rule in RULES.items() if rule.__doc__.startswith(word)}
+                for word in ("Wrong", "Lossless"))

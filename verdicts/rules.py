@@ -1,184 +1,593 @@
-"""The rules that threads argue about.
+"""Rules that public threads are about: each is Algorithm 2 with one step changed.
 
-    RULES["match"].sampler(draft, target, tokens, n_tokens, K, rng, **settings)
+    RULES["TargetAfterRefusal"]()(draft, target, tokens, n_tokens, K, rng, **settings) -> rounds
 
-Most are a file of this repository with a line or two changed, `of` the museum: RULES, at the end, says which
-change, and mistakes.py and unusual.py have it.  The others are the functions below, which keep the letters of
-speculative.py: q the target, p the draft, d or x̃ a drafted token, (q - p)_+ the residual.  Which thread is
-about which rule is in cases.ini, and what the judge finds in README.md.
+The first word of a rule's docstring says what it is, wrong or lossless, and the rest says why; the tests
+compare that word with what lossless.py finds.  Some are right, and stand here because somebody doubted them.
+The letters are those of speculative.py: q the target, p the draft.
 
-Some rules are right; they stand here because somebody doubted them.
-
-But: these are reductions, ours unless the case says otherwise: what an engine does to one sequence, without
-its batches, kernels and precision.  What chance can do in them is multiplied out by lossless.py; the few
-rules that it cannot walk are in integrals.py.
+Limitations: these are reductions, written here from what a thread or a file says: what an engine does to one
+sequence, without its batches, kernels and precision.  A race of exponentials cannot be walked: a rule that
+has one draws from the distribution that the race gives.
 """
 from functools import partial
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import numpy as np
 
+from checks import check_settings
 from drafters import lookup
-from samplers import block, lossy
+from samplers import block, lossy, tree
 from samplers.constraints import constrained
-from samplers.tree_rules import SEQUOIA, SPECINFER, likeliest, most, normalized, select_chosen, select_drawn
-from sampling import sample
-from speculative import propose, speculative_sampling, verify
-from verdicts.museum import CHANGES, changed, penalty, tree_of
-
-penalized = partial(constrained, process=penalty)       # a target like any other, q(. | text)
-
-# A line of drafts -------------------------------------------------------------------------------------------
-
-def beam(draft, x, k, to_probs, rng, width=2):
-    """The likeliest of the texts that a beam of two finds; p is the draft's own."""
-    found = [([], [], 1.0)]                                     # (drafts, their p, the probability of all)
-    for _ in range(k):
-        grown = []
-        for drafts, rows, chance in found:
-            p = to_probs(draft(x + drafts), 1)[0]
-            grown += [([*drafts, token], [*rows, p], chance * p[token]) for token in most(p, width)]
-        found = sorted(grown, key=lambda text: -text[2])[:width]
-    return found[0][:2]
+from samplers.tree_rules import SEQUOIA, likeliest, most, normalized
+from sampling import Round, cut_after, point_masses, probabilities, sample
 
 
-def beam_as_point_masses(draft, x, k, to_probs, rng):
-    return beam(draft, x, k, to_probs, rng)[0], None
+class Algorithm2:
+    """Lossless. A draft is kept with probability min(p, q), a refusal adds (q - p)_+: together q, whatever p
+    is. This is speculative.py in steps, without its checks."""
+    def __call__(self, draft, target, tokens, n_tokens, K, rng, *, eos=None, **settings):
+        x, T, ends = list(tokens), len(tokens) + n_tokens, check_settings(n_tokens, eos=eos)
+        self.settings, probs = settings, partial(probabilities, **settings)
+        while len(x) < T:
+            drafts, p = self.propose(draft, x, min(K, T - len(x) - 1), probs, rng)
+            q = self.rows(target, x, drafts, probs, ends)
+            p = point_masses(drafts, q.shape[1]) if p is None else p
+            kept, token = self.verify(q, p, drafts, rng)
+            new = self.text(drafts, kept, token, ends)[:T - len(x)]
+            x += new
+            yield Round(new, drafts, min(kept, len(new)), q, p)
+            if ends & {*new}:
+                return
+
+    # Drafting
+    def propose(self, draft, x, k, probs, rng):
+        drafts, p = [], []
+        for _ in range(k):
+            row = probs(draft(x + drafts))[0]
+            drafts.append(self.draw(row, rng))
+            p.append(self.recorded(row))
+        return drafts, p
+
+    def draw(self, p, rng):
+        return sample(p, rng)
+
+    def recorded(self, p):
+        return p
+
+    # The target's pass
+    def rows(self, target, x, drafts, probs, ends):
+        return probs(target(x + drafts, len(drafts) + 1))
+
+    # Judging
+    def verify(self, q, p, drafts, rng):
+        for j, x in enumerate(drafts):
+            if not self.keeps(q[j], p[j], x, rng):
+                return j, self.correction(q[j], p[j], x, rng)
+        return len(drafts), self.bonus(q, drafts, rng)
+
+    def keeps(self, q, p, x, rng):
+        return rng.random() * p[x] < q[x]
+
+    def correction(self, q, p, x, rng):
+        r = self.residual(q, p, x)
+        return sample(r if r.any() else q, rng)
+
+    def residual(self, q, p, x):
+        return np.maximum(q - p, 0)
+
+    def bonus(self, q, drafts, rng):
+        return sample(q[-1], rng)
+
+    # The text
+    def text(self, drafts, kept, token, ends):
+        return cut_after(drafts[:kept] + [token], ends)
 
 
-def zeroed_and_restored(target_probs, draft_probs, drafts, rng):
-    """Right for point masses: each correction is drawn from q without d, and q(d) is put back."""
-    q, corrections = target_probs.copy(), []
-    for j, token in enumerate(drafts):
-        kept, q[j, token] = q[j, token], 0
-        corrections.append(sample(q[j], rng) if q[j].any() else token)
-        q[j, token] = kept
-    for j, token in enumerate(drafts):
-        if not rng.random() < q[j, token]:
-            return j, corrections[j]
-    return len(drafts), sample(q[-1], rng)
+# Drawn from one distribution, recorded as another -----------------------------------------------------------
+
+class ArgmaxSoftmaxRecorded(Algorithm2):
+    """Wrong. The ratio q / p is right for drafts that were drawn from p. The argmax always comes, so it is a
+    point mass, and dividing by a smaller p keeps it too often."""
+    def draw(self, p, rng):
+        return int(p.argmax())
 
 
-# A node of a tree -------------------------------------------------------------------------------------------
-
-def draw_top(p, width, rng):
-    return [token for token in most(p, width) if p[token] > 0]
-
-
-def select_top_with_p_1(q, p, tokens, rng):
-    """Right: each child is a point mass for what is left of q."""
-    for i, token in enumerate(tokens):
-        if rng.random() < q[token]:                             # u <= q / 1
-            return i, token
-        q = normalized(np.where(np.arange(len(q)) == token, 0, q))
-    return None, sample(q, rng)
+class ArgmaxAsPointMasses(ArgmaxSoftmaxRecorded):
+    """Lossless. A coin keeps the draft with probability q(draft), and a refusal draws from q without it:
+    together q. Fewer drafts may be kept than with drawn ones, or more."""
+    def propose(self, *run):
+        return super().propose(*run)[0], None
 
 
-def select_by_one_coin(q, p, tokens, rng, to_the_end=False):
-    """Right: one coin against the children's q, added up; refused, a new one for the rest.  The coin that
-    refused all children must not draw the last token, `to_the_end`: it is known to be large."""
-    coin, passed = rng.random(), 0.0
-    for i, token in enumerate(tokens):
-        passed += q[token]
-        if coin < passed:
-            return i, token
-    rest = np.where(np.isin(np.arange(len(q)), tokens), 0, q)
-    again = SimpleNamespace(random=lambda: coin)
-    return None, sample(rest if rest.any() else q, again if to_the_end else rng)
+class DrawnAsPointMasses(Algorithm2):
+    """Lossless. The rule for point masses does not ask how the draft came about, so a drawn draft may be
+    judged as a chosen one. It is kept with probability sum p q instead of sum min(p, q)."""
+    def propose(self, *run):
+        return super().propose(*run)[0], None
 
 
-def select_by_a_draw_for_each(q, p, tokens, rng):
-    """Each path has a draw of its own for the place that they share; one that matches wins."""
-    for i, token in enumerate(tokens):
-        own = sample(q, rng)
-        if own == token:
-            return i, token
-    return None, own if tokens else sample(q, rng)
+class FilteredRawRecorded(Algorithm2):
+    """Wrong. After a filter a token is drawn with probability p / Z, not p. The test uses p, so its ratio is
+    too large by 1 / Z, and the residual subtracts what could never be drafted."""
+    def propose(self, draft, x, k, probs, rng):
+        drafts, _ = super().propose(draft, x, k, probs, rng)
+        return drafts, [probabilities(draft(x + drafts[:j]))[0] for j in range(k)]
 
 
-# All of them ------------------------------------------------------------------------------------------------
-
-class Rule(NamedTuple):
-    """A rule as `lossless.check` calls it, its code to be shown, and what it is compared with."""
-    sampler: object         # (draft, target, tokens, n_tokens, K, rng, **settings) -> rounds
-    code: tuple             # functions, or (module, changes)
-    beside: str             # the rule that accepts what can be accepted of these drafts
-
-
-def of(*names, code=(), beside="Algorithm 2", **how):
-    """Entries of the museum, all of one file."""
-    file, sampler_of, _ = CHANGES[names[0]]
-    changes = [change for name in names for change in CHANGES[name][2]]
-    return Rule(sampler_of(changed(file, *changes), **how), ((file, changes), *code), beside)
+class DrawnFromRounded(Algorithm2):
+    """Wrong. What was drawn from is not what is divided by. The error is that of the rounding: here 8 bits of
+    mantissa, as bfloat16 has."""
+    def draw(self, p, rng):
+        mantissa, exponent = np.frexp(p)
+        return sample(np.ldexp(np.round(mantissa * 256) / 256, exponent), rng)
 
 
-def line(propose=propose, verify=verify, code=(), beside="Algorithm 2"):
-    sampler = partial(speculative_sampling, propose=propose, verify=verify)
-    return Rule(sampler, code or (verify,), beside)
+class BeamSoftmaxRecorded(Algorithm2):
+    """Wrong. A beam search finds a likely text, it does not draw one: what it finds is a point mass, and its
+    probability under the drafter must not divide."""
+    def propose(self, draft, x, k, probs, rng, width=2):
+        found = [([], [], 1.0)]                         # (drafts, their p, the probability of them all)
+        for _ in range(k):
+            grown = []
+            for drafts, rows, chance in found:
+                p = probs(draft(x + drafts))[0]
+                grown += [([*drafts, t], [*rows, p], chance * p[t]) for t in most(p, width)]
+            found = sorted(grown, key=lambda text: -text[2])[:width]
+        return found[0][:2]
 
 
-def node(draw, select, code=(), beside="tree drawn without replacement", **how):
-    return Rule(tree_of(widths=SHAPES.get, rule=(draw, select), **how), code or (select,), beside)
+class BeamAsPointMasses(BeamSoftmaxRecorded):
+    """Lossless. The text is chosen, so p = 1 at each draft."""
+    def propose(self, *run):
+        return super().propose(*run)[0], None
 
 
-SHAPES = {1: [-1, -1], 2: [-1, -1, 0, 0], 3: [-1, -1, -1]}      # K -> the parent of each node
-IN_A_TREE = dict(widths=SHAPES.get, beside="tree drawn without replacement")
-CHOSEN = "the draft is the argmax, and recorded as chosen"
-AS_CHOSEN = dict(beside="argmax as point masses")
+class UnlikelyLastDropped(ArgmaxSoftmaxRecorded):
+    """Lossless. The draft is the argmax, known before any coin is thrown, so leaving it out only makes the
+    round shorter. If it had been drawn, this would be wrong."""
+    def propose(self, *run):
+        drafts, p = super().propose(*run)
+        return drafts[:-1] if drafts and p[-1][drafts[-1]] < .4 else drafts, None
 
-RULES = {
-    "Algorithm 2": line(),
-    "argmax, softmax recorded": of("the draft is the argmax, its distribution recorded as the softmax"),
-    "argmax as point masses": of(CHOSEN),
-    "drawn, as point masses": of("drawn drafts are recorded as chosen"),
-    "filtered, raw recorded": of("the draft is drawn after top-k, its distribution recorded before"),
-    "drawn from rounded": of("the draft is drawn from p in eight bits, and p recorded in full"),
-    "beam, softmax recorded": line(beam, code=(beam,)),
-    "beam as point masses": line(beam_as_point_masses, code=(beam, beam_as_point_masses)),
-    "chosen, unlikely last dropped": of(
-        "the draft is the argmax, and is not made if the last is unlikely", **AS_CHOSEN),
-    "exit by the coin of the test": of("drafting stops after an unlikely token as its own coin says"),
-    "match": of("a draw from q is kept unless it is the draft"),
-    "match, argmax": of("a draw from q is kept unless it is the draft", CHOSEN),
-    "accept all, looked up": of("every draft is accepted", propose=lookup.propose, beside="looked up"),
-    "looked up": line(lookup.propose, code=(lookup.propose,), beside="looked up"),
-    "uniform is zero": of("the coin is 0"),
-    "over the largest": of("the accept test is q over the largest q"),
-    "softmax of residual": of("the residual is a softmax of its positive part"),
-    "target after refusal": of("after a rejection the target's distribution is used, not the residual"),
-    "match or ratio": of("a draw from q is kept where it is not the draft"),
-    "one position late": of("a refusal draws from the next row"),
-    "first untested": of("the first draft is not tested"),
-    "EOS impossible at drafts": of("the target cannot say EOS in the place of a draft"),
-    "largest of residual": of("the correction is the likeliest of the residual"),
-    "zeroed for good": of("q of each draft is 0 before the tests", CHOSEN, **AS_CHOSEN),
-    "zeroed and restored": of(
-        CHOSEN, verify=zeroed_and_restored, code=(zeroed_and_restored,), **AS_CHOSEN),
-    "typical": line(verify=lossy.typical()),
-    "block": line(verify=block.verify),
-    "block, point masses": of(CHOSEN, verify=block.verify, code=(block.verify,), **AS_CHOSEN),
-    "block until first failure": of("block: the first refusal ends the round"),
-    "settings for the draft alone": of("the target's filters are forgotten"),
-    "judged at temperature 1": of("the target's filters are forgotten",
-                                  "the draft is drawn after top-k, its distribution recorded before"),
-    "greedy target": of("the target is greedy"),
-    "greedy but for the bonus": of("the target is greedy at the drafts"),
-    "filters at once": of("top-p after top-k counts what top-k took away"),
-    "penalty on the bonus alone": of("penalty: at the bonus only"),
-    "penalty ignored": of("penalty: never"),
-    "on after EOS": of("the round goes on after an accepted EOS"),
-    "refused drafts stay": of("all drafts stay in the text"),
-    "tree drawn without replacement": node(*SEQUOIA),
-    "tree drawn, order fixed": node(*SPECINFER, beside="tree drawn, order fixed"),
-    "tree of top tokens, p = 1": node(draw_top, select_top_with_p_1),
-    "tree of top tokens, softmax recorded": node(draw_top, select_drawn, (draw_top, select_drawn)),
-    "tree, one coin": node(draw_top, select_by_one_coin),
-    "tree, one coin to the end": node(
-        draw_top, partial(select_by_one_coin, to_the_end=True), (select_by_one_coin,)),
-    "tree, residual in place": of("tree: the residual is written over q", **IN_A_TREE),
-    "tree, match": node(*SEQUOIA, (likeliest, select_chosen), grow=likeliest),
-    "tree, a draw for each path": node(draw_top, select_by_a_draw_for_each),
-    "tree, end of the row before": of("tree: the bonus from the parent's row", **IN_A_TREE),
-    "tree, wrong rows": of("tree: the rows are one too late", **IN_A_TREE),
-}
+
+class ExitByTheCoinOfTheTest(Algorithm2):
+    """Lossless. The number that ends the drafting after a draft also decides whether that draft stays. But
+    the draft was drawn before, and what follows it has the target's distribution, drafted or not."""
+    def propose(self, draft, x, k, probs, rng):
+        drafts, p, self.coins = [], [], []
+        while len(drafts) < k and not (drafts and p[-1][drafts[-1]] < .5 and 1 - self.coins[-1] <= .5):
+            p.append(probs(draft(x + drafts))[0])
+            drafts.append(sample(p[-1], rng))
+            self.coins.append(rng.random())
+        return drafts, p
+
+    def keeps(self, q, p, x, rng):
+        return self.coins.pop(0) * p[x] < q[x]
+
+
+class LookedUpAllAccepted(Algorithm2):
+    """Wrong. A draft that is never refused is the drafter's text, not the target's."""
+    propose = staticmethod(lookup.propose)
+
+    def keeps(self, *_):
+        return True
+
+
+# How many drafts are verified -------------------------------------------------------------------------------
+
+class LengthFromAllDrafts(Algorithm2):
+    """Wrong. The number of drafts to verify is the best of all, found after all of them were drawn. Whether
+    the first is verified then depends on what it is, so some tokens lose drafts more often than others."""
+    seconds = 1, 1.7, *np.arange(1.8, 4, .1)            # of a pass over 1, 2, .. rows
+
+    def propose(self, *run):
+        drafts, p = super().propose(*run)
+        surely = np.cumprod([1, *map(self.confidence, p)])      # c_1 .. c_n: the first n are kept
+        worth = np.cumsum(surely) / self.seconds[:len(surely)]  # tokens a second, with n drafts
+        n = self.best(worth)
+        return drafts[:n], p[:n]
+
+    def confidence(self, p):
+        return p.max()
+
+    def best(self, worth):
+        return int(worth.argmax())
+
+
+class LengthByEarlyStop(LengthFromAllDrafts):
+    """Lossless. The search stops at the first length after which it gets worse, so whether a draft is
+    verified depends on the drafts before it alone."""
+    def best(self, worth):
+        return next((n for n in range(len(worth) - 1) if worth[n + 1] < worth[n]), len(worth) - 1)
+
+
+class LengthFromTheRoundBefore(LengthFromAllDrafts):
+    """Lossless. The number of drafts to verify follows from the drafts of an earlier round, so it says nothing
+    about those of this one."""
+    before = 99
+
+    def best(self, worth):
+        n, self.before = self.before, super().best(worth)
+        return min(n, len(worth) - 1)
+
+
+# Another target than the one that was asked for -------------------------------------------------------------
+
+class SettingsForTheDraftAlone(Algorithm2):
+    """Wrong. The text has the distribution of another target, the one without these settings."""
+    def rows(self, target, x, drafts, probs, ends):
+        return probabilities(target(x + drafts, len(drafts) + 1))
+
+
+class SettingsForTheBonusAlone(SettingsForTheDraftAlone):
+    """Wrong. Drafts are judged and corrected by the target without the settings; only the bonus has them."""
+    def rows(self, *run):
+        return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
+
+
+class GreedyTarget(Algorithm2):
+    """Wrong. The text is the greedy one, at every temperature."""
+    def rows(self, *run):
+        q = super().rows(*run)
+        return point_masses(q.argmax(axis=1), q.shape[1])
+
+
+class GreedyButForTheBonus(GreedyTarget):
+    """Wrong. Accepted and corrected tokens are greedy, only bonus tokens are drawn: a mixture of the two."""
+    def rows(self, *run):
+        return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
+
+
+class FiltersJointly(Algorithm2):
+    """Wrong. Top-p before top-k, or beside it, keeps other tokens than top-p after it: each is lossless for
+    its own definition, and they are not the same."""
+    def rows(self, target, x, drafts, probs, ends):
+        logits, filters = target(x + drafts, len(drafts) + 1), ("top_k", "top_p")
+        q = probabilities(logits, self.settings.get("temperature", 1.0))
+        for name in self.settings.keys() & filters:
+            q = q * (probabilities(logits, **{name: self.settings[name]}) > 0)
+        return q / q.sum(axis=1, keepdims=True)
+
+
+def penalty(tokens, logits, size=2.0):
+    """Each token of the text so far loses `size`."""
+    logits[[token for token in {*tokens} if token < len(logits)]] -= size
+    return logits
+
+
+class PenaltyIgnored(Algorithm2):
+    """Wrong. The target with a penalty is another target than the one without."""
+    def rows(self, target, *more):
+        return super().rows(constrained(target, partial(penalty, size=-2.0)), *more)
+
+
+class PenaltyOnTheBonusAlone(PenaltyIgnored):
+    """Wrong. The penalty belongs to the target at every place; the rows that judge drafts lack it."""
+    def rows(self, *run):
+        return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
+
+
+class EOSImpossibleAtDrafts(Algorithm2):
+    """Wrong. The target wants EOS there with a certain probability, and does not get it."""
+    def rows(self, target, x, drafts, probs, ends):
+        q = super().rows(target, x, drafts, probs, ends)
+        q[:-1, [*ends]] = 0
+        return q / np.maximum(q.sum(axis=1, keepdims=True), 1e-9)
+
+
+class OnAfterEOS(Algorithm2):
+    """Wrong. Drafts that follow an accepted EOS stay: the text should have ended."""
+    def text(self, drafts, kept, token, ends):
+        return drafts[:kept] + [token]
+
+
+# The accept test, and what follows a refusal ----------------------------------------------------------------
+
+class UniformIsZero(Algorithm2):
+    """Wrong. 0 is below every ratio above 0, so whatever the target can say at all is kept: the text is
+    nearly the drafter's."""
+    def keeps(self, q, p, x, rng):
+        return 0 < q[x]
+
+
+class OverTheLargest(Algorithm2):
+    """Wrong. q(draft) / max q does not ask how often the draft is proposed. What follows a refusal is drawn
+    from q here."""
+    def keeps(self, q, p, x, rng):
+        return rng.random() * q.max() < q[x]
+
+    def residual(self, q, p, x):
+        return q
+
+
+class KeptIfTheArgmax(Algorithm2):
+    """Wrong. A draft is kept if it is the target's likeliest token, and else the token is drawn from q: so
+    the likeliest comes twice over."""
+    def keeps(self, q, p, x, rng):
+        return x == q.argmax()
+
+    def residual(self, q, p, x):
+        return q
+
+
+class SoftmaxOfResidual(Algorithm2):
+    """Wrong. The residual is a part of q, to be divided by its sum; its softmax gives something to every
+    token, also to those that have all they need."""
+    def residual(self, q, p, x):
+        return np.exp(np.maximum(q - p, 0))
+
+
+class TargetAfterRefusal(Algorithm2):
+    """Wrong. Tokens with q < p have their whole q from accepted drafts already; a draw from q adds more."""
+    def residual(self, q, p, x):
+        return q
+
+
+class TargetWithoutTheDraft(Algorithm2):
+    """Wrong. Only the refused draft is taken out of q. That is right for point masses; of drawn drafts, other
+    tokens have a part of their q already, too."""
+    def residual(self, q, p, x):
+        return np.where(np.arange(len(q)) == x, 0, q)
+
+
+class LargestOfResidual(Algorithm2):
+    """Wrong. Of the residual only its largest token is ever taken."""
+    def correction(self, q, p, x, rng):
+        return int((q - p).argmax())
+
+
+class Match(Algorithm2):
+    """Lossless. The text consists of the target's own draws; a draft only says whether the next of them may
+    be taken from the same pass. So p does not matter to the text. A drawn draft is kept with sum p q."""
+    def keeps(self, q, p, x, rng):
+        self.drawn = sample(q, rng)
+        return self.drawn == x
+
+    def correction(self, *_):
+        return self.drawn
+
+
+class MatchArgmax(Match, ArgmaxAsPointMasses):
+    """Lossless. As for drawn drafts; the argmax is kept with probability q(argmax p)."""
+
+
+class MatchOrRatio(Match):
+    """Wrong. The correction is a draw from q that is not the draft. That is right if the draft is kept with
+    probability q(draft); the second chance keeps it more often."""
+    def keeps(self, *run):
+        return super().keeps(*run) or Algorithm2.keeps(self, *run)
+
+
+class OnePositionLate(Algorithm2):
+    """Wrong. The correction is drawn for the place after the refused draft: it fits a text that does not
+    exist."""
+    def verify(self, q, p, drafts, rng):
+        kept, token = super().verify(q, p, drafts, rng)
+        return kept, token if kept == len(drafts) else sample(q[kept + 1], rng)
+
+
+class FirstUntested(Algorithm2):
+    """Wrong. The first draft of a round is kept without a test: that token is the drafter's."""
+    def verify(self, q, p, drafts, rng):
+        kept, token = super().verify(q[1:] if drafts else q, p[1:], drafts[1:], rng)
+        return kept + len(drafts[:1]), token
+
+
+class RefusedDraftsStay(Algorithm2):
+    """Wrong. What was refused is in the text."""
+    def text(self, drafts, kept, token, ends):
+        return cut_after(drafts + [token], ends)
+
+
+class BonusFromTheRowBefore(Algorithm2):
+    """Wrong. If all drafts are kept, the next token is drawn from the row of the last draft: without knowing
+    it."""
+    def bonus(self, q, drafts, rng):
+        return sample(q[-2 if drafts else -1], rng)
+
+
+class BonusIsTheArgmax(Algorithm2):
+    """Wrong. If all drafts are kept, the next token is the target's likeliest."""
+    def bonus(self, q, drafts, rng):
+        return int(q[-1].argmax())
+
+
+class ZeroedAndRestored(ArgmaxAsPointMasses):
+    """Lossless. q(draft) is zero while the correction is drawn, and put back before the test: the rule for
+    point masses."""
+    def verify(self, q, p, drafts, rng):
+        left = np.where(p, 0, q[:-1])
+        corrections = [sample(r if r.any() else row, rng) for row, r in zip(q, left)]
+        for j, x in enumerate(drafts):
+            if not rng.random() < q[j, x]:
+                return j, corrections[j]
+        return len(drafts), sample(q[-1], rng)
+
+
+class Typical(Algorithm2):
+    """Wrong. A draft is kept if the target finds it likely enough, however often it is proposed. Declared:
+    the rule is made to keep more."""
+    verify = staticmethod(lossy.typical())
+
+
+class Block(Algorithm2):
+    """Lossless. Prefixes are weighed together, and the last place that passes counts; the paper proves that
+    never fewer are kept. One draft is judged as by Algorithm 2."""
+    verify = staticmethod(block.verify)
+
+
+class BlockPointMasses(Block, ArgmaxAsPointMasses):
+    """Lossless. With p = 1 at the drafts it keeps as many as token by token."""
+
+
+class BlockUntilFirstFailure(Algorithm2):
+    """Wrong. Block verification's coins are made for going on: a part of the probability of keeping i drafts
+    is that of a later place that passes, and stopping loses it."""
+    def verify(self, q, p, drafts, rng):
+        p, weight, kept = [*p, np.zeros_like(q[-1])], 1.0, 0
+        residual = np.maximum(q[0] - p[0], 0)
+        for j, x in enumerate(drafts, 1):
+            weight = min(weight * q[j - 1][x] / p[j - 1][x], 1)
+            rest = np.maximum(weight * q[j] - p[j], 0)
+            if not rng.random() * (rest.sum() + 1 - weight) < rest.sum():
+                break
+            kept, residual = j, rest
+        return kept, sample(residual if residual.any() else q[kept], rng)
+
+
+class ProductsOfCoins(Algorithm2):
+    """Wrong. A product of uniform numbers is not uniform: u_1 u_2 is small more often, so longer prefixes are
+    kept than should be. For two drafts; P(u_1 u_2 < c) = c (1 - log c)."""
+    def verify(self, q, p, drafts, rng):
+        if len(drafts) != 2:
+            return super().verify(q, p, drafts, rng)
+        r, s = (min(1, q[j][x] / p[j][x]) for j, x in enumerate(drafts))
+        both = r * s * (1 - np.log(r * s)) if r * s else 0.0
+        first = r - r * s + r * s * np.log(s) if r * s else r   # u_1 < r, u_1 u_2 > r s
+        kept = int(rng.choice(3, p=np.maximum([1 - both - first, first, both], 0)))
+        return kept, sample(q[2], rng) if kept == 2 else self.correction(q[kept], p[kept], None, rng)
+
+
+class NoiseUsedTwice(Algorithm2):
+    """Wrong. That the draft won its race says that the others' noise was small, the more so the likelier the
+    drafter finds them. Used again, it keeps them down: they come too seldom."""
+    def correction(self, q, p, x, rng):
+        given = race_twice(p, self.residual(q, p, x))[x]        # who wins the second race if x won the first
+        return rng.choice(len(q), p=given / given.sum())
+
+
+def race_twice(first, second):
+    """[n_vocab, n_vocab]: the probability that a wins the race argmin E / first, and b argmin E / second,
+    when both are run on the same exponentials E.
+
+    Scale out of E_a: with t = E_b / E_a the other tokens' E must exceed E_a max(t r_i / r_b, p_i / p_a), so
+    the joint probability is the integral over t > p_b / p_a of 1 / (1 + t + sum_i max(..))^2: between the
+    places where a maximum changes sides it is 1 / (A + B t)^2.
+
+    >>> race_twice(np.array([.5, .5]), np.array([0., 1.])).tolist()     # b is sure: a alone is random
+    [[0.0, 0.5], [0.0, 0.5]]
+    """
+    joint = np.zeros((len(first), len(first)))
+    for a in np.flatnonzero(first):
+        for b in np.flatnonzero(second):
+            p, r = first / first[a], second / second[b]         # in units of the winner's
+            if a == b:                                          # all the others' E_i > E_a max(p_i, r_i)
+                joint[a, b] = 1 / np.maximum(p, r).sum()
+                continue
+            low, high = p[b], 1 / r[a] if r[a] else np.inf      # t: a wins the first, b the second
+            p, r = np.delete(p, [a, b]), np.delete(r, [a, b])
+            turns = sorted({low, high, *(x / y for x, y in zip(p, r) if y > 0 and low < x / y < high)})
+            for left, right in zip(turns, turns[1:]) if low < high else ():
+                up = (left + 1 if right == np.inf else (left + right) / 2) * r > p      # the side of each
+                A, B = 1 + p[~up].sum(), 1 + r[up].sum()
+                joint[a, b] += (1 / (A + B * left) - 1 / (A + B * right)) / B
+    return joint
+
+
+# Trees ------------------------------------------------------------------------------------------------------
+
+class Tree:
+    """Lossless. Each child is a draft for what is left of q, drawn from what is left of p: the conditional p
+    is what it was drawn from."""
+    grow = None
+    draw, select = map(staticmethod, SEQUOIA)
+    walk = staticmethod(tree.walk)
+    shapes = {1: [-1, -1], 2: [-1, -1, 0, 0], 3: [-1, -1, -1]}  # K -> the parent of each node
+
+    def __call__(self, draft, target, tokens, n_tokens, K, rng, **settings):
+        shape = self.shapes.get(K) or [-1, *range(K - 1)]
+        return tree.tree_sampling(draft, target, tokens, n_tokens, shape, rng, grow=self.grow,
+                                  rule=(self.draw, self.select), walk=self.walk, **settings)
+
+
+class TreeMatch(Tree):
+    """Lossless. One draw of the target at each node, which goes to the child that it is: its own text."""
+    grow = staticmethod(likeliest)
+
+
+class TopTokens(Tree):
+    """Lossless. The children are chosen, so each is a point mass for what is left of q: kept with q(x), else
+    q without x, normalized."""
+    @staticmethod
+    def draw(p, width, rng):
+        return [token for token in most(p, width) if p[token] > 0]
+
+    @staticmethod
+    def select(q, p, tokens, rng):
+        for i, token in enumerate(tokens):
+            if rng.random() < q[token]:                         # q / 1
+                return i, token
+            q = normalized(np.where(np.arange(len(q)) == token, 0, q))
+        return None, sample(q, rng)
+
+
+class TopTokensPairedByPlace(TopTokens):
+    """Wrong, twice. The top candidates always come; they are not draws from the softmax that divides. And
+    after top-k the two lists hold other tokens in the same places, by which they are subtracted."""
+    @staticmethod
+    def select(q, p, tokens, rng):
+        for i, token in enumerate(tokens):
+            if rng.random() * p[token] < q[token]:
+                return i, token
+            places, others = np.flatnonzero(q), p[p > 0]
+            n = min(len(places), len(others))
+            left = q.copy()
+            left[places[:n]] = np.maximum(left[places[:n]] - others[:n], 0)
+            q = normalized(left) if left.any() else q
+        return None, sample(q, rng)
+
+
+class OneCoin(TopTokens):
+    """Lossless. One coin against the children's q, added up, is a draw from q by its cumulative sum."""
+    @staticmethod
+    def select(q, p, tokens, rng, again=None):
+        coin, passed = rng.random(), 0.0
+        for i, token in enumerate(tokens):
+            passed += q[token]
+            if coin < passed:
+                return i, token
+        rest = np.where(np.isin(np.arange(len(q)), tokens), 0, q)
+        return None, sample(rest if rest.any() else q, again(coin) if again else rng)
+
+
+class OneCoinToTheEnd(OneCoin):
+    """Wrong. A coin that refused is known to be large, so the last tokens in the order come too often."""
+    select = staticmethod(partial(OneCoin.select, again=lambda coin: SimpleNamespace(random=lambda: coin)))
+
+
+class ResidualInPlace(Tree):
+    """Lossless. The array that is drawn from looks like q, but holds the residual by then."""
+    @staticmethod
+    def select(q, p, tokens, rng):
+        q = q.copy()
+        for i, token in enumerate(tokens):
+            if rng.random() * p[token] < q[token]:
+                return i, token
+            q[:] = normalized(np.maximum(q - p, 0))
+            p = normalized(np.where(np.arange(len(p)) == token, 0, p))
+        return None, sample(q, rng)
+
+
+class LeftoverAfterTheLeaf(Tree):
+    """Wrong. If a sibling was refused before the accepted leaf, the next token is drawn from what was left of
+    q there, not from the target's distribution after the leaf."""
+    def walk(self, q, p, nodes, parents, rule, rng):
+        path, here = [], -1
+        while children := [i for i, parent in enumerate(parents) if parent == here]:
+            left, p_left = q[here + 1], p[children[0]]
+            for child in children:
+                x = nodes[child]
+                if rng.random() * p_left[x] < left[x]:
+                    break
+                left = normalized(np.maximum(left - p_left, 0))
+                p_left = normalized(np.where(np.arange(len(left)) == x, 0, p_left))
+            else:
+                return path, sample(left, rng)
+            path.append(child)
+            here, refused = child, child != children[0]
+        return path, sample(left if path and refused else q[here + 1], rng)
+
+
+RULES = {name: rule for name, rule in [*vars().items()]
+         if isinstance(rule, type) and rule.__module__ == __name__}
