@@ -10,7 +10,7 @@ Not here: mistakes of trees, blocks, batches and constraints, which are planted 
 """
 import numpy as np
 
-from sampling import sample
+from sampling import probabilities, sample
 from verdicts.rules import RULES as DISPUTED
 from verdicts.rules import Algorithm2
 
@@ -63,6 +63,13 @@ class ByTheProbabilityAlone(Algorithm2):
         return rng.random() < q[x]
 
 
+class FirstUntested(Algorithm2):
+    """Wrong. The first draft of a round is kept without a test: that token is the drafter's."""
+    def verify(self, q, p, drafts, rng):
+        kept, token = super().verify(q[1:] if drafts else q, p[1:], drafts[1:], rng)
+        return kept + len(drafts[:1]), token
+
+
 class EveryDraftKept(Algorithm2):
     """Wrong. No draft is tested: the text is the drafter's but for the bonus tokens."""
     def keeps(self, *_):
@@ -102,6 +109,13 @@ class CoinUpTo(Algorithm2):
 
 # The correction and the bonus -------------------------------------------------------------------------------
 
+class TargetWithoutTheDraft(Algorithm2):
+    """Wrong. Only the refused draft is taken out of q. That is right for point masses; of drawn drafts, other
+    tokens have a part of their q already, too."""
+    def residual(self, q, p, x):
+        return np.where(np.arange(len(q)) == x, 0, q)
+
+
 class AbsoluteResidual(Algorithm2):
     """Wrong. The residual is |q - p|: what the target wants less of comes, too."""
     def residual(self, q, p, x):
@@ -121,6 +135,21 @@ class BonusFromTheDraft(Algorithm2):
 
 
 # Positions and rounds ---------------------------------------------------------------------------------------
+
+class BlockUntilFirstFailure(Algorithm2):
+    """Wrong. Block verification's coins are made for going on: a part of the probability of keeping i drafts
+    is that of a later place that passes, and stopping loses it."""
+    def verify(self, q, p, drafts, rng):
+        p, weight, kept = [*p, np.zeros_like(q[-1])], 1.0, 0
+        residual = np.maximum(q[0] - p[0], 0)
+        for j, x in enumerate(drafts, 1):
+            weight = min(weight * q[j - 1][x] / p[j - 1][x], 1)
+            rest = np.maximum(weight * q[j] - p[j], 0)
+            if not rng.random() * (rest.sum() + 1 - weight) < rest.sum():
+                break
+            kept, residual = j, rest
+        return kept, sample(residual if residual.any() else q[kept], rng)
+
 
 class LastRowForAll(Algorithm2):
     """Wrong. The draft's last distribution stands for every position: one draft alone does not show it."""
@@ -223,6 +252,17 @@ class TopPIgnoredWithTopK(Changed):
         return dict(top_p=1.0 if top_k else top_p)
 
 
+class FiltersJointly(Algorithm2):
+    """Wrong. Top-p before top-k, or beside it, keeps other tokens than top-p after it: each is lossless for
+    its own definition, and they are not the same."""
+    def rows(self, target, x, drafts, probs, ends):
+        logits, filters = target(x + drafts, len(drafts) + 1), ("top_k", "top_p")
+        q = probabilities(logits, self.settings.get("temperature", 1.0))
+        for name in self.settings.keys() & filters:
+            q = q * (probabilities(logits, **{name: self.settings[name]}) > 0)
+        return q / q.sum(axis=1, keepdims=True)
+
+
 class EOSIgnoredIfZero(Changed):
     """Wrong. Token 0 is taken for "no EOS"."""
     def change(self, eos, **_):
@@ -230,6 +270,13 @@ class EOSIgnoredIfZero(Changed):
 
 
 # Unusual, and right -----------------------------------------------------------------------------------------
+
+class DrawnAsPointMasses(Algorithm2):
+    """Lossless. The rule for point masses does not ask how the draft came about, so a drawn draft may be
+    judged as a chosen one. It is kept with probability sum p q instead of sum min(p, q)."""
+    def propose(self, *run):
+        return super().propose(*run)[0], None
+
 
 class Divided(Algorithm2):
     """Lossless. The ratio is divided and cut at 1, the coin is one minus u and stands on the right."""

@@ -100,13 +100,6 @@ class ArgmaxAsPointMasses(ArgmaxSoftmaxRecorded):
         return super().propose(*run)[0], None
 
 
-class DrawnAsPointMasses(Algorithm2):
-    """Lossless. The rule for point masses does not ask how the draft came about, so a drawn draft may be
-    judged as a chosen one. It is kept with probability sum p q instead of sum min(p, q)."""
-    def propose(self, *run):
-        return super().propose(*run)[0], None
-
-
 class FilteredRawRecorded(Algorithm2):
     """Wrong. After a filter a token is drawn with probability p / Z, not p. The test uses p, so its ratio is
     too large by 1 / Z, and the residual subtracts what could never be drafted."""
@@ -239,17 +232,6 @@ class GreedyButForTheBonus(GreedyTarget):
         return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
 
 
-class FiltersJointly(Algorithm2):
-    """Wrong. Top-p before top-k, or beside it, keeps other tokens than top-p after it: each is lossless for
-    its own definition, and they are not the same."""
-    def rows(self, target, x, drafts, probs, ends):
-        logits, filters = target(x + drafts, len(drafts) + 1), ("top_k", "top_p")
-        q = probabilities(logits, self.settings.get("temperature", 1.0))
-        for name in self.settings.keys() & filters:
-            q = q * (probabilities(logits, **{name: self.settings[name]}) > 0)
-        return q / q.sum(axis=1, keepdims=True)
-
-
 def penalty(tokens, logits, size=2.0):
     """Each token of the text so far loses `size`."""
     logits[[token for token in {*tokens} if token < len(logits)]] -= size
@@ -262,10 +244,11 @@ class PenaltyIgnored(Algorithm2):
         return super().rows(constrained(target, partial(penalty, size=-2.0)), *more)
 
 
-class PenaltyOnTheBonusAlone(PenaltyIgnored):
-    """Wrong. The penalty belongs to the target at every place; the rows that judge drafts lack it."""
-    def rows(self, *run):
-        return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
+class PenaltyFromBeforeTheRound(PenaltyIgnored):
+    """Wrong. All places of a round have the penalty of the tokens before it; that of the drafts is missing."""
+    def rows(self, target, x, *more):
+        plain = constrained(target, partial(penalty, size=-2.0))
+        return Algorithm2.rows(self, constrained(plain, lambda _, logits: penalty(x, logits)), x, *more)
 
 
 class EOSImpossibleAtDrafts(Algorithm2):
@@ -324,13 +307,6 @@ class TargetAfterRefusal(Algorithm2):
         return q
 
 
-class TargetWithoutTheDraft(Algorithm2):
-    """Wrong. Only the refused draft is taken out of q. That is right for point masses; of drawn drafts, other
-    tokens have a part of their q already, too."""
-    def residual(self, q, p, x):
-        return np.where(np.arange(len(q)) == x, 0, q)
-
-
 class LargestOfResidual(Algorithm2):
     """Wrong. Of the residual only its largest token is ever taken."""
     def correction(self, q, p, x, rng):
@@ -365,13 +341,6 @@ class OnePositionLate(Algorithm2):
     def verify(self, q, p, drafts, rng):
         kept, token = super().verify(q, p, drafts, rng)
         return kept, token if kept == len(drafts) else sample(q[kept + 1], rng)
-
-
-class FirstUntested(Algorithm2):
-    """Wrong. The first draft of a round is kept without a test: that token is the drafter's."""
-    def verify(self, q, p, drafts, rng):
-        kept, token = super().verify(q[1:] if drafts else q, p[1:], drafts[1:], rng)
-        return kept + len(drafts[:1]), token
 
 
 class RefusedDraftsStay(Algorithm2):
@@ -419,21 +388,6 @@ class Block(Algorithm2):
 
 class BlockPointMasses(Block, ArgmaxAsPointMasses):
     """Lossless. With p = 1 at the drafts it keeps as many as token by token."""
-
-
-class BlockUntilFirstFailure(Algorithm2):
-    """Wrong. Block verification's coins are made for going on: a part of the probability of keeping i drafts
-    is that of a later place that passes, and stopping loses it."""
-    def verify(self, q, p, drafts, rng):
-        p, weight, kept = [*p, np.zeros_like(q[-1])], 1.0, 0
-        residual = np.maximum(q[0] - p[0], 0)
-        for j, x in enumerate(drafts, 1):
-            weight = min(weight * q[j - 1][x] / p[j - 1][x], 1)
-            rest = np.maximum(weight * q[j] - p[j], 0)
-            if not rng.random() * (rest.sum() + 1 - weight) < rest.sum():
-                break
-            kept, residual = j, rest
-        return kept, sample(residual if residual.any() else q[kept], rng)
 
 
 class ProductsOfCoins(Algorithm2):
