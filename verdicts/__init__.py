@@ -37,7 +37,7 @@ class Case(NamedTuple):
     date: str                   # "2026-04"
     status: str                 # of STATUS
     claim: str
-    says: str                   # what the claim holds the rule to be: "wrong", "lossless", or "asks"
+    says: str                   # what the claim holds the rule to be: "wrong", "lossless"; or "asks", "ours"
     outcome: str                # the versions, the option, what became of it, as of the copy that was read
     quote: str                  # the sentence or the line of code that decides what the rule is
     rule: str                   # a name of museum.RULES
@@ -58,9 +58,9 @@ class Case(NamedTuple):
 
     @property
     def answer(self):
-        if self.says == "asks":
-            return "A question."
-        return "The claim holds." if self.says == self.verdict else "The claim does not hold."
+        if self.says in ("wrong", "lossless"):
+            return "The claim holds." if self.says == self.verdict else "The claim does not hold."
+        return {"asks": "A question.", "ours": "Found by reading it."}[self.says]
 
     def judge(self):
         """lossless.Report of the first pair that shows a wrong text, with the largest deviation of all."""
@@ -86,7 +86,7 @@ def first_token(rule, q, p, K=1, **settings):
     return chances
 
 
-def kept(rule, q=(.1, .6, .3), p=(.5, .3, .2), K=2):
+def kept(rule, q=(.5, .3, .2), p=(.6, .3, .1), K=2):
     """How many of the first round's K drafts are kept, the expectation."""
     return sum(n * chance for (_, n), chance in texts(rule, q, p, K, {}).items())
 

@@ -1,40 +1,89 @@
-"""Every public dispute about "lossless" that was found, decided exactly.
+"""Public disputes about "lossless", decided exactly.
 
-    python -m verdicts                  the table
-    python -m verdicts vllm-40149       one case in full, judged anew
-
-But: to write the page and the stored results anew it is python -m verdicts.page.
+    python -m verdicts                  a line for each case
+    python -m verdicts EAGLE-47         one case in full, judged anew
+    python -m verdicts --write          judges all and writes README.md: ten seconds
 """
+import inspect
 import sys
-from textwrap import fill
+from difflib import get_close_matches
 
 import console
-from verdicts.cases import KINDS, case_named, in_order
-from verdicts.page import code_of, facts_of, judged
+from verdicts import CASES, HERE, RULES, STATUS, first_token, kept
 
 
-def main(name=""):
-    """The verdicts on public disputes about "lossless".
+def main(name="", write=False):
+    """The verdicts on public disputes about "lossless". Without a name, a line for each case.
 
     Args:
-        name: a case, such as vllm-40149: it is judged anew and printed in full. Without it, the table.
+        name: a case, such as EAGLE-47: it is judged anew and printed in full
+        write: judge all cases and write README.md
     """
-    if name:
-        print(in_full(case_named(str(name))))
-        return
-    above = None
-    for case in in_order():
-        if (case.verdict, case.kind) != above:
-            above = case.verdict, case.kind
-            print(f"\n{case.verdict.upper()} · {KINDS[case.kind]}")
-        print(f"  {case.name:34} {case.date}  {case.deviation:7.0e}  {case.rule}")
+    if write:
+        console.rewrite(HERE / "README.md", page())
+    elif name:
+        print(section(case_named(str(name)).rule, [case_named(str(name))], line=in_full))
+    else:
+        for case in CASES:
+            print(f"{case.name:34}{case.date}   {case.verdict:10}{case.status:10}{case.rule}")
+
+
+def case_named(name):
+    """Raises ValueError, with the nearest names, if there is no such case."""
+    known = {case.name.lower(): case for case in CASES}
+    if name.lower() not in known:
+        near = " or ".join(known[one].name for one in get_close_matches(name.lower(), known, 3, 0))
+        raise ValueError(f"there is no case {name!r}: did you mean {near}?")
+    return known[name.lower()]
+
+
+# The page ---------------------------------------------------------------------------------------------------
+
+def page():
+    by_rule = {rule: [case for case in CASES if case.rule == rule] for rule in RULES}
+    sections = [section(rule, cases) for rule, cases in by_rule.items() if cases]
+    shipped = [case for case in CASES if case.project]
+    facts = dict(
+        n=len(CASES), projects=len({case.project for case in shipped}), museum=len(RULES),
+        wrong=sum(case.verdict == "wrong" for case in CASES),
+        lossless=sum(case.verdict == "lossless" for case in CASES),
+        early="{:.2f}, {:.2f}".format(*first_token("LengthFromAllDrafts", (.7, .3), (.5, .5), 2)),
+        status="\n".join(f"- **{status}**: the rule {meaning}." for status, meaning in STATUS.items()))
+    return (HERE / "page.in.md").read_text(encoding="utf-8").format(**facts) + "\n" + "\n".join(sections)
+
+
+def section(rule, cases, line=None):
+    """A rule, its code, what is found about it, and a line for each thread that is about it."""
+    code = inspect.getsource(RULES[rule]).rstrip()
+    return "\n".join([f"### {rule}: {cases[0].verdict}", "", "```python", code, "```", "",
+                      finding(cases[0]), "", *map(line or in_a_line, cases), ""])
+
+
+def finding(case):
+    """What the judge finds about a case's rule: a wrong text, or how many drafts it keeps."""
+    report, settings = case.judge(), [f"{key} = {value}" for key, value in case.settings.items()]
+    settings += ["a repetition penalty"] * case.penalty
+    given = f" with {' and '.join(settings)}" if settings else ""
+    if report.lossless:
+        shares = kept(case.rule), kept("Algorithm2")
+        return f"Lossless{given}; it keeps {shares[0]:.2f} of two drafts, Algorithm 2 {shares[1]:.2f}."
+    text, digits = " ".join(map(str, report.text)), 3 if abs(report.probability - report.wanted) > .002 else 5
+    has, should = (f"{chance:.{digits}f}" for chance in (report.probability, report.wanted))
+    worst = f"{report.deviation:.2g}"
+    return f"Wrong{given}: the text {text} has probability {has}, not {should}. The worst is off by {worst}."
+
+
+def in_a_line(case):
+    anchor = case.name.lower().replace(".", "-").replace("_", "-")
+    quote = case.quote.replace("`", "")
+    name, about = f"[{case.name}]({case.link})", f"{case.date}, {case.status}: {case.outcome}"
+    return f'- <a id="{anchor}"></a>{name} ({about}). {case.claim} `{quote}` *{case.answer}*'
 
 
 def in_full(case):
-    found = dict(judged([case]))[case.name]
-    lines = [f"{case.name}: {found['verdict']}", "", f"{case.link}, {case.date}", ""]
-    lines += [what + text for what, text in facts_of(case, found)]
-    return "\n".join(fill(line, 100) for line in lines) + f"\n\n{code_of(case.rule)}"
+    return "\n".join([
+        f"{case.name}: {case.verdict}   {case.link}   {case.date}", f"Claim: {case.claim}   {case.answer}",
+        f"About: {case.status} ({STATUS[case.status]}); {case.outcome}", f'Decided by: "{case.quote}"'])
 
 
 if __name__ == "__main__":

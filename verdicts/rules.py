@@ -172,7 +172,7 @@ class LookedUpAllAccepted(Algorithm2):
 class LengthFromAllDrafts(Algorithm2):
     """Wrong. The number of drafts to verify is the best of all, found after all of them were drawn. Whether
     the first is verified then depends on what it is, so some tokens lose drafts more often than others."""
-    seconds = 1, 1.7, *np.arange(1.8, 4, .1)            # of a pass over 1, 2, .. rows
+    seconds = 1, 1.5, *np.arange(1.7, 4, .1)            # of a pass over 1, 2, .. rows
 
     def propose(self, *run):
         drafts, p = super().propose(*run)
@@ -196,8 +196,8 @@ class LengthByEarlyStop(LengthFromAllDrafts):
 
 
 class LengthFromTheRoundBefore(LengthFromAllDrafts):
-    """Lossless. The number of drafts to verify follows from the drafts of an earlier round, so it says nothing
-    about those of this one."""
+    """Lossless. The number of drafts to verify follows from the drafts of an earlier round, so it says
+    nothing about those of this one."""
     before = 99
 
     def best(self, worth):
@@ -245,7 +245,7 @@ class PenaltyIgnored(Algorithm2):
 
 
 class PenaltyFromBeforeTheRound(PenaltyIgnored):
-    """Wrong. All places of a round have the penalty of the tokens before it; that of the drafts is missing."""
+    """Wrong. All places have the penalties of the tokens before the round; the drafts' own are missing."""
     def rows(self, target, x, *more):
         plain = constrained(target, partial(penalty, size=-2.0))
         return Algorithm2.rows(self, constrained(plain, lambda _, logits: penalty(x, logits)), x, *more)
