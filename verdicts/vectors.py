@@ -1,15 +1,16 @@
-"""Test vectors for engines in any language: writes vectors.json, whose format is in vectors.md.
+"""Test vectors for engines in any language: writes vectors.json, whose format and rules are in vectors.md.
 
     python -m verdicts.vectors
 
 A *step* fixes everything: q, p, drafts and uniform numbers in their order -> what is kept and what follows.
+Each number lies close to a place where it decides otherwise, so a rule that is a little off is seen.
 A *distribution* fixes q and p: the exact probability of each thing that a round can give.
 
-But: one round, of rows that do not depend on the drafts.
+Limitations: one round, of rows that do not depend on the drafts.
 """
 import json
-import sys
-from functools import partial
+from itertools import chain, repeat
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -19,100 +20,91 @@ from samplers import block, k_seq
 from samplers.tree_rules import SEQUOIA
 from sampling import point_masses, sample
 from speculative import verify
-from verdicts.cases import HERE
+from verdicts import HERE
 
 LINES = {"algorithm 2": verify, "block": block.verify, "point masses": verify}
 NODES = {"k-seq": k_seq.K_SEQ, "sequoia": SEQUOIA}
-STEPS, MARGIN = 8, 1e-4
+MARGIN, NEAR = 1e-4, .02            # of a number from a place where it decides otherwise: at least, at most
 
 
-class Listed:
-    """In the generator's place: gives the numbers of a list."""
-    def __init__(self, uniforms):
-        self.uniforms = list(uniforms)
-
-    def random(self):
-        return self.uniforms.pop(0)
+def listed(uniforms):
+    """In the generator's place: gives these numbers, and then 0."""
+    return SimpleNamespace(random=chain(uniforms, repeat(0.0)).__next__)
 
 
-def row(rng, n_vocab, zeros):
-    """A distribution in twentieths, so that every language reads the same number."""
-    while True:
-        weights = rng.multinomial(20, rng.dirichlet(np.ones(n_vocab)))
-        if (weights == 0).any() == zeros and weights.max() < 18:
-            return weights / 20
+def row(rng, n_vocab):
+    """A distribution in twentieths, so that every language reads the same number; often with zeros."""
+    weights = rng.multinomial(20, rng.dirichlet(np.ones(n_vocab)))
+    return (weights / 20).tolist() if weights.max() < 18 else row(rng, n_vocab)
 
 
-def on_a_line(rule, q, p, drafts, rng):
+def judge(rule, q, p, drafts, rng):
+    """(kept, next), as vectors.md defines them."""
     q = np.array(q)
-    p = point_masses(drafts, q.shape[1]) if rule == "point masses" else np.array(p)
-    return LINES[rule](q, p, drafts, rng)
+    p = point_masses(drafts, q.shape[1]) if p is None else np.array(p)
+    kept, token = LINES[rule](q, p, drafts, rng) if rule in LINES else NODES[rule][1](q, p, drafts, rng)
+    return -1 if kept is None else int(kept), int(token)
 
 
-def at_a_node(rule, q, p, children, rng):
-    index, token = NODES[rule][1](np.array(q), np.array(p), children, rng)
-    return -1 if index is None else index, token
+def vector(rule, q, p, drafts, uniforms):
+    kept, token = judge(rule, q, p, drafts, listed(uniforms))
+    return dict(rule=rule, q=q, p=p, drafts=drafts, uniforms=uniforms, kept=kept, next=token)
 
 
-def step(rule, rng, k, n_vocab):
-    """One vector.  Its uniforms are no nearer to a boundary than MARGIN: rounding does not matter."""
-    line = rule in LINES
-    judge = partial(on_a_line if line else at_a_node, rule)
+def step(rule, rng, k, n_vocab, wanted):
+    """A vector with so many kept.  Each of its numbers is near a place where it decides otherwise, if one is
+    found, and none is nearer than MARGIN."""
     while True:
-        q = [row(rng, n_vocab, False).tolist() for _ in range(k + 1)]
-        p = [row(rng, n_vocab, bool(j % 2)).tolist() for j in range(k)]
-        if line:
-            drafts = [sample(np.array(one), rng) for one in p]
-        else:
+        q, p = [row(rng, n_vocab) for _ in range(k + 1)], [row(rng, n_vocab) for _ in range(k)]
+        drafts = [sample(np.array(one), rng) for one in p]
+        if rule in NODES:
             q, p = q[0], p[0]
             drafts = NODES[rule][0](np.array(p), k, rng)
-        uniforms = [float(f"{u:.3f}") for u in rng.uniform(.002, .998, size=k + 1)]
-        found = {judge(q, p, drafts, Listed(np.array(uniforms) + shift)) for shift in (-MARGIN, 0, MARGIN)}
-        if len(found) == 1:
-            kept, token = found.pop()
-            return dict(rule=rule, q=q, p=None if rule == "point masses" else p,
-                        drafts=drafts, uniforms=uniforms, kept=int(kept), next=int(token))
+        given, uniforms, near = (rule, q, None if rule == "point masses" else p, drafts), [], 0
+        for tries in rng.uniform(NEAR, 1 - NEAR, size=(k + 1, 100)).round(3).tolist():
+            close = [u for u in tries if varies(given, [*uniforms, u], NEAR)]
+            uniforms, near = [*uniforms, (close + tries)[0]], near + bool(close)
+        if near > (rule in LINES or wanted < 0) and not varies(given, uniforms, MARGIN):
+            if (made := vector(*given, uniforms))["kept"] == wanted:
+                return made
+
+
+def varies(given, uniforms, shift):
+    """Whether the result is another if the last number, or any, is a little smaller or larger."""
+    shifts = shift * np.eye(len(uniforms))[-1 if shift == NEAR else 0:]
+    return len({judge(*given, listed(uniforms + sign * one)) for one in shifts for sign in (-1, 1)}) > 1
 
 
 def distribution(rule, rng, k, n_vocab):
     """Exact: {kept and tokens: probability} of a round whose drafts are drawn, or for point masses chosen."""
-    made = step(rule, rng, k, n_vocab)
-    q, p, chosen = made["q"], made["p"], made["drafts"]
+    q, p, chosen = (step(rule, rng, k, n_vocab, 0)[name] for name in ("q", "p", "drafts"))
 
     def run(walk):
-        if rule in LINES:
-            drafts = chosen if p is None else [sample(np.array(one), walk) for one in p]
-            kept, token = on_a_line(rule, q, p, drafts, walk)
-            return (kept, *drafts[:kept], token)
-        children = NODES[rule][0](np.array(p), k, walk)
-        return at_a_node(rule, q, p, children, walk)
+        if rule in NODES:
+            return judge(rule, q, p, NODES[rule][0](np.array(p), k, walk), walk)
+        drafts = chosen if p is None else [sample(np.array(one), walk) for one in p]
+        kept, token = judge(rule, q, p, drafts, walk)
+        return (kept, *drafts[:kept], token)
 
-    found = exact_distribution(run)
-    outcomes = [[*map(int, outcome), float(f"{chance:.12g}")] for outcome, chance in sorted(found.items())]
+    found = sorted(exact_distribution(run).items())
+    outcomes = [[*map(int, outcome), float(f"{chance:.12g}")] for outcome, chance in found]
     return dict(rule=rule, q=q, p=p, k=k, drafts=chosen if p is None else None, outcomes=outcomes)
-
-
-def vectors():
-    rng = np.random.default_rng(7)
-    steps = [step(rule, rng, 1 + i % 3 + (rule in NODES), 3 + i % 2)
-             for rule in (*LINES, *NODES) for i in range(STEPS)]
-    distributions = [distribution(rule, rng, k, n_vocab) for rule in (*LINES, *NODES)
-                     for k, n_vocab in ((1, 3), (2, 3), (2, 4))]
-    return {"format": 1, "steps": steps, "distributions": distributions}
 
 
 def text():
     """JSON with a vector a line."""
-    made = vectors()
-    lines = [f'"{part}": [\n' + ",\n".join(json.dumps(one) for one in made[part]) + "\n]"
-             for part in ("steps", "distributions")]
-    return "{\n" + ",\n".join(['"format": 1', *lines]) + "\n}\n"
-
-
-def write():
-    """Write vectors.json."""
-    console.rewrite(HERE / "vectors.json", text())
+    rng, made = np.random.default_rng(7), {"steps": [], "distributions": []}
+    for rule in (*LINES, *NODES):
+        node, q, p = rule in NODES, [[0, .6, .4], [.2, .5, .3]], [[.5, .3, .2]]
+        q, p = (q[0], p[0]) if node else (q, p)
+        made["steps"] += [step(rule, rng, k, 3 + i % 2, i % (k + 1) - node) for k in (1 + node, 2, 3)
+                          for i in range(4)]
+        made["steps"].append(                           # the target rules the draft out, and the coin is 0
+            vector(rule, q, None if rule == "point masses" else p, [0], [0.0, .5]))
+        made["distributions"] += [distribution(rule, rng, k, n) for k, n in ((1, 3), (2, 3), (2, 4))]
+    parts = [f'"{part}": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]" for part, rows in made.items()]
+    return "{\n" + ",\n".join(['"format": 2', *parts]) + "\n}\n"
 
 
 if __name__ == "__main__":
-    sys.exit(console.run(write))
+    console.rewrite(HERE / "vectors.json", text())

@@ -1,0 +1,54 @@
+"""Tests an accept rule with vectors.json: put yours in the place of `verify`.
+
+    python check_vectors.py
+"""
+import json
+import random
+from collections import Counter
+from itertools import accumulate
+from pathlib import Path
+
+ROUNDS = 10_000
+
+
+def draw(weights, u):
+    return next(token for token, above in enumerate(accumulate(weights)) if above > u * sum(weights))
+
+
+def verify(q, p, drafts, uniform):
+    """Algorithm 2.  Returns (how many drafts are kept, the next token)."""
+    for j, x in enumerate(drafts):
+        if not uniform() * p[j][x] < q[j][x]:
+            return j, draw([max(0, a - b) for a, b in zip(q[j], p[j])], uniform())
+    return len(drafts), draw(q[len(drafts)], uniform())
+
+
+def point_masses(drafts, n_vocab):
+    return [[float(token == x) for token in range(n_vocab)] for x in drafts]
+
+
+def check(verify, vectors):
+    """Yields a sentence for each vector that fails."""
+    for i, v in enumerate(vectors["steps"]):
+        if v["rule"] in ("algorithm 2", "point masses"):
+            p = v["p"] or point_masses(v["drafts"], len(v["q"][0]))
+            found = verify(v["q"], p, v["drafts"], iter(v["uniforms"]).__next__)
+            if tuple(found) != (v["kept"], v["next"]):
+                yield f"step {i}: {found}, and should be {v['kept'], v['next']}"
+    for i, v in enumerate(vectors["distributions"]):
+        if v["rule"] in ("algorithm 2", "point masses"):
+            counts, expected = Counter(), {tuple(o[:-1]): o[-1] * ROUNDS for o in v["outcomes"]}
+            for _ in range(ROUNDS):
+                drafts = v["drafts"] or [draw(row, random.random()) for row in v["p"]]
+                p = v["p"] or point_masses(drafts, len(v["q"][0]))
+                kept, token = verify(v["q"], p, drafts, random.random)
+                counts[(kept, *drafts[:kept], token)] += 1
+            impossible = counts.keys() - expected.keys()
+            chi, n = sum((counts[o] - e) ** 2 / e for o, e in expected.items()), len(expected) - 1
+            if impossible or chi > n + 3.8 * (2 * n) ** .5 + 10:        # beyond 1 in 10,000
+                yield f"distribution {i}: chi-square {chi:.0f} of {n}, impossible: {sorted(impossible)}"
+
+
+if __name__ == "__main__":
+    found = [*check(verify, json.loads((Path(__file__).parent / "vectors.json").read_text()))]
+    print(*found or ["all pass"], sep="\n")
