@@ -1,8 +1,5 @@
-"""The judge's own test: it finds every mistake of the museum and lets pass what is only unusual.
-
-Each mistake is judged here in the one standard case that sees it best, as museum.md says, so that
-`lossless.report`, which judges all cases up to the first that is wrong, finds it, too.  What is right is
-judged in two cases here, and in the long tests in all."""
+"""The museum: the judge finds every mistake and lets pass what is only unusual; Algorithm2, on which all
+rules stand, is speculative.py."""
 import json
 from pathlib import Path
 
@@ -10,89 +7,142 @@ import numpy as np
 import pytest
 
 import lossless
-import speculative
-from lossless import CASES, exact_distribution, report
+from lossless import report, table
 from samplers import tree, tree_rules
-from verdicts import mistakes, museum
-from verdicts.museum import RIGHT, WRONG, changed, deviation
+from speculative import speculative_sampling
+from verdicts import first_token, judged, kept
+from verdicts.museum import RIGHT, RULES, WRONG
+from verdicts.rules import Algorithm2, race_twice
 
-CASE = {str(case): case for case in CASES}
-TABLE = [line.strip("| \n").split(" | ") for line in museum.TABLE.read_text(encoding="utf-8").splitlines()
-         if line.startswith("| ")][1:]
-FEW = [CASE["'sb.', another prompt; K = 2, 3 tokens"],
-       CASE["'ff', settings; K = 1, 2 tokens, temperature = 0.7, top_k = 3, top_p = 0.8"]]
-
-
-def test_the_table_has_every_mistake_and_every_case_it_names():
-    assert [row[0] for row in TABLE] == list(WRONG)
-    assert {row[3] for row in TABLE} <= CASE.keys()
-    assert len(WRONG) >= 100 and len(RIGHT) >= 30
-
-
-@pytest.mark.parametrize("name, expected, _, case", TABLE, ids=[row[0] for row in TABLE])
-def test_a_mistake_is_found_and_is_as_large_as_the_table_says(name, expected, _, case):
-    assert deviation(WRONG[name], CASE[case]) == pytest.approx(float(expected), rel=0.06)
-    assert float(expected) > 1e-8
+SHOWN_BY = {        # settings without which a rule is Algorithm 2, or its mistake is not there
+    "FilteredRawRecorded": {"top_k": 2}, "SettingsForTheDraftAlone": {"top_k": 2},
+    "SettingsForTheBonusAlone": {"temperature": .5}, "EOSImpossibleAtDrafts": {"eos": 1},
+    "OnAfterEOS": {"eos": 1}, "EOSOnlyAtTheEnd": {"eos": 1}, "EOSIgnoredIfZero": {"eos": 0},
+    "TemperatureIgnored": {"temperature": .5},
+    "TopKOneTooMany": {"top_k": 2}, "TopPIgnoredWithTopK": {"top_k": 3, "top_p": .8},
+    "FiltersJointly": {"top_k": 3, "top_p": .8}}
+STANDARD = {"LateRound", "FloorUnderP"}     # the standard cases see them, the few pairs of verdicts do not
 
 
-def test_the_row_of_one_mistake_is_written_anew_and_no_other(tmp_path, monkeypatch, capsys):
-    old, (name, expected, _, case) = museum.TABLE.read_text(encoding="utf-8"), TABLE[4]
-    monkeypatch.setattr(museum, "TABLE", tmp_path / "museum.md")
-    monkeypatch.setattr(museum, "CASES", [*FEW, CASE[case]])
-    museum.TABLE.write_text(old, encoding="utf-8")
-    museum.main(name)
-    row, = set(museum.TABLE.read_text(encoding="utf-8").splitlines()) - set(old.splitlines())
-    n = sum(deviation(WRONG[name], one) > 1e-9 for one in museum.CASES)
-    assert row == f"| {name} | {expected} | {n} | {case} |" == capsys.readouterr().out.strip()
-    assert museum.TABLE.read_text(encoding="utf-8").replace(row, f"| {' | '.join(TABLE[4])} |") == old
+def test_each_rule_says_first_what_it_is():
+    assert 60 <= len(RULES) <= 90 and {*WRONG} | {*RIGHT} == {*RULES}
+    for rule in RULES.values():
+        word, *why = rule.__doc__.split()
+        assert word.strip(".,") in ("Wrong", "Lossless") and len(why) > 2 and rule.__doc__.endswith(".")
 
 
-def test_no_mistake_is_seen_by_one_case_alone():
-    """But for those that the list of cases names."""
-    assert {name for name, _, n, _ in TABLE if int(n) == 1} <= ALONE
-
-
-ALONE = {       # long texts, of which there is one for each: see the end of lossless.CASES' first part
-    "nothing is tested from the fifteenth new token on", "the eighth round is not tested",
-    "a round after a refusal of the fourth draft is not tested",
-    "EOS is looked for in the first two tokens of a round"}
+@pytest.mark.parametrize("name", WRONG)
+def test_the_judge_finds_every_mistake(name):
+    found = report(WRONG[name]) if name in STANDARD else judged(name, json.dumps(SHOWN_BY.get(name, {})))
+    assert not found.lossless and abs(found.probability - found.wanted) > 1e-9
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_is_only_unusual_passes(name):
-    assert max(deviation(RIGHT[name], case) for case in FEW) < 1e-12
+def test_the_judge_lets_pass_what_is_only_unusual(name):
+    assert judged(name).lossless and judged(name).deviation < 1e-12
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", RIGHT)
-def test_the_short_check_lets_it_pass(name, monkeypatch):
-    """In all standard cases; of those with many branches the first 5,000 steps, in which no text may already
-    be too likely."""
-    monkeypatch.setattr(lossless, "ENOUGH", 5_000)
-    found = report(RIGHT[name])
-    assert found.lossless and found.deviation < 1e-11 and found.n_cases == len(CASES)
+@pytest.mark.parametrize("name", RULES)
+def test_on_the_standard_cases_each_rule_is_what_it_says(name):
+    assert report((WRONG | RIGHT)[name]).lossless == (name in RIGHT)
 
 
-def test_a_change_must_fit_the_source():
-    with pytest.raises(ValueError, match="speculative holds 'while True' 0 times: adapt the change"):
-        changed(speculative, ("while True", "while False"))
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0}, {"temperature": .7, "top_k": 2}, {"eos": 1},
+                                      {"top_p": .6, "eos": [0, 2]}], ids=str)
+def test_algorithm2_is_speculative_py_seed_for_seed(settings):
+    for K in 1, 2, 4:
+        for seed in range(20):
+            models = table(seed, zeros=.2), table(seed + 1, zeros=.2)
+            ours, theirs = ([*sampler(*models, [2, 0], 9, K, np.random.default_rng(seed), **settings)]
+                            for sampler in (Algorithm2(), speculative_sampling))
+            assert [r[:3] for r in ours] == [r[:3] for r in theirs] and len(ours) > 0
 
 
-# One token by hand: target (.1, .6, .3), draft (.5, .3, .2) -------------------------------------------------
+# By hand: target (.1, .6, .3), draft (.5, .3, .2) -----------------------------------------------------------
+
+Q, P = (.1, .6, .3), (.5, .3, .2)
 
 
-@pytest.mark.parametrize("change, drawn_from, expected", [
-    ([], [0.5, 0.3, 0.2], [0.1, 0.6, 0.3]),
-    ([(mistakes.RESIDUAL, "residual = q")], [0.5, 0.3, 0.2], [0.14, 0.54, 0.32]),
-    ([], [1, 0, 0], [0.2, 0.6, 0.2]),
-], ids=["right", "target instead of residual", "draft is the argmax"])
-def test_wrong_distributions_of_one_token_are_as_computed_by_hand(change, drawn_from, expected):
-    q, p = np.array([[0.1, 0.6, 0.3], [0, 0, 1]]), np.array([[0.5, 0.3, 0.2]])
-    verify, found = changed(speculative, *change).verify, np.zeros(3)
-    for draft in range(3):
-        for (n_accepted, token), chance in exact_distribution(lambda rng: verify(q, p, [draft], rng)).items():
-            found[draft if n_accepted else token] += drawn_from[draft] * chance
-    assert found == pytest.approx(expected)
+@pytest.mark.parametrize("rule, first", [
+    ("Algorithm2", Q),
+    ("ArgmaxSoftmaxRecorded", (.2, .6, .2)),                    # 0 is drafted: .2 stays, .8 of (0, .75, .25)
+    ("TargetAfterRefusal", (.14, .54, .32)),                    # .6 kept, and .4 of q
+    ("UniformIsZero", P),
+    ("GreedyTarget", (0, 1, 0)),
+    ("DrawnAsPointMasses", Q),
+    ("KeptIfTheArgmax", (.07, .3 + .42, .21)),                  # 1 is drafted with .3, else a draw from q
+])
+def test_the_first_token_by_hand(rule, first):
+    assert first_token(rule, Q, P) == pytest.approx(first, abs=1e-12)
+
+
+def test_how_many_drafts_are_kept_by_hand():
+    rules = "Algorithm2", "Match", "MatchArgmax", "DrawnAsPointMasses", "TopTokens"
+    assert [kept(rule, Q, P, K=1) for rule in rules] == pytest.approx([.6, .29, .1, .29, .7])
+
+
+def test_a_length_that_is_chosen_after_all_drafts_were_seen(monkeypatch):
+    """DSpark, appendix A: a_1 = .8; c_2 = .9 after token 0, and 0 after 1; 1, .5, .45 passes of 1, 2, 3 rows
+    a second."""
+    def appendix(rule):
+        class Appendix(RULES[rule]):
+            seconds = 1, 1 / .5, 1 / .45
+
+            def propose(self, *run):
+                self.drawn, self.asked = [], 0
+                return super().propose(*run)
+
+            def draw(self, p, rng):
+                self.drawn.append(super().draw(p, rng))
+                return self.drawn[-1]
+
+            def confidence(self, p):
+                self.asked += 1
+                return .8 if self.asked == 1 else .9 * (self.drawn[0] == 0)
+        monkeypatch.setitem(RULES, "Appendix", Appendix)
+        return first_token("Appendix", (.7, .3), (.5, .5), K=2)
+    assert appendix("LengthFromAllDrafts") == pytest.approx([.85, .15])
+    assert appendix("LengthByEarlyStop") == pytest.approx([.7, .3])
+
+
+def test_a_draft_that_the_target_rules_out_is_kept_once_in_2_to_the_24():
+    assert first_token("CoinUpTo", (0, 1), (.5, .5))[0] == pytest.approx(.5 / 2**24)
+
+
+def test_noise_used_twice_by_hand():
+    """0 was drafted and refused, so E_1 > .6 E_0 and E_2 > .4 E_0, and 1 wins if E_1 < 3 E_2: the integral of
+    1 / (1 + t + max(t / 3, .4))^2 over t > .6; the maximum is .4 up to t = 1.2."""
+    one = 1 / (1 + .6 + .4) - 1 / (1 + 1.2 + .4) + .75 / (1 + 1.2 * 4 / 3)
+    assert first_token("NoiseUsedTwice", Q, P) == pytest.approx([.1, .3 + .8 * one, .2 + .8 * (.5 - one)])
+
+
+def test_a_race_run_twice_on_the_same_noise():
+    """Beside sums over a fine grid of quantiles of three exponentials, and rows that must add up."""
+    n = 80
+    E = -np.log1p(-(np.arange(n) + .5) / n)
+    E = np.stack(np.meshgrid(E, E, E, indexing="ij"), -1).reshape(-1, 3)
+    for first, second in [((.5, .3, .2), (0, .3, .1)), ((.2, .5, .3), (.6, .1, .3))]:
+        first, second = np.array(first), np.array(second)
+        a = (E / first).argmin(axis=1)
+        b = (E / np.where(second > 0, second, 1e-9)).argmin(axis=1)
+        counted = np.zeros((3, 3))
+        np.add.at(counted, (a, b), 1 / len(E))
+        joint = race_twice(first, second)
+        assert joint == pytest.approx(counted, abs=.02)
+        assert joint.sum(axis=1) == pytest.approx(first) and joint.sum(axis=0) == pytest.approx(
+            second / second.sum())
+
+
+def test_products_of_coins_are_what_a_grid_of_coins_gives():
+    coins = (np.arange(400) + .5) / 400
+    first, both = coins[:, None] * np.ones(400), coins[:, None] * coins     # u_1, u_1 u_2
+    wanted = 0.0
+    for d, e in np.ndindex(3, 3):
+        r, s = min(1, Q[d] / P[d]), min(1, Q[e] / P[e])
+        two = (both < r * s).mean()
+        wanted += P[d] * P[e] * (2 * two + ((both >= r * s) & (first < r)).mean())
+    assert kept("ProductsOfCoins", Q, P) == pytest.approx(wanted, abs=.005)
 
 
 def test_notebook_6_shows_that_the_forgetful_tree_is_not_lossless(capsys):

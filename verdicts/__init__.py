@@ -86,7 +86,7 @@ def first_token(rule, q, p, K=1, **settings):
     return chances
 
 
-def kept(rule, q=(.5, .3, .2), p=(.6, .3, .1), K=2):
+def kept(rule, q=(.6, .3, .1), p=(.75, .2, .05), K=2):
     """How many of the first round's K drafts are kept, the expectation."""
     return sum(n * chance for (_, n), chance in texts(rule, q, p, K, {}).items())
 

@@ -9,7 +9,7 @@ import sys
 from difflib import get_close_matches
 
 import console
-from verdicts import CASES, HERE, RULES, STATUS, first_token, kept
+from verdicts import CASES, HERE, RULES, STATUS, kept
 
 
 def main(name="", write=False):
@@ -47,7 +47,6 @@ def page():
         n=len(CASES), projects=len({case.project for case in shipped}), museum=len(RULES),
         wrong=sum(case.verdict == "wrong" for case in CASES),
         lossless=sum(case.verdict == "lossless" for case in CASES),
-        early="{:.2f}, {:.2f}".format(*first_token("LengthFromAllDrafts", (.7, .3), (.5, .5), 2)),
         status="\n".join(f"- **{status}**: the rule {meaning}." for status, meaning in STATUS.items()))
     return (HERE / "page.in.md").read_text(encoding="utf-8").format(**facts) + "\n" + "\n".join(sections)
 

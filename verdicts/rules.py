@@ -172,7 +172,7 @@ class LookedUpAllAccepted(Algorithm2):
 class LengthFromAllDrafts(Algorithm2):
     """Wrong. The number of drafts to verify is the best of all, found after all of them were drawn. Whether
     the first is verified then depends on what it is, so some tokens lose drafts more often than others."""
-    seconds = 1, 1.5, *np.arange(1.7, 4, .1)            # of a pass over 1, 2, .. rows
+    seconds = 1, 1.7, *np.arange(1.8, 4, .1)            # of a pass over 1, 2, .. rows
 
     def propose(self, *run):
         drafts, p = super().propose(*run)
