@@ -27,8 +27,8 @@ from compute.backend import clock
 from lossless import distribution_of_text, distribution_of_token, exact_distribution, memoryless, table
 from reporting.stats import Timed
 from speculative import speculative_sampling
-from verdicts.mistakes import FILTERS
-from verdicts.museum import KIND, WRONG, changed
+from verdicts.museum import RULES, WRONG
+from verdicts.rules import Algorithm2
 
 Q = np.array([[.1, .6, .3], [.6, 0, .4], [.2, .2, .6]])             # a target's distributions
 P = np.array([[.5, .3, .2], [.8, .2, 0]])                           # a draft's
@@ -142,6 +142,59 @@ def same(found, expected):
     return np.shape(found) == np.shape(expected) and np.allclose(found, expected, rtol=0, atol=1e-9)
 
 
+def kept_by(rule):
+    """probabilities() whose top-p keeps what `rule` says: (probabilities, the largest first, the mass before
+    each, top_p, the probabilities at temperature 1 in the same order) -> a mask."""
+    def filtered(logits, temperature=1.0, top_k=0, top_p=1.0):
+        probs, plain = (sampling.probabilities(logits, t, top_k) for t in (temperature, 1.0))
+        order = np.argsort(-probs, kind="stable")
+        p = probs[order]
+        mask = rule(p, np.cumsum(p) - p, top_p, plain[order]) if top_p < 1 else p > 0
+        probs[order] = np.where(mask | (np.arange(len(p)) == 0), p, 0)
+        return probs / probs.sum()
+    return filtered
+
+
+def changed(change):
+    """probabilities() whose settings are changed on the way in."""
+    def filtered(logits, temperature=1.0, top_k=0, top_p=1.0):
+        settings = dict(temperature=temperature, top_k=top_k, top_p=top_p)
+        return sampling.probabilities(logits, **settings | change(**settings))
+    return filtered
+
+
+def top_p_first(logits, temperature=1.0, top_k=0, top_p=1.0):
+    with np.errstate(divide="ignore"):
+        logits = np.log(sampling.probabilities(logits, temperature, top_p=top_p))
+    return sampling.probabilities(logits, top_k=top_k)
+
+
+def last_of_the_largest(logits, temperature=1.0, **settings):
+    turn = -1 if temperature == 0 else 1
+    return sampling.probabilities(logits[::turn], temperature, **settings)[::turn]
+
+
+def ties_broken(logits, temperature=1.0, top_k=0, top_p=1.0):
+    lost = np.argsort(-logits, kind="stable")[top_k or len(logits):]
+    logits = np.where(np.isin(np.arange(len(logits)), lost), -np.inf, logits)
+    return sampling.probabilities(logits, temperature, top_p=top_p)
+
+
+FILTERS = {                                             # known mistakes of probabilities()
+    "top-p comes before top-k": top_p_first,
+    "exactly k tokens are kept at a tie": ties_broken,
+    "the likeliest token is the last of the largest": last_of_the_largest,
+    "top-k keeps k + 1": changed(lambda top_k, **_: dict(top_k=top_k and top_k + 1)),
+    "the temperature multiplies": changed(
+        lambda temperature, **_: dict(temperature=temperature and 1 / temperature)),
+    "the token that reaches top-p is left out": kept_by(lambda p, before, top_p, _: before + p < top_p),
+    "one token more than top-p needs is kept": kept_by(
+        lambda p, before, top_p, _: np.roll(before < top_p, 1) | (before < top_p)),
+    "the nucleus is that of temperature 1": kept_by(
+        lambda p, before, top_p, plain: np.cumsum(plain) - plain < top_p),
+}
+
+
 def step_1(mine):
     """the distribution"""
     cases = [(np.array(logits), settings)
@@ -153,8 +206,7 @@ def step_1(mine):
     for two, (logits, settings) in zip(found, cases):
         wrong += differences(two, [distribution_of_token(logits, **settings)] * 2,
                              f"probabilities of two rows {logits.tolist()}, {settings},")
-    for name, changes in FILTERS.items() if wrong else ():
-        known = changed(sampling, *changes).probabilities
+    for name, known in FILTERS.items() if wrong else ():
         if all(same(two, [known(logits, **settings)] * 2) for two, (logits, settings) in zip(found, cases)):
             wrong[0] += f"\n    (all are those of a known mistake: {name})"
     yield from wrong
@@ -250,10 +302,9 @@ STEPS = {                                               # step: the functions th
     step_5: [],
     step_6: ["expected_tokens", "predicted_speedup"],
 }
-KNOWN = {               # where texts are compared with the museum's: (share of zeros, settings)
+KNOWN = {               # the texts that are compared with the museum's: (share of zeros, settings)
     step_3: [(.4, {}), (0, {})], step_4: [(.4, {}), (0, dict(top_k=2)), (0, {})],
     step_5: [(.4, dict(eos=[1])), (0, {})]}
-KINDS = {"accept test", "positions", "correction", "rounds", "drafting", "settings and EOS"}
 
 
 def mistakes(step, mine):
@@ -274,7 +325,7 @@ def mistakes(step, mine):
 
 
 def known(step, mine):
-    """The names of mistakes in the museum that give the very texts of your code."""
+    """Mistakes of the museum that give the very texts of your code: each name, and why it is wrong."""
     def texts(sampler, zeros, settings):
         draft, target = table(6, zeros=zeros), table(5, zeros=zeros)
         return exact_distribution(lambda rng: lossless.text_of(
@@ -289,7 +340,10 @@ def known(step, mine):
     with contextlib.suppress(Exception):
         found = [texts(yours, *case) for case in KNOWN[step]]
         if not alike(speculative_sampling, found):
-            yield from (name for name in WRONG if KIND.get(name) in KINDS and alike(WRONG[name], found))
+            for name, sampler in WRONG.items():
+                if issubclass(RULES[name], Algorithm2) and alike(sampler, found):
+                    why = " ".join(RULES[name].__doc__.split()).removeprefix("Wrong. ")
+                    yield f"{name}. {why}"
 
 
 def sentence(error, mine):

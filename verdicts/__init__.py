@@ -25,9 +25,9 @@ PAIRS = {                                               # name: (draft, target, 
 }
 STATUS = {                      # what a case is about
     "shipped": "was in the project's code or documentation",
-    "declared": "was, and is declared an approximation",
-    "proposal": "was proposed, or closed again",
-    "question": "was asked about, and shipped by nobody",
+    "declared": "was there too, and is declared an approximation",
+    "proposal": "was proposed, and perhaps closed again",
+    "question": "was only asked about",
 }
 
 
