@@ -1,4 +1,4 @@
-"""A static site to look at without an install: replays, notebooks, results.  python -m pages FOLDER"""
+"""A static site to look at without an install: replays and the judge.  python -m pages FOLDER"""
 import re
 import sys
 
@@ -19,10 +19,7 @@ def main(folder, repository=""):
         raise ValueError(f"{repository} is not the address of a repository, such as "
                          "https://github.com/name/repository")
     check_folder(folder)
-    try:
-        site = pages(repository)
-    except ImportError as error:
-        raise ValueError(f"{error.name} is missing: pip install -e '.[site]'") from None
+    site = pages(repository)
     write_folder(folder, site)
     size = sum(len(html.encode()) for html in site.values())
     print(f"{folder}/index.html: {len(site)} pages, {size / 1e6:.1f} MB")

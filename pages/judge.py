@@ -3,30 +3,28 @@
     answer('{"code": "def verify(..", "case": "zeros in both", "K": 2, ..}') -> '{"lossless": false, ..}'
     openings()          what a reader can open there: Algorithm 2, the cases of verdicts/, the museum
 
-The code of the editor is run with the names of verdicts/rules.py and sampling.py around it; what it does not
-define, a `propose` or a `verify`, is speculative.py's.
+The code in the editor is run with the names of verdicts/rules.py and sampling.py around it.  It defines a
+class over Algorithm2, the last of which is judged, or a `propose` or a `verify`; what it does not define is
+speculative.py's.
 
-But: on one case, chosen in the page, or the standard cases up to the first that is wrong; python -m lossless
-can be thorough.
+Limitations: one case, chosen in the page, or the standard cases up to the first that is wrong; python -m
+lossless can be thorough.
 """
-import ast
 import inspect
 import json
-import re
 import traceback
-from functools import cache
-from textwrap import indent
 
 import lossless
 import sampling
 import speculative
-from verdicts import judging, museum, rules
+from samplers.constraints import constrained
+from verdicts import CASES, PAIRS, museum, rules
 
 EDITOR = "<editor>"
 STANDARD = "the standard cases, up to the first that is wrong"
-PAIRS = {name: pair for name, (*pair, _, _) in judging.PAIRS.items()} | lossless.PAIRS
 START = "a distribution after every prefix"
-SMALL = next(str(case) for case in lossless.CASES if case.name == "'.ss', two drafts")
+START_WITH = dict(case=START, K=2, n_tokens=3, settings={"temperature": 1})
+IMPORTS = "import numpy as np\n\nfrom sampling import probabilities, sample\n\n\n"    # for use as a file
 
 
 def answer(request):
@@ -40,21 +38,20 @@ def answer(request):
 def judged(code, case, K, n_tokens, settings, penalty=False):
     """lossless.Report about the code in the editor, as a dict.
 
-    case        a name of PAIRS, to which K, n_tokens and the settings belong, a standard case, or STANDARD
+    case        a name of PAIRS, to which K, n_tokens and the settings belong, or STANDARD
     """
     names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)
     own = {name: names[name] for name in ("propose", "verify")}
-    sampler = names.get("sampler") or (
+    classes = [value for value in names.values() if getattr(value, "__module__", "") == "editor"
+               and isinstance(value, type)]
+    sampler = museum.sampler(classes[-1]) if classes else (
         lambda *run, **settings: speculative.speculative_sampling(*run, **own, **settings))
     if case == STANDARD:
         return lossless.report(sampler)._asdict()
-    one = next((one for one in lossless.CASES if str(one) == case), None)
-    if case in PAIRS:
-        draft, target = PAIRS[case]
-        target = rules.penalized(target) if penalty else target
-        one = lossless.Case(case, draft, target, n_tokens, K, settings)
-    return lossless.judge(sampler, *one)._asdict()
+    draft, target, *_ = PAIRS[case]
+    target = constrained(target, rules.penalty) if penalty else target
+    return lossless.report(sampler, [(draft, target)], [K], n_tokens, **settings)._asdict()
 
 
 def sentence(error):
@@ -70,74 +67,27 @@ def sentence(error):
 
 def openings():
     """[{group, name, code, case, K, n_tokens, settings, wrong, ..}, ..]"""
-    from verdicts.cases import in_order
-    own = IMPORTS + "\n\n".join(whole())
-    first = START_WITH | dict(group="the code", name="Algorithm 2", code=own, wrong=False)
-    return [first, *(opening(case) for case in in_order() if case.rule in rules.RULES), *of_the_museum()]
+    own = IMPORTS + "\n\n".join(map(inspect.getsource, (speculative.propose, speculative.verify)))
+    yield START_WITH | dict(group="the code", name="Algorithm 2", code=own, wrong=False)
+    yield from map(of_case, CASES)
+    for group, table in ("the museum: wrong", museum.WRONG), ("the museum: right", museum.RIGHT):
+        for name in table:
+            if name in museum.RULES:
+                yield START_WITH | dict(group=group, name=name, code=code_of(name),
+                                        case=STANDARD, wrong=table is museum.WRONG)
 
 
-START_WITH = dict(case=START, K=2, n_tokens=3, settings={"temperature": 1})
-IMPORTS = "import numpy as np\n\nfrom sampling import probabilities, sample\n\n\n"    # for use as a file
-
-
-def opening(case):
-    """A case of verdicts/, on the pair and with the K that its first wrong text was found with."""
-    pair, K = case.found.get("case", START), case.found.get("K", 2)
-    return dict(group=case.verdict, name=case.name, code=code_of(case.rule), case=pair, K=K,
-                n_tokens=judging.PAIRS[pair][2], settings=case.settings or {"temperature": 1},
+def of_case(case):
+    """A case of verdicts/, on the pair and with the K that its first wrong text is found with."""
+    found = case.judge()
+    pair = next((name for name in PAIRS if not found.lossless and found.case.startswith(name)), START)
+    return dict(group=case.verdict, name=case.name, code=code_of(case.rule), case=pair,
+                K=max(PAIRS[pair][3]), n_tokens=PAIRS[pair][2], settings=case.settings or {"temperature": 1},
                 wrong=case.verdict == "wrong", penalty=case.penalty, claim=case.claim, link=case.link)
 
 
-def of_the_museum():
-    """What verdicts/museum.py changes in a file: a mistake with the case that sees it best, what is right
-    with a small one."""
-    best = {name: row.removesuffix(" |").split(" | ")[-1] for name, row in museum.rows().items()}
-    for rooms, group in ("MISTAKES", "the museum: wrong"), ("UNUSUAL", "the museum: right"):
-        for kind, (module, _, entries) in getattr(museum, rooms).items():
-            for name, changes in entries.items():
-                lines = [f"    ({old!r},\n     {new!r})," for old, new in changes]
-                code = functions_of(module, changes) or "\n".join([
-                    f"from verdicts.museum import {rooms}, changed",
-                    f"import {module.__name__} as module", "", "module = changed(module, *[", *lines, "])",
-                    f"sampler = {rooms}[{kind!r}][1](module)", ""])
-                wrong = rooms == "MISTAKES"
-                yield START_WITH | dict(group=group, name=name, code=code, wrong=wrong,
-                                        case=best.get(name, STANDARD) if wrong else SMALL,
-                                        claim=f"{kind}, in {module.__name__}.py")
-
-
 def code_of(name):
-    """A rule's own functions, or the lines that it changes, and what makes a sampler of them in
-    verdicts/rules.py."""
-    part, *more = rules.RULES[name].code
-    if isinstance(part, tuple) and not more and "=" not in makers()[name].partition("beside=")[0]:
-        if functions := functions_of(*part):
-            return functions
-    own = [indent(museum.difference(*part), "# ") if isinstance(part, tuple) else inspect.getsource(part)
-           for part in rules.RULES[name].code if isinstance(part, tuple) or part.__module__ == rules.__name__]
-    return "\n\n".join([*own, f"sampler = {makers()[name]}.sampler\n"])
-
-
-@cache
-def makers():
-    """{name of a rule: what stands beside it in RULES}"""
-    table = ast.parse(inspect.getsource(rules)).body[-1].value
-    return {key.value: ast.unparse(value) for key, value in zip(table.keys, table.values)}
-
-
-@cache
-def whole():
-    """`propose` and `verify`, without docstrings."""
-    sources = map(inspect.getsource, (speculative.propose, speculative.verify))
-    return [re.sub(r'    """.*?"""\n', "", source, flags=re.S) for source in sources]
-
-
-def functions_of(module, changes):
-    """`propose` or `verify` as it is changed, without comments, if nothing else is; otherwise ""."""
-    new = whole() if module is speculative else []
-    for old, text in changes:
-        if sum(old in function for function in new) != 1:
-            return ""
-        new = [function.replace(old, text) for function in new]
-    found = [re.sub(r"(?<=\S)  +#.*", "", function) for function in new if function not in whole()]
-    return IMPORTS + "\n\n".join(found) if found else ""
+    """The rule's class, and those of the museum that it changes, as they are in the file."""
+    own = [cls for cls in museum.RULES[name].__mro__[::-1]
+           if cls.__module__.startswith("verdicts") and cls.__name__ not in vars(rules)]
+    return "\n\n".join(map(inspect.getsource, own or [museum.RULES[name]]))

@@ -4,31 +4,24 @@
     replay_*.html       runs of the embedded pair, as main.py --trace writes them
     rule.html           accepting a draft, by hand
     machine.html        which method on my machine?  (if there are counts and costs)
-    verdicts.html       is it lossless?  What threads argued about, and what the judge finds
     judge.html          the judge itself, in the browser
-    1_*.html, ..        the notebooks, with the outputs that are stored in them
-    results.html        what was counted and measured, with pictures
 
-Every page is a file by itself that asks nothing of the network, but judge.html, which loads Python if one
-asks it to judge.
+Every page is a file by itself that asks nothing of the network, except judge.html, which loads Python when it
+is asked to judge.
 
-But: nothing is measured here and no notebook is run; only the runs that are replayed are made anew, and their
-times are those of the machine that makes them.
+Limitations: only the runs that are replayed are made anew, and their times are those of the machine that
+makes them.  Notebooks and results are for GitHub to show.
 """
 import json
-import re
 import subprocess
 import sys
-from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pages import judge, machine
 from pages.files import SITE, TRACE
 from pages.frame import BACK, figure, interactive, page
-from pages.notebooks import NOTEBOOKS, linked, notebook_pages, title_of
-from pages.verdicts import verdicts_page
-from verdicts.cases import CASES
+from verdicts import CASES
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -54,19 +47,11 @@ RUNS = {    # name: (flags of main.py, title, what to look for)
 PAGES = {       # file: (title, what is there)
     "rule.html": ("The rule, by hand", "Two distributions to drag: what is kept, what is refused, and why "
                   "the target's distribution comes out."),
-    "verdicts.html": (f"{len(CASES)} disputes", "From the threads of other projects, each reduced to a rule "
-                      "of a few lines and judged exactly. In "
-                      f"{sum(case.verdict == 'wrong' for case in CASES)} the rule is wrong."),
     "judge.html": ("The judge, in your browser", "Change the code that drafts or verifies, and see whether "
                    "it is still lossless: every branch of chance is walked."),
     "machine.html": ("Which method on my machine?", "The counts of all methods, with sliders for what a pass "
                      "costs."),
-    "results.html": ("All methods side by side", "Tokens a pass, counted; speed-ups, measured; and what the "
-                     "papers claim."),
 }
-QUESTIONS = "speed", "tokens", "passes", "machines", "claims"        # in RESULTS, a page of Markdown each
-NOT_MEASURED = ("Nothing has been counted or measured yet: <code>python -m benchmarks counts</code>, "
-                "<code>costs</code> and <code>speed</code> do it.")
 PAPERS = ('<a href="https://arxiv.org/abs/2302.01318">Chen et al. 2023</a>, '
           '<a href="https://arxiv.org/abs/2211.17192">Leviathan et al. 2022</a>')
 
@@ -109,7 +94,7 @@ def judge_page(base=PYODIDE):
     """base: where Pyodide is loaded from."""
     listed = subprocess.run([sys.executable, "-c", IMPORTED], cwd=ROOT, capture_output=True, text=True,
                             check=True)
-    paths = [*listed.stdout.split(), "verdicts/cases.ini", "verdicts/why.ini"]      # which verdicts/ reads
+    paths = [*listed.stdout.split(), "verdicts/cases.ini"]                          # which verdicts/ reads
     files = {path: (ROOT / path).read_text(encoding="utf-8") for path in sorted(paths)}
     data = dict(files=files, pairs=[*judge.PAIRS], standard=judge.STANDARD, openings=[*judge.openings()])
     policy = f" {base} 'wasm-unsafe-eval'; connect-src {base}; worker-src blob:"
@@ -128,27 +113,6 @@ def machine_page():
                                         measured=data["measured"])} if data else {}
 
 
-# The results ------------------------------------------------------------------------------------------------
-
-def results_page(folder=RESULTS, repository=""):
-    """`folder`: where python -m benchmarks wrote its pages."""
-    import mistune
-    to_html = mistune.create_markdown(plugins=["table"])
-    parts, contents = [], []
-    for name in QUESTIONS:
-        if (folder / f"{name}.md").exists():
-            html = to_html((folder / f"{name}.md").read_text(encoding="utf-8"))
-            parts.append(re.sub("<h1>", f'<h1 id="{name}">', html))
-            contents.append(f'<li><a href="#{name}">{re.search("<h1>(.*?)</h1>", html)[1]}</a></li>')
-    html = linked("\n".join(parts), repository, "benchmarks/results")
-    html = re.sub(r"(</?h)([12])\b", lambda m: f"{m[1]}{int(m[2]) + 1}", html)
-    html = re.sub(r"<td>(?=[^<]*\s[^<]{20})", '<td class="words">', html)
-    html = html.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>")
-    html = re.sub(r'<p><img src="(.*?)" alt="(.*?)" /></p>', lambda m: figure(folder / m[1], m[2]), html)
-    contents = f'<ul>{"".join(contents)}</ul>' if contents else f"<p>{NOT_MEASURED}</p>"
-    return page("Results", f"<nav>{BACK}</nav><main><h1>Results</h1>{contents}{html}</main>")
-
-
 # The index --------------------------------------------------------------------------------------------------
 
 def cards(files):
@@ -159,10 +123,8 @@ def cards(files):
     return "\n".join(['<dl class="cards">', *parts, "</dl>"])
 
 
-def index_page(notebooks, repository=""):
-    """notebooks: {file of the page: title}."""
-    books = "\n".join(f'<li><a href="{file}">{escape(title.split(". ", 1)[-1])}</a></li>'
-                      for file, title in notebooks.items())
+def index_page(repository=""):
+    wrong = sum(case.verdict == "wrong" for case in CASES)
     code = f': <a href="{repository}">{repository.split("//")[1]}</a>' if repository else ""
     picture = figure(RESULTS / "replay.png",
                      "One round: three drafts are accepted, one is rejected and corrected. Open this run.")
@@ -171,7 +133,7 @@ def index_page(notebooks, repository=""):
 <p>A language model writes one token a pass, and a pass over five tokens costs about as much as one over
 one. So a small <i>draft</i> model proposes a few tokens, the large <i>target</i> model checks them all in one
 pass, and a modified rejection sampling gives the text exactly the distribution of the target ({PAPERS}). Here
-all of it is a few hundred lines of NumPy, to be read with the papers open{code}.</p>
+the method is a hundred lines of NumPy and GPT-2 another hundred, to be read with the papers open{code}.</p>
 <h2>Watch it</h2>
 <a href="replay_token.html#8">{picture}</a>
 <p>Two small models that come with the code write a text. Each page goes through a run round by round: the
@@ -179,22 +141,16 @@ drafts, what both models gave them, the coin that decided. The key R races the r
 with the times of the machine that made these pages.</p>
 {cards([*(f"replay_{name}.html" for name in RUNS), "rule.html"])}
 <h2>Is it really lossless?</h2>
-{cards(["verdicts.html", "judge.html"])}
+<p>{len(CASES)} rules that public threads are about are judged exactly; {wrong} are wrong. The verdicts, the
+notebooks and the results are in the repository; each rule can be opened here.</p>
+{cards(["judge.html"])}
 <h2>What it gains</h2>
-{cards(["machine.html"] * bool(machine.data()) + ["results.html"])}
-<h2>Notebooks</h2>
-<p>Step by step, each with what its code printed and drew.</p>
-<ol>
-{books}
-</ol>
+{cards(["machine.html"] * bool(machine.data()))}
 </main>""")
 
 
 def pages(repository=""):
     """{file: its text} of the whole site."""
-    notebooks = {f"{path.stem}.html": title_of(path) for path in NOTEBOOKS}
     replays = {f"replay_{name}.html": replay(flags) for name, (flags, *_) in RUNS.items()}
-    return {"index.html": index_page(notebooks, repository), **replays,
-            "rule.html": interactive(PAGES["rule.html"][0], "rule.html"), "verdicts.html": verdicts_page(),
-            "judge.html": judge_page(), **machine_page(), "results.html": results_page(RESULTS, repository),
-            **notebook_pages(repository)}
+    return {"index.html": index_page(repository), **replays, "judge.html": judge_page(), **machine_page(),
+            "rule.html": interactive(PAGES["rule.html"][0], "rule.html")}

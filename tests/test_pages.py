@@ -1,6 +1,5 @@
 """Pages on disk: whole or not at all, and nothing is lost that this project did not write."""
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -52,7 +51,6 @@ def test_only_a_replay_is_replaced_by_a_replay(folder, name):
 def test_a_page_is_written_where_the_path_leads(folder):
     old = TRACE
     (folder / "run.html").write_text(old.replace("\n", "\r\n"))            # as Windows ends lines
-    (folder / "run.html").chmod(0o640)
     (folder / "to run").symlink_to("run.html")
     (folder / "to new").symlink_to("folder/new.html")
     before = state(folder)
@@ -63,10 +61,6 @@ def test_a_page_is_written_where_the_path_leads(folder):
         assert (folder / real).read_text() == old + name
         before[str(folder / real)] = (old + name).encode()
         assert state(folder) == before
-    assert (folder / "run.html").stat().st_mode & 0o777 == 0o640
-    umask = os.umask(0)
-    os.umask(umask)
-    assert (folder / "other.html").stat().st_mode & 0o777 == 0o666 & ~umask     # a web server can read it
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "pages").glob("*.html")))
@@ -143,12 +137,7 @@ def test_a_folder_that_holds_anything_else_is_left_alone(folder, monkeypatch, na
     assert state(folder) == before
 
 
-def test_the_program_writes_the_site_and_names_what_is_missing(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("pages.site.replay", lambda flags: SITE)
-    monkeypatch.setitem(sys.modules, "nbconvert", None)
-    with pytest.raises(ValueError, match=r"(nbconvert|mistune) is missing: pip install -e '\.\[site\]'"):
-        main(str(tmp_path / "site"))
-    assert not list(tmp_path.iterdir())
+def test_the_program_writes_the_site(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("pages.__main__.pages", lambda repository: {"index.html": SITE, "a.html": repository})
     main(str(tmp_path / "site"), "https://code.org/us/")
     assert capsys.readouterr().out == f"{tmp_path}/site/index.html: 2 pages, 0.0 MB\n"
