@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import json
 import linecache
 import os
@@ -19,6 +20,7 @@ from drafters import heads
 from encoder import EOS, Encoder
 from exercises.steps import Says  # noqa: F401  # in the generator's place
 from loading.checkpoint import write_tensorflow
+from methods import DRAFTERS, VERIFIERS, choose
 from samplers.tree import tree_sampling
 from utils import nested
 from verdicts.museum import changed
@@ -180,6 +182,24 @@ class TinyModels:
         arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(np.float32)
                   for name, shape in wanted.items()}
         return nested(arrays, {"n_layer": 1}, Path("tiny"), wanted) | {heads.SIZES[kind]: size}
+
+
+def small():
+    """In float64, with texts of a few tokens that can all be walked through."""
+    return TinyModels("abc", dtype=np.float64, n_ctx=8)
+
+
+WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram"]       # a drafter around another one
+OPTIONS = {"layer_skip": "layer_skip:a0,m1"}                            # what would be searched by the clock
+
+
+def combinations():
+    """(drafter, verifier) as typed, those that go together."""
+    for drafter, verifier in itertools.product([*DRAFTERS, *WITHIN], VERIFIERS):
+        typed = OPTIONS.get(drafter, drafter), verifier
+        with contextlib.suppress(ValueError):
+            choose(*typed)
+            yield typed
 
 
 # Trees ------------------------------------------------------------------------------------------------------
