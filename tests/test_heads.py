@@ -352,7 +352,7 @@ def test_a_token_that_is_not_there_is_refused(tiny):
         with pytest.raises(ValueError, match=f"token id {x[-1]} is not in 0 .. 12"):
             asked(tiny(tiny_gpt2(1)), x, 2)
     for node in 13, -1:
-        with pytest.raises(ValueError, match=f"token id {node} in the tree is not in 0 .. 12"):
+        with pytest.raises(ValueError, match=f"token id {node} is not in 0 .. 12"):
             tiny_eagle(tiny_gpt2(1)).tree([5], [node], [-1])
     with pytest.raises(ValueError, match="2 levels do not fit into the context of 80"):
         tiny_eagle(tiny_gpt2(1)).tree([5] * 79, [1, 1], [-1, 0])

@@ -142,7 +142,7 @@ def dishonest(pair):
 WALKED = [(drafter, verifier) for drafter, verifier in combinations()
           if verifier != "coupled" and not drafter.startswith("optimum")]
 LOSSLESS = [typed for typed in WALKED if choose(*typed).lossless]
-GROWS = [(d, v) for d, v in LOSSLESS if v == "tree" and DRAFTERS[d.partition(":")[0]].tree == "chosen"]
+GROWS = [(d, v) for d, v in LOSSLESS if v == "tree" and DRAFTERS[d.partition(":")[0]].grows == "own"]
 LINES = [(d, v) for d, v in LOSSLESS if v == "token"]
 
 METHODS = {" ".join(typed): entry(*typed) for typed in LOSSLESS

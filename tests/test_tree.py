@@ -255,8 +255,8 @@ def test_what_grow_may_not_do_gets_a_clear_sentence(grown, says):
 
 
 @pytest.mark.parametrize("tokens, nodes, parents, says", [
-    ([1], [12, 13], [-1, 0], "token id 13 in the tree is not in 0 .. 12$"),
-    ([1], [-1], [-1], "token id -1 in"),
+    ([1], [12, 13], [-1, 0], "token id 13 is not in 0 .. 12"),
+    ([1], [-1], [-1], "token id -1 is not in"),
     ([], [], [], "0 tokens"), ([1] * 79, [1, 1], [-1, 0], "context of 80")])
 def test_what_does_not_fit_into_the_model_is_refused(tokens, nodes, parents, says):
     with pytest.raises(ValueError, match=says):
