@@ -230,7 +230,7 @@ def test_both_halves_are_pure_functions_of_their_tokens(calls, n_layers):
 @pytest.mark.parametrize("answer", [None, [1], (), (1, None), (None, None), (iter([1, 2]), iter([1])),
                                     ([1.5], None), ([1, 2, 3, 4], None), 7])
 @pytest.mark.parametrize("around", [lambda propose: propose, TimedProposer, Schedule, Confident, DraftExit,
-                                    cascade, lambda propose: Optimum(c=0, v=1, K=2, propose=propose)])
+                                    lambda propose: Optimum(c=0, v=1, K=2, propose=propose)])
 def test_what_is_no_answer_of_a_drafter_is_one_sentence_whatever_is_around_it(around, answer):
     rounds = speculative_sampling(tiny_gpt2(1), tiny_gpt2(0), [1, 2], 9, 2, rng(),
                                   propose=around(lambda *_: answer))
