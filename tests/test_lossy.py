@@ -1,8 +1,8 @@
-"""What is lossy: its distribution is what its formula says; lossless.check says it is not the target's."""
+"""What is lossy: its distribution is what its formula says."""
 import numpy as np
 import pytest
 
-from lossless import PAIRS, check, exact_distribution, memoryless, table, text_of
+from lossless import PAIRS, exact_distribution, memoryless, table
 from samplers.lossy import lenient, lenient_probs, typical, typical_probs
 from speculative import speculative_sampling
 
@@ -41,20 +41,6 @@ def test_no_token_gets_more_than_lenience_allows():
         assert lenient_probs(q, p, lenience).sum() == pytest.approx(1) == typical_probs(q, p).sum()
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_it_is_not_lossless_and_the_check_says_so(rule, capsys):
-    def sampler(*run, **settings):
-        return speculative_sampling(*run, verify=RULES[rule][0], **settings)
-    assert check(sampler, [(table(1), table(2))], [2], 3, temperature=1) > .005
-    assert "not lossless" in capsys.readouterr().out
-    assert check(sampler, [(table(1), table(2))], [2], 3, temperature=0) < 1e-12       # nothing is lost
-
-
-def test_lenience_1_is_lossless():
-    assert check(lambda *run, **settings: speculative_sampling(*run, verify=lenient(1), **settings),
-                 list(PAIRS.values())[:3], [2], 3, temperature=1) < 1e-12
-
-
 def test_leniency_accepts_more():
     def accepted(verify):
         found = exact_distribution(lambda rng: next(speculative_sampling(
@@ -69,9 +55,3 @@ def test_leniency_accepts_more():
 def test_numbers_that_mean_nothing_get_a_clear_sentence(wrong):
     with pytest.raises(ValueError, match="must be above 0"):
         wrong()
-
-
-def test_what_ends_a_lossy_text_is_what_ends_any():
-    rng = np.random.default_rng(0)
-    text = text_of(speculative_sampling(table(1), table(2), [1], 30, 3, rng, verify=typical(), eos=2))
-    assert len(text) <= 30 and 2 not in text[:-1]

@@ -34,7 +34,7 @@ def baseline(target, n_tokens, seed=0, prompt=PROMPT, **settings):
     return list(autoregressive_sampling(target, prompt, n_tokens, np.random.default_rng(seed), **settings))
 
 
-# Temperature 0 (T4, T8) -------------------------------------------------------------------------------------
+# Temperature 0 ----------------------------------------------------------------------------------------------
 
 @given(st.integers(0, 999), st.integers(1, 9), st.integers(0, 30), st.booleans())
 @settings(max_examples=50)
@@ -114,7 +114,7 @@ def test_the_same_seed_gives_the_same_text_another_another_and_global_states_are
     assert (repr(np.random.get_state()), random.getstate()) == before
 
 
-# Exact counts (T5, T9) --------------------------------------------------------------------------------------
+# Exact counts -----------------------------------------------------------------------------------------------
 
 DRAFTS = {"full acceptance": table(2), "partial acceptance": table(1),
           "zero acceptance": memoryless([0, 0, 0, 1])}
@@ -161,7 +161,7 @@ def test_the_context_can_be_filled_and_never_be_exceeded(draft_ctx, target_ctx, 
         autoregressive_sampling(model, PROMPT, 11, np.random.default_rng(0))
 
 
-# EOS (T6) and token 0 (T12) ---------------------------------------------------------------------------------
+# EOS and token 0 --------------------------------------------------------------------------------------------
 
 EOS_CASES = {           # where it falls: what target and draft say after the prompt; 9 is EOS, K = 3
     "first draft": ([9, 1, 2, 3, 4], [9, 1, 2, 3, 4]),
@@ -203,7 +203,7 @@ def test_token_0_is_a_token_like_any_other(guesses):
         assert text_of(baseline(target, 9, prompt=[0, 0], eos=eos)) == (0,) * n
 
 
-# What a round holds (T13, T14) ------------------------------------------------------------------------------
+# What a round holds -----------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("settings", [dict(), dict(temperature=.6, top_k=3), dict(top_p=.7),
                                       dict(temperature=0)], ids=str)
@@ -274,7 +274,7 @@ def test_the_callers_prompt_is_not_changed(kind):
     assert all(type(token) is int for r in rounds for token in [*r.tokens, *r.drafts])
 
 
-# Arguments (T18) --------------------------------------------------------------------------------------------
+# Arguments --------------------------------------------------------------------------------------------------
 
 BAD = {"tokens": [[], "text", b"text", [1, 2.0], 3], "n_tokens": [-1, 2.5, "5"],
        "temperature": [-.1, np.nan, np.inf, "1"], "top_k": [-1, 1.5, np.inf, "2"],
@@ -379,10 +379,9 @@ WRONG_DRAFTS = {
 
 
 @pytest.mark.parametrize("answer, says", WRONG_DRAFTS.values(), ids=WRONG_DRAFTS)
-@pytest.mark.parametrize("target", [table(2), tiny_gpt2(n_vocab=3)], ids=["table", "GPT-2"])
-def test_what_a_drafter_may_not_do_gets_one_sentence(answer, says, target):
+def test_what_a_drafter_may_not_do_gets_one_sentence(answer, says):
     with pytest.raises(ValueError, match=f"^the drafter .*{says}"):
-        speculative(None, target, 9, 3, propose=lambda *_: answer)
+        speculative(None, tiny_gpt2(n_vocab=3), 9, 3, propose=lambda *_: answer)
 
 
 def test_a_drafter_may_answer_with_numpys_integers_and_arrays():
@@ -393,7 +392,7 @@ def test_a_drafter_may_answer_with_numpys_integers_and_arrays():
     assert all(type(token) is int for r in rounds for token in r.tokens + r.drafts)
 
 
-# Statistics (T20) -------------------------------------------------------------------------------------------
+# Statistics -------------------------------------------------------------------------------------------------
 
 def test_accepted_corrected_and_bonus_tokens_add_up():
     rounds = speculative(table(1), table(2), 200, 3)
@@ -458,12 +457,6 @@ def test_the_formula_is_off_where_acceptances_cluster():
     rounds = speculative(draft, target, 60, 4)
     assert [len(r.tokens) for r in rounds] == [5, 1] * 10
     assert stats.expected_tokens(.5, 4) == 1.9375 != 60 / len(rounds) == 3
-
-
-@pytest.mark.parametrize("alpha, K, speed", [(.6, 2, 1.96), (.8, 5, 3.69), (.9, 10, 6.86)])
-def test_table_1_of_leviathan(alpha, K, speed):
-    """All of it is in test_stats.py."""
-    assert round(stats.predicted_speedup(alpha, K, c=0), 2) == speed
 
 
 @pytest.mark.parametrize("alpha, K, c, speed", [

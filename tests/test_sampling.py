@@ -159,7 +159,7 @@ def test_the_callers_logits_are_not_changed(settings, dtype):
     assert logits.tolist() == [[1, 2, 3], [3, 1, 2]]
 
 
-# Drawing (T11) ----------------------------------------------------------------------------------------------
+# Drawing ----------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.one_of(st.just(0.0), st.floats(0, 1)), min_size=1, max_size=9).filter(any),

@@ -1,45 +1,12 @@
-"""Suffix decoding: what is counted, what is drafted from it, and that it is lossless."""
+"""Suffix decoding: what is counted, and what is drafted from it."""
 from collections import Counter
 
 import numpy as np
 import pytest
-from helpers import interrupted
 from hypothesis import given
 from hypothesis.strategies import integers, lists
 
 from drafters.suffix import Suffix
-from lossless import check, table
-from samplers.tree import tree_sampling
-from speculative import speculative_sampling
-
-
-def sampler(kind, said=lambda drafts: None):
-    """`said` makes the p that it says it drew from of the drafts; None is right."""
-    def line(draft, x, *rest):
-        drafts, _ = memory.propose(draft, x, *rest)
-        return drafts, said(drafts)
-
-    def grow(draft, x, *rest):
-        nodes, parents, _ = memory.grow(draft, x, *rest)
-        return nodes, parents, said(nodes)
-
-    def run(draft, target, tokens, n_tokens, K, rng, **settings):
-        nonlocal memory
-        memory = Suffix()                               # in each run anew, or it would not repeat itself
-        if kind == "line":
-            return speculative_sampling(None, target, tokens, n_tokens, K, rng, **settings, propose=line)
-        return tree_sampling(None, target, tokens, n_tokens, (2,) * K, rng, **settings, grow=grow)
-    memory = None
-    return run
-
-
-PAIR = [(None, table(2, n_vocab=3))]
-
-
-@pytest.mark.parametrize("kind", ["line", "tree"])
-def test_it_is_lossless(kind):
-    for K, chosen in (2, dict(temperature=1.0)), (3, dict(eos=1)), (3, dict(temperature=0.7, top_k=2)):
-        assert check(sampler(kind), PAIR, Ks=(K,), n_tokens=4, **chosen) < 1e-12
 
 
 def test_the_score_of_a_tree_is_the_number_of_its_nodes_that_are_expected():
@@ -52,25 +19,6 @@ def test_the_score_of_a_tree_is_the_number_of_its_nodes_that_are_expected():
     assert memory.tree(match, 1, 4, 2)[0] == pytest.approx(2 / 3)
     score, nodes, parents = memory.tree(match, 3, 3, 1)
     assert (score, nodes, parents) == (pytest.approx(3 * 2 / 3), [9, 7, 8], [-1, 0, 1])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["line", "tree"])
-def test_it_is_lossless_in_all_standard_cases(kind):
-    assert check(sampler(kind)) < 1e-12
-
-
-def shares(drafts):
-    return [0.7 * np.eye(3)[token] + 0.1 for token in drafts]
-
-
-def equal(drafts):
-    return [np.full(3, 1 / 3) for _ in drafts]
-
-
-@pytest.mark.parametrize("kind, said", [("line", shares), ("line", equal), ("tree", shares), ("tree", equal)])
-def test_chosen_drafts_that_are_said_to_be_drawn_are_caught(kind, said):
-    assert check(sampler(kind, said), PAIR, Ks=(2,), n_tokens=4, temperature=1.0) > 1e-3
 
 
 def drafts(x, k, memory=None):
@@ -154,15 +102,3 @@ def test_its_memory_is_bounded_and_keeps_the_younger_half():
     assert x[-50:] == memory.text[-50:] and memory.x == x
     assert drafts([*x[-20:-10]], 3, memory) == x[-10:-7]
     assert drafts([1, 2, 1, 2, 1], 3, Suffix(memory=1)) == []
-
-
-def test_an_interrupt_at_any_line_leaves_a_memory_that_works():
-    """Also while it forgets the older half."""
-    for n in range(1, 3000):
-        memory, x = Suffix(depth=4, memory=24), [1, 2, 3, 1, 2, 4, 1] * 3
-        memory.learn(x)
-        if not interrupted(lambda: memory.learn([*x, 1, 2, 3, 3]), n):
-            break
-        memory.learn([5, 6, 7])
-        assert drafts([8, 5], 2, memory) == [6, 7]
-    assert 100 < n < 2999

@@ -1,4 +1,4 @@
-"""compute/threads.py: parts of work come back whole, arrays lie apart, locks survive a fork."""
+"""compute/threads.py: parts of work come back whole, arrays lie apart; a forked process can multiply."""
 import contextlib
 import os
 import signal
@@ -123,9 +123,6 @@ def test_the_librarys_own_functions_are_found_and_a_caller_sees_no_change():
     model, _ = load_model("demo-draft")
     model(list(range(200)))
     assert get() == before
-
-
-# The wave ---------------------------------------------------------------------------------------------------
 
 
 def test_arrays_of_an_arena_lie_apart_and_begin_with_a_cache_line():

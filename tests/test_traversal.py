@@ -1,47 +1,17 @@
-"""Traversal: lossless, exactly; on a line it is block verification; what it accepts beside the other walk."""
+"""Traversal: on a line it is block verification; what it accepts beside the other walk."""
 from functools import partial
 
 import numpy as np
 import pytest
-from helpers import UNEVEN, named, with_shape
+from helpers import named, with_shape
 
-from lossless import PAIRS, check, distance, exact_distribution, pair, report, table
+from lossless import distance, exact_distribution, table
 from samplers import block, traversal, tree
 from samplers.multi_draft import GREEDY
 from samplers.tree import tree_sampling
-from samplers.tree_rules import SEQUOIA, SPECINFER, surest
-from verdicts.museum import KIND, WRONG, tree_of
+from samplers.tree_rules import SEQUOIA, SPECINFER
 
 with_shape = partial(with_shape, walk=traversal.walk)
-
-
-@pytest.mark.parametrize("widths, n_tokens, keywords", [
-    ((2,), 2, {}), ((2,), 2, dict(rule=SPECINFER)), (UNEVEN, 3, dict(grow=surest))], ids=named)
-def test_the_text_has_the_targets_distribution(widths, n_tokens, keywords):
-    assert check(with_shape(widths, **keywords), Ks=[1], n_tokens=n_tokens) < 1e-12
-
-
-@pytest.mark.parametrize("widths", [(2, 1), UNEVEN], ids=named)
-@pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
-def test_deeper_trees_keep_the_distribution(rule, widths):
-    pairs = [PAIRS["zeros in both"], PAIRS["target is certain"]]
-    assert check(with_shape(widths, rule=rule), pairs, [1], 3, temperature=1) < 1e-12
-
-
-def test_three_children_of_five_tokens_keep_the_distribution():
-    assert check(with_shape((3,)), [pair("ff")], [1], 2, temperature=1) < 1e-12
-
-
-@pytest.mark.long
-def test_the_standard_cases_keep_the_distribution():
-    assert check(tree_of(walk=traversal.walk)) < 1e-12
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("widths", [(3,), (2, 1), (1, 2), (1, 1, 1), (2, 2), UNEVEN], ids=named)
-@pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
-def test_six_shapes_keep_the_distribution_on_every_pair(rule, widths):
-    assert check(with_shape(widths, rule=rule), None, [1], 3, temperature=1) < 1e-12
 
 
 def random_rows(rng, n, zeros):
@@ -91,10 +61,3 @@ def test_with_replacement_it_may_accept_fewer():
 def test_children_that_were_drawn_in_another_way_are_refused():
     with pytest.raises(ValueError, match="take the rule SPECINFER or SEQUOIA"):
         list(with_shape((2,), rule=GREEDY)(table(1), table(2), [0], 3, 0, np.random.default_rng(0)))
-
-
-@pytest.mark.parametrize("name", [name for name, kind in KIND.items() if kind == "traversal"])
-def test_a_wrong_version_is_found(name):
-    """At K = 1 a node has three children; at K = 2 there are two levels."""
-    pairs = [(table(seed, n_vocab=n), table(seed + 1, n_vocab=n)) for seed in (3, 7) for n in (2, 3)]
-    assert not report(WRONG[name], pairs, [1, 2], 3, temperature=1).lossless

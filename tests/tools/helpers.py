@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import inspect
+import itertools
 import json
 import linecache
 import os
@@ -21,6 +22,7 @@ from drafters import heads
 from encoder import EOS, Encoder
 from exercises.steps import Says  # noqa: F401  # in the generator's place
 from loading.checkpoint import write_tensorflow
+from methods import DRAFTERS, VERIFIERS, choose
 from samplers.tree import tree_sampling
 from utils import nested
 
@@ -96,7 +98,7 @@ def ours(file):
 # Tiny GPT-2s ------------------------------------------------------------------------------------------------
 
 
-def tiny_gpt2(seed=0, dtype=np.float32, module=gpt2, n_vocab=13, n_ctx=80, n_embd=8, n_layer=2):
+def tiny_gpt2(seed=0, dtype=np.float32, n_vocab=13, n_ctx=80, n_embd=8, n_layer=2):
     """A random GPT-2 with two heads; its weights are large enough that every part matters."""
     rng = np.random.default_rng(seed)
 
@@ -120,7 +122,7 @@ def tiny_gpt2(seed=0, dtype=np.float32, module=gpt2, n_vocab=13, n_ctx=80, n_emb
                 "mlp": {"c_fc": dense(n, 4 * n), "c_proj": dense(4 * n, n)},
             }
         )
-    model = module.GPT2(params, n_head=2)
+    model = gpt2.GPT2(params, n_head=2)
     model.cache = model.cache.astype(dtype)
     return model
 
@@ -135,12 +137,12 @@ def without_cache(model):
     return uncached
 
 
-def error_of_cache(calls, module=gpt2, dtype=np.float64):
+def error_of_cache(calls, dtype=np.float64):
     """The largest difference that the cache makes over these calls.
 
     A call (keep, new, n_last) asks for the logits of the last call's tokens[:keep] + new.
     """
-    model, uncached = tiny_gpt2(module=module, dtype=dtype), without_cache(tiny_gpt2(dtype=dtype))
+    model, uncached = tiny_gpt2(dtype=dtype), without_cache(tiny_gpt2(dtype=dtype))
     tokens, error = [0], 0.0
     for keep, new, n_last in calls:
         tokens = ((tokens[:keep] + list(new)) or [0])[: model.n_ctx]
@@ -149,7 +151,7 @@ def error_of_cache(calls, module=gpt2, dtype=np.float64):
     return error
 
 
-def error_of_logits(module=gpt2, dtype=np.float64):
+def error_of_logits(dtype=np.float64):
     """The largest difference between this forward pass and transformers' (make_transformers_fixture.py)."""
     arrays = dict(np.load(Path(__file__).parent.parent / "fixtures" / "gpt2.npz"))
     tokens, logits = arrays.pop("tokens"), arrays.pop("logits")
@@ -160,7 +162,7 @@ def error_of_logits(module=gpt2, dtype=np.float64):
         for part in path:
             place = params["blocks"][int(part[1:])] if part in ("h0", "h1") else place.setdefault(part, {})
         place[last] = array.astype(dtype)
-    model = module.GPT2(params, n_head=4)
+    model = gpt2.GPT2(params, n_head=4)
     model.cache = model.cache.astype(dtype)
     return max(np.abs(model(list(row), len(row)) - expected).max() for row, expected in zip(tokens, logits))
 
@@ -184,6 +186,24 @@ class TinyModels:
         arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(np.float32)
                   for name, shape in wanted.items()}
         return nested(arrays, {"n_layer": 1}, Path("tiny"), wanted) | {heads.SIZES[kind]: size}
+
+
+def small():
+    """In float64, with texts of a few tokens that can all be walked through."""
+    return TinyModels("abc", dtype=np.float64, n_ctx=8)
+
+
+WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram"]       # a drafter around another one
+OPTIONS = {"layer_skip": "layer_skip:a0,m1"}                            # what would be searched by the clock
+
+
+def combinations():
+    """(drafter, verifier) as typed, those that go together."""
+    for drafter, verifier in itertools.product([*DRAFTERS, *WITHIN], VERIFIERS):
+        typed = OPTIONS.get(drafter, drafter), verifier
+        with contextlib.suppress(ValueError):
+            choose(*typed)
+            yield typed
 
 
 # Trees ------------------------------------------------------------------------------------------------------

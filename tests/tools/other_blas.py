@@ -3,7 +3,7 @@
     python tests/tools/other_blas.py /tmp/mkl       # builds NumPy on Intel's MKL there (a quarter of an hour)
     python tests/tools/other_blas.py                # asks the NumPy of this Python: Accelerate, BLIS, ..
 
-Prints a row of a table: library, kernels, depths that keep bits and what keeping them costs, v of 5 and of 9
+Prints a row of a table: library, kernels, depths that keep bits, v of 5 and of 9
 rows on demo-target, the speed-up of the embedded pair, the same with --fast.  The first form also runs
 tests/test_exact.py.
 """
@@ -53,7 +53,7 @@ def row():
     sys.path.insert(0, str(ROOT))
     import numpy as np
 
-    from compute.linear import DEPTHS, TILE, exact, price_of_bits
+    from compute.linear import DEPTHS, TILE, exact
     from utils import load_model
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     model, tokens = load_model("demo-target")[0], list(range(64))
@@ -64,7 +64,7 @@ def row():
         runs = [subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout for _ in range(5)]
         speedup.append(median(json.loads(run)["speedup"] for run in runs))
     print(f"| {blas['name']} {blas['version']} | {os.environ.get('OPENBLAS_CORETYPE', 'default')} "
-          f"| {[depth for depth in DEPTHS if exact(depth, TILE)] or 'none'}; price {price_of_bits():.1f} "
+          f"| {[depth for depth in DEPTHS if exact(depth, TILE)] or 'none'} "
           f"| {five / one:.2f}, {nine / one:.2f} | {speedup[0]:.2f}, {speedup[1]:.2f} |")
 
 
