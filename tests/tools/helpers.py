@@ -1,8 +1,7 @@
-"""What the tests share: mutants, tiny GPT-2s."""
+"""What the tests share: a full disk, Ctrl-C, tiny GPT-2s."""
 
 import contextlib
 import functools
-import inspect
 import itertools
 import json
 import linecache
@@ -10,7 +9,6 @@ import os
 import re
 import signal
 import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -32,19 +30,6 @@ from utils import nested
 def named(value):
     """An id for pytest without addresses: the processes that share the tests must call them the same."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
-
-
-def mutant(module, *changes):
-    """The module with each (old, new) of its source replaced; skipped if a planted mistake hides an `old`."""
-    copy, source = types.ModuleType(module.__name__), inspect.getsource(module)
-    for old, new in changes:
-        if source.count(old) != 1:
-            if os.environ.get("PLANTED"):
-                pytest.skip("tests/tools/mutate.py planted a mistake in this very line: not noticed here")
-            raise ValueError(f"{module.__name__} holds {old!r} {source.count(old)} times: adapt the change")
-        source = source.replace(old, new)
-    exec(compile(source, f"{module.__name__}.py, changed", "exec"), copy.__dict__)
-    return copy
 
 
 # A full disk ------------------------------------------------------------------------------------------------
