@@ -7,7 +7,7 @@ from benchmarks.figures import RESULTS
 from methods import DRAFTERS, VERIFIERS
 
 
-def main(what, name="", /):
+def main(what, name=""):
     """Counts, costs, and the tables that are made of them.
 
     WHAT is counts (no clock; hours, but it goes on where it stopped), costs (nothing but a clock; eight

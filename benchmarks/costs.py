@@ -54,15 +54,15 @@ def quartiles(seconds):
 
 # Passes -----------------------------------------------------------------------------------------------------
 
-def passes(name, seconds, calls=CALLS, n_matrix=MATRIX):
+def passes(name, seconds):
     """What is written of a model, and the quartiles of the bandwidth, GB/s."""
     model = load_model(name)[0] if name.startswith("demo") else random_model(name)
-    runs, n_bytes = streams(n_matrix)
+    runs, n_bytes = streams(MATRIX)
     two, tokens = [*runs], [i % model.n_vocab for i in range(model.n_ctx)]
     runs |= {n: partial(model, tokens[:N_CACHED + n], n) for n in sorted(ROWS + SELDOM)
              if N_CACHED + n <= model.n_ctx}
     seldom = () if name.startswith("demo") else SELDOM
-    times = in_turns(runs, calls, seconds, seldom)
+    times = in_turns(runs, CALLS, seconds, seldom)
     rates = [n_bytes / second / 1e9 for second in min((times.pop(stream) for stream in two), key=np.median)]
     rows = {n: quartiles(mine) for n, mine in times.items()}
     return dict(bytes=size_of(model), rows=rows), [*np.percentile(rates, [25, 50, 75]).round(2), len(rates)]
@@ -119,7 +119,7 @@ def typical(rounds):
             "drafts": round(np.average(n, weights=weights), 3), "slope": round(slope, 4)}
 
 
-def rounds(cells, seconds, prompts, n_tokens=N_TOKENS):
+def rounds(cells, seconds, prompts, n_tokens):
     """{name: what is written of it}: the cells take turns, prompt by prompt."""
     lines, trees = Models(DRAFT, TARGET), Models(DRAFT, TARGET)         # a tree's target is another object
     baselines = {T: ("alone", "", None, T) for *_, T in cells}
@@ -156,7 +156,7 @@ def measured():
     found = {"machine": machine() | {"caption": caption()}, "passes": {}, "bandwidth": {}, "rounds": {}}
     for name, seconds in SIZES.items():
         found["passes"][name], found["bandwidth"][name] = passes(name, seconds)
-    return found | {"rounds": rounds(cells, METHODS_SECONDS, prompts)}
+    return found | {"rounds": rounds(cells, METHODS_SECONDS, prompts, N_TOKENS)}
 
 
 def costs(out):

@@ -75,7 +75,7 @@ def passes_of_llama(program, folder, size):
     return {n: median(json.loads(one.stdout)[0]["samples_ns"]) / 1e6 for n, one in found.items()}
 
 
-def main(llama_bench="", /, repetitions=15):
+def main(llama_bench="", repetitions=15):
     """Milliseconds of passes over 1, 5 and 9 rows, here and by other programs.
 
     Args:
