@@ -3,9 +3,11 @@ import sys
 
 import console
 from benchmarks import costs, counts, tables
+from benchmarks.figures import RESULTS
+from methods import DRAFTERS, VERIFIERS
 
 
-def main(what, quick=False):
+def main(what, name=""):
     """Counts, costs, and the tables that are made of them.
 
     WHAT is counts (no clock; hours, but it goes on where it stopped), costs (nothing but a clock; eight
@@ -14,24 +16,26 @@ def main(what, quick=False):
 
     Args:
         what: counts, costs, speed or film
-        quick: a few cells in seconds, to see that it works; they are written nowhere
+        name: with counts, one method of the table, for its row in docs/methods.md: minutes
     """
     if what not in ("counts", "costs", "speed", "film"):
         raise ValueError(f"there is no {what!r}: use counts, costs, speed or film")
-    if quick and what in ("speed", "film"):
-        raise ValueError(f"--quick is for counts and costs: {what} takes seconds anyway, and writes files")
+    if name and (what != "counts" or name not in DRAFTERS | VERIFIERS):
+        raise ValueError(f"{what} {name}: a name goes with counts, and is one of "
+                         f"{', '.join(DRAFTERS | VERIFIERS)}")
     if what == "counts":
-        cells = counts.count(None if quick else counts.FILE, quick)
-        for name, cell in cells.items() if quick else ():
-            print(f"{name:30} {cell['tokens']:.2f} ± {cell['se']:.2f} tokens a pass")
+        cells = counts.count(name)
+        for cell, found in cells.items() if name else ():
+            print(f"{cell:40} {found['tokens']:.2f} ± {found['se']:.2f} tokens a pass")
     elif what == "costs":
-        costs.costs("" if quick else counts.FILE.parent, quick)
+        return costs.costs(RESULTS)
     elif what == "film":
         from benchmarks import film  # here: counts and costs can do without matplotlib
-
-        film.write_film()
-    else:
-        tables.write_all(counts.FILE.parent)
+        return film.write_film()
+    tables.write_numbers()
+    if what == "speed":
+        from benchmarks.pictures import draw_all
+        draw_all(RESULTS)
 
 
 if __name__ == "__main__":

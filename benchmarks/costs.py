@@ -30,9 +30,9 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.counts import DRAFT, HERE, MOST, TARGET, made, name_of, plan
-from benchmarks.measure import caption, machine, size_of, some_tokens
+from benchmarks.measure import caption, in_turns, machine, size_of, streams
 from benchmarks.synthetic import random_model
-from compute.backend import clock, xp
+from compute.backend import clock
 from console import rewrite
 from methods import Models, choose
 from reporting.stats import Timed
@@ -52,34 +52,19 @@ def quartiles(seconds):
     return [*np.round(np.percentile(np.array(seconds) * 1e3, [25, 50, 75]), 4).tolist(), len(seconds)]
 
 
-def in_turns(often, seldom, every, seconds, calls):
-    """{name: seconds of each call} of the functions, which take turns; the first turn warms up."""
-    times, start = defaultdict(list), clock()
-    for turn in tqdm(range(calls + 1), disable=None):
-        for name, run in (often if turn % every else often | seldom).items():
-            begin = clock()
-            run()
-            times[name].append(clock() - begin)
-        if clock() - start > seconds:
-            break
-    return {name: mine[1:] or mine for name, mine in times.items()}
-
-
 # Passes -----------------------------------------------------------------------------------------------------
 
-def passes(name, seconds, calls=CALLS, n_matrix=MATRIX):
+def passes(name, seconds):
     """What is written of a model, and the quartiles of the bandwidth, GB/s."""
     model = load_model(name)[0] if name.startswith("demo") else random_model(name)
-    tokens = some_tokens(model, model.n_ctx)
-    A, y = xp.ones((n_matrix, n_matrix), dtype=xp.float32), xp.ones(n_matrix, dtype=xp.float32)
-    often, seldom = ({n: partial(model, tokens[:N_CACHED + n], n) for n in some
-                      if N_CACHED + n <= model.n_ctx} for some in (ROWS, SELDOM))
-    streams = {"A @ y": lambda: A @ y, "y @ A": lambda: y @ A}  # which is faster depends on the kernels
-    every = 1 if name.startswith("demo") else 10
-    times = in_turns(often | streams, seldom, every, seconds, calls)
-    best = min((times.pop(stream) for stream in streams), key=np.median)
-    rates = [A.nbytes / second / 1e9 for second in best]
-    rows = {n: quartiles(times[n]) for n in sorted(times)}
+    runs, n_bytes = streams(MATRIX)
+    two, tokens = [*runs], [i % model.n_vocab for i in range(model.n_ctx)]
+    runs |= {n: partial(model, tokens[:N_CACHED + n], n) for n in sorted(ROWS + SELDOM)
+             if N_CACHED + n <= model.n_ctx}
+    seldom = () if name.startswith("demo") else SELDOM
+    times = in_turns(runs, CALLS, seconds, seldom)
+    rates = [n_bytes / second / 1e9 for second in min((times.pop(stream) for stream in two), key=np.median)]
+    rows = {n: quartiles(mine) for n, mine in times.items()}
     return dict(bytes=size_of(model), rows=rows), [*np.percentile(rates, [25, 50, 75]).round(2), len(rates)]
 
 
@@ -134,7 +119,7 @@ def typical(rounds):
             "drafts": round(np.average(n, weights=weights), 3), "slope": round(slope, 4)}
 
 
-def rounds(cells, seconds, prompts, n_tokens=N_TOKENS):
+def rounds(cells, seconds, prompts, n_tokens):
     """{name: what is written of it}: the cells take turns, prompt by prompt."""
     lines, trees = Models(DRAFT, TARGET), Models(DRAFT, TARGET)         # a tree's target is another object
     baselines = {T: ("alone", "", None, T) for *_, T in cells}
@@ -161,28 +146,26 @@ def written(rounds):
 
 # All of it --------------------------------------------------------------------------------------------------
 
-def measured(quick):
+def measured():
     """The cells of K = 2, 4, 8 and the first tree at temperatures 0 and 1, and passes of all models."""
-    cells = [(drafter, verifier, K, T) for drafter, verifier, K, T in plan()
-             if T in (0, 1) and (verifier.endswith(":3,2,1") or
-                                 K in (2, 4, 8) and ":" not in verifier and "early_exit:" not in drafter)]
-    sizes, calls, n_matrix = SIZES, CALLS, MATRIX
+    cells = [(drafter, verifier, K, T) for drafter, verifier, K, T, where in plan()
+             if not where and T in (0, 1) and (
+                 verifier.endswith(":3,2,1") or
+                 K in (2, 4, 8) and ":" not in verifier and "early_exit:" not in drafter)]
     prompts = (HERE / "prompts.txt").read_text(encoding="utf-8").splitlines()
-    if quick:
-        sizes, calls, n_matrix, cells, prompts = {"tiny": 1, DRAFT: 1}, 3, 512, cells[:3], prompts[:1]
     found = {"machine": machine() | {"caption": caption()}, "passes": {}, "bandwidth": {}, "rounds": {}}
-    for name, seconds in sizes.items():
-        found["passes"][name], found["bandwidth"][name] = passes(name, seconds, calls, n_matrix)
-    return found | {"rounds": rounds(cells, METHODS_SECONDS, prompts, 12 if quick else N_TOKENS)}
+    for name, seconds in SIZES.items():
+        found["passes"][name], found["bandwidth"][name] = passes(name, seconds)
+    return found | {"rounds": rounds(cells, METHODS_SECONDS, prompts, N_TOKENS)}
 
 
-def costs(out, quick=False):
-    """Measure with each kind of kernels that this processor has; write to the folder `out`, or print."""
+def costs(out):
+    """Measure with each kind of kernels that this processor has; write to the folder `out`."""
     for name, core in KERNELS.items():
         if name == "avx512" and not has_avx512():
             print("this processor has no AVX-512: left out", file=sys.stderr)
             continue
-        measure = f"from benchmarks.costs import *; write({str(out)!r}, {name!r}, measured({quick}))"
+        measure = f"from benchmarks.costs import *; write({str(out)!r}, {name!r}, measured())"
         done = subprocess.run([sys.executable, "-c", measure], cwd=HERE.parent,
                               env=os.environ | {"OPENBLAS_CORETYPE": core})
         if done.returncode:
@@ -195,8 +178,6 @@ def has_avx512():
 
 
 def write(out, name, found):
-    if not out:
-        return print(f"{name}:", as_json(found))
     rewrite(Path(out) / f"costs_{name}.json", as_json(found))
 
 

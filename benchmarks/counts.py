@@ -1,6 +1,7 @@
 """Counts: how many tokens a pass of the target each method of the table makes.  No clock.
 
     python -m benchmarks counts             goes on where it stopped; Ctrl-C whenever you like
+    python -m benchmarks counts lookup      what the row of this method in docs/methods.md shows
 
 What a method makes of a pass depends on the pair, the temperature and K alone, so it is counted once, with a
 standard error, and holds for every machine (kernels differ at near-ties only).  The texts are 60 tokens each,
@@ -30,12 +31,15 @@ That needs drafts which depend on the text alone, the same for every K.  Trees, 
 memory or with coins of their own, and those that decide how many drafts they make are run, coins and all,
 from an empty memory for each text.
 
-But: these openings, 60 tokens, and the embedded pair.  Greedy texts of a small model soon go round in
-circles, where drafts are accepted more often: longer texts have larger counts at temperature 0.
+Greedy texts of a small model soon go round in circles, where what copies is nearly always right.  So there
+are cells, "lookup token K=4 places:0-20 T=0", of those rounds alone that begin in the first 20 places of the
+texts, before most loops, or in later ones; and, "prompts:copying", in the first 20 after prompts in which
+phrases and names return (copying.txt).
+
+But: these openings, 60 tokens, and the embedded pair.
 With other openings, or other constants here, delete the file: only other weights are noticed.
-Of two of these programs at once, one may lose a cell to the other; the next one counts it again.
+Of two of these programs at once, one loses its cells to the other.
 """
-import copy
 import hashlib
 import json
 import math
@@ -60,6 +64,9 @@ HERE = Path(__file__).resolve().parent
 FILE = HERE / "results" / "counts.json"
 DRAFT, TARGET = "demo-draft", "demo-target"
 N_MORE, N_TOKENS, MOST, UNITS = 16, 60, 8, 46   # of tokens, see above; drafts a round; texts at a time
+# The places of a text in which the rounds that are counted begin.
+WHERE = {"": (0, N_TOKENS), "places:0-20": (0, 20), "places:20-40": (20, 40), "places:40-60": (40, 60),
+         "prompts:copying": (0, 20)}
 KS, TEMPERATURES = (2, 4, 8, 1, 3, 6), (0, 1, .5)               # what matters most comes first
 SHAPES = "3,2,1", "2,1,1,1", "4,1,1,1", "8,1,1,1", "2,2,2", "1,1,1"
 EXITS = 2, 4, 6, 8, 10, 12
@@ -68,7 +75,6 @@ DEPTH, SIZES = 8, (4, 8, 16, 32, 64, 128, 256, 512)     # levels at most, nodes:
 # What a clock would decide, decided here: sublayers to skip, and c and v for `optimum`.
 FIXED = {"layer_skip": "layer_skip:a5,a6,a7,a8,a9,a10,m7,m8"}
 COSTS = dict(c=0.15, v=1.4)
-GOALS = .03, .02, .01                   # standard errors, relative: all cells to one, then to the next
 
 # Drafters whose drafts depend on the text alone, the first of them not on how many are wanted.
 MEMORYLESS = "model", "lookup", "ngram", "early_exit", "eagle", "medusa"
@@ -80,7 +86,7 @@ CHANCES = {"token": lambda r: np.minimum(r, 1).cumprod(-1),
 # What is counted --------------------------------------------------------------------------------------------
 
 def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES):
-    """[(drafter, verifier, K, T)] in the order in which they matter; K is None for a tree."""
+    """[(drafter, verifier, K, T, where)] in the order in which they matter; K is None for a tree."""
     def cells(Ks, temperatures, pairs):
         return [(*pair, K, T) for T in temperatures for K in Ks for pair in pairs]
 
@@ -100,8 +106,21 @@ def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES):
                for n in sizes for T in (1, 0)),
              *cells(Ks[:3], temperatures, lines), *cells(Ks[3:], temperatures, lines),
              *cells([None], temperatures, trees)]
-    found = dict.fromkeys(counted_as(*cell) for cell in found)
+    rows = [cell for names in (DRAFTERS, VERIFIERS) for name in names for cell in row(name)]
+    later = [(name, "token", 4, 0, where) for where in ("places:20-40", "places:40-60")
+             for name in ("model", "lookup", "suffix", "jacobi", "eagle")]
+    found = dict.fromkeys([*rows, *later, *((*counted_as(*cell), "") for cell in found)])
     return sorted(found, key=lambda cell: not is_exact(*cell[:2]))              # stable; the cheap ones first
+
+
+def row(name):
+    """The cells of this entry's row in docs/methods.md: T = 0 apart from loops, T = 1, T = 0 when copying."""
+    if name in DRAFTERS:
+        pair = FIXED.get(name, name), "token", 4
+    else:
+        pair = ("model", f"{name}:3,2,1", None) if VERIFIERS[name].tree else ("model", name, 4)
+    columns = (0, "places:0-20"), (1, ""), (0, "prompts:copying")
+    return [(*counted_as(*pair, T), where) for T, where in columns]
 
 
 def counted_as(drafter, verifier, K, T):
@@ -119,8 +138,8 @@ def counted_as(drafter, verifier, K, T):
     return drafter, verifier, K, T
 
 
-def name_of(drafter, verifier, K, T):
-    return " ".join(filter(None, [drafter, verifier, K and f"K={K}", f"T={T:g}"]))
+def name_of(drafter, verifier, K, T, where=""):
+    return " ".join(filter(None, [drafter, verifier, K and f"K={K}", where, f"T={T:g}"]))
 
 
 class Watched(Models):
@@ -168,15 +187,16 @@ def made(method, models, K):
 
 
 @cache
-def openings():
+def openings(file="openings.txt"):
     encoder = load_model(TARGET)[1]
-    lines = (HERE / "openings.txt").read_text(encoding="utf-8").splitlines()
-    return [encoder.encode(line) for line in lines]
+    return [encoder.encode(line) for line in (HERE / file).read_text(encoding="utf-8").splitlines()]
 
 
 @cache
-def prompts(first, n):
+def prompts(first, n, where=""):
     """n prompts, from number `first` on: openings, each time round continued with another seed."""
+    if where == "prompts:copying":
+        return openings("copying.txt")[first:first + n]
     numbers = range(first, first + n)
     some = [openings()[number % len(openings())] for number in numbers]
     return [opening + said for opening, said in zip(some, continued(some, N_MORE, 1, numbers))]
@@ -195,9 +215,9 @@ def continued(prompts, n_tokens, T, seeds):
 # Without coins ----------------------------------------------------------------------------------------------
 
 @cache
-def texts(T, first, n):
+def texts(T, first, n, where):
     """[n] texts that the target has drawn: (prompt, N_TOKENS and as many more as a round may reach)."""
-    some = prompts(first, n)
+    some = prompts(first, n, where)
     return [*zip(some, continued(some, N_TOKENS + MOST + 1, T, range(first, first + n)))]
 
 
@@ -231,21 +251,21 @@ def along(propose, draft, text, n, T):
 
 
 @cache
-def target_probs(T, first, n):
+def target_probs(T, first, n, where):
     """q of each token of these texts."""
     model, _ = load_model(TARGET)
     q = [probabilities(model((prompt + said)[:-1], len(said)), T)[range(len(said)), said]
-         for prompt, said in texts(T, first, n)]
+         for prompt, said in texts(T, first, n, where)]
     return [np.where(some > 0, some, 1) for some in q]          # greedy, and another kernel's near-tie: 1
 
 
 @cache
-def ratios(drafter, T, first, n):
+def ratios(drafter, T, first, n, where):
     """r of all rounds that could begin in these texts: [n, N_TOKENS, MOST], NaN where there is no draft."""
     method, models, _ = loaded(drafter, "token", T)
     pair = made(method, models, MOST)
-    q, found = target_probs(T, first, n), np.full((n, N_TOKENS, MOST), np.nan)
-    for i, (prompt, said) in enumerate(texts(T, first, n)):
+    q, found = target_probs(T, first, n, where), np.full((n, N_TOKENS, MOST), np.nan)
+    for i, (prompt, said) in enumerate(texts(T, first, n, where)):
         text, start = prompt + said, len(prompt)
         if method.drafter.entry.trained == "head":
             pair.target(text[:-1])                              # it reads the states
@@ -256,8 +276,9 @@ def ratios(drafter, T, first, n):
     return found
 
 
-def summed(r, chances, K):
-    """One text's r [N_TOKENS, MOST] -> what its rounds come to, on the average over all coins."""
+def summed(r, chances, K, places=(0, N_TOKENS)):
+    """One text's r [N_TOKENS, MOST] -> what the rounds that begin in these places come to, averaged over all
+    coins."""
     r = r[:, :K]
     there = ~np.isnan(r)                                        # [n, K]   is there such a draft?
     kept = chances(np.where(there, r, 0.0))                     # [n, K]   P(at least j + 1 accepted)
@@ -266,6 +287,7 @@ def summed(r, chances, K):
     for t, chance in enumerate(kept):
         begins[t + 1:t + K + 2] += begins[t] * -np.diff([1, *chance, 0])        # P(0 .. K accepted)
     begins = begins[:len(r)]
+    begins[:places[0]] = begins[places[1]:] = 0
     tested = np.column_stack([np.ones(len(r)), kept[:, :-1]]) * there
     return tally(begins.sum(), begins @ (1 + kept.sum(1)), begins @ there.sum(1), begins @ kept,
                  begins @ tested)
@@ -273,23 +295,24 @@ def summed(r, chances, K):
 
 # With coins -------------------------------------------------------------------------------------------------
 
-def rounds_of(method, pair, prompt, K, T, seed):
-    """One text's rounds; those that begin within N_TOKENS tokens, so that none is cut short."""
+def rounds_of(method, pair, prompt, K, T, seed, places=(0, N_TOKENS)):
+    """One text's rounds; those that begin in these places, so that none is cut short."""
     most, n_tokens = method.n_drafts(K), 0
-    rounds = method.sampler(pair)(pair.draft, pair.target, prompt, N_TOKENS + most + 1, K,
+    rounds = method.sampler(pair)(pair.draft, pair.target, prompt, places[1] + most + 1, K,
                                   np.random.default_rng(seed), temperature=T)
     for r in rounds:
-        if n_tokens >= N_TOKENS:
+        if n_tokens >= places[1]:
             break
-        yield r._replace(target_probs=None, draft_probs=None)
+        if n_tokens >= places[0]:
+            yield r._replace(target_probs=None, draft_probs=None)
         n_tokens += len(r.tokens)
 
 
-def drawn(method, models, K, T, prompt, seed):
+def drawn(method, models, K, T, prompt, seed, places):
     """What they come to."""
     most, n_rounds, n_tokens, n_drafts = method.n_drafts(K), 0, 0, 0
     kept, tested = np.zeros(most), np.zeros(most)
-    for r in rounds_of(method, made(method, models, K), prompt, K, T, seed):
+    for r in rounds_of(method, made(method, models, K), prompt, K, T, seed, places):
         deep = max(depths(r.parents), default=0) if r.parents is not None else len(r.drafts)
         kept[:r.n_accepted] += 1
         tested[:min(r.n_accepted + 1, deep)] += 1
@@ -304,14 +327,17 @@ def tally(rounds, tokens, drafts, kept, tested):
     return np.array([1, rounds, tokens, drafts, rounds**2, tokens**2, rounds * tokens, *kept, *tested])
 
 
-def counted(cell, first, n):
-    """The tally of `n` texts."""
-    drafter, verifier, K, T = cell
+def counted(cell, first, n, done=lambda n: None):
+    """The tally of `n` texts.  done(1) is called after each text that is run."""
+    drafter, verifier, K, T, where = cell
     method, models, _ = loaded(drafter, verifier, T)
     if is_exact(drafter, verifier):
-        return sum(summed(r, CHANCES[verifier], K) for r in ratios(drafter, T, first, n))
-    return sum(drawn(method, models, K or 1, T, prompt, seed)
-               for seed, prompt in enumerate(prompts(first, n), first))
+        return sum(summed(r, CHANCES[verifier], K, WHERE[where]) for r in ratios(drafter, T, first, n, where))
+    total = 0
+    for seed, prompt in enumerate(prompts(first, n, where), first):
+        total = total + drawn(method, models, K or 1, T, prompt, seed, WHERE[where])
+        done(1)
+    return total
 
 
 def is_exact(drafter, verifier):
@@ -332,45 +358,54 @@ def figures(total, exact, weights):
             "sums": total.round(4).tolist()}
 
 
-def wanted(cell, goal):
-    """To which relative error: what is cheap at once, and what is asked for least to two per cent only."""
-    goal = GOALS[-1] if is_exact(*cell[:2]) and goal in GOALS else goal
-    return goal if cell[2] in KS[:3] and cell[3] in TEMPERATURES[:2] else max(goal, .02)
+def wanted(cell):
+    """To which relative error: what is cheap or matters most to one per cent."""
+    drafter, verifier, K, T, where = cell
+    if where == "prompts:copying":
+        return math.inf                                         # as many texts as there are prompts
+    matters = is_exact(drafter, verifier) or K in KS[:3] and T in TEMPERATURES[:2]
+    return .01 if matters and not where else .02
 
 
-def count_cell(cell, before, goal, n=UNITS):
+def needed(cell, before):
+    """How many texts in all, as the error so far tells."""
+    if not before:
+        return UNITS * (1 if cell[-1] == "prompts:copying" else 6)
+    return round(before["texts"] * max(1, (before["se"] / (wanted(cell) * before["tokens"])) ** 2))
+
+
+def count_cell(cell, before, bar):
     """The cell, counted on until its error is small enough; before: as it stood, or None."""
-    drafter, verifier, K, T = cell
+    drafter, verifier, _, T, _ = cell
     *_, weights = loaded(drafter, verifier, T)
     if before and before["weights"] != weights:
         before = None
-    total = np.array(before["sums"]) if before else 0
-    while before is None or before["se"] > wanted(cell, goal) * before["tokens"]:
-        first = before["texts"] if before else 0
-        total = total + counted(cell, first, n)
+    while not before or before["se"] > wanted(cell) * before["tokens"]:
+        total, texts, guess = np.array(before["sums"]) if before else 0, bar.n, needed(cell, before)
+        total = total + counted(cell, before["texts"] if before else 0, UNITS, bar.update)
         before = figures(total, is_exact(drafter, verifier), weights)
+        bar.total += needed(cell, before) - guess
+        bar.update(texts + UNITS - bar.n)
     return before
 
 
-def count(file=FILE, quick=False):
-    """Count all cells, to 3 %, then to 2, then to 1; write the file after each.  quick: a few of them."""
-    found = read(file)
-    for goal in (1.0,) if quick else GOALS:
-        todo = tqdm(plan()[:5] if quick else plan(),
-                    desc=f"to {goal:.0%}", disable=None)
-        for cell in todo:
-            name = name_of(*cell)
-            todo.set_postfix_str(name)
-            before = copy.deepcopy(found.get(name))
-            found[name] = count_cell(cell, before, goal, 4 if quick else UNITS)
-            if file and found[name] != before:
-                found = read(file) | {name: found[name]}        # another program may have counted others
+def count(name="", file=FILE):
+    """Count all cells, or those of this entry's row, to what is wanted; write the file after each."""
+    found, cells = read(file), row(name) if name else plan()
+    texts = [needed(cell, found.get(name_of(*cell))) - found.get(name_of(*cell), {"texts": 0})["texts"]
+             for cell in cells]
+    with tqdm(total=sum(texts), unit=" texts", disable=None) as bar:
+        for cell in cells:
+            bar.set_description(this := name_of(*cell))
+            before = found.get(this)
+            found[this] = count_cell(cell, before, bar)
+            if found[this] != before:
                 write(file, found)
-    return found
+    return {name_of(*cell): found[name_of(*cell)] for cell in cells}
 
 
 def read(file):
-    return json.loads(file.read_text(encoding="utf-8"))["cells"] if file and file.exists() else {}
+    return json.loads(file.read_text(encoding="utf-8"))["cells"] if file.exists() else {}
 
 
 def write(file, cells):

@@ -4,8 +4,8 @@
     value("avx2 model token K=4 T=1: speedup")      counts over costs; also error, measured, c, v, round, text
     value("avx2 best model token T=1: K")           of the K or trees that were measured the fastest
     value("avx512 passes 124M: v 5")                a pass over 5 rows, in passes over one; also ms 5, mbu 5
+    value("model token K=4 places:0-20 T=0: tokens")        of rounds that begin there: counts.py
     value("A over B")                               of two of these
-    filled("at {{model token K=4 T=1: tokens}} tokens a pass")      a text with values, three digits each
 
 The speed-up is what a round makes over what it takes:
 
@@ -56,7 +56,8 @@ def of_counts(name, field):
 
 def of_rounds(kernels, name, field):
     rounds, tokens = costs(kernels)["rounds"], of_counts(name, "tokens")
-    mine, alone = rounds[name], rounds[f"alone T={name.split('T=')[-1]}"]
+    mine = rounds[re.sub(r" (places|prompts):\S+", "", name)]
+    alone = rounds[f"alone T={name.split('T=')[-1]}"]
     more = of_counts(name, "drafts") - mine["drafts"]           # than in the rounds that were timed
     cost = (mine["typical"] + mine["slope"] * more) / alone["typical"]      # in rounds of the target alone
     parts = of_counts(name, "se") / tokens, spread(mine["pass"]), spread(alone["pass"])
@@ -83,12 +84,6 @@ def of_passes(kernels, model, field):
             "mbu": found["bytes"] / ms / 1e6 / costs(kernels)["bandwidth"][model][1]}[field]
 
 
-def checked(kernels):
-    """{cell: whole runs over the sum of the medians of their parts}."""
-    return {name: of_rounds(kernels, name, "measured") / of_rounds(kernels, name, "quotient")
-            for name in costs(kernels)["rounds"] if name in counts()}
-
-
 def best(kernels, drafter, verifier, T):
     """The cell that is fastest, of the K or the trees that were measured."""
     names = [name for name in costs(kernels)["rounds"] if name in counts() and name.endswith(f" {T}")
@@ -111,14 +106,3 @@ def value(what):
     if rest.startswith("best "):
         rest = best(kernels, *rest.split()[1:])
     return of_rounds(kernels, rest, field)
-
-
-def filled(text):
-    """A text in which each {{quantity}} is its value; "-" if it was not counted or measured."""
-    def written(match):
-        try:
-            found = value(match[1])
-        except (KeyError, IndexError, ValueError):
-            return "-"
-        return found if isinstance(found, str) else "-" if found is None else f"{found:.3g}"
-    return re.sub(r"\{\{(.*?)\}\}", written, text)

@@ -1,7 +1,8 @@
 """What the machine is, and what it gives.
 
     machine(), caption()        hardware, NumPy and BLAS or CuPy, in words
-    seconds(n, f, g)            medians over repetitions f g f g
+    in_turns(runs, n)           the stopwatch: seconds of each call, f g f g
+    seconds(n, f, g)            medians of these
     bandwidth(n)                the limit: bytes of weights a second
     size_of(model)              bytes of its weights
 
@@ -15,6 +16,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from tqdm import tqdm
 
 from compute.backend import clock, gpu, xp
 
@@ -44,34 +46,45 @@ def caption():
     m = machine()
     line = f"{m['CPU']}, {m['cores']} cores, NumPy {m['NumPy']}, {m['BLAS']}, {m['dtype']}"
     A = np.ones((512, 512), np.float32)
-    times = []
-    for _ in range(60):
-        start = clock()
-        A @ A
-        times.append(clock() - start)
+    times, = in_turns({"": lambda: A @ A}, 60).values()
     ratio = sum(times) / len(times) / min(times)                # 1 if nothing else runs
     return line if ratio < 1.4 else (f"{line}\nBUSY: other programs make a product take {ratio:.1f} times as "
                                      "long as it can. Run this again when they are done.")
 
 
+def in_turns(runs, n, limit=float("inf"), seldom=(), every=10):
+    """{name: seconds of each call} of {name: run}: n turns, after one to warm up, or `limit` seconds.  Those
+    named in `seldom` run at every tenth turn."""
+    times, start = {name: [] for name in runs}, clock()
+    for turn in tqdm(range(n + 1), disable=None):
+        for name, run in runs.items():
+            if name not in seldom or turn % every == 0:
+                begin = clock()
+                run()
+                times[name].append(clock() - begin)
+        if clock() - start > limit:
+            break
+    return {name: mine[1:] or mine for name, mine in times.items()}
+
+
 def seconds(repetitions, *runs):
-    """Median seconds of each run, in the order A B A B, after one of each to warm up."""
-    times = [[] for _ in runs]
-    for _ in range(repetitions + 1):
-        for run, mine in zip(runs, times):
-            start = clock()
-            run()
-            mine.append(clock() - start)
-    return [median(mine[1:]) for mine in times]
+    """Median seconds of each run."""
+    return [median(mine) for mine in in_turns(dict(enumerate(runs)), repetitions).values()]
+
+
+def streams(n):
+    """{name: a product of one row with weights [n, n]}, and their bytes.  Kernels decide which is faster."""
+    rng = np.random.default_rng(0)
+    A = xp.asarray(rng.random((n, n), dtype=np.float32))
+    y = xp.asarray(rng.random(n, dtype=np.float32))
+    return {"A @ y": lambda: A @ y, "y @ A": lambda: y @ A}, A.nbytes
 
 
 @functools.cache
 def bandwidth(n):
-    """Bytes a second at which a product of one row gets its weights [n, n]; of A @ y and y @ A the better."""
-    rng = np.random.default_rng(0)
-    A = xp.asarray(rng.random((n, n), dtype=np.float32))
-    y = xp.asarray(rng.random(n, dtype=np.float32))
-    return A.nbytes / min(seconds(9, lambda: A @ y, lambda: y @ A))
+    """Bytes a second at which a product of one row gets its weights [n, n]; of the two the better."""
+    runs, n_bytes = streams(n)
+    return n_bytes / min(seconds(9, *runs.values()))
 
 
 # One pass ---------------------------------------------------------------------------------------------------
@@ -88,7 +101,3 @@ def size_of(*models):
     """Bytes of the weights.  What models share counts once, and so do token embeddings that are the head."""
     weights = [value for model in models for name, value in model.params.items() if name != "head"]
     return sum({id(array): array.nbytes for array in arrays_of(weights)}.values())
-
-
-def some_tokens(model, n):
-    return [token % model.n_vocab for token in range(n)]

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.figures import costs, counts, of_counts, of_rounds
-from benchmarks.tables import NAMES, known, on_machines
+from benchmarks.tables import NAMES, known
 from console import rewrite
 from methods import VERIFIERS
 
@@ -100,20 +100,6 @@ def by_rows(axes):
     axes.set(xlabel="rows of a pass", ylabel="time over that of one row", xlim=(0, 34), ylim=(0, 10))
 
 
-def by_machine(axes, T, methods=("model", "model, block", "eagle", "lookup", "medusa")):
-    """Which method on which machine: bars, with the best K."""
-    found = on_machines(T)
-    for i, method in enumerate(methods):
-        places = np.arange(len(found)) + (i - len(methods) / 2) * .8 / len(methods)
-        bars = axes.barh(places, [here.get(method, (0, 0))[0] for here in found.values()], .8 / len(methods),
-                         label=method, color=COLOURS[method.split(", ")[-1]])
-        axes.bar_label(bars, [f"K = {here.get(method, (0, '-'))[1]}" for here in found.values()], fontsize=6)
-    axes.axvline(1, color="black", linewidth=.8)
-    axes.set(yticks=range(len(found)), yticklabels=found, xlabel="speed-up", title=f"temperature {T:g}")
-    axes.margins(x=.3)
-    axes.set_ylim(len(found) - .4, -.6)
-
-
 def save(path, draw, shape, height=3.6):
     """A picture of panels: draw [(function, *arguments)]."""
     figure = Figure(figsize=(5 * shape[1], height * shape[0]), layout="constrained")
@@ -130,6 +116,5 @@ def save(path, draw, shape, height=3.6):
 def draw_all(out):
     save(out / "tokens.png", [(by_K, 0), (by_K, 1), (by_position, 1), (by_nodes, 1)], (2, 2))
     if known():
-        save(out / "machines.png", [(by_machine, 0), (by_machine, 1)], (1, 2), height=6)
         save(out / "passes.png", [(by_rows,)], (1, 1))
         save(out / "speed.png", [(by_method, 0), (by_method, 1)], (1, 2), height=6)

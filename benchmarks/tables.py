@@ -1,50 +1,29 @@
-"""The pages of results, made of counts.json and the costs: one for each question, both kernels side by side.
+"""The numbers in pages: 1.53<!-- a quantity -->, where the quantity is one of figures.py, or a machine's:
 
-    python -m benchmarks speed      writes them, and the pictures; takes seconds, measures nothing
+    1.53 at K = 2<!-- eagle T=0 on a GPU, one text (assumed) -->        of the cost model of pages/machine.py
 
-A template is Markdown.  {{a quantity}} is its value (figures.py), and a row of a table that holds one of
-these words is there once for each:
+    python -m benchmarks speed      rewrites them, and the pictures; takes seconds, measures nothing
 
-    METHOD      a drafter and a verifier of the table: model token, lookup token, .., model block, ..
-    RULE        a drafter and a verifier of trees
-    MODEL       whose passes were timed
-    MACHINE     of the cost model of pages/machine.py; [[model T=1]] is the method's speed-up there
-    KERNELS     that were measured
-
-Rows of nothing but dashes are left out.
+A number keeps the digits it is written with, and "-" is what was not counted or measured.
 """
 import re
 from functools import cache
 from pathlib import Path
 
-from benchmarks.counts import FIXED, counted_as
-from benchmarks.figures import checked, costs, filled
+from benchmarks.figures import costs, value
 from console import rewrite
-from methods import DRAFTERS, VERIFIERS
 from pages import machine
 
-TEMPLATES = Path(__file__).resolve().parent / "templates"
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [path for places in ("*.md", "docs/*.md", "models/*/README.md", "benchmarks/results/*.md")
+         for path in sorted(ROOT.glob(places))]
+NUMBER = re.compile(r"(-|\d+\.?\d*(?: ± [\d.]+)?(?: \([\d.]+ to [\d.]+\)| at K = \d+)?)<!-- (.+?) -->")
 NAMES = machine.KERNELS
 
 
 def known():
     """Kernels that were measured."""
     return [kernels for kernels in NAMES if costs(kernels)]
-
-
-def methods_of(tree):
-    """["eagle token", ..]: every drafter with `token`, or with a tree of its own, and every verifier."""
-    found = [("model", name) for name, entry in VERIFIERS.items()
-             if bool(entry.tree) == tree and name != "token"]
-    if tree:
-        found += [(name, "tree") for name, entry in DRAFTERS.items() if entry.grows == "own"]
-        found += [("eagle", rule) for rule in ("tree", "traversal", "surest")]
-        return [*map(" ".join, found)]
-    return [*(f"{FIXED.get(name, name)} token" for name in DRAFTERS), *map(" ".join, found)]
-
-
-def lossy(method):
-    return method + " (lossy)" * (VERIFIERS[method.split()[1]].lossless is False)
 
 
 @cache
@@ -59,56 +38,35 @@ def on_machines(T):
     return found
 
 
-def check(kernels):
-    """How many whole runs are within 10 % of the quotient, and the others."""
-    ratios = checked(kernels)
-    off = [f"{name} {ratio:.2f}" for name, ratio in ratios.items() if abs(ratio - 1) > .1]
-    return f"{len(ratios) - len(off)} of {len(ratios)} | {', '.join(off) or 'none'}"
+def quantity(what):
+    """A number or words; KeyError if it was not counted or measured."""
+    if " on " not in what:
+        return value(what)
+    method, name = what.split(" on ", 1)
+    method, T = method.split(" T=")
+    return "{:.2f} at K = {}".format(*on_machines(float(T))[name][method])
 
 
-def rows(line):
-    """A line of a template -> the lines that it stands for."""
-    for word, names in (("METHOD", methods_of(tree=False)), ("RULE", methods_of(tree=True)),
-                        ("MODEL", costs(known()[0])["passes"] if known() else []), ("KERNELS", known()),
-                        ("MACHINE", on_machines(1))):
-        if line.startswith("|") and re.search(rf"\b{word}\b", line):
-            T = re.search(r"T=([\d.]+)", line)
-            for name in names:
-                if word in ("METHOD", "RULE") and T and stands_for_another(name, float(T[1])):
-                    continue
-                row = re.sub(rf"\b{word}\b", name, line)
-                row = re.sub(r"\[\[(.*?) T=(.*?)\]\]", lambda m: on_machine(name, m[1], float(m[2])), row)
-                first, rest = filled(row)[2:].split(" | ", 1)
-                first = lossy(first) if word == "METHOD" else NAMES.get(first, first)
-                first = re.sub(r":a\S+", "", first)                # the sublayers to skip, FIXED: a long list
-                if word == "KERNELS":
-                    said = costs(name)["machine"]["caption"].replace("\n", " ")
-                    rest = rest.replace("CHECK", check(name)).replace("CAPTION", said)
-                if set(rest) - set("-| ()K="):
-                    yield f"| {first} | {rest}"
-            return
-    yield filled(line)
+def filled(text):
+    """
+    >>> filled("9.99<!-- model token K=4 T=1: tokens --> and 9<!-- nothing K=4 T=1: tokens -->")
+    '3.12<!-- model token K=4 T=1: tokens --> and -<!-- nothing K=4 T=1: tokens -->'
+    """
+    def written(match):
+        digits = 2 if match[1] == "-" else len(match[1].partition(".")[2])
+        try:
+            found = quantity(match[2])
+        except KeyError:
+            found = None
+        if not isinstance(found, str):
+            found = "-" if found is None else f"{found:.{digits}f}"
+        return f"{found}<!-- {match[2]} -->"
+    return NUMBER.sub(written, text)
 
 
-def stands_for_another(name, T):
-    """Is it counted as another method at this temperature?  Then it has no row of its own."""
-    drafter, verifier = name.split()
-    other = counted_as(drafter, verifier, None, T)
-    return (drafter, verifier.split(":")[0]) != (other[0], other[1].split(":")[0])
-
-
-def on_machine(name, method, T):
-    gain, K = on_machines(T)[name].get(method, (0, 0))
-    return f"{gain:.2f} at K = {K}" if gain else "-"
-
-
-def page(template):
-    return "\n".join(row for line in template.splitlines() for row in rows(line)) + "\n"
-
-
-def write_all(out):
-    """All pages and pictures."""
-    from benchmarks.pictures import draw_all
-    for template in sorted(TEMPLATES.glob("*.md")):
-        rewrite(Path(out) / template.name, page(template.read_text(encoding="utf-8")))
-    draw_all(Path(out))
+def write_numbers():
+    """In all pages."""
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        if filled(text) != text:
+            rewrite(path, filled(text))

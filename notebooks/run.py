@@ -1,9 +1,6 @@
 """Run the notebooks from clean kernels and store their outputs:
 
-    python notebooks/run.py [--check | --untimed] [notebook.ipynb ...]
-
---check     writes nothing, and says which stored outputs are not those of the code
---untimed   stores no output of a cell that measures the machine: for a machine that is busy
+    python notebooks/run.py [--check | --untimed] [notebook.ipynb ...]          --help says what they do
 
 A cell that measures the machine begins with "# On this machine"; --check leaves its outputs alone.  Pictures
 are stored as SVG, and --check compares the words in them, not the lines.  A cell that fails, or writes to
@@ -76,26 +73,18 @@ def words(cell):
     return NUMBER.sub(lambda number: number[0] if not abs(float(number[0])) < 1e-9 else "0", printed).split()
 
 
-def store(path, before, notebook):
-    """Write the notebook in the place of the old one, unless that has been edited meanwhile."""
-    def check():
-        if path.read_bytes() != before:
-            raise ValueError(f"{path} was edited during the run and is left as it is: run it again")
-    check()
-    console.rewrite(path, nbformat.writes(notebook) + "\n")
+def main(*paths, check=False, untimed=False):
+    """Run the notebooks from clean kernels and store their outputs.
 
-
-def main(words):
-    check, untimed = "--check" in words, "--untimed" in words
-    if {"--help", "-h"} & {*words}:
-        return print(__doc__)
-    if wrong := [word for word in words if word.startswith("-") and word not in ("--check", "--untimed")]:
-        raise ValueError(f"{wrong[0]} is not a flag of this program: see --help")
+    Args:
+        paths: notebooks; all, if none is named
+        check: write nothing, and say which stored outputs are not those of the code
+        untimed: store no output of a cell that measures the machine: for a machine that is busy
+    """
     failed = False
-    for path in [Path(word) for word in words if not word.startswith("--")] or sorted(HERE.glob("*.ipynb")):
-        start, before, stored = perf_counter(), path.read_bytes(), nbformat.read(path, as_version=4)
+    for path in map(Path, paths or sorted(HERE.glob("*.ipynb"))):
+        start, stored = perf_counter(), nbformat.read(path, as_version=4)
         notebook = run(path)
-        seconds = perf_counter() - start
         if found := check and stale(stored, notebook):
             failed = True
             print(f"{path.name}: the stored outputs of cells {found} are not those of the code")
@@ -103,10 +92,10 @@ def main(words):
             if untimed and timed(new):
                 new.outputs = old.outputs
         if not check:
-            store(path, before, notebook)
-        print(f"{path.name}: {seconds:.0f} s", flush=True)
+            console.rewrite(path, nbformat.writes(notebook) + "\n")
+        print(f"{path.name}: {perf_counter() - start:.0f} s", flush=True)
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    sys.exit(console.status_of(lambda: main(sys.argv[1:])))
+    sys.exit(console.run(main))

@@ -61,7 +61,7 @@ def rows(counts, costs):
     found = []
     for name, cell in counts["cells"].items():
         drafter, verifier, *rest = name.split()
-        if ":best" in verifier:                                 # of a tree that no option can write
+        if ":best" in verifier or re.search(" (places|prompts):", name):   # no option can write it; a part
             continue
         settings = dict(part.split("=") for part in rest)
         kind, _, option = verifier.partition(":")

@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 
 import console
-from benchmarks.counts import FIXED
-from benchmarks.figures import value
 from loading.download import MODELS
 from lossless import check
 from main import main
-from methods import DRAFTERS, VERIFIERS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -86,22 +83,6 @@ def test_the_drafters_of_ones_own_print_what_is_shown(capsys):
     names |= {"check": partial(check, Ks=[2], n_tokens=2), "print": lambda found: names.update(d=found)}
     exec(judged.split("\n", 1)[1], names)               # on fewer cases than the import would give
     assert names["d"] < 1e-12
-
-
-def test_every_entry_of_the_table_has_its_row_and_every_row_an_entry():
-    rows = re.findall(r"^\| \[`(\w+)`\]\(([\w/.]+)\)", README.split("## The methods")[1], re.M)
-    entries = [(name, entry.file) for table in (DRAFTERS, VERIFIERS) for name, entry in table.items()]
-    assert sorted(rows) == sorted(entries)
-
-
-def test_the_numbers_beside_the_methods_are_those_that_were_counted():
-    rows = re.findall(r"^\| \[`(\w+)`\].*\| ([\d.–]+) \| ([\d.–]+) \|$", README, re.M)
-    assert len(rows) == len(DRAFTERS) + len(VERIFIERS)
-    for i, (name, *shown) in enumerate(rows):
-        cell = f"{FIXED.get(name, name)} token K=4" if i < len(DRAFTERS) else f"model {name} K=4"
-        if i >= len(DRAFTERS) and VERIFIERS[name].tree:
-            cell = f"model {name}:3,2,1"
-        assert shown == [f"{value(f'{cell} T={T}: tokens'):.2f}" for T in (0, 1)], name
 
 
 def test_lines_are_within_110_columns():

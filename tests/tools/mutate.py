@@ -8,7 +8,7 @@ are run.
 A mistake changes one operator, one number, one truth value, or leaves out one statement; words of messages
 are left alone.  It is planted in a copy of the repository, never in the files themselves.  What no test
 notices is printed as a line of a table: a mistake that changes nothing that matters, or a test that is
-missing.  benchmarks/results/mutations.md has such a table, with what was found out about each line.
+missing.
 
 But: it knows no mistakes of thought (verdicts/museum.py has those), and it runs the fast tests only.
 """
