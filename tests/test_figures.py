@@ -164,7 +164,7 @@ def test_the_claims_are_many_and_of_many_papers():
 
 
 def test_what_the_program_does_not_know_is_one_sentence():
-    with pytest.raises(ValueError, match="use counts, costs or speed"):
+    with pytest.raises(ValueError, match="use counts, costs, speed or film"):
         main("pairs")
     with pytest.raises(ValueError, match="counts nothing: a name .* is one of model, lookup"):
         main("counts", "nothing")
