@@ -105,7 +105,7 @@ def test_vllms_look_ups(x, k, drafts):
 
 # Trees and statistics ---------------------------------------------------------------------------------------
 
-# Infini-AI-Lab/Sequoia @ 0ff3ff7, acceptance-rate-vector.pt without its first entry (no child) and last (none)
+# Infini-AI-Lab/Sequoia @ 0ff3ff7, acceptance-rate-vector.pt without its first entry (no child) and its last
 SEQUOIA = [0.63418293, 0.10794602, 0.056971513, 0.022488756, 0.019490255, 0.014992503, 0.0044977511,
            0.0029985008, 0.011994003, 0.0044977511, 0.0074962517, 0.0044977511, 0.0059970017, 0.0029985008,
            0.0014992504, 0.0029985008, 0.0014992504, 0.0029985008, 0, 0.0029985008, 0.0029985008,
@@ -127,8 +127,8 @@ def test_sequoias_demo_tree():
 
 
 def test_vllms_metrics():
-    """vllm-project/vllm, docs/features/speculative_decoding/acceptance_metrics.md: how many rounds accepted 0,
-    1, 2, 3 of three drafts.  Its rate is accepted over drafted; here it is accepted over tested."""
+    """vllm-project/vllm, docs/features/speculative_decoding/acceptance_metrics.md: how many rounds accepted
+    0, 1, 2, 3 of three drafts.  Its rate is accepted over drafted; here it is accepted over tested."""
     rounds = [Round([0] * (n + 1), [0] * 3, n, None, None) for n, times in enumerate([39, 1, 0, 3])
               for _ in range(times)]
     kept = [sum(r.n_accepted > j for r in rounds) for j in range(3)]
