@@ -1,6 +1,6 @@
 """GPT-2 itself: what other projects published about its weights, and speculation between two of its sizes.
 
-    python -m loading.download 124M     and 355M, distilgpt2: what is in models/ is tested, the rest is skipped
+    python -m loading.download 124M     or 355M, distilgpt2: what is in models/ is tested, the rest skipped
     python -m pytest -n 0 -rs -s tests/test_weights.py
 
 On a machine with a GPU and CuPy the last test compares the two backends and prints a table of times.
