@@ -1,0 +1,176 @@
+"""Cases that nobody here made: inputs with their results from other projects' tests, documentation and data.
+
+What needs the weights of GPT-2 is in test_weights.py."""
+import os
+
+import numpy as np
+import pytest
+
+from benchmarks import counts, figures
+from benchmarks.sequoia import best_tree
+from drafters import lookup
+from encoder import Encoder, bytes_to_unicode, load_encoder
+from lossless import exact_distribution, memoryless
+from reporting.stats import acceptance, expected_tokens
+from samplers import block
+from samplers.tree import walk
+from sampling import Round, point_masses, probabilities
+from speculative import speculative_sampling, verify
+
+needs_vocabulary = pytest.mark.skipif("GPT2_VOCAB" not in os.environ,
+                                      reason="GPT-2's vocabulary is not here: set GPT2_VOCAB to its folder")
+
+
+# Accept rules -----------------------------------------------------------------------------------------------
+
+def test_leetgpu():
+    """AlphaGPU/leetgpu-challenges @ 5a5c5d8, challenges/medium/87, the example: output 1, 3, 0, 0 (0 pads).
+    Its last number is for the draw; the third draft's is not used."""
+    class Coins:
+        def __init__(self, *numbers):
+            self.random = iter(numbers).__next__
+
+    p = np.array([[.1, .6, .2, .1], [.1, .2, .5, .2], [.4, .2, .2, .2]])
+    q = np.array([[.1, .5, .2, .2], [.3, .2, .2, .3], [.3, .2, .3, .2], [.25, .25, .25, .25]])
+    assert verify(q, p, [1, 2, 0], Coins(.50, .70, .90)) == (1, 3)
+
+
+def test_flashinfer():
+    """flashinfer-ai/flashinfer @ fb28d72, chain_speculative_sampling's docstring: 2, 0, -1 for every
+    seed."""
+    p = np.array([[.1, .2, .3, .4], [.2, .3, .4, .1]])
+    q = np.array([[0, .1, .6, .3], [1, 0, 0, 0], [.7, .1, .1, .1]])
+    assert exact_distribution(lambda rng: verify(q, p, [2, 1], rng)) == {(1, 0): pytest.approx(1)}
+
+
+def test_transformers_three_drafts():
+    """huggingface/transformers, tests/generation/test_utils.py, test_speculative_sampling: 2 matches,
+    then 8."""
+    p, q = np.full((3, 10), -10.), np.full((4, 10), -10.)
+    p[[0, 1, 2], [1, 4, 5]] = q[[0, 1], [1, 4]] = 10
+    q[2] = -np.inf
+    q[2, 8] = 10
+    found = exact_distribution(lambda rng: verify(probabilities(q), probabilities(p), [1, 4, 5], rng))
+    assert found[2, 8] == pytest.approx(1, abs=1e-7)
+
+
+@pytest.mark.parametrize("tokens, parents, says, path", [
+    ([1, 2, 3, 4, 5], [-1, 0, -1, 2, 3], {0: 3, 3: 4, 4: 5}, [3, 4, 5]),
+    ([8, 9, 10, 11, 12], [-1, 0, 1, -1, 3], {0: 11, 4: 12}, [4, 5])])
+def test_sglangs_trees(tokens, parents, says, path):
+    """sgl-project/sglang, sgl-kernel/tests/speculative/test_eagle_utils.py: accept_index, and 18 after it.
+    Its node 0 is the root, whose token is known."""
+    q = point_masses([says.get(node, 18) for node in range(6)], 19)
+    found, token = walk(q, None, tokens, parents, None, np.random.default_rng(0))
+    assert [place + 1 for place in found] == path and token == 18
+
+
+@pytest.mark.parametrize("rule, due", [(verify, 10 / 9), (block.verify, 11 / 9)], ids=["token", "block"])
+def test_the_toy_of_block_verification(rule, due):
+    """Sun et al. 2024 (arXiv 2403.10444), section 2: accepted drafts of two."""
+    draft, target = memoryless([2 / 3, 1 / 3]), memoryless([1 / 3, 2 / 3])
+    found = exact_distribution(lambda rng: next(
+        speculative_sampling(draft, target, [0], 3, 2, rng, verify=rule)).n_accepted)
+    assert sum(n * chance for n, chance in found.items()) == pytest.approx(due, abs=1e-12)
+
+
+# Distributions ----------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("settings, due", [
+    (dict(top_k=1), [0, 0, 0, 1]), (dict(top_k=3), [0, 2 / 9, 3 / 9, 4 / 9]),
+    (dict(top_p=.7), [0, 0, 3 / 7, 4 / 7]), (dict(top_p=.8), [0, 2 / 9, 3 / 9, 4 / 9]),
+    (dict(temperature=0), [0, 0, 0, 1])], ids=str)
+def test_llama_cpps_samplers(settings, due):
+    """ggml-org/llama.cpp, tests/test-sampling.cpp."""
+    assert probabilities(np.log([.1, .2, .3, .4]), **settings) == pytest.approx(np.array(due), abs=1e-6)
+
+
+@pytest.mark.parametrize("probs, kept", [([.3, .1, .1, .5], [0, 3]), ([.15, .3, .3, .25], [1, 2, 3])])
+def test_transformers_nucleus(probs, kept):
+    """huggingface/transformers, tests/generation/test_logits_process.py, test_top_p_dist_warper."""
+    assert np.flatnonzero(probabilities(np.log(np.array(probs, np.float32)), top_p=.8)).tolist() == kept
+
+
+# Look-ups ---------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("x, k, drafts", [
+    ([1, 2, 3, 4, 1, 2, 3], 3, [4, 1, 2]), ([1, 3, 6, 2, 3, 4, 1, 2, 3], 3, [4, 1, 2]),
+    ([2, 3, 4, 5, 1, 2, 3, 4, 1, 2, 3, 4], 2, [1, 2]), ([3, 4, 5, 2, 3, 4, 1, 2, 3, 4], 2, [1, 2]),
+    ([1, 2, 3, 100, 1, 2, 3, 200, 1, 2, 3, 300, 1, 2, 3], 2, [300, 1])], ids=str)
+def test_vllms_look_ups(x, k, drafts):
+    """vllm-project/vllm, tests/v1/spec_decode/test_ngram.py.  The last one differs by design: there it is
+    [100, 1], the first match; drafters/lookup.py takes the last."""
+    assert lookup.propose(None, x, k, None, None) == (drafts, None)
+
+
+# Trees and statistics ---------------------------------------------------------------------------------------
+
+# Infini-AI-Lab/Sequoia @ 0ff3ff7, acceptance-rate-vector.pt without its first entry (no child) and its last
+SEQUOIA = [0.63418293, 0.10794602, 0.056971513, 0.022488756, 0.019490255, 0.014992503, 0.0044977511,
+           0.0029985008, 0.011994003, 0.0044977511, 0.0074962517, 0.0044977511, 0.0059970017, 0.0029985008,
+           0.0014992504, 0.0029985008, 0.0014992504, 0.0029985008, 0, 0.0029985008, 0.0029985008,
+           0.0029985008, 0, 0.0014992504, 0, 0.0014992504, 0, 0, 0, 0.0014992504, 0.0014992504,
+           0.0014992504]
+
+
+@pytest.mark.parametrize("nodes, levels, tokens", [
+    (2, 2, 1.634183), (4, 4, 2.291432), (5, 5, 2.453187), (8, 10, 2.732173), (16, 10, 3.130289),
+    (32, 10, 3.500739), (64, 10, 3.852309)])
+def test_sequoias_dynamic_program(nodes, levels, tokens):
+    """Its tree_search.py on its vector; there the root counts as a node and as a level."""
+    assert best_tree(SEQUOIA, nodes - 1, levels - 1)[0] == pytest.approx(tokens, abs=1e-6)
+
+
+def test_sequoias_demo_tree():
+    """Its demo_tree.pt, Successors [[1], [2], [3], []]: a chain of four."""
+    assert best_tree(SEQUOIA, 3, 3)[1] == [-1, 0, 1]
+
+
+def test_vllms_metrics():
+    """vllm-project/vllm, docs/features/speculative_decoding/acceptance_metrics.md: how many rounds accepted
+    0, 1, 2, 3 of three drafts.  Its rate is accepted over drafted; here it is accepted over tested."""
+    rounds = [Round([0] * (n + 1), [0] * 3, n, None, None) for n, times in enumerate([39, 1, 0, 3])
+              for _ in range(times)]
+    kept = [sum(r.n_accepted > j for r in rounds) for j in range(3)]
+    tested = [sum(r.n_accepted >= j for r in rounds) for j in range(3)]
+    total = counts.tally(len(rounds), sum(len(r.tokens) for r in rounds), 3 * len(rounds), kept, tested)
+    cell = counts.figures(total, False, "")
+    assert (cell["tokens"], cell["drafts"]) == (pytest.approx(1.2325581395348837, abs=1e-4), 3)
+    accepted, n_tested = acceptance(rounds)
+    assert accepted / (3 * len(rounds)) == pytest.approx(0.07751937984496124)
+    assert (accepted, n_tested) == (10, 39 * 1 + 1 * 2 + 3 * 3)
+
+
+def test_vllms_rates_by_position(monkeypatch):
+    """vllm-project/vllm 40662: unconditional .9, .5, .2 are conditional .9, .5556, .4, and length 2.6."""
+    cell = counts.figures(counts.tally(10, 26, 30, [9, 5, 2], [10, 9, 5]), False, "")
+    monkeypatch.setattr(figures, "counts", lambda: {"model token K=3 T=1": cell})
+    found = [figures.value(f"model token K=3 T=1: position {j}") for j in (1, 2, 3)]
+    assert found == pytest.approx([.9, .5556, .4], abs=1e-4)
+    assert cell["tokens"] == 2.6 and cell["kept"] == [.9, .5, .2]
+
+
+@pytest.mark.parametrize("p, K", [(.5, 3), (.8, 5), (.05, 1)])
+def test_llama_cpps_length(p, K):
+    """ggml-org/llama.cpp 27711: the length L belongs to the p for which p + .. + p^K = L - 1."""
+    assert expected_tokens(p, K) - 1 == pytest.approx(sum(p**j for j in range(1, K + 1)))
+
+
+# The tokenizer ----------------------------------------------------------------------------------------------
+
+@needs_vocabulary
+def test_tiktokens_digits():
+    """openai/tiktoken @ 4e71bbe, tests/test_encoding.py."""
+    encoder = load_encoder(os.environ["GPT2_VOCAB"])
+    assert encoder.encode("hello world") == [31373, 995]
+    assert [encoder.encode("0" * n) for n in range(1, 18)] == [
+        [15], [405], [830], [2388], [20483], [10535], [24598], [8269], [10535, 830], [8269, 405], [8269, 830],
+        [8269, 2388], [8269, 20483], [8269, 10535], [8269, 24598], [25645], [8269, 10535, 830]]
+
+
+def test_wikipedias_example_of_byte_pairs():
+    """karpathy/minbpe, tests/test_tokenizer.py."""
+    merges = [("a", "a"), ("a", "b"), ("aa", "ab")]
+    tokens = [*bytes_to_unicode().values(), *map("".join, merges), "<|endoftext|>"]
+    encoder = Encoder({token: i for i, token in enumerate(tokens)}, merges)
+    assert [tokens[i] for i in encoder.encode("aaabdaaabac")] == ["aaab", "d", "aaab", "a", "c"]
