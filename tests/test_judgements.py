@@ -40,8 +40,8 @@ FEW = [PAIRS[name] for name in ("a distribution after every prefix", "zeros in b
 LINE = [dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2), dict(Ks=[1], n_tokens=4, temperature=1),
         dict(Ks=[3], n_tokens=3, eos=1)]
 TREE = [dict(Ks=[1], n_tokens=2, temperature=1), dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2)]
-QUICK = [dict(Ks=[1], n_tokens=3, temperature=1), dict(Ks=[2], n_tokens=3, temperature=1)]
-STANDARD = [*QUICK, {}]                                 # then all cases, up to the first that is wrong
+STANDARD = [{}]                                         # all cases, up to the first that is wrong
+SMALL = [dict(Ks=[1], n_tokens=2, temperature=1), dict(Ks=[2], n_tokens=3, temperature=1)]
 
 
 # Samplers made of a part ------------------------------------------------------------------------------------
@@ -410,7 +410,9 @@ SPOILED = {
     "penalty: the last token does not count": penalized(
         process=lambda tokens, logits: penalty(tokens[:-1], logits)),
 }
-MISTAKES |= {name: (sampler, None, STANDARD) for name, sampler in SPOILED.items()}
+OF_TREES = "tree", "K-SEQ", "greedy drafts", "traversal"
+MISTAKES |= {name: (sampler, *(([FEW[0], *FIVE], SMALL) if name.startswith(OF_TREES) else (None, STANDARD)))
+             for name, sampler in SPOILED.items()}
 EAGLE, *OWN = entry("eagle", "token")
 HALVES, *THEIRS = within(EarlyExit(layers(), 1))
 MISTAKES |= {
