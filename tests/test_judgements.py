@@ -41,6 +41,7 @@ LINE = [dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2), dict(Ks=[1], n_tokens
         dict(Ks=[3], n_tokens=3, eos=1)]
 TREE = [dict(Ks=[1], n_tokens=2, temperature=1), dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2)]
 STANDARD = [{}]                                         # all cases, up to the first that is wrong
+SMALL = [dict(Ks=[1], n_tokens=2, temperature=1), dict(Ks=[2], n_tokens=3, temperature=1)]
 
 
 # Samplers made of a part ------------------------------------------------------------------------------------
@@ -147,7 +148,8 @@ LINES = [(d, v) for d, v in LOSSLESS if v == "token"]
 
 METHODS = {" ".join(typed): entry(*typed) for typed in LOSSLESS
            if typed in LINES + GROWS or typed[0] == "model"}
-MISTAKES = {f"{' '.join(typed)}, dishonest": entry(*typed, dishonest) for typed in LINES + GROWS}
+MISTAKES = {f"{' '.join(typed)}, dishonest": (sampler, pairs or FEW, cases) for typed in LINES + GROWS
+            for sampler, pairs, cases in [entry(*typed, dishonest)]}
 MISTAKES |= {f"model {name}": entry("model", name) for name in VERIFIERS if not VERIFIERS[name].lossless}
 
 
@@ -408,7 +410,9 @@ SPOILED = {
     "penalty: the last token does not count": penalized(
         process=lambda tokens, logits: penalty(tokens[:-1], logits)),
 }
-MISTAKES |= {name: (sampler, None, STANDARD) for name, sampler in SPOILED.items()}
+OF_TREES = "tree", "K-SEQ", "greedy drafts", "traversal"
+MISTAKES |= {name: (sampler, *(([FEW[0], *FIVE], SMALL) if name.startswith(OF_TREES) else (None, STANDARD)))
+             for name, sampler in SPOILED.items()}
 EAGLE, *OWN = entry("eagle", "token")
 HALVES, *THEIRS = within(EarlyExit(layers(), 1))
 MISTAKES |= {

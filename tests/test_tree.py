@@ -251,7 +251,7 @@ def test_parents_in_any_order_make_the_same_tree():
     (([1], [-1], [[.5, .5]]), "shapes"), (([1], [-1], [[1, 0, 0]]), "cannot come")], ids=str)
 def test_what_grow_may_not_do_gets_a_clear_sentence(grown, says):
     with pytest.raises(ValueError, match=says):
-        run(None, table(2), 4, (2, 1), grow=lambda *_: grown)
+        run(None, tiny_gpt2(n_vocab=3), 4, (2, 1), grow=lambda *_: grown)
 
 
 @pytest.mark.parametrize("tokens, nodes, parents, says", [

@@ -140,6 +140,7 @@ def paths_of(name):
     source = ROOT / name
     namesake, folder = ROOT / f"tests/test_{source.stem}.py", f"{name.split('/')[0]}/"
     tests = TESTS.get(name) or (source.stem if namesake.exists() else TESTS.get(folder, ""))
+    tests += " judgements" * (folder in ("samplers/", "drafters/"))
     paths = [f"tests/test_{test}.py" for test in tests.split() if (ROOT / f"tests/test_{test}.py").exists()]
     if not paths:
         sys.exit(f"no tests are named for {name}: add it to TESTS")
