@@ -12,7 +12,7 @@ from speculative import speculative_sampling
 
 def counting(n_vocab=50):
     """A target that counts: after a token the next number, whatever came before."""
-    return as_model(lambda x: -abs(np.arange(n_vocab) - (x[-1] + 1) % n_vocab))
+    return as_model(lambda x: -abs(np.arange(n_vocab) - ((x[-1] if x else -1) + 1) % n_vocab))
 
 
 def drafts_of(target, x, n_tokens, K):
