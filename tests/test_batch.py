@@ -1,13 +1,13 @@
 """Batches: each sequence is exactly what it would be alone with its generator, and costs no more."""
 import numpy as np
 import pytest
-from helpers import tiny_gpt2
+from helpers import PAIRS, tiny_gpt2
 
 from autoregressive import autoregressive_sampling
 from drafters import lookup
 from drafters.adaptive import Confident
 from gpt2 import GPT2
-from lossless import PAIRS, PROMPT, distribution_of_text, exact_distribution, scripted, table, text_of
+from lossless import PROMPT, distribution_of_text, exact_distribution, scripted, table, text_of
 from samplers import block
 from samplers.batch import Slots, batch_sampling
 from speculative import propose, speculative_sampling

@@ -1,8 +1,9 @@
 """Block verification accepts more drafts than Algorithm 2."""
 import numpy as np
 import pytest
+from helpers import PAIRS
 
-from lossless import PAIRS, PROMPT, exact_distribution, memoryless
+from lossless import PROMPT, exact_distribution, memoryless
 from samplers import block
 from speculative import speculative_sampling, verify
 

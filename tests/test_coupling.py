@@ -4,12 +4,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from helpers import named, tiny_gpt2
+from helpers import PAIRS, named, tiny_gpt2
 
 from drafters import lookup
 from drafters.adaptive import Confident, Schedule
 from drafters.cascade import cascade
-from lossless import PAIRS, distribution_of_text, memoryless, table, text_of
+from lossless import distribution_of_text, memoryless, table, text_of
 from methods import DRAFTERS, Models, chosen
 from samplers import coupling
 from samplers.batch import batch_sampling

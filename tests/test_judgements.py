@@ -11,7 +11,7 @@ import functools
 
 import numpy as np
 import pytest
-from helpers import UNEVEN, combinations, small, tiny_gpt2
+from helpers import PAIRS, UNEVEN, combinations, small, tiny_gpt2
 
 from drafters import cascade, eagle, early_exit
 from drafters.adaptive import Optimum, Schedule
@@ -22,7 +22,7 @@ from drafters.layer_skip import DraftExit, LayerSkip
 from drafters.ngram import NGram
 from drafters.vocabularies import SLEM, TLI
 from encoder import Encoder
-from lossless import PAIRS, check, pair, table
+from lossless import check, pair, table
 from methods import DRAFTERS, VERIFIERS, choose
 from samplers import batch, block, k_seq, traversal, tree
 from samplers.batch import batch_sampling

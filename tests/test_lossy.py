@@ -1,8 +1,9 @@
 """What is lossy: its distribution is what its formula says."""
 import numpy as np
 import pytest
+from helpers import PAIRS
 
-from lossless import PAIRS, exact_distribution, memoryless, table
+from lossless import exact_distribution, memoryless, table
 from samplers.lossy import lenient, lenient_probs, typical, typical_probs
 from speculative import speculative_sampling
 

@@ -1,4 +1,4 @@
-"""What the tests share: a full disk, Ctrl-C, tiny GPT-2s."""
+"""What the tests share: pairs of tables, a full disk, Ctrl-C, tiny GPT-2s."""
 
 import contextlib
 import functools
@@ -20,9 +20,26 @@ from drafters import heads
 from encoder import EOS, Encoder
 from exercises.steps import Says  # noqa: F401  # in the generator's place
 from loading.checkpoint import write_tensorflow
+from lossless import as_model, memoryless, scripted, table
 from methods import DRAFTERS, VERIFIERS, choose
 from samplers.tree import tree_sampling
 from utils import nested
+
+# Models given by tables -------------------------------------------------------------------------------------
+
+PAIRS = {                                                           # name: (draft, target), of three tokens
+    "a distribution after every prefix": (table(1), table(2)),
+    "zeros in both": (table(3, zeros=.4), table(4, zeros=.4)),
+    "zeros in the draft": (table(5, zeros=.5), table(6)),
+    "zeros in the target": (table(7), table(8, zeros=.5)),
+    "draft is the target": (table(9, zeros=.2), table(9, zeros=.2)),
+    "disjoint supports": (as_model(lambda x: np.where(np.arange(3) == sum(x) % 3, 0, -np.inf)),
+                          as_model(lambda x: np.where(np.arange(3) == sum(x) % 3, -np.inf, np.arange(3)))),
+    "draft is certain": (scripted([1, 2, 0, 1, 1, 0], n_vocab=3), table(10)),
+    "target is certain": (table(11), scripted([1, 2, 0, 1, 1, 0], n_vocab=3)),
+    "draft knows nothing": (memoryless([1 / 3, 1 / 3, 1 / 3]), table(12)),
+}
+
 
 # Wrong versions ---------------------------------------------------------------------------------------------
 
