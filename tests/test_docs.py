@@ -23,9 +23,8 @@ def test_links_lead_somewhere():
             assert target.startswith("https://") or (ROOT / "docs" / target).exists(), target
 
 
-def test_the_cheat_sheet_has_every_method_of_the_table():
+def test_the_lessons_methods_are_in_the_table():
     names = {*methods.DRAFTERS, *methods.VERIFIERS}
-    assert names <= set(re.findall(r"`(\w+)`", PAGES["cheat_sheet"]))
     assert all(name in names for name in re.findall(r"--(?:drafter|verifier) (\w+)", PAGES["lesson"]))
 
 

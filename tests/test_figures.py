@@ -128,7 +128,7 @@ def test_the_numbers_of_a_row_are_those_of_its_method():
 def test_a_method_is_added_by_the_steps_that_are_written_there(tmp_path):
     """With a file from tests/fixtures, in a copy: a row whose numbers are "-", then counted."""
     root, copy = RESULTS.parents[1], tmp_path / "copy"
-    shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".git", "models", "__pycache__", ".*"))
+    shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".git", ".venv", "models", "__pycache__"))
     (copy / "models").symlink_to(root / "models")
 
     def run(*words):
@@ -145,7 +145,7 @@ def test_a_method_is_added_by_the_steps_that_are_written_there(tmp_path):
     row = re.sub(r"[\d.]+<!--", "-<!--", re.search(r"^\| \[`lookup`\].*\n", METHODS, re.M)[0])
     edit("docs/methods.md", "| [`lookup`]", row.replace("lookup", "mine") + "| [`lookup`]")
     tests = run("-m", "pytest", "-n", "0", "-q", *(f"tests/test_{name}.py" for name in (
-        "figures", "counts", "costs", "docs", "readme")))
+        "figures", "counts", "costs", "docs")))
     assert tests.returncode == 0, tests.stdout[-3000:]
     few = "from benchmarks import counts, __main__ as b; counts.UNITS = 3; counts.wanted = lambda cell: 9; "
     counted = run("-c", few + "b.main('counts', 'mine')")
@@ -166,5 +166,5 @@ def test_the_claims_are_many_and_of_many_papers():
 def test_what_the_program_does_not_know_is_one_sentence():
     with pytest.raises(ValueError, match="use counts, costs, speed or film"):
         main("pairs")
-    with pytest.raises(ValueError, match="counts nothing: a name .* is one of model, lookup"):
+    with pytest.raises(ValueError, match="counts nothing: a name .* is one of .*model, lookup"):
         main("counts", "nothing")
