@@ -1,0 +1,182 @@
+"""The page where the pair runs: live.html runs this file, and what it imports, unchanged, in Pyodide.
+
+    live = Live()
+    live.start('{"prompt": "The tide", "K": 4, ..}')    two runs begin: the target alone, and speculation
+    live.advance("alone"), live.advance("spec")         the next target pass of one of them
+    live.judge('{"code": "def verify(..", ..}')         is the code in the editor lossless?
+    openings()                                          what can be opened in the editor
+
+Each takes JSON and gives JSON; what is wrong is one sentence under "error".  The code in the editor is run
+with the names of verdicts/rules.py and sampling.py around it.  It defines `propose`, `verify`, or both; or a
+class over Algorithm2, the last of which counts.
+
+Limitations: one text at a time; no trees; the judge walks the standard cases, or those of a dispute, up to
+the first that is wrong: python -m lossless can be thorough.
+"""
+import ast
+import copy
+import inspect
+import json
+import traceback
+from functools import cached_property, partial
+from time import perf_counter
+
+import numpy as np
+
+import lossless
+import sampling
+import speculative
+from autoregressive import autoregressive_sampling
+from checks import checked_rule
+from drafters import lookup
+from drafters.eagle import Eagle
+from pages.rounds import EDITOR, Coins, Shown
+from samplers import block
+from samplers.constraints import constrained
+from utils import load_model
+from verdicts import CASES, PAIRS, museum, rules
+
+LONGEST = 4000                                          # letters of a prompt
+VERIFIERS = {"token": speculative.verify, "block": block.verify}
+
+
+def as_json(method):
+    """What a method returns, as JSON; its errors, too."""
+    def answer(self, *request):
+        try:
+            return json.dumps(method(self, *request))
+        except Exception as error:                      # the editor's code may raise anything
+            return json.dumps(dict(error=sentence(error)))
+    return answer
+
+
+class Live:
+    def __init__(self):
+        self.draft, self.encoder = load_model("demo-draft")
+        self.target, _ = load_model("demo-target")
+        self.alone = copy.copy(self.target)             # the same weights, a cache of its own
+        self.runs = {}
+
+    @cached_property
+    def eagle(self):
+        return Eagle(self.target)
+
+    @as_json
+    def start(self, request):
+        """Begin a race.  Returns what is shown of it beside the rounds."""
+        return self.begin(**json.loads(request))
+
+    def begin(self, prompt, n_tokens, K, temperature, top_p, seed, drafter, verifier, code=""):
+        if len(prompt) > LONGEST:
+            raise ValueError(f"the prompt has {len(prompt):,} letters: shorten it to {LONGEST:,}")
+        tokens, eos = self.encoder.encode(prompt), self.encoder.eos
+        settings = dict(temperature=temperature, top_p=top_p, eos=eos)
+        for model in self.draft, self.target, self.alone:
+            model.reset()
+        draft, target = (self.draft if drafter == "model" else None), self.target
+        propose = dict(model=speculative.propose, lookup=lookup.propose,
+                       eagle=self.eagle.propose if drafter == "eagle" else None)[drafter]
+        verify, coins = VERIFIERS[verifier], Coins(np.random.default_rng(seed))
+        own, twin = (typed(code), typed(code)) if code else ({}, {})
+        shown = partial(Shown, self.encoder, tokens, n_tokens, K, eos, tests_all=verify is block.verify)
+        if rule := own.get("rule"):
+            spec = rule()(self.draft, target, tokens, n_tokens, K, coins, **settings)
+            again = twin["rule"]()
+            again.settings = {key: settings[key] for key in ("temperature", "top_p")}
+            self.shown = shown(*(getattr(again, name, None) for name in ("propose", "verify")), pure=True,
+                               code=code)
+        else:
+            spec = speculative.speculative_sampling(
+                self.draft if "propose" in own else draft, target, tokens, n_tokens, K, coins, **settings,
+                propose=own.get("propose", propose), verify=checked_rule(own.get("verify", verify)))
+            self.shown = shown(twin.get("propose", propose), twin.get("verify", verify), code=code,
+                               pure=bool(code) or None)
+        alone = autoregressive_sampling(self.alone, tokens, n_tokens, np.random.default_rng(seed), **settings)
+        self.runs, self.coins = dict(alone=alone, spec=spec), coins
+        self.stream = self.encoder.stream()
+        return self.shown.about() | dict(n_prompt=len(tokens))
+
+    @as_json
+    def advance(self, lane):
+        """The next target pass of a lane: what is shown of it, with its seconds; None after the last."""
+        began = perf_counter()
+        r = next(self.runs[lane], None)
+        seconds = perf_counter() - began
+        if r is None:
+            return None
+        found = self.shown.round(r, self.coins.take()) if lane == "spec" else dict(
+            tokens=r.tokens, text=[self.stream([t] if t != self.encoder.eos else []) for t in r.tokens])
+        return found | dict(seconds=round(seconds, 5))
+
+    @as_json
+    def judge(self, request):
+        """lossless.Report about the code in the editor, as a dict."""
+        return judged(**json.loads(request))
+
+
+# The rule ---------------------------------------------------------------------------------------------------
+
+def typed(code):
+    """The editor's code, run -> what it defines: {"rule": a class} or {"propose": .., "verify": ..}."""
+    names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
+    exec(compile(code, EDITOR, "exec"), names)
+    classes = [value for value in names.values() if getattr(value, "__module__", "") == "editor"
+               and isinstance(value, type)]
+    found = {name: names[name] for name in ("propose", "verify")
+             if getattr(names[name], "__module__", "") == "editor"}
+    if not classes and not found:
+        raise ValueError("the code defines neither propose nor verify, nor a class over Algorithm2")
+    return {"rule": classes[-1]} if classes else found
+
+
+def judged(code, settings=None, penalty=False, disputed=False):
+    """settings, penalty    of a dispute, which is judged on the pairs of verdicts/, as its case is"""
+    own = typed(code)
+    sampler = museum.sampler(own["rule"]) if "rule" in own else (
+        lambda *run, **settings: speculative.speculative_sampling(*run, **own, **settings))
+    if not disputed:
+        return lossless.report(sampler)._asdict()
+    for name, (draft, target, n_tokens, Ks) in PAIRS.items():
+        target = constrained(target, rules.penalty) if penalty else target
+        found = lossless.report(sampler, [(draft, target)], Ks, n_tokens, **{"temperature": 1.0} | (settings or {}))
+        if not found.lossless:
+            return found._asdict() | dict(case=found.case.replace("pair 0", name))
+    return found._asdict()
+
+
+def sentence(error):
+    """What is wrong, with the line of the editor's code if it is there."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == EDITOR]
+    if isinstance(error, SyntaxError):
+        lines = [error.lineno]
+    if isinstance(error, MemoryError):
+        return "There is too little memory here: close other pages, or ask for fewer tokens."
+    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+    return (f"line {lines[-1]}: " if lines else "") + kind + " ".join(str(error).split())
+
+
+def openings():
+    """[{group, name, code, wrong, ..}, ..]"""
+    for function in speculative.verify, speculative.propose:
+        yield dict(group="Algorithm 2", name=function.__name__, code=without_docstring(function), wrong=False)
+    for case in CASES:
+        yield dict(group=f"disputed: {case.verdict}", name=case.name, code=code_of(case.rule),
+                   wrong=case.verdict == "wrong", settings=case.settings, penalty=case.penalty, disputed=True,
+                   claim=case.claim, link=case.link)
+    for group, table in ("mistakes that are easily made", museum.WRONG), ("right, though it looks wrong", museum.RIGHT):
+        for name in table:
+            if name in museum.RULES:
+                yield dict(group=group, name=name, code=code_of(name), wrong=table is museum.WRONG)
+
+
+def without_docstring(function):
+    lines = inspect.getsource(function).splitlines()
+    doc = ast.parse("\n".join(lines)).body[0].body[0]
+    return "\n".join(lines[:doc.lineno - 1] + lines[doc.end_lineno:]) + "\n"
+
+
+def code_of(name):
+    """The rule's class, and those of the museum that it changes, as they are in the file."""
+    own = [cls for cls in museum.RULES[name].__mro__[::-1]
+           if cls.__module__.startswith("verdicts") and cls.__name__ not in vars(rules)]
+    return "\n\n".join(map(inspect.getsource, own or [museum.RULES[name]]))

@@ -1,0 +1,306 @@
+"""A round of a run -> what a page shows of it: the text, the drafts, and the lines that ran, with their values.
+
+    shown = Shown(encoder, tokens, n_tokens, K, eos, propose, verify)
+    shown.sources               the functions, as they are in their files
+    shown.round(r, coins)       a dict for JSON; the rounds of a run are given in order
+
+The lines are those of the functions themselves, run again under sys.settrace on the p, q and drafts of the
+round and with its coins.  Nothing here knows the rule.  The letters are Chen's: q the target, p the draft.
+
+Limitations: a drafter that remembers something is not run again (its next drafts would change), nor is a loop
+of its own (a tree, a race): then the drafts and what became of them are shown, and no lines.
+"""
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from types import SimpleNamespace
+
+import numpy as np
+
+from reporting.stats import is_tree, taken
+from sampling import sample
+from speculative import speculative_sampling
+
+EDITOR = "<editor>"                                     # the file name of code that was typed into a page
+PURE = ("speculative", "drafters.lookup", "drafters.eagle", "samplers.block", "samplers.lossy")
+N_TOP = 6                                               # tokens of a distribution that are shown
+UNSEEN = ("x, T = ", "yield ", "draft_probs=p)")        # lines of the loop that no round needs
+
+STEPS = [           # Algorithm 2 of Chen et al., and the lines of speculative.py that do it
+    ("while n < T", ["while len(x) < T:"]),
+    ("for t = 1 .. K: sample x̃ₜ ~ p(· | x₁ .. xₙ, x̃₁ .. x̃ₜ₋₁)",
+     ["for _ in range(k):", "p.append(to_probs(draft(x + drafts), 1)[0])", "drafts.append(sample(p[-1], rng))"]),
+    ("in parallel, compute K + 1 sets of logits q(· | ..)", ["q = to_probs(target(x + drafts, k + 1), k + 1)"]),
+    ("for t = 1 .. K: sample r ~ U[0, 1]; if r < min(1, q(x̃ₜ) / p(x̃ₜ)) accept",
+     ["for j, token in enumerate(drafts):", "q, p = target_probs[j], draft_probs[j]",
+      "if rng.random() * p[token] < q[token]:", "continue"]),
+    ("else sample from (q − p)₊ and leave the loop",
+     ["residual = np.maximum(q - p, 0)", "return j, sample(residual if residual.any() else q, rng)"]),
+    ("if all are accepted, sample one more from q(· | .., x̃₁ .. x̃ₖ)",
+     ["return len(drafts), sample(target_probs[-1], rng)"]),
+]
+
+
+class Coins:
+    """A numpy.random.Generator that remembers what it gave: [(method, value), ..] since it was last asked."""
+
+    def __init__(self, rng):
+        self.rng, self.seen = rng, []
+
+    def __getattr__(self, name):
+        def drawn(*arguments, **options):
+            value = getattr(self.rng, name)(*arguments, **options)
+            self.seen.append((name, value))
+            return value
+        return drawn
+
+    def take(self):
+        seen, self.seen = self.seen, []
+        return seen
+
+
+class Again:
+    """Gives the same coins again.  ValueError if it is asked for others."""
+
+    def __init__(self, coins):
+        self.coins, self.used = iter(coins), []
+
+    def __getattr__(self, name):
+        def drawn(*_, **__):
+            method, value = next(self.coins, (None, None))
+            if method != name:
+                raise ValueError("the run asked for other random numbers than the first time")
+            self.used.append(value)
+            return value
+        return drawn
+
+
+class Lines:
+    """A trace function for sys.settrace -> steps: each line of the `shown` code as it ran, with its values."""
+
+    def __init__(self, sources, coins, n_vocab):
+        self.of = {source["code"]: i for i, source in enumerate(sources) if source["code"]}
+        self.typed = next((i for i, source in enumerate(sources) if source["file"] == EDITOR), None)
+        self.sources, self.coins, self.n_vocab = sources, coins, n_vocab
+        self.steps, self.open, self.draw = [], {}, None
+
+    def __call__(self, frame, event, _):
+        code = frame.f_code
+        if code is sample.__code__ and self.steps:
+            self.draw = dict(probs=np.array(frame.f_locals["probs"]), before=len(self.coins.used))
+            return self.drawn
+        if code in self.of or (code.co_filename == EDITOR and not code.co_name.startswith("<")):
+            return self.line
+        return None
+
+    def drawn(self, frame, event, token):
+        if event == "return" and token is not None:
+            probs = self.draw["probs"] / self.draw["probs"].sum()
+            [u] = self.coins.used[self.draw["before"]:] or [None]
+            del self.coins.used[self.draw["before"]:]
+            start = probs[:token].sum()
+            for step in [*self.open.values()][-1:]:                     # the line that called it
+                step["draw"] = dict(token=int(token), u=u, probs=probs, start=short(start),
+                                    end=short(start + probs[token]))
+        return self.drawn
+
+    def line(self, frame, event, value):
+        if before := self.open.pop(id(frame), None):
+            self.fill(before, frame, value if event == "return" else None)
+        if event == "line":
+            source = self.of.get(frame.f_code, self.typed)
+            self.open[id(frame)] = step = dict(source=source, line=frame.f_lineno - self.sources[source]["first"],
+                                               facts=[], before=len(self.coins.used))
+            self.steps.append(step)
+        return self.line
+
+    def fill(self, step, frame, value):
+        """What the names on the line hold after it has run."""
+        names, series = frame.f_locals, {}
+        text = self.sources[step["source"]]["lines"][step["line"]].split("#")[0].strip()
+        for name in dict.fromkeys(re.findall(r"(?<![\w.'\"])[^\W\d]\w*", text)):
+            if name in names:
+                self.note(name, names[name], step["facts"], series, f"{name}.append" in text)
+        x = next((names[name] for name in ("token", "x") if is_id(names.get(name))), None)
+        coins = self.coins.used[step.pop("before"):]
+        q, p = names.get("q"), names.get("p")
+        if len(coins) == 1 and x is not None and self.is_row(q) and self.is_row(p):
+            series = {"q": q, "p": p}
+            step["test"] = dict(u=coins[0], q=short(q[x]), p=short(p[x]),
+                                ratio=min(1.0, float(q[x] / p[x])) if p[x] else 1.0)
+        elif self.steps[-1] is step:
+            step["facts"] += [["u", short(coin)] for coin in coins if np.ndim(coin) == 0]
+        if draw := step.get("draw"):
+            series, x = {"drawn from": draw.pop("probs")}, draw["token"]
+        if value is not None and text.startswith("return"):
+            if isinstance(value, tuple) and [*map(is_id, value)] == [True, True]:
+                step["facts"] += [["n_accepted", int(value[0])], ["next_token", {"tokens": [int(value[1])]}]]
+        same = next((s for s in reversed(self.steps[:-1]) if s["line"] == step["line"]), None)
+        if text.startswith(UNSEEN) or text.startswith("for ") and same and same["facts"] == step["facts"]:
+            self.steps = [other for other in self.steps if other is not step]       # a loop that ends
+        if series:
+            step["chart"] = dict(series=[*series], marked=x, rows=rows([*series.values()], [x], N_TOP))
+
+    def is_row(self, value):
+        return isinstance(value, np.ndarray) and value.shape == (self.n_vocab,)
+
+    def note(self, name, value, facts, series, grows):
+        rows_of = isinstance(value, (list, np.ndarray)) and len(value) and all(map(self.is_row, value))
+        if self.is_row(value) or rows_of and grows:
+            series[name] = value[-1] if rows_of else value
+        elif rows_of:
+            facts.append([name, f"{len(value)} distribution{'s' * (len(value) > 1)}"])
+        elif isinstance(value, list) and all(map(is_id, value)):
+            facts.append([name, {"tokens": [int(token) for token in value[-8:]], "of": len(value)}])
+        elif is_id(value) and name in ("token", "next_token", "x"):
+            facts.append([name, {"tokens": [int(value)]}])
+        elif isinstance(value, (int, float, np.number)):
+            facts.append([name, int(value) if is_id(value) else short(value)])
+
+
+class Shown:
+    """What is shown of one run.
+
+    tokens      the prompt
+    propose, verify     as in speculative_sampling; verify is None for a loop that is not shown
+    pure        they may be run again; by default if they are of this repository and remember nothing
+    code        the text of the editor, if they come from there
+    """
+
+    def __init__(self, encoder, tokens, n_tokens, K, eos, propose, verify, *, tests_all=False, pure=None, code=""):
+        self.encoder, self.x, self.left, self.K, self.eos = encoder, list(tokens), n_tokens, K, eos
+        self.tests_all, self.stream = tests_all, encoder.stream()
+        self.propose, self.verify = (
+            function if pure or (function and function.__module__ in PURE) else None
+            for function in (propose, verify))
+        shown = [self.propose, self.verify] if self.verify else []
+        typed = [f for f in shown if f and inspect.unwrap(f).__code__.co_filename == EDITOR]
+        self.sources = [source_of(f) for f in shown if f and f not in typed]
+        if code:
+            lines = code.expandtabs(4).split("\n")
+            self.sources.append(dict(name="your code", file=EDITOR, first=1, lines=lines, code=None, doc=None))
+        loop = next(c for c in speculative_sampling.__code__.co_consts if inspect.iscode(c))
+        if self.verify and not any(inspect.ismethod(f) for f in typed):
+            self.sources.append(source_of(loop, "the loop of speculative_sampling"))
+        for source in self.sources:
+            source["paper"] = [next((i for i, (_, parts) in enumerate(STEPS) if line.strip().startswith(
+                tuple(parts))), None) for line in source["lines"]]
+        modules = {f.__module__ for f in shown if f and f not in typed}
+        self.beside_paper = modules <= {"speculative"} and not any(inspect.ismethod(f) for f in typed)
+
+    def about(self):
+        """For JSON: the sources, and Algorithm 2 if it stands beside them."""
+        kept = ("name", "file", "first", "lines", "doc", "paper")
+        return dict(sources=[{key: source[key] for key in kept} for source in self.sources],
+                    steps=[text for text, _ in STEPS] if self.beside_paper else [])
+
+    def round(self, r, coins):
+        """A sampling.Round and the coins that were drawn in it -> what is shown of it."""
+        last = None
+        if len(r.tokens) > r.n_accepted:
+            refused = r.n_accepted < len(r.drafts) if r.parents is None else (taken(r) or [-1])[-1] in r.parents
+            last = dict(token=int(r.tokens[-1]), kind="correction" if refused else "bonus")
+        found = dict(tokens=[int(token) for token in r.tokens], kept=r.n_accepted, last=last,
+                     text=[self.stream([token] if token != self.encoder.eos else []) for token in r.tokens])
+        if is_tree(r):
+            path = taken(r)
+            found["nodes"] = [dict(token=int(x), parent=parent, q=short(r.target_probs[parent + 1][x]),
+                                   taken=i in path) for i, (x, parent) in enumerate(zip(r.drafts, r.parents))]
+        else:
+            found["drafts"] = [dict(token=int(x), q=short(q[x]), p=short(p[x]), verdict=self.verdict(r, j, last))
+                               for j, (x, q, p) in enumerate(zip(r.drafts, r.target_probs, r.draft_probs))]
+            found["steps"] = self.steps(r, coins) if self.verify else []
+        self.x += r.tokens
+        self.left -= len(r.tokens)
+        found["names"] = {token: self.encoder.to_bytes(token).decode("utf-8", errors="backslashreplace")
+                          for token in sorted(ids_in(found))}
+        return found
+
+    def verdict(self, r, j, last):
+        if j < r.n_accepted:
+            return "accepted"
+        if last is None:
+            return "after the end"
+        return "rejected" if j == r.n_accepted or self.tests_all else "not tested"
+
+    def steps(self, r, coins):
+        """[] if the functions do not do the same again."""
+        again, n_vocab = Again(coins), r.target_probs.shape[1]
+        lines = Lines(self.sources, again, n_vocab)
+
+        def propose(draft, x, k, to_probs, rng):
+            p = iter(r.draft_probs if r.draft_probs is not None else [])
+            function = self.propose
+            if not function:                            # not run again: its coins come first
+                return r.drafts, r.draft_probs
+            if hasattr(getattr(function, "__self__", None), "tree"):    # a head: its method, without the head
+                head = SimpleNamespace(tree=lambda *_: None)
+                return function.__func__(head, None, x, k, lambda *_: [next(p)], rng)
+            return function(lambda *_: None, x, k, lambda *_: [next(p)], rng)
+
+        def verify(q, p, drafts, rng):
+            p = r.draft_probs if r.draft_probs is not None else p
+            return self.verify(r.target_probs, p, drafts, rng)
+
+        with np.errstate(divide="ignore"):
+            logits = np.log(r.target_probs)
+        run = speculative_sampling(None, lambda *_: logits, self.x, self.left, self.K, again, eos=self.eos,
+                                   propose=propose, verify=verify)
+        traced = sys.gettrace()
+        sys.settrace(lines)
+        try:
+            done = next(run)
+        except Exception:                               # whatever a function of one's own may raise
+            return []
+        finally:
+            sys.settrace(traced)
+        same = [*done.tokens] == [*r.tokens] and [*done.drafts] == [*r.drafts]
+        return [{key: value for key, value in step.items() if key != "before"} for step in lines.steps] * same
+
+
+def source_of(function, name=""):
+    """{name, file, first (its line number), lines, doc (the lines of its docstring, from 0)}"""
+    code = function if inspect.iscode(function) else inspect.unwrap(function).__code__
+    lines, first = inspect.getsourcelines(code)
+    text = textwrap.dedent("".join(lines))
+    start = ast.parse(text).body[0].body[0]
+    doc = [start.lineno - 1, start.end_lineno - 1] if ast.get_docstring(ast.parse(text).body[0]) else None
+    path = code.co_filename.replace("\\", "/").split("/")
+    file = "/".join(path[-2:]) if path[-2] in ("drafters", "samplers") else path[-1]
+    return dict(name=name or code.co_name, file=file, first=first, code=code, doc=doc,
+                lines=text.rstrip("\n").split("\n"))
+
+
+def is_id(value):
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def short(x):
+    return float(f"{x:.4g}")
+
+
+def rows(distributions, marked, n_top):
+    """[[token, *its value in each], ..]: the n_top likeliest of each and the marked, the likeliest first; then
+    [None, ..], the sum of all others.
+
+    >>> rows([np.array([.5, .25, .125, .125])], [3], n_top=1)
+    [[0, 0.5], [3, 0.125], [None, 0.375]]
+    """
+    probs = np.stack(distributions)                                     # [n, n_vocab]
+    best = np.argsort(-probs, axis=-1, kind="stable")[:, :n_top]
+    kept = np.unique([*best.ravel(), *(token for token in marked if token is not None)]).astype(int)
+    kept = kept[probs[:, kept].any(axis=0) | np.isin(kept, [token for token in marked if token is not None])]
+    kept = kept[np.argsort(-probs[:, kept].max(axis=0), kind="stable")]
+    others = np.maximum(probs.sum(axis=-1) - probs[:, kept].sum(axis=-1), 0)
+    return [[token, *map(short, column)] for token, column in zip([*kept.tolist(), None], [*probs[:, kept].T, others])]
+
+
+def ids_in(found):
+    """The tokens that a round names."""
+    ids = [*found["tokens"], *(part["token"] for part in [*found.get("drafts", []), *found.get("nodes", [])])]
+    for step in found.get("steps", []):
+        ids += [token for _, fact in step["facts"] if isinstance(fact, dict) for token in fact["tokens"]]
+        ids += [row[0] for row in step.get("chart", {"rows": []})["rows"] if row[0] is not None]
+    return {*ids}
