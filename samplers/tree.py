@@ -145,8 +145,6 @@ def shape_of_widths(widths):
         first = len(shape)
         shape += [parent for parent in level for _ in range(width)]
         level = range(first, len(shape))
-    if not shape:
-        raise ValueError("the tree has no nodes: give the children per node by level, as (3, 2, 1)")
     return shape
 
 
@@ -158,10 +156,8 @@ def cut(shape, depth):
 def checked_tree(nodes, parents, depth, target):
     """(nodes, parents) as lists of ints.  Raises ValueError if they are not a tree of this depth."""
     nodes, parents = checked_drafts(nodes, MOST_NODES, target), list(map(index, parents))
-    if len(parents) != len(nodes) or any(not -1 <= parent < node for node, parent in enumerate(parents)):
+    if (len(parents) != len(nodes) or any(not -1 <= parent < node for node, parent in enumerate(parents))
+            or max(depths(parents), default=0) > depth):
         raise ValueError(f"the tree that was grown has {len(nodes)} nodes and the parents {parents}: each "
-                         "node needs one, which comes before it, or -1, the root")
-    if max(depths(parents), default=0) > depth:
-        raise ValueError(f"the tree that was grown has {max(depths(parents))} levels, and at most {depth} "
-                         "were wanted")
+                         f"node needs one, which comes before it, or -1, the root; at most {depth} levels")
     return nodes, parents
