@@ -127,7 +127,8 @@ def checked_rule(verify):
     """Somebody's own `verify`, which gets copies that it may change.  ValueError if it returns anything but
     (n_accepted, next_token)."""
     def checked(target_probs, draft_probs, drafts, rng):
-        answer = verify(np.array(target_probs), np.array(draft_probs), list(drafts), rng)
+        p = np.reshape(draft_probs, (len(drafts), target_probs.shape[-1]))      # also if there are no drafts
+        answer = verify(np.array(target_probs), p.copy(), list(drafts), rng)
         try:
             n_accepted, next_token = map(index, answer)
         except (TypeError, ValueError):

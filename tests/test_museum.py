@@ -10,7 +10,7 @@ import lossless
 from lossless import report, table
 from samplers import tree, tree_rules
 from speculative import speculative_sampling
-from verdicts import first_token, judged, kept
+from verdicts import judged, kept, texts
 from verdicts.museum import RIGHT, RULES, WRONG
 from verdicts.rules import Algorithm2, race_twice
 
@@ -62,6 +62,14 @@ def test_algorithm2_is_speculative_py_seed_for_seed(settings):
 # By hand: target (.1, .6, .3), draft (.5, .3, .2) -----------------------------------------------------------
 
 Q, P = (.1, .6, .3), (.5, .3, .2)
+
+
+def first_token(rule, q, p, K=1, **settings):
+    """The exact distribution [n_vocab] of the first token, q and p the same at every place."""
+    chances = [0.0] * len(q)
+    for text, chance in texts(rule, q, p, K, settings).items():
+        chances[text[0][0]] += chance
+    return chances
 
 
 @pytest.mark.parametrize("rule, first", [
