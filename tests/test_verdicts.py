@@ -50,6 +50,7 @@ def test_what_is_said_is_whether_a_claim_holds():
     assert answers["EAGLE-183"] == "A question." and answers["ssd-verify"] == "Found by reading it."
 
 
+@pytest.mark.long
 def test_the_page_is_what_its_program_writes():
     assert PAGE == __main__.page()
     words = re.sub("```.*?```", "", PAGE, flags=re.S).split()
@@ -84,6 +85,7 @@ def test_transformers_own_code_does_what_the_page_says(python):
 
 # The vectors ------------------------------------------------------------------------------------------------
 
+@pytest.mark.long
 def test_the_vectors_are_what_their_program_writes():
     assert (HERE / "vectors.json").read_text(encoding="utf-8") == vectors.text()
 
