@@ -19,7 +19,7 @@ from loading.folder import read_json, shapes
 from utils import nested
 
 EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit", "demo-parallel")      # in models/, for demo-target
-SIZES = {"eagle": "layers", "medusa": "n_heads", "exit": "exit_layer", "parallel": "layers"}   # in hparams.json
+SIZES = dict(eagle="layers", medusa="n_heads", exit="exit_layer", parallel="layers")     # in hparams.json
 N_ROWS, RANK = 8, 24            # of a parallel head: the drafts of a pass, and the width of its Markov head
 
 

@@ -8,17 +8,17 @@ nobody knows yet:
     position n + j          the input of x_n, and m_j, learnt: "the token j places further on"
     the state at n + j      times the target's own output matrix  ->  row j of logits        j = 0 .. k - 1
 
-So row j knows the text, but none of the drafts before its own: where "New York" and "San Francisco" are both
+So row j knows the text, but none of the drafts before its own: if "New York" and "San Francisco" are both
 likely, it cannot tell which of the two was begun.  The Markov head gives back the last of these drafts:
 
     x̃_j ~ p_j = softmax(row j + U[the token before] V)          U [n_vocab, rank], V [rank, n_vocab]
 
-The pass is parallel, the draws are not: each is from a distribution that is known before it is drawn, and that
-`verify` is told.  So the text is lossless whatever U and V hold.
+The pass is parallel, the draws are not: each is from a distribution that is known before it is drawn, and
+that `verify` is told.  So the text is lossless whatever U and V hold.
 
     P-EAGLE     (AWS 2026)  EAGLE with learnt embeddings in the places of what is not known: the rows here
     DFlash      (arXiv 2602.06036)  a whole block from the target's fused states, several layers deep
-    DSpark      (2607.05147)  the Markov head, and how many of a block's drafts to verify (section 3, appendix A)
+    DSpark      (2607.05147)  the Markov head; which cut of a block is lossless (appendix A)
 
 How many drafts are made may depend on all that is known before the next one is drawn.  With a `threshold` a
 block ends after the first draft that its distribution gave less than that (`--drafter confident:parallel`).
@@ -39,8 +39,8 @@ class Parallel:
 
     target      the GPT2 that the head was trained on, the one that verifies
     head        a folder ("demo-parallel" belongs to "demo-target"), or its parameters
-                {"layers": those that it reads, "from_states": {"w" [(len(layers) + 1) * n_embd, n_embd], "b"},
-                "from_token", "from_position" [n_embd, n_embd], "masks" [n_rows - 1, n_embd], "blocks": [one],
+                {"layers": those that it reads, "from_states": {"w" [(len(layers) + 1) * n_embd, n_embd],
+                "b"}, "from_token", "from_position" [n_embd, n_embd], "masks" [7, n_embd], "blocks": [one],
                 "ln_f": {"g", "b"}, "previous" [n_vocab, rank], "bias" [rank, n_embd]}
     threshold   the block ends after a draft of a smaller probability, at temperature 1
     Raises ValueError for a head that belongs to another target.
@@ -54,10 +54,11 @@ class Parallel:
         self.positions = unit(target.params["wpe"]) @ params["from_position"]       # [n_ctx, n_embd]
         self.U, self.V = params["previous"], params["bias"] @ target.params["wte"].T
         # for its layers and its cache; never called
-        self.block = GPT2(target.params | {"blocks": params["blocks"], "ln_f": params["ln_f"]}, target.n_head)
+        self.block = GPT2(target.params | {"blocks": params["blocks"], "ln_f": params["ln_f"]},
+                          target.n_head)
 
     def logits(self, x, k):
-        """One pass -> [k, n_vocab]: row j is of the token j places after the next, without the Markov head."""
+        """One pass -> [k, n_vocab]: row j is for the token j places after the next; no Markov head yet."""
         n_past = min(common_prefix(self.block.cached, x), len(x) - 1)
         before = states_before(self.target, x, n_past, self.layers)     # [new, (len(layers) + 1) * n_embd]
         known = linear(before, **self.from_states) + self.tokens[x[n_past:]]                # [new, n_embd]

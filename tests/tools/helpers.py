@@ -195,7 +195,8 @@ def small():
     return TinyModels("abc", dtype=np.float64, n_ctx=8)
 
 
-WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram", "confident:parallel"]       # a drafter around another one
+# a drafter around another one
+WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram", "confident:parallel"]
 OPTIONS = {"layer_skip": "layer_skip:a0,m1"}                            # what would be searched by the clock
 
 
