@@ -63,7 +63,8 @@ def status_of(program):
 def sentence_of(error):
     """What is said of an error; a mistake of this project is raised again."""
     if place := place_in_loaded(error):
-        return f"{place}: {type(error).__name__}: {error}"
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        return f"{place}: {kind}{error}"
     if isinstance(error, OSError):
         return told(error)
     if isinstance(error, MemoryError):

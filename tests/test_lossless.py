@@ -358,11 +358,11 @@ GRIDS = {  # (sampler, pair, n_tokens, K, parts)
     "one draft": (speculative_sampling, EIGHTHS, 2, 1, 8),
     "two drafts": (speculative_sampling, QUARTERS, 3, 2, 4),
     "a round after a round": (speculative_sampling, QUARTERS, 3, 1, 4),
-    "a draft that is thrown away": (WRONG["a draft of token 0 is thrown away"], QUARTERS, 3, 2, 4),
-    "p - q": (WRONG["the residual is p - q"], EIGHTHS, 2, 1, 8),
-    "one coin for two": (WRONG["one coin decides on all drafts"], QUARTERS, 3, 2, 4),
-    "the coin draws, too": (WRONG["the coin that refused draws the correction"], EIGHTHS, 2, 1, 8),
-    "a tree": (RIGHT["tree: without replacement"], QUARTERS, 2, 1, 4),
+    "a draft that is thrown away": (WRONG["UnlikelyThrownAway"], QUARTERS, 3, 2, 4),
+    "q after a refusal": (WRONG["TargetAfterRefusal"], EIGHTHS, 2, 1, 8),
+    "one coin for two": (WRONG["OneCoinForAll"], QUARTERS, 3, 2, 4),
+    "the coin draws, too": (WRONG["CoinDrawsTheCorrection"], EIGHTHS, 2, 1, 8),
+    "a tree": (RIGHT["Tree"], QUARTERS, 2, 1, 4),
 }
 
 
@@ -436,7 +436,7 @@ def test_a_case_of_too_many_branches_is_walked_in_part(monkeypatch):
     found = report(speculative_sampling)
     assert found.lossless and (found.n_cases, found.n_unfinished) == (1, 1) and found.n_branches < 100
     assert str(found).endswith("branches of 1 case, 1 of them not to the end)")
-    found = report(WRONG["the residual is |q - p|"])
+    found = report(WRONG["AbsoluteResidual"])
     assert not found.lossless and found.n_unfinished and found.probability > found.wanted
 
 
@@ -503,7 +503,7 @@ def test_models_of_one_token_and_of_two(n_vocab):
     def model(tokens, n_last=1):
         return np.arange(n_vocab * n_vocab, dtype=float).reshape(n_vocab, n_vocab)[tokens[-n_last:]] / 2
     assert report(speculative_sampling, [(model, model)], n_tokens=3).lossless
-    wrong = report(WRONG["the residual is p - q"], [(model, lambda x, n=1: -model(x, n))], n_tokens=2)
+    wrong = report(WRONG["TargetAfterRefusal"], [(model, lambda x, n=1: -model(x, n))], n_tokens=2)
     assert wrong.lossless == (n_vocab == 1)
     with pytest.raises(ValueError, match="no pairs"):
         report(speculative_sampling, [])
