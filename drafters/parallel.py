@@ -77,6 +77,6 @@ class Parallel:
             row = row + self.U[(x + drafts)[-1]] @ self.V                   # what the row cannot know
             p.append(to_probs(row[None], 1)[0])
             drafts.append(sample(p[-1], rng))                               # x̃_j ~ p_j
-            if confidence(row[None], drafts[-1]) < self.threshold:          # the next one is not drawn
-                break
+            if self.threshold and confidence(row[None], drafts[-1]) < self.threshold:
+                break                                                       # the next one is not drawn
         return drafts, p
