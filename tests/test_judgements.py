@@ -97,7 +97,8 @@ class Given:
 
 
 def reads_layers(drafter):
-    return DRAFTERS[drafter.partition(":")[0]].trained == "head" or drafter.startswith("layer_skip")
+    trained = [DRAFTERS[name].trained for name in drafter.split(":") if name in DRAFTERS]
+    return "head" in trained or drafter.startswith("layer_skip")
 
 
 @functools.cache
