@@ -322,7 +322,8 @@ def test_a_rule_of_ones_own_that_answers_nonsense_is_told_what_to_return(answer)
     verify = checked_rule(lambda *_: answer)
     with pytest.raises(ValueError, match=r"^the rule returned .*: return \(n_accepted, next_token\)"):
         verify(np.zeros((3, 13)), np.zeros((2, 13)), [1, 2], None)
-    assert checked_rule(lambda *_: [2, np.int64(12)])(np.zeros((3, 13)), None, [1, 2], None) == (2, 12)
+    answers = checked_rule(lambda *_: [2, np.int64(12)])
+    assert answers(np.zeros((3, 13)), np.zeros((2, 13)), [1, 2], None) == (2, 12)
 
 
 def test_a_rule_of_ones_own_may_change_what_it_gets():
