@@ -1,7 +1,7 @@
 """Checks of what callers, models and drafters pass in.  Each returns it, or raises ValueError: one sentence
 that says what is wrong and what to do.
 
-But: whether two arguments fit together is checked where both are known (sampling.prepare).
+Limitations: whether two arguments fit together is checked where both are known (sampling.prepare).
 """
 from numbers import Integral, Real
 from operator import index

@@ -16,7 +16,8 @@ lossless` prints the standard cases for speculative.py itself):
 >>> check(lambda *run, **settings: speculative_sampling(*run, propose=ones, **settings), Ks=[2]) < 1e-12
 True
 
-But: what is walked is a sampler on models of a few tokens, not its speed nor its text on large ones.
+Limitations: what is walked is a sampler on models of a few tokens, not its speed nor its text on large
+ones.
 
 - The standard cases reach eight drafts, eleven rounds and eighteen tokens, but do not test every draft of a
   round of every length.  `thorough=True` takes minutes: it tests every draft in rounds of up to eight, and

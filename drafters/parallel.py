@@ -24,7 +24,8 @@ How many drafts are made may depend on all that is known before the next one is 
 block ends after the first draft that its distribution gave less than that (`--drafter confident:parallel`).
 The unlikely draft itself stays: who drops it has looked ahead (notebook 6).
 
-But: only for the target that it was trained on; at most as many drafts as there are rows; lines, no trees.
+Limitations: only for the target that it was trained on; at most as many drafts as there are rows; lines, no
+trees.
 """
 from compute.backend import xp
 from compute.linear import linear

@@ -23,7 +23,7 @@ At temperature 0 the text is the baseline's, token for token, if a path has the 
 (`TreeGPT2.exact_paths` finds out): the keys that a node sees have gaps between them, and only kernels that
 add in order (OpenBLAS on AVX-512) are unaffected.  With others the texts may differ at a near-tie.
 
-But: one sequence, and one draft model.
+Limitations: one sequence, and one draft model.
 """
 from operator import index
 

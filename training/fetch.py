@@ -6,8 +6,8 @@ The 80 novels of titles.txt are downloaded as they were collected.  There a line
 of one that was cut to the width of a page; here each paragraph is one line, and <|endoftext|> stands between
 the books.
 
-But: it keeps nothing of a download that was interrupted; a kill while it writes leaves a folder .new.*,
-which can be deleted; what appears in its place just as it is renamed is replaced.
+Limitations: it keeps nothing of a download that was interrupted; a kill while it writes leaves a folder
+.new.*, which can be deleted; what appears in its place just as it is renamed is replaced.
 """
 import hashlib
 import os

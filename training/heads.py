@@ -19,8 +19,8 @@ distributions, which the heads learn at random places of the text: first with cr
 what matters, the share of their tokens that the target rejects, 1 - sum min(p, q).  (q the target, p the
 draft, as everywhere.)  The same command goes on from the last saved step.
 
-But: states are computed on the text, not on what the target would write itself; one process, one device;
-`--work` belongs to one text and one set of settings.
+Limitations: states are computed on the text, not on what the target would write itself; one process, one
+device; `--work` belongs to one text and one set of settings.
 """
 import argparse
 import hashlib

@@ -12,8 +12,8 @@ target rejects).
 The state is saved every `--save_every` steps, and the same command goes on from there.  PyTorch is needed in
 this directory and nowhere else.  The next step is heads.py.
 
-But: one process, one device; no dropout, since a small model sees the text only a few times; `--work` belongs
-to one text and one set of settings: for others, name another.
+Limitations: one process, one device; no dropout, since a small model sees the text only a few times;
+`--work` belongs to one text and one set of settings: for others, name another.
 """
 import argparse
 import json
