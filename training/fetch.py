@@ -36,15 +36,9 @@ def main(path="novels.txt"):
     Args:
         path: where to write it
     """
-    refuse(path)
-    console.rewrite(path, novels())
-
-
-def refuse(path):
     if os.path.lexists(path):
         raise ValueError(f"{path} is there already: move it away, or name another file")
-    if path.endswith(("/", os.sep)) or not Path(path).name or not Path(path).parent.is_dir():
-        raise ValueError(f"cannot write {path}: name a file in a folder that exists")
+    console.rewrite(path, novels())
 
 
 def novels():

@@ -128,13 +128,11 @@ def train_tokenizer(documents, folder, n_vocab):
 
 def tokenize(documents, folder):
     """Every document with <|endoftext|> before it, as GPT-2 saw its training text."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    vocab = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
-    lines = (folder / "vocab.bpe").read_text(encoding="utf-8").splitlines()[1:]
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[tuple(line.split()) for line in lines]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    encodings = tokenizer.encode_batch(documents)
-    return np.concatenate([np.array([vocab[EOS]] + encoding.ids, np.uint16) for encoding in encodings])
+    from tokenizers import ByteLevelBPETokenizer
+    tokenizer = ByteLevelBPETokenizer.from_file(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    eos = tokenizer.token_to_id(EOS)
+    return np.concatenate([np.array([eos] + encoding.ids, np.uint16)
+                           for encoding in tokenizer.encode_batch(documents)])
 
 
 def prepare_text(path, n_held_out, vocabulary):
@@ -265,8 +263,6 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
     step = resume(work / f"{stage}.pt", models, opts, args.device)
     target.requires_grad_(not finished)
     compiled, start = torch.compile(losses) if args.compile else losses, time.time()
-    if args.compile and step < steps:
-        print(f"{stage}: PyTorch compiles during the first step, which may take some minutes", flush=True)
     bar = tqdm(total=steps, initial=step, desc=stage, unit="step")
     while step < steps:
         set_lr(opts, args.lr * schedule(step, steps))
@@ -348,7 +344,7 @@ def main(argv=None):
     add("--lr", type=float, default=3e-3)
     add("--held_out", type=int, default=4, help="documents that are never trained on")
     add("--save_every", type=int, default=250)
-    add("--no_compile", dest="compile", action="store_false", help="do not compile; pays for a few steps")
+    add("--no_compile", dest="compile", action="store_false", help="do not compile, which takes minutes")
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     work, folders = Path(args.work), [Path(args.out) / name for name in NAMES]
