@@ -16,18 +16,22 @@ lossless` prints the standard cases for speculative.py itself):
 >>> check(lambda *run, **settings: speculative_sampling(*run, propose=ones, **settings), Ks=[2]) < 1e-12
 True
 
-Limitations: what is walked is a sampler on models of a few tokens, not its speed nor its text on large
-ones.
+Limitations: what is walked is a sampler on models of a few tokens, not its speed nor its text on large ones.
 
-- The standard cases reach eight drafts, eleven rounds and eighteen tokens, but do not test every draft of a
-  round of every length.  `thorough=True` takes minutes: it tests every draft in rounds of up to eight, and
-  any two places in texts of up to fifteen tokens.  What is wrong only beyond, or only for a ratio between .90
-  and .91, no finite check can see; nor a tree of another shape than the sampler makes of K.
+- The 369 standard cases take three seconds for speculative.py.  They test each draft of rounds of up to eight,
+  in texts of up to eighteen tokens; `thorough=True`, a minute, also any two places of a text of up to fifteen,
+  and all settings with up to four drafts.  What is wrong only beyond, or only for a ratio between .90 and .91,
+  no finite check can see; nor a tree of another shape than the sampler makes of K.
+- Of a case, the likeliest branches are walked until 4,000 random numbers and rounds are spent.  A sampler
+  that draws much leaves some of them unwalked (160 of 369 cases if drafts are drawn by the alias method); the
+  report says how many.
 - A random number may be shifted, scaled, put through `log` or `exp`, and compared with numbers and arrays,
   but not with another one: a race of exponentials or Gumbel noise cannot be walked, nor a loop that only
   chance ends.  What happens at exactly u = 0 is not seen.
 - A loop that neither draws nor asks a model nor yields is not noticed.  A top_p that is exactly a sum of
   probabilities is decided by rounding.
+
+Of 21 samplers that were written when the cases stood, 11 wrong and 10 right, all were judged rightly.
 """
 import copy
 import functools
@@ -537,7 +541,7 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
                 prompt is then [0, 0], and each of Ks (1, 2, 3) is tried with texts of n_tokens
     Ks          without pairs: of the standard cases those with such a K
     n_tokens    without pairs: of the standard cases those with at most so many tokens
-    thorough    takes minutes
+    thorough    takes a minute
     settings    temperature, top_k, top_p, eos: in place of the standard ones
 
     Raises ValueError for a sampler that cannot be judged; what the sampler itself raises comes through.
@@ -630,7 +634,7 @@ def main(path="", *, thorough=False):
 
     Args:
         path: a Python file with a function `propose`, a function `verify`, or both
-        thorough: look for minutes
+        thorough: look for a minute, not for seconds
     """
     own = own_functions(path) if path else {}
     drafted = set()
