@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import strict_cupy
-from helpers import synthetic_pair, tiny_gpt2
+from helpers import synthetic_pair
 from strict_cupy import counts, cupy
 from test_rooms import FILES, room_of
 
@@ -236,17 +236,6 @@ def test_the_stand_in_refuses_and_allows_what_cupy_does():
         exec(code, names())
 
 
-def test_the_stand_in_computes_as_numpy_and_keeps_its_dtypes():
-    a = names()["a"]
-    assert (a * 2).dtype == (a * np.float32(2)).dtype == a.sum().dtype == np.float32
-    assert (a * np.float64(2)).dtype == (a * cupy.sqrt(2)).dtype == np.float64  # as NumPy 2: so it creeps in
-    assert isinstance(a.sum(), cupy.ndarray) and a.sum().shape == () and float(a.sum()) == 24
-    view = a.copy()
-    view[1:3][:, 0] = 5
-    view[0] += 1
-    assert view.get().tolist() == [[2] * 6, [5] + [1] * 5, [5] + [1] * 5, [1] * 6]
-
-
 def test_the_stand_in_counts_what_crosses_and_who_waits():
     a = names()["a"]
     counts.clear()
@@ -255,18 +244,3 @@ def test_the_stand_in_counts_what_crosses_and_who_waits():
     counts.clear()
     a @ a.T, a.T @ a, a[None] @ a.T, a[::2, ::2] @ a[:3]
     assert counts["bytes copied for products"] == 96 + 24       # transposed in a stack, and one with gaps
-
-
-def test_the_stand_in_has_no_name_that_cupy_has_not():
-    """CuPy can be imported without a GPU."""
-    real = pytest.importorskip("cupy")
-    assert {name for name in dir(cupy) if name[0] != "_" and not hasattr(real, name)} == set()
-    missing = {name for name in dir(cupy.ndarray) if name[:2] != "__" and not hasattr(real.ndarray, name)}
-    assert missing == {"checked"}
-    nothing = real.cuda.MemoryPointer(real.cuda.UnownedMemory(8, 8, None, 0), 0)
-    with pytest.raises(TypeError, match="Implicit conversion"):
-        real.ndarray.__array__(real.ndarray((), memptr=nothing))
-
-
-def test_tiny_models_of_the_tests_are_numpy_s():
-    assert isinstance(tiny_gpt2()([1]), np.ndarray) and isinstance(random_model("tiny")([1]), np.ndarray)

@@ -5,12 +5,11 @@ from helpers import PAIRS, tiny_gpt2
 
 from autoregressive import autoregressive_sampling
 from drafters import lookup
-from drafters.adaptive import Confident
 from gpt2 import GPT2
 from lossless import PROMPT, distribution_of_text, exact_distribution, scripted, table, text_of
 from samplers import block
 from samplers.batch import Slots, batch_sampling
-from speculative import propose, speculative_sampling
+from speculative import speculative_sampling
 from utils import load_model
 
 
@@ -84,26 +83,6 @@ def test_a_proposer_gets_a_list_of_its_own():
         None, table(2), [[1, 2], [0]], 9, 2, propose=lambda draft, x, k, *_: ([x[-1]][:k], None))
 
 
-def test_models_and_drafters_may_fill_the_same_array_at_each_call():
-    def refilling(call):
-        rows = np.empty((60, 3))
-
-        def called(*arguments):
-            found = call(*arguments)
-            rows[:len(found)] = np.reshape(found, (-1, 3))
-            return rows[:len(found)]
-        return called
-
-    def into_one_array(draft, x, k, to_probs, rng):
-        drafts, p = propose(draft, x, k, to_probs, rng)
-        return drafts, kept(p)
-    models, kept, prompts = [table(1), table(2)], refilling(list), [[0, 1], [2], [1, 1, 2]]
-    for kind, own in (propose, propose), (propose, into_one_array), (Confident(), Confident(into_one_array)):
-        expected = texts_of(batch_sampling(*models, prompts, 20, 3, rngs(3), propose=kind), 3)
-        found = batch_sampling(*map(refilling, models), prompts, 20, 3, rngs(3), propose=own)
-        assert texts_of(found, 3) == expected
-
-
 def test_a_proposer_may_look_beyond_the_end_of_the_text():
     def cuts(draft, x, k, to_probs, rng):
         drafts = []
@@ -156,21 +135,6 @@ def test_the_embedded_pair_has_the_same_bits_in_large_and_ragged_batches(embedde
     if target.exact_rows < np.inf:
         pytest.skip(f"only {target.exact_rows} rows at once keep their bits on this machine")
     assert_same_bits(draft, target, random_prompts(12, 200, target.n_vocab), 60, K, temperature)
-
-
-@pytest.mark.long
-def test_greedy_texts_of_a_batch_are_those_of_the_baseline(embedded):
-    """Where rows do not keep their bits in a batch of this size, the texts may part at near-ties only."""
-    draft, target, encoder = embedded
-    texts = "The old man", "It was a cold, grey morning", "He said", "A"
-    prompts = [encoder.encode(text) for text in texts]
-    for prompt, text in zip(prompts, together(draft, target, prompts, 200, 3, temperature=0), strict=True):
-        expected = alone(None, target, prompt, 200, 0, 0, temperature=0)
-        n = next((n for n in range(200) if text[n] != expected[n]), 200)
-        if n < 200:
-            assert target.exact_rows < np.inf
-            second, first = np.sort(target(prompt + text[:n])[0])[-2:]
-            assert first - second < 1e-4
 
 
 # What it costs ----------------------------------------------------------------------------------------------

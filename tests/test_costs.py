@@ -16,7 +16,6 @@ from loading.checkpoint import read_tensorflow
 from loading.folder import shapes
 from methods import choose
 from notebooks.parts import PARTS, parts_timed, textbook
-from sampling import probabilities
 from utils import load_model
 
 
@@ -184,13 +183,3 @@ def test_textbook_matrices_are_those_of_the_files():
     # 96 outputs: two tiles
     assert (params["blocks"][3]["attn"]["c_attn"]["w"] == arrays["model/h3/attn/c_attn/w"]).all()
     assert (params["blocks"][0]["mlp"]["c_proj"]["w"] == arrays["model/h0/mlp/c_proj/w"]).all()
-
-
-def test_the_dial_turns_acceptance_from_1_down():
-    def overlap(dial):
-        draft, target = synthetic_pair("tiny", 1, dial)
-        tokens = np.random.default_rng(0).integers(target.n_vocab, size=60).tolist()
-        p, q = probabilities(draft(tokens, 50)), probabilities(target(tokens, 50))
-        return np.minimum(p, q).sum(axis=-1).mean()
-    rates = [overlap(dial) for dial in (0, 0.05, 0.2, 1)]
-    assert rates == sorted(rates, reverse=True) and rates[0] == pytest.approx(1) and rates[-1] < 0.3

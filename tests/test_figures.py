@@ -156,13 +156,6 @@ def test_a_method_is_added_by_the_steps_that_are_written_there(tmp_path):
 
 # The claims and the program ---------------------------------------------------------------------------------
 
-def test_the_claims_are_many_and_of_many_papers():
-    rows = [line.split(" | ") for line in (RESULTS / "claims.md").read_text(encoding="utf-8").splitlines()
-            if re.match(r"\| \d+ \|", line)]
-    papers = {re.split(r"[ ,(]", row[1].strip())[0] for row in rows}
-    assert len(rows) >= 25 and len(papers) >= 10 and all(len(row) == 5 for row in rows)
-
-
 def test_what_the_program_does_not_know_is_one_sentence():
     with pytest.raises(ValueError, match="use counts, costs, speed or film"):
         main("pairs")

@@ -1,11 +1,10 @@
 """The forward pass against transformers' GPT-2, and the cache against no cache."""
 
 import copy
-import itertools
 
 import numpy as np
 import pytest
-from helpers import error_of_cache, error_of_logits, interrupted, tiny_gpt2, without_cache
+from helpers import error_of_cache, error_of_logits, tiny_gpt2, without_cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,34 +81,6 @@ def test_only_tokens_that_are_new_are_run(limit, first, second):
         rows.clear()
         model(tokens, n_last)
         assert rows == expected, name
-
-
-@pytest.mark.parametrize("kept, tokens", [
-    ([], TOKENS[:30]), (TOKENS[:9], TOKENS[:9] + [1, 2]), (TOKENS[:9], TOKENS[:4] + [1, 2])],
-    ids=["prompt", "step", "rollback"])
-def test_ctrl_c_at_any_line_leaves_a_model_that_works(kept, tokens):
-    uncached = without_cache(tiny_gpt2(dtype=np.float64))
-    expected = [(again, uncached(again)) for again in (tokens, kept + [3], tokens[:5])]
-    for n in itertools.count(1, 3):
-        for again, logits in expected:
-            model = tiny_gpt2(dtype=np.float64)
-            model(kept or [0])
-            more = interrupted(lambda: model(tokens), n)
-            assert np.abs(model(again) - logits).max() < 1e-12, n
-        if not more:
-            break
-    assert n > 50
-
-
-def test_ids_are_numbers_whatever_they_come_as():
-    token, expected = np.array(3), tiny_gpt2()([1, 5, 2])
-    for model in tiny_gpt2(), with_tree(tiny_gpt2()):
-        for first in [1, token], [True, token], iter([1, token]):
-            model.reset()
-            model(first)
-            token[...] = 5                                      # the cache knows it as 3
-            assert np.allclose(model([1, 5, 2]), expected, atol=1e-5)
-            token[...] = 3
 
 
 def test_what_is_behind_the_mask_adds_nothing_however_large_the_scores():

@@ -1,6 +1,5 @@
 """Heads on the target: EAGLE, Medusa, an exit.  They ask for no pass of the target of their own, and what
 they say depends on the tokens alone.  That they are lossless is in test_judgements.py."""
-import copy
 import json
 
 import numpy as np
@@ -8,9 +7,7 @@ import pytest
 from helpers import tiny_gpt2
 
 import gpt2
-from autoregressive import autoregressive_sampling
 from compute.linear import linear
-from drafters import eagle
 from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.heads import SIZES, checksum, head_beside, head_shapes, load_head
@@ -20,7 +17,7 @@ from loading.checkpoint import write_tensorflow
 from methods import Models, choose
 from reporting.stats import acceptance
 from samplers.tree import tree_sampling
-from samplers.tree_model import depths, tree_mask, with_tree
+from samplers.tree_model import depths, with_tree
 from sampling import prepare, probabilities
 from speculative import speculative_sampling
 
@@ -101,14 +98,6 @@ def test_what_an_eagle_says_after_a_node_depends_on_the_path_alone():
     assert error_of_tree() < 1e-12
 
 
-@pytest.mark.parametrize("name, mistake", [
-    ("tree_mask", lambda n_past, n, parents: tree_mask(n_past, n, range(-1, len(parents) - 1))),
-    ("depths", lambda parents: [*range(1, len(parents) + 1)])])
-def test_an_eagle_that_mixes_up_its_paths_is_caught(name, mistake, monkeypatch):
-    monkeypatch.setattr(eagle, name, mistake)
-    assert error_of_tree() > 1e-3
-
-
 def test_medusas_tree_holds_the_likeliest_of_each_head():
     target = with_tree(tiny_gpt2(5, np.float64))
     head, x = tiny_medusa(target), [3, 1, 4]
@@ -137,15 +126,6 @@ def error_of_memory(tiny, calls=30):
         error = max(error, np.abs(np.array(p) - np.array(fresh[1])).max())
         target(x + drafts)                                          # the verification
     return error
-
-
-def test_a_copy_of_an_eagle_has_a_cache_of_its_own():
-    head = tiny_eagle(tiny_gpt2(5, np.float64))
-    head([1, 2, 3, 4, 5, 6])
-    twin = copy.copy(head)
-    head([7, 8, 9, 10, 11, 12])
-    text = [1, 2, 3, 4, 5, 7]
-    assert np.allclose(twin(text), tiny_eagle(tiny_gpt2(5, np.float64))(text), atol=1e-12)
 
 
 @BOTH
@@ -224,23 +204,6 @@ def test_no_pass_of_the_target_but_the_prompts_and_one_a_round(tiny, prompt, mon
     passes.clear()
     again = run(head, target, prompt, 40)    # the prompt is cached
     assert len(passes) == len(again) == len(rounds)
-
-
-@BOTH
-def test_the_prompt_is_run_in_the_same_chunks_as_without_a_head(tiny, monkeypatch):
-    """With AVX2 kernels few rows at once keep their bits, here three: longer prompts have to be cut alike."""
-    chunks = []
-    for with_head in True, False:
-        target, passes = tiny_gpt2(3), []
-        target.exact_rows, forward = 3, target.forward
-        monkeypatch.setattr(target, "forward", lambda x, at: passes.append((at, len(x))) or forward(x, at))
-        prompt = [5, 1, 2] * 4
-        if with_head:
-            run(tiny(target), target, prompt, 5)
-        else:
-            list(autoregressive_sampling(target, prompt, 5, np.random.default_rng(0)))
-        chunks.append([ends for ends in passes if ends[0] < 11])
-    assert chunks[0] == chunks[1]
 
 
 @BOTH

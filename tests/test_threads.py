@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -46,23 +45,6 @@ def test_work_is_shared_whole_between_threads_and_an_error_comes_back(n_cores, n
             raise MemoryError("the last part")
     with pytest.raises(MemoryError, match="the last part"):
         threads.share(fails, 50, 10 ** 7)
-
-
-def test_an_error_comes_back_when_all_parts_have_ended(n_threads):
-    n_threads(3)
-    failed, ended = threading.Event(), []
-
-    def work(i, j):
-        if j == 30:
-            failed.wait()
-            time.sleep(.05)
-            ended.append(j)
-        elif i:
-            failed.set()
-            raise MemoryError("the part in the middle")
-    with pytest.raises(MemoryError):
-        threads.share(work, 30, 10 ** 7)
-    assert ended == [30]
 
 
 def in_a_fork(works):
