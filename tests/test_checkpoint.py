@@ -336,18 +336,14 @@ def test_data_of_another_length_are_refused(tmp_path, data):
 
 
 def test_every_bit_of_the_index_is_guarded(tmp_path):
-    """Any one flipped bit is an error, but in the unused metaindex block, its handle and the padding."""
-    first = len(block([HEADER, X]))
-    unused = {*range(first, first + 13), *range(len(WELL) - 48, len(WELL) - 46),
-              *range(len(WELL) - 44, len(WELL) - 8)}
-    for i, bit in itertools.product(range(len(WELL)), range(8)):
+    """In the blocks and the magic number; the metaindex block between them is not used."""
+    first, footer = len(block([HEADER, X])), len(WELL) - 48
+    for i in [*range(first), *range(first + 13, footer), *range(len(WELL) - 8, len(WELL))]:
         bad = bytearray(WELL)
-        bad[i] ^= 1 << bit
+        bad[i] ^= 1 << i % 8
         (tmp_path / "m.index").write_bytes(bad)
-        with contextlib.suppress(ValueError):
+        with pytest.raises(ValueError):
             checkpoint.read_index(tmp_path / "m.index")
-            # there, a number gets a second byte: 0
-            assert i in unused or (i, bit) == (len(WELL) - 45, 7)
 
 
 def test_every_bit_of_the_data_is_guarded_when_asked(tmp_path):
@@ -459,31 +455,19 @@ SAFETENSORS_FILES = [(HUGGINGFACE / f"{name}.safetensors").read_bytes()
 
 
 def damage(rng, data):
-    """One to four of: flip a bit, change a byte, a huge number, cut, double, drop or move a piece."""
+    """A bit is flipped, or a piece becomes nothing, another piece, or a huge number; also one in JSON."""
     data = bytearray(data)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        i, n = rng.randrange(len(data) + 1), rng.choice([1, 4, 8, 40])
-        j = rng.randrange(len(data) + 1)
-        action = rng.randrange(9)
-        if action <= 1 and i < len(data):
+        i, j = rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)
+        n, huge = rng.choice([0, 1, 4, 8, 40, len(data)]), rng.choice([0, 1, *HUGE])
+        digits = list(re.finditer(rb"[0-9]+", data))
+        if i < len(data) and rng.random() < .4:
             data[i] ^= 1 << rng.randrange(8)
-        elif action == 2 and i < len(data):
-            data[i] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
-        elif action == 3:
-            data[i:i + n] = rng.choice([b"\xff" * n, bytes(n), varint(rng.choice(HUGE)),
-                                        struct.pack("<Q", rng.choice(HUGE))])
-        elif action == 4:
-            del data[i:]
-        elif action == 5:
-            data[i:i] = data[j:j + n]
-        elif action == 6:
-            del data[i:i + n]
-        elif action == 7:
-            data[i:i + n] = data[j:j + n]
-        elif digits := list(re.finditer(rb"[0-9]+", data)):                     # a number in JSON
-            digit = rng.choice(digits)
-            number = rng.choice([0, 1, 4, -1, 2**31, 2**63, 2**64, 10**30, 1e400, 0.5, *range(20)])
-            data[digit.start():digit.end()] = str(number).encode()
+        elif digits and rng.random() < .3:
+            start, end = rng.choice(digits).span()
+            data[start:end] = str(rng.choice([huge, -1, 10**30, 0.5])).encode()
+        else:
+            data[i:i + n] = rng.choice([b"", data[j:j + 8], varint(huge), struct.pack("<Q", huge)])
     return bytes(data)
 
 

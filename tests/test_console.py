@@ -124,14 +124,6 @@ def test_two_functions_of_one_file_share_its_globals(tmp_path):
     assert console.function_in(path, "verify", no_arguments)() == [1]
 
 
-def test_dataclasses_find_the_module_of_a_loaded_file_which_takes_no_name_from_another(tmp_path):
-    path = tmp_path / "random.py"
-    path.write_text("from __future__ import annotations\nfrom dataclasses import dataclass\nimport random\n"
-                    "@dataclass\nclass A: x: int\n"
-                    "def propose(): return A(random.Random(0).randrange(1, 2))")
-    assert console.function_in(path, "propose", no_arguments)().x == 1
-
-
 def test_a_verdict_that_nobody_reads_is_still_the_exit_status(monkeypatch):
     def verdict():
         print("not lossless")

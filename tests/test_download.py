@@ -193,17 +193,6 @@ def test_what_comes_of_what_a_server_does(server, tmp_path, file, answers, says,
     completes(server, tmp_path)
 
 
-@pytest.mark.parametrize("n_bytes", [0, 1, 100_000, 310_000])
-def test_a_connection_cut_anywhere_is_resumed_there_by_the_next_start(server, tmp_path, n_bytes):
-    server.answers = {DATA: iter([Answer(cut=n_bytes), Answer(500)])}
-    fails(server, tmp_path, DATA)
-    part = (tmp_path / "tiny" / f"{DATA}.part").read_bytes()
-    assert len(part) > n_bytes - module.CHUNK and server.files[DATA].startswith(part)
-    server.answers = {}
-    completes(server, tmp_path)
-    assert server.log[-1] == (DATA, f"bytes={len(part)}-")
-
-
 # Addresses --------------------------------------------------------------------------------------------------
 
 def test_downloads_what_is_needed_and_nothing_else(server, tmp_path):

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers import tiny_gpt2
+from test_tree import paths_of, random_tree
 
 import gpt2
 from compute.linear import linear
@@ -17,7 +18,7 @@ from loading.checkpoint import write_tensorflow
 from methods import Models, choose
 from reporting.stats import acceptance
 from samplers.tree import tree_sampling
-from samplers.tree_model import depths, with_tree
+from samplers.tree_model import with_tree
 from sampling import prepare, probabilities
 from speculative import speculative_sampling
 
@@ -64,38 +65,18 @@ def asked(head, x, k, seed=0):
 # Trees ------------------------------------------------------------------------------------------------------
 
 
-def error_of_tree(calls=40):
-    """The largest difference between what an EAGLE head says after a node, and after the same path alone."""
-    target = with_tree(tiny_gpt2(5, np.float64, n_ctx=24))
-    head, alone = tiny_eagle(target), tiny_eagle(target)
-    rng, x, nodes, parents, error = np.random.default_rng(7), [1], [], [], 0.0
-    for _ in range(calls):
-        if rng.random() < .4:                                           # the text goes on, is cut, or another
-            x = x[:rng.integers(1, len(x) + 1)] + rng.integers(0, 13, rng.integers(0, 4)).tolist()
-            x = x[-15:]
-        keep = rng.integers(0, len(nodes) + 1)
-        nodes, parents = nodes[:keep], parents[:keep]
-        for _ in range(rng.integers(0, 5)):
-            nodes.append(int(rng.integers(0, 13)))
-            parents.append(int(rng.integers(-1, len(parents))))
-        while max(depths(parents), default=0) > 8:
-            nodes.pop(), parents.pop()
-        if nodes and rng.random() < .3:                                 # the same tokens, another tree
-            parents = [int(rng.integers(-1, i)) for i in range(len(nodes))]
-            nodes, parents = nodes[:6], parents[:6]
-        rows = head.tree(x, nodes, parents)
-        for node in range(-1, len(nodes)):
-            path, above = [], node
-            while above >= 0:
-                path, above = [nodes[above], *path], parents[above]
-            alone.reset()
-            expected = alone.tree(x, path, range(-1, len(path) - 1), 1)[0]
-            error = max(error, np.abs(rows[node + 1] - expected).max())
-    return error
-
-
 def test_what_an_eagle_says_after_a_node_depends_on_the_path_alone():
-    assert error_of_tree() < 1e-12
+    """Over texts that go on, are cut or are another one; the tree in two passes."""
+    head, alone = (tiny_eagle(with_tree(tiny_gpt2(5, np.float64, n_ctx=30))) for _ in range(2))
+    rng, x = np.random.default_rng(7), [1]
+    for _ in range(40):
+        x = (x[:rng.integers(1, len(x) + 1)] + rng.integers(0, 13, rng.integers(0, 4)).tolist())[-15:]
+        nodes, parents = random_tree(rng, int(rng.integers(1, 9)))
+        first = int(rng.integers(0, len(nodes) + 1))
+        head.tree(x, nodes[:first], parents[:first])
+        for path, row in zip(paths_of([], nodes, parents), head.tree(x, nodes, parents), strict=True):
+            alone.reset()
+            assert np.allclose(row, alone.tree(x, path, range(-1, len(path) - 1), 1)[0], atol=1e-12)
 
 
 def test_medusas_tree_holds_the_likeliest_of_each_head():

@@ -12,15 +12,9 @@ import console
 import methods
 from encoder import Encoder
 from main import main
-from reporting import comparison
 from utils import load_model
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-@pytest.fixture(autouse=True)
-def one_pair_of_runs(monkeypatch):
-    monkeypatch.setattr(comparison, "REPEAT", 0)
 
 
 def run(capsys, *words):

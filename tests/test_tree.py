@@ -61,37 +61,25 @@ def paths_of(tokens, nodes, parents):
     return texts
 
 
-def error_of_tree():
-    """The largest difference between the rows of trees and of their paths, over calls that follow a path, go
-    elsewhere, add nodes to the last tree, and ask the model plainly in between."""
-    plain = without_cache(tiny_gpt2(dtype=np.float64))
-    model, rng, error = with_tree(tiny_gpt2(dtype=np.float64)), np.random.default_rng(0), 0.0
-    tokens = [1]
-    for call in range(24):
+def test_logits_of_a_tree_are_those_of_its_paths_whatever_was_asked_before():
+    """Over texts that follow a path or go elsewhere; the tree in two passes; another tree of the same nodes,
+    another text, and the model alone in between."""
+    def same(rows, *texts):
+        assert np.allclose(rows, np.stack([plain(text)[0] for text in texts]), atol=1e-12)
+    plain, model = without_cache(tiny_gpt2(dtype=np.float64)), with_tree(tiny_gpt2(dtype=np.float64))
+    rng, tokens = np.random.default_rng(0), [1]
+    for _ in range(24):
         nodes, parents = random_tree(rng, int(rng.integers(0, 9)))
         texts = paths_of(tokens, nodes, parents)
-        expected = np.stack([plain(text)[0] for text in texts])
-        first = int(rng.integers(0, len(nodes) + 1))            # the tree in two passes
-        rows = model.tree(tokens, nodes[:first], parents[:first])
-        error = max(error, np.abs(rows - expected[:first + 1]).max())
-        n_last = int(rng.integers(1, len(texts) + 1))
-        error = max(error, np.abs(model.tree(tokens, nodes, parents, n_last) - expected[-n_last:]).max())
-        if call % 4 == 0 and nodes:                             # the same nodes with other parents
-            model.tree(tokens, nodes, parents)
-            last = model.tree(tokens, nodes, list(range(-1, len(nodes) - 1)), 1)
-            error = max(error, np.abs(last - plain(tokens + nodes)).max())
-        if call % 3 == 0:                                       # the same tree behind another token
-            other = [*tokens[:-1], (tokens[-1] + 1) % 13]
-            error = max(error, np.abs(model(other) - plain(other)).max())
-            last = model.tree(other, nodes, parents, 1)
-            error = max(error, np.abs(last - plain(other + texts[-1][len(tokens):])).max())
+        first, n_last = rng.integers(len(nodes) + 1), int(rng.integers(1, len(texts) + 1))
+        same(model.tree(tokens, nodes[:first], parents[:first]), *texts[:first + 1])
+        same(model.tree(tokens, nodes, parents, n_last), *texts[-n_last:])
+        same(model.tree(tokens, nodes, list(range(-1, len(nodes) - 1)), 1), tokens + nodes)
+        other = [*tokens[:-1], (tokens[-1] + 1) % 13]
+        same(model.tree(other, nodes, parents, 1), other + texts[-1][len(tokens):])
+        same(model(other), other)
         tokens = texts[rng.integers(len(texts))] + rng.integers(13, size=rng.integers(0, 3)).tolist()
-        tokens = tokens[:int(rng.integers(1, 60))] if call % 7 == 6 else tokens[:60]
-    return error
-
-
-def test_logits_of_a_tree_are_those_of_its_paths_whatever_was_asked_before():
-    assert error_of_tree() < 1e-12
+        tokens = tokens[:rng.integers(1, 60)]
 
 
 def test_a_level_of_the_draft_and_a_tree_of_the_target_are_one_pass_each():

@@ -84,6 +84,16 @@ def test_transformers_own_code_does_what_the_page_says(python):
 
 # The vectors ------------------------------------------------------------------------------------------------
 
+def test_each_vector_is_what_its_rule_gives():
+    for one in VECTORS["steps"]:
+        given = [one[name] for name in ("rule", "q", "p", "drafts", "uniforms")]
+        assert vectors.vector(*given) == one
+    for one in VECTORS["distributions"]:
+        given = [one[name] for name in ("rule", "q", "p", "k", "drafts")]
+        assert vectors.outcomes(*given) == one["outcomes"]
+
+
+@pytest.mark.long
 def test_the_vectors_are_what_their_program_writes():
     assert (HERE / "vectors.json").read_text(encoding="utf-8") == vectors.text()
 
