@@ -53,6 +53,13 @@ def test_greedy_text_of_float64_models_is_the_baselines(K):
         assert 0 < accepted < tested                            # some drafts were kept and some refused
 
 
+def test_greedy_float32_text_is_the_targets_argmax_or_within_rounding_of_it():
+    target, draft = tiny_gpt2(0), tiny_gpt2(0, n_layer=1)
+    text = PROMPT + list(text_of(speculative(draft, target, 70, 4, temperature=0)))
+    logits = without_cache(target)(text, len(text))[1:-1]       # the rows that predict text[2:]
+    assert (logits.max(axis=1) - logits[np.arange(70), text[2:]]).max() < 1e-4
+
+
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_caches_do_not_change_a_round(temperature):
     """Also where full acceptance, after which the draft has not seen its last token, meets full rejection."""
@@ -385,6 +392,15 @@ def many_rounds(draft, target, K, n_runs=150):
     return [r for seed in range(n_runs) for r in speculative(draft, target, 11 * (K + 1), K, seed)[:10]]
 
 
+def test_the_acceptance_rate_is_the_mass_that_both_distributions_share():
+    """alpha = sum min(p, q) = .6, within four standard deviations; and 1 + .6 + .36 tokens a round."""
+    rounds = many_rounds(memoryless([.5, .3, .2]), memoryless([.1, .6, .3]), K=2)
+    accepted, tested = stats.acceptance(rounds)
+    assert abs(accepted / tested - .6) < 4 * (.6 * .4 / tested) ** .5
+    # .87: of the capped geometric
+    assert abs(len(text_of(rounds)) / len(rounds) - 1.96) < 4 * .87 / len(rounds) ** .5
+
+
 def test_the_acceptance_rate_is_the_mean_shared_mass_also_if_it_varies():
     rounds = many_rounds(table(1, n_vocab=6), table(2, n_vocab=6), K=3, n_runs=20)
     accepted, tested = stats.acceptance(rounds)
@@ -392,6 +408,14 @@ def test_the_acceptance_rate_is_the_mean_shared_mass_also_if_it_varies():
               for r in rounds for j in range(min(r.n_accepted + 1, len(r.drafts)))]     # the tested ones
     assert len(shared) == tested
     assert abs(accepted - sum(shared)) < 4 * sum(beta * (1 - beta) for beta in shared) ** .5
+
+
+def test_the_formula_is_off_where_acceptances_cluster():
+    """Rounds of K = 4 that accept all and none take turns: 3 tokens a round, not 1 + .5 + .. + .5 ** 4."""
+    target, draft = scripted([1] * 70), scripted([2 if n >= 2 and (n - 2) % 6 == 5 else 1 for n in range(70)])
+    rounds = speculative(draft, target, 60, 4)
+    assert [len(r.tokens) for r in rounds] == [5, 1] * 10
+    assert stats.expected_tokens(.5, 4) == 1.9375 != 60 / len(rounds) == 3
 
 
 @pytest.mark.parametrize("alpha, K, c, speed", [
