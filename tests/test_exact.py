@@ -159,30 +159,18 @@ def test_bits_are_given_up_only_if_asked(fast, rows, exact_if, monkeypatch):
     assert met == [1, rows] and exact_rows(192, 64, 512) == (1 if rows > 1 else FEW)
 
 
-def rows_tested_with(kernels, *tests):
-    """Run tests of this file in another process, with these kernels of OpenBLAS and two threads."""
-    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": "2"}
-    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                          *(f"{__file__}::{test}" for test in tests)],
-                         env=environment, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
-    assert run.returncode == 0 and " passed" in run.stdout, run.stdout
-
-
-@pytest.mark.long
-def test_rows_of_attention_do_not_depend_on_their_company_where_some_depths_lose_the_bits():
-    """Sandybridge's and Nehalem's kernels on two threads: at some depths from 684 on, and not at others."""
-    rows_tested_with("Sandybridge",
-                     "test_rows_of_attention_do_not_depend_on_their_company[blocks of rows-684-64]")
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("kernels", ["", "Haswell", "Zen", "Sandybridge", "Nehalem", "SkylakeX"])
 def test_rows_do_not_depend_on_their_company_with_other_kernels(kernels):
+    """In another process, with these kernels of OpenBLAS and two threads."""
     cpu = Path("/proc/cpuinfo")
     if kernels == "SkylakeX" and cpu.exists() and "avx512f" not in cpu.read_text():
         pytest.skip("this CPU has no AVX-512")
-    rows_tested_with(kernels, "test_rows_of_attention_do_not_depend_on_their_company",
-                     "test_rows_of_a_product_do_not_depend_on_their_company")
+    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": "2"}
+    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__,
+                          "-k", "test_rows_of and do_not_depend_on_their_company"],
+                         env=environment, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
+    assert run.returncode == 0 and " passed" in run.stdout, run.stdout
 
 
 @pytest.mark.parametrize("lost, rows", [
@@ -227,16 +215,6 @@ def test_greedy_texts_are_the_same_token_for_token(K, n_prompts):
     for n_prompt in (1, 14, 40, 5, 17)[:n_prompts]:
         tokens = np.random.default_rng([K, n_prompt]).integers(0, 4096, n_prompt).tolist()
         assert greedy_speculative(draft, target, tokens, 60, K) == greedy(target, tokens, 60)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("K", range(1, 9))
-def test_20000_greedy_tokens_on_the_embedded_pair_are_the_same(K):
-    draft, _ = load_model("demo-draft")
-    target, _ = load_model("demo-target")
-    for seed in range(6):                                       # 8 K x 6 prompts x 420 tokens
-        tokens = np.random.default_rng([K, seed]).integers(0, 4096, 8 + 12 * seed).tolist()
-        assert greedy_speculative(draft, target, tokens, 420, K) == greedy(target, tokens, 420)
 
 
 @pytest.mark.long

@@ -233,30 +233,25 @@ def exit_of(target, folder):
     return EarlyExit(target, head=folder)
 
 
-@pytest.mark.parametrize("make, kind", [(Eagle, "eagle"), (Medusa, "medusa"), (exit_of, "exit")])
-def test_a_head_of_another_target_or_kind_is_refused(make, kind, tmp_path):
+@pytest.mark.parametrize("kind, make, sizes", [
+    ("medusa", Medusa, ["five", None, 0]), ("exit", exit_of, ["five", None, 0]),
+    ("eagle", Eagle, [None, 1, [0, 1], [1, 3], [1, "2"]])])
+def test_a_head_that_is_not_for_this_target_says_why(kind, make, sizes, tmp_path):
+    def refused(says, target=1, folder=tmp_path):
+        with pytest.raises(ValueError, match=says):
+            make(tiny_gpt2(target), folder)
     write_head(tmp_path, kind, tiny_gpt2(1))
     assert make(tiny_gpt2(1), tmp_path)
-    with pytest.raises(ValueError, match="trained on another target"):
-        make(tiny_gpt2(2), tmp_path)
-    with pytest.raises(ValueError, match="there is no head or folder"):
-        make(tiny_gpt2(2), tmp_path / "nothing")
+    refused("trained on another target", 2)
+    refused("there is no head or folder", folder=tmp_path / "nothing")
+    for size in sizes:
+        write_head(tmp_path, kind, tiny_gpt2(1), **{SIZES[kind]: size})
+        refused(f"{SIZES[kind]} is")
     other = "exit" if kind == "medusa" else "medusa"
     write_head(tmp_path, other, tiny_gpt2(1))
-    with pytest.raises(ValueError, match=f"of the kind '{other}', not '{kind}'"):
-        make(tiny_gpt2(1), tmp_path)
+    refused(f"of the kind '{other}', not '{kind}'")
     (tmp_path / "model.ckpt.index").write_bytes(b"")
-    with pytest.raises(ValueError, match="is not a head for this target"):
-        make(tiny_gpt2(1), tmp_path)
-
-
-@pytest.mark.parametrize("kind, make, wrong", [
-    *((*head, wrong) for head in [("medusa", Medusa), ("exit", exit_of)] for wrong in ("five", None, 0)),
-    *(("eagle", Eagle, wrong) for wrong in (None, 1, [0, 1], [1, 3], [1, "2"]))])
-def test_a_size_that_is_none_is_refused(kind, make, wrong, tmp_path):
-    write_head(tmp_path, kind, tiny_gpt2(1), **{SIZES[kind]: wrong})
-    with pytest.raises(ValueError, match=f"{SIZES[kind]} is"):
-        make(tiny_gpt2(1), tmp_path)
+    refused("is not a head for this target")
 
 
 def test_a_head_lies_beside_its_target_or_there_is_none(tmp_path):

@@ -3,7 +3,6 @@ arguments; and the statistics."""
 import random
 from collections import Counter
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -16,8 +15,7 @@ from checks import checked_rule
 from drafters import lookup
 from lossless import distribution_of_text, memoryless, scripted, table, text_of
 from reporting import stats
-from samplers.tree import tree_sampling
-from samplers.tree_model import CallByCall, with_tree
+from samplers.tree_model import with_tree
 from sampling import Round, probabilities
 from speculative import speculative_sampling, verify
 
@@ -221,20 +219,14 @@ def test_an_empty_residual_falls_back_to_the_target():
 
 
 def test_a_model_may_keep_the_tokens_it_was_given():
-    def remembering(model):
-        kept = []
-
+    def remembering(model, kept):
         def asked(tokens, n_last=1):
             assert all(a == b for a, b in kept)                 # nobody else has changed them
             kept.append((tokens, list(tokens)))
             return model(tokens, n_last)
-        asked.tree = lambda tokens, *tree: asked(tokens) is None or CallByCall(model).tree(tokens, *tree)
         return asked
-    draft, target = table(1), table(2)
-    for run in (partial(autoregressive_sampling, remembering(target), PROMPT, 9),
-                partial(speculative_sampling, remembering(draft), remembering(target), PROMPT, 9, 3),
-                partial(tree_sampling, remembering(draft), remembering(target), PROMPT, 9, (2, 1))):
-        assert len(text_of(run(np.random.default_rng(0)))) == 9
+    draft, target = remembering(table(1), []), remembering(table(2), [])
+    assert len(text_of(speculative(draft, target, 9, 3))) == len(baseline(target, 9)) == 9
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array])

@@ -95,20 +95,10 @@ def test_a_level_of_the_draft_and_a_tree_of_the_target_are_one_pass_each():
 
 
 def test_a_model_of_any_kind_is_called_once_a_node():
-    target = table(2)
+    target, tree = with_tree(table(2)), ([1], [0, 2, 1], [-1, 0, -1])
     expected = np.stack([target(text)[0] for text in ([1], [1, 0], [1, 0, 2], [1, 1])])
-    assert (CallByCall(target).tree([1], [0, 2, 1], [-1, 0, -1]) == expected).all()
-    rows = np.empty_like(expected[:1])                          # it may fill the same array at each call
-    refilling = CallByCall(lambda *x: np.copyto(rows, target(*x)) or rows)
-    assert (refilling.tree([1], [0, 2, 1], [-1, 0, -1]) == expected).all()
-    assert (CallByCall(target).tree([1], [0, 2, 1], [-1, 0, -1], 2) == expected[-2:]).all()
-    model = tiny_gpt2()
-    assert type(with_tree(model)) is TreeGPT2 and with_tree(model).params is model.params
-    assert with_tree(None) is None and type(with_tree(target)) is CallByCall
-    model = tiny_gpt2()
-    model([1, 2])
-    CallByCall(model).reset()
-    assert model.cached == []
+    assert (target.tree(*tree) == expected).all() and (target.tree(*tree, 2) == expected[-2:]).all()
+    assert type(target) is CallByCall and with_tree(None) is None
 
 
 @pytest.mark.parametrize("n_last", [-1, 6, 9])
