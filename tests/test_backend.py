@@ -196,25 +196,10 @@ REFUSED = {
     ValueError: "a[0] = n[0] | a[0] = [1.0] * 6 | a.item() | a.reshape(5, 5) | int(a) | if a: pass",
     IndexError: "a[7] | a[[0, 99]] | a[cp.asarray([0, -5])] | a[1.0] | a[True] | a[a]",
     AttributeError: "cp.vecdot | cp.random | cp.errstate | cp.array_api | a.tostring | a.__index__"}
-ALLOWED = """a * 2 | 2.0 / a | a * np.float32(2) | cp.sqrt(2) | np.exp(a) | a[[0, 1]] | a[range(2)] | a[i]
-    a[np.array([0, 1])] | a[..., None] | a[:, 1:3] | a[np.int64(1)] | int(a[0, 0]) | bool(a[0, 0] > 0)
-    cp.asarray(n) | a[0] = 1 | a[0] = b | a += 1 | len(a) | x, y, z, w = a | cp.triu(a, 1)
-    cp.concatenate([a, a]) | cp.full((2, 2), -1e10, dtype=cp.float32) | cp.matmul(a[..., None, :], b[:, None])
-    a.max(axis=-1, keepdims=True) | a.transpose(1, 0).reshape(2, 12) | cp.partition(a, -2, axis=-1)
-    cp.flatnonzero(~(a < b))"""
 
-
-def codes(text):
-    return [code.strip() for code in text.replace("\n", "|").split("|")]
-
-
-def test_the_stand_in_refuses_and_allows_what_cupy_does():
-    for error, refused in REFUSED.items():
-        for code in codes(refused):
-            try:
-                exec(code, names())
-            except error:
-                continue
+@pytest.mark.parametrize("error, refused", REFUSED.items())
+def test_the_stand_in_refuses_what_cupy_does(error, refused):
+    for code in refused.replace("\n", "|").split("|"):
+        with pytest.raises(error):
+            exec(code.strip(), names())
             pytest.fail(f"{code} was allowed")
-    for code in codes(ALLOWED):
-        exec(code, names())

