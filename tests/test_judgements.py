@@ -37,7 +37,7 @@ from sampling import sample
 from speculative import propose, speculative_sampling, verify
 
 FEW = [PAIRS[name] for name in ("a distribution after every prefix", "zeros in both", "draft is certain")]
-LINE = [dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2), dict(Ks=[1], n_tokens=4, temperature=1),
+LINE = [dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2), dict(Ks=[1], n_tokens=3, temperature=1),
         dict(Ks=[3], n_tokens=3, eos=1)]
 TREE = [dict(Ks=[1], n_tokens=2, temperature=1), dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2)]
 STANDARD = [{}]                                         # all cases, up to the first that is wrong

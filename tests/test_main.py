@@ -1,7 +1,5 @@
 """The command line, as a person and as a program meets it."""
 import json
-import subprocess
-import sys
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -28,10 +26,10 @@ def result(capsys, *words):
     return json.loads(out)
 
 
-def test_without_flags_it_shows_both_samplers_and_compares_them():
-    done = subprocess.run([sys.executable, "main.py"], cwd=ROOT, capture_output=True, encoding="utf-8")
-    assert done.returncode == 0 and done.stderr == ""
-    one, two = done.stdout.split("Speculative sampling")
+def test_without_flags_it_shows_both_samplers_and_compares_them(capsys):
+    status, out, err = run(capsys)
+    assert status == 0 and err == ""
+    one, two = out.split("Speculative sampling")
     assert one.startswith("Autoregressive sampling")
     for word in "40 tokens", "tokens per second":
         assert word in one and word in two
