@@ -94,15 +94,17 @@ def notices(step, mine):
         return True
 
 
-@pytest.mark.parametrize("name", OF_VERIFY)
-def test_step_3_notices_the_mistakes_of_the_museum(name):
-    assert notices(step_3, solution(verify=lambda *run: RULES[name]().verify(*run))) or name in HARDER
+def test_step_3_notices_the_mistakes_of_the_museum():
+    for name in OF_VERIFY:
+        mine = solution(verify=lambda *run: RULES[name]().verify(*run))
+        assert notices(step_3, mine) or name in HARDER, name
 
 
-@pytest.mark.parametrize("name", [name for name in WRONG if issubclass(RULES[name], Algorithm2)])
-def test_steps_4_and_5_notice_the_mistakes_of_the_museum(name):
-    mine = solution(speculative_sampling=WRONG[name])
-    assert notices(step_4, mine) or notices(step_5, mine) or name in HARDER
+def test_steps_4_and_5_notice_the_mistakes_of_the_museum():
+    for name in WRONG:
+        if issubclass(RULES[name], Algorithm2):
+            mine = solution(speculative_sampling=WRONG[name])
+            assert notices(step_4, mine) or notices(step_5, mine) or name in HARDER, name
 
 
 @pytest.mark.parametrize("name", FILTERS)
