@@ -77,7 +77,7 @@ FIXED = {"layer_skip": "layer_skip:a5,a6,a7,a8,a9,a10,m7,m8"}
 COSTS = dict(c=0.15, v=1.4)
 
 # Drafters whose drafts depend on the text alone, the first of them not on how many are wanted.
-MEMORYLESS = "model", "lookup", "ngram", "early_exit", "eagle", "medusa"
+MEMORYLESS = "model", "lookup", "ngram", "early_exit", "eagle", "medusa", "parallel"
 # (p / q along the text) [.., K] -> the chance that at least 1 .. K drafts are accepted
 CHANCES = {"token": lambda r: np.minimum(r, 1).cumprod(-1),
            "block": lambda r: np.minimum.accumulate(np.minimum(r.cumprod(-1), 1), -1)}
@@ -85,27 +85,24 @@ CHANCES = {"token": lambda r: np.minimum(r, 1).cumprod(-1),
 
 # What is counted --------------------------------------------------------------------------------------------
 
-def plan(Ks=KS, temperatures=TEMPERATURES, shapes=SHAPES):
-    """[(drafter, verifier, K, T, where)] in the order in which they matter; K is None for a tree."""
-    def cells(Ks, temperatures, pairs):
+def plan():
+    """[(drafter, verifier, K, T, where)], what matters most first; K is None for a tree."""
+    def cells(pairs, Ks=(None,), temperatures=TEMPERATURES):
         return [(*pair, K, T) for T in temperatures for K in Ks for pair in pairs]
 
     lines = [(FIXED.get(name, name), "token") for name in DRAFTERS]
     lines += [("model", name) for name, entry in VERIFIERS.items() if not entry.tree]
     rules = [name for name, entry in VERIFIERS.items() if entry.tree]
-    trees = [("model", f"{rule}:{shape}") for shape in shapes for rule in rules]
+    trees = [("model", f"{rule}:{shape}") for shape in SHAPES for rule in rules]
     trees += [(name, f"tree:{shape}") for shape in ("3,2,1", "2,2", "4,2,2")
               for name, entry in DRAFTERS.items() if entry.grows == "own"]
     trees += [("eagle", f"{rule}:3,2,1") for rule in ("tree", "traversal", "surest")]
     wide = [("model", f"{rule}:{k},1,1,1") for k in (2, 16, 32) for rule in ("tree", "specinfer", "k_seq")]
-    found = [*cells(Ks[:3], temperatures[:2], lines), *cells([None], [0, 1], trees),
-             *cells([None], [1], wide), *cells([4], [1], [("model", rule) for rule in LOSSY]),
-             *cells([None], [.5], trees[:len(rules)]),
-             *cells([4], [0, 1], [(f"early_exit:{n}", "token") for n in EXITS]),
-             *((name, f"tree:best{n}", None, T) for name, sizes in (("model", SIZES), ("eagle", SIZES[:4]))
-               for n in sizes for T in (1, 0)),
-             *cells(Ks[:3], temperatures, lines), *cells(Ks[3:], temperatures, lines),
-             *cells([None], temperatures, trees)]
+    best = [("model", f"tree:best{n}") for n in SIZES] + [("eagle", f"tree:best{n}") for n in SIZES[:4]]
+    found = [*cells(lines, KS), *cells(trees), *cells(wide, temperatures=[1]),
+             *cells([("model", rule) for rule in LOSSY], [4], [1]),
+             *cells([(f"early_exit:{n}", "token") for n in EXITS], [4], [0, 1]),
+             *cells(best, temperatures=[1, 0])]
     rows = [cell for names in (DRAFTERS, VERIFIERS) for name in names for cell in row(name)]
     later = [(name, "token", 4, 0, where) for where in ("places:20-40", "places:40-60")
              for name in ("model", "lookup", "suffix", "jacobi", "eagle")]

@@ -1,8 +1,8 @@
-"""Passes next to transformers on PyTorch and llama.cpp: the same weights in float32, and machine.  By hand:
+"""Passes next to transformers on PyTorch and llama.cpp: the same sizes in float32, and machine.  By hand:
 
     python -m benchmarks.peers llama.cpp/build/bin/llama-bench      milliseconds; results/peers.md has them
 
-But: on the CPU only.  GPT-2's sizes have random weights; what weights say takes no time.
+But: on the CPU only.  The weights are random; what they say takes no time.
 """
 import contextlib
 import json
@@ -14,28 +14,19 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 import console
-from benchmarks.counts import HERE, TARGET
+from benchmarks.counts import TARGET
 from benchmarks.measure import in_turns
 from benchmarks.synthetic import SIZES, random_arrays, random_model, vocabulary
 from compute.threads import THREADS
 from loading import export
-from utils import load_model
 
 N_CACHED, ROWS = 60, (1, 5, 9)
-
-
-def in_transformers(name, dtype="float32"):
-    """The model `name` of this repository as a GPT2LMHeadModel."""
-    from transformers import GPT2LMHeadModel
-    with TemporaryDirectory() as place, contextlib.redirect_stdout(None):
-        export.main(str(HERE.parent / "models" / name), f"{place}/{name}")
-        return GPT2LMHeadModel.from_pretrained(f"{place}/{name}", dtype=dtype).eval()
+SIZES[TARGET] = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)
 
 
 def passes_here(size):
     """{rows: a pass over the last so many of N_CACHED and as many tokens}"""
-    model = load_model(size)[0] if size == TARGET else random_model(size)
-    tokens = [i % 256 for i in range(N_CACHED + max(ROWS))]
+    model, tokens = random_model(size), [i % 256 for i in range(N_CACHED + max(ROWS))]
     return {n: partial(model, tokens[:N_CACHED + n], n) for n in ROWS}
 
 
@@ -44,11 +35,8 @@ def passes_of_transformers(size):
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
     torch.set_num_threads(THREADS)
-    if size == TARGET:
-        model = in_transformers(size)
-    else:
-        sizes = {key: SIZES[size][key] for key in ("n_embd", "n_layer", "n_head")}
-        model = GPT2LMHeadModel(GPT2Config(**sizes)).eval()
+    sizes = {key: SIZES[size][key] for key in ("n_embd", "n_layer", "n_head")}
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=SIZES[size]["n_vocab"], **sizes)).eval()
     ids = torch.arange(N_CACHED + max(ROWS))[None] % 256
     with torch.no_grad():
         past = model(ids[:, :N_CACHED], use_cache=True).past_key_values
@@ -62,13 +50,9 @@ def passes_of_transformers(size):
 
 def passes_of_llama(program, folder, size):
     """{rows: its milliseconds}, by llama-bench's own clock."""
-    if size == TARGET:
-        with contextlib.redirect_stdout(None):
-            export.main(size, folder / size, "gguf")
-    else:
-        (folder / size).mkdir()
-        export.write_gguf(folder / size, size, SIZES[size], random_arrays(size),
-                          vocabulary(SIZES[size]["n_vocab"]))
+    (folder / size).mkdir()
+    export.write_gguf(folder / size, size, SIZES[size], random_arrays(size),
+                      vocabulary(SIZES[size]["n_vocab"]))
     words = [program, "-m", folder / size / f"{size}.gguf", "-n", 0, "-d", N_CACHED, "-t", THREADS, "-r", 15,
              "-o", "json", "-p"]
     found = {n: subprocess.run([*map(str, words), str(n)], check=True, capture_output=True) for n in ROWS}

@@ -1,7 +1,6 @@
 """The same source on CuPy, without a GPU: it runs on a strict stand-in (tools/strict_cupy.py).  And what
 crosses to the host, and when."""
 import contextlib
-import json
 import re
 import sys
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import strict_cupy
-from helpers import synthetic_pair, tiny_gpt2
+from helpers import synthetic_pair
 from strict_cupy import counts, cupy
 from test_rooms import FILES, room_of
 
@@ -129,21 +128,6 @@ def test_a_draft_on_the_host_may_serve_a_target_on_the_device():
         assert len(text(speculative_sampling, draft, random_model("tiny"), K=[3], n=20, top_k=40)) == 20
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("flags", ["", "--temperature 1 --top_k 50 --show_rounds"])
-def test_main_runs_on_the_stand_in_and_says_the_same(capsys, flags):
-    def run():
-        words = [*flags.split(), "--json", "--backend", "cupy" if backend.on_gpu() else "numpy"]
-        assert console.run(main.main, words) == 0
-        return json.loads(capsys.readouterr().out)
-
-    on_numpy, on_device = on_both(run)
-    assert (on_numpy["backend"], on_device["backend"]) == ("numpy", "cupy")
-    assert counts["bytes to device"] > 1e6
-    for sampler in ("autoregressive", "speculative"):
-        assert on_numpy[sampler]["tokens"] == on_device[sampler]["tokens"]
-
-
 @pytest.mark.parametrize("error", [
     None, ImportError("Failure finding libcublas.so.12\nmuch advice " * 99), RuntimeError(),
     RuntimeError("cudaErrorInsufficientDriver: CUDA driver is insufficient\nfor this")], ids=repr)
@@ -212,61 +196,10 @@ REFUSED = {
     ValueError: "a[0] = n[0] | a[0] = [1.0] * 6 | a.item() | a.reshape(5, 5) | int(a) | if a: pass",
     IndexError: "a[7] | a[[0, 99]] | a[cp.asarray([0, -5])] | a[1.0] | a[True] | a[a]",
     AttributeError: "cp.vecdot | cp.random | cp.errstate | cp.array_api | a.tostring | a.__index__"}
-ALLOWED = """a * 2 | 2.0 / a | a * np.float32(2) | cp.sqrt(2) | np.exp(a) | a[[0, 1]] | a[range(2)] | a[i]
-    a[np.array([0, 1])] | a[..., None] | a[:, 1:3] | a[np.int64(1)] | int(a[0, 0]) | bool(a[0, 0] > 0)
-    cp.asarray(n) | a[0] = 1 | a[0] = b | a += 1 | len(a) | x, y, z, w = a | cp.triu(a, 1)
-    cp.concatenate([a, a]) | cp.full((2, 2), -1e10, dtype=cp.float32) | cp.matmul(a[..., None, :], b[:, None])
-    a.max(axis=-1, keepdims=True) | a.transpose(1, 0).reshape(2, 12) | cp.partition(a, -2, axis=-1)
-    cp.flatnonzero(~(a < b))"""
 
-
-def codes(text):
-    return [code.strip() for code in text.replace("\n", "|").split("|")]
-
-
-def test_the_stand_in_refuses_and_allows_what_cupy_does():
-    for error, refused in REFUSED.items():
-        for code in codes(refused):
-            try:
-                exec(code, names())
-            except error:
-                continue
+@pytest.mark.parametrize("error, refused", REFUSED.items())
+def test_the_stand_in_refuses_what_cupy_does(error, refused):
+    for code in refused.replace("\n", "|").split("|"):
+        with pytest.raises(error):
+            exec(code.strip(), names())
             pytest.fail(f"{code} was allowed")
-    for code in codes(ALLOWED):
-        exec(code, names())
-
-
-def test_the_stand_in_computes_as_numpy_and_keeps_its_dtypes():
-    a = names()["a"]
-    assert (a * 2).dtype == (a * np.float32(2)).dtype == a.sum().dtype == np.float32
-    assert (a * np.float64(2)).dtype == (a * cupy.sqrt(2)).dtype == np.float64  # as NumPy 2: so it creeps in
-    assert isinstance(a.sum(), cupy.ndarray) and a.sum().shape == () and float(a.sum()) == 24
-    view = a.copy()
-    view[1:3][:, 0] = 5
-    view[0] += 1
-    assert view.get().tolist() == [[2] * 6, [5] + [1] * 5, [5] + [1] * 5, [1] * 6]
-
-
-def test_the_stand_in_counts_what_crosses_and_who_waits():
-    a = names()["a"]
-    counts.clear()
-    a[[0, 1]], cupy.asarray(np.ones(3)), a.get(), int(a[0, 0]), a[a > 0], cupy.nonzero(a)
-    assert (counts["bytes to device"], counts["bytes to host"], counts["syncs"]) == (16 + 24, 96 + 4, 4)
-    counts.clear()
-    a @ a.T, a.T @ a, a[None] @ a.T, a[::2, ::2] @ a[:3]
-    assert counts["bytes copied for products"] == 96 + 24       # transposed in a stack, and one with gaps
-
-
-def test_the_stand_in_has_no_name_that_cupy_has_not():
-    """CuPy can be imported without a GPU."""
-    real = pytest.importorskip("cupy")
-    assert {name for name in dir(cupy) if name[0] != "_" and not hasattr(real, name)} == set()
-    missing = {name for name in dir(cupy.ndarray) if name[:2] != "__" and not hasattr(real.ndarray, name)}
-    assert missing == {"checked"}
-    nothing = real.cuda.MemoryPointer(real.cuda.UnownedMemory(8, 8, None, 0), 0)
-    with pytest.raises(TypeError, match="Implicit conversion"):
-        real.ndarray.__array__(real.ndarray((), memptr=nothing))
-
-
-def test_tiny_models_of_the_tests_are_numpy_s():
-    assert isinstance(tiny_gpt2()([1]), np.ndarray) and isinstance(random_model("tiny")([1]), np.ndarray)

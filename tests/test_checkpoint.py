@@ -135,37 +135,21 @@ def test_any_layout_in_memory_is_written_row_by_row_also_over_the_file_it_came_f
         assert arrays["scalar"] == 7 and same(arrays["list"], np.array([1.5, 2.5]))
 
 
-def test_what_cannot_be_written_leaves_the_old_files(tmp_path):
-    write_tensorflow(tmp_path / "m", {"old": np.arange(3)})
-    with pytest.raises(KeyError, match="U4"):
-        write_tensorflow(tmp_path / "m", {"Z": np.zeros(10), "a": np.array(["text"])})
-    assert same(read_tensorflow(tmp_path / "m", verify=True)["old"], np.arange(3))
-
-
 def test_stopped_anywhere_in_writing_there_is_the_old_the_new_or_no_checkpoint(tmp_path, monkeypatch):
-    """A machine that stops at its n-th file operation, for every n."""
-    class Stopped(BaseException):
-        pass
-
-    def counted(operation, left):
-        def run(*args, **kwargs):
-            left[0] -= 1
-            if left[0] < 0:
-                raise Stopped
-            return operation(*args, **kwargs)
-        return run
+    """At the n-th change of the folder, for every n."""
     seen = set()
-    for n in range(20):
-        prefix = tmp_path / str(n)
-        write_tensorflow(prefix, {"x": np.zeros(5)})
-        with monkeypatch.context() as patch, contextlib.suppress(Stopped):
-            left = [n]
+    for n in range(6):
+        left = iter(range(n))
+
+        def stops(operation, left=left):
+            return lambda *paths: next(left) is None or operation(*paths)
+        write_tensorflow(tmp_path / "m", {"x": np.zeros(5)})
+        with monkeypatch.context() as patch, contextlib.suppress(StopIteration):
             for name in "replace", "remove":
-                patch.setattr(checkpoint.os, name, counted(getattr(os, name), left))
-            patch.setattr(checkpoint, "open", counted(open, left), raising=False)
-            write_tensorflow(prefix, {"x": np.ones(7)})
+                patch.setattr(checkpoint.os, name, stops(getattr(os, name)))
+            write_tensorflow(tmp_path / "m", {"x": np.ones(7)})
         try:
-            seen.add(read_tensorflow(prefix, verify=True)["x"].size)
+            seen.add(read_tensorflow(tmp_path / "m", verify=True)["x"].size)
         except ValueError as error:
             seen.add(re.search(r"[.](\w+): No such file", str(error))[1])
     assert seen == {5, 7, "index"}
@@ -325,9 +309,9 @@ def refused(read, path, reason):
     assert "\n" not in str(error.value) and len(str(error.value)) < 600
 
 
-@pytest.mark.parametrize("index, reason", DAMAGED.values(), ids=DAMAGED)
-def test_damaged_index(tmp_path, index, reason):
-    refused(read_tensorflow, bundle(tmp_path, index), reason)
+def test_damaged_index(tmp_path):
+    for index, reason in DAMAGED.values():
+        refused(read_tensorflow, bundle(tmp_path, index), reason)
 
 
 @pytest.mark.parametrize("data", [b"", bytes(7), bytes(9), bytes(12)])
@@ -336,18 +320,14 @@ def test_data_of_another_length_are_refused(tmp_path, data):
 
 
 def test_every_bit_of_the_index_is_guarded(tmp_path):
-    """Any one flipped bit is an error, but in the unused metaindex block, its handle and the padding."""
-    first = len(block([HEADER, X]))
-    unused = {*range(first, first + 13), *range(len(WELL) - 48, len(WELL) - 46),
-              *range(len(WELL) - 44, len(WELL) - 8)}
-    for i, bit in itertools.product(range(len(WELL)), range(8)):
+    """In the blocks and the magic number; the metaindex block between them is not used."""
+    first, footer = len(block([HEADER, X])), len(WELL) - 48
+    for i in [*range(first), *range(first + 13, footer), *range(len(WELL) - 8, len(WELL))]:
         bad = bytearray(WELL)
-        bad[i] ^= 1 << bit
+        bad[i] ^= 1 << i % 8
         (tmp_path / "m.index").write_bytes(bad)
-        with contextlib.suppress(ValueError):
+        with pytest.raises(ValueError):
             checkpoint.read_index(tmp_path / "m.index")
-            # there, a number gets a second byte: 0
-            assert i in unused or (i, bit) == (len(WELL) - 45, 7)
 
 
 def test_every_bit_of_the_data_is_guarded_when_asked(tmp_path):
@@ -444,10 +424,10 @@ DAMAGED_SAFETENSORS = {
 }
 
 
-@pytest.mark.parametrize("data, reason", DAMAGED_SAFETENSORS.values(), ids=DAMAGED_SAFETENSORS)
-def test_damaged_safetensors(tmp_path, data, reason):
-    (tmp_path / "m").write_bytes(data)
-    refused(read_safetensors, tmp_path / "m", reason)
+def test_damaged_safetensors(tmp_path):
+    for data, reason in DAMAGED_SAFETENSORS.values():
+        write(tmp_path / "m", data)
+        refused(read_safetensors, tmp_path / "m", reason)
 
 
 # Damage at random -------------------------------------------------------------------------------------------
@@ -459,55 +439,31 @@ SAFETENSORS_FILES = [(HUGGINGFACE / f"{name}.safetensors").read_bytes()
 
 
 def damage(rng, data):
-    """One to four of: flip a bit, change a byte, a huge number, cut, double, drop or move a piece."""
+    """A bit is flipped, or a piece becomes nothing, another piece, or a huge number; also one in JSON."""
     data = bytearray(data)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        i, n = rng.randrange(len(data) + 1), rng.choice([1, 4, 8, 40])
-        j = rng.randrange(len(data) + 1)
-        action = rng.randrange(9)
-        if action <= 1 and i < len(data):
+        i, j = rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)
+        n, huge = rng.choice([0, 1, 4, 8, 40, len(data)]), rng.choice([0, 1, *HUGE])
+        digits = list(re.finditer(rb"[0-9]+", data))
+        if i < len(data) and rng.random() < .4:
             data[i] ^= 1 << rng.randrange(8)
-        elif action == 2 and i < len(data):
-            data[i] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
-        elif action == 3:
-            data[i:i + n] = rng.choice([b"\xff" * n, bytes(n), varint(rng.choice(HUGE)),
-                                        struct.pack("<Q", rng.choice(HUGE))])
-        elif action == 4:
-            del data[i:]
-        elif action == 5:
-            data[i:i] = data[j:j + n]
-        elif action == 6:
-            del data[i:i + n]
-        elif action == 7:
-            data[i:i + n] = data[j:j + n]
-        elif digits := list(re.finditer(rb"[0-9]+", data)):                     # a number in JSON
-            digit = rng.choice(digits)
-            number = rng.choice([0, 1, 4, -1, 2**31, 2**63, 2**64, 10**30, 1e400, 0.5, *range(20)])
-            data[digit.start():digit.end()] = str(number).encode()
+        elif digits and rng.random() < .3:
+            start, end = rng.choice(digits).span()
+            data[start:end] = str(rng.choice([huge, -1, 10**30, 0.5])).encode()
+        else:
+            data[i:i + n] = rng.choice([b"", data[j:j + 8], varint(huge), struct.pack("<Q", huge)])
     return bytes(data)
 
 
 def damaged_index(folder, rng):
     """In most of them the checksum of the one data block is right, so that the damage gets past it."""
     end = int.from_bytes(SMALL[-48:-46], "little")              # the varint of where the metaindex begins
-    end = (end & 127 | end >> 8 << 7) - 5
+    end = (end & 127 | end >> 8 << 7) - 4
     contents = damage(rng, SMALL[:end])[:end].ljust(end, b"\0")
-    index = sealed_fast(contents) + SMALL[end + 5:] if rng.random() < 0.7 else damage(rng, SMALL)
-    write(folder / "m.index", index)
-    if not (folder / DATA).exists():
-        (folder / DATA).write_bytes(SMALL_DATA)
+    sealed = contents + struct.pack("<I", checkpoint.masked_crc(contents)) + SMALL[end + 4:]
+    write(folder / "m.index", sealed if rng.random() < 0.7 else damage(rng, SMALL))
+    write(folder / DATA, SMALL_DATA)
     return lambda: read_tensorflow(folder / "m"), len(SMALL) + len(SMALL_DATA)
-
-
-def sealed_fast(contents):
-    return contents + b"\0" + struct.pack("<I", checkpoint.masked_crc(contents + b"\0"))
-
-
-def damaged_data(folder, rng):
-    if not (folder / "m.index").exists():
-        (folder / "m.index").write_bytes(SMALL)
-    write(folder / DATA, damage(rng, SMALL_DATA))
-    return lambda: read_tensorflow(folder / "m", verify=rng.random() < 0.2), len(SMALL) + len(SMALL_DATA)
 
 
 def damaged_safetensors(folder, rng):
@@ -520,10 +476,7 @@ def damaged_safetensors(folder, rng):
     return lambda: read_safetensors(folder / "m"), len(data)
 
 
-KINDS = [damaged_index, damaged_data, damaged_safetensors]
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [damaged_index, damaged_safetensors])
 @pytest.mark.parametrize("n", [25, pytest.param(2_000, marks=pytest.mark.fuzz)])
 def test_damage_at_random(tmp_path, kind, n):
     """A ValueError, or well-formed arrays no larger than the file, and little memory on the way."""

@@ -9,7 +9,6 @@ import io
 import json
 import math
 import os
-import random
 import re
 import shutil
 import signal
@@ -20,7 +19,7 @@ import time
 import types
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -194,17 +193,6 @@ def test_what_comes_of_what_a_server_does(server, tmp_path, file, answers, says,
     completes(server, tmp_path)
 
 
-@pytest.mark.parametrize("n_bytes", [0, 1, 100_000, 310_000])
-def test_a_connection_cut_anywhere_is_resumed_there_by_the_next_start(server, tmp_path, n_bytes):
-    server.answers = {DATA: iter([Answer(cut=n_bytes), Answer(500)])}
-    fails(server, tmp_path, DATA)
-    part = (tmp_path / "tiny" / f"{DATA}.part").read_bytes()
-    assert len(part) > n_bytes - module.CHUNK and server.files[DATA].startswith(part)
-    server.answers = {}
-    completes(server, tmp_path)
-    assert server.log[-1] == (DATA, f"bytes={len(part)}-")
-
-
 # Addresses --------------------------------------------------------------------------------------------------
 
 def test_downloads_what_is_needed_and_nothing_else(server, tmp_path):
@@ -374,25 +362,6 @@ def test_on_windows_a_second_program_gets_a_sentence(server, tmp_path, monkeypat
     fails(server, tmp_path, "another program downloading")
     monkeypatch.setitem(sys.modules, "msvcrt", types.SimpleNamespace(LK_NBLCK=2, locking=lambda *_: None))
     completes(server, tmp_path)
-
-
-@pytest.mark.fuzz
-def test_many_programs_killed_at_random(server, tmp_path):
-    """Six programs at a time on one folder, killed at random, and a server that fails at random."""
-    rng = random.Random(0)
-    wrong = [None, None, Answer(cut=30_000), Answer(500), NOTHING, Answer(0), Answer(200), Answer(200, PAGE)]
-    for run in range(20):
-        folder = tmp_path / str(run) / "tiny"
-        server.answers = {file: (rng.choice(wrong) or Answer() for _ in count()) for file in server.files}
-        for _ in range(3):
-            processes = [program(folder.parent) for _ in range(6)]
-            for process in processes:
-                time.sleep(rng.random() * 0.3)
-                process.kill()
-                process.communicate()
-            nothing_partial(folder, server.files)
-        server.answers = {}
-        completes(server, folder.parent)
 
 
 # The table --------------------------------------------------------------------------------------------------

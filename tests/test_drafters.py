@@ -1,5 +1,4 @@
 """What drafters draft, and when they stop.  That they are lossless is in test_judgements.py."""
-import copy
 import inspect
 from collections import Counter
 
@@ -12,16 +11,13 @@ from hypothesis.strategies import booleans, integers, lists, sampled_from, tuple
 import gpt2
 from drafters import adaptive, lookup, suffix
 from drafters.adaptive import Confident, Optimum, Schedule
-from drafters.cascade import cascade
 from drafters.early_exit import EarlyExit
 from drafters.layer_skip import DraftExit, LayerSkip, search, seconds_per_token
 from drafters.ngram import NGram
 from lossless import memoryless, scripted, table
-from reporting.stats import TimedProposer, predicted_speedup
+from reporting.stats import predicted_speedup
 from samplers import lossy
-from samplers.coupling import coupled_sampling
-from sampling import sample
-from speculative import propose, speculative_sampling
+from speculative import speculative_sampling
 
 
 def learnt(text, n_vocab=3, order=3):
@@ -91,41 +87,11 @@ def test_a_round_without_room_does_not_end_the_drafting():
     assert lengths == [3, 0, 0, 1]
 
 
-@pytest.mark.parametrize("wrapper", [
-    lambda within: within, Schedule, Confident, DraftExit, lambda within: Optimum(.1, 1.2, 4, within),
-    lambda within: cascade(within, table(5)), lambda within: Confident(cascade(within, table(5)))])
-@pytest.mark.parametrize("sampling", [speculative_sampling, coupled_sampling])
-def test_a_drafter_within_gets_a_text_of_its_own(sampling, wrapper):
-    def appends(draft, x, k, to_probs, rng):
-        drafts, p = [], []
-        for _ in range(k):
-            p.append(to_probs(draft(x), 1)[0])
-            drafts.append(sample(p[-1], rng))
-            x.append(drafts[-1])
-        return drafts, p
-    careless, careful = ([(r.drafts, r.tokens) for r in sampling(
-        table(1), table(2), [2, 0], 40, 4, rng(), propose=wrapper(within))] for within in (appends, propose))
-    assert careless == careful
-
-
 def test_a_drafter_that_is_asked_one_by_one_draws_all_or_chooses_all():
     def mixed(draft, x, k, to_probs, rng):
         return [1], None if len(x) % 2 else [np.eye(3)[1]]
     with pytest.raises(ValueError, match="give each a p, or none"):
         Confident(mixed)(None, [1], 4, None, rng())
-
-
-def test_ids_are_numbers_whatever_they_come_as():
-    model, text = NGram(4), [1, 0, 1, 0]
-    model([True, 0, 1])
-    assert np.array_equal(model(text), NGram(4)(text))
-    for same in iter(text), np.array(text), [np.array(token) for token in text]:
-        learnt = NGram(4)
-        learnt.learn(same)
-        assert learnt.texts == [text] and np.array_equal(copy.copy(learnt)([1]), learnt([1]))
-    other = copy.copy(learnt)
-    other.learn([2, 2])
-    assert not np.array_equal(other([1]), learnt([1]))
 
 
 def test_the_optimum_is_the_number_that_promises_most():
@@ -153,28 +119,22 @@ def test_what_the_optimum_saw_fades():
     assert optimum.accepted == optimum.tested == 0
 
 
-def test_what_drafting_and_rows_cost_is_the_median_of_nine_turns(monkeypatch):
-    """A step of the target takes 2 s, 5 rows 3 s, 4 drafts 2 s; the first turn and two others are slow."""
+def test_what_drafting_and_rows_cost_is_the_median_of_several_turns(monkeypatch):
+    """A step of the target takes 2 s, 5 rows 3 s, 4 drafts 2 s; the first of each and two others are slow."""
     now, calls = [0.0], Counter()
 
-    def taking(seconds, name):
-        def call(*arguments):
-            calls[(name, *arguments)] += 1
-            now[0] += seconds * (9 if sum(calls[key] for key in calls if key[0] == name) in (1, 4, 7) else 1)
-        return call
-
-    step, rows, draw = taking(2, "step"), taking(3, "rows"), taking(2, "draw")
+    def takes(seconds, name):
+        calls[name] += 1
+        now[0] += seconds * (9 if calls[name] in (1, 4, 7) else 1)
 
     def target(tokens, n_last=1):
-        return (step if n_last == 1 else rows)(tuple(tokens), n_last)
+        assert len(tokens) == 4 + n_last
+        takes(2 if n_last == 1 else 3, n_last)
     target.n_ctx = 9
-
     monkeypatch.setattr(adaptive, "clock", lambda: now[0])
-    found = adaptive.measured_costs("draft", target, lambda draft, x, k, *_: draw(draft, tuple(x), k),
+    found = adaptive.measured_costs("draft", target, lambda draft, x, k, *_: takes(2, "drafts"),
                                     [5, 6, 7, 8, 9, 10], 4, None)
-    assert found == {"c": .25, "v": 1.5}                        # 2 / 4 / 2 and 3 / 2
-    x = 5, 6, 7, 8, 9                                           # with 4 drafts they fill the context
-    assert calls == {("step", x, 1): 10, ("rows", x + (5,) * 4, 5): 10, ("draw", "draft", x, 4): 10}
+    assert found == {"c": .25, "v": 1.5} and calls.keys() == {1, 5, "drafts"}   # 2 / 4 / 2 and 3 / 2
 
 
 @pytest.mark.parametrize("propose, n_drafts", [
@@ -227,17 +187,6 @@ def test_both_halves_are_pure_functions_of_their_tokens(calls, n_layers):
         assert half(tokens, n_last) == pytest.approx(alone(tokens, n_last), abs=1e-12)
 
 
-@pytest.mark.parametrize("answer", [None, [1], (), (1, None), (None, None), (iter([1, 2]), iter([1])),
-                                    ([1.5], None), ([1, 2, 3, 4], None), 7])
-@pytest.mark.parametrize("around", [lambda propose: propose, TimedProposer, Schedule, Confident, DraftExit,
-                                    lambda propose: Optimum(c=0, v=1, K=2, propose=propose)])
-def test_what_is_no_answer_of_a_drafter_is_one_sentence_whatever_is_around_it(around, answer):
-    rounds = speculative_sampling(tiny_gpt2(1), tiny_gpt2(0), [1, 2], 9, 2, rng(),
-                                  propose=around(lambda *_: answer))
-    with pytest.raises(ValueError, match="^the drafter (returned|proposed) .*: "):
-        list(rounds)
-
-
 @pytest.mark.parametrize("wrong, complaint", [
     (lambda: EarlyExit(tiny_gpt2(), -1), "after -1 layers: the model has 2, so take 0 .. 2"),
     (lambda: EarlyExit(EarlyExit(tiny_gpt2(), 1).target, 1), "Upper computes in its own way"),
@@ -285,12 +234,6 @@ def test_n_grams_have_witten_bells_distribution_whatever_was_asked_before(text, 
         n_last = 1 + len(new) % len(x)
         expected = [witten_bell(text, x[:end], 4, order) for end in range(len(x) - n_last + 1, len(x) + 1)]
         assert np.exp(model(x, n_last)) == pytest.approx(np.array(expected), abs=1e-6)
-
-
-def test_n_grams_sum_to_one_at_the_size_of_gpt2_and_prefer_what_they_saw():
-    model = learnt([11, 12, 13, 11, 12, 13], 50257)
-    p = np.exp(model([50256, 11, 12])[0].astype(np.float64))
-    assert p.sum() == pytest.approx(1, abs=1e-5) and p.argmax() == 13 and p.min() > 0
 
 
 # Skipped layers ---------------------------------------------------------------------------------------------

@@ -18,8 +18,7 @@ from helpers import synthetic_pair
 from autoregressive import autoregressive_sampling
 from compute import linear as linear_module
 from compute import threads
-from compute.linear import DEPTHS, FEW, LARGE, NARROW, ROWS, TILE, exact_rows, lay_out, linear, row_products
-from compute.threads import SHARE
+from compute.linear import FEW, LARGE, NARROW, TILE, exact_rows, lay_out, linear, row_products
 from speculative import speculative_sampling
 from utils import load_model
 
@@ -93,16 +92,6 @@ def test_rows_of_a_product_do_not_depend_on_their_company(n_in, n_out, n_weights
         assert same_bits(linear(x[:n], tiles, b), alone[:n]), n
 
 
-def test_the_shapes_above_cover_every_way_to_cut():
-    assert 768 < DEPTHS[0] < 1600 and 3072 > 2 * DEPTHS[0] and 40 > 3 * ROWS
-    assert 576 % TILE == 0 and 50257 % NARROW and 97 % TILE
-    w = np.zeros((768, 2304), np.float32)
-    small, large = lay_out(w[:192, :576], LARGE), lay_out(w, LARGE + 1)
-    assert small.shape[-1] == (TILE if linear_module.exact(192, TILE) else NARROW)
-    assert large.shape[-1] == NARROW
-    assert small.size < SHARE < large.size
-
-
 @pytest.mark.parametrize("n_tokens, d_head", [(1, 64), (63, 64), (64, 64), (65, 8), (500, 64), (684, 64),
                                               (1000, 128), (1500, 64)])
 def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, d_head, most_rows):
@@ -120,17 +109,6 @@ def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, d_head, most
         assert np.allclose(alone, a.astype(np.float64) @ b, atol=1e-3)
         for n in range(2, most + 1):
             assert same_bits(row_products(a[:, :n], b), alone[:, :n]), n
-
-
-@pytest.mark.parametrize("together, n, rows", [
-    (True, 1, 2), (True, 5, 6), (True, 9, 10), (True, 13, 8), (True, 96, 12), (True, 17, 10),
-    (False, 1, 1), (False, 16, 1), (False, 17, 17), (False, 96, 96)])
-def test_rows_that_meet_a_tile_at_once(together, n, rows):
-    """Pairs for the kernel that keeps bits."""
-    x = np.random.default_rng(0).random((n, 192))
-    blocks = linear_module.blocks(x, together)
-    assert blocks.shape == (math.ceil(n / rows), rows, 192)
-    assert np.array_equal(blocks.reshape(-1, 192)[:n], x)
 
 
 @pytest.mark.parametrize("n, expected", [(1, False), (FEW, False), (FEW + 1, True)])
@@ -181,30 +159,18 @@ def test_bits_are_given_up_only_if_asked(fast, rows, exact_if, monkeypatch):
     assert met == [1, rows] and exact_rows(192, 64, 512) == (1 if rows > 1 else FEW)
 
 
-def rows_tested_with(kernels, *tests):
-    """Run tests of this file in another process, with these kernels of OpenBLAS and two threads."""
-    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": "2"}
-    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                          *(f"{__file__}::{test}" for test in tests)],
-                         env=environment, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
-    assert run.returncode == 0 and " passed" in run.stdout, run.stdout
-
-
-@pytest.mark.long
-def test_rows_of_attention_do_not_depend_on_their_company_where_some_depths_lose_the_bits():
-    """Sandybridge's and Nehalem's kernels on two threads: at some depths from 684 on, and not at others."""
-    rows_tested_with("Sandybridge",
-                     "test_rows_of_attention_do_not_depend_on_their_company[blocks of rows-684-64]")
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("kernels", ["", "Haswell", "Zen", "Sandybridge", "Nehalem", "SkylakeX"])
 def test_rows_do_not_depend_on_their_company_with_other_kernels(kernels):
+    """In another process, with these kernels of OpenBLAS and two threads."""
     cpu = Path("/proc/cpuinfo")
     if kernels == "SkylakeX" and cpu.exists() and "avx512f" not in cpu.read_text():
         pytest.skip("this CPU has no AVX-512")
-    rows_tested_with(kernels, "test_rows_of_attention_do_not_depend_on_their_company",
-                     "test_rows_of_a_product_do_not_depend_on_their_company")
+    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels, "OPENBLAS_NUM_THREADS": "2"}
+    run = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__,
+                          "-k", "test_rows_of and do_not_depend_on_their_company"],
+                         env=environment, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
+    assert run.returncode == 0 and " passed" in run.stdout, run.stdout
 
 
 @pytest.mark.parametrize("lost, rows", [
@@ -249,16 +215,6 @@ def test_greedy_texts_are_the_same_token_for_token(K, n_prompts):
     for n_prompt in (1, 14, 40, 5, 17)[:n_prompts]:
         tokens = np.random.default_rng([K, n_prompt]).integers(0, 4096, n_prompt).tolist()
         assert greedy_speculative(draft, target, tokens, 60, K) == greedy(target, tokens, 60)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("K", range(1, 9))
-def test_20000_greedy_tokens_on_the_embedded_pair_are_the_same(K):
-    draft, _ = load_model("demo-draft")
-    target, _ = load_model("demo-target")
-    for seed in range(6):                                       # 8 K x 6 prompts x 420 tokens
-        tokens = np.random.default_rng([K, seed]).integers(0, 4096, 8 + 12 * seed).tolist()
-        assert greedy_speculative(draft, target, tokens, 420, K) == greedy(target, tokens, 420)
 
 
 @pytest.mark.long

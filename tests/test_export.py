@@ -90,22 +90,6 @@ def test_what_main_would_not_load_is_not_written(change, says, to, tmp_path, mon
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
 
 
-@pytest.mark.parametrize("to", export.FORMATS)
-@pytest.mark.parametrize("reason", [KeyboardInterrupt, OSError])
-def test_a_folder_is_there_whole_or_not_at_all(reason, to, tmp_path, monkeypatch):
-    write_folder(tmp_path / "tiny", "tiny")
-    tensors = export.tensors
-
-    def stopped(*arguments):
-        yield next(tensors(*arguments))
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["new.part", "tiny"]
-        raise reason
-    monkeypatch.setattr(export, "tensors", stopped)
-    with pytest.raises(reason):
-        main(tmp_path / "tiny", tmp_path / "new", to)
-    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
-
-
 def test_hugging_faces_layout_is_read_back_with_the_same_bits(tmp_path):
     main("demo-draft", tmp_path / "new")
     ours, theirs = load_model("demo-draft"), load_model(tmp_path / "new")

@@ -3,7 +3,6 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from helpers import full_disk
 
 import console
 
@@ -35,19 +34,6 @@ def test_all_80_are_asked_for_and_only_the_very_text_is_written(fetch, monkeypat
     monkeypatch.setattr(fetch, "CHECKSUM", hashlib.sha256(text).hexdigest())
     assert console.run(fetch.main, [str(path)]) == 0 and path.read_bytes() == text
     assert console.run(fetch.main, [str(path)]) == 2 and "is there already" in capsys.readouterr().err
-
-
-def test_nothing_is_left_cut(fetch, monkeypatch, tmp_path):
-    text, path = "It ends. " * 1000, tmp_path / "novels.txt"
-    whole = "<|endoftext|>".join([text.strip()] * 80).encode()
-    monkeypatch.setattr(fetch, "CHECKSUM", hashlib.sha256(whole).hexdigest())
-    monkeypatch.setattr(fetch, "downloaded", lambda session, url: text)
-    with full_disk(100_000):
-        assert console.run(fetch.main, [str(path)]) == 2 and not path.exists()
-    for nowhere in tmp_path / "none" / "novels.txt", ".":
-        assert console.run(fetch.main, [str(nowhere)]) == 2
-    path.symlink_to(tmp_path / "elsewhere")
-    assert console.run(fetch.main, [str(path)]) == 2 and [*tmp_path.iterdir()] == [path]
 
 
 def test_without_the_network_there_is_one_sentence(fetch, monkeypatch, tmp_path, capsys):

@@ -36,25 +36,20 @@ def test_what_is_seen_at_a_time():
             (.5, "", 0, 0), (1.5, "a?", 0, 0), (2.9, "a?b?", 0, 0),
             (3, "a+b-c!", 1, 2), (4, "a+b-c!d!", 2, 3), (9, "a+b-c!d!", 2, 3)]:
         pieces, ends, tokens = film.seen(rounds, 1, now)
-        assert "".join(text + colours[colour] for text, colour, _ in pieces) == wanted
-        assert (len(ends), tokens) == (n_passes, n_tokens) and all(
-            struck == (colour == film.RED) for _, colour, struck in pieces)
+        assert "".join(text + colours[colour] for text, colour in pieces) == wanted
+        assert (len(ends), tokens) == (n_passes, n_tokens)
 
 
 def test_the_picture_plays_ten_to_fifteen_seconds_and_begins_with_its_end():
+    picture, durations = Image.open(film.PICTURE), []
     assert film.PICTURE.stat().st_size <= 1.5e6
-    picture, durations, frames = Image.open(film.PICTURE), [], {}
-    total = sum(r["seconds"] for r in RACE["autoregressive"])
     for i in range(picture.n_frames):
         picture.seek(i)
         picture.load()
         durations.append(picture.info["duration"])
-        if i in (0, 61, picture.n_frames - 1):
-            frames[i] = np.asarray(picture.convert("RGB"), int)
-    first, middle, last = frames.values()
-    assert 10_000 <= sum(durations) <= 15_000 and picture.info["loop"] == 0
-    assert (first == last).all() and (first != middle).any()
-    factor = round(film.SECONDS / total)
-    for shown, now in ((first, total), (middle, 60 / film.PER_SECOND / factor)):
-        drawn = np.asarray(film.frame(RACE, now, factor, total), int)   # another Pillow may smooth otherwise
-        assert shown.shape == drawn.shape and abs(shown - drawn).mean() < 1
+    assert 10_000 <= sum(durations) <= 15_000
+    total = sum(r["seconds"] for r in RACE["autoregressive"])
+    drawn = np.asarray(film.frame(RACE, total, round(film.SECONDS / total), total), int)
+    for i in 0, picture.n_frames - 1:
+        picture.seek(i)                                         # another Pillow may smooth otherwise
+        assert abs(np.asarray(picture.convert("RGB"), int) - drawn).mean() < 1

@@ -55,11 +55,11 @@ def test_a_folder_without_any_model_is_told_what_it_lacks(tmp_path):
     refused(tmp_path, "neither hparams.json .* nor config.json")
 
 
-@pytest.mark.parametrize("value", [True, 0, -1, 2.0, "2", None, [2], math.nan])
 @pytest.mark.parametrize("size", HPARAMS)
-def test_a_size_that_cannot_be_is_refused(size, value):
-    with pytest.raises(ValueError, match=f"^{size} is {re.escape(repr(value))}, which is not a size"):
-        check_sizes(dict.fromkeys(HPARAMS, 1) | {size: value}, {"model/h0/ln_1/g": None})
+def test_a_size_that_cannot_be_is_refused(size):
+    for value in True, 0, -1, 2.0, "2", None, [2], math.nan:
+        with pytest.raises(ValueError, match=f"^{size} is {re.escape(repr(value))}, which is not a size"):
+            check_sizes(dict.fromkeys(HPARAMS, 1) | {size: value}, {"model/h0/ln_1/g": None})
 
 
 @pytest.mark.parametrize("n_layer", [1, 3, 10**18])
@@ -77,10 +77,10 @@ DAMAGED = {"empty": "", "cut": '{"n_vocab": 257,', "a page": "<html>404</html>",
 
 
 @pytest.mark.parametrize("file", ["hparams.json", "config.json"])
-@pytest.mark.parametrize("damage", DAMAGED)
-def test_damaged_json_is_reported_with_the_files_name(tmp_path, file, damage):
-    (tmp_path / file).write_text(DAMAGED[damage])
-    refused(tmp_path, f"{file} is damaged .*: get it again")
+def test_damaged_json_is_reported_with_the_files_name(tmp_path, file):
+    for text in DAMAGED.values():
+        (tmp_path / file).write_text(text)
+        refused(tmp_path, f"{file} is damaged .*: get it again")
 
 
 @pytest.mark.parametrize("key, size", [("vocab_size", "n_vocab"), ("n_positions", "n_ctx"),

@@ -1,16 +1,14 @@
 """Heads on the target: EAGLE, Medusa, an exit.  They ask for no pass of the target of their own, and what
 they say depends on the tokens alone.  That they are lossless is in test_judgements.py."""
-import copy
 import json
 
 import numpy as np
 import pytest
 from helpers import tiny_gpt2
+from test_tree import paths_of, random_tree
 
 import gpt2
-from autoregressive import autoregressive_sampling
 from compute.linear import linear
-from drafters import eagle
 from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
 from drafters.heads import SIZES, checksum, head_beside, head_shapes, load_head
@@ -20,7 +18,7 @@ from loading.checkpoint import write_tensorflow
 from methods import Models, choose
 from reporting.stats import acceptance
 from samplers.tree import tree_sampling
-from samplers.tree_model import depths, tree_mask, with_tree
+from samplers.tree_model import with_tree
 from sampling import prepare, probabilities
 from speculative import speculative_sampling
 
@@ -67,46 +65,18 @@ def asked(head, x, k, seed=0):
 # Trees ------------------------------------------------------------------------------------------------------
 
 
-def error_of_tree(calls=40):
-    """The largest difference between what an EAGLE head says after a node, and after the same path alone."""
-    target = with_tree(tiny_gpt2(5, np.float64, n_ctx=24))
-    head, alone = tiny_eagle(target), tiny_eagle(target)
-    rng, x, nodes, parents, error = np.random.default_rng(7), [1], [], [], 0.0
-    for _ in range(calls):
-        if rng.random() < .4:                                           # the text goes on, is cut, or another
-            x = x[:rng.integers(1, len(x) + 1)] + rng.integers(0, 13, rng.integers(0, 4)).tolist()
-            x = x[-15:]
-        keep = rng.integers(0, len(nodes) + 1)
-        nodes, parents = nodes[:keep], parents[:keep]
-        for _ in range(rng.integers(0, 5)):
-            nodes.append(int(rng.integers(0, 13)))
-            parents.append(int(rng.integers(-1, len(parents))))
-        while max(depths(parents), default=0) > 8:
-            nodes.pop(), parents.pop()
-        if nodes and rng.random() < .3:                                 # the same tokens, another tree
-            parents = [int(rng.integers(-1, i)) for i in range(len(nodes))]
-            nodes, parents = nodes[:6], parents[:6]
-        rows = head.tree(x, nodes, parents)
-        for node in range(-1, len(nodes)):
-            path, above = [], node
-            while above >= 0:
-                path, above = [nodes[above], *path], parents[above]
-            alone.reset()
-            expected = alone.tree(x, path, range(-1, len(path) - 1), 1)[0]
-            error = max(error, np.abs(rows[node + 1] - expected).max())
-    return error
-
-
 def test_what_an_eagle_says_after_a_node_depends_on_the_path_alone():
-    assert error_of_tree() < 1e-12
-
-
-@pytest.mark.parametrize("name, mistake", [
-    ("tree_mask", lambda n_past, n, parents: tree_mask(n_past, n, range(-1, len(parents) - 1))),
-    ("depths", lambda parents: [*range(1, len(parents) + 1)])])
-def test_an_eagle_that_mixes_up_its_paths_is_caught(name, mistake, monkeypatch):
-    monkeypatch.setattr(eagle, name, mistake)
-    assert error_of_tree() > 1e-3
+    """Over texts that go on, are cut or are another one; the tree in two passes."""
+    head, alone = (tiny_eagle(with_tree(tiny_gpt2(5, np.float64, n_ctx=30))) for _ in range(2))
+    rng, x = np.random.default_rng(7), [1]
+    for _ in range(40):
+        x = (x[:rng.integers(1, len(x) + 1)] + rng.integers(0, 13, rng.integers(0, 4)).tolist())[-15:]
+        nodes, parents = random_tree(rng, int(rng.integers(1, 9)))
+        first = int(rng.integers(0, len(nodes) + 1))
+        head.tree(x, nodes[:first], parents[:first])
+        for path, row in zip(paths_of([], nodes, parents), head.tree(x, nodes, parents), strict=True):
+            alone.reset()
+            assert np.allclose(row, alone.tree(x, path, range(-1, len(path) - 1), 1)[0], atol=1e-12)
 
 
 def test_medusas_tree_holds_the_likeliest_of_each_head():
@@ -137,15 +107,6 @@ def error_of_memory(tiny, calls=30):
         error = max(error, np.abs(np.array(p) - np.array(fresh[1])).max())
         target(x + drafts)                                          # the verification
     return error
-
-
-def test_a_copy_of_an_eagle_has_a_cache_of_its_own():
-    head = tiny_eagle(tiny_gpt2(5, np.float64))
-    head([1, 2, 3, 4, 5, 6])
-    twin = copy.copy(head)
-    head([7, 8, 9, 10, 11, 12])
-    text = [1, 2, 3, 4, 5, 7]
-    assert np.allclose(twin(text), tiny_eagle(tiny_gpt2(5, np.float64))(text), atol=1e-12)
 
 
 @BOTH
@@ -227,23 +188,6 @@ def test_no_pass_of_the_target_but_the_prompts_and_one_a_round(tiny, prompt, mon
 
 
 @BOTH
-def test_the_prompt_is_run_in_the_same_chunks_as_without_a_head(tiny, monkeypatch):
-    """With AVX2 kernels few rows at once keep their bits, here three: longer prompts have to be cut alike."""
-    chunks = []
-    for with_head in True, False:
-        target, passes = tiny_gpt2(3), []
-        target.exact_rows, forward = 3, target.forward
-        monkeypatch.setattr(target, "forward", lambda x, at: passes.append((at, len(x))) or forward(x, at))
-        prompt = [5, 1, 2] * 4
-        if with_head:
-            run(tiny(target), target, prompt, 5)
-        else:
-            list(autoregressive_sampling(target, prompt, 5, np.random.default_rng(0)))
-        chunks.append([ends for ends in passes if ends[0] < 11])
-    assert chunks[0] == chunks[1]
-
-
-@BOTH
 def test_a_tree_asks_for_no_pass_of_its_own(tiny, monkeypatch):
     """The states of the path that was taken are found where it lay in the tree."""
     target, passes = with_tree(tiny_gpt2(3)), []
@@ -289,30 +233,25 @@ def exit_of(target, folder):
     return EarlyExit(target, head=folder)
 
 
-@pytest.mark.parametrize("make, kind", [(Eagle, "eagle"), (Medusa, "medusa"), (exit_of, "exit")])
-def test_a_head_of_another_target_or_kind_is_refused(make, kind, tmp_path):
+@pytest.mark.parametrize("kind, make, sizes", [
+    ("medusa", Medusa, ["five", None, 0]), ("exit", exit_of, ["five", None, 0]),
+    ("eagle", Eagle, [None, 1, [0, 1], [1, 3], [1, "2"]])])
+def test_a_head_that_is_not_for_this_target_says_why(kind, make, sizes, tmp_path):
+    def refused(says, target=1, folder=tmp_path):
+        with pytest.raises(ValueError, match=says):
+            make(tiny_gpt2(target), folder)
     write_head(tmp_path, kind, tiny_gpt2(1))
     assert make(tiny_gpt2(1), tmp_path)
-    with pytest.raises(ValueError, match="trained on another target"):
-        make(tiny_gpt2(2), tmp_path)
-    with pytest.raises(ValueError, match="there is no head or folder"):
-        make(tiny_gpt2(2), tmp_path / "nothing")
+    refused("trained on another target", 2)
+    refused("there is no head or folder", folder=tmp_path / "nothing")
+    for size in sizes:
+        write_head(tmp_path, kind, tiny_gpt2(1), **{SIZES[kind]: size})
+        refused(f"{SIZES[kind]} is")
     other = "exit" if kind == "medusa" else "medusa"
     write_head(tmp_path, other, tiny_gpt2(1))
-    with pytest.raises(ValueError, match=f"of the kind '{other}', not '{kind}'"):
-        make(tiny_gpt2(1), tmp_path)
+    refused(f"of the kind '{other}', not '{kind}'")
     (tmp_path / "model.ckpt.index").write_bytes(b"")
-    with pytest.raises(ValueError, match="is not a head for this target"):
-        make(tiny_gpt2(1), tmp_path)
-
-
-@pytest.mark.parametrize("kind, make, wrong", [
-    *((*head, wrong) for head in [("medusa", Medusa), ("exit", exit_of)] for wrong in ("five", None, 0)),
-    *(("eagle", Eagle, wrong) for wrong in (None, 1, [0, 1], [1, 3], [1, "2"]))])
-def test_a_size_that_is_none_is_refused(kind, make, wrong, tmp_path):
-    write_head(tmp_path, kind, tiny_gpt2(1), **{SIZES[kind]: wrong})
-    with pytest.raises(ValueError, match=f"{SIZES[kind]} is"):
-        make(tiny_gpt2(1), tmp_path)
+    refused("is not a head for this target")
 
 
 def test_a_head_lies_beside_its_target_or_there_is_none(tmp_path):

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from helpers import PAIRS
 
-from lossless import exact_distribution, memoryless, table
+from lossless import exact_distribution, memoryless
 from samplers.lossy import lenient, lenient_probs, typical, typical_probs
 from speculative import speculative_sampling
 
@@ -20,11 +20,11 @@ def first_token(draft, target, verify, **settings):
     return np.array([found.get(token, 0) for token in range(3)])
 
 
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 @pytest.mark.parametrize("verify, formula", RULES.values(), ids=RULES)
-def test_a_drafted_place_holds_what_the_formula_says(verify, formula, pair):
-    p, q = (np.exp(model([2, 0])[0]) / np.exp(model([2, 0])[0]).sum() for model in pair)
-    assert first_token(*pair, verify) == pytest.approx(formula(q, p), abs=1e-12)
+def test_a_drafted_place_holds_what_the_formula_says(verify, formula):
+    for name, pair in PAIRS.items():
+        p, q = (np.exp(model([2, 0])[0]) / np.exp(model([2, 0])[0]).sum() for model in pair)
+        assert first_token(*pair, verify) == pytest.approx(formula(q, p), abs=1e-12), name
 
 
 def test_the_worked_example_of_lenience():
@@ -40,15 +40,6 @@ def test_no_token_gets_more_than_lenience_allows():
         q, p = rng.dirichlet(np.ones(9), size=2)
         assert (lenient_probs(q, p, lenience) <= q / lenience + 1e-12).all()
         assert lenient_probs(q, p, lenience).sum() == pytest.approx(1) == typical_probs(q, p).sum()
-
-
-def test_leniency_accepts_more():
-    def accepted(verify):
-        found = exact_distribution(lambda rng: next(speculative_sampling(
-            table(1), table(2), [2, 0], 3, 2, rng, verify=verify)).n_accepted)
-        return sum(n * chance for n, chance in found.items())
-    rates = [accepted(lenient(lenience)) for lenience in (1, .8, .5, .2)]
-    assert rates == sorted(rates) and rates[0] < rates[-1] - .1
 
 
 @pytest.mark.parametrize("wrong", [lambda: lenient(0), lambda: lenient(1.5), lambda: typical(0, .3),

@@ -2,26 +2,16 @@
 import functools
 import itertools
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import OPTIONS, WITHIN, TinyModels, combinations, interrupted, small, tiny_gpt2
-from test_judgements import LINE, entry
+from helpers import OPTIONS, WITHIN, TinyModels, combinations, interrupted, small
 
-import lossless
 from autoregressive import autoregressive_sampling
-from drafters import layer_skip
-from drafters.eagle import Eagle
-from drafters.ngram import NGram
-from drafters.suffix import Suffix
 from lossless import text_of
-from methods import DRAFTERS, VERIFIERS, Drafter, Models, Pair, choose
+from methods import DRAFTERS, VERIFIERS, Models, choose
 from reporting.comparison import compared, ready, run, summary
-from samplers.batch import Slots
-from samplers.tree_model import with_tree
 
 ROOT = Path(__file__).resolve().parent.parent
 PROMPT = [3, 1, 2]
@@ -30,24 +20,26 @@ EVERY = [*itertools.product([1, 2, 4, 8, 16], [0, 1, 2, 5, 20], [0, 1])]
 
 
 @pytest.mark.parametrize("sizes", [FEW, pytest.param(EVERY, marks=pytest.mark.long)], ids=["few", "every"])
-@pytest.mark.parametrize("typed", list(combinations()), ids=" ".join)
-def test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed, sizes):
+@pytest.mark.parametrize("drafter", [*DRAFTERS, *WITHIN])
+def test_what_goes_together_gives_n_tokens_and_the_greedy_text(drafter, sizes):
     """At any K and length, also where no round has K drafts; and what is said about it holds numbers."""
-    models, method, settings = TinyModels(), choose(*typed), dict(top_k=0, top_p=1.0, eos=None)
-    for i, (K, n, settings["temperature"]) in enumerate(sizes):
+    every = [typed for typed in combinations() if typed[0] == OPTIONS.get(drafter, drafter)]
+    models, settings = TinyModels(), dict(top_k=0, top_p=1.0, eos=None)
+    for typed, (i, (K, n, settings["temperature"])) in itertools.product(every, enumerate(sizes)):
+        method = choose(*typed)
         pair, K = ready(method.pair(models, PROMPT, K, settings), PROMPT), method.n_drafts(K)
         alone, spec = (run(lambda pair, rng: sampler(pair.draft, pair.target, PROMPT, n, K, rng, **settings),
                            pair, np.random.default_rng(i))
                        for sampler in (method.baseline, method.sampler(pair)))
-        assert len(alone.tokens) == len(spec.tokens) == n
+        assert len(alone.tokens) == len(spec.tokens) == n, typed
         assert all(r.n_accepted <= K and len(r.drafts) <= (len(method.shape) if method.shape else K)
                    for r in spec.rounds)
         if settings["temperature"] == 0 or typed[1] == "coupled":
-            assert spec.tokens == alone.tokens
+            assert spec.tokens == alone.tokens, typed
         result = compared(alone, spec, pair, method, n, K, models.encoder, [1.0])
         named = dict(K=K, temperature=settings["temperature"], drafter=typed[0], verifier=typed[1])
         said = " ".join(summary(result | named))
-        assert "None" not in said and "nan" not in json.dumps(result).lower()
+        assert "None" not in said and "nan" not in json.dumps(result).lower(), typed
         assert ("lossy" in said) == (typed[1] in ("lenient", "typical") and n > 0)
 
 
@@ -79,21 +71,6 @@ def test_a_context_in_which_nothing_can_be_timed_is_told():
         with pytest.raises(ValueError, match="of 8 tokens .* smaller K"):
             settings = dict(temperature=0, top_k=0, top_p=1.0, eos=None)
             choose("optimum", "token").pair(small(), prompt, 8, settings)
-
-
-def test_which_layers_are_skipped_is_searched_on_the_prompt(monkeypatch):
-    """With texts of 20 tokens after as much of it as leaves room for them."""
-    models, asked = TinyModels(), []
-    prompt = [1, 2, 3] * 30
-    monkeypatch.setattr(layer_skip, "seconds_per_token", lambda *texts, **more: asked.append((*texts, more)))
-    monkeypatch.setattr(layer_skip, "search", lambda cost, n_layer, rng, steps: (
-        asked.append((n_layer, rng.random(), steps)) or ((0,), (1,))))
-    found = choose("layer_skip", "token").pair(models, prompt, 4, {})
-    assert asked == [(models.target, [prompt[:60]], dict(n_tokens=20)),         # of 80
-                     (2, np.random.default_rng(0).random(), 20)]
-    named = choose("layer_skip:a0,m1", "token").pair(models, prompt, 4, {})
-    assert (found.draft(prompt[:9]) == named.draft(prompt[:9])).all()
-    assert (found.draft(prompt[:9]) != models.target(prompt[:9])).any()
 
 
 def test_options_mean_what_they_say():
@@ -128,54 +105,6 @@ def test_ctrl_c_at_any_line_leaves_models_and_drafters_that_work(n_times):
         interrupted(lambda: text(pair, prompt), int(rng.integers(1, 3000)))
         prompt[rng.integers(1, len(prompt)):] = [1, 2]
         assert text(pair, prompt) == text(made(), prompt), typed
-
-
-def suffixes():
-    memory = Suffix(depth=4, memory=24)                 # it forgets the older half in the interrupted call
-    memory.learn([1, 2, 3, 1, 2, 4, 1] * 3)
-    return lambda x: memory.propose(None, x, 2, None, None)[0]
-
-
-def heads():
-    target = with_tree(tiny_gpt2(5, np.float64))
-    head = Eagle(target, TinyModels().head("eagle"))
-    head.tree([1, 2], [4], [-1])
-    return lambda x: head.tree(x[:3], x[3:], [-1, 0, 0][:len(x[3:])])
-
-
-def slots():
-    both = Slots(tiny_gpt2(), [30, 30])
-    both({0: [1, 2, 3], 1: [5, 6]}, {0: 1, 1: 1})
-    return lambda x: [*both({0: x, 1: x[1:]}, {0: 1, 1: 1}).values()]
-
-
-@pytest.mark.parametrize("make", [
-    lambda: NGram(9), suffixes, *(pytest.param(make, marks=pytest.mark.long) for make in (heads, slots))])
-def test_ctrl_c_at_any_line_leaves_what_answers_as_a_new_one(make):
-    for n in itertools.count(1):
-        ask, new = make(), make()
-        if not interrupted(lambda: ask([*[1, 2, 3, 1, 2, 4, 1] * 3, 1, 2, 3][-6:]), n):
-            break
-        for x in [5, 6, 7], [8, 5]:
-            assert np.allclose(ask(x), new(x), atol=1e-5), n
-    assert n > 50
-
-
-def test_adding_a_method_is_an_entry_in_the_table(monkeypatch):
-    """A drafter that repeats the last token goes through the same sweep and the same judge as all others."""
-    def repeats(draft, x, k, to_probs, rng):
-        return [x[-1]] * k, None
-    mine = Drafter("drafters/repeats.py", lambda models, *_: Pair(None, models.target, repeats))
-    monkeypatch.setitem(DRAFTERS, "repeats", mine)
-    rows = [typed for typed in combinations() if typed[0] == "repeats"]
-    assert len(rows) == sum(not verifier.tree for verifier in VERIFIERS.values())
-    for typed in rows:
-        test_what_goes_together_gives_n_tokens_and_the_greedy_text(typed, FEW)
-    assert lossless.check(entry("repeats", "token")[0], **LINE[1]) < 1e-12
-    dishonest = mine._replace(make=lambda models, *_: Pair(None, models.target, lambda draft, x, k, *_: (
-        [x[-1]] * k, [np.full(models.target.n_vocab, 1 / models.target.n_vocab)] * k)))
-    monkeypatch.setitem(DRAFTERS, "repeats", dishonest)
-    assert lossless.check(entry("repeats", "token")[0], **LINE[1]) > 1e-3
 
 
 OWN = "def propose(draft, x, k, to_probs, rng):\n    return [1] * k, None\n"
@@ -224,26 +153,3 @@ def test_at_temperature_0_the_text_of_the_embedded_pair_is_the_baselines_over_50
         if n_tokens > 5000:
             break
     assert n_tokens > 5000
-
-
-def sample_of_command_lines():
-    """Some 150 of all that can be typed."""
-    rng = np.random.default_rng(1)
-    every = list(itertools.product([*combinations()], [1, 3, 8], ["0", "1"], [[], ["--json"]]))
-    for i in sorted(rng.choice(len(every), 150, replace=False)):
-        (drafter, verifier), K, temperature, more = every[i]
-        drafter = drafter.replace("a0,m1", "a5,m6")
-        yield ["--drafter", drafter, "--verifier", verifier, "--K", str(K), "--temperature", temperature,
-               "--n_tokens_to_generate", str(rng.integers(0, 25)), *more]
-
-
-@pytest.mark.long
-def test_a_sample_of_command_lines_on_the_embedded_pair():
-    for words in sample_of_command_lines():
-        done = subprocess.run([sys.executable, "main.py", *words], cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == 0 and "Traceback" not in done.stderr, (words, done.stderr)
-        if "--json" in words:
-            result = json.loads(done.stdout)
-            assert result["temperature"] or result["same_text"], words
-        else:
-            assert "report it" not in done.stdout, words

@@ -3,7 +3,6 @@ arguments; and the statistics."""
 import random
 from collections import Counter
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -16,11 +15,9 @@ from checks import checked_rule
 from drafters import lookup
 from lossless import distribution_of_text, memoryless, scripted, table, text_of
 from reporting import stats
-from samplers.tree import tree_sampling
-from samplers.tree_model import CallByCall, with_tree
+from samplers.tree_model import with_tree
 from sampling import Round, probabilities
 from speculative import speculative_sampling, verify
-from utils import load_model
 
 PROMPT = [1, 2]
 
@@ -59,21 +56,6 @@ def test_greedy_float32_text_is_the_targets_argmax_or_within_rounding_of_it():
     text = PROMPT + list(text_of(speculative(draft, target, 70, 4, temperature=0)))
     logits = without_cache(target)(text, len(text))[1:-1]       # the rows that predict text[2:]
     assert (logits.max(axis=1) - logits[np.arange(70), text[2:]]).max() < 1e-4
-
-
-@pytest.mark.parametrize("n_prompt, n_tokens", [(40, 30), *(
-    pytest.param(n, 400, marks=pytest.mark.long) for n in (1, 40, 90))])
-def test_passes_of_more_than_16_rows_part_from_the_baseline_only_at_near_ties(n_prompt, n_tokens):
-    """Up to 16 rows nothing differs (test_exact.py).  At K = 20 they are a `gemm`: other rounding."""
-    (draft, _), (target, _) = load_model("demo-draft"), load_model("demo-target")
-    prompt = np.random.default_rng([20, n_prompt]).integers(0, 4096, n_prompt).tolist()
-    expected = text_of(baseline(target, n_tokens, prompt=prompt, temperature=0))
-    rounds = speculative(draft, target, n_tokens, 20, prompt=prompt, temperature=0)
-    assert len(rounds[0].target_probs) == 21
-    n = next((n for n, (a, b) in enumerate(zip(text_of(rounds), expected)) if a != b), None)
-    if n is not None:                                           # what follows is another text
-        second, first = np.sort(target(prompt + list(expected[:n]))[0])[-2:]
-        assert first - second < 1e-4, f"they part at token {n}, where {first - second} separates the two best"
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
@@ -237,33 +219,14 @@ def test_an_empty_residual_falls_back_to_the_target():
 
 
 def test_a_model_may_keep_the_tokens_it_was_given():
-    def remembering(model):
-        kept = []
-
+    def remembering(model, kept):
         def asked(tokens, n_last=1):
             assert all(a == b for a, b in kept)                 # nobody else has changed them
             kept.append((tokens, list(tokens)))
             return model(tokens, n_last)
-        asked.tree = lambda tokens, *tree: asked(tokens) is None or CallByCall(model).tree(tokens, *tree)
         return asked
-    draft, target = table(1), table(2)
-    for run in (partial(autoregressive_sampling, remembering(target), PROMPT, 9),
-                partial(speculative_sampling, remembering(draft), remembering(target), PROMPT, 9, 3),
-                partial(tree_sampling, remembering(draft), remembering(target), PROMPT, 9, (2, 1))):
-        assert len(text_of(run(np.random.default_rng(0)))) == 9
-
-
-def test_whoever_changes_a_round_does_not_change_the_text():
-    def spoiled(rounds):
-        for r in rounds:
-            yield from list(r.tokens)
-            r.tokens.clear(), r.drafts.clear()
-            r.target_probs[:] = 0
-
-    for run in (lambda rng: speculative_sampling(table(1), table(2), PROMPT, 30, 3, rng, eos=5),
-                lambda rng: autoregressive_sampling(table(2), PROMPT, 30, rng, eos=5)):
-        texts = [text_of(watch(run(np.random.default_rng(4)))) for watch in (spoiled, list)]
-        assert texts[0] == texts[1] and len(texts[0]) == 30
+    draft, target = remembering(table(1), []), remembering(table(2), [])
+    assert len(text_of(speculative(draft, target, 9, 3))) == len(baseline(target, 9)) == 9
 
 
 @pytest.mark.parametrize("kind", [list, tuple, np.array])
@@ -285,15 +248,16 @@ def never(tokens, n_last=1):
     raise AssertionError("the model was asked before the arguments were checked")
 
 
-@pytest.mark.parametrize("name, bad", [(name, bad) for name in BAD for bad in BAD[name]], ids=str)
-def test_arguments_are_checked_at_the_call(name, bad):
-    arguments = dict(tokens=PROMPT, n_tokens=5, rng=np.random.default_rng(0)) | {name: bad}
+@pytest.mark.parametrize("name", BAD)
+def test_arguments_are_checked_at_the_call(name):
     says = {"tokens": "the prompt", "n_tokens": "the number of tokens"}.get(name, name)
-    with pytest.raises(ValueError, match=f"^{says} .*: "):
-        speculative_sampling(never, never, **{"K": 3} | arguments)
-    if name != "K":
+    for bad in BAD[name]:
+        arguments = dict(tokens=PROMPT, n_tokens=5, rng=np.random.default_rng(0)) | {name: bad}
         with pytest.raises(ValueError, match=f"^{says} .*: "):
-            autoregressive_sampling(never, **arguments)
+            speculative_sampling(never, never, **{"K": 3} | arguments)
+        if name != "K":
+            with pytest.raises(ValueError, match=f"^{says} .*: "):
+                autoregressive_sampling(never, **arguments)
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.int8, np.uint16])
@@ -316,25 +280,12 @@ def test_models_of_different_vocabularies_are_refused_at_the_call():
         speculative(tiny_gpt2(n_vocab=13), tiny_gpt2(n_vocab=14), 5, 3)
 
 
-@pytest.mark.parametrize("answer", [None, 1, (1,), (1, 2, 3), ("a", 1), (1, 1.5), (-1, 0), (3, 0), (0, -1),
-                                    (0, 13), [0, None]])
-def test_a_rule_of_ones_own_that_answers_nonsense_is_told_what_to_return(answer):
-    verify = checked_rule(lambda *_: answer)
-    with pytest.raises(ValueError, match=r"^the rule returned .*: return \(n_accepted, next_token\)"):
-        verify(np.zeros((3, 13)), np.zeros((2, 13)), [1, 2], None)
-    assert checked_rule(lambda *_: [2, np.int64(12)])(np.zeros((3, 13)), None, [1, 2], None) == (2, 12)
-
-
-def test_a_rule_of_ones_own_may_change_what_it_gets():
-    def spoils(q, p, drafts, rng):
-        kept, token = verify(q, p, drafts, rng)
-        q *= 0
-        p *= 0
-        drafts.clear()
-        return kept, token
-    rule = checked_rule(spoils)
-    ours, others = ([*speculative(table(1), table(2), 40, 3, verify=one)] for one in (verify, rule))
-    assert repr(ours) == repr(others)
+def test_a_rule_of_ones_own_that_answers_nonsense_is_told_what_to_return():
+    for answer in None, 1, (1,), (1, 2, 3), ("a", 1), (1, 1.5), (-1, 0), (3, 0), (0, -1), (0, 13), [0, None]:
+        with pytest.raises(ValueError, match=r"^the rule returned .*: return \(n_accepted, next_token\)"):
+            checked_rule(lambda *_: answer)(np.zeros((3, 13)), np.zeros((2, 13)), [1, 2], None)
+    assert checked_rule(lambda *_: [2, np.int64(12)])(
+        np.zeros((3, 13)), np.zeros((2, 13)), [1, 2], None) == (2, 12)
 
 
 SHAPES = "was asked for the logits of . positions and gave"
@@ -459,12 +410,12 @@ def test_the_formula_is_off_where_acceptances_cluster():
     assert stats.expected_tokens(.5, 4) == 1.9375 != 60 / len(rounds) == 3
 
 
-@pytest.mark.parametrize("alpha, K, c, speed", [
-    (.75, 7, .02, 3.1575), (.80, 7, .04, 3.2509), (.82, 7, .11, 2.4971), (.62, 7, .02, 2.2580),
-    (.68, 5, .04, 2.3467), (.71, 3, .11, 1.9338), (.65, 5, .02, 2.4015), (.73, 5, .04, 2.6193),
-    (.74, 3, .11, 2.0247), (.53, 5, .02, 1.8914), (.55, 3, .04, 1.8026), (.56, 3, .11, 1.5408)])
-def test_theorem_3_8_of_leviathan_at_table_4(alpha, K, c, speed):
-    assert round(stats.predicted_speedup(alpha, K, c), 4) == speed
+def test_theorem_3_8_of_leviathan_at_table_4():
+    for alpha, K, c, speed in [
+            (.75, 7, .02, 3.1575), (.80, 7, .04, 3.2509), (.82, 7, .11, 2.4971), (.62, 7, .02, 2.2580),
+            (.68, 5, .04, 2.3467), (.71, 3, .11, 1.9338), (.65, 5, .02, 2.4015), (.73, 5, .04, 2.6193),
+            (.74, 3, .11, 2.0247), (.53, 5, .02, 1.8914), (.55, 3, .04, 1.8026), (.56, 3, .11, 1.5408)]:
+        assert round(stats.predicted_speedup(alpha, K, c), 4) == speed
 
 
 def test_expected_tokens_at_the_ends():

@@ -47,14 +47,6 @@ def test_the_nucleus_is_the_smallest_set_that_reaches_top_p(row, temperature, to
     assert found[found > 0] == pytest.approx(kept / kept.sum(), abs=1e-12)
 
 
-def test_the_nucleus_is_the_one_found_by_trying_all_subsets():
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        row, top_p = rng.normal(scale=2, size=8), rng.random()
-        expected = distribution_of_token(row, top_p=top_p)
-        assert probabilities(row, top_p=top_p) == pytest.approx(expected, abs=1e-12)
-
-
 def test_the_nucleus_is_holtzmans_and_not_openais():
     """OpenAI's code keeps the largest set of mass <= .6: one token; the paper the smallest of >= .6: two."""
     assert probabilities(np.log([0.1, 0.5, 0.15, 0.25]), top_p=0.6) == pytest.approx([0, 2 / 3, 0, 1 / 3])
@@ -142,11 +134,11 @@ def test_what_is_impossible_stays_impossible():
 BAD = [[np.nan, 1.0], [1.0, np.inf], [-np.inf, -np.inf], [[1.0, 2.0], [1.0, np.nan]]]
 
 
-@pytest.mark.parametrize("bad", BAD, ids=str)
 @pytest.mark.parametrize("settings", [dict(), dict(temperature=0), dict(top_k=1), dict(top_p=0.5)], ids=str)
-def test_nan_and_infinity_are_refused(bad, settings):
-    with pytest.raises(ValueError, match="NaN or infinity"):
-        probabilities(bad, **settings)
+def test_nan_and_infinity_are_refused(settings):
+    for bad in BAD:
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            probabilities(bad, **settings)
 
 
 @pytest.mark.parametrize("settings", [dict(), dict(temperature=0), dict(top_k=2), dict(top_p=0.5)], ids=str)
@@ -201,12 +193,3 @@ def test_the_ends_of_a_large_float32_distribution_are_safe():
         for u in (0.0, 5e-324, 0.99993, 0.99997, LARGEST_UNIFORM):
             assert probs[sample(probs, Says(u))] > 0
         assert sample(probs, Says(LARGEST_UNIFORM)) >= np.flatnonzero(probs)[-1] - 50
-
-
-@pytest.mark.parametrize("n", [500, pytest.param(100_000, marks=pytest.mark.fuzz)])
-def test_draws_of_a_large_float32_distribution(n):
-    probs, rng = [*float32_distributions()][2], np.random.default_rng(0)
-    tokens = np.array([sample(probs, rng) for _ in range(n)])
-    assert 0 <= tokens.min() and tokens.max() < V and (probs[tokens] > 0).all()
-    likely = np.argmax(probs)
-    assert abs(np.mean(tokens == likely) - probs[likely]) < 4 * (probs[likely] / n) ** 0.5

@@ -134,13 +134,7 @@ def test_the_command_line_streams_in_colour_is_plain_elsewhere_and_shows_rounds(
     said()
     one, two = out.getvalue().split("Speculative sampling")
     assert "\x1b" not in plain + rounds + one and all(f"\x1b[{code}m" in two for code in SIGNS if code != "2")
-    for name, some in ("autoregressive", one), ("speculative", re.sub(r"\s?\x1b\[31;9m.*?\x1b\[0m", "", two)):
-        text = result["prompt"] + result[name]["text"]
-        for shown in plain, re.sub("\x1b\\[[0-9;]*m", "", some):
-            assert "".join(text.split()) in "".join(shown.split())
-    assert f"\n\n{text}\n\nTime" in rounds
-    lines = re.findall(r"^ +\d+ +(\d+)/(\d+) (.*)$", rounds, re.M)
-    assert len(lines) == result["speculative"]["rounds"]
-    for accepted, drafted, tokens in lines:
-        counts = [len(re.findall(rf"(?:^| )\{sign}\S", tokens)) for sign in "+-.="]
-        assert counts[0] == int(accepted) and sum(counts[:3]) == int(drafted) and counts[3] == 1
+    for name, shown in ("autoregressive", one), ("autoregressive", plain), ("speculative", plain):
+        assert result["prompt"] + result[name]["text"] in shown
+    assert f"\n\n{result['prompt']}{result['speculative']['text']}\n\nTime" in rounds
+    assert len(re.findall(r"^ +\d+ +\d+/\d+ ", rounds, re.M)) == result["speculative"]["rounds"]

@@ -9,7 +9,7 @@ from lossless import exact_distribution, memoryless, scripted, table, text_of
 from reporting.stats import taken
 from samplers import tree_model
 from samplers.tree import shape_of, tree_sampling
-from samplers.tree_model import CallByCall, TreeGPT2, depths, tree_mask, with_tree
+from samplers.tree_model import CallByCall, TreeGPT2, depths, with_tree
 from samplers.tree_rules import SEQUOIA, SPECINFER, drawn, likeliest, surest
 from utils import load_model
 
@@ -61,45 +61,25 @@ def paths_of(tokens, nodes, parents):
     return texts
 
 
-def error_of_tree():
-    """The largest difference between the rows of trees and of their paths, over calls that follow a path, go
-    elsewhere, add nodes to the last tree, and ask the model plainly in between."""
-    plain = without_cache(tiny_gpt2(dtype=np.float64))
-    model, rng, error = with_tree(tiny_gpt2(dtype=np.float64)), np.random.default_rng(0), 0.0
-    tokens = [1]
-    for call in range(24):
+def test_logits_of_a_tree_are_those_of_its_paths_whatever_was_asked_before():
+    """Over texts that follow a path or go elsewhere; the tree in two passes; another tree of the same nodes,
+    another text, and the model alone in between."""
+    def same(rows, *texts):
+        assert np.allclose(rows, np.stack([plain(text)[0] for text in texts]), atol=1e-12)
+    plain, model = without_cache(tiny_gpt2(dtype=np.float64)), with_tree(tiny_gpt2(dtype=np.float64))
+    rng, tokens = np.random.default_rng(0), [1]
+    for _ in range(24):
         nodes, parents = random_tree(rng, int(rng.integers(0, 9)))
         texts = paths_of(tokens, nodes, parents)
-        expected = np.stack([plain(text)[0] for text in texts])
-        first = int(rng.integers(0, len(nodes) + 1))            # the tree in two passes
-        rows = model.tree(tokens, nodes[:first], parents[:first])
-        error = max(error, np.abs(rows - expected[:first + 1]).max())
-        n_last = int(rng.integers(1, len(texts) + 1))
-        error = max(error, np.abs(model.tree(tokens, nodes, parents, n_last) - expected[-n_last:]).max())
-        if call % 4 == 0 and nodes:                             # the same nodes with other parents
-            model.tree(tokens, nodes, parents)
-            last = model.tree(tokens, nodes, list(range(-1, len(nodes) - 1)), 1)
-            error = max(error, np.abs(last - plain(tokens + nodes)).max())
-        if call % 3 == 0:                                       # the same tree behind another token
-            other = [*tokens[:-1], (tokens[-1] + 1) % 13]
-            error = max(error, np.abs(model(other) - plain(other)).max())
-            last = model.tree(other, nodes, parents, 1)
-            error = max(error, np.abs(last - plain(other + texts[-1][len(tokens):])).max())
+        first, n_last = rng.integers(len(nodes) + 1), int(rng.integers(1, len(texts) + 1))
+        same(model.tree(tokens, nodes[:first], parents[:first]), *texts[:first + 1])
+        same(model.tree(tokens, nodes, parents, n_last), *texts[-n_last:])
+        same(model.tree(tokens, nodes, list(range(-1, len(nodes) - 1)), 1), tokens + nodes)
+        other = [*tokens[:-1], (tokens[-1] + 1) % 13]
+        same(model.tree(other, nodes, parents, 1), other + texts[-1][len(tokens):])
+        same(model(other), other)
         tokens = texts[rng.integers(len(texts))] + rng.integers(13, size=rng.integers(0, 3)).tolist()
-        tokens = tokens[:int(rng.integers(1, 60))] if call % 7 == 6 else tokens[:60]
-    return error
-
-
-def test_logits_of_a_tree_are_those_of_its_paths_whatever_was_asked_before():
-    assert error_of_tree() < 1e-12
-
-
-@pytest.mark.parametrize("name, mistake", [
-    ("tree_mask", lambda n_past, n, parents: tree_mask(n_past, n, range(-1, len(parents) - 1))),
-    ("depths", lambda parents: [*range(1, len(parents) + 1)])])
-def test_a_wrong_pass_is_found(name, mistake, monkeypatch):
-    monkeypatch.setattr(tree_model, name, mistake)
-    assert error_of_tree() > 1e-3
+        tokens = tokens[:rng.integers(1, 60)]
 
 
 def test_a_level_of_the_draft_and_a_tree_of_the_target_are_one_pass_each():
@@ -115,20 +95,10 @@ def test_a_level_of_the_draft_and_a_tree_of_the_target_are_one_pass_each():
 
 
 def test_a_model_of_any_kind_is_called_once_a_node():
-    target = table(2)
+    target, tree = with_tree(table(2)), ([1], [0, 2, 1], [-1, 0, -1])
     expected = np.stack([target(text)[0] for text in ([1], [1, 0], [1, 0, 2], [1, 1])])
-    assert (CallByCall(target).tree([1], [0, 2, 1], [-1, 0, -1]) == expected).all()
-    rows = np.empty_like(expected[:1])                          # it may fill the same array at each call
-    refilling = CallByCall(lambda *x: np.copyto(rows, target(*x)) or rows)
-    assert (refilling.tree([1], [0, 2, 1], [-1, 0, -1]) == expected).all()
-    assert (CallByCall(target).tree([1], [0, 2, 1], [-1, 0, -1], 2) == expected[-2:]).all()
-    model = tiny_gpt2()
-    assert type(with_tree(model)) is TreeGPT2 and with_tree(model).params is model.params
-    assert with_tree(None) is None and type(with_tree(target)) is CallByCall
-    model = tiny_gpt2()
-    model([1, 2])
-    CallByCall(model).reset()
-    assert model.cached == []
+    assert (target.tree(*tree) == expected).all() and (target.tree(*tree, 2) == expected[-2:]).all()
+    assert type(target) is CallByCall and with_tree(None) is None
 
 
 @pytest.mark.parametrize("n_last", [-1, 6, 9])
@@ -231,7 +201,7 @@ def test_the_same_seed_gives_the_same_text_and_the_callers_lists_stay():
 # Arguments --------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("widths, says", [
-    ((3, 0), "at least one child"), ((2, -1), "at least one child"), ((), "no nodes"),
+    ((3, 0), "at least one child"), ((2, -1), "at least one child"),
     (3, "children per node"), ("3,2", "children per node"), ((2, 1.5), "children per node"),
     ((50, 50), "more than 1000"), ([-1, 2, 0], "must come before"),
     ([-1, -2], "must come before"), ([-1] * 1001, "1001 nodes")], ids=str)

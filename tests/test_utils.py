@@ -1,5 +1,4 @@
 """utils.py: names and folders that become models, and those that say why they do not."""
-import os
 import shutil
 
 import numpy as np
@@ -92,14 +91,3 @@ def test_weights_that_are_not_numbers_are_reported_with_the_tensors_name(tmp_pat
     arrays = weights()
     arrays[name].flat[-1] = value
     refused(folder(tmp_path, arrays), f": {name} holds NaN or infinity", load_model)
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="asks Linux what is mapped")
-def test_a_model_that_was_loaded_needs_its_files_no_more(tmp_path):
-    model, _ = load_model(folder(tmp_path))
-    before = model([1, 2, 3])
-    assert str(tmp_path) not in open("/proc/self/maps").read()
-    for file in tmp_path.iterdir():
-        os.truncate(file, 0)
-    model.reset()
-    assert np.array_equal(model([1, 2, 3]), before)

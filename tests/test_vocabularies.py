@@ -87,13 +87,3 @@ def test_with_whole_vocabularies_the_text_at_temperature_0_is_the_baselines(enco
         if temperature == 0:
             baseline = autoregressive_sampling(*run, np.random.default_rng(0), temperature=0)
             assert [token for r in rounds for token in r.tokens] == [r.tokens[0] for r in baseline]
-
-
-def test_slems_drafts_are_the_text_that_the_draft_wrote(encoders):
-    small, encoder = encoders
-    text, more = TEXT + " said the", " old man, \u201cand I\u201d"
-    n, whole = len(small.encode(text)), small.encode(text + more)
-    draft = scripted([0] * n + whole[n:], n_vocab=small.n_vocab)
-    drafts, p = SLEM(draft, small, encoder).propose(None, encoder.encode(text), 5, None, None)
-    assert p is None and more.startswith(encoder.decode(drafts))        # the fifth ends within a character
-    assert drafts[:3] == encoder.encode(more)[:3]

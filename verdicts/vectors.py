@@ -78,7 +78,12 @@ def varies(given, uniforms, shift):
 def distribution(rule, rng, k, n_vocab):
     """Exact: {kept and tokens: probability} of a round whose drafts are drawn, or for point masses chosen."""
     q, p, chosen = (step(rule, rng, k, n_vocab, 0)[name] for name in ("q", "p", "drafts"))
+    chosen = chosen if p is None else None
+    return dict(rule=rule, q=q, p=p, k=k, drafts=chosen, outcomes=outcomes(rule, q, p, k, chosen))
 
+
+def outcomes(rule, q, p, k, chosen):
+    """[[kept, tokens.., probability], ..], chosen: the drafts of point masses."""
     def run(walk):
         if rule in NODES:
             return judge(rule, q, p, NODES[rule][0](np.array(p), k, walk), walk)
@@ -87,8 +92,7 @@ def distribution(rule, rng, k, n_vocab):
         return (kept, *drafts[:kept], token)
 
     found = sorted(exact_distribution(run).items())
-    outcomes = [[*map(int, outcome), float(f"{chance:.12g}")] for outcome, chance in found]
-    return dict(rule=rule, q=q, p=p, k=k, drafts=chosen if p is None else None, outcomes=outcomes)
+    return [[*map(int, outcome), float(f"{chance:.12g}")] for outcome, chance in found]
 
 
 def text():

@@ -1,4 +1,4 @@
-"""Make tests/fixtures/tensorflow with TensorFlow itself, and let TensorFlow read what checkpoint.py writes.
+"""Make tests/fixtures/tensorflow with TensorFlow itself.
 
     python -m venv /tmp/tf && /tmp/tf/bin/pip install tensorflow-cpu
     /tmp/tf/bin/python tests/make_tensorflow_fixture.py
@@ -19,7 +19,6 @@ import numpy as np
 import tensorflow as tf
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-from loading import checkpoint
 
 FOLDER = Path(__file__).resolve().parent.parent / "fixtures" / "tensorflow"
 
@@ -86,35 +85,7 @@ def make_fixtures():
     np.savez_compressed(FOLDER / "values.npz", **values)
 
 
-def check_what_we_write():
-    """TensorFlow reads our file: same names, types, values; our .index is byte for byte the one it writes."""
-    with tempfile.TemporaryDirectory() as folder:
-        ours = checkpoint.read_tensorflow(FOLDER / "small", verify=True)
-        checkpoint.write_tensorflow(f"{folder}/ours", ours)
-        theirs = read(f"{folder}/ours")
-        assert list(theirs) == list(ours)
-        for name, value in ours.items():
-            other = np.asarray(theirs[name])
-            assert (other.dtype, other.shape) == (value.dtype, value.shape), name
-            assert other.tobytes() == value.tobytes(), name
-        save(f"{folder}/again", {name: tf.constant(value) for name, value in ours.items()})
-        for end in ".index", ".data-00000-of-00001":
-            assert Path(f"{folder}/ours{end}").read_bytes() == Path(f"{folder}/again{end}").read_bytes(), end
-        variables = tf.train.list_variables(f"{folder}/ours")
-        print(f"TensorFlow {tf.__version__} reads our file: {len(theirs)} tensors equal, index and data byte "
-              "for byte as it writes them")
-        print("for example", variables[0], variables[-1])
-        # TensorFlow would need several blocks
-        many = {f"{i:04d}" + "y" * 500: np.full(3, i, np.float16) for i in range(1000)}
-        checkpoint.write_tensorflow(f"{folder}/many", many)
-        theirs = read(f"{folder}/many")
-        assert len(theirs) == 1000
-        assert all(np.array_equal(theirs[name], value) for name, value in many.items())
-        print("and 1000 names of 504 bytes in one block")
-
-
 if __name__ == "__main__":
     make_fixtures()
-    check_what_we_write()
     for path in sorted(FOLDER.iterdir()):
         print(f"{path.stat().st_size:8d} {path.name}")

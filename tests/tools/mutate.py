@@ -37,7 +37,6 @@ TESTS = {
     "lossless.py": "lossless sampling exercises",
     "compute/": "exact threads gpt2 backend", "drafters/": "drafters heads", "exercises/": "exercises",
     "loading/folder.py": "folder utils heads", "pages/site.py": "site machine judge",
-    "pages/notebooks.py": "site",
     "pages/": "pages replay site judge machine", "verdicts/": "verdicts",
     "reporting/stats.py": "stats samplers main", "samplers/tree_model.py": "tree",
     "samplers/tree_rules.py": "tree k_seq", "benchmarks/": "figures counts costs sequoia",
@@ -45,7 +44,7 @@ TESTS = {
 }
 # what runs PyTorch or llama.cpp is not seen by tests without them
 NOT_HERE = ("tests/", "training/", "notebooks/",
-            "verdicts/real.py", "benchmarks/peers.py", "benchmarks/near_ties.py")
+            "verdicts/real.py", "benchmarks/peers.py")
 
 SWAPS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
          ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -70,29 +69,8 @@ def planted(source, number):
     node = next(node for i, node in enumerate(ordered(tree)) if i == number)
     before = ast.unparse(node)
     changed(node)
-    left_out = isinstance(node, ast.Pass)
-    after = "left out" if left_out else f"-> {ast.unparse(node)}"
-    return node.lineno, " ".join(f"{before} {after}".split()), replaced(source, tree, node)
-
-
-def replaced(source, tree, node):
-    """The source with this node of the changed tree in its place, and everything else as it was written: some
-    tests look for lines of the source.
-
-    >>> planted("x = (a * b) * c      # as it was", 5)[2]
-    'x = ((a + b)) * c      # as it was'
-    """
-    lines = source.encode().splitlines(keepends=True)           # columns are counted in bytes
-    begin, end = (sum(map(len, lines[:line - 1])) + column for line, column in
-                  ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)))
-    word = ast.unparse(node) if isinstance(node, ast.Constant | ast.stmt) else f"({ast.unparse(node)})"
-    raw = source.encode()
-    text = (raw[:begin] + word.encode() + raw[end:]).decode()
-    try:
-        same = ast.dump(ast.parse(text)) == ast.dump(tree)
-    except SyntaxError:
-        same = False
-    return text if same else ast.unparse(tree)                  # in f-strings: older Pythons miscount there
+    after = "left out" if isinstance(node, ast.Pass) else f"-> {ast.unparse(node)}"
+    return node.lineno, " ".join(f"{before} {after}".split()), ast.unparse(tree)
 
 
 def ordered(tree):
@@ -151,9 +129,8 @@ def passes(copy, paths, planted_in="", seconds=None):
     """Whether these tests pass in a copy of the repository, in this time."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider",
                "-o", "python_functions=test_*", *paths]         # not `tests_of` in the code itself
-    try:                                                        # PLANTED: see `mutant` in tests/helpers.py
-        done = subprocess.run(command, cwd=copy, capture_output=True, timeout=seconds, text=True,
-                              env=os.environ | {"PLANTED": planted_in})
+    try:
+        done = subprocess.run(command, cwd=copy, capture_output=True, timeout=seconds, text=True)
         if done.returncode and not planted_in:
             print(done.stdout, file=sys.stderr)
         return done.returncode == 0
