@@ -21,7 +21,7 @@ def main(folder, repository=""):
     check_folder(folder)
     site = pages(repository)
     write_folder(folder, site)
-    size = sum(len(html.encode()) for html in site.values())
+    size = sum(len(html if isinstance(html, bytes) else html.encode()) for html in site.values())
     print(f"{folder}/index.html: {len(site)} pages, {size / 1e6:.1f} MB")
 
 

@@ -3,7 +3,7 @@
     check_place(path)               before the work: ValueError if a page cannot be written there
     write_page(path, html)          one page, whole or not at all
     check_folder(folder)            the same two for a folder of pages
-    write_folder(folder, pages)     {file: html}
+    write_folder(folder, pages)     {file: html, or bytes}
 
 A page of ours has a mark in its head, one for replays that main.py wrote and one for the site, so that
 neither replaces the other.  A symbolic link stays one: the page goes where it leads.
@@ -91,7 +91,8 @@ def write_folder(folder, pages):
     real = place(folder)
     with TemporaryDirectory(dir=real if real.is_dir() else real.parent, prefix=".new.") as work:
         for file, html in pages.items():
-            (Path(work) / file).write_text(html, encoding="utf-8")
+            data = html if isinstance(html, bytes) else html.encode("utf-8")
+            (Path(work) / file).write_bytes(data)
         taken = [file for file in pages if os.path.lexists(real / file) and not has_mark(real / file, SITE)]
         if taken:
             raise ValueError(f"{real / taken[0]} appeared while the pages were made: move it away")

@@ -138,7 +138,8 @@ def judged(code, settings=None, penalty=False, disputed=False):
         return lossless.report(sampler)._asdict()
     for name, (draft, target, n_tokens, Ks) in PAIRS.items():
         target = constrained(target, rules.penalty) if penalty else target
-        found = lossless.report(sampler, [(draft, target)], Ks, n_tokens, **{"temperature": 1.0} | (settings or {}))
+        found = lossless.report(sampler, [(draft, target)], Ks, n_tokens,
+                                **{"temperature": 1.0} | (settings or {}))
         if not found.lossless:
             return found._asdict() | dict(case=found.case.replace("pair 0", name))
     return found._asdict()
@@ -163,7 +164,8 @@ def openings():
         yield dict(group=f"disputed: {case.verdict}", name=case.name, code=code_of(case.rule),
                    wrong=case.verdict == "wrong", settings=case.settings, penalty=case.penalty, disputed=True,
                    claim=case.claim, link=case.link)
-    for group, table in ("mistakes that are easily made", museum.WRONG), ("right, though it looks wrong", museum.RIGHT):
+    for group, table in (
+            ("mistakes that are easily made", museum.WRONG), ("right, though it looks wrong", museum.RIGHT)):
         for name in table:
             if name in museum.RULES:
                 yield dict(group=group, name=name, code=code_of(name), wrong=table is museum.WRONG)

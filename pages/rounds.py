@@ -1,4 +1,4 @@
-"""A round of a run -> what a page shows of it: the text, the drafts, and the lines that ran, with their values.
+"""A round of a run -> what a page shows of it: text, drafts, and the lines that ran, with their values.
 
     shown = Shown(encoder, tokens, n_tokens, K, eos, propose, verify)
     shown.sources               the functions, as they are in their files
@@ -31,8 +31,10 @@ UNSEEN = ("x, T = ", "yield ", "draft_probs=p)")        # lines of the loop that
 STEPS = [           # Algorithm 2 of Chen et al., and the lines of speculative.py that do it
     ("while n < T", ["while len(x) < T:"]),
     ("for t = 1 .. K: sample x̃ₜ ~ p(· | x₁ .. xₙ, x̃₁ .. x̃ₜ₋₁)",
-     ["for _ in range(k):", "p.append(to_probs(draft(x + drafts), 1)[0])", "drafts.append(sample(p[-1], rng))"]),
-    ("in parallel, compute K + 1 sets of logits q(· | ..)", ["q = to_probs(target(x + drafts, k + 1), k + 1)"]),
+     ["for _ in range(k):", "p.append(to_probs(draft(x + drafts), 1)[0])",
+      "drafts.append(sample(p[-1], rng))"]),
+    ("in parallel, compute K + 1 sets of logits q(· | ..)",
+     ["q = to_probs(target(x + drafts, k + 1), k + 1)"]),
     ("for t = 1 .. K: sample r ~ U[0, 1]; if r < min(1, q(x̃ₜ) / p(x̃ₜ)) accept",
      ["for j, token in enumerate(drafts):", "q, p = target_probs[j], draft_probs[j]",
       "if rng.random() * p[token] < q[token]:", "continue"]),
@@ -78,7 +80,7 @@ class Again:
 
 
 class Lines:
-    """A trace function for sys.settrace -> steps: each line of the `shown` code as it ran, with its values."""
+    """A trace function for sys.settrace -> steps: each line of the code as it ran, with its values."""
 
     def __init__(self, sources, coins, n_vocab):
         self.of = {source["code"]: i for i, source in enumerate(sources) if source["code"]}
@@ -111,8 +113,8 @@ class Lines:
             self.fill(before, frame, value if event == "return" else None)
         if event == "line":
             source = self.of.get(frame.f_code, self.typed)
-            self.open[id(frame)] = step = dict(source=source, line=frame.f_lineno - self.sources[source]["first"],
-                                               facts=[], before=len(self.coins.used))
+            self.open[id(frame)] = step = dict(
+                source=source, line=frame.f_lineno - self.sources[source]["first"], facts=[], before=len(self.coins.used))  # noqa: E501
             self.steps.append(step)
         return self.line
 
@@ -169,7 +171,8 @@ class Shown:
     code        the text of the editor, if they come from there
     """
 
-    def __init__(self, encoder, tokens, n_tokens, K, eos, propose, verify, *, tests_all=False, pure=None, code=""):
+    def __init__(self, encoder, tokens, n_tokens, K, eos, propose, verify, *, tests_all=False,
+                 pure=None, code=""):
         self.encoder, self.x, self.left, self.K, self.eos = encoder, list(tokens), n_tokens, K, eos
         self.tests_all, self.stream = tests_all, encoder.stream()
         self.propose, self.verify = (
@@ -180,7 +183,8 @@ class Shown:
         self.sources = [source_of(f) for f in shown if f and f not in typed]
         if code:
             lines = code.expandtabs(4).split("\n")
-            self.sources.append(dict(name="your code", file=EDITOR, first=1, lines=lines, code=None, doc=None))
+            self.sources.append(
+                dict(name="your code", file=EDITOR, first=1, lines=lines, code=None, doc=None))
         loop = next(c for c in speculative_sampling.__code__.co_consts if inspect.iscode(c))
         if self.verify and not any(inspect.ismethod(f) for f in typed):
             self.sources.append(source_of(loop, "the loop of speculative_sampling"))
@@ -200,7 +204,7 @@ class Shown:
         """A sampling.Round and the coins that were drawn in it -> what is shown of it."""
         last = None
         if len(r.tokens) > r.n_accepted:
-            refused = r.n_accepted < len(r.drafts) if r.parents is None else (taken(r) or [-1])[-1] in r.parents
+            refused = r.n_accepted < len(r.drafts) if r.parents is None else (taken(r) or [-1])[-1] in r.parents  # noqa: E501
             last = dict(token=int(r.tokens[-1]), kind="correction" if refused else "bonus")
         found = dict(tokens=[int(token) for token in r.tokens], kept=r.n_accepted, last=last,
                      text=[self.stream([token] if token != self.encoder.eos else []) for token in r.tokens])
@@ -209,7 +213,7 @@ class Shown:
             found["nodes"] = [dict(token=int(x), parent=parent, q=short(r.target_probs[parent + 1][x]),
                                    taken=i in path) for i, (x, parent) in enumerate(zip(r.drafts, r.parents))]
         else:
-            found["drafts"] = [dict(token=int(x), q=short(q[x]), p=short(p[x]), verdict=self.verdict(r, j, last))
+            found["drafts"] = [dict(token=int(x), q=short(q[x]), p=short(p[x]), verdict=self.verdict(r, j, last))  # noqa: E501
                                for j, (x, q, p) in enumerate(zip(r.drafts, r.target_probs, r.draft_probs))]
             found["steps"] = self.steps(r, coins) if self.verify else []
         self.x += r.tokens
@@ -282,7 +286,7 @@ def short(x):
 
 
 def rows(distributions, marked, n_top):
-    """[[token, *its value in each], ..]: the n_top likeliest of each and the marked, the likeliest first; then
+    """[[token, *its value in each], ..]: the n_top likeliest of each and the marked, likeliest first; then
     [None, ..], the sum of all others.
 
     >>> rows([np.array([.5, .25, .125, .125])], [3], n_top=1)
@@ -294,7 +298,8 @@ def rows(distributions, marked, n_top):
     kept = kept[probs[:, kept].any(axis=0) | np.isin(kept, [token for token in marked if token is not None])]
     kept = kept[np.argsort(-probs[:, kept].max(axis=0), kind="stable")]
     others = np.maximum(probs.sum(axis=-1) - probs[:, kept].sum(axis=-1), 0)
-    return [[token, *map(short, column)] for token, column in zip([*kept.tolist(), None], [*probs[:, kept].T, others])]
+    columns = [*probs[:, kept].T, others]
+    return [[token, *map(short, column)] for token, column in zip([*kept.tolist(), None], columns)]
 
 
 def ids_in(found):

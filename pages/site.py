@@ -5,21 +5,25 @@
     rule.html           accepting a draft, by hand
     machine.html        which method on my machine?  (if there are counts and costs)
     judge.html          the judge itself, in the browser
+    live.html           the pair itself, in the browser; it loads code.zip and the models beside it
 
-Every page is a file by itself that asks nothing of the network, except judge.html, which loads Python when it
-is asked to judge.
+Every page is a file by itself that asks nothing of the network, except judge.html and live.html, which load
+Python when they are asked to.
 
 Limitations: only the runs that are replayed are made anew, and their times are those of the machine that
 makes them.  Notebooks and results are for GitHub to show.
 """
+import hashlib
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from pages import judge, machine
-from pages.files import SITE, TRACE
+from pages.files import BEGIN, SITE, TRACE
 from pages.frame import BACK, figure, interactive, page
 from verdicts import CASES
 
@@ -47,6 +51,8 @@ RUNS = {    # name: (flags of main.py, title, what to look for)
 PAGES = {       # file: (title, what is there)
     "rule.html": ("The rule, by hand", "Two distributions to drag: what is kept, what is refused, and why "
                   "the target's distribution comes out."),
+    "live.html": ("Speculative sampling, live", "Type a prompt and watch the race; open a round and go through it "  # noqa: E501
+                  "line by line; change the rule, and have it judged."),
     "judge.html": ("The judge, in your browser", "Change the code that drafts or verifies, and see whether "
                    "it is still lossless: every branch of chance is walked."),
     "machine.html": ("Which method on my machine?", "The counts of all methods, with sliders for what a pass "
@@ -101,6 +107,55 @@ def judge_page(base=PYODIDE):
     return interactive(PAGES["judge.html"][0], "judge.html", policy, base=base, data=as_data(data))
 
 
+# Live -------------------------------------------------------------------------------------------------------
+
+TIDE = ("The tide was going out. Along the edge of the water a girl was walking barefoot, "        # as main.py's  # noqa: E501
+        "with her shoes in")
+MODELS = "demo-draft", "demo-target", "demo-eagle"
+FILES = ("hparams.json", "encoder.json", "vocab.bpe", "checkpoint", "model.ckpt.index",
+         "model.ckpt.data-00000-of-00001")
+
+
+def packed(paths):
+    """Files of the repository -> a zip, the same bytes each time, that begins as our pages do (files.py)."""
+    file = io.BytesIO()
+    with ZipFile(file, "w") as archive:
+        for path in paths:
+            archive.writestr(ZipInfo(str(path), (1980, 1, 1, 0, 0, 0)), (ROOT / path).read_bytes(), ZIP_DEFLATED)  # noqa: E501
+    return (BEGIN + SITE).encode() + file.getvalue()
+
+
+def packs():
+    """{file: bytes} of what live.html loads: the modules of this repository that live.py needs, the models."""  # noqa: E501
+    program = IMPORTED.replace("pages.judge", "pages.live")
+    listed = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: E501
+    folders = {name: [Path("models", name, file) for file in FILES if (ROOT / "models" / name / file).exists()]  # noqa: E501
+               for name in MODELS}
+    return {"code.zip": packed(sorted([*listed.stdout.split(), "verdicts/cases.ini"]))} | {
+        f"{name}.zip": packed(paths) for name, paths in folders.items()}
+
+
+def recorded_race(settings):
+    """A race run here, as the page shows one: it plays before Python is loaded."""
+    from pages.live import Live
+    live, rounds = Live(), {"alone": [], "spec": []}
+    about = json.loads(live.start(json.dumps(settings)))
+    for lane, done in rounds.items():
+        while found := json.loads(live.advance(lane)):
+            done.append(found)
+    return dict(about=about, **rounds)
+
+
+def live_page(files, base=PYODIDE):
+    """files: what `packs` made; base: where Pyodide is loaded from."""
+    from pages.live import openings
+    settings = dict(prompt=TIDE, n_tokens=40, K=4, temperature=0, top_p=1, seed=0, drafter="model", verifier="token")  # noqa: E501
+    about = [dict(file=file, size=len(data), sha256=hashlib.sha256(data).hexdigest()) for file, data in files.items()]  # noqa: E501
+    data = dict(packs=about, openings=[*openings()], settings=settings, recorded=recorded_race(settings))
+    policy = f" {base} 'wasm-unsafe-eval'; connect-src 'self' {base}; worker-src blob:"
+    return interactive(PAGES["live.html"][0], "live.html", policy, base=base, data=as_data(data))
+
+
 def as_data(data):
     """For a <script> element: without "<" nothing in it can end the element."""
     return json.dumps(data).replace("<", "\\u003c")
@@ -143,7 +198,7 @@ with the times of the machine that made these pages.</p>
 <h2>Is it really lossless?</h2>
 <p>{len(CASES)} rules that public threads are about are judged exactly; {wrong} are wrong. The verdicts, the
 notebooks and the results are in the repository; each rule can be opened here.</p>
-{cards(["judge.html"])}
+{cards(["live.html", "judge.html"])}
 <h2>What it gains</h2>
 {cards(["machine.html"] * bool(machine.data()))}
 </main>""")
@@ -152,5 +207,6 @@ notebooks and the results are in the repository; each rule can be opened here.</
 def pages(repository=""):
     """{file: its text} of the whole site."""
     replays = {f"replay_{name}.html": replay(flags) for name, (flags, *_) in RUNS.items()}
-    return {"index.html": index_page(repository), **replays, "judge.html": judge_page(), **machine_page(),
+    files = packs()
+    return {"index.html": index_page(repository), **replays, "live.html": live_page(files), **files, "judge.html": judge_page(), **machine_page(),  # noqa: E501
             "rule.html": interactive(PAGES["rule.html"][0], "rule.html")}

@@ -1,5 +1,9 @@
 """The static site: nothing from the network, every link leads somewhere, all is there that was measured."""
+import hashlib
+import io
+import json
 import re
+import zipfile
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,7 +19,8 @@ from pages.site import PYODIDE, RUNS, index_page
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOW = (ROOT / ".github" / "workflows" / "pages.yml").read_text(encoding="utf-8")
-FILES = "index.html", "rule.html", "judge.html", "machine.html"
+FILES = "index.html", "live.html", "rule.html", "judge.html", "machine.html"
+PACKS = {"code.zip", "demo-draft.zip", "demo-target.zip", "demo-eagle.zip"}      # which live.html loads
 LOADING = ("src", "srcset", "poster", "data", "background", "action", "formaction", "xlink:href")
 
 
@@ -59,7 +64,7 @@ def check_links(pages):
         policy = re.search(r'Content-Security-Policy"\s+content="([^"]*)"', html)[1]
         assert policy.startswith("default-src 'none'") and SITE in html[:500], file
         others = {*re.findall(r"https?:[^\s;]+", policy)}
-        assert others <= ({PYODIDE} if file == "judge.html" else set()), file
+        assert others <= ({PYODIDE} if file in ("judge.html", "live.html") else set()), file
         for link in page.links:
             to, _, place = link.partition("#")
             assert to.startswith("https://") or (to or file) in pages, (file, link)
@@ -98,6 +103,19 @@ def test_the_workflow_builds_the_site_and_publishes_what_it_built():
     assert re.findall(r"(\S+): write", deploy) == ["pages", "id-token"]
 
 
+def check_packs(files, html):
+    """live.html loads this repository's files, unchanged, and knows their sizes and checksums."""
+    said = json.loads(re.search(r'type="application/json">(.*?)</script>', html, re.S)[1])["packs"]
+    for pack in said:
+        data = files[pack["file"]]
+        assert (pack["size"], pack["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            assert archive.namelist()
+            for name in archive.namelist():
+                assert archive.read(name) == (ROOT / name).read_bytes(), name
+    assert {pack["file"] for pack in said} == PACKS
+
+
 # The whole ------------------------------------------------------------------------
 
 def test_a_run_that_fails_is_one_sentence():
@@ -117,8 +135,10 @@ def test_the_site_has_all_its_pages(monkeypatch):
     """But for the runs that are replayed."""
     monkeypatch.setattr(tool, "replay", lambda flags: page(" ".join(flags), ""))
     pages = tool.pages("https://github.com/name/repository")
+    files = {file: pages.pop(file) for file in PACKS}
     assert set(pages) == {*FILES, *(f"replay_{name}.html" for name in RUNS)}
     check_links(pages)
+    check_packs(files, pages["live.html"])
     titles = {file: re.search("<title>(.*?)</title>", html)[1] for file, html in pages.items()}
     assert [titles[file] for file in ("rule.html", "judge.html", "machine.html")] == [
         tool.PAGES[file][0] for file in ("rule.html", "judge.html", "machine.html")]
@@ -136,11 +156,12 @@ def site(tmp_path_factory):
 
 @pytest.mark.long
 def test_the_whole_site_is_small_and_asks_nothing_of_the_network(site):
-    pages = {path.name: path.read_text(encoding="utf-8") for path in site.iterdir()}
+    pages = {path.name: path.read_text(encoding="utf-8") for path in site.glob("*.html")}
     assert set(pages) == {*FILES, *(f"replay_{name}.html" for name in RUNS)}
-    assert sum(path.stat().st_size for path in site.iterdir()) < 10e6
+    assert {path.name for path in site.iterdir()} == {*pages, *PACKS}
+    assert sum(path.stat().st_size for path in site.iterdir()) < 30e6
     check_links(pages)
-    assert [file for file, html in pages.items() if PYODIDE in html] == ["judge.html"]
+    assert {file for file, html in pages.items() if PYODIDE in html} == {"judge.html", "live.html"}
     for name in RUNS:                                   # each run is worth a look: bad rounds and good ones
         data = data_of(pages[f"replay_{name}.html"])
         kind, lengths = data["settings"], {len(r["tokens"]) for r in data["rounds"]}
@@ -153,7 +174,7 @@ def test_the_whole_site_is_small_and_asks_nothing_of_the_network(site):
 @pytest.mark.browser
 @pytest.mark.parametrize("size", [(390, 844), (1280, 800)], ids=["narrow", "wide"])
 def test_in_a_browser_every_page_fits_the_screen_and_nothing_complains(site, browser, size):
-    for path in sorted(site.iterdir()):
+    for path in sorted(site.glob("*.html")):
         for dark in False, True:
             browser.open(path, *size, dark=dark)
             assert browser.run("return document.documentElement.scrollWidth") <= size[0], path.name
