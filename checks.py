@@ -1,7 +1,7 @@
 """Checks of what callers, models and drafters pass in.  Each returns it, or raises ValueError: one sentence
 that says what is wrong and what to do.
 
-But: whether two arguments fit together is checked where both are known (sampling.prepare).
+Limitations: whether two arguments fit together is checked where both are known (sampling.prepare).
 """
 from numbers import Integral, Real
 from operator import index
@@ -127,7 +127,8 @@ def checked_rule(verify):
     """Somebody's own `verify`, which gets copies that it may change.  ValueError if it returns anything but
     (n_accepted, next_token)."""
     def checked(target_probs, draft_probs, drafts, rng):
-        answer = verify(np.array(target_probs), np.array(draft_probs), list(drafts), rng)
+        p = np.reshape(draft_probs, (len(drafts), target_probs.shape[-1]))      # also if there are no drafts
+        answer = verify(np.array(target_probs), p.copy(), list(drafts), rng)
         try:
             n_accepted, next_token = map(index, answer)
         except (TypeError, ValueError):

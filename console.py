@@ -11,8 +11,8 @@ default, so a prompt is taken as typed.  `main` returns its exit status, or None
     exit status 130     Ctrl-C
     exit status 0       the reader of the output went away (| head)
 
-But: Ctrl-C in the first moments, while Python loads NumPy, leaves Python's own traceback, as does a mistake
-of this project.  One in a user's file, loaded by `function_in`, is reported with its file and line.
+Limitations: Ctrl-C in the first moments, while Python loads NumPy, leaves Python's own traceback, as does a
+mistake of this project.  One in a user's file, loaded by `function_in`, is reported with its file and line.
 """
 import errno
 import functools

@@ -4,8 +4,8 @@ Three steps.  A regular expression cuts the text into chunks: words with the spa
 punctuation, white space.  Each chunk becomes UTF-8 bytes, one printable character a byte.  Then the adjacent
 pair of lowest rank is merged, again and again, until no ranked pair is left (`Encoder.merge`).
 
-But: the text "<|endoftext|>" in a prompt is ordinary text, as in OpenAI's code; no other token ends a text,
-whatever a config.json says; training a vocabulary is in training/train.py.
+Limitations: the text "<|endoftext|>" in a prompt is ordinary text, as in OpenAI's code; no other token ends
+a text, whatever a config.json says; training a vocabulary is in training/train.py.
 """
 import codecs
 import json

@@ -12,7 +12,7 @@ longer in the prefix.
 Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and
 would turn the whole forward pass into float64.
 
-But: inference only, one sequence and one thread at a time, no dropout.
+Limitations: inference only, one sequence and one thread at a time, no dropout.
 """
 import math
 from functools import partial

@@ -33,6 +33,7 @@ from drafters.heads import head_beside
 from drafters.jacobi import Jacobi
 from drafters.medusa import Medusa
 from drafters.ngram import NGram
+from drafters.parallel import Parallel
 from drafters.suffix import Suffix
 from drafters.vocabularies import SLEM, TLI
 from samplers import block, lossy, traversal
@@ -181,6 +182,11 @@ def medusa(models, *_):
     return Pair(None, models.target, heads.propose, heads.grow)
 
 
+def parallel(models, *_):
+    head = Parallel(models.target, models.head("parallel") or "demo-parallel")
+    return Pair(None, models.target, head.propose)
+
+
 def around(wrapper):
     """A drafter that wraps another one and chooses the number of drafts in each round."""
     def make(models, within, tokens, K, settings):
@@ -196,6 +202,14 @@ def optimum(pair, tokens, K, settings):
     return adaptive.Optimum(**costs, K=K, propose=pair.propose)
 
 
+def confident(pair, *_):
+    """A block drafter cuts its own block: asked for one draft at a time, it would need a pass for each."""
+    head = getattr(pair.propose, "__self__", None)
+    if isinstance(head, Parallel):
+        return Parallel(head.target, head.params, threshold=.4).propose
+    return adaptive.Confident(pair.propose)
+
+
 DRAFTERS = {
     "model": Drafter("speculative.py", lambda models, *_: Pair(models.draft, models.target), trained="draft",
                      grows="any"),
@@ -206,6 +220,7 @@ DRAFTERS = {
     "layer_skip": Drafter("drafters/layer_skip.py", skipped_layers, layer_skip.sublayers, one_text=True),
     "eagle": Drafter("drafters/eagle.py", eagle, trained="head", grows="any", one_text=True),
     "medusa": Drafter("drafters/medusa.py", medusa, trained="head", grows="own", one_text=True),
+    "parallel": Drafter("drafters/parallel.py", parallel, trained="head", one_text=True),
     "cascade": Drafter("drafters/cascade.py", staged, trained="draft"),
     "jacobi": Drafter("drafters/jacobi.py", jacobi, one_text=True),
     "tli": Drafter("drafters/vocabularies.py", tli, trained="draft", grows="any"),
@@ -214,7 +229,7 @@ DRAFTERS = {
                         drafter_within, trained="draft", one_text=True),
     "optimum": Drafter("drafters/adaptive.py", around(optimum), drafter_within, trained="draft",
                        one_text=True),
-    "confident": Drafter("drafters/adaptive.py", around(lambda pair, *_: adaptive.Confident(pair.propose)),
+    "confident": Drafter("drafters/adaptive.py", around(confident),
                          drafter_within, trained="draft", one_text=True),
 }
 

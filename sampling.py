@@ -5,8 +5,8 @@ distributions that the tokens were drawn from (the "standardized sampling" of Le
 2.2).  They are float64: a float32 cumulative sum over 50,257 tokens ends at 0.9999 and would now and then
 run off its end.
 
-But: no repetition penalty, no beams.  Anything else that turns logits into a distribution can be added in
-`probabilities`.
+Limitations: no repetition penalty, no beams.  Anything else that turns logits into a distribution can be
+added in `probabilities`.
 """
 from typing import NamedTuple
 

@@ -19,7 +19,7 @@ past it), because a round drafts fewer than K tokens if fewer are wanted; and EO
 To draft in another way, write another `propose` (drafters/); for another accept rule, another `verify`
 (samplers/).
 
-But: one line of drafts (no trees), one sequence (no batch).
+Limitations: one line of drafts (no trees), one sequence (no batch).
 """
 import numpy as np
 

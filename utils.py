@@ -7,8 +7,8 @@ applies each part with `**`:
      "blocks": [{"ln_1": {"g", "b"}, "attn": {"c_attn": {"w", "b"}, "c_proj": {"w", "b"}},
                  "ln_2": .., "mlp": ..}, ..]}
 
-But: the token embeddings are in memory twice, as rows to look up and as tiles of the output head.  That is
-a third more than the file for 124M, a twentieth more for 1558M.
+Limitations: the token embeddings are in memory twice, as rows to look up and as tiles of the output
+head.  That is a third more than the file for 124M, a twentieth more for 1558M.
 """
 from math import prod
 

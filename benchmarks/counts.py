@@ -77,7 +77,7 @@ FIXED = {"layer_skip": "layer_skip:a5,a6,a7,a8,a9,a10,m7,m8"}
 COSTS = dict(c=0.15, v=1.4)
 
 # Drafters whose drafts depend on the text alone, the first of them not on how many are wanted.
-MEMORYLESS = "model", "lookup", "ngram", "early_exit", "eagle", "medusa"
+MEMORYLESS = "model", "lookup", "ngram", "early_exit", "eagle", "medusa", "parallel"
 # (p / q along the text) [.., K] -> the chance that at least 1 .. K drafts are accepted
 CHANCES = {"token": lambda r: np.minimum(r, 1).cumprod(-1),
            "block": lambda r: np.minimum.accumulate(np.minimum(r.cumprod(-1), 1), -1)}

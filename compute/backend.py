@@ -3,7 +3,7 @@
 `xp` is a namespace that holds the functions of the module in use, so a file that says `from compute.backend
 import xp` at its top still follows a later switch.
 
-But: one switch for the whole program, to be set before a model is loaded.
+Limitations: one switch for the whole program, to be set before a model is loaded.
 """
 import importlib
 import types

@@ -33,9 +33,9 @@ prompt, meet a tile all at once, in a `gemm`:
 
 Measurements: the README (made by `python -m benchmarks`) and notebook 4.
 
-But: more than 16 rows keep their bits only if `exact_rows` says so; with FAST, and on a GPU, nothing is
-promised. Tried with OpenBLAS and MKL on AMD; with Apple's Accelerate, BLIS and ARM's library by nobody so
-far: tests/tools/other_blas.py asks them.
+Limitations: more than 16 rows keep their bits only if `exact_rows` says so; with FAST, and on a GPU,
+nothing is promised. Tried with OpenBLAS and MKL on AMD; with Apple's Accelerate, BLIS and ARM's library by
+nobody so far: tests/tools/other_blas.py asks them.
 """
 import functools
 import math

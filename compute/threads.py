@@ -4,8 +4,8 @@ NumPy releases Python's lock while it multiplies, so threads that each multiply 
 OpenBLAS and MKL have threads of their own for large products, and theirs and ours would wait for each other:
 `one_blas_thread` keeps theirs out of a product.
 
-But: a few cores use up the memory bandwidth, so there are at most four threads, unless OPENBLAS_NUM_THREADS
-or OMP_NUM_THREADS sets another number.
+Limitations: a few cores use up the memory bandwidth, so there are at most four threads, unless
+OPENBLAS_NUM_THREADS or OMP_NUM_THREADS sets another number.
 """
 import contextlib
 import ctypes

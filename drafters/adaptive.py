@@ -19,8 +19,8 @@ there is wrong; keeping it and stopping after it is right.
 
 What was accepted is read from the text: the drafts of a round were accepted as far as they appear in it.
 
-But: lines of drafts only, no trees; and nothing here looks at a clock during a run, because then the same
-seed would not repeat the run: `measured_costs` measures c and v before it.
+Limitations: lines of drafts only, no trees; and nothing here looks at a clock during a run, because then
+the same seed would not repeat the run: `measured_costs` measures c and v before it.
 """
 import numpy as np
 

@@ -32,7 +32,7 @@ as the draft, because it has the method `tree`.  It must read the very model tha
 lucidrains' speculative-decoding has such a head, too, and calls it a prophet transformer.  The first token
 has no state before it: zeros are used.
 
-But: only for the target that it was trained on; one text at a time.
+Limitations: only for the target that it was trained on; one text at a time.
 """
 from operator import index
 

@@ -18,12 +18,13 @@ from loading.checkpoint import read_tensorflow
 from loading.folder import read_json, shapes
 from utils import nested
 
-EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit")         # in models/; they belong to demo-target
-SIZES = {"eagle": "layers", "medusa": "n_heads", "exit": "exit_layer"}      # what hparams.json says of each
+EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit", "demo-parallel")      # in models/, for demo-target
+SIZES = dict(eagle="layers", medusa="n_heads", exit="exit_layer", parallel="layers")     # in hparams.json
+N_ROWS, RANK = 8, 24            # of a parallel head: the drafts of a pass, and the width of its Markov head
 
 
 def load_head(kind, name_or_folder, target):
-    """The parameters of a head of this kind ("eagle", "medusa" or "exit"), nested as in utils.nested.
+    """The parameters of a head of this kind (a key of SIZES), nested as in utils.nested.
     A dict of parameters is returned unchanged.
 
     Raises ValueError, with one sentence, for files that are missing or damaged, another kind of head, or the
@@ -45,13 +46,13 @@ def load_head(kind, name_or_folder, target):
             raise ValueError("it was trained on another target: use it with that one, or train one on this "
                              "(training/heads.py)")
         size = SIZES[kind]
-        sizes = hparams.get(size) if kind == "eagle" else [hparams.get(size)]
+        sizes = hparams.get(size) if size == "layers" else [hparams.get(size)]
         most = math.inf if kind == "medusa" else len(target.params["blocks"])
         if type(sizes) is not list or not all(type(n) is int and 1 <= n <= most for n in sizes):
             raise ValueError(f"{size} is {hparams.get(size)!r}, which is not a size")
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder} is not a head for this target: {error}") from None
-    wanted = head_shapes(kind, target.params["wte"].shape[1], hparams[size])
+    wanted = head_shapes(kind, target.params["wte"].shape[1], hparams[size], target.n_vocab)
     return nested(arrays, {"n_layer": 1}, folder, wanted) | {size: hparams[size]}
 
 
@@ -78,7 +79,7 @@ def checksum(target):
     return hashlib.sha256(to_host(target.params["wte"]).astype(np.float16).tobytes()).hexdigest()
 
 
-def head_shapes(kind, n, size):
+def head_shapes(kind, n, size, n_vocab=0):
     """The shape of every parameter of a head, by name.  n is the target's n_embd; size: see SIZES."""
     if kind == "medusa":
         return {"model/residuals/w": (n, size * n), "model/residuals/b": (size * n,)}
@@ -86,9 +87,13 @@ def head_shapes(kind, n, size):
     block = {name: gpt2[name] for name in gpt2 if name not in ("model/wte", "model/wpe")}
     if kind == "exit":
         return block
+    block |= {"model/from_token": (n, n), "model/from_position": (n, n)}
+    if kind == "parallel":
+        return block | {"model/from_states/w": ((len(size) + 1) * n, n), "model/from_states/b": (n,),
+                        "model/masks": (N_ROWS - 1, n), "model/previous": (n_vocab, RANK),
+                        "model/bias": (RANK, n)}
     return block | {"model/fuse/w": ((len(size) + 1) * n, n), "model/fuse/b": (n,),
-                    "model/from_state/w": (n, n), "model/from_state/b": (n,),
-                    "model/from_token": (n, n), "model/from_position": (n, n)}
+                    "model/from_state/w": (n, n), "model/from_state/b": (n,)}
 
 
 def states_before(target, x, first, layers=()):

@@ -19,8 +19,9 @@ What it costs: every round has all k drafts, since a place that is not asked abo
 is known for a place, the last token is repeated.  The cost is in the rows of the target's pass, and they are
 counted as the round's drafts.
 
-But: earlier runs change the drafts, so use a new Jacobi for a run that its seed should repeat.  Jacobi alone
-gains next to nothing on language models; the pool does the work, above all where text repeats.
+Limitations: earlier runs change the drafts, so use a new Jacobi for a run that its seed should
+repeat.  Jacobi alone gains next to nothing on language models; the pool does the work, above all where text
+repeats.
 
 Not here: lookahead's window of several guesses for each place, and its verification of several n-grams in one
 pass (a tree); the paper's pool has n-grams of one length, and several with the same beginning.

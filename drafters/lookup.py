@@ -20,7 +20,7 @@ If several places match, the last one is taken, which is the likeliest to contin
 originals take the first.  Copying continues into what has just been copied, so a repeat that is shorter than
 k is followed all the same.
 
-But: one place is followed, not several at once, and how often it was right before is not counted
+Limitations: one place is followed, not several at once, and how often it was right before is not counted
 (drafters/suffix.py does both).
 """
 N = 3           # tokens that must match, at first

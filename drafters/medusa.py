@@ -19,7 +19,7 @@ the LM head, is x_n here, already in the text.)  The heads must read the very mo
 
 The paper copies the output matrix for every head; here the target's own serves all.
 
-But: at most as many drafts per round, or levels, as there are heads.
+Limitations: at most as many drafts per round, or levels, as there are heads.
 """
 from collections import Counter
 

@@ -20,8 +20,8 @@ It is a model like any other, tokens -> logits (here log-probabilities), and a p
 it counts the texts that it learnt from, and the tokens themselves, including those that are only drafted.
 When a draft is rejected, its counts are removed.
 
-But: texts learnt from and the running text have the same weight; no Kneser-Ney smoothing, which is better on
-large texts; on the CPU, whatever the backend; for one thread.
+Limitations: texts learnt from and the running text have the same weight; no Kneser-Ney smoothing, which is
+better on large texts; on the CPU, whatever the backend; for one thread.
 """
 import copy
 from collections import Counter, defaultdict

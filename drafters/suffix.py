@@ -18,9 +18,9 @@ the text before the round alone, so it is lossless.  Every string of up to `dept
 and the suffixes of the text that occurred before are kept (`open`, shortest first): a new token costs one
 step for each, with no search.  What followed a string that occurred once is read from the text itself.
 
-But: at most `memory` tokens, after which the older half is forgotten (a token takes at most `depth` nodes; in
-novels 1.3, or 0.2 kB).  Earlier runs change the drafts: use a new Suffix for a run that its seed should
-repeat.  For one thread.
+Limitations: at most `memory` tokens, after which the older half is forgotten (a token takes at most `depth`
+nodes; in novels 1.3, or 0.2 kB).  Earlier runs change the drafts: use a new Suffix for a run that its seed
+should repeat.  For one thread.
 """
 import heapq
 

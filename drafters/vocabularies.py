@@ -19,9 +19,9 @@ SLEM also drafts words that only the target has as one token.  But the new text 
 old one: if the target has written "th" and the draft goes on with "e", both would be the token "the".  Only
 the tokens that begin where the old text ends are new; if none does, nothing is proposed.
 
-But: the text is encoded again at each token (TLI) or draft token (SLEM).  A draft with a shorter context
-reads the end of the text, from scratch each time.  A token that is part of a character is U+FFFD to the
-draft, and the end-of-text token is spelled out.  SLEM is greedy at every temperature; the paper draws.
+Limitations: the text is encoded again at each token (TLI) or draft token (SLEM).  A draft with a shorter
+context reads the end of the text, from scratch each time.  A token that is part of a character is U+FFFD to
+the draft, and the end-of-text token is spelled out.  SLEM is greedy at every temperature; the paper draws.
 
 Not here: the paper's third method, SLRS, which sums p over all ways to write a string.
 """

@@ -4,7 +4,7 @@ Your code runs with lossless.py's `Walk` in the place of the random generator, t
 chance could take.  So its distribution is computed, not estimated, and a mistake that shows in one text of a
 million is found like any other.
 
-But: nothing here ends code that runs for ever; __main__.py does, from another process.
+Limitations: nothing here ends code that runs for ever; __main__.py does, from another process.
 """
 import contextlib
 import itertools

@@ -12,7 +12,7 @@ Sources, tensorflow/tensorflow: core/protobuf/tensor_bundle.proto, core/lib/io/f
 core/lib/io/table_builder.cc, core/util/tensor_bundle/tensor_bundle.cc; and the format section of
 huggingface/safetensors' README.
 
-But:
+Limitations:
 - A flipped bit inside a tensor changes a number and nothing else.  TensorFlow's files hold a checksum of
   each tensor that finds it (verify=True); safetensors has none.
 - Not read: Snappy-compressed, big-endian, sliced (partitioned) and text tensors, resources, quantised

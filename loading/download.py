@@ -6,7 +6,7 @@ A file is written as NAME.part; a second start continues where the first one sto
 its name only when its length and its checksum are right: the one in the table below, or else TensorFlow's own
 of each block of an .index and of each tensor.
 
-But:
+Limitations:
 - A file that is there is judged by its length, because reading 6 GB at every start is slow; one of the wrong
   length is an error that names it.  `python -m loading.download 124M` reads them all.
 - The graph (.meta) and the `checkpoint` file are not downloaded: no reader here needs them.

@@ -8,8 +8,8 @@ files of the tokenizer; this project reads such a folder, too.  GGUF is one file
 gguf (pip install -e ".[gguf]"), which llama.cpp's authors maintain, knows the format.  The lines to type
 there are in docs/production.md.
 
-But: float32 only (llama-quantize makes smaller files), and writing only.  There, the text "<|endoftext|>" in
-a prompt is the end of a text; here it is ordinary text.
+Limitations: float32 only (llama-quantize makes smaller files), and writing only.  There, the text
+"<|endoftext|>" in a prompt is the end of a text; here it is ordinary text.
 """
 import json
 import os

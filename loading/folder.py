@@ -6,8 +6,8 @@
     checked(array, ..)      an array in its shape, and finite
     openai_names(arrays)    Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
 
-But: plain GPT-2 only: another activation, epsilon, scale of attention or a separate output head is refused.
-Not checked: the number of heads, nor whether a finite weight is the right one.
+Limitations: plain GPT-2 only: another activation, epsilon, scale of attention or a separate output head is
+refused. Not checked: the number of heads, nor whether a finite weight is the right one.
 """
 import json
 import re

@@ -9,8 +9,8 @@
 The clock runs while the sampler does, not while its rounds are shown.  The time of each model call and each
 proposal is recorded as well: the costs c and v are medians of these.
 
-But: these are the times of a second, on a machine that does other things, too.  For numbers with an error,
-see the benchmarks.
+Limitations: these are the times of a second, on a machine that does other things, too.  For numbers with an
+error, see the benchmarks.
 """
 import re
 from statistics import median

@@ -3,9 +3,10 @@
 Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3; v is ours, since the paper takes the
 verification of K + 1 tokens to cost one step, and it costs more.
 
-But: the prediction takes acceptances to be independent and equally likely, as the paper's does.  Real ones
-are nearly so: notebook 3 compares the number of accepted drafts in a round with a coin's.  Of equal siblings,
-which only a tree drawn with replacement has, the first is taken to be the accepted one.
+Limitations: the prediction takes acceptances to be independent and equally likely, as the paper's
+does.  Real ones are nearly so: notebook 3 compares the number of accepted drafts in a round with a
+coin's.  Of equal siblings, which only a tree drawn with replacement has, the first is taken to be the
+accepted one.
 """
 from contextlib import suppress
 from functools import partial

@@ -15,8 +15,8 @@ nothing was drafted, so the baseline's is plain.  If the output is not a termina
 (https://no-color.org), no escape code is written, and the running text is the text alone, without the
 rejected drafts.  What a terminal would obey in a prompt or a token is shown as \\x1b, never sent.
 
-But: lines are broken by the terminal, within words; a Windows console older than Windows 10 shows the codes
-as they are.
+Limitations: lines are broken by the terminal, within words; a Windows console older than Windows 10 shows
+the codes as they are.
 """
 import os
 

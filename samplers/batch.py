@@ -13,8 +13,8 @@ near-tie.
 Batches and speculation exploit the same thing: after the first, rows cost next to nothing.  A batch uses it
 up: at batch size 8 a verification of K + 1 tokens has 8 (K + 1) rows, and they are no longer free.
 
-But: all sequences begin together (no queue from which to replace one that has ended).  A model that is not a
-plain GPT2 is called for one sequence after another.
+Limitations: all sequences begin together (no queue from which to replace one that has ended).  A model that
+is not a plain GPT2 is called for one sequence after another.
 """
 from collections import defaultdict
 from functools import partial

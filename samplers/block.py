@@ -23,7 +23,7 @@ surviving draft with weight min(p, P_j q), as the correction with weight max(0, 
 Read the loop backwards, as the proof runs: the round keeps j drafts if coin j passes and no later one does.
 So a draft whose own coin fails is still kept if a later coin passes.
 
-But: at temperature 0, and if the drafts are point masses, it accepts no more than Algorithm 2.
+Limitations: at temperature 0, and if the drafts are point masses, it accepts no more than Algorithm 2.
 """
 import numpy as np
 

@@ -22,8 +22,9 @@ these rates, which sum to 1, the one for x rings first with probability q(x).
 What it costs.  Algorithm 2 accepts 1 - TV = sum min(p, q).  Here it is `acceptance` below: less, and at least
 (1 - TV) / (1 + TV), the most that can be promised if neither knows the other's distribution.
 
-But: the texts may differ at a near-tie of the race if a row's bits depend on which other rows are computed
-with it.  The judge cannot walk a race; tests/test_coupling.py tests the text and its distribution instead.
+Limitations: the texts may differ at a near-tie of the race if a row's bits depend on which other rows are
+computed with it.  The judge cannot walk a race; tests/test_coupling.py tests the text and its distribution
+instead.
 """
 import functools
 

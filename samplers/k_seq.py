@@ -19,7 +19,7 @@ them go on (tree.py does this), since what follows it is independent in each: th
 The letters are Chen's and the paper's: q the target, p the draft, rho the division factor.  At the best rho
 it accepts at least 1 - (1 - 1/k)^k > 1 - 1/e times as often as the best rule for k independent drafts.
 
-But: a repeated draft is wasted.  If few tokens are likely, drafts without replacement (SEQUOIA in
+Limitations: a repeated draft is wasted.  If few tokens are likely, drafts without replacement (SEQUOIA in
 tree_rules.py) are accepted more often; if many are, K-SEQ may do better.
 """
 import numpy as np

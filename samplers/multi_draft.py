@@ -19,7 +19,8 @@ only if it is X, so with probability min(q, p') at most.
 Not here: the best rule for independent drafts, a linear program over all k-tuples of tokens
 (tests/tools/nodes.py has its value for small vocabularies).
 
-But: it accepts more than drafts without replacement (SEQUOIA in tree_rules.py) on average, not always.
+Limitations: it accepts more than drafts without replacement (SEQUOIA in tree_rules.py) on average, not
+always.
 """
 import numpy as np
 

@@ -21,8 +21,8 @@ the token that follows is drawn from what is left of t.  The root has weight 1.
 Without replacement it accepted no fewer drafts than the walk from the root down on any of 35 small trees,
 computed exactly, and .02 more on average.
 
-But: with replacement it may accept fewer, because equal siblings are not merged here.  Children have to be
-drawn with or without replacement, or chosen.  At temperature 0 it accepts what any walk does.  `visit`
+Limitations: with replacement it may accept fewer, because equal siblings are not merged here.  Children have
+to be drawn with or without replacement, or chosen.  At temperature 0 it accepts what any walk does.  `visit`
 recurses once per level.
 """
 import numpy as np

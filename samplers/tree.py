@@ -23,7 +23,7 @@ At temperature 0 the text is the baseline's, token for token, if a path has the 
 (`TreeGPT2.exact_paths` finds out): the keys that a node sees have gaps between them, and only kernels that
 add in order (OpenBLAS on AVX-512) are unaffected.  With others the texts may differ at a near-tie.
 
-But: one sequence, and one draft model.
+Limitations: one sequence, and one draft model.
 """
 from operator import index
 
@@ -145,8 +145,6 @@ def shape_of_widths(widths):
         first = len(shape)
         shape += [parent for parent in level for _ in range(width)]
         level = range(first, len(shape))
-    if not shape:
-        raise ValueError("the tree has no nodes: give the children per node by level, as (3, 2, 1)")
     return shape
 
 
@@ -158,10 +156,8 @@ def cut(shape, depth):
 def checked_tree(nodes, parents, depth, target):
     """(nodes, parents) as lists of ints.  Raises ValueError if they are not a tree of this depth."""
     nodes, parents = checked_drafts(nodes, MOST_NODES, target), list(map(index, parents))
-    if len(parents) != len(nodes) or any(not -1 <= parent < node for node, parent in enumerate(parents)):
+    if (len(parents) != len(nodes) or any(not -1 <= parent < node for node, parent in enumerate(parents))
+            or max(depths(parents), default=0) > depth):
         raise ValueError(f"the tree that was grown has {len(nodes)} nodes and the parents {parents}: each "
-                         "node needs one, which comes before it, or -1, the root")
-    if max(depths(parents), default=0) > depth:
-        raise ValueError(f"the tree that was grown has {max(depths(parents))} levels, and at most {depth} "
-                         "were wanted")
+                         f"node needs one, which comes before it, or -1, the root; at most {depth} levels")
     return nodes, parents

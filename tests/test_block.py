@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from helpers import PAIRS
 
-from lossless import PROMPT, exact_distribution
+from lossless import exact_distribution
 from samplers import block
 from speculative import speculative_sampling, verify
 
@@ -15,7 +15,7 @@ def block_sampling(*run, verify=block.verify, **settings):
 def mean_accepted(verify, draft, target, K):
     """The exact expectation of the number of drafts that the first round accepts."""
     found = exact_distribution(
-        lambda rng: next(block_sampling(draft, target, PROMPT, K + 1, K, rng, verify=verify)).n_accepted)
+        lambda rng: next(block_sampling(draft, target, [0, 0], K + 1, K, rng, verify=verify)).n_accepted)
     return sum(n * chance for n, chance in found.items())
 
 

@@ -284,7 +284,8 @@ def test_a_rule_of_ones_own_that_answers_nonsense_is_told_what_to_return():
     for answer in None, 1, (1,), (1, 2, 3), ("a", 1), (1, 1.5), (-1, 0), (3, 0), (0, -1), (0, 13), [0, None]:
         with pytest.raises(ValueError, match=r"^the rule returned .*: return \(n_accepted, next_token\)"):
             checked_rule(lambda *_: answer)(np.zeros((3, 13)), np.zeros((2, 13)), [1, 2], None)
-    assert checked_rule(lambda *_: [2, np.int64(12)])(np.zeros((3, 13)), None, [1, 2], None) == (2, 12)
+    answers = checked_rule(lambda *_: [2, np.int64(12)])
+    assert answers(np.zeros((3, 13)), np.zeros((2, 13)), [1, 2], None) == (2, 12)
 
 
 SHAPES = "was asked for the logits of . positions and gave"

@@ -201,7 +201,7 @@ def test_the_same_seed_gives_the_same_text_and_the_callers_lists_stay():
 # Arguments --------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("widths, says", [
-    ((3, 0), "at least one child"), ((2, -1), "at least one child"), ((), "no nodes"),
+    ((3, 0), "at least one child"), ((2, -1), "at least one child"),
     (3, "children per node"), ("3,2", "children per node"), ((2, 1.5), "children per node"),
     ((50, 50), "more than 1000"), ([-1, 2, 0], "must come before"),
     ([-1, -2], "must come before"), ([-1] * 1001, "1001 nodes")], ids=str)

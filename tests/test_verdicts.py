@@ -49,6 +49,7 @@ def test_what_is_said_is_whether_a_claim_holds():
     assert answers["EAGLE-183"] == "A question." and answers["ssd-verify"] == "Found by reading it."
 
 
+@pytest.mark.long
 def test_the_page_is_what_its_program_writes():
     assert PAGE == __main__.page()
     words = re.sub("```.*?```", "", PAGE, flags=re.S).split()
@@ -57,7 +58,7 @@ def test_the_page_is_what_its_program_writes():
         assert f'<a id="{case.name.lower().replace(".", "-").replace("_", "-")}"></a>' in PAGE
 
 
-def test_the_program_prints_all_cases_or_one_in_full(capsys):
+def test_the_program_prints_all_cases_or_one_of_them(capsys):
     assert console.run(__main__.main, []) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(CASES)
     assert console.run(__main__.main, ["eagle-47"]) == 0

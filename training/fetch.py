@@ -2,12 +2,12 @@
 
     python training/fetch.py [novels.txt]
 
-The 80 novels of titles.md are downloaded as they were collected.  There a line may be a paragraph, or a part
+The 80 novels of titles.txt are downloaded as they were collected.  There a line may be a paragraph, or a part
 of one that was cut to the width of a page; here each paragraph is one line, and <|endoftext|> stands between
 the books.
 
-But: it keeps nothing of a download that was interrupted; a kill while it writes leaves a folder .new.*,
-which can be deleted; what appears in its place just as it is renamed is replaced.
+Limitations: it keeps nothing of a download that was interrupted; a kill while it writes leaves a folder
+.new.*, which can be deleted; what appears in its place just as it is renamed is replaced.
 """
 import hashlib
 import os
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # console.py
 
 import console
 
-TITLES = Path(__file__).with_name("titles.md")
+TITLES = Path(__file__).with_name("titles.txt")
 CORPUS = ("https://raw.githubusercontent.com/computationalstylistics/100_english_novels/"
           "143e601875d70e195f2cc5ebd8b034609271194d/corpus/")
 CHECKSUM = "18f7c736730f2d5168a3f688a7d168e4bd9d3efa53552d9cc85ed3803fec11fc"           # sha256 of the whole
@@ -36,20 +36,14 @@ def main(path="novels.txt"):
     Args:
         path: where to write it
     """
-    refuse(path)
-    console.rewrite(path, novels())
-
-
-def refuse(path):
     if os.path.lexists(path):
         raise ValueError(f"{path} is there already: move it away, or name another file")
-    if path.endswith(("/", os.sep)) or not Path(path).name or not Path(path).parent.is_dir():
-        raise ValueError(f"cannot write {path}: name a file in a folder that exists")
+    console.rewrite(path, novels())
 
 
 def novels():
     """The text, all from the network.  Raises ValueError if they are not those."""
-    files = re.findall(r"^\| (\w+_\d{4}) \|", TITLES.read_text(encoding="utf-8"), re.M)
+    files = re.findall(r"^(\w+_\d{4}) \|", TITLES.read_text(encoding="utf-8"), re.M)
     with requests.Session() as session:
         books = [paragraphs(downloaded(session, f"{CORPUS}{file}.txt")) for file in tqdm(files, disable=None)]
     text = EOS.join(books)

@@ -2,8 +2,7 @@
 
     pip install -e ".[training]"
     python training/heads.py eagle --text my_books.txt --target my_models/demo-target --out my_models
-    python training/heads.py medusa  ...
-    python training/heads.py exit    ...
+    python training/heads.py parallel ... --start my_models/demo-eagle
 
     eagle       one block whose input is the target's hidden states at each token and the token after it, and
                 then its own states (EAGLE, Li et al. 2024; low, middle and last states fused, and trained
@@ -11,21 +10,21 @@
     medusa      residual blocks, zero at first, each for a token further ahead (Medusa-1, Cai et al. 2024)
     exit        one more block and norm after the first layers of the target (lucidrains' extra transformer
                 block; early exit as in LayerSkip, Elhoushi et al. 2024, but the target is not trained for it)
+    parallel    EAGLE's block over mask embeddings, all drafts in one pass (P-EAGLE), with a low-rank bias of
+                the token before each (DSpark's Markov head)
 
 Each ends in the target's own output matrix, so a head is small.  The target is frozen: its states are
 computed once, for `--pieces` pieces of the text, and kept in `--work` (0.6 MB each).  They give the target's
-distributions, which the heads learn: first with cross-entropy, and then with what matters, the share of their
-tokens that the target rejects, 1 - sum min(p, q).  (q the target, p the draft, as everywhere.)
+distributions, which the heads learn at random places of the text: first with cross-entropy, and then with
+what matters, the share of their tokens that the target rejects, 1 - sum min(p, q).  (q the target, p the
+draft, as everywhere.)  The same command goes on from the last saved step.
 
-Interrupt it whenever you like: the same command goes on from the last saved step.
-
-But: states are computed on the text, not on what the target would write itself; one process, one device.
+Limitations: states are computed on the text, not on what the target would write itself; one process, one
+device; `--work` belongs to one text and one set of settings.
 """
 import argparse
 import hashlib
 import json
-import math
-import sys
 import time
 from pathlib import Path
 
@@ -39,16 +38,19 @@ import train
 from train import Block, LayerNorm, Linear
 
 EAGLE_STEPS, MEDUSA_HEADS = 5, 5
+N_ROWS, RANK = 8, 24                # of a parallel head, as in drafters/heads.py
 
 
 # The heads --------------------------------------------------------------------------------------------------
 #
-# forward(low, middle, last, token, position) -> one array [B, T, n] for each draft: row i, multiplied by the
-# output matrix, gives the distribution of the token after the one at position i.
+# forward(at, low, middle, last, tokens, token, position) -> [B, A, K, n].  Row j of the place i, times
+# the output matrix, is for the token after the one at i + j, if the text up to i is known.
 #
+#   at          [A]         the places i
 #   low, middle [B, T, n]   the target's states after its first layers, and after half of them
 #   last        [B, T, n]   after its last norm
-#   token       [B, T, n]   the embeddings of the tokens, each with mean 0 and variance 1
+#   tokens      [B, T]
+#   token       [B, T, n]   their embeddings, each with mean 0 and variance 1
 #   position    [T, n]      the embeddings of the positions, likewise
 
 def shifted(x, n):
@@ -56,12 +58,16 @@ def shifted(x, n):
     return F.pad(x, (0, 0, n, 0))[..., : x.shape[-2], :]
 
 
+def unit(x):
+    return F.layer_norm(x, x.shape[-1:])
+
+
 class Eagle(nn.Module):
     """At position i: the state at i - 1, the token at i and its position -> the state at i.  Step 1 reads
     the target's states, three fused to one; step s reads its own of step s - 1, and keys and values of the
     steps before, just as when it drafts its s-th token."""
 
-    def __init__(self, n_embd, n_head):
+    def __init__(self, n_embd, n_head, n_vocab):
         super().__init__()
         self.steps = EAGLE_STEPS
         std = (3 * n_embd) ** -0.5
@@ -73,65 +79,110 @@ class Eagle(nn.Module):
         self.h = nn.ModuleList([Block(n_embd, n_head, 1)])
         self.ln_f = LayerNorm(n_embd)
 
-    def forward(self, low, middle, last, token, position):
-        low, middle = (F.layer_norm(x, x.shape[-1:]) for x in (low, middle))
-        before, cache, drafts = self.fuse(shifted(torch.cat([low, middle, last], -1), 1)), [], []
-        known = token @ self.from_token + position @ self.from_position
-        for _ in range(self.steps):
+    def forward(self, at, low, middle, last, tokens, token, position):
+        before = self.fuse(shifted(torch.cat([unit(low), unit(middle), last], -1), 1))
+        known, cache, rows = token @ self.from_token + position @ self.from_position, [], []
+        for step in range(self.steps):
             x = self.from_state(before) + known
             states = self.ln_f(self.h[0](x, lambda q, k, v: attention_over_steps(q, k, v, cache)))
-            drafts.append(states)
+            rows.append(states[:, at + step])
             before = shifted(states, 1)
-        return drafts
+        return torch.stack(rows, 2)
 
 
-def attention_over_steps(q, k, v, cache, rows=128):
+def attention_over_steps(q, k, v, cache):
     """The attention of step s = len(cache) + 1; all are [B, n_head, T, d_head], and k and v join the cache.
 
     Query i sees the keys of step 1 up to i - (s - 1), made from the target's states; then one key of each
-    later step, the last being its own.  (In blocks of queries: see train.causal_attention.)"""
+    later step, the last being its own."""
     cache.append((k, v))
-    lag, q = len(cache) - 1, q * q.shape[-1] ** -0.5
+    lag, q, T = len(cache) - 1, q * q.shape[-1] ** -0.5, q.shape[2]
     later = [(shifted(k, lag - t), shifted(v, lag - t)) for t, (k, v) in enumerate(cache) if t]
     k, v = cache[0]
-    blocks = []
-    for i in range(0, q.shape[2], rows):
-        here = slice(i, i + rows)
-        scores = (q[:, :, here] @ k[:, :, : i + rows].transpose(2, 3)).float()
-        n, s = scores.shape[-2:]
-        scores = scores + torch.full((n, s), -1e10, device=q.device).triu(s - n + 1 - lag)
-        own = [(q[:, :, here] * k[:, :, here]).sum(-1, keepdim=True).float() for k, _ in later]
-        weights = torch.cat([scores, *own], -1).softmax(-1).to(v.dtype)
-        heads = weights[..., :s] @ v[:, :, : i + rows]
-        for t, (_, v_of_step) in enumerate(later):
-            heads = heads + weights[..., s + t, None] * v_of_step[:, :, here]
-        blocks.append(heads)
-    return torch.cat(blocks, 2)
+    scores = (q @ k.transpose(2, 3)).float()                             # [B, n_head, T, T]
+    scores = scores + torch.full((T, T), -1e10, device=q.device).triu(1 - lag)
+    own = [(q * k).sum(-1, keepdim=True).float() for k, _ in later]
+    weights = torch.cat([scores, *own], -1).softmax(-1).to(v.dtype)
+    heads = weights[..., :T] @ v
+    for t, (_, v) in enumerate(later):
+        heads = heads + weights[..., T + t, None] * v
+    return heads
 
 
 class Medusa(nn.Module):
-    """Head k: the target's state at position i -> the distribution of the token after position i + k."""
+    """Head j reads the state from which the last known token was drawn."""
 
-    def __init__(self, n_embd, n_head):
+    def __init__(self, n_embd, n_head, n_vocab):
         super().__init__()
         self.residuals = Linear(n_embd, MEDUSA_HEADS * n_embd, 0)
 
-    def forward(self, low, middle, last, token, position):
-        residuals = F.silu(self.residuals(last)).split(last.shape[-1], -1)
-        return [shifted(last + residual, k) for k, residual in enumerate(residuals, 1)]
+    def forward(self, at, low, middle, last, *rest):
+        before = last[:, at - 1, None]                                   # [B, A, 1, n]
+        return before + F.silu(self.residuals(before)).unflatten(-1, (MEDUSA_HEADS, -1))[:, :, 0]
 
 
 class Exit(nn.Module):
-    def __init__(self, n_embd, n_head):
+    def __init__(self, n_embd, n_head, n_vocab):
         super().__init__()
         self.h = nn.ModuleList([Block(n_embd, n_head, 1)])
         self.ln_f = LayerNorm(n_embd)
 
-    def forward(self, low, middle, last, token, position):
-        return [self.ln_f(self.h[0](low))]
+    def forward(self, at, low, *rest):
+        return self.ln_f(self.h[0](low))[:, at, None]
 
 
-HEADS = {"eagle": Eagle, "medusa": Medusa, "exit": Exit}
+class Parallel(nn.Module):
+    """Row 0 is EAGLE's first step.  Row j stands j places further on, with the same input and a mask's."""
+
+    def __init__(self, n_embd, n_head, n_vocab):
+        super().__init__()
+        std = (3 * n_embd) ** -0.5
+        self.from_states = Linear(3 * n_embd, n_embd, std)
+        self.from_token = nn.Parameter(torch.randn(n_embd, n_embd) * std)
+        self.from_position = nn.Parameter(torch.randn(n_embd, n_embd) * std)
+        self.masks = nn.Parameter(torch.randn(N_ROWS - 1, n_embd) * 0.02)
+        self.h = nn.ModuleList([Block(n_embd, n_head, 1)])
+        self.ln_f = LayerNorm(n_embd)
+        self.previous = nn.Parameter(torch.zeros(n_vocab, RANK))
+        self.bias = nn.Parameter(torch.randn(RANK, n_embd) * 0.2)
+
+    def forward(self, at, low, middle, last, tokens, token, position):
+        before = shifted(torch.cat([unit(low), unit(middle), last], -1), 1)
+        known = self.from_states(before) + token @ self.from_token               # [B, T, n]
+        position = position @ self.from_position                                 # [T, n]
+        ahead = at[:, None] + torch.arange(N_ROWS, device=at.device)             # [A, K]
+        x = known[:, at, None] + F.pad(self.masks, (0, 0, 1, 0)) + position[ahead]      # [B, A, K, n]
+        block = self.h[0]
+        x = x + block.attn.c_proj(self.attend(block, known + position, x, at))
+        x = x + block.mlp.c_proj(F.gelu(block.mlp.c_fc(block.ln_2(x)), approximate="tanh"))
+        return self.ln_f(x) + self.previous[tokens[:, ahead]] @ self.bias        # the Markov head
+
+    def attend(self, block, known, x, at):
+        """Row j at the place i sees the known positions up to i, and the rows 1 .. j."""
+        def split(y):
+            return y.unflatten(-1, (block.n_head, -1))
+        T, K, hidden = known.shape[1], x.shape[2], -1e10
+        _, k, v = map(split, block.attn.c_attn(block.ln_1(known)).chunk(3, -1))  # [B, T, n_head, d_head]
+        q, own_k, own_v = map(split, block.attn.c_attn(block.ln_1(x)).chunk(3, -1))     # [B, A, K, ..]
+        q = q * q.shape[-1] ** -0.5
+        after = torch.arange(T, device=at.device) > at[:, None]                  # [A, T]
+        later = torch.ones(K, K, dtype=torch.bool, device=at.device).triu(1)
+        later[:, 0] = True                                                       # row 0 is a known position
+        far = torch.einsum("bakhd,bthd->bhakt", q, k).float() + hidden * after[:, None]
+        near = torch.einsum("bakhd,bajhd->bhakj", q, own_k).float() + hidden * later
+        weights = torch.cat([far, near], -1).softmax(-1).to(v.dtype)
+        heads = torch.einsum("bhakt,bthd->bakhd", weights[..., :T], v)
+        return (heads + torch.einsum("bhakj,bajhd->bakhd", weights[..., T:], own_v)).flatten(-2)
+
+    def start_from_eagle(self, eagle):
+        """EAGLE's block, and its two matrices for the states as one."""
+        self.load_state_dict({name: value for name, value in eagle.state_dict().items()
+                              if name in self.state_dict()}, strict=False)
+        fuse, then = eagle.fuse, eagle.from_state
+        self.from_states.w.data, self.from_states.b.data = fuse.w @ then.w, fuse.b @ then.w + then.b
+
+
+HEADS = {"eagle": Eagle, "medusa": Medusa, "exit": Exit, "parallel": Parallel}
 
 
 # The target's states ----------------------------------------------------------------------------------------
@@ -143,26 +194,21 @@ class States:
     def __init__(self, target, pieces, layers, path, device):
         self.target, self.pieces, self.layers, self.device = target, pieces, layers, device
         shape = len(pieces), 3, pieces.shape[1], target.wte.shape[1]
-        if not path.exists():               # zeros, all of them written: a full disk says so now, not later
-            with open(path.with_suffix(".part"), "wb") as file:
-                np.lib.format.write_array_header_1_0(
-                    file, dict(descr="<f2", fortran_order=False, shape=shape))
-                for _ in pieces:
-                    file.write(bytes(2 * math.prod(shape[1:])))
-            path.with_suffix(".part").replace(path)
-        self.kept = np.lib.format.open_memmap(path, "r+")
-        wpe = target.wpe[: pieces.shape[1]]
-        self.wte, self.wpe = (F.layer_norm(a, a.shape[-1:]) for a in (target.wte, wpe))
+        if path.exists():
+            self.kept = np.lib.format.open_memmap(path, "r+")
+        else:
+            self.kept = np.lib.format.open_memmap(path, "w+", np.float16, shape)
+        self.wte, self.wpe = unit(target.wte), unit(target.wpe[: pieces.shape[1]])
 
     @torch.no_grad()
     def __getitem__(self, rows):
-        """Rows of pieces -> the arguments of the heads' forward."""
+        """Rows of pieces -> the arguments of the heads' forward after `at`."""
         tokens = torch.from_numpy(self.pieces[rows].astype(np.int64)).to(self.device)
         missing = np.flatnonzero(~self.kept[rows, -1, -1].any(-1))        # no state is all zeros
         if len(missing):
             self.kept[rows[missing]] = self.computed(tokens[missing]).half().cpu().numpy()
         kept = torch.from_numpy(self.kept[rows]).to(self.device).float()
-        return *kept.unbind(1), self.wte[tokens], self.wpe
+        return *kept.unbind(1), tokens, self.wte[tokens], self.wpe
 
     def computed(self, tokens):                                          # [B, T] -> [B, 3, T, n_embd]
         target, states = self.target, []
@@ -177,157 +223,146 @@ class States:
 
 # Training ---------------------------------------------------------------------------------------------------
 
-def loss_of(head, wte, at, rejections, decay, low, middle, last, *known):
-    """The mean over the drafts, each with `decay` times the weight of the one before (it matters only if that
-    one is accepted), at the positions `at`: a softmax over the vocabulary costs more than the head itself,
-    and neighbouring positions teach much the same."""
-    with torch.autocast(last.device.type, dtype=torch.bfloat16):
-        q = F.linear(last[:, at], wte).float().softmax(-1)               # [B, len(at), n_vocab], the target's
-        total, weights = 0, 0
-        for i, states in enumerate(head(low, middle, last, *known)):
-            log_p = F.linear(states[:, at], wte).float().log_softmax(-1)
-            loss = 1 - torch.minimum(q, log_p.exp()).sum(-1) if rejections else -(q * log_p).sum(-1)
-            total, weights = total + decay ** i * loss.mean(), weights + decay ** i
-    return total / weights
+def logits(head, wte, at, given):
+    """(the target's, the head's), both [B, A, K, n_vocab]."""
+    rows = head(at, *given)                                              # [B, A, K, n]
+    ahead = at[:, None] + torch.arange(rows.shape[2], device=at.device)  # [A, K]
+    return F.linear(given[2][:, ahead], wte), F.linear(rows, wte)
+
+
+def loss_of(head, wte, at, given, rejections, decay):
+    """A draft matters only if those before it are accepted: it has the weight of the chance of that, once the
+    head knows something, and `decay` times the weight of the one before until then."""
+    with torch.autocast(at.device.type, dtype=torch.bfloat16):
+        z_q, z_p = logits(head, wte, at, given)
+    q, log_p = z_q.float().softmax(-1), z_p.float().log_softmax(-1)
+    overlap = torch.minimum(q, log_p.exp()).sum(-1)                      # [B, A, K]
+    loss = 1 - overlap if rejections else -(q * log_p).sum(-1)
+    reached = F.pad(overlap.detach().cumprod(-1)[..., :-1], (1, 0), value=1.0)
+    if not rejections:
+        reached = (decay ** torch.arange(loss.shape[-1], device=at.device)).expand_as(loss)
+    return (reached * loss).sum() / reached.sum()
 
 
 @torch.no_grad()
-def evaluate(head, states, wte, batch=4):
+def evaluate(head, states, wte):
     """Held-out text, acceptance by position: at temperature 1 the mean of sum min(p, q), at temperature 0 the
     share of equal argmaxes."""
-    first = int(isinstance(head, Medusa))                                # head k is used from position k on
     head.steps = EAGLE_STEPS
-    totals = np.zeros((2, 1))
-    for rows in np.array_split(np.arange(len(states.pieces)), -(-len(states.pieces) // batch)):
-        given = states[rows]
-        logits, found = F.linear(given[2], wte), []
-        for ahead, x in enumerate(head(*given), first):
-            target, draft = logits[:, ahead:], F.linear(x, wte)[:, ahead:]
-            overlap = torch.minimum(target.softmax(-1), draft.softmax(-1)).sum(-1).mean().item()
-            found.append((overlap, (target.argmax(-1) == draft.argmax(-1)).float().mean().item()))
-        totals = totals + len(rows) * np.array(found).T
-    at_1, at_0 = (totals / len(states.pieces)).round(4).tolist()
+    at = torch.arange(1, states.pieces.shape[1] - N_ROWS + 1, 4, device=states.device)
+    found = []
+    for i in range(len(states.pieces)):
+        z_q, z_p = logits(head, wte, at, states[np.array([i])])
+        overlap = torch.minimum(z_q.softmax(-1), z_p.softmax(-1)).sum(-1)
+        found.append([a.float().mean((0, 1)).tolist() for a in (overlap, z_q.argmax(-1) == z_p.argmax(-1))])
+    at_1, at_0 = np.mean(found, 0).round(4).tolist()
     return dict(acceptance_temperature_1=at_1, acceptance_temperature_0=at_0)
 
 
 def fit(kind, head, states, test_states, wte, args):
     opts, work = train.optimizers([head], args.lr), Path(args.work)
-    done = train.resume(work / f"{kind}.pt", dict(head=head), opts, args.device, args.steps)
-    start = time.time()
-    loss_on = torch.compile(loss_of, dynamic=False) if args.compile else loss_of
-    n_ctx, batch = states.pieces.shape[1], min(args.batch, len(states.pieces))
+    done = train.resume(work / f"{kind}.pt", dict(head=head), opts, args.device)
+    start, n_ctx, batch = time.time(), states.pieces.shape[1], min(args.batch, len(states.pieces))
     per_epoch = len(states.pieces) // batch
     for step in tqdm(range(done, args.steps), desc=kind, initial=done, total=args.steps, mininterval=5):
         train.set_lr(opts, args.lr * train.schedule(step, args.steps))
         epoch, i = divmod(step, per_epoch)
-        rng = np.random.default_rng([args.seed, epoch])
-        rows = rng.permutation(per_epoch * batch)[i * batch: (i + 1) * batch]
-        at = torch.arange((i + epoch) % args.every, n_ctx, args.every, device=args.device)
-        parts = np.split(np.sort(rows), range(args.micro_batch, batch, args.micro_batch))
-        for part in parts:
-            rejections = step >= args.steps * args.cross_entropy
-            head.steps = EAGLE_STEPS if step >= args.steps * (1 - args.own) else 1        # of an EAGLE head
-            loss = loss_on(head, wte, at, rejections, args.decay, *states[part])
-            (loss / len(parts)).backward()
+        rows = np.random.default_rng([args.seed, epoch]).permutation(per_epoch * batch)
+        rows = np.sort(rows[i * batch: (i + 1) * batch])
+        at = np.random.default_rng([args.seed, step]).permutation(np.arange(1, n_ctx - N_ROWS + 1))
+        at = torch.from_numpy(at[: args.places]).to(args.device)
+        head.steps = EAGLE_STEPS if step >= args.steps * (1 - args.own) else 1            # of an EAGLE head
+        loss = loss_of(head, wte, at, states[rows], step >= args.steps * args.cross_entropy, args.decay)
+        loss.backward()
         for opt in opts:
             opt.step()
             opt.zero_grad()
-        saved = (step + 1) % args.save_every == 0 or step + 1 == args.steps
-        if not saved and (step + 1) % 10:
-            continue
-        row = dict(head=kind, step=step + 1, tokens=args.seen + (step + 1) * batch * n_ctx,
-                   seconds=time.time() - start, loss=loss.item())
-        if saved:
-            row |= evaluate(head, test_states, wte)
-        with open(work / f"{kind}.jsonl", "a") as log:
-            log.write("\n" + json.dumps(row))  # first the line's end: a row that was cut spoils no other
-        if saved:                               # after its row: what is interrupted here is logged twice
+        if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
+            row = dict(head=kind, step=step + 1, tokens=(step + 1) * batch * n_ctx,
+                       seconds=round(time.time() - start), loss=round(loss.item(), 4))
+            train.log_row(work / f"{kind}.jsonl", row | evaluate(head, test_states, wte))
             train.save(work / f"{kind}.pt", step + 1, dict(head=head), opts)
 
 
-def main(argv=None):
+def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("kind", choices=HEADS)
     add("--text", required=True)
-    add("--target", default="models/demo-target", help="the folder of the finished target")
+    add("--target", default="models/demo-target", help="the directory of the finished target")
     add("--out", required=True, help="the head is written to OUT/demo-KIND, at the end")
-    add("--start", help="the folder of a head to start from, in place of random weights")
-    add("--work", default="training/work/heads", help="tokenized text, states, training state")
+    add("--start", help="a head to start from, instead of random weights; for a parallel head also an EAGLE")
+    add("--work", default="training/work/heads", help="states, training state")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--threads", type=int, default=0, help="PyTorch threads on a CPU; 0: its own choice")
     add("--pieces", type=int, default=3000, help="pieces of n_ctx tokens, drawn from the text")
-    add("--layers", type=int, nargs=2, default=[2, 8], help="an EAGLE head reads the states after so many "
-        "layers of the target, beside the last, and an exit head those after the first of them")
-    add("--last_only", action="store_true", help="an EAGLE head reads the last states only")
+    add("--layers", type=int, nargs=2, default=[2, 8], help="the head reads the states after so many layers "
+        "of the target, beside the last, and an exit head those after the first of them")
     add("--steps", type=int, default=1500)
     add("--cross_entropy", type=float, default=0.4, help="the share of the steps that use cross-entropy")
     add("--own", type=float, default=0.6, help="the share of the steps, at the end, in which an EAGLE head "
         "continues from its own states")
-    add("--decay", type=float, default=0.8, help="the weight of a draft relative to the one before")
-    add("--every", type=int, default=4, help="learn from one position in so many, another each time")
+    add("--decay", type=float, default=0.8, help="the weight of a draft relative to the one before, at first")
+    add("--no_markov", action="store_true", help="a parallel head without its Markov head")
+    add("--places", type=int, default=48, help="places of each piece to learn from in a step")
     add("--batch", type=int, default=8, help="pieces per step")
-    add("--micro_batch", type=int, default=8, help="how many of these at once")
     add("--lr", type=float, default=3e-3)
     add("--held_out", type=int, default=4, help="documents that are never trained on")
     add("--held_out_pieces", type=int, default=64, help="pieces of these that are evaluated")
     add("--save_every", type=int, default=100)
-    add("--no_compile", dest="compile", action="store_false", help="faster if there are only a few steps")
     add("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
+    return parser
+
+
+def begin(head, target, args):
+    """The weights to start from."""
+    folder = args.start and Path(args.start)
+    if not folder:
+        if hasattr(head, "ln_f"):
+            head.ln_f.load_state_dict(target.ln_f.state_dict())
+    elif args.kind == "parallel" and json.loads((folder / "hparams.json").read_text())["kind"] == "eagle":
+        eagle = Eagle(target.wte.shape[1], target.h[0].n_head, 0)
+        train.load(eagle, folder)
+        head.start_from_eagle(eagle)
+    else:
+        train.load(head, folder)
+    if args.no_markov:
+        head.previous.requires_grad_(False)                              # it stays zero
+
+
+def main(argv=None):
+    args = options().parse_args(argv)
     work, folder, out = Path(args.work), Path(args.target), Path(args.out) / f"demo-{args.kind}"
     train.check_new(out)
+    work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(args.seed)
-    if args.last_only and args.kind != "eagle":
-        parser.error(f"--last_only is of an EAGLE head: a head of the kind {args.kind} has one state anyway")
-    if args.threads:
-        torch.set_num_threads(args.threads)
 
     hparams = json.loads((folder / "hparams.json").read_text(encoding="utf-8"))
-    if not 0 < args.layers[0] < args.layers[1] <= hparams["n_layer"]:
-        parser.error(f"--layers {' '.join(map(str, args.layers))}: give two of 1 .. {hparams['n_layer']}, "
-                     "the lower first")
-    tokens, test_tokens, _ = train.prepare_text(args.text, args.held_out, work, folder, hparams["n_ctx"])
+    tokens, test_tokens, _ = train.prepare_text(args.text, args.held_out, folder)
     target = train.GPT2(**hparams).requires_grad_(False)
     train.load(target, folder)
     target.to(args.device)
-    digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()
-    settings = "layers pieces seed batch last_only lr decay cross_entropy own every".split()
-    weights = train.digest_of(folder / train.DATA)              # of all; a finished head has that of wte
-    train.claim(work, args.kind, target=weights, **{key: vars(args)[key] for key in settings},
-                start=args.start and train.digest_of(Path(args.start) / train.DATA))
     n_ctx, rng = hparams["n_ctx"], np.random.default_rng(args.seed)
     whole = len(tokens) // n_ctx - 1
     starts = rng.integers(n_ctx) + n_ctx * np.sort(rng.permutation(whole)[: args.pieces])
     pieces = np.stack([tokens[s: s + n_ctx] for s in starts])
     n_test = min(len(test_tokens) // n_ctx, args.held_out_pieces)
     test_pieces = test_tokens[: n_test * n_ctx].reshape(n_test, n_ctx)
-    kept = f"states-{weights[:8]}-{'-'.join(map(str, args.layers))}-{args.seed}"
     states, test_states = (
-        States(target, p, args.layers, work / f"{kept}-{name}-{len(p)}.npy", args.device)
+        States(target, p, args.layers, work / f"states-{name}-{len(p)}-{args.seed}.npy", args.device)
         for p, name in ((pieces, "train"), (test_pieces, "held_out")))
 
-    head = HEADS[args.kind](hparams["n_embd"], hparams["n_head"]).to(args.device)
-    before, args.seen = Path(args.start or "", "training.jsonl"), 0         # of the head that it starts from
-    rows = before.read_text(encoding="utf-8").splitlines() if args.start and before.exists() else []
-    if args.start:
-        train.load(head, Path(args.start))
-        args.seen = json.loads(rows[-1])["tokens"] if rows else 0
-    elif hasattr(head, "ln_f"):
-        head.ln_f.load_state_dict(target.ln_f.state_dict())
-    if args.last_only:
-        head.fuse.requires_grad_(False)
-    fit(args.kind, head, states, test_states, target.wte, args)
+    head = HEADS[args.kind](hparams["n_embd"], hparams["n_head"], hparams["n_vocab"])
+    begin(head, target, args)
+    fit(args.kind, head.to(args.device), states, test_states, target.wte, args)
 
+    digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()
     size = dict(medusa=dict(n_heads=MEDUSA_HEADS), exit=dict(exit_layer=args.layers[0]),
-                eagle=dict(layers=args.layers))[args.kind]
-    rows += [json.dumps(row) for row in train.rows_of(work / f"{args.kind}.jsonl")
-             if "acceptance_temperature_1" in row]
-    with train.new_folder(out) as new:
-        train.export(head, dict(kind=args.kind, target=digest, **size), new)
-        (new / "training.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    print(rows[-1])
+                eagle=dict(layers=args.layers), parallel=dict(layers=args.layers))[args.kind]
+    train.export(head, dict(kind=args.kind, target=digest, **size), out)
+    log = (work / f"{args.kind}.jsonl").read_text()
+    (out / "training.jsonl").write_text(log)
+    print(log.splitlines()[-1])
 
 
 if __name__ == "__main__":
-    sys.exit(train.console.status_of(main))
+    main()

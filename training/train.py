@@ -3,31 +3,25 @@
     pip install -e ".[training]"
     python training/train.py --text my_books.txt --out my_models
 
-The text is UTF-8 (plain or .xz), its documents separated by <|endoftext|>.  A few whole documents are held
+The text is UTF-8, its documents separated by <|endoftext|>.  A few whole documents are held
 out; every reported result is measured on them.  What matters for a draft is acceptance, not its loss on the
 text: it learns the target's distributions, first in the same loop as the target (`--steps`; forward KL at
 temperature 1), then from the finished target (`--draft_steps`; the loss is the share of its tokens that the
 target rejects).
 
-Interrupt it whenever you like: the state is saved every `--save_every` steps, and the same command goes on
-from there.  PyTorch is needed in this folder and nowhere else.  The next step is heads.py.
+The state is saved every `--save_every` steps, and the same command goes on from there.  PyTorch is needed in
+this directory and nowhere else.  The next step is heads.py.
 
-But: one process for a `--work` folder, one device; no dropout, since a small model sees the text only a few
-times.
+Limitations: one process, one device; no dropout, since a small model sees the text only a few times;
+`--work` belongs to one text and one set of settings: for others, name another.
 """
 import argparse
-import contextlib
-import hashlib
 import json
-import lzma
 import math
-import os
 import shutil
 import sys
 import time
-from io import BytesIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import torch
@@ -35,15 +29,13 @@ import torch.nn.functional as F
 from torch import nn
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # console.py, encoder.py and loading/
-
-import console
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # encoder.py and loading/
 
 EOS = "<|endoftext|>"
 TARGET = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)     # heads of 64, as in every GPT-2
 DRAFT = dict(n_vocab=4096, n_ctx=512, n_embd=128, n_head=2, n_layer=2)
 N_CTX = 512
-NAMES, DATA = ("demo-target", "demo-draft"), "model.ckpt.data-00000-of-00001"
+NAMES = "demo-target", "demo-draft"
 
 
 # The model: GPT-2, with gpt2.py's parameter names -----------------------------------------------------------
@@ -69,6 +61,10 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, x.shape[-1:], self.g, self.b, 1e-5)
 
 
+def attention(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
 class Block(nn.Module):
     def __init__(self, n_embd, n_head, n_layer):
         super().__init__()
@@ -80,28 +76,13 @@ class Block(nn.Module):
         self.mlp = nn.ModuleDict(dict(c_fc=Linear(n_embd, 4 * n_embd, std),
                                       c_proj=Linear(4 * n_embd, n_embd, residual_std / 2)))
 
-    def forward(self, x, attend=None):                                   # [B, T, n_embd] -> [B, T, n_embd]
+    def forward(self, x, attend=attention):                                 # [B, T, n_embd] -> [B, T, n_embd]
         B, T, C = x.shape
         qkv = self.attn.c_attn(self.ln_1(x)).split(C, dim=-1)
         q, k, v = (t.view(B, T, self.n_head, -1).transpose(1, 2) for t in qkv)
-        heads = (attend or causal_attention)(q, k, v)                    # [B, n_head, T, d_head]
+        heads = attend(q, k, v)                                          # [B, n_head, T, d_head]
         x = x + self.attn.c_proj(heads.transpose(1, 2).reshape(B, T, C))
         return x + self.mlp.c_proj(F.gelu(self.mlp.c_fc(self.ln_2(x)), approximate="tanh"))
-
-
-def causal_attention(q, k, v, rows=128):
-    """softmax(q k^T / sqrt(d)) v under the causal mask.  On a CPU, it goes in blocks of queries that never
-    touch keys after their block: compiled, in bfloat16, it trains 1.3 times as fast as PyTorch's fused
-    kernel."""
-    if q.is_cuda:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    blocks = []
-    for i in range(0, q.shape[2], rows):
-        block = q[:, :, i: i + rows] @ k[:, :, : i + rows].transpose(2, 3) * q.shape[-1] ** -0.5
-        n, s = block.shape[-2:]
-        block = block.float().masked_fill(torch.ones(n, s, dtype=torch.bool).triu(s - n + 1), -math.inf)
-        blocks.append(block.softmax(-1).to(v.dtype) @ v[:, :, : i + rows])
-    return torch.cat(blocks, 2)
 
 
 class GPT2(nn.Module):
@@ -122,16 +103,7 @@ class GPT2(nn.Module):
 # Data -------------------------------------------------------------------------------------------------------
 
 def read_documents(path):
-    raw = Path(path).read_bytes()
-    try:
-        if str(path).endswith(".xz"):
-            packed = lzma.LZMADecompressor()
-            raw = packed.decompress(raw)
-            if not packed.eof or packed.unused_data:            # lzma.decompress ignores what follows
-                raise lzma.LZMAError("it must be a single .xz stream, complete, with nothing after it")
-        text = raw.decode("utf-8")
-    except (lzma.LZMAError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a whole text in UTF-8 ({error}): get it again") from None
+    text = Path(path).read_text(encoding="utf-8")
     return [document.strip() + "\n" for document in text.split(EOS) if document.strip()]
 
 
@@ -146,8 +118,8 @@ def train_tokenizer(documents, folder, n_vocab):
     trainer.save_model(str(folder))                                      # vocab.json, merges.txt
     merges = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()[1:]
     entries = list(bytes_to_unicode().values()) + [merge.replace(" ", "") for merge in merges] + [EOS]
-    if not len(entries) == len(set(entries)) == n_vocab:
-        raise ValueError(f"the text is too short for a vocabulary of {n_vocab} tokens: take more of it")
+    if len(entries) != n_vocab:
+        raise SystemExit(f"the text is too short for a vocabulary of {n_vocab} tokens: take more of it")
     lines = "\n".join(["#version: 0.2", *merges]) + "\n"
     (folder / "vocab.bpe").write_text(lines, encoding="utf-8", newline="\n")
     ids = {entry: i for i, entry in enumerate(entries)}
@@ -156,69 +128,35 @@ def train_tokenizer(documents, folder, n_vocab):
 
 def tokenize(documents, folder):
     """Every document with <|endoftext|> before it, as GPT-2 saw its training text."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    vocab = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
-    lines = (folder / "vocab.bpe").read_text(encoding="utf-8").splitlines()[1:]
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[tuple(line.split()) for line in lines]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    encodings = tokenizer.encode_batch(documents)
-    return np.concatenate([np.array([vocab[EOS]] + encoding.ids, np.uint16) for encoding in encodings])
+    from tokenizers import ByteLevelBPETokenizer
+    tokenizer = ByteLevelBPETokenizer.from_file(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
+    eos = tokenizer.token_to_id(EOS)
+    return np.concatenate([np.array([eos] + encoding.ids, np.uint16)
+                           for encoding in tokenizer.encode_batch(documents)])
 
 
-def prepare_text(path, n_held_out, work, vocabulary, n_ctx):
-    """Text -> (tokens to train on, tokens held out, bytes held out).  The vocabulary is that of a folder, or
-    trained here; tokens and vocabulary are kept in `work` and read from there the next time."""
+def prepare_text(path, n_held_out, vocabulary):
+    """Text -> (tokens to train on, tokens held out, bytes held out).  A directory without a vocabulary gets
+    one, learnt from the text."""
     documents = read_documents(path)
     if not 0 < n_held_out < len(documents):
-        raise ValueError(f"{path} has {len(documents)} documents: hold out fewer of them (--held_out)")
-    claim(work, "text", sha256=digest_of(path), n_held_out=n_held_out, n_vocab=TARGET["n_vocab"],
-          vocabulary=vocabulary and digest_of(vocabulary / "encoder.json"))
+        raise SystemExit(f"{path} has {len(documents)} documents: hold out fewer of them (--held_out)")
     apart = len(documents) // n_held_out
     held_out = documents[apart // 2:: apart][:n_held_out]
     documents = [document for document in documents if document not in held_out]
-    if not (work / "held_out.npy").exists():
-        with TemporaryDirectory(dir=work) as new:
-            new = Path(new)
-            if vocabulary:
-                copy_vocabulary(vocabulary, new)
-            else:
-                train_tokenizer(documents, new, TARGET["n_vocab"])
-            np.save(new / "train.npy", tokenize(documents, new))
-            np.save(new / "held_out.npy", tokenize(held_out, new))
-            np.load(new / "train.npy"), np.load(new / "held_out.npy")       # np.save misses a full disk
-            for name in "encoder.json", "vocab.bpe", "train.npy", "held_out.npy":
-                (new / name).replace(work / name)
-    tokens, test_tokens = np.load(work / "train.npy"), np.load(work / "held_out.npy")
-    if len(test_tokens) <= n_ctx:
-        raise ValueError(f"the held-out documents have {len(test_tokens)} tokens, and more than {n_ctx} are "
-                         "needed: hold out more with --held_out, and name another folder with --work")
+    if not (vocabulary / "encoder.json").exists():
+        train_tokenizer(documents, vocabulary, TARGET["n_vocab"])
+    tokens, test_tokens = tokenize(documents, vocabulary), tokenize(held_out, vocabulary)
     n_bytes = sum(len(document.encode("utf-8")) for document in held_out)
     print(f"{len(tokens):,} tokens to train on, {len(test_tokens):,} held out ({n_bytes:,} bytes)")
     return tokens, test_tokens, n_bytes
-
-
-def digest_of(path):
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
-def claim(work, name, **what):
-    """Notes in `work` what it is for, in of_NAME.json.  Raises ValueError if it is for something else: old
-    tokens and states must not be taken for new ones, nor files of others be written over."""
-    work.mkdir(parents=True, exist_ok=True)
-    note, text, elsewhere = work / f"of_{name}.json", json.dumps(what), "name another folder with --work"
-    if note.exists() and note.read_text(encoding="utf-8") != text:
-        raise ValueError(f"{work} is of another run ({note.name} says of which): {elsewhere}")
-    if not (work / "of_text.json").exists() and any(work.iterdir()):
-        raise ValueError(f"{work} holds other files than those of training: {elsewhere}")
-    if not note.exists():
-        console.rewrite(note, text)
 
 
 def batch_of(tokens, step, batch, seed):
     """Batch `step` of an endless stream: each epoch cuts the text at other places and shuffles the pieces."""
     per_epoch = (len(tokens) - 2 * N_CTX) // N_CTX // batch
     if per_epoch < 1:
-        raise ValueError(f"the text is too short: {len(tokens):,} tokens are not {batch} pieces of {N_CTX}")
+        raise SystemExit(f"the text is too short: {len(tokens):,} tokens are not {batch} pieces of {N_CTX}")
     epoch, i = divmod(step, per_epoch)
     rng = np.random.default_rng([seed, epoch])
     offset = rng.integers(N_CTX)
@@ -267,14 +205,18 @@ def evaluate(target, draft, tokens, n_bytes, device, batch=16):
                 acceptance_temperature_1=overlap, acceptance_temperature_0=agreement)
 
 
+NEW = "masks", "previous", "bias"       # of a parallel head: they begin from nothing, and learn faster
+
+
 def optimizers(models, lr):
     """Muon for the matrices inside the blocks, AdamW for embeddings, norms and biases."""
-    matrices = [p for model in models for name, p in model.named_parameters()
-                if p.ndim == 2 and name not in ("wte", "wpe")]
-    inside = {id(p) for p in matrices}
-    others = [p for model in models for p in model.parameters() if id(p) not in inside]
+    named = [pair for model in models for pair in model.named_parameters()]
+    new = [p for name, p in named if name in NEW]
+    matrices = [p for name, p in named if p.ndim == 2 and name not in ("wte", "wpe", *NEW)]
+    others = [p for name, p in named if name not in NEW and (p.ndim != 2 or name in ("wte", "wpe"))]
     muon = torch.optim.Muon(matrices, lr=lr, weight_decay=0.02, momentum=0.95, adjust_lr_fn="match_rms_adamw")
-    return [muon, torch.optim.AdamW(others, lr=lr, weight_decay=0.0, betas=(0.9, 0.98))]
+    groups = [dict(params=others), *([dict(params=new, faster=4)] if new else [])]
+    return [muon, torch.optim.AdamW(groups, lr=lr, weight_decay=0.0, betas=(0.9, 0.98))]
 
 
 def schedule(step, steps):
@@ -282,14 +224,11 @@ def schedule(step, steps):
     return min(1.0, (step + 1) / min(100, steps / 20), 2 * (1 - step / steps))
 
 
-def resume(path, models, opts, device, steps):
-    """Restore models {name: model} and optimizers as last saved -> the number of steps done; 0 if none.
-    Raises ValueError if these are more than the steps that are wanted."""
+def resume(path, models, opts, device):
+    """Restore models {name: model} and optimizers as last saved -> the number of steps done; 0 if none."""
     if not path.exists():
         return 0
     saved = torch.load(path, map_location=device)
-    if saved["step"] > steps:
-        raise ValueError(f"{path} has {saved['step']} steps already: name another folder with --work")
     for name, model in models.items():
         model.load_state_dict(saved[name])
     for opt, opt_state in zip(opts, saved["opts"]):
@@ -301,19 +240,19 @@ def resume(path, models, opts, device, steps):
 def save(path, step, models, opts):
     """Save completely or not at all: if we are interrupted, the last one is kept."""
     part = path.with_suffix(".part")
-    state = dict(step=step, opts=[opt.state_dict() for opt in opts],
-                 **{name: model.state_dict() for name, model in models.items()})
-    try:
-        torch.save(state, part)
-    except RuntimeError as error:
-        raise ValueError(f"{part} cannot be written ({str(error).splitlines()[0]}): free some space, and the "
-                         "same command goes on from the last saved step") from None
+    torch.save(dict(step=step, opts=[opt.state_dict() for opt in opts],
+                    **{name: model.state_dict() for name, model in models.items()}), part)
     part.replace(path)
+
+
+def log_row(path, row):
+    with open(path, "a") as log:
+        log.write(json.dumps(row) + "\n")
 
 
 def set_lr(opts, lr):
     for group in (group for opt in opts for group in opt.param_groups):
-        group["lr"] = lr
+        group["lr"] = lr * group.get("faster", 1)
 
 
 def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
@@ -321,11 +260,9 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
     finished, work = stage == "draft", Path(args.work)
     models = dict(target=target, draft=draft)
     opts = optimizers([draft] if finished else [target, draft], args.lr)
-    step = resume(work / f"{stage}.pt", models, opts, args.device, steps)
+    step = resume(work / f"{stage}.pt", models, opts, args.device)
     target.requires_grad_(not finished)
     compiled, start = torch.compile(losses) if args.compile else losses, time.time()
-    if args.compile and step < steps:
-        print(f"{stage}: PyTorch compiles during the first step, which may take some minutes", flush=True)
     bar = tqdm(total=steps, initial=step, desc=stage, unit="step")
     while step < steps:
         set_lr(opts, args.lr * schedule(step, steps))
@@ -345,8 +282,7 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
                        train_draft_loss=loss_draft.item())
             if saved:
                 row |= evaluate(target, draft, test_tokens, n_bytes, args.device)
-            with open(work / "log.jsonl", "a") as log:
-                log.write("\n" + json.dumps(row))      # first the line's end: a cut row spoils no other
+            log_row(work / "log.jsonl", row)
             if saved:                           # after its row: what is interrupted here is logged twice
                 save(work / f"{stage}.pt", step, models, opts)
             bar.write(" ".join(f"{k} {v:.4g}" if k != "stage" else v for k, v in row.items()))
@@ -356,15 +292,12 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
 # The result -------------------------------------------------------------------------------------------------
 
 def load(model, folder):
-    """Load the weights of an exported folder into a model.  Raises ValueError if they are of another kind."""
+    """Load the weights of an exported directory into a model."""
     from loading.checkpoint import read_tensorflow
-    arrays, wanted = read_tensorflow(folder / "model.ckpt"), model.state_dict()
-    sizes = {tensorflow_name(name): parameter.numel() for name, parameter in wanted.items()}
-    if {name: array.size for name, array in arrays.items()} != sizes:
-        raise ValueError(f"{folder} holds a model of another kind or size")
+    arrays = read_tensorflow(folder / "model.ckpt")
     model.load_state_dict({
         name: torch.from_numpy(arrays[tensorflow_name(name)].astype(np.float32)).view_as(parameter)
-        for name, parameter in wanted.items()})
+        for name, parameter in model.state_dict().items()})
 
 
 def tensorflow_name(name):
@@ -375,27 +308,16 @@ def tensorflow_name(name):
     return "model/" + (name.replace("h.", "h", 1) if name.startswith("h.") else name).replace(".", "/")
 
 
-def check_new(folder):
-    """Raises ValueError if there is something of this name."""
-    if os.path.lexists(folder):
-        raise ValueError(f"{folder} exists: move it away, or name another folder with --out")
-
-
-@contextlib.contextmanager
-def new_folder(folder):
-    """`with new_folder(folder) as new:` what is written to `new` is `folder` in the end, all or nothing."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent, prefix=".new.") as work:
-        new = Path(work) / folder.name
-        new.mkdir()
-        yield new
-        check_new(folder)
-        new.rename(folder)
+def check_new(*folders):
+    for folder in folders:
+        if folder.exists():
+            raise SystemExit(f"{folder} exists: move it away, or name another directory with --out")
 
 
 def export(model, hparams, folder):
     """hparams.json and the weights in OpenAI's layout, in half precision."""
     from loading.checkpoint import write_tensorflow
+    folder.mkdir(parents=True)
     arrays = {}
     for name, parameter in model.state_dict().items():
         array = parameter.cpu().numpy().astype(np.float16)
@@ -405,35 +327,6 @@ def export(model, hparams, folder):
     (folder / "hparams.json").write_text(json.dumps(hparams, indent=1) + "\n", encoding="utf-8")
     (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"\n'
                                        'all_model_checkpoint_paths: "model.ckpt"\n')
-
-
-def copy_vocabulary(source, folder):
-    for name in ("encoder.json", "vocab.bpe"):
-        shutil.copy(Path(source) / name, Path(folder) / name)
-
-
-def rows_of(log):
-    """The rows of a log, but for those that a full disk cut."""
-    rows = []
-    for line in log.read_text().splitlines():
-        with contextlib.suppress(ValueError):
-            rows.append(json.loads(line))
-    return rows
-
-
-def plot(work):
-    """The loss curve, from the log."""
-    import matplotlib.pyplot as plt
-    rows = rows_of(work / "log.jsonl")
-    figure, axes = plt.subplots(figsize=(7, 4))
-    for key, label in (("train_target_nats", "target, training text"),
-                       ("target_nats", "target, held-out books"), ("draft_nats", "draft, held-out books")):
-        points = [(row["tokens"] / 1e6, row[key]) for row in rows if key in row]
-        axes.plot(*zip(*points), "o-" if "train" not in key else "-", label=label, markersize=3, linewidth=1)
-    axes.set(xlabel="million tokens of training", ylabel="nats per token", title="The pair")
-    axes.legend()
-    figure.savefig(picture := BytesIO(), dpi=150, bbox_inches="tight")
-    console.rewrite(work / "loss.png", picture.getvalue())
 
 
 def main(argv=None):
@@ -451,19 +344,16 @@ def main(argv=None):
     add("--lr", type=float, default=3e-3)
     add("--held_out", type=int, default=4, help="documents that are never trained on")
     add("--save_every", type=int, default=250)
-    add("--no_compile", dest="compile", action="store_false", help="do not compile; pays for a few steps")
+    add("--no_compile", dest="compile", action="store_false", help="do not compile, which takes minutes")
     add("--seed", type=int, default=0)
     args = parser.parse_args(argv)
-    work, out = Path(args.work), Path(args.out)
-    check_new(out / "demo-target"), check_new(out / "demo-draft")
+    work, folders = Path(args.work), [Path(args.out) / name for name in NAMES]
+    check_new(*folders)
+    work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(args.seed)
 
-    vocabulary = Path(args.start) / "demo-target" if args.start else None
-    tokens, test_tokens, n_bytes = prepare_text(args.text, args.held_out, work, vocabulary, N_CTX)
-
-    start = [digest_of(Path(args.start) / name / DATA) for name in NAMES] if args.start else None
-    claim(work, "pair", start=start, sizes=[TARGET, DRAFT],
-          **{key: vars(args)[key] for key in ("seed", "batch", "steps", "lr")})
+    vocabulary = Path(args.start) / "demo-target" if args.start else work
+    tokens, test_tokens, n_bytes = prepare_text(args.text, args.held_out, vocabulary)
     target, draft = GPT2(**TARGET).to(args.device), GPT2(**DRAFT).to(args.device)
     if args.start:
         load(target, Path(args.start) / "demo-target"), load(draft, Path(args.start) / "demo-draft")
@@ -471,15 +361,14 @@ def main(argv=None):
     for stage, steps in (("pair", args.steps), ("draft", args.draft_steps)):
         train(stage, steps, target, draft, tokens, some, n_bytes * len(some) / len(test_tokens), args)
 
-    results = evaluate(target, draft, test_tokens, n_bytes, args.device)
-    console.rewrite(work / "results.json", json.dumps(results, indent=1) + "\n")
-    plot(work)
-    with new_folder(out / "demo-target") as new_target, new_folder(out / "demo-draft") as new_draft:
-        for model, hparams, new in (target, TARGET, new_target), (draft, DRAFT, new_draft):
-            export(model, hparams, new)
-            copy_vocabulary(work, new)
-    print(json.dumps(results, indent=1))
+    results = json.dumps(evaluate(target, draft, test_tokens, n_bytes, args.device), indent=1)
+    (work / "results.json").write_text(results + "\n")
+    for model, hparams, folder in (target, TARGET, folders[0]), (draft, DRAFT, folders[1]):
+        export(model, hparams, folder)
+        for name in "encoder.json", "vocab.bpe":
+            shutil.copy(vocabulary / name, folder / name)
+    print(results)
 
 
 if __name__ == "__main__":
-    sys.exit(console.status_of(main))
+    main()

@@ -78,14 +78,6 @@ def judged(rule, settings="{}", penalized=False):
     return first._replace(deviation=max(report.deviation for report in found))
 
 
-def first_token(rule, q, p, K=1, **settings):
-    """The exact distribution [n_vocab] of the first token, q and p the same at every place."""
-    chances = [0.0] * len(q)
-    for text, chance in texts(rule, q, p, K, settings).items():
-        chances[text[0][0]] += chance
-    return chances
-
-
 def kept(rule, q=(.6, .3, .1), p=(.75, .2, .05), K=2):
     """How many of the first round's K drafts are kept, the expectation."""
     return sum(n * chance for (_, n), chance in texts(rule, q, p, K, {}).items())

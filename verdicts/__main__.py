@@ -1,10 +1,11 @@
 """Public disputes about "lossless", decided exactly.
 
     python -m verdicts                  a line for each case
-    python -m verdicts EAGLE-47         one case in full, judged anew
+    python -m verdicts EAGLE-47         one case, judged anew
     python -m verdicts --write          judges all and writes README.md: ten seconds
 """
 import inspect
+import re
 import sys
 from difflib import get_close_matches
 
@@ -16,13 +17,14 @@ def main(name="", write=False):
     """The verdicts on public disputes about "lossless". Without a name, a line for each case.
 
     Args:
-        name: a case, such as EAGLE-47: it is judged anew and printed in full
+        name: a case, such as EAGLE-47: it is judged anew and printed with its rule
         write: judge all cases and write README.md
     """
     if write:
         console.rewrite(HERE / "README.md", page())
     elif name:
-        print(section(case_named(str(name)).rule, [case_named(str(name))], line=in_full))
+        case = case_named(str(name))
+        print(re.sub("<a id.*?</a>", "", section(case.rule, [case])))
     else:
         for case in CASES:
             print(f"{case.name:34}{case.date}   {case.verdict:10}{case.status:10}{case.rule}")
@@ -51,11 +53,11 @@ def page():
     return (HERE / "page.in.md").read_text(encoding="utf-8").format(**facts) + "\n" + "\n".join(sections)
 
 
-def section(rule, cases, line=None):
+def section(rule, cases):
     """A rule, its code, what is found about it, and a line for each thread that is about it."""
     code = inspect.getsource(RULES[rule]).rstrip()
     return "\n".join([f"### {rule}: {cases[0].verdict}", "", "```python", code, "```", "",
-                      finding(cases[0]), "", *map(line or in_a_line, cases), ""])
+                      finding(cases[0]), "", *map(in_a_line, cases), ""])
 
 
 def finding(case):
@@ -77,12 +79,6 @@ def in_a_line(case):
     quote = case.quote.replace("`", "")
     name, about = f"[{case.name}]({case.link})", f"{case.date}, {case.status}: {case.outcome}"
     return f'- <a id="{anchor}"></a>{name} ({about}). {case.claim} `{quote}` *{case.answer}*'
-
-
-def in_full(case):
-    return "\n".join([
-        f"{case.name}: {case.verdict}   {case.link}   {case.date}", f"Claim: {case.claim}   {case.answer}",
-        f"About: {case.status} ({STATUS[case.status]}); {case.outcome}", f'Decided by: "{case.quote}"'])
 
 
 if __name__ == "__main__":

@@ -163,13 +163,6 @@ class RowsOneTooEarly(Algorithm2):
         return super().verify(np.concatenate([q[:1], q[:-2], q[-1:]]) if drafts else q, p, drafts, rng)
 
 
-class OnlyTheFirstTested(Algorithm2):
-    """Wrong. After an accepted first draft the others of the round are kept."""
-    def verify(self, q, p, drafts, rng):
-        kept, token = super().verify(q[:2], p[:1], drafts[:1], rng)
-        return (len(drafts), sample(q[-1], rng)) if kept and len(drafts) > 1 else (kept, token)
-
-
 class LateRound(Algorithm2):
     """Wrong. From the fifth token on nothing is tested: short texts do not show it."""
     def propose(self, draft, x, *run):
@@ -324,16 +317,6 @@ class LenienceCorrected(Algorithm2):
         return q - np.minimum(p, q / 2)
 
 
-class BonusFirst(Algorithm2):
-    """Lossless. The bonus is drawn before the drafts are judged."""
-    def verify(self, q, p, drafts, rng):
-        self.first = sample(q[-1], rng)
-        return super().verify(q, p, drafts, rng)
-
-    def bonus(self, *_):
-        return self.first
-
-
 class NoBonus(Algorithm2):
     """Lossless. The last accepted draft ends the round, and nothing is drawn after it."""
     def verify(self, q, p, drafts, rng):
@@ -353,18 +336,6 @@ class FewerIfSure(Algorithm2):
             drafts.append(sample(row, rng))
             p.append(row)
         return drafts, p
-
-
-class ResidualInPieces(Algorithm2):
-    """Lossless. The correction is found in a loop that subtracts."""
-    def correction(self, q, p, x, rng):
-        r = self.residual(q, p, x)
-        u = rng.random() * r.sum()
-        for token in np.flatnonzero(r):
-            u = u - r[token]
-            if u < 0:
-                break
-        return int(token)
 
 
 RULES = DISPUTED | {name: rule for name, rule in [*vars().items()]

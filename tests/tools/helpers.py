@@ -177,8 +177,8 @@ class TinyModels:
 
     def head(self, kind):
         n, rng = self.target.params["wte"].shape[1], np.random.default_rng(5)
-        size = {"medusa": 3, "exit": 1, "eagle": [1, 2]}[kind]
-        wanted = heads.head_shapes(kind, n, size)
+        size = {"medusa": 3, "exit": 1, "eagle": [1, 2], "parallel": [1, 2]}[kind]
+        wanted = heads.head_shapes(kind, n, size, self.target.n_vocab)
         arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(np.float32)
                   for name, shape in wanted.items()}
         return nested(arrays, {"n_layer": 1}, Path("tiny"), wanted) | {heads.SIZES[kind]: size}
@@ -189,7 +189,8 @@ def small():
     return TinyModels("abc", dtype=np.float64, n_ctx=8)
 
 
-WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram"]       # a drafter around another one
+# a drafter around another one
+WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram", "confident:parallel"]
 OPTIONS = {"layer_skip": "layer_skip:a0,m1"}                            # what would be searched by the clock
 
 

@@ -1,0 +1,83 @@
+"""All drafts in one pass, and a Markov head  (DSpark, arXiv 2607.05147; the pass as in P-EAGLE and DFlash).
+
+An EAGLE head drafts one token after another, each in a pass of its own.  Here one pass of the same block
+drafts them all.  After the tokens x_1 .. x_n stand k - 1 mask embeddings, in the places of the drafts that
+nobody knows yet:
+
+    position i <= n         the target's fused states before it, and the token x_i, as in eagle.py
+    position n + j          the input of x_n, and m_j, learnt: "the token j places further on"
+    the state at n + j      times the target's own output matrix  ->  row j of logits        j = 0 .. k - 1
+
+So row j knows the text, but none of the drafts before its own: if "New York" and "San Francisco" are both
+likely, it cannot tell which of the two was begun.  The Markov head gives back the last of these drafts:
+
+    x̃_j ~ p_j = softmax(row j + U[the token before] V)          U [n_vocab, rank], V [rank, n_vocab]
+
+The pass is parallel, the draws are not: each is from a distribution that is known before it is drawn, and
+that `verify` is told.  So the text is lossless whatever U and V hold.
+
+    P-EAGLE     (AWS 2026)  EAGLE with learnt embeddings in the places of what is not known: the rows here
+    DFlash      (arXiv 2602.06036)  a whole block from the target's fused states, several layers deep
+    DSpark      (2607.05147)  the Markov head; which cut of a block is lossless (appendix A)
+
+How many drafts are made may depend on all that is known before the next one is drawn.  With a `threshold` a
+block ends after the first draft that its distribution gave less than that (`--drafter confident:parallel`).
+The unlikely draft itself stays: who drops it has looked ahead (notebook 6).
+
+Limitations: only for the target that it was trained on; at most as many drafts as there are rows; lines, no
+trees.
+"""
+from compute.backend import xp
+from compute.linear import linear
+from drafters.adaptive import confidence
+from drafters.heads import load_head, states_before, unit
+from gpt2 import GPT2, causal_mask, common_prefix, layer_norm
+from sampling import sample
+
+
+class Parallel:
+    """`speculative_sampling(None, target, .., propose=Parallel(target).propose)`.
+
+    target      the GPT2 that the head was trained on, the one that verifies
+    head        a folder ("demo-parallel" belongs to "demo-target"), or its parameters
+                {"layers": those that it reads, "from_states": {"w" [(len(layers) + 1) * n_embd, n_embd],
+                "b"}, "from_token", "from_position" [n_embd, n_embd], "masks" [7, n_embd], "blocks": [one],
+                "ln_f": {"g", "b"}, "previous" [n_vocab, rank], "bias" [rank, n_embd]}
+    threshold   the block ends after a draft of a smaller probability, at temperature 1
+    Raises ValueError for a head that belongs to another target.
+    """
+
+    def __init__(self, target, head="demo-parallel", threshold=0):
+        self.params = params = load_head("parallel", head, target)
+        self.target, self.layers, self.threshold = target, params["layers"], threshold
+        self.from_states, self.masks = params["from_states"], params["masks"]
+        self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]
+        self.positions = unit(target.params["wpe"]) @ params["from_position"]       # [n_ctx, n_embd]
+        self.U, self.V = params["previous"], params["bias"] @ target.params["wte"].T
+        # for its layers and its cache; never called
+        self.block = GPT2(target.params | {"blocks": params["blocks"], "ln_f": params["ln_f"]},
+                          target.n_head)
+
+    def logits(self, x, k):
+        """One pass -> [k, n_vocab]: row j is for the token j places after the next; no Markov head yet."""
+        n_past = min(common_prefix(self.block.cached, x), len(x) - 1)
+        before = states_before(self.target, x, n_past, self.layers)     # [new, (len(layers) + 1) * n_embd]
+        known = linear(before, **self.from_states) + self.tokens[x[n_past:]]                # [new, n_embd]
+        rows = xp.concatenate([known, known[-1] + self.masks[:k - 1]])              # [new + k - 1, n_embd]
+        rows = rows + self.positions[n_past:n_past + len(rows)]
+        self.block.cached = x[:n_past]                          # if we are interrupted, only these are valid
+        states = self.block.layers(rows, n_past, causal_mask(n_past, len(rows)))[-k:]       # [k, n_embd]
+        self.block.cached = x[:]
+        return linear(layer_norm(states, **self.block.params["ln_f"]), **self.target.head)
+
+    def propose(self, draft, x, k, to_probs, rng):
+        """At most k tokens after x, from one pass: speculative.propose, without a draft model."""
+        k = min(k, 1 + len(self.masks))
+        drafts, p = [], []
+        for row in self.logits(x, k) if k else []:
+            row = row + self.U[(x + drafts)[-1]] @ self.V                   # what the row cannot know
+            p.append(to_probs(row[None], 1)[0])
+            drafts.append(sample(p[-1], rng))                               # x̃_j ~ p_j
+            if self.threshold and confidence(row[None], drafts[-1]) < self.threshold:
+                break                                                       # the next one is not drawn
+        return drafts, p

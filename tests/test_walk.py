@@ -1,0 +1,246 @@
+"""lossless.exact_distribution walks every branch that chance could take: whatever a program does with its
+random numbers, each outcome has the probability that arithmetic, or a grid of numbers, gives it; what cannot
+be walked gets a sentence."""
+from collections import defaultdict
+from copy import copy, deepcopy
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import lossless
+from lossless import branches, exact_distribution, memoryless, text_of
+from speculative import speculative_sampling
+from verdicts.museum import RIGHT, WRONG
+
+# What a sampler may do with chance --------------------------------------------------------------------------
+
+def below_zero(u, weight):
+    u *= 2.0
+    u /= 2.0
+    u -= weight
+    return u < 0
+
+
+COIN = {  # each is True with probability .3
+    "u < c": lambda rng: rng.random() < 0.3,
+    "c > u": lambda rng: np.float64(0.3) > rng.random(),
+    "u * p < q": lambda rng: rng.random() * 0.5 < 0.15,
+    "p * u < q, float32": lambda rng: np.float32(0.5) * rng.random() < 0.15,
+    "u / q < 1 / p": lambda rng: rng.random() / 0.15 < 1 / 0.5,
+    "q / p > u": lambda rng: np.divide(0.15, 0.5) > rng.random(),
+    "q / u > p": lambda rng: 0.15 / rng.random() > 0.5,
+    "1 - u > c": lambda rng: 1 - rng.random() > 0.7,
+    "1 - u <= c": lambda rng: 1 - rng.random() <= 0.3,
+    "u - c < 0": lambda rng: rng.random() - 0.3 < 0,
+    "-u > -c": lambda rng: -rng.random() > -0.3,
+    "not u > c": lambda rng: not rng.random() > 0.3,
+    "log u < log c": lambda rng: np.log(rng.random()) < np.log(0.3),
+    "log1p(-u) > log c": lambda rng: np.log1p(-rng.random()) > np.log(0.7),
+    "round(10 u + .5) <= 3": lambda rng: round(rng.random() * 10 + .5) <= 3,
+    "clipped": lambda rng: np.clip(rng.random(), 1e-12, 1) < .3,
+    "choice of rows": lambda rng: rng.choice([[1, 2], [3, 4]], p=[.7, .3])[1] == 4,
+    "choice of several rows": lambda rng: rng.choice([[1, 2], [3, 4]], size=2, p=[.7, .3])[1, 0] == 3,
+    "default_rng(rng)": lambda rng: np.random.default_rng(rng).random() < .3,
+    "until it is below .6": lambda rng: next(u for u in iter(rng.random, None) if u < .6) < .18,
+    "int(10 u) < 3": lambda rng: int(rng.random() * 10) < 3,
+    "an array of cuts": lambda rng: (np.array([0.1, 0.3, np.nan, 0.9]) > rng.random())[1],
+    "multiples in an array": lambda rng: (rng.random() * np.array([0.1, 0.5]) < np.array([0.2, 0.15]))[1],
+    "NaN where nobody looks": lambda rng: (rng.random() < np.array([np.nan, 0.3]))[1],
+    "several at once": lambda rng: (rng.random(2) < [0.5, 0.3])[1],
+    "the log of several": lambda rng: (np.log(rng.random(size=(2, 1))) < np.log(0.3))[1, 0],
+    "uniform": lambda rng: rng.uniform() < 0.3,
+    "uniform between": lambda rng: rng.uniform(-1, 1) < -0.4,
+    "uniform, several": lambda rng: rng.uniform(0, 2, size=3)[2] < 0.6,
+    "integers": lambda rng: rng.integers(10) < 3,
+    "integers between, end included": lambda rng: rng.integers(11, 20, endpoint=True) in (12, 15, 20),
+    "integers, several": lambda rng: rng.integers(0, 10, size=2)[1] < 3,
+    "choice": lambda rng: rng.choice(3, p=[0.5, 0.3, 0.2]) == 1,
+    "choice of values": lambda rng: rng.choice([7, 8, 9], p=np.array([0, 0.7, 0.3])) == 9,
+    "choice, each as likely": lambda rng: rng.choice(10) in (0, 4, 9),
+    "choice, several": lambda rng: rng.choice(2, size=3, p=[0.7, 0.3])[2] == 1,
+    "in place": lambda rng: below_zero(rng.random(), .3),
+    "uniform, between bounds that are arrays": lambda rng: (rng.uniform(0, [1, 2]) < [.5, 1.2]).tolist() == [
+        True, True],
+    "searchsorted": lambda rng: np.searchsorted([0.2, 0.5, 1.0], rng.random(), side="right") == 1,
+    "argmax of a comparison": lambda rng: (np.cumsum([0.2, 0.3, 0.5]) > rng.random()).argmax() == 1,
+}
+
+
+@pytest.mark.parametrize("coin", COIN.values(), ids=COIN)
+def test_a_coin_may_be_written_in_many_ways(coin):
+    found = exact_distribution(lambda rng: bool(coin(rng)))
+    assert found == pytest.approx({True: 0.3, False: 0.7})
+    rng = np.random.default_rng(0)  # and a generator of NumPy's agrees
+    with np.errstate(divide="ignore"):
+        assert np.mean([coin(rng) for _ in range(4000)]) == pytest.approx(0.3, abs=0.03)
+
+
+def test_one_number_answers_all_questions_about_it_alike():
+    def run(rng):
+        u = rng.random()
+        return bool(u < 0.5), bool(1 - u > 0.5), bool(u * 2.0 < 1), bool(u < 0.75)
+    found = exact_distribution(run)
+    assert found == {(True,) * 4: 0.5, (False, False, False, True): 0.25, (False,) * 4: 0.25}
+
+
+def test_what_is_drawn_without_replacement_is_as_numpy_draws_it():
+    found = exact_distribution(lambda rng: tuple(rng.choice(3, size=2, replace=False, p=[0.5, 0.3, 0.2])))
+    by_hand = {(a, b): p[a] * p[b] / (1 - p[a]) for p in [(0.5, 0.3, 0.2)] for a in range(3)
+               for b in range(3) if a != b}
+    assert found == pytest.approx(by_hand)
+    rng = np.random.default_rng(0)
+    drawn = [tuple(rng.choice(3, size=2, replace=False, p=[0.5, 0.3, 0.2])) for _ in range(4000)]
+    assert max(abs(drawn.count(pair) / 4000 - chance) for pair, chance in by_hand.items()) < 0.03
+
+
+def test_a_random_number_times_zero_is_zero():
+    for zero in lambda u: u * 0.0, lambda u: 0.0 / u, lambda u: -(u * 0.0) + 0.0:
+        for asked in lambda x: x <= 0, lambda x: not x > 0, lambda x: x == 0:
+            assert exact_distribution(lambda rng: bool(asked(zero(rng.random())))) == {True: 1.0}
+
+
+def test_a_random_number_compares_with_itself_and_with_none_as_any_number():
+    def run(rng):
+        u = rng.random()
+        return u == u, u <= u, u >= u, u - u == 0, u / u == 1, u != None, u != u, u < u, u > u, u == None  # noqa
+    assert exact_distribution(run) == {(True,) * 6 + (False,) * 4: 1.0} == {run(np.random.default_rng()): 1.0}
+
+
+def test_choice_takes_the_sums_that_numpy_takes():
+    p = np.array([.1] * 10, np.float32) * np.float32(1 + 1e-5)
+    np.random.default_rng(0).choice(10, p=p)
+    assert len(exact_distribution(lambda rng: rng.choice(10, p=p))) == 10
+    for off in p * np.float32(1.01), p.astype(float):
+        for rng in np.random.default_rng(0), lossless.Walk([]):
+            with pytest.raises(ValueError):
+                rng.choice(10, p=off)
+
+
+def torch_like(values):
+    """As torch.tensor does."""
+    if values.dtype == object:
+        raise TypeError("can't convert np.ndarray of type numpy.object_. The only supported types are: ..")
+
+
+CANNOT = {
+    "plain numbers": [lambda rng: np.isnan(rng.random(2)), lambda rng: torch_like(rng.random(2))],
+    "8,192 that were drawn at once": [lambda rng: rng.random(8192)[0] < .5],
+    "rounded to 1 digits": [lambda rng: round(rng.random(), 1) < .5],
+    "with itself": [lambda rng: (lambda u: u * u < .5)(rng.random()),
+                    lambda rng: (lambda u: u ** u < .75)(rng.random())],
+    "copy of rng": [lambda rng: copy(rng).random() < .5, lambda rng: deepcopy([rng])[0].random() < .5],
+    "with another": [lambda rng: rng.random() < rng.random(), lambda rng: rng.random() * rng.random() < 0.5,
+                     lambda rng: int(np.argmin(-np.log(rng.random(3)) / [0.5, 0.3, 0.2]))],
+    "drawn between": [lambda rng: rng.integers(0, [3, 4]), lambda rng: rng.integers(2 ** 53)],
+    "np.less with out": [lambda rng: np.less(rng.random(), .5, out=np.zeros((), bool))],
+    "np.sin": [lambda rng: np.sin(rng.random()) < 0.5],
+    "np.log": [lambda rng: np.log(rng.random() - 0.5) < 0.5],
+    "a plain number": [lambda rng: float(rng.random())],
+    "5,000 integers": [lambda rng: int(rng.random() * 2**53), lambda rng: int(1 / rng.random())],
+    "rng.gumbel": [lambda rng: rng.gumbel(size=3).argmax()],
+    "[Pp]robabilities|same size": [lambda rng: rng.choice(3, p=[0.5, 0.3, 0.3]),
+                                   lambda rng: rng.choice(2, p=[0.5, 0.3, 0.2]),
+                                   lambda rng: rng.choice(2, p=[np.nan, 0.3])],
+    "Fewer non-zero": [lambda rng: rng.choice(3, size=2, replace=False, p=[1, 0, 0])],
+}
+
+
+@pytest.mark.parametrize("says, run", [(says, run) for says, runs in CANNOT.items() for run in runs])
+def test_what_cannot_be_walked_gets_a_sentence(says, run):
+    with pytest.raises(ValueError, match=says):
+        exact_distribution(run)
+
+
+def test_a_number_compared_with_nan_is_as_in_numpy():
+    def run(rng):
+        u = rng.random()
+        return u < np.nan, u >= np.nan, u * np.nan < 1, np.nan > -u, bool((u < np.array([np.nan]))[0])
+    assert exact_distribution(run) == {(False,) * 5: 1.0} == {run(np.random.default_rng()): 1.0}
+
+
+def test_branches_of_hardly_any_chance_are_left_out():
+    found = exact_distribution(lambda rng: rng.random() < 1e-14 or rng.random() < .5)
+    assert found == pytest.approx({True: .5, False: .5}) and 0 < 1 - sum(found.values()) < 2e-14
+    until = exact_distribution(lambda rng: next((n for n in range(99) if rng.random() < .5), None))
+    assert until == {n: .5 ** (n + 1) for n in range(43)} | {None: .5 ** 99}
+
+
+# Chance in equal parts --------------------------------------------------------------------------------------
+
+
+def on_a_grid(run, n):
+    """The distribution of run(rng) if rng.random() gives the middles of n equal parts, each as often."""
+    found, places = defaultdict(float), []
+    while True:
+        used = []
+
+        def random():
+            used.append(places[len(used)] if len(used) < len(places) else 0)
+            return (used[-1] + 0.5) / n
+
+        found[run(SimpleNamespace(random=random))] += n ** -len(used)
+        while used and used[-1] == n - 1:
+            used.pop()
+        if not used:
+            return found
+        places = [*used[:-1], used[-1] + 1]
+
+
+EIGHTHS = memoryless([0.5, 0.25, 0.125, 0.125]), memoryless([0.125, 0.125, 0.375, 0.375])    # all cuts are
+QUARTERS = memoryless([0.5, 0.5]), memoryless([0.25, 0.75])
+GRIDS = {  # (sampler, pair, n_tokens, K, parts)
+    "one draft": (speculative_sampling, EIGHTHS, 2, 1, 8),
+    "two drafts": (speculative_sampling, QUARTERS, 3, 2, 4),
+    "a round after a round": (speculative_sampling, QUARTERS, 3, 1, 4),
+    "a draft that is thrown away": (WRONG["UnlikelyThrownAway"], EIGHTHS, 2, 1, 8),
+    "|q - p|": (WRONG["AbsoluteResidual"], EIGHTHS, 2, 1, 8),
+    "one coin for two": (WRONG["OneCoinForAll"], QUARTERS, 3, 2, 4),
+    "the coin draws, too": (WRONG["CoinDrawsTheCorrection"], EIGHTHS, 2, 1, 8),
+    "a tree": (RIGHT["Tree"], QUARTERS, 2, 1, 4),
+}
+
+
+@pytest.mark.parametrize("sampler, pair, n_tokens, K, parts", GRIDS.values(), ids=GRIDS)
+def test_brute_force_on_a_grid_of_uniforms_gives_the_same(sampler, pair, n_tokens, K, parts):
+    def run(rng):
+        return text_of(sampler(*pair, [1, 0], n_tokens, K, rng))
+
+    assert exact_distribution(run) == pytest.approx(on_a_grid(run, parts), abs=1e-12)
+
+
+def test_a_tree_of_chance_by_hand():
+    """One coin of .5, then one of .2 on the left and a draw of three on the right."""
+
+    def run(rng):
+        if rng.random() < 0.5:
+            return "a" if rng.random() < 0.2 else "b"
+        return "bcd"[np.searchsorted([0.25, 0.75, 1.0], rng.random(), side="right")]
+
+    by_hand = {"a": 0.5 * 0.2, "b": 0.5 * 0.8 + 0.5 * 0.25, "c": 0.5 * 0.5, "d": 0.5 * 0.25}
+    assert exact_distribution(run) == pytest.approx(by_hand)
+    assert len(list(branches(run))) == 5
+
+
+def test_a_sampler_that_remembers_or_has_chance_of_its_own_is_told_so():
+    seen = []
+
+    def remembers(rng):
+        seen.append(1)
+        return rng.random() < 0.5 and len(seen) < 2 and rng.random() < 0.5
+
+    def grows(rng):
+        seen.append(1)
+        return rng.random() < 1 / (1 + len(seen)) and rng.random() < 0.5
+
+    for run in remembers, grows:
+        seen.clear()
+        with pytest.raises(ValueError, match="did not repeat itself"):
+            exact_distribution(run)
+
+
+def test_too_many_branches_are_told(monkeypatch):
+    monkeypatch.setattr(lossless, "BRANCHES", 7)
+    assert len(exact_distribution(lambda rng: [rng.random() < 0.5 for _ in range(2)].count(True))) == 3
+    with pytest.raises(ValueError, match="more than 7 branches"):
+        exact_distribution(lambda rng: [rng.random() < 0.5 for _ in range(3)].count(True))
