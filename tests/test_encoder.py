@@ -111,11 +111,6 @@ def test_decoding_gives_the_text_back(text):
     assert SMALL.decode(SMALL.encode(text)) == text
 
 
-def test_a_special_token_may_hold_any_character():
-    """Those that stand for no byte are shown as replacement characters."""
-    assert Encoder({"<\ud800 a>": 0}, []).decode([0]) == "<\ufffd\ufffda>"
-
-
 @given(st.lists(st.integers(-5, len(TOKENS) + 5)))
 @settings(max_examples=100)
 def test_any_list_of_ids_can_be_decoded(ids):

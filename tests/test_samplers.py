@@ -335,14 +335,6 @@ def test_what_a_drafter_may_not_do_gets_one_sentence(answer, says):
         speculative(None, tiny_gpt2(n_vocab=3), 9, 3, propose=lambda *_: answer)
 
 
-def test_a_drafter_may_answer_with_numpys_integers_and_arrays():
-    def likeliest(draft, x, k, to_probs, rng):
-        return np.array([draft(x)[0].argmax()] * min(k, 1)), None
-    rounds = speculative(table(1), table(2), 9, 3, propose=likeliest)
-    assert len(text_of(rounds)) == 9
-    assert all(type(token) is int for r in rounds for token in r.tokens + r.drafts)
-
-
 # Statistics -------------------------------------------------------------------------------------------------
 
 def test_accepted_corrected_and_bonus_tokens_add_up():
