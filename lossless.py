@@ -33,12 +33,14 @@ Limitations: what is walked is a sampler on models of a few tokens, not its spee
 
 Of 21 samplers that were written when the cases stood, 11 wrong and 10 right, all were judged rightly.
 """
+import contextlib
 import copy
 import functools
 import heapq
 import itertools
 import sys
 from collections import defaultdict
+from inspect import isfunction
 from typing import NamedTuple
 
 import numpy as np
@@ -47,8 +49,8 @@ import speculative
 from checks import checked_rule
 
 BRANCHES = 1_000_000    # of a sampler, after which it is too much work
-STEPS = 5_000           # random numbers or rounds in one run, after which it never ends
-ENOUGH = 4_000          # such steps in all runs of a standard case: its other branches are left out
+STEPS = 5_000           # random numbers, calls of a model or rounds in one run, after which it never ends
+ENOUGH = 8_000          # such steps in all runs of a standard case: its other branches are left out
 MANY = 500              # random numbers drawn at once
 TINY = 1e-13            # the probability of a branch that is left out
 WRONG = 1e-9            # a deviation that is not rounding
@@ -76,13 +78,16 @@ def exact_distribution(run):
     return dict(distribution)
 
 
-def branches(run):
-    """Yields (outcome, walk) of each branch as it is walked, the likeliest of those that are known first."""
-    to_walk, order = [(-1.0, 0, [])], itertools.count(1)
+def branches(run, most=np.inf):
+    """Yields (outcome, walk) of each branch as it is walked, the likeliest of those that are known first,
+    until `most` steps are made."""
+    to_walk, order, steps, ended = [(-1.0, 0, [])], itertools.count(1), 0, False
     for _ in range(BRANCHES):
         path = heapq.heappop(to_walk)[-1]
         walk = Walk(path)
-        yield outcome_of(run, walk), walk
+        with contextlib.suppress(Unlikely):
+            yield outcome_of(run, walk), walk
+            ended = True
         if len(walk.taken) < len(path):
             raise ValueError(NOT_REPEATED)
         for n in range(len(path), len(walk.taken)):         # the other side of each new fork
@@ -90,7 +95,10 @@ def branches(run):
             if chance_of_other > TINY:
                 other = [*walk.taken[:n], (not left, chance, 0.0)]
                 heapq.heappush(to_walk, (-chance_of_other, next(order), other))
-        if not to_walk:
+        steps += walk.steps
+        if steps > STEPS and not ended:
+            raise ValueError(ENDLESS)
+        if not to_walk or steps > most:
             return
     raise ValueError(f"there are more than {BRANCHES:,} branches: take fewer tokens or a smaller vocabulary")
 
@@ -113,6 +121,8 @@ NOT_REPEATED = ("the sampler did not repeat itself: it remembers something betwe
                 "each; in a file, forget everything when a text begins that does not go on from the last), "
                 "it has a random generator of its own (draw from the one that it is given), or it looks at a "
                 "clock (leave that out here)")
+ENDLESS = (f"the sampler has made {STEPS:,} steps (random numbers, calls of a model, rounds) and goes on: it "
+           "never ends, or its texts are too long for the judge")
 NOT_WALKED = ("a random number was {}: that cannot be walked. Compare each with a probability or a "
               "cumulative sum, or draw with rng.choice(n, p=p)")
 
@@ -121,9 +131,13 @@ OF_OBJECTS = "numpy.object_", "Uniform", "input types"       # complaints of Num
 NUMPYS = np.random.default_rng(0)       # draws nothing that is used
 
 
+class Unlikely(BaseException):
+    """Ends a run that hardly any chance leads to; a program that catches Exception does not catch it."""
+
+
 class Walk(np.random.Generator):
-    """In the place of NumPy's generator.  Repeats the forks of `path`, then turns left, unless hardly any
-    chance lies there."""
+    """In the place of NumPy's generator.  Repeats the forks of `path`, then takes the likelier side of each.
+    """
 
     def __init__(self, path=()):
         super().__init__(NUMPYS.bit_generator)
@@ -136,17 +150,21 @@ class Walk(np.random.Generator):
     def fork(self, chance_left):
         n, before = len(self.taken), self.probability
         known = n < len(self.path)
-        left, expected, _ = self.path[n] if known else (before * chance_left > TINY, chance_left, 0)
+        left, expected, _ = self.path[n] if known else (chance_left >= .5, chance_left, 0)
         if abs(expected - chance_left) > 1e-6:
             self.refuse("", NOT_REPEATED)
         self.probability *= chance_left if left else 1 - chance_left
         self.taken.append((left, chance_left, before * (1 - chance_left if left else chance_left)))
+        if self.probability < TINY:
+            raise Unlikely
         return left
 
     def step(self):
         self.steps += 1
+        if self.steps > STEPS and self.probability < 1e-3:  # a loop that chance may end some day
+            raise Unlikely
         if self.steps > STEPS:
-            self.refuse(f"{STEPS:,}", "the sampler drew {} random numbers and goes on: it never ends")
+            self.refuse("", ENDLESS)
 
     def several(self, size, draw):
         """One, or an array of the shape `size`."""
@@ -596,17 +614,24 @@ def judge(sampler, *case, most=np.inf):
 def walked(sampler, case, most):
     """({text: probability}, the number of branches)"""
     def run(rng):
+        models = counted(case.draft, rng), counted(case.target, rng)
         settings = copy.deepcopy(case.settings)             # a sampler may change what it is given
-        return text_of(sampler(case.draft, case.target, list(case.prompt), case.n_tokens, case.K, rng,
-                               **settings), rng)
+        return text_of(sampler(*models, list(case.prompt), case.n_tokens, case.K, rng, **settings), rng)
 
-    found, n_branches, steps = defaultdict(float), 0, 0
-    for text, walk in branches(run):
+    found, n_branches = defaultdict(float), 0
+    for text, walk in branches(run, most):
         found[text] += walk.probability
-        n_branches, steps = n_branches + 1, steps + walk.steps
-        if steps > most:
-            break
+        n_branches += 1
     return found, n_branches
+
+
+def counted(model, rng):
+    """The model; its calls are steps of the run.  One with a cache and weights stays what it is."""
+    @functools.wraps(model)
+    def asked(tokens, n_last=1):
+        rng.step()
+        return model(tokens, n_last)
+    return asked if isfunction(model) else model
 
 
 def text_of(result, rng=None):
