@@ -108,7 +108,7 @@ def outcome_of(run, walk):
     try:
         outcome = run(walk)
     except Exception as error:
-        if isinstance(error, TypeError) and any(it in str(error) for it in OF_OBJECTS):
+        if any(words in str(error) for words in OF_OBJECTS):
             walk.refuse("put into what takes plain numbers only")
         if not walk.refused:
             raise
@@ -132,12 +132,13 @@ NUMPYS = np.random.default_rng(0)       # draws nothing that is used
 
 
 class Unlikely(BaseException):
-    """Ends a run that hardly any chance leads to; a program that catches Exception does not catch it."""
+    """Ends a run that goes on and on, if hardly any chance leads there.  `except Exception` does not catch it.
+    """
 
 
 class Walk(np.random.Generator):
-    """In the place of NumPy's generator.  Repeats the forks of `path`, then takes the likelier side of each.
-    """
+    """In the place of NumPy's generator.  Repeats the forks of `path`, then takes the likelier side of each;
+    if hardly any chance is left, either side, as often as chance would: so a loop that it ends is left."""
 
     def __init__(self, path=()):
         super().__init__(NUMPYS.bit_generator)
@@ -150,20 +151,19 @@ class Walk(np.random.Generator):
     def fork(self, chance_left):
         n, before = len(self.taken), self.probability
         known = n < len(self.path)
-        left, expected, _ = self.path[n] if known else (chance_left >= .5, chance_left, 0)
+        middle = .5 if before > TINY else n ** 2 * .6180339 % 1
+        left, expected, _ = self.path[n] if known else (chance_left > middle, chance_left, 0)
         if abs(expected - chance_left) > 1e-6:
             self.refuse("", NOT_REPEATED)
         self.probability *= chance_left if left else 1 - chance_left
         self.taken.append((left, chance_left, before * (1 - chance_left if left else chance_left)))
-        if self.probability < TINY:
-            raise Unlikely
         return left
 
     def step(self):
         self.steps += 1
-        if self.steps > STEPS and self.probability < 1e-3:  # a loop that chance may end some day
-            raise Unlikely
         if self.steps > STEPS:
+            if self.probability < 1e-3:                     # a loop that chance would end some day
+                raise Unlikely
             self.refuse("", ENDLESS)
 
     def several(self, size, draw):
@@ -220,6 +220,7 @@ for name in {*dir(np.random.Generator)} - {*vars(Walk)}:
 class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
     """A number that is made of u, uniform in `interval`: it is below c if u is below cut(c), or above if it
     `falls` as u grows.  All that is made of one u shares the interval."""
+    __class__ = float                                       # for isinstance
 
     def __init__(self, walk, interval=None, cut=float, falls=False):
         self.walk, self.interval, self.cut, self.falls = walk, interval or [0.0, 1.0], cut, falls
@@ -264,6 +265,10 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
                 return self.below(a) == left
             case "greater" | "greater_equal":
                 return self.below(a) != left
+            case "maximum" | "minimum":
+                return a if self.below(a) == (name == "maximum") else self
+            case "floor":
+                return int(self)
             case "negative":
                 return self.made(lambda c: -c, falls=True)
             case "add":
@@ -401,7 +406,9 @@ KINDS = {               # letter: (the draft's tokens, the target's), the likeli
     "o": ("cd", "ab"),          # disjoint
     "t": ("a", "abc"),          # the draft is certain
     "p": ("ba", "a"),           # the target is certain
-    "l": ("abc", "abc"),        # likely: a is drafted too often, though the target is all but certain of it
+    "l": ("abc", "abc"),        # likely: a is drafted too often, though the target all but always says it
+    "c": ("a", "abc"),          # certain: the same, and the draft says nothing else
+    "e": ("bac", "abc"),        # each: a is accepted now and then, corrected to now and then
     "n": ("abc", "abc"),        # nearly the same distribution: hardly any residual
     "r": ("bdca", "abcde"),     # rare tokens in both
     "2": ("baecd", "abcde"),    # two are equally likely, and two others
@@ -409,10 +416,12 @@ KINDS = {               # letter: (the draft's tokens, the target's), the likeli
 }
 WEIGHTS = {             # of the draft's tokens, the target's; of the other kinds they are random
     "l": ([.9988, .001, .0002], [.993, .004, .003]),
-    "n": ([.5, .3, .2], [.5, .3 + 2e-7, .2 - 2e-7]),
+    "c": ([1], [1, 2e-7, 1e-7]),
+    "e": ([.5, .3, .2], [.6, .3, .1]),
+    "n": ([.4, .4, .2], [.4 + 3e-8, .4 - 3e-8, .2]),
     "r": ([1, 6e-4, 1e-4, 6e-6], [1, .14, 9e-4, 5e-5, 8e-8]),
     "2": (np.exp([2, 2, 1, 1, 0]),) * 2,
-    "w": ([.97 ** i for i in range(24)],) * 2,
+    "w": ([.985 ** i for i in range(24)],) * 2,
 }
 
 
@@ -459,7 +468,7 @@ def of_words(K, words, about, end=None, **settings):
     return [Case(f"{word!r}, {about}", *pair(word, 4, end), len(word), K, settings) for word in words.split()]
 
 
-SETTINGS = [*(dict(temperature=t) for t in (1e-7, .013, .08, .36, .5, 1.5, 2.7, 13.)),
+SETTINGS = [*(dict(temperature=t) for t in (1e-7, .013, .08, .36, .5, 1.04, 2.7, 13.)),
             *(dict(top_k=k) for k in (1, 2, 3, 4, 9)),
             *(dict(top_p=p) for p in (.03, .13, .3, .46, .75, .94, .987, .9995)),
             dict(temperature=.5, top_k=3), dict(temperature=1.5, top_k=2), dict(temperature=2, top_p=.7),
@@ -470,7 +479,7 @@ EOS = [dict(eos=0), dict(eos=[1]), dict(eos={2, 4}), dict(eos=(0, 1, 3)), dict(e
 
 def standard_cases():
     yield Case("no token", *pair(""), 0, 2, {})
-    for K, words in {1: "ff f rr 22 ss bb == oo tm pf xs mf nf ll w ..............s.s. x.ss s.s.s..",
+    for K, words in {1: "ff f rr 22 ss bb == oo tm pf xs mf nf ll c. w ..............s.s. x.ss s.s.s..",
                      2: "ff. sb. sss .ss ms. so. bs. rn. .sl .nr ...x..bs. x.xbs.", 3: "bf.. .bs. s.s.",
                      4: "f ss s.s ..........ss.", 8: "s.......s.......s"}.items():
         yield from of_words(K, words, "chance at several places")
@@ -481,10 +490,10 @@ def standard_cases():
             if K <= 4:
                 yield from of_words(K, f"{before}x.s{after} {before}xs", "the next round's second draft")
                 yield from of_words(K, f"{before}to{after} {before}p={after}", "each place")
-                yield from of_words(K, f"{before}M{after} x{before}M{after}", "EOS", (K + i) % 5)
+                yield from of_words(K, f"{before}E{after} x{before}E{after}", "EOS", (K + i) % 5)
                 yield from of_words(K, f"{before}st x{before}st", "the length limit") if i < K else ()
     for setting in SETTINGS:
-        yield from of_words(1, "f. 2. r. w" + " ff" * (len(setting) > 1), "settings", **setting)
+        yield from of_words(1, "f. 2. r. n. w" + " ff" * (len(setting) > 1), "settings", **setting)
         yield from of_words(2, "..f ...f.", "settings", **setting)
     for setting in EOS:
         yield from of_words(2, "sm. .bs.s", "EOS", **setting)
