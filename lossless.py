@@ -117,9 +117,9 @@ def outcome_of(run, walk):
     return outcome
 
 
-NOT_REPEATED = ("the sampler did not repeat itself: it remembers something between runs (make it anew in each; a "
-                "file forgets all when a text does not go on from the last), has a random generator of its own "
-                "(draw from the one that is given), or looks at a clock (leave that out here)")
+NOT_REPEATED = ("the sampler did not repeat itself: it remembers something between runs (make it anew in "
+                "each; a file: forget all if a text does not go on from the last), has a random generator of "
+                "its own (draw from the one that is given), or looks at a clock (leave that out here)")
 ENDLESS = (f"the sampler has made {STEPS:,} steps (random numbers, calls of a model, rounds) and goes on: it "
            "never ends, or its texts are too long for the judge")
 NOT_WALKED = ("a random number was {}: that cannot be walked. Compare each with a probability or a "
@@ -131,8 +131,7 @@ NUMPYS = np.random.default_rng(0)       # draws nothing that is used
 
 
 class Unlikely(BaseException):
-    """Ends a run that goes on and on, if hardly any chance leads there.  `except Exception` does not catch it.
-    """
+    """Ends a run that goes on and on where hardly any chance leads.  `except Exception` does not catch it."""
 
 
 class Walk(np.random.Generator):
@@ -388,7 +387,7 @@ def scripted(text, n_vocab=10):
 # there.  Of five tokens (24 if a w is among the letters), which every prefix shuffles.  A capital is the same
 # kind, whose `a` is the EOS; the other letters never say it then.
 LETTERS, FLAT = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)]
-KINDS = {       # letter: (the draft's tokens, the target's), the likeliest first; then their weights, or random ones
+KINDS = {       # letter: (the draft's tokens, the target's), the likeliest first, and weights if not random
     ".": ("a", "a"),            # both are certain of the same: sure to be accepted
     "x": ("b", "a"),            # both are certain, and differ: sure to be refused
     "=": ("abc", "abc"),        # the same distribution
@@ -462,7 +461,7 @@ EOS = [dict(eos=0), dict(eos=[1]), dict(eos={2, 4}), dict(eos=(0, 1, 3)), dict(e
 
 def standard_cases():
     yield Case("no token", *pair(""), 0, 2, {})
-    for K, words in {1: "ff f rr 22 ss bb == oo tm pf xs ef nf ll c. w ..............s.s. x.ss s.s.s..",
+    for K, words in {1: "ff f rr 22 ss bb == oo te pf xs ef nf ll c. w ..............s.s. x.ss s.s.s..",
                      2: "ff. sb. sss .ss es. so. bs. rn. .sl .nr ...x..bs. x.xbs.", 3: "bf.. .bs. s.s.",
                      4: "f ss s.s ..........ss.", 8: "s.......s.......s"}.items():
         yield from of_words(K, words, "chance at several places")
