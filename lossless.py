@@ -81,9 +81,10 @@ def exact_distribution(run, most=np.inf):
 def branches(run, most=np.inf):
     """Yields (outcome, walk) of each branch as it is walked, the likeliest of those that are known first,
     until `most` steps are made."""
-    to_walk, order, steps, ended = [(-1.0, 0, [])], itertools.count(1), 0, False
+    to_walk, order, steps, ended = [(-1.0, 0, [], 0)], itertools.count(1), 0, False
     for _ in range(BRANCHES):
-        path = heapq.heappop(to_walk)[-1]
+        *_, taken, n = heapq.heappop(to_walk)
+        path = [*taken[:n], *((not left, chance, 0.0) for left, chance, _ in taken[n:n + 1])]
         walk = Walk(path)
         with contextlib.suppress(Unlikely):
             yield outcome_of(run, walk), walk
@@ -91,10 +92,9 @@ def branches(run, most=np.inf):
         if len(walk.taken) < len(path):
             raise ValueError(NOT_REPEATED)
         for n in range(len(path), len(walk.taken)):         # the other side of each new fork
-            left, chance, chance_of_other = walk.taken[n]
+            chance_of_other = walk.taken[n][2]
             if chance_of_other > TINY:
-                other = [*walk.taken[:n], (not left, chance, 0.0)]
-                heapq.heappush(to_walk, (-chance_of_other, next(order), other))
+                heapq.heappush(to_walk, (-chance_of_other, next(order), walk.taken, n))
         steps += walk.steps
         if steps > STEPS and not ended:
             raise ValueError(ENDLESS)
