@@ -174,7 +174,7 @@ def test_a_loop_that_only_chance_ends_is_walked_as_far_as_chance_goes():
     assert exact_distribution(by_rejection) == pytest.approx({0: 1 / 3, 1: 2 / 3})
     hard = exact_distribution(lambda rng: next(i for i in iter(lambda: rng.integers(9), -1) if i == 4), 9999)
     assert .2 < hard.pop(4) < 1 and not hard
-    late = exact_distribution(lambda rng: rng.random() < .9999 or [rng.random() < 1e-6 for _ in range(9999)])
+    late = exact_distribution(lambda rng: rng.random() < .9999 or [rng.random() < .1 for _ in range(9999)], 9)
     assert late == {True: .9999}
 
 
