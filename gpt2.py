@@ -127,8 +127,8 @@ class GPT2:
         return self.logits(x[-n_last:])                         # [n_last, n_embd] -> [n_last, n_vocab]
 
     def prefill(self, tokens, n_last):
-        """How many of the tokens are in the cache.  If many are not, all but the last n_last are run here,
-        so that their bits do not depend on how many drafts follow."""
+        """Returns how many of the tokens are in the cache.  If many are missing, first runs all but the last
+        n_last in chunks, so that what is cached of a prompt does not depend on how many drafts follow."""
         check_call(tokens, n_last, self.n_ctx)
         n_prompt = len(tokens) - n_last
         n_past = min(common_prefix(tokens, self.cached), n_prompt)

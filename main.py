@@ -108,8 +108,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
 
 
 DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(main).parameters.items()}
-main.__doc__ = main.__doc__ and main.__doc__.format(drafters=" ".join(methods.DRAFTERS),
-                                                    verifiers=" ".join(methods.VERIFIERS))
+main.__doc__ = main.__doc__.format(drafters=" ".join(methods.DRAFTERS), verifiers=" ".join(methods.VERIFIERS))
 
 if __name__ == "__main__":
     sys.exit(console.run(main))

@@ -1,9 +1,10 @@
 """Speculative sampling: Algorithm 2 of Chen et al. 2023 (arXiv 2302.01318); the same method as Algorithm 1 of
 Leviathan et al. 2022 (arXiv 2211.17192), found independently.
 
-A small draft model proposes K tokens, one at a time.  The target model scores all of them in one pass,
-which costs little more than scoring one.  Modified rejection sampling keeps some of them and replaces the
-first one it rejects, so that the text has exactly the distribution of the target alone.
+A small draft model proposes K tokens, one at a time.  The target model scores all of them in one forward
+pass; where reading the weights takes most of the time, that costs little more than scoring one.  Modified
+rejection sampling keeps some of them and replaces the first one it rejects, so that the text has exactly the
+distribution of the target alone.
 
 The letters are Chen's.  Leviathan et al. swap p and q:
 
@@ -68,7 +69,7 @@ def verify(target_probs, draft_probs, drafts, rng):
         if rng.random() * p[token] < q[token]:                  # r < min(1, q / p), without the division
             continue                                            # accept: the token stays, try the next
         residual = np.maximum(q - p, 0)                         # (q - p)_+; `sample` divides it by its sum
-        # Nothing is left if p = q up to rounding.
+        # If p = q up to rounding, nothing is left, and the rejection was itself a rounding error.
         return j, sample(residual if residual.any() else q, rng)
     return len(drafts), sample(target_probs[-1], rng)           # all accepted: x ~ q(. | .., x̃_1 .. x̃_k)
 

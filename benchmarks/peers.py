@@ -21,7 +21,6 @@ from compute.threads import THREADS
 from loading import export
 
 N_CACHED, ROWS = 60, (1, 5, 9)
-SIZES[TARGET] = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)
 
 
 def passes_here(size):
@@ -66,6 +65,7 @@ def main(llama_bench="", repetitions=15):
         llama_bench: llama.cpp's program of this name; without it llama.cpp is left out
         repetitions: of all in turns, after one to warm up
     """
+    SIZES[TARGET] = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)
     for size in TARGET, "124M", "355M":
         programs = {"here": passes_here(size)}
         with contextlib.suppress(ImportError):

@@ -76,16 +76,6 @@ def test_another_verify_and_another_proposer(models):
     assert_as_alone(None, MODELS[models]()[1], prompts, 9, 3, propose=lookup.propose)
 
 
-def test_a_proposer_may_look_beyond_the_end_of_the_text():
-    def cuts(draft, x, k, to_probs, rng):
-        drafts = []
-        for _ in range(70):                                     # more than a block of the cache
-            drafts.append(int(draft(x + drafts)[0].argmax()))
-        return drafts[:k], None
-    draft, target = tiny_gpt2(n_ctx=200), tiny_gpt2(1, n_ctx=200)
-    assert_as_alone(draft, target, [[1, 2], [3]], 9, 3, propose=cuts)
-
-
 def test_two_sequences_of_a_batch_are_independent():
     draft, target = PAIRS["zeros in both"]
     found = exact_distribution(lambda rng: tuple(
@@ -154,15 +144,6 @@ def test_the_rows_of_all_sequences_meet_the_weights_at_once():
     assert passes == [6, 3, 3, 3]                       # the prompts, then a row a sequence
 
 
-def test_memory_is_that_of_the_tokens_in_use_not_of_the_context():
-    model = tiny_gpt2(n_ctx=1000)
-    slots = Slots(model, [10, 70, 20, 130])
-    sizes = [slots[i].cache.shape[3] for i in range(4)]
-    assert sizes == [64, 128, 64, 192] and model.cache.shape[3] == 1024
-    sizes_in_all = {id(caches): caches.size for caches, _ in slots.place.values()}
-    assert sum(sizes_in_all.values()) * 1024 == model.cache.size * sum(sizes)
-
-
 def test_slots_are_gpt2s_that_can_be_asked_alone():
     model = tiny_gpt2(2, np.float64, n_vocab=5)
     slots = Slots(model, [10, 12])
@@ -188,7 +169,3 @@ def test_what_does_not_fit_is_told_at_the_call(wrong, says):
 @pytest.mark.parametrize("n_tokens, prompts", [(0, [[1], [2]]), (5, [])])
 def test_nothing_to_do_is_done_at_once(n_tokens, prompts):
     assert list(batch_sampling(table(1), table(2), prompts, n_tokens, 2, rngs(len(prompts)))) == []
-
-
-def test_a_small_integer_of_numpy_does_not_overflow():
-    assert [len(text) for text in together(None, table(2), [[1] * 100] * 2, np.uint8(200), 0)] == [200] * 2

@@ -7,7 +7,7 @@ import pytest
 import speculative
 from methods import choose
 from reporting import comparison
-from reporting.comparison import Run, check_flags, compared, speedup, summary, without_effect
+from reporting.comparison import Run, compared, speedup, summary, without_effect
 from sampling import Round
 
 ENCODER = SimpleNamespace(eos=9, decode=lambda tokens: "".join(map(str, tokens)))
@@ -116,13 +116,3 @@ def test_short_runs_are_repeated_and_the_median_is_printed(monkeypatch):
     said = sentences(speedups=found, speedup=1.75)
     assert "Speed-up 1.75x (median of 4 pairs, 1.00 to 2.50; predicted" in said
     assert comparison.further(again, timed(1), timed(2), now[0] - 60) == [2]         # a long run stands alone
-
-
-@pytest.mark.parametrize("change, says", [
-    (dict(K=0), "K is 0"), (dict(seed=-1), "seed is -1"),
-    (dict(prompt=""), "prompt is empty"), (dict(temperature=-1.0), "temperature is -1"),
-    (dict(top_p=0.0), "top_p is 0"), (dict(n_tokens_to_generate=-1), "-1")])
-def test_numbers_that_mean_nothing_are_refused(change, says):
-    with pytest.raises(ValueError, match=says):
-        right = dict(n_tokens_to_generate=3, K=4, seed=0, prompt="a", temperature=1.0, top_k=0, top_p=1.0)
-        check_flags(**right | change)

@@ -117,13 +117,6 @@ def test_an_edit_within_a_second_counts(tmp_path, monkeypatch):
         assert said in next(steps.answers(path))[0]
 
 
-def test_two_functions_of_one_file_share_its_globals(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text("said = []\ndef propose(): said.append(1)\ndef verify(): return said")
-    console.function_in(path, "propose", no_arguments)()
-    assert console.function_in(path, "verify", no_arguments)() == [1]
-
-
 def test_a_file_is_rewritten_whole_or_stays_as_it_was(tmp_path):
     file, link, old = tmp_path / "a.json", tmp_path / "link", "old" * 2000
     rewrite(file, old)

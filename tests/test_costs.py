@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import TinyModels, synthetic_pair
+from helpers import TinyModels
 
 from benchmarks import costs, figures, measure
 from benchmarks.measure import arrays_of, size_of
@@ -133,12 +133,6 @@ def test_the_sizes_are_gpt_2s():
     for name, n_weights in published.items():
         assert sum(map(math.prod, shapes(**SIZES[name]).values())) == n_weights
         assert SIZES[name]["n_head"] * 64 == SIZES[name]["n_embd"] and SIZES[name]["n_ctx"] == 1024
-
-
-def test_the_synthetic_draft_is_the_first_layers_of_its_target_and_costs_no_memory():
-    draft, target = synthetic_pair("tiny", 2, 0.5)
-    assert [a is b for a, b in zip(draft.params["blocks"], target.params["blocks"])] == [True, True]
-    assert size_of(draft, target) == size_of(target)
 
 
 def test_textbook_matrices_are_those_of_the_files():

@@ -55,12 +55,6 @@ def test_only_rounds_that_begin_in_these_places_are_counted():
     assert sure[1:3] == pytest.approx([2, 6])
 
 
-def test_prompts_for_copying_are_those_of_their_file():
-    lines = (counts.HERE / "copying.txt").read_text(encoding="utf-8").splitlines()
-    decode = counts.load_model(counts.TARGET)[1].decode
-    assert [decode(tokens) for tokens in counts.prompts(0, 46, "prompts:copying")] == lines
-
-
 @pytest.mark.parametrize("where", ["", "places:20-40", "prompts:copying"])
 @pytest.mark.parametrize("drafter", MEMORYLESS)
 def test_without_coins_is_what_the_method_does(drafter, where, monkeypatch):

@@ -1,5 +1,4 @@
 """Coupled sampling: one text for a seed, however it is drafted; its distribution; how often drafts stay."""
-import copy
 from collections import Counter
 from itertools import product
 
@@ -49,10 +48,6 @@ def test_the_text_is_a_function_of_the_seed_whatever_the_drafter_and_K(drafter):
         assert len(expected) == 20 or settings.get("eos") == [expected[-1]]
         K = (1, 3, 8)[seed % 3]
         assert text(draft, target, 20, K, seed, propose=drafter, **settings) == expected
-
-
-def test_a_race_can_be_copied():
-    assert copy.copy(Race(np.random.default_rng(0))).seed == Race(np.random.default_rng(0)).seed
 
 
 def test_another_seed_gives_another_text_and_the_generator_is_asked_once():
@@ -149,18 +144,6 @@ def test_what_it_costs_beside_algorithm_2():
         assert shared / (2 - shared) - 1e-12 <= acceptance(q, p) <= shared + 1e-12
         assert acceptance(p, p) == pytest.approx(1)
     assert acceptance(np.array([1., 0]), np.array([0, 1.])) == 0
-
-
-
-
-def test_a_draft_of_its_own_race_is_accepted_less_often(monkeypatch):
-    """Lossless, too, but then E is not the same for both."""
-    def accepted(**keywords):
-        return sum(r.n_accepted for seed in range(15) for r in coupled_sampling(
-            table(1), table(2), PROMPT, 20, 3, np.random.default_rng(seed), **keywords))
-    together = accepted()
-    monkeypatch.setattr(coupling, "coupled", lambda propose: propose)
-    assert accepted() < .8 * together
 
 
 def test_an_impossible_token_never_wins():

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import synthetic_pair
 
 from autoregressive import autoregressive_sampling
 from compute import linear as linear_module
@@ -138,14 +137,6 @@ def test_a_tile_is_as_deep_as_rows_keep_their_bits(n_in, depth, exact_if):
     assert lay_out(w).shape == (3, *next((n, 1, n_in // n, NARROW) for n in range(1, 9) if n_in / n <= 1280))
 
 
-def test_where_deep_products_lose_the_bits_all_rows_keep_them_and_cost_nothing(exact_if):
-    asked = set()
-    exact_if(lambda depth, *rest: asked.add(depth) or depth <= 768)
-    assert exact_rows(1024, 64, 1024) == exact_rows(1600, 64, 2000) == math.inf
-    assert linear_module.at_once(5, 512, NARROW)
-    assert {1280, 1024} < asked
-
-
 @pytest.mark.parametrize("fast, rows", [(True, 6), (False, 1)])
 def test_bits_are_given_up_only_if_asked(fast, rows, exact_if, monkeypatch):
     exact_if(lambda *shape: False)
@@ -215,11 +206,3 @@ def test_greedy_texts_are_the_same_token_for_token(K, n_prompts):
     for n_prompt in (1, 14, 40, 5, 17)[:n_prompts]:
         tokens = np.random.default_rng([K, n_prompt]).integers(0, 4096, n_prompt).tolist()
         assert greedy_speculative(draft, target, tokens, 60, K) == greedy(target, tokens, 60)
-
-
-@pytest.mark.long
-def test_1000_greedy_tokens_on_a_random_124M_shaped_pair_are_the_same():
-    draft, target = synthetic_pair("124M", 2, .3)
-    for K in range(1, 9):
-        tokens = np.random.default_rng(K).integers(0, 50257, 10 + 5 * K).tolist()
-        assert greedy_speculative(draft, target, tokens, 125, K) == greedy(target, tokens, 125)

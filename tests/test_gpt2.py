@@ -1,6 +1,5 @@
 """The forward pass against transformers' GPT-2, and the cache against no cache."""
 
-import copy
 
 import numpy as np
 import pytest
@@ -77,15 +76,6 @@ def test_what_is_behind_the_mask_adds_nothing_however_large_the_scores():
         assert np.allclose(model(TOKENS[:3]), expected, atol=1e-5)
     model(TOKENS)                                               # and of a tree
     assert np.allclose(model.tree(TOKENS[:3], [], []), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("model", [tiny_gpt2(dtype=np.float64), with_tree(tiny_gpt2(dtype=np.float64))])
-def test_a_copy_of_a_model_has_the_same_weights_and_a_cache_of_its_own(model):
-    expected, twin = model(TOKENS[:9]), copy.copy(model)
-    assert twin.params is model.params
-    model(TOKENS[:8] + [1]), twin(TOKENS[20:40])
-    for one in model, twin:
-        assert np.abs(one(TOKENS[:9]) - expected).max() < 1e-12
 
 
 # The contract -----------------------------------------------------------------------------------------------

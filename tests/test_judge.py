@@ -21,10 +21,14 @@ from verdicts.museum import RIGHT, RULES, WRONG
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "tests" / "tools"
-OPENINGS = {opening["name"]: opening for opening in openings()}
 DOZEN = ["Algorithm 2", *[case.name for case in CASES][::6]]
 MUSEUM = [name for name in [*WRONG, *RIGHT] if name in RULES][::12]
 VERIFY = "def verify(q, p, drafts, rng):\n    "
+
+
+@functools.cache
+def opened():
+    return {opening["name"]: opening for opening in openings()}         # judges all cases
 
 
 def request(opening, **changes):
@@ -33,16 +37,16 @@ def request(opening, **changes):
 
 
 def asked(**changes):
-    return json.loads(answer(json.dumps(request(OPENINGS["Algorithm 2"], **changes))))
+    return json.loads(answer(json.dumps(request(next(openings()), **changes))))
 
 
 def check(name):
     """What can be opened is judged as it should be; what no draft can come from, the loop itself refuses."""
-    found = json.loads(answer(json.dumps(request(OPENINGS[name]))))
+    found = json.loads(answer(json.dumps(request(opened()[name]))))
     if "error" in found:
-        assert OPENINGS[name]["wrong"] and "cannot come from" in found["error"], (name, found)
+        assert opened()[name]["wrong"] and "cannot come from" in found["error"], (name, found)
     else:
-        assert found["lossless"] != OPENINGS[name]["wrong"], name
+        assert found["lossless"] != opened()[name]["wrong"], name
     return found
 
 
@@ -63,20 +67,16 @@ def test_the_page_holds_this_repositorys_files_unchanged_and_they_need_nothing_b
     assert {name for name in foreign if not name.startswith("_")} <= {"numpy", "cython_runtime"}
 
 
-def test_a_case_that_is_opened_is_judged_as_the_verdicts_say():
-    for name in DOZEN + MUSEUM[::5]:
-        check(name)
-
-
+@pytest.mark.long
 def test_the_museum_can_be_opened():
-    museum = [opening for opening in OPENINGS.values() if opening["group"].startswith("the museum")]
+    museum = [opening for opening in opened().values() if opening["group"].startswith("the museum")]
     assert {opening["name"] for opening in museum} == {*WRONG, *RIGHT} & {*RULES}
     assert all(opening["wrong"] == (opening["name"] in WRONG) for opening in museum)
 
 
 @pytest.mark.long
 def test_all_that_can_be_opened_is_judged_as_the_verdicts_and_the_museum_say():
-    for name in OPENINGS:
+    for name in opened():
         check(name)
 
 
@@ -119,8 +119,8 @@ def near(a, b):
 def test_in_webassembly_the_answers_are_those_of_python(pyodide, data):
     if not shutil.which("node"):
         pytest.skip("no node: apt-get install nodejs")
-    requests = [request(OPENINGS[name]) for name in DOZEN + MUSEUM]
-    requests.append(request(OPENINGS["Algorithm 2"], code=VERIFY + "0 / 0"))
+    requests = [request(opened()[name]) for name in DOZEN + MUSEUM]
+    requests.append(request(opened()["Algorithm 2"], code=VERIFY + "0 / 0"))
     done = subprocess.run(["node", TOOLS / "judge_in_node.mjs", pyodide], text=True, capture_output=True,
                           check=True, input=json.dumps(dict(files=data["files"], requests=requests)))
     for one, found in zip(requests, json.loads(done.stdout), strict=True):
@@ -178,14 +178,14 @@ def test_in_a_browser_it_judges_after_a_click_and_asks_nobody_else(browser, serv
     n_asked = len(asked_for)
     for code in "", VERIFY + "return nothing":
         browser.run(f"$('editor').value = {code!r}")
-        check_shown(browser, asked(**request(OPENINGS[DOZEN[1]], code=code)))
+        check_shown(browser, asked(**request(opened()[DOZEN[1]], code=code)))
     browser.run(f"$('editor').value = {VERIFY + 'while True: pass'!r}")
     browser.driver.find_element("id", "judge").click()
     browser.driver.find_element("id", "stop").click()
     assert browser.texts("#verdict h2") == ["stopped"] and len(asked_for) == n_asked
     for name in DOZEN + MUSEUM:                         # each asks for what it is judged with
-        browser.run(f"open({[*OPENINGS].index(name)})")
-        assert browser.run("return request()") == {"penalty": False} | request(OPENINGS[name])
+        browser.run(f"open({[*opened()].index(name)})")
+        assert browser.run("return request()") == {"penalty": False} | request(opened()[name])
     assert [line for line in browser.complaints() if line["level"] != "INFO"] == []
 
 
@@ -195,5 +195,5 @@ def test_in_a_browser_the_museum_is_judged_as_python_judges_it(browser, server, 
     (tmp_path / "judge.html").write_text(judge_page(server[0]), encoding="utf-8")
     browser.open(tmp_path / "judge.html")
     for name in MUSEUM:
-        browser.run(f"open({[*OPENINGS].index(name)})")
+        browser.run(f"open({[*opened()].index(name)})")
         check_shown(browser, check(name))

@@ -77,12 +77,6 @@ def test_an_interruption_loses_no_finished_batch(file, capsys, monkeypatch):
     assert [one["prompt"] for one in found] == PROMPTS[:3] and all(one["same_text"] for one in found)
 
 
-def test_no_tokens_may_be_wanted(file, capsys):
-    assert console.run(many.main, [str(file), "--n_tokens_to_generate", "0", "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert all(one["speedup"] is None and one["same_text"] for one in objects(out)) and " 0 specul" in err
-
-
 @pytest.mark.parametrize("content, says", [
     (b"", "holds no prompt"), (b" \n\r\n", "holds no prompt"), (b"\xff\xfe", "not a text in UTF-8")])
 def test_a_file_without_prompts_is_refused(content, says, tmp_path, capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from lossless import report, table
 from speculative import speculative_sampling
-from verdicts import CASES, judged, kept, texts
+from verdicts import CASES, PAIRS, judged, kept, texts
 from verdicts.museum import RIGHT, RULES, WRONG
 from verdicts.rules import Algorithm2
 
@@ -22,8 +22,9 @@ def test_each_rule_says_first_what_it_is():
 
 @pytest.mark.parametrize("name", [name for name in WRONG if name not in OF_CASES])
 def test_the_judge_finds_every_mistake(name):
-    found = report(WRONG[name])
-    assert not found.lossless and abs(found.probability - found.wanted) > 1e-9
+    """On a few pairs, or on the standard cases."""
+    which = [([pair], Ks, n_tokens) for *pair, n_tokens, Ks in PAIRS.values()] + [()]
+    assert not all(report(WRONG[name], *one).lossless for one in which)
 
 
 @pytest.mark.parametrize("name", [name for name in RIGHT if name not in OF_CASES])

@@ -25,14 +25,6 @@ def test_they_are_numbered_without_a_gap():
 
 
 @each_notebook
-def test_lines_are_within_110_columns(path):
-    """Formulas and tables in the text excepted."""
-    lines = [line for kind in ("code", "markdown") for cell in cells(path, kind)
-             for line in "".join(cell["source"]).splitlines() if not line.startswith(("$$", "\\", "|"))]
-    assert not [line for line in lines if len(line) > 110]
-
-
-@each_notebook
 def test_stored_outputs_are_a_clean_run_from_top_to_bottom(path):
     code = cells(path, "code")
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))

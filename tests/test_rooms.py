@@ -1,6 +1,5 @@
 """The map of imports: arrows point one way, from programs to rooms to the reading path."""
 import ast
-import re
 from functools import cache
 from pathlib import Path
 
@@ -45,15 +44,6 @@ def test_no_arrow_runs_back_up(room):
     for path in FILES:
         if room_of(path) == room:
             assert imported(path) & ROOMS <= {room, *MAY[room]}, path
-
-
-def test_only_these_write_without_a_rename():
-    """All others call console.rewrite.  These write beside the place and rename, or append."""
-    writes = re.compile(r"\.write_(text|bytes)\(|savefig\((?!picture)|open\([^)]*[\"'][wxa]b?[\"']")
-    writing = {path.relative_to(ROOT).as_posix() for path in FILES
-               if room_of(path) != "tests" and writes.search(path.read_text(encoding="utf-8"))}
-    assert writing == {"console.py", "pages/files.py", "loading/export.py", "loading/checkpoint.py",
-                       "loading/download.py", "training/train.py", "training/heads.py"}
 
 
 def test_nobody_imports_main_and_only_programs_of_its_kind_read_the_table():

@@ -20,12 +20,6 @@ SMALL = Encoder({"b": 0, "ba": 1, "a": 2}, [("b", "a")])
 DRAFT, TARGET = table(1, n_vocab=3), table(2, n_vocab=3)
 
 
-def test_slem_drafts_as_much_as_the_drafts_context_holds():
-    drafted = [len(SLEM(tiny_gpt2(n_vocab=SMALL.n_vocab, n_ctx=5), SMALL, ENCODER).propose(
-        None, [1, 2], K, None, None)[0]) for K in (4, 9, 50)]
-    assert all(n <= 9 for n in drafted)
-
-
 def test_tli_has_the_drafts_logits_for_the_tokens_of_both_and_nothing_for_the_others():
     draft = TLI(DRAFT, SMALL, ENCODER)
     for tokens in [1], [0, 1, 2, 0], [2, 2]:

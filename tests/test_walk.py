@@ -36,9 +36,11 @@ COIN = {  # each is True with probability .3
     "-u > -c": lambda rng: -rng.random() > -0.3,
     "not u > c": lambda rng: not rng.random() > 0.3,
     "log u < log c": lambda rng: np.log(rng.random()) < np.log(0.3),
-    "log1p(-u) > log c": lambda rng: np.log1p(-rng.random()) > np.log(0.7),
-    "round(10 u + .5) <= 3": lambda rng: round(rng.random() * 10 + .5) <= 3,
     "clipped": lambda rng: np.clip(rng.random(), 1e-12, 1) < .3,
+    "not 0": lambda rng: np.log(np.maximum(rng.random(), 1e-12)) < np.log(.3),
+    "not 1": lambda rng: np.minimum(rng.random(), 1 - 1e-12) < .3,
+    "np.floor(10 u) < 3": lambda rng: np.floor(rng.random() * 10) < 3,
+    "a float": lambda rng: isinstance(u := rng.random(), float) and u < .3,
     "choice of rows": lambda rng: rng.choice([[1, 2], [3, 4]], p=[.7, .3])[1] == 4,
     "choice of several rows": lambda rng: rng.choice([[1, 2], [3, 4]], size=2, p=[.7, .3])[1, 0] == 3,
     "default_rng(rng)": lambda rng: np.random.default_rng(rng).random() < .3,
@@ -124,9 +126,9 @@ def torch_like(values):
 
 
 CANNOT = {
-    "plain numbers": [lambda rng: np.isnan(rng.random(2)), lambda rng: torch_like(rng.random(2))],
+    "plain numbers": [lambda rng: np.isnan(rng.random(2)), lambda rng: torch_like(rng.random(2)),
+                      lambda rng: round(rng.random(), 1) < .5, lambda rng: f"{rng.random():.1f}"],
     "8,192 that were drawn at once": [lambda rng: rng.random(8192)[0] < .5],
-    "rounded to 1 digits": [lambda rng: round(rng.random(), 1) < .5],
     "with itself": [lambda rng: (lambda u: u * u < .5)(rng.random()),
                     lambda rng: (lambda u: u ** u < .75)(rng.random())],
     "copy of rng": [lambda rng: copy(rng).random() < .5, lambda rng: deepcopy([rng])[0].random() < .5],
@@ -163,7 +165,33 @@ def test_branches_of_hardly_any_chance_are_left_out():
     found = exact_distribution(lambda rng: rng.random() < 1e-14 or rng.random() < .5)
     assert found == pytest.approx({True: .5, False: .5}) and 0 < 1 - sum(found.values()) < 2e-14
     until = exact_distribution(lambda rng: next((n for n in range(99) if rng.random() < .5), None))
-    assert until == {n: .5 ** (n + 1) for n in range(43)} | {None: .5 ** 99}
+    assert until == {n: .5 ** (n + 1) for n in range(44)}
+
+
+def test_a_loop_that_only_chance_ends_is_walked_as_far_as_chance_goes():
+    def by_rejection(rng):
+        return next(i for i in iter(lambda: rng.integers(2), None) if rng.random() < [.5, 1][i])
+    assert exact_distribution(by_rejection) == pytest.approx({0: 1 / 3, 1: 2 / 3})
+    hard = exact_distribution(lambda rng: next(i for i in iter(lambda: rng.integers(9), -1) if i == 4), 9999)
+    assert .2 < hard.pop(4) < 1 and not hard
+    late = exact_distribution(lambda rng: rng.random() < .9999 or [rng.random() < .1 for _ in range(9999)], 9)
+    assert late == {True: .9999}
+
+
+def heads_for_ever(rng):
+    while rng.random() < 2:
+        pass
+
+
+def whatever_the_coins_are(rng):
+    while True:
+        bool(rng.random() < .5)
+
+
+@pytest.mark.parametrize("run", [heads_for_ever, whatever_the_coins_are])
+def test_a_loop_that_chance_does_not_end_never_ends(run):
+    with pytest.raises(ValueError, match="5,000 steps .* never ends"):
+        exact_distribution(run)
 
 
 # Chance in equal parts --------------------------------------------------------------------------------------

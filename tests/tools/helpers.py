@@ -114,16 +114,10 @@ def tiny_gpt2(seed=0, dtype=np.float32, n_vocab=13, n_ctx=80, n_embd=8, n_layer=
         return {"w": normal(n_in, n_out), "b": normal(n_out)}
 
     n = n_embd
-    params = {"wte": normal(n_vocab, n), "wpe": normal(n_ctx, n), "ln_f": norm(), "blocks": []}
-    for _ in range(n_layer):
-        params["blocks"].append(
-            {
-                "ln_1": norm(),
-                "attn": {"c_attn": dense(n, 3 * n), "c_proj": dense(n, n)},
-                "ln_2": norm(),
-                "mlp": {"c_fc": dense(n, 4 * n), "c_proj": dense(4 * n, n)},
-            }
-        )
+    params = {"wte": normal(n_vocab, n), "wpe": normal(n_ctx, n), "ln_f": norm(), "blocks": [
+        {"ln_1": norm(), "attn": {"c_attn": dense(n, 3 * n), "c_proj": dense(n, n)},
+         "ln_2": norm(), "mlp": {"c_fc": dense(n, 4 * n), "c_proj": dense(4 * n, n)}}
+        for _ in range(n_layer)]}
     model = gpt2.GPT2(params, n_head=2)
     model.cache = model.cache.astype(dtype)
     return model

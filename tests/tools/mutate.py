@@ -1,7 +1,7 @@
 """Are the tests any good?  Small mistakes are planted in the code, one at a time, and the tests that belong
 are run.
 
-    python tests/tools/mutate.py --n=160 --seed=1 --jobs=2            # over all files
+    python tests/tools/mutate.py --n=160 --seed=1                     # over all files
     python tests/tools/mutate.py --n=20 speculative.py gpt2.py        # in some
     python tests/tools/mutate.py speculative.py:14 gpt2.py:230        # these again, as in the table
 
@@ -15,13 +15,11 @@ But: it knows no mistakes of thought (verdicts/museum.py has those), and it runs
 
 import ast
 import os
-import queue
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -161,27 +159,19 @@ def main(words):
     chosen = [place for place in every if "{}:{}".format(*place) in words]
     n, seed = int(flags.get("n", 150)), int(flags.get("seed", 0))
     chosen = chosen or random.Random(seed).sample(every, min(n, len(every)))
-    jobs, copies, tried, survivors = int(flags.get("jobs", 1)), queue.SimpleQueue(), [], []
-
-    def plant(place):
-        copy, (name, number) = copies.get(), place
-        line, what, source = planted(sources[name], number)
-        tried.append(place)
-        if survives(copy, name, source):
-            survivors.append(place)
-            print(f"| {name}:{number} | {line} | `{what}` | |", flush=True)
-        print(f"\r{len(tried)} of {len(chosen)}, {len(survivors)} survived", end="", file=sys.stderr)
-        copies.put(copy)                                        # for the next
-
+    n_survived = 0
     with tempfile.TemporaryDirectory() as folder:
-        for job in range(jobs):
-            copies.put(shutil.copytree(ROOT, Path(folder) / f"{job}", ignore=shutil.ignore_patterns(
-                ".git", ".venv", "__pycache__", "work")))
-        if not passes(Path(folder) / "0", paths):
+        copy = shutil.copytree(ROOT, Path(folder) / "copy", ignore=shutil.ignore_patterns(
+            ".git", ".venv", "__pycache__", "work"))
+        if not passes(copy, paths):
             sys.exit("the tests fail as it is, with no mistake planted")
-        with ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(plant, chosen))
-    print(f"\n{len(chosen)} planted of {len(every)} possible: {len(survivors)} went unnoticed")
+        for tried, (name, number) in enumerate(chosen, 1):
+            line, what, source = planted(sources[name], number)
+            if survives(copy, name, source):
+                n_survived += 1
+                print(f"| {name}:{number} | {line} | `{what}` | |", flush=True)
+            print(f"\r{tried} of {len(chosen)}, {n_survived} survived", end="", file=sys.stderr)
+    print(f"\n{len(chosen)} planted of {len(every)} possible: {n_survived} went unnoticed")
 
 
 if __name__ == "__main__":

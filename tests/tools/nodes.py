@@ -2,7 +2,6 @@
 
     acceptance(rule, q, p, k)   P(the next token is one of the k drafts), by that rule
     ceiling(rule, q, p, k)      of any lossless rule for drafts that are drawn as that rule draws them
-    nodes_table(k)              the means over random pairs
 
 The ceiling is that of optimal transport with membership cost (Sun et al. 2023, arXiv 2310.15141).  It is a
 linear programme: the mass of each set of drafts flows to tokens that are in it, and no token x takes more
@@ -42,10 +41,3 @@ def ceiling(rule, q, p, k):
 def pairs(n, n_vocab=5, seed=0):
     """n random (q, p), each flat on the simplex."""
     return np.random.default_rng(seed).dirichlet(np.ones(n_vocab), size=(n, 2))
-
-
-def nodes_table(k, n=300):
-    """A row for each rule: the mean acceptance and the mean of the most that its drafts allow."""
-    return [{"rule": name, "k": k} | {
-        of.__name__: float(np.mean([of(rule, q, p, k) for q, p in pairs(n)])) for of in (acceptance, ceiling)}
-        for name, rule in RULES.items()]
