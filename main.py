@@ -46,7 +46,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
         drafter: {drafters}, or a file with a propose; an option follows a colon
         verifier: {verifiers}, or a file with a verify; as in tree:3,2,1
         show_rounds: show what became of each draft, one line per round
-        trace: a file for a web page that replays the speculative run
+        trace: a file for a web page that plays the run, round by round
         json: print one JSON object
         fast: prefer speed to bit-exactness; near-ties may resolve differently
     """
@@ -55,8 +55,9 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     check_flags(n, K, seed, prompt, **settings)                 # all that can be checked before a download
     method = methods.choose(drafter, verifier)
     if trace:
-        from pages import replay  # here: other runs need not wait for it
-        replay.check_place(trace)
+        from pages import rounds  # here: other runs need not wait for it
+        from pages import trace as page
+        page.check_place(trace)
     backends.use(backend)
     linear.FAST = fast
 
@@ -84,10 +85,11 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     for sentence in without_effect(given, method, models):
         print(f"note: {sentence}", file=sys.stderr)
     show = progress if json else partial(watch, encoder=encoder, out=sys.stdout, prompt=prompt, block=block)
-    coins, recording, recorded = np.random.default_rng(seed), [], iter
+    coins, recorded = np.random.default_rng(seed), iter
     if trace:
-        coins = replay.Coins(coins)
-        recorded = partial(replay.recorded, coins=coins, small=recording, block=block)
+        coins, verify = rounds.Coins(coins), None if method.own_loop(pair) else method.verify
+        recorded = page.Recording(coins, rounds.Shown(
+            encoder, tokens, n, K, settings["eos"], pair.propose, verify, tests_all=block))
 
     alone = run_and_show("Autoregressive sampling", autoregress, np.random.default_rng(seed))
     spec = run_and_show("Speculative sampling", speculate, coins, recorded, show_rounds=show_rounds)
@@ -103,7 +105,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
                   **compared(alone, spec, pair, method, n, K, encoder, further(again, alone, spec, began)))
     print(*[json_format.dumps(result)] if json else summary(result), sep="\n")
     if trace:
-        replay.write_trace(trace, recording, result, encoder, (alone.times, spec.times))
+        page.write_trace(trace, recorded, result, encoder, (alone.times, spec.times))
         json or print(f"The rounds are in {trace}: open it in a browser.")
 
 

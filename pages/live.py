@@ -23,7 +23,6 @@ from time import perf_counter
 
 import numpy as np
 
-import lossless
 import sampling
 import speculative
 from autoregressive import autoregressive_sampling
@@ -32,9 +31,7 @@ from drafters import lookup
 from drafters.eagle import Eagle
 from pages.rounds import EDITOR, Coins, Shown
 from samplers import block
-from samplers.constraints import constrained
 from utils import load_model
-from verdicts import CASES, PAIRS, museum, rules
 
 LONGEST = 4000                                          # letters of a prompt
 VERIFIERS = {"token": speculative.verify, "block": block.verify}
@@ -114,10 +111,21 @@ class Live:
         return judged(**json.loads(request))
 
 
+def recorded(settings):
+    """A race that is run here, as the page shows one: it plays before Python is loaded."""
+    live, rounds = Live(), {"alone": [], "spec": []}
+    about = json.loads(live.start(json.dumps(settings)))
+    for lane, done in rounds.items():
+        while found := json.loads(live.advance(lane)):
+            done.append(found)
+    return dict(about=about, settings=settings, **rounds)
+
+
 # The rule ---------------------------------------------------------------------------------------------------
 
 def typed(code):
     """The editor's code, run -> what it defines: {"rule": a class} or {"propose": .., "verify": ..}."""
+    from verdicts import rules  # here and below: a race without it begins sooner
     names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)
     classes = [value for value in names.values() if getattr(value, "__module__", "") == "editor"
@@ -131,6 +139,9 @@ def typed(code):
 
 def judged(code, settings=None, penalty=False, disputed=False):
     """settings, penalty    of a dispute, which is judged on the pairs of verdicts/, as its case is"""
+    import lossless
+    from samplers.constraints import constrained
+    from verdicts import PAIRS, museum, rules
     own = typed(code)
     sampler = museum.sampler(own["rule"]) if "rule" in own else (
         lambda *run, **settings: speculative.speculative_sampling(*run, **own, **settings))
@@ -158,6 +169,7 @@ def sentence(error):
 
 def openings():
     """[{group, name, code, wrong, ..}, ..]"""
+    from verdicts import CASES, museum
     for function in speculative.verify, speculative.propose:
         yield dict(group="Algorithm 2", name=function.__name__, code=without_docstring(function), wrong=False)
     for case in CASES:
@@ -179,6 +191,7 @@ def without_docstring(function):
 
 def code_of(name):
     """The rule's class, and those of the museum that it changes, as they are in the file."""
+    from verdicts import museum, rules
     own = [cls for cls in museum.RULES[name].__mro__[::-1]
            if cls.__module__.startswith("verdicts") and cls.__name__ not in vars(rules)]
     return "\n\n".join(map(inspect.getsource, own or [museum.RULES[name]]))

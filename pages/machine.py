@@ -19,6 +19,7 @@ from pathlib import Path
 
 from methods import DRAFTERS, VERIFIERS
 
+TITLE = "Which method on my machine?"
 RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
 PLACES = 1, 2, 5, 9, 17, 33                                     # rows of a pass at which v can be set
 UNITS = {"draft": "model token K=4 T=1", "head": "eagle token K=4 T=1"}         # what drafting is measured by

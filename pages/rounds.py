@@ -113,8 +113,9 @@ class Lines:
             self.fill(before, frame, value if event == "return" else None)
         if event == "line":
             source = self.of.get(frame.f_code, self.typed)
-            self.open[id(frame)] = step = dict(
-                source=source, line=frame.f_lineno - self.sources[source]["first"], facts=[], before=len(self.coins.used))  # noqa: E501
+            line = frame.f_lineno - self.sources[source]["first"]
+            step = dict(source=source, line=line, facts=[], before=len(self.coins.used))
+            self.open[id(frame)] = step
             self.steps.append(step)
         return self.line
 
@@ -176,8 +177,8 @@ class Shown:
         self.encoder, self.x, self.left, self.K, self.eos = encoder, list(tokens), n_tokens, K, eos
         self.tests_all, self.stream = tests_all, encoder.stream()
         self.propose, self.verify = (
-            function if pure or (function and function.__module__ in PURE) else None
-            for function in (propose, verify))
+            function if pure or getattr(function, "__module__", "") in PURE else None
+            for function in (getattr(propose, "propose", propose), verify))     # of a TimedProposer, too
         shown = [self.propose, self.verify] if self.verify else []
         typed = [f for f in shown if f and inspect.unwrap(f).__code__.co_filename == EDITOR]
         self.sources = [source_of(f) for f in shown if f and f not in typed]
@@ -204,7 +205,8 @@ class Shown:
         """A sampling.Round and the coins that were drawn in it -> what is shown of it."""
         last = None
         if len(r.tokens) > r.n_accepted:
-            refused = r.n_accepted < len(r.drafts) if r.parents is None else (taken(r) or [-1])[-1] in r.parents  # noqa: E501
+            end = (taken(r) or [-1])[-1] if is_tree(r) else None
+            refused = r.n_accepted < len(r.drafts) if end is None else end in r.parents
             last = dict(token=int(r.tokens[-1]), kind="correction" if refused else "bonus")
         found = dict(tokens=[int(token) for token in r.tokens], kept=r.n_accepted, last=last,
                      text=[self.stream([token] if token != self.encoder.eos else []) for token in r.tokens])
@@ -213,8 +215,9 @@ class Shown:
             found["nodes"] = [dict(token=int(x), parent=parent, q=short(r.target_probs[parent + 1][x]),
                                    taken=i in path) for i, (x, parent) in enumerate(zip(r.drafts, r.parents))]
         else:
-            found["drafts"] = [dict(token=int(x), q=short(q[x]), p=short(p[x]), verdict=self.verdict(r, j, last))  # noqa: E501
-                               for j, (x, q, p) in enumerate(zip(r.drafts, r.target_probs, r.draft_probs))]
+            found["drafts"] = [
+                dict(token=int(x), q=short(q[x]), p=short(p[x]), verdict=self.verdict(r, j, last))
+                for j, (x, q, p) in enumerate(zip(r.drafts, r.target_probs, r.draft_probs))]
             found["steps"] = self.steps(r, coins) if self.verify else []
         self.x += r.tokens
         self.left -= len(r.tokens)
@@ -230,14 +233,19 @@ class Shown:
         return "rejected" if j == r.n_accepted or self.tests_all else "not tested"
 
     def steps(self, r, coins):
-        """[] if the functions do not do the same again."""
+        """[] if the functions do not do the same again.  A drafter that is not run again has drawn the first
+        coins; how many, the others show."""
+        starts = [0] if self.propose else range(len(coins) + 1)
+        return next(filter(None, (self.run_again(r, coins[start:]) for start in starts)), [])
+
+    def run_again(self, r, coins):
         again, n_vocab = Again(coins), r.target_probs.shape[1]
         lines = Lines(self.sources, again, n_vocab)
 
         def propose(draft, x, k, to_probs, rng):
             p = iter(r.draft_probs if r.draft_probs is not None else [])
             function = self.propose
-            if not function:                            # not run again: its coins come first
+            if not function:
                 return r.drafts, r.draft_probs
             if hasattr(getattr(function, "__self__", None), "tree"):    # a head: its method, without the head
                 head = SimpleNamespace(tree=lambda *_: None)
@@ -260,7 +268,7 @@ class Shown:
             return []
         finally:
             sys.settrace(traced)
-        same = [*done.tokens] == [*r.tokens] and [*done.drafts] == [*r.drafts]
+        same = [*done.tokens] == [*r.tokens] and [*done.drafts] == [*r.drafts] and not [*again.coins]
         return [{key: value for key, value in step.items() if key != "before"} for step in lines.steps] * same
 
 
