@@ -1,1 +1,1 @@
-"""What a browser shows: the replay of a run, and a site of all that can be seen without an install."""
+"""What a browser shows: the page of a run, and the site, where the pair itself runs."""

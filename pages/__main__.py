@@ -1,4 +1,4 @@
-"""A static site to look at without an install: replays and the judge.  python -m pages FOLDER"""
+"""A static site to use without an install.  python -m pages FOLDER"""
 import re
 import sys
 
@@ -8,7 +8,7 @@ from pages.site import pages
 
 
 def main(folder, repository=""):
-    """Write the site, a folder of pages that need no server, and no network but for running the judge.
+    """Write the site, a folder for a web server: python -m http.server -d FOLDER.
 
     Args:
         folder: a new one, or one that was written by this program before

@@ -5,13 +5,13 @@
     check_folder(folder)            the same two for a folder of pages
     write_folder(folder, pages)     {file: html, or bytes}
 
-A page of ours has a mark in its head, one for replays that main.py wrote and one for the site, so that
+A page of ours has a mark in its head, one for runs that main.py wrote and one for the site, so that
 neither replaces the other.  A symbolic link stays one: the page goes where it leads.
 
-But: what appears in the place of a page just between the last look and the rename is replaced; a power
-failure between two renames leaves a folder of old and new pages, each of them whole; a program that is killed
-while it writes leaves a folder .new.* behind, which can be deleted; pipes and devices (/dev/stdout) are
-refused, because nothing can be written beside them.
+Limitations: what appears in the place of a page just between the last look and the rename is replaced; a
+power failure between two renames leaves a folder of old and new pages, each of them whole; a program that is
+killed while it writes leaves a folder .new.* behind, which can be deleted; pipes and devices (/dev/stdout)
+are refused, because nothing can be written beside them.
 """
 import os
 from pathlib import Path
@@ -53,13 +53,13 @@ def sentences(check):
 
 @sentences
 def check_place(path):
-    """Raises ValueError if a replay cannot be written to `path`, or would replace what is not a replay."""
+    """Raises ValueError if the page of a run cannot be written to `path`, or would replace something else."""
     real = place(path)
     if real.is_dir() or not real.parent.is_dir():
         raise ValueError(f"cannot write {path}: name a file in a folder that exists, as in --trace run.html")
     TemporaryDirectory(dir=real.parent, prefix=".new.").cleanup()
     if real.exists() and not has_mark(real, TRACE):
-        raise ValueError(f"{path} exists and is not a replay: take another name, as in --trace run.html")
+        raise ValueError(f"{path} exists and is not the page of a run: take another name, as run.html")
     if real.exists() and not os.access(real, os.W_OK):
         raise ValueError(f"{path} is write-protected: take another name, as in --trace run.html")
 

@@ -193,7 +193,7 @@ class Shown:
             source["paper"] = [next((i for i, (_, parts) in enumerate(STEPS) if line.strip().startswith(
                 tuple(parts))), None) for line in source["lines"]]
         modules = {f.__module__ for f in shown if f and f not in typed}
-        self.beside_paper = modules <= {"speculative"} and not any(inspect.ismethod(f) for f in typed)
+        self.beside_paper = modules == {"speculative"} and not any(inspect.ismethod(f) for f in typed)
 
     def about(self):
         """For JSON: the sources, and Algorithm 2 if it stands beside them."""

@@ -76,10 +76,14 @@ def live_page(files, repository="", base=PYODIDE):
                 machine=more, repeating=quote(REPEATING))
 
 
+def machine_page():
+    """{} before anything was counted."""
+    if not (data := machine.data()):
+        return {}
+    return {"machine.html": page(machine.TITLE, "machine.html", data, measured=data["measured"])}
+
+
 def pages(repository=""):
-    """The whole site.  machine.html is missing before anything was counted."""
-    files, data = packs(), machine.data()
-    files |= {"index.html": INDEX, "live.html": live_page(files, repository)}
-    if data:
-        files["machine.html"] = page(machine.TITLE, "machine.html", data, measured=data["measured"])
-    return files
+    """The whole site."""
+    files = packs()
+    return files | {"index.html": INDEX, "live.html": live_page(files, repository)} | machine_page()

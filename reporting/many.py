@@ -6,7 +6,7 @@ done.
 Every sequence has the same seed, so its texts are those that main.py --prompt gives for it alone, near-ties
 excepted if a pass has more rows than keep their bits (samplers/batch.py).
 
-Not here: what belongs to a single run: c, v and a prediction, colours, the replay page.
+Not here: what belongs to a single run: c, v and a prediction, colours, the page of a run.
 """
 import json as json_format
 import sys

@@ -83,7 +83,7 @@ def test_drafters_and_verifiers_are_named_and_the_target_alone_is_loaded_if_nobo
                                                                                          "demo-draft"]
 
 
-def test_a_drafter_of_ones_own_is_timed_shown_and_replayed(capsys, tmp_path):
+def test_a_drafter_of_ones_own_is_timed_and_shown(capsys, tmp_path):
     mine, page = tmp_path / "my_drafter.py", tmp_path / "run.html"
     mine.write_text("def propose(draft, x, k, to_probs, rng):\n    return x[-4:][:k], None\n")
     status, out, err = run(capsys, "--drafter", str(mine), "--show_rounds", "--trace", str(page), "-n", "12")
@@ -174,6 +174,6 @@ def test_models_of_different_vocabularies_are_refused(capsys, tmp_path):
 
 def test_a_page_that_cannot_be_written_does_not_take_the_numbers_with_it(tmp_path, monkeypatch, capsys):
     full = Mock(side_effect=ValueError("no space"))
-    monkeypatch.setattr("pages.replay.write_trace", full)
+    monkeypatch.setattr("pages.trace.write_trace", full)
     status, out, err = run(capsys, "--json", "-n", "3", "--trace", str(tmp_path / "run.html"))
     assert (status, err) == (2, "error: no space\n") and len(json.loads(out)["speculative"]["tokens"]) == 3

@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 from helpers import full_disk
 
-from encoder import EOS, Encoder
 from pages import files
 from pages.__main__ import main
 from pages.files import BEGIN, check_folder, check_place, write_folder, write_page
-from pages.replay import SETTINGS, write_trace
+from pages.frame import page
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACE, SITE = BEGIN + files.TRACE, BEGIN + files.SITE
@@ -40,7 +39,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize("name", ["text", "empty", "mine.html", "quoting.html", "of the site.html", "circle",
                                   "circle/a", "to text", "folder", "nowhere/a", "text/a", "", "x" * 300,
                                   "pipe", "/dev/null", "/dev/fd/0"])
-def test_only_a_replay_is_replaced_by_a_replay(folder, name):
+def test_only_the_page_of_a_run_is_replaced(folder, name):
     before = state(folder)
     for write in (check_place, lambda path: write_page(path, "new")):
         with pytest.raises(ValueError, match=r"^[^\n]+(: | and |; )[^\n]+$"):
@@ -65,14 +64,14 @@ def test_a_page_is_written_where_the_path_leads(folder):
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "pages").glob("*.html")))
 def test_no_template_is_taken_for_a_page(name):
-    with pytest.raises(ValueError, match="is not a replay"):
+    with pytest.raises(ValueError, match="is not the page of a run"):
         check_place(ROOT / "pages" / name)
 
 
 def test_of_a_large_file_only_the_head_is_read(tmp_path, monkeypatch):
     with (tmp_path / "film").open("wb") as film:
         film.truncate(1 << 40)
-    with pytest.raises(ValueError, match="is not a replay"):
+    with pytest.raises(ValueError, match="is not the page of a run"):
         check_place(tmp_path / "film")
 
 
@@ -100,7 +99,7 @@ def test_what_appears_during_the_work_is_left_alone(tmp_path, monkeypatch):
     (tmp_path / "run.html").write_text("mine")
     (tmp_path / "site" / "notes.txt").write_text("mine")
     (tmp_path / "site" / "own.html").write_text("mine")
-    with pytest.raises(ValueError, match="is not a replay"):
+    with pytest.raises(ValueError, match="is not the page of a run"):
         write_page(tmp_path / "run.html", TRACE)
     before = state(tmp_path)
     with pytest.raises(ValueError, match="own.html appeared"):
@@ -144,9 +143,8 @@ def test_the_program_writes_the_site(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "site" / "a.html").read_text() == "https://code.org/us"
 
 
-def test_a_replay_of_the_program_may_be_written_again(tmp_path):
-    encoder = Encoder({EOS: 0}, [])
+def test_the_page_of_a_run_may_be_written_again(tmp_path):
     for _ in range(2):
         check_place(tmp_path / "run.html")
-        write_trace(tmp_path / "run.html", [], dict.fromkeys(SETTINGS), encoder)
+        write_page(tmp_path / "run.html", page("", "trace.html", {}, mark=files.TRACE, about=""))
     assert files.has_mark(tmp_path / "run.html", files.TRACE) and len(list(tmp_path.iterdir())) == 1

@@ -28,8 +28,11 @@ class Browser:
                                     dict(width=width, height=height, deviceScaleFactor=1, mobile=width < 500))
         scheme = dict(name="prefers-color-scheme", value="dark" if dark else "light")
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", dict(features=[scheme]))
-        self.driver.get("about:blank")
-        self.driver.get(Path(path).as_uri() + address)
+        self.visit("about:blank")
+        self.visit(Path(path).as_uri() + address)
+
+    def visit(self, address):
+        self.driver.get(address)
 
     def run(self, script):
         return self.driver.execute_script(script)
