@@ -157,7 +157,6 @@ def test_in_a_browser_a_run_plays_and_its_rounds_are_gone_through(browser, tmp_p
     for i, (r, known) in enumerate(zip(rounds, data["spec"])):
         browser.run(f"choose({i})")
         assert browser.texts("#round-title") == [f"Round {i + 1} of {len(rounds)}"]
-        assert len(browser.texts(".chips .accepted")) == r.n_accepted
         lit = []
         for step in known["steps"]:
             source = data["about"]["sources"][step["source"]]
@@ -168,7 +167,9 @@ def test_in_a_browser_a_run_plays_and_its_rounds_are_gone_through(browser, tmp_p
             if test := step.get("test"):
                 said = "accept" if test["u"] * test["p"] < test["q"] else "reject"
                 assert browser.texts("#values b")[-1:] == [said]
+                assert len(browser.texts(".chips li")) == len(r.drafts)         # what was drawn is not told yet
             browser.press("\ue014")                     # the right arrow
+        assert len(browser.texts(".chips .accepted")) == r.n_accepted and browser.texts(".chips .own")
         assert lit[0] == 0 and lit[-1] == (4 if r.n_accepted < len(r.drafts) else 5)
     browser.run("bySeconds = true; replay(); time = .11; tick()")
     assert browser.texts("#count-alone") == ["11 tokens, 11 passes, 0.11 s"]
