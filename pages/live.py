@@ -19,7 +19,6 @@ import inspect
 import json
 import traceback
 from functools import cached_property, partial
-from time import perf_counter
 
 import numpy as np
 
@@ -27,6 +26,7 @@ import sampling
 import speculative
 from autoregressive import autoregressive_sampling
 from checks import checked_rule
+from compute.backend import clock
 from drafters import lookup
 from drafters.eagle import Eagle
 from pages.rounds import EDITOR, Coins, Shown
@@ -96,9 +96,9 @@ class Live:
     @as_json
     def advance(self, lane):
         """The next target pass of a lane: what is shown of it, with its seconds; None after the last."""
-        began = perf_counter()
+        began = clock()
         r = next(self.runs[lane], None)
-        seconds = perf_counter() - began
+        seconds = clock() - began
         if r is None:
             return None
         found = self.shown.round(r, self.coins.take()) if lane == "spec" else dict(
