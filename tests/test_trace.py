@@ -167,7 +167,7 @@ def test_in_a_browser_a_run_plays_and_its_rounds_are_gone_through(browser, tmp_p
             if test := step.get("test"):
                 said = "accept" if test["u"] * test["p"] < test["q"] else "reject"
                 assert browser.texts("#values b")[-1:] == [said]
-                assert len(browser.texts(".chips li")) == len(r.drafts)         # what was drawn is not told yet
+                assert len(browser.texts(".chips li")) == len(r.drafts)     # what was drawn is not told yet
             browser.press("\ue014")                     # the right arrow
         assert len(browser.texts(".chips .accepted")) == r.n_accepted and browser.texts(".chips .own")
         assert lit[0] == 0 and lit[-1] == (4 if r.n_accepted < len(r.drafts) else 5)
