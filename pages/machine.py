@@ -9,8 +9,8 @@ rows as it has drafts, and one more.  Drafting is measured beside that of the dr
 its time a draft counts as two of its steps; a head's time is counted in steps of the EAGLE head, and what
 needs neither (copying, layers of the target) keeps its measured share of a target step.
 
-But: the counts are those of the embedded pair and its heads; another pair accepts more or less.  What is
-assumed was measured by nobody here: a pass takes as long as one row up to so many rows, counted over all
+Limitations: the counts are those of the embedded pair and its heads; another pair accepts more or less.  What
+is assumed was measured by nobody here: a pass takes as long as one row up to so many rows, counted over all
 texts, and beyond them grows as they do.
 """
 import json

@@ -4,7 +4,7 @@ METHODS and MISTAKES are {name: (sampler, pairs, cases)}, as lossless.check take
 pairs of its own is judged on the standard cases; the fast test walks `cases`, on a few pairs.  Both tables
 read the entries of methods.py, so a new entry needs nothing here.
 
-But: mistakes in the lines of speculative.py, and samplers that are only unusual, are in the museum.
+Not here: mistakes in the lines of speculative.py, and samplers that are only unusual, are in the museum.
 """
 import copy
 import functools

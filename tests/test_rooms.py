@@ -1,4 +1,4 @@
-"""The map of imports: arrows point one way, from programs to rooms to the reading path."""
+"""The map of imports: arrows point one way, from programs to directories to the reading path."""
 import ast
 from functools import cache
 from pathlib import Path

@@ -10,7 +10,7 @@ are left alone.  It is planted in a copy of the repository, never in the files t
 notices is printed as a line of a table: a mistake that changes nothing that matters, or a test that is
 missing.
 
-But: it knows no mistakes of thought (verdicts/museum.py has those), and it runs the fast tests only.
+Limitations: it knows no mistakes of thought (verdicts/museum.py has those), and it runs the fast tests only.
 """
 
 import ast
