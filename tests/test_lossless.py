@@ -287,7 +287,8 @@ def test_the_standard_cases_see_each_kind_of_mistake(name, monkeypatch):
     assert not report(KINDS_OF_MISTAKES[name]).lossless
 
 
-def test_what_is_remembered_of_one_case_does_no_harm_in_another():
+def test_what_is_remembered_of_one_case_does_no_harm_in_another(monkeypatch):
+    monkeypatch.setattr(lossless, "CASES", CASES[::6])
     rows = {}
 
     def once(model):
