@@ -1,5 +1,5 @@
-"""Checks of what callers, models and drafters pass in.  Each returns it, or raises ValueError: one sentence
-that says what is wrong and what to do.
+"""Checks of what callers, models and drafters pass in.  Each raises ValueError with one sentence that says
+what is wrong and what to do.
 
 Limitations: whether two arguments fit together is checked where both are known (sampling.prepare).
 """
@@ -30,7 +30,7 @@ def check_settings(n_tokens, temperature=1.0, top_k=0, top_p=1.0, eos=None):
 def check_K(K):
     """K as a Python int.  Raises ValueError if it is not a number of drafts."""
     if not isinstance(K, Integral) or K < 1:
-        raise ValueError(f"K is {K!r}: it must be a whole number, at least one draft a round")
+        raise ValueError(f"K is {K!r}: it must be a whole number, at least one draft per round")
     return int(K)
 
 
@@ -79,8 +79,8 @@ def token_list(tokens, complaint):
 # What drafters and rules return -----------------------------------------------------------------------------
 
 def checked_propose(propose, target):
-    """The same `propose`, which raises ValueError if what it returns is not (drafts, draft_probs): at most k
-    tokens of the target's vocabulary, and the distributions that they were drawn from, or None.
+    """`propose`, which now raises ValueError unless it returns (drafts, draft_probs): at most k tokens of the
+    target's vocabulary, and the distributions that they were drawn from, or None.
     """
     def checked(draft, x, k, to_probs, rng):
         answer = propose(draft, x, k, to_probs, rng)
@@ -95,11 +95,11 @@ def checked_propose(propose, target):
 
 
 def checked_drafts(drafts, k, target):
-    """The drafts as a list of ids.  Raises ValueError if there are more than k or one is not the target's."""
+    """The drafts as a list of ids.  Raises ValueError for more than k, or for one that the target lacks."""
     drafts = token_list(drafts, f"the drafter proposed {drafts!r}: drafts must be a list of token ids")
     n_vocab = getattr(target, "n_vocab", float("inf"))
     if len(drafts) > k:
-        raise ValueError(f"the drafter proposed {len(drafts)} tokens, and at most k = {k} were wanted: cut "
+        raise ValueError(f"the drafter proposed {len(drafts)} tokens, but at most k = {k} were wanted: cut "
                          "them, as in drafts[:k]")
     for token in drafts:
         if not 0 <= token < n_vocab:
@@ -113,7 +113,7 @@ def checked_probs(draft_probs, drafts, target):
     shapes = [np.shape(p) for p in draft_probs]
     wanted = (target.n_vocab,) if hasattr(target, "n_vocab") else (shapes or [()])[0]
     if shapes != [wanted] * len(drafts):
-        raise ValueError(f"the drafter gave distributions of the shapes {shapes} for {len(drafts)} drafts: "
+        raise ValueError(f"the drafter gave distributions of shapes {shapes} for {len(drafts)} drafts: "
                          f"they must be [{len(drafts)}, n_vocab], or None for point masses")
     for token, p in zip(drafts, draft_probs):
         if not (abs(np.sum(p) - 1) < 1e-6 and np.min(p) >= 0 and p[token] > 0):     # also if it holds NaN
@@ -124,7 +124,7 @@ def checked_probs(draft_probs, drafts, target):
 
 
 def checked_rule(verify):
-    """Somebody's own `verify`, which gets copies that it may change.  ValueError if it returns anything but
+    """A user's `verify`, which gets copies that it may change.  Raises ValueError if it returns anything but
     (n_accepted, next_token)."""
     def checked(target_probs, draft_probs, drafts, rng):
         p = np.reshape(draft_probs, (len(drafts), target_probs.shape[-1]))      # also if there are no drafts

@@ -1,18 +1,18 @@
-"""Words -> flags (parsed by fire); errors -> one sentence and an exit status: what all programs here have in
-common.
+"""Command line -> flags (parsed by fire); errors -> one sentence and an exit status: what all programs here
+share.
 
     if __name__ == "__main__":
         sys.exit(console.run(main))
 
 The parameters of `main` are the command line, and its docstring is the help.  A value has the type of its
-default, so a prompt is taken as typed.  `main` returns its exit status, or None for 0.
+default, so a prompt stays as typed.  `main` returns its exit status, or None for 0.
 
     exit status 2       ValueError, OSError, MemoryError: one sentence on standard error
     exit status 130     Ctrl-C
-    exit status 0       the reader of the output went away (| head)
+    exit status 0       also if the reader of the output went away (| head)
 
 Limitations: Ctrl-C in the first moments, while Python loads NumPy, leaves Python's own traceback, as does a
-mistake of this project.  One in a user's file, loaded by `function_in`, is reported with its file and line.
+bug in this project.  A bug in a user's file, loaded by `function_in`, is reported with its file and line.
 """
 import errno
 import functools
@@ -61,7 +61,7 @@ def status_of(program):
 
 
 def sentence_of(error):
-    """What is said of an error; a mistake of this project is raised again."""
+    """The sentence for an error; a bug in this project is raised again."""
     if place := place_in_loaded(error):
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         return f"{place}: {kind}{error}"
@@ -80,7 +80,7 @@ def call(program, words):
     """program(..) with the values that fire finds in the words.
 
     Left alone, fire runs the program before it notices a misspelt flag, and takes "1,2" for a tuple.  So it
-    calls a function that only notes the values, and what they are is decided by `typed`.
+    calls a function that only notes the values, and `typed` decides their types.
     """
     import fire  # here: not everyone who imports this file has flags
     if {"--help", "-h"} & {*words}:
@@ -104,7 +104,7 @@ def call(program, words):
 
 
 def with_values(words, defaults):
-    """Each flag as one word with its value, as fire reads it without guessing.  Raises ValueError.
+    """Joins each flag and its value into one word, which fire reads without guessing.  Raises ValueError.
 
     >>> with_values(["a.txt", "-K", "3", "--json", "--prompt", "-5"], {"prompt": "", "K": 4, "json": False})
     ['a.txt', '--K=3', '--json=True', '--prompt=-5']
@@ -160,12 +160,12 @@ def read_text(path, advice):
     try:
         return Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not a text in UTF-8"
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ValueError(f"cannot read {path} ({reason}): {advice}") from None
 
 
 def rewrite(path, content):
-    """Write a text, or bytes, beside the file and then in its place: if it fails, the old one stays."""
+    """Write text or bytes beside the file, then replace it: if this fails, the old file stays."""
     path = Path(os.path.realpath(path))
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
@@ -176,7 +176,7 @@ def rewrite(path, content):
 
 
 def told(error, path=None):
-    """An OSError as a sentence that says what to do.  (It has no number if NumPy could not write all.)
+    """An OSError as a sentence that says what to do.  (Its errno is None if NumPy could not write all.)
 
     >>> told(OSError(errno.ENOSPC, "No space left on device"), "run.html")
     'cannot write run.html (No space left on device): free some space, or write to another disk'
@@ -188,7 +188,7 @@ def told(error, path=None):
 
 
 def function_in(path, name, like):
-    """The function `name` of somebody's Python file, which must take the arguments of `like`.
+    """The function `name` in a user's Python file, which must take the arguments of `like`.
 
     Raises ValueError if it cannot be loaded.
     """

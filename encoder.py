@@ -1,7 +1,7 @@
 """Byte-level BPE, GPT-2's tokenizer: text -> token ids, and back  (Radford et al. 2019, section 2.2).
 
 Three steps.  A regular expression cuts the text into chunks: words with the space before them, numbers,
-punctuation, white space.  Each chunk becomes UTF-8 bytes, one printable character a byte.  Then the adjacent
+punctuation, white space.  Each chunk becomes UTF-8 bytes, one printable character each.  Then the adjacent
 pair of lowest rank is merged, again and again, until no ranked pair is left (`Encoder.merge`).
 
 Limitations: the text "<|endoftext|>" in a prompt is ordinary text, as in OpenAI's code; no other token ends
@@ -25,7 +25,7 @@ def bytes_to_unicode():
     'aĠÃ©'
     """
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [b for b in range(256) if b not in printable]      # the others take 256, 257, ... in their order
+    others = [b for b in range(256) if b not in printable]      # the others take 256, 257, ... in order
     return {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
 
 
@@ -43,7 +43,7 @@ class Encoder:
         self.eos = ids.get(EOS)
 
     def encode(self, text):
-        """str -> list[int].  UnicodeEncodeError, a ValueError, for half a surrogate pair."""
+        """str -> list[int].  Half a surrogate pair raises UnicodeEncodeError, a ValueError."""
         ids = []
         for chunk in CHUNKS.findall(text):
             if chunk not in self.cache:
@@ -58,7 +58,7 @@ class Encoder:
         The pair of lowest rank is merged first, and of equal pairs the leftmost.
         """
         def rank(i):
-            return self.ranks.get(tuple(symbols[i:i + 2]), np.inf)    # the last symbol is no pair
+            return self.ranks.get(tuple(symbols[i:i + 2]), np.inf)    # the last symbol begins no pair
 
         ranks = np.array([rank(i) for i in range(len(symbols))])
         while ranks[i := ranks.argmin()] < np.inf:
@@ -75,14 +75,14 @@ class Encoder:
         return b"".join(map(self.to_bytes, ids)).decode("utf-8", errors="replace")
 
     def to_bytes(self, i):
-        """The bytes of one token; 0xFF, which is never UTF-8, for what has none."""
+        """The bytes of one token; 0xFF, which is never UTF-8, for anything that has none."""
         return bytes(self.byte_of.get(char, 0xFF) for char in self.tokens.get(int(i), "\ufffd"))
 
     def stream(self):
         """A function list[int] -> str for text that arrives bit by bit.
 
-        It keeps an unfinished character until the rest has come.  The pieces joined, the last asked for with
-        `final=True`, are `decode` of all ids.
+        It keeps an unfinished character until the rest has come.  If the last call has `final=True`, the
+        pieces together are `decode` of all ids.
         """
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         return lambda ids, final=False: decoder.decode(b"".join(map(self.to_bytes, ids)), final)
@@ -91,7 +91,7 @@ class Encoder:
 def load_encoder(folder, n_vocab=None):
     """The Encoder of a folder: encoder.json + vocab.bpe (OpenAI), or vocab.json + merges.txt (Hugging Face).
 
-    Raises ValueError if a file is missing or damaged, or if there are not n_vocab tokens, the model's number.
+    Raises ValueError if a file is missing or damaged, or if there are not n_vocab tokens.
     """
     folder = Path(folder)
     openai = (folder / "encoder.json").exists() or (folder / "hparams.json").exists()
@@ -109,8 +109,8 @@ def load_encoder(folder, n_vocab=None):
 
 
 def check_vocabulary(ids, merges):
-    """Raises ValueError unless the ids are 0 .. n - 1, and the tokens are the bytes, what each merge makes of
-    two, and special ones, <|like this|>.
+    """Raises ValueError unless the ids are 0 .. n - 1 and the tokens are the bytes, the results of merges and
+    special ones, <|like this|>.
     """
     made = {*bytes_to_unicode().values(), *map("".join, merges)}
     if (not isinstance(ids, dict) or {*map(type, ids.values())} != {int}

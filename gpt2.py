@@ -1,8 +1,8 @@
 """GPT-2: token ids -> logits, in NumPy  (Radford et al. 2019; parameters named after OpenAI's checkpoint).
 
 On first reading `linear(x, w, b)` is `x @ w + b`, `row_products(a, b)` is `a @ b`, and `row_sums(x)` is
-`x.sum(axis=-1, keepdims=True)`.  They give a row the same bits whichever rows are computed with it
-(compute/linear.py), so a verification gives a token the logits of a decode step, to the last bit.
+`x.sum(axis=-1, keepdims=True)`.  Their result for a row does not depend, to the last bit, on which other
+rows are computed with it (compute/linear.py), so verification gives a token the logits of a decode step.
 
 The model is a pure function of its tokens.  It keeps the keys and values of the last call (the KV cache); a
 new call reuses those of the longest common prefix and runs only the rest.  So a sampler calls
@@ -104,12 +104,12 @@ class GPT2:
         self.params, self.n_head = params, n_head
         (self.n_vocab, n_embd), self.n_ctx = params["wte"].shape, len(params["wpe"])
         n_layer, d_head, dtype = len(params["blocks"]), n_embd // n_head, params["wte"].dtype
-        # Of each layer: the keys and values of the cached tokens, and the states that leave it (state 0: the
+        # For each layer: the keys and values of the cached tokens, and its output states (state 0: the
         # embeddings), from which some drafters start.
         self.cache = xp.zeros((n_layer, 2, n_head, whole_blocks(self.n_ctx), d_head), dtype)
         self.states = xp.zeros((n_layer + 1, self.n_ctx, n_embd), dtype)
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype)}
-        self.exact_rows = exact_rows(n_embd, d_head, self.n_ctx)    # rows of a pass that have the bits of one
+        self.exact_rows = exact_rows(n_embd, d_head, self.n_ctx)    # rows of a pass computed as if alone
         self.reset()
 
     def __copy__(self):                                         # the same weights, a cache of its own
@@ -148,7 +148,7 @@ class GPT2:
         return x
 
     def layers(self, x, n_past, mask):
-        """x [n, n_embd], at the places from n_past on, through all blocks -> [n, n_embd]."""
+        """x [n, n_embd], at the positions from n_past on, through all blocks -> [n, n_embd]."""
         new = slice(n_past, n_past + len(x))
         self.states[0, new] = x
         for i, block in enumerate(self.params["blocks"]):

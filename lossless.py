@@ -122,8 +122,8 @@ def outcome_of(run, walk):
     return outcome
 
 
-NOT_REPEATED = ("the sampler did not repeat itself: it remembers something between runs (make it anew in "
-                "each; a file: forget all if a text does not go on from the last), has a random generator of "
+NOT_REPEATED = ("the sampler did not repeat itself: it remembers something between runs (make it anew for "
+                "each; a file: forget all if a text does not continue the last), has a random generator of "
                 "its own (draw from the one that is given), or looks at a clock (leave that out here)")
 ENDLESS = (f"the sampler has made {STEPS:,} steps (random numbers, calls of a model, rounds) and goes on: it "
            "never ends, or its texts are too long for the judge")
@@ -140,8 +140,8 @@ class Unlikely(BaseException):
 
 
 class Walk(np.random.Generator):
-    """In the place of NumPy's generator.  Repeats the forks of `path`, then takes the likelier side of each;
-    if hardly any chance is left, either side, as often as chance would: so a loop that it ends is left."""
+    """Stands in for NumPy's generator.  Repeats the forks of `path`, then takes the likelier side of each; if
+    hardly any chance is left, either side, as often as chance would: so a loop that chance ends is left."""
 
     def __init__(self, path=()):
         super().__init__(NUMPYS.bit_generator)
@@ -680,7 +680,7 @@ def main(path="", *, thorough=False):
 
 
 def own_functions(path):
-    """{"propose": .., "verify": ..} of somebody's file, as far as it has them.  ValueError if it has none."""
+    """{"propose": .., "verify": ..} of a user's file, as far as it has them.  ValueError if it has none."""
     import console
     module = console.module_of(path, console.read_text(path, "name a Python file"))
     own = {name: console.function_in(path, name, like=getattr(speculative, name))

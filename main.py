@@ -32,7 +32,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     """Autoregressive and speculative sampling side by side, timed: PROMPT is continued twice.
 
     Args:
-        prompt: the text to continue, taken as typed
+        prompt: the text to continue, exactly as typed
         n_tokens_to_generate: new tokens, the same for both
         draft_model_size: 124M 355M 774M 1558M distilgpt2, demo-draft demo-target, or a folder
         target_model_size: likewise
@@ -46,7 +46,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
         drafter: {drafters}, or a file with a propose; an option follows a colon
         verifier: {verifiers}, or a file with a verify; as in tree:3,2,1
         show_rounds: show what became of each draft, one line per round
-        trace: a file for a web page that plays the run, round by round
+        trace: write a web page that plays the run, round by round, to this file
         json: print one JSON object
         fast: prefer speed to bit-exactness; near-ties may resolve differently
     """
@@ -94,11 +94,11 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     alone = run_and_show("Autoregressive sampling", autoregress, np.random.default_rng(seed))
     spec = run_and_show("Speculative sampling", speculate, coins, recorded, show_rounds=show_rounds)
 
-    def again():                        # with a drafter made anew: some remember a text
+    def again():                        # with a new drafter: some remember the text
         pair = ready(method.pair(models, tokens, K, settings), tokens)
         return [run(sampler, pair, np.random.default_rng(seed)) for sampler in (autoregress, speculate)]
 
-    # Compare the two, and, if they are short, others like them.
+    # Compare the two, and if they are short, more pairs like them.
     result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
                   target=target_model_size, backend=backend, drafter=drafter, verifier=verifier, K=K,
                   temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,

@@ -4,12 +4,12 @@
     python main.py --verifier tree:3,2,1
     python main.py --drafter my_drafter.py              # a file with a `propose`; a verifier's has a `verify`
 
-main.py, the benchmarks, the pages, the tests of losslessness and the README's table read DRAFTERS and
-VERIFIERS; there is no other list.  Adding a method takes three steps:
+main.py, the benchmarks, the pages, the tests of losslessness and docs/methods.md use DRAFTERS and VERIFIERS;
+there is no other list.  Adding a method takes three steps:
 
     1. a file in drafters/ or samplers/, whose docstring names the paper
     2. an entry here
-    3. a row of the table in README.md, and its name in docs/cheat_sheet.md
+    3. a row of the table in docs/methods.md, and its name in docs/cheat_sheet.md
 
 A test adds one in this way.  Like the others, it goes through the sweep over the whole table and the judge.
 
@@ -316,8 +316,8 @@ class Method(NamedTuple):
 
     @property
     def own_baseline(self):
-        """What takes the place of autoregressive_sampling; None if nothing does.  With one of its own
-        the text is a function of the seed alone, at any temperature."""
+        """What takes the place of autoregressive_sampling; None if nothing does.  If there is one, the text
+        depends on the seed alone, at any temperature."""
         return self.verifier.entry.baseline
 
     def baseline(self, draft, target, tokens, n_tokens, K, rng, **settings):
@@ -361,11 +361,11 @@ def chosen(kind, typed, table):
             raise ValueError(f"--{kind} {typed}: {error}") from None
     if not typed.endswith(".py"):
         raise ValueError(f"there is no {kind} {typed!r}: use one of {', '.join(table)}, or a file of your "
-                         f"own, as my_{kind}.py")
+                         f"own, such as my_{kind}.py")
     if kind == "drafter":
         own = function_in(typed, "propose", like=speculative.propose)
 
-        def make(models, *_):           # it may ask the draft model, if there is one of the same vocabulary
+        def make(models, *_):           # it may ask the draft model, if that has the same vocabulary
             draft = models.draft if models.share_a_vocabulary else None
             return Pair(draft, models.target, own)
         return Chosen(typed, Drafter(typed, make, lossless=None), None)

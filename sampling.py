@@ -2,8 +2,8 @@
 
 Draft, target and baseline all go through `probabilities`, so the p and q of the accept test are the very
 distributions that the tokens were drawn from (the "standardized sampling" of Leviathan et al. 2022, section
-2.2).  They are float64: a float32 cumulative sum over 50,257 tokens ends at 0.9999 and would now and then
-run off its end.
+2.2).  They are float64: a float32 cumulative sum over 50,257 tokens ends at 0.9999, and now and then a draw
+would fall beyond it.
 
 Limitations: no repetition penalty, no beams.  Anything else that turns logits into a distribution can be
 added in `probabilities`.
@@ -62,8 +62,8 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
 
 def keep_nucleus(probs, top_p):
     """In place: zero all but the smallest set of mass >= top_p in probs [n_vocab], and renormalize."""
-    # Sorting 50,257 numbers costs more than the softmax.  Tokens below (1 - top_p) / n_vocab have
-    # less than 1 - top_p together, so the nucleus lies among the others.
+    # Sorting 50,257 numbers costs more than the softmax.  Tokens below (1 - top_p) / n_vocab together
+    # have less than 1 - top_p, so the nucleus lies among the others.
     candidates = np.flatnonzero(probs >= (1 - top_p) / len(probs))
     candidates = candidates[np.argsort(-probs[candidates], kind="stable")]  # most likely first, ties by index
     mass_before = np.cumsum(probs[candidates]) - probs[candidates]
@@ -76,7 +76,7 @@ def keep_nucleus(probs, top_p):
 def sample(probs, rng):
     """Draw a token from probs [n_vocab], which need not sum to 1, by inverting the cumulative sum.
 
-    If one token has all the probability there is nothing to draw, and no random number is used.
+    If one token has all the probability, no random number is used.
     """
     likeliest = probs.argmax()
     if probs[likeliest] == probs.sum():             # as at temperature 0
@@ -111,7 +111,7 @@ def cut_after(tokens, ends):
 def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
     """Check the arguments of a sampler.  Returns (tokens, to_probs, ends).
 
-    models      the models that will be called; None among them is skipped
+    models      the models that will be called; a None is skipped
     tokens      the prompt as a list
     to_probs    logits [n_rows, n_vocab] -> probabilities [n_rows, n_vocab], the same for all models;
                 given `n_rows`, it refuses any other number of rows
@@ -131,8 +131,8 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
         logits = to_host(logits)
         *rows, n_vocab = np.shape(logits)
         if n_rows is not None and rows != [n_rows]:
-            raise ValueError(f"a model was asked for the logits of {n_rows} positions and gave an array of "
-                             f"the shape {np.shape(logits)}: it must be [n_last, n_vocab]")
+            raise ValueError(f"a model was asked for the logits of {n_rows} positions and returned an array "
+                             f"of shape {np.shape(logits)}: it must be [n_last, n_vocab]")
         vocabularies.add(n_vocab)
         check_vocabularies(vocabularies)
         return probabilities(logits, float(temperature), top_k, top_p)

@@ -15,7 +15,7 @@ The letters are Chen's.  Leviathan et al. swap p and q:
 
 Where the code differs from the printed Algorithm 2: n stays as it is within a round (the paper's listing
 advances it inside the accept loop); the text ends at length T exactly, prompt included (the paper's may run
-past it), because a round drafts fewer than K tokens if fewer are wanted; and EOS ends the text.
+past it), because rounds near the end draft fewer than K tokens; and EOS ends the text.
 
 To draft in another way, write another `propose` (drafters/); for another accept rule, another `verify`
 (samplers/).
@@ -48,7 +48,7 @@ def propose(draft, x, k, to_probs, rng):
 
 def verify(target_probs, draft_probs, drafts, rng):
     """The accept loop.  Returns (n_accepted, next_token): how many drafts are kept, and the token after them.
-    Its arguments stand in the order of q / p.
+    The argument order follows q / p.
 
     target_probs    [k + 1, n_vocab]    q(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k + 1
     draft_probs     [k, n_vocab]        p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k
@@ -86,8 +86,7 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     eos             an id, several ids, or None: generation ends with the first of them, which is emitted
     temperature, top_k, top_p   as in sampling.probabilities, for both models: they make the paper's p and q
     propose, verify     as above
-    Raises ValueError for bad arguments when it is called, not at the first round; for a drafter's mistakes,
-    later.
+    Bad arguments raise ValueError at the call, not at the first round; a drafter's mistakes, later.
     """
     K = check_K(K)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)

@@ -35,9 +35,9 @@ def load_model(name_or_folder, models_dir="models"):
 
 
 def nested(arrays, hparams, folder, wanted=None):
-    """Flat arrays -> nested float32 parameters, with every shape checked, and every value for NaN.
+    """Flat arrays -> nested float32 parameters.  Checks every shape, and every value for NaN.
 
-    arrays      is emptied on the way, so that a matrix is not in memory twice, as read and as tiles
+    arrays      emptied on the way, so that no matrix is in memory twice, as read and as tiles
     wanted      the shapes by name; those of a GPT-2 by default
     """
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}

@@ -1,4 +1,4 @@
-"""What this gains, and why: counts, which hold for every machine, apart from costs, which are of one."""
+"""What this gains, and why: counts, which hold for every machine, and costs, which hold for one."""
 import sys
 
 import console
@@ -12,7 +12,7 @@ def main(what, name=""):
 
     WHAT is counts (no clock; hours, but it goes on where it stopped), costs (nothing but a clock; eight
     minutes, on a machine that has nothing else to do), speed (pages and pictures of the two, seconds) or film
-    (the moving picture of README, drawn from a recorded run).
+    (the README's moving picture, drawn from a recorded run).
 
     Args:
         what: counts, costs, speed or film
@@ -26,7 +26,7 @@ def main(what, name=""):
     if what == "counts":
         cells = counts.count(name)
         for cell, found in cells.items() if name else ():
-            print(f"{cell:40} {found['tokens']:.2f} ± {found['se']:.2f} tokens a pass")
+            print(f"{cell:40} {found['tokens']:.2f} ± {found['se']:.2f} tokens per pass")
     elif what == "costs":
         return costs.costs(RESULTS)
     elif what == "film":

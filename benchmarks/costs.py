@@ -11,12 +11,12 @@ writes
                     from the target's logits to the new tokens; the first, with the prompt, is left out
 
 each as the quartiles and the number of calls, which take turns.  "typical" is a round if each of its parts
-took the median of those with as many drafts, "slope" what a draft more adds to it; rounds that the end of the
+took the median of those with as many drafts, "slope" what one more draft adds; rounds that the end of the
 text cuts short are left out, as in the counts.  "speedup" compares whole runs, clocked from their first round
 to the end, with those of the target alone on the same prompts.
 
-But: on a busy machine all of it is noise.  The models of GPT-2's size are random: what weights say takes no
-time.  The CPU only.
+Limitations: on a busy machine all of it is noise.  The models of GPT-2's size are random: the time does not
+depend on the values of the weights.  The CPU only.
 """
 import json
 import os
@@ -42,7 +42,7 @@ KERNELS = {"avx512": "SkylakeX", "avx2": "Haswell"}
 N_CACHED, N_TOKENS = 60, 60
 ROWS = 1, 5, 9                      # at every turn; the others, of a large model, at every tenth
 SELDOM = 2, 3, 4, 7, 13, 17, 25, 33, 49, 81
-SIZES = {TARGET: 15, DRAFT: 3, "124M": 30, "355M": 60}          # seconds at the most
+SIZES = {TARGET: 15, DRAFT: 3, "124M": 30, "355M": 60}          # seconds at most
 METHODS_SECONDS, CALLS, MATRIX = 200, 200, 8192
 PARTS = "drafting", "pass", "settling"
 
@@ -108,7 +108,7 @@ def run(cell, models, tokens, n_tokens, seed):
 
 def typical(rounds):
     """Milliseconds of a round, if each of its parts took the median of those with as many drafts; the mean
-    number of drafts; milliseconds that a draft more adds, by least squares."""
+    number of drafts; milliseconds that one more draft adds, by least squares."""
     sizes = defaultdict(list)
     for n_drafts, _, spent in rounds:
         sizes[n_drafts].append(spent)
@@ -182,7 +182,7 @@ def write(out, name, found):
 
 
 def as_json(found):
-    """A line an entry."""
+    """One line per entry."""
     def written(part):
         return ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in part.items())
     return "{\n" + ",\n".join(f' "{key}": {{\n{written(part)}\n }}' for key, part in found.items()) + "\n}\n"

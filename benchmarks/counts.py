@@ -3,16 +3,16 @@
     python -m benchmarks counts             goes on where it stopped; Ctrl-C whenever you like
     python -m benchmarks counts lookup      what the row of this method in docs/methods.md shows
 
-What a method makes of a pass depends on the pair, the temperature and K alone, so it is counted once, with a
-standard error, and holds for every machine (kernels differ at near-ties only).  The texts are 60 tokens each,
+The tokens per pass depend on the pair, the temperature and K alone, so they are counted once, with a
+standard error, and hold for every machine (kernels differ at near-ties only).  The texts are 60 tokens each,
 after an opening (openings.txt) that the target has continued by 16 tokens at temperature 1, with as many
 seeds as it takes.  A cell, say "model token K=4 T=1", has
 
-    tokens, se      a pass of the target, and the standard error of it, from what the texts differ by
-    drafts          a round; in a tree its nodes.  A pass of the target has one row more
+    tokens, se      per target pass, and its standard error, from the differences between texts
+    drafts          per round; in a tree its nodes.  A target pass has one row more
     kept            [j] the share of the rounds in which at least j + 1 drafts were accepted
     tested          [j] and in which the draft j + 1 was judged: kept / tested is the acceptance by position
-    weights         a checksum of the weights it was counted on: only if they change is it counted anew
+    weights         a checksum of the weights it was counted on: if they change, it is counted anew
     exact           whether chance was summed over, as below, or rounds were drawn
 
 Lines of drafts are judged without a coin.  Take a text X that the target has drawn.  In a lossless run it is
@@ -25,7 +25,7 @@ probability
 and a round accepts at least j drafts with the product of these; under block verification with the least of
 the products r_1 .. r_i, i <= j: the same two steps, for P_j in the place of 1.  So one pass over X gives all
 rounds that could begin anywhere, for every K at once, and the numbers of rounds follow by summing over where
-they begin.  All cells share the same texts: what one gains over another is known better than either.
+they begin.  All cells share the same texts: differences between cells are known better than the cells.
 
 That needs drafts which depend on the text alone, the same for every K.  Trees, lossy rules, drafters with a
 memory or with coins of their own, and those that decide how many drafts they make are run, coins and all,
@@ -36,9 +36,9 @@ are cells, "lookup token K=4 places:0-20 T=0", of those rounds alone that begin 
 texts, before most loops, or in later ones; and, "prompts:copying", in the first 20 after prompts in which
 phrases and names return (copying.txt).
 
-But: these openings, 60 tokens, and the embedded pair.
-With other openings, or other constants here, delete the file: only other weights are noticed.
-Of two of these programs at once, one loses its cells to the other.
+Limitations: these openings, 60 tokens, and the embedded pair.  After changing the openings or the constants
+here, delete the file: only changed weights are noticed.  If two of these programs run at once, one loses its
+cells to the other.
 """
 import hashlib
 import json
@@ -111,7 +111,7 @@ def plan():
 
 
 def row(name):
-    """The cells of this entry's row in docs/methods.md: T = 0 apart from loops, T = 1, T = 0 when copying."""
+    """The cells of this entry's row in docs/methods.md: T = 0 before loops, T = 1, T = 0 when copying."""
     if name in DRAFTERS:
         pair = FIXED.get(name, name), "token", 4
     else:
@@ -274,7 +274,7 @@ def ratios(drafter, T, first, n, where):
 
 
 def summed(r, chances, K, places=(0, N_TOKENS)):
-    """One text's r [N_TOKENS, MOST] -> what the rounds that begin in these places come to, averaged over all
+    """One text's r [N_TOKENS, MOST] -> the totals of the rounds that begin in these places, averaged over all
     coins."""
     r = r[:, :K]
     there = ~np.isnan(r)                                        # [n, K]   is there such a draft?
@@ -306,7 +306,7 @@ def rounds_of(method, pair, prompt, K, T, seed, places=(0, N_TOKENS)):
 
 
 def drawn(method, models, K, T, prompt, seed, places):
-    """What they come to."""
+    """Their totals."""
     most, n_rounds, n_tokens, n_drafts = method.n_drafts(K), 0, 0, 0
     kept, tested = np.zeros(most), np.zeros(most)
     for r in rounds_of(method, made(method, models, K), prompt, K, T, seed, places):
@@ -356,7 +356,7 @@ def figures(total, exact, weights):
 
 
 def wanted(cell):
-    """To which relative error: what is cheap or matters most to one per cent."""
+    """The relative error to reach: one per cent for what is cheap or matters most."""
     drafter, verifier, K, T, where = cell
     if where == "prompts:copying":
         return math.inf                                         # as many texts as there are prompts

@@ -1,15 +1,15 @@
 """One value for each quantity, from counts and costs: README, notebooks and pages take it from here.
 
-    value("model token K=4 T=1: tokens")            a pass of the target; also se, rows, rate, kept 1, text
+    value("model token K=4 T=1: tokens")            per target pass; also se, rows, rate, kept 1, text
     value("avx2 model token K=4 T=1: speedup")      counts over costs; also error, measured, c, v, round, text
-    value("avx2 best model token T=1: K")           of the K or trees that were measured the fastest
+    value("avx2 best model token T=1: K")           the fastest of the K or trees that were measured
     value("avx512 passes 124M: v 5")                a pass over 5 rows, in passes over one; also ms 5, mbu 5
     value("model token K=4 places:0-20 T=0: tokens")        of rounds that begin there: counts.py
     value("A over B")                               of two of these
 
 The speed-up is what a round makes over what it takes:
 
-    tokens a pass / ((drafting + the target's pass + settling) / (a round of the target alone))
+    tokens per pass / ((drafting + the target's pass + settling) / (a round of the target alone))
 
 each of the three at the median of the rounds with as many drafts, for the mean number of drafts that was
 counted.  Its error is that of the tokens and of the medians together.
@@ -92,7 +92,7 @@ def best(kernels, drafter, verifier, T):
 
 
 def value(what):
-    """What stands in the files: see above.  Raises KeyError if it was not counted or measured."""
+    """What the files say: see above.  Raises KeyError if it was not counted or measured."""
     if " over " in what:
         return ratio(*map(value, what.split(" over ")))
     name, field = what.rsplit(": ", 1)

@@ -1,12 +1,12 @@
-"""The moving picture of README: one recorded run, autoregressive above, speculative below, on one clock.
+"""The README's moving picture: one recorded run, autoregressive above, speculative below, on one clock.
 
     python -m benchmarks film       # draws results/race.json, which was recorded once
 
 Each round takes its shortest time in 100 equal runs (other programs only add to it), slowed down by the
 factor that the picture states.  The first frame is the end of the race, for those who see a still picture.
 
-But: one run of one prompt, on one core of an AMD EPYC with AVX-512 kernels, after the prompt was read.  For
-averages, see results/speed.md.
+Limitations: one run of one prompt, on one core of an AMD EPYC with AVX-512 kernels, after the prompt was
+read.  For averages, see results/speed.md.
 """
 import json
 import re

@@ -6,7 +6,7 @@
     bandwidth(n)                the limit: bytes of weights a second
     size_of(model)              bytes of its weights
 
-But: memory is the host's; how much of a GPU's is taken is not said.
+Limitations: the memory that is in use is not reported.
 """
 import contextlib
 import functools
@@ -82,7 +82,7 @@ def streams(n):
 
 @functools.cache
 def bandwidth(n):
-    """Bytes a second at which a product of one row gets its weights [n, n]; of the two the better."""
+    """Bytes a second at which a product of one row gets its weights [n, n]; the better of the two."""
     runs, n_bytes = streams(n)
     return n_bytes / min(seconds(9, *runs.values()))
 

@@ -1,8 +1,8 @@
-"""Passes next to transformers on PyTorch and llama.cpp: the same sizes in float32, and machine.  By hand:
+"""Passes here, in transformers on PyTorch and in llama.cpp: same sizes, float32, same machine.  By hand:
 
     python -m benchmarks.peers llama.cpp/build/bin/llama-bench      milliseconds; results/peers.md has them
 
-But: on the CPU only.  The weights are random; what they say takes no time.
+Limitations: on the CPU only.  The weights are random; the time does not depend on their values.
 """
 import contextlib
 import json
@@ -30,7 +30,7 @@ def passes_here(size):
 
 
 def passes_of_transformers(size):
-    """The same of transformers."""
+    """The same for transformers."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
     torch.set_num_threads(THREADS)

@@ -1,5 +1,5 @@
 """Pictures of the counts and costs: functions that draw on axes, used by `python -m benchmarks speed` and by
-notebook 7.  But: what was not counted or measured is left out, not drawn as 0."""
+notebook 7.  What was not counted or measured is left out, not drawn as 0."""
 from io import BytesIO
 
 import numpy as np

@@ -6,13 +6,13 @@
 
 Assumed, as in the paper: wherever a node is, its child b (the first is 0) is the one that is taken with the
 same probability accepted[b].  Then a node is reached with the product of these along its path, its worth, and
-the expected number of tokens a pass is the sum of the worths, the root's 1 included (it stands for the
+the expected number of tokens per pass is the sum of the worths, the root's 1 included (it stands for the
 target's own token).  The paper finds the best tree of n nodes by dynamic programming.  As no node is worth
-more than its parent or its elder sibling, it is simply that of the n nodes of most worth.  Which n and which
-depth: those with most tokens a second, by a machine's own seconds of a pass over so many rows.
+more than its parent or its elder sibling, it is simply the n nodes of most worth.  n and the depth are those
+with the most tokens per second, by a machine's own seconds of a pass over so many rows.
 
-But: the acceptances are those of one draft, target, rule and temperature; measured on one text; and a child
-that was taken more often than an elder one is counted as equal to it.
+Limitations: the acceptances are those of one draft, target, rule and temperature, measured on one text; and a
+child that was taken more often than an elder one is counted as equal to it.
 """
 from heapq import heappop, heappush
 
@@ -23,7 +23,7 @@ from samplers.tree_model import depths
 
 
 def best_tree(accepted, n, depth):
-    """The tree of n nodes and at most `depth` levels with most tokens a pass.  Returns (tokens, parents), or
+    """The tree of n nodes and at most `depth` levels with most tokens per pass.  Returns (tokens, parents);
     (-inf, None) if there is none.
 
     >>> best_tree((.5, .25), 3, 3)                  # two children, and one below the first
@@ -43,7 +43,7 @@ def best_tree(accepted, n, depth):
 
 
 def fastest(accepted, target_seconds, draft_seconds, depth=6):
-    """The parents of the tree with most tokens a second.
+    """The parents of the tree with most tokens per second.
 
     target_seconds, draft_seconds   [n]    of a pass over 1, 2 .. n rows
     """

@@ -1,8 +1,8 @@
-"""Random models of GPT-2's shapes, to time full sizes without a download: what weights say takes no time.
+"""Random models of GPT-2's shapes, to time full sizes without a download: the values of weights cost no time.
 
     random_model("355M")                a model that computes as long as the real one
 
-But: the text is noise.  Whatever shows these models calls them random.
+Limitations: the text is noise.  Whatever shows these models calls them random.
 """
 from pathlib import Path
 

@@ -20,12 +20,12 @@ in a verification and in prefill (the product is batch-invariant), so greedy spe
 by construction.
 (A single row would go to `gemv`, whose last bits differ, so its block is that row and a copy of it.)
 
-Other libraries and processors differ, so the machine itself is asked, when a model is loaded: does the
-product keep bits (`exact`)? A tile has the largest depth at which it does: Intel's MKL, for
-one, keeps them up to 768 inputs, but not with 1024. If it does at no depth, as on AVX2, each of up to 16 rows
-is multiplied with a tile by a `gemv` of its own, while the tile is in the cache: the same bits again, though
-more rows are less cheap. With `FAST` (main.py's --fast) rows meet a tile together even so. More rows, in a
-prompt, meet a tile all at once, in a `gemm`:
+Other libraries and processors differ, so this machine is tested when a model is loaded: does the product
+keep a row's bits (`exact`)? A tile has the largest depth at which it does: Intel's MKL, for one, keeps them
+up to 768 inputs, but not with 1024. If it does at no depth, as on AVX2, each of up to 16 rows is multiplied
+with a tile by a `gemv` of its own, while the tile is in the cache: the same bits again, though extra rows are
+less cheap. With `FAST` (main.py's --fast) rows are multiplied with a tile together even so. More rows, in a
+prompt, are multiplied with a tile all at once, in a `gemm`:
 
     rows        if products keep bits       if not              if not, with FAST
     1 .. 16     blocks of up to 12          one by one          blocks of up to 12
@@ -34,8 +34,8 @@ prompt, meet a tile all at once, in a `gemm`:
 Measurements: the README (made by `python -m benchmarks`) and notebook 4.
 
 Limitations: more than 16 rows keep their bits only if `exact_rows` says so; with FAST, and on a GPU,
-nothing is promised. Tried with OpenBLAS and MKL on AMD; with Apple's Accelerate, BLIS and ARM's library by
-nobody so far: tests/tools/other_blas.py asks them.
+nothing is promised. Tried with OpenBLAS and MKL on AMD; not yet with Apple's Accelerate, BLIS or ARM's
+library: tests/tools/other_blas.py does.
 """
 import functools
 import math
@@ -82,7 +82,7 @@ def deepest(width):
 
 
 def at_once(n, depth, width, by_columns=False, dtype="f"):
-    """Whether n rows meet a tile in one product: if they keep their bits, or FAST."""
+    """Whether n rows are multiplied with a tile in one product: if they keep their bits, or FAST."""
     return exact(depth, width, by_columns, dtype) or (FAST and 1 < n <= FEW)
 
 

@@ -73,7 +73,7 @@ def share(f, n, work):
 
 @functools.cache
 def blas_threads():
-    """(get, set), which read and set the number of threads of NumPy's library, if it is one of BLAS."""
+    """(get, set), which read and set the number of threads of NumPy's library, if it is in BLAS."""
     wheels = Path(np.__file__).parents[1].glob("numpy.libs/*openblas*")
     for path, (get, set_) in itertools.product([*wheels, np._core._multiarray_umath.__file__], BLAS):
         with contextlib.suppress(AttributeError, OSError):
@@ -84,7 +84,7 @@ def blas_threads():
 
 @contextlib.contextmanager
 def one_blas_thread():
-    """In here NumPy's library has one thread, and afterwards as many as before."""
+    """Inside, NumPy's library has one thread; afterwards, as many as before."""
     get, set_ = blas_threads()
     before = get()
     try:

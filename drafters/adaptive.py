@@ -70,7 +70,7 @@ class Optimum(Schedule):
     memory  the number of rounds after which an observation has the weight 1 / e
 
     alpha is estimated as if one draft had been accepted before the run and one rejected (Laplace's rule).
-    Observations fade, also while no drafts are made, so that drafting is tried again.
+    Observations fade even while no drafts are made, so that drafting is tried again.
     """
 
     def __init__(self, c, v, K, propose=draft_propose, memory=16):
@@ -97,8 +97,8 @@ class Optimum(Schedule):
 
 
 class Confident:
-    """Stop after a token that the draft is not confident of: its probability, at temperature 1 whatever that
-    of the run, is below the threshold.  A proposer that calls no model, such as lookup, is always confident.
+    """Stop after a token that the draft is not confident of: its probability at temperature 1, whatever the
+    run's, is below the threshold.  A proposer that calls no model, such as lookup, is always confident.
     """
 
     def __init__(self, propose=draft_propose, threshold=.4):
@@ -126,7 +126,7 @@ class Confident:
 
 def measured_costs(draft, target, propose, tokens, K, to_probs):
     """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that
-    choices which depend on them mostly repeat."""
+    choices based on them mostly repeat."""
     n_ctx = min(model.n_ctx for model in (draft, target) if hasattr(model, "n_ctx"))
     if n_ctx <= K:
         raise ValueError(f"a context of {n_ctx} tokens is too short to time {K} drafts: take a smaller K, or "

@@ -3,8 +3,8 @@
 The target's hidden states say more about what comes next than the tokens do, and they cost nothing: the last
 verification has computed them.  The head is one transformer block that continues from there.
 
-    the target at i - 1     its states after a few layers, after half of them, and after all; fused by a
-                            matrix to one
+    the target at i - 1     its states after a few layers, after half of them, and after all; a matrix fuses
+                            them into one
     at position i           the state before it (i - 1), the token x_i, the position  ->  the state at i
     the state at i          times the target's own output matrix  ->  p(. | x_1 .. x_i)
 

@@ -98,10 +98,10 @@ def head_shapes(kind, n, size, n_vocab=0):
 
 def states_before(target, x, first, layers=()):
     """The target's states just before the tokens x[first:] -> [len(x) - first, (len(layers) + 1) * n_embd]:
-    those after so many layers, normalized, and those after its last norm.
+    those after each of `layers`, normalized, and those after its last norm.
 
     The last verification has left them in the target.  If it has not (a new prompt), the prompt's
-    pass is run here, which leaves only the rest to the next verification.  Before the first token are zeros.
+    pass is run here, which leaves only the rest to the next verification.  Zeros precede the first token.
     Raises ValueError for ids outside the vocabulary: the last token is looked up before the target sees it.
     """
     x = [*map(index, x)]

@@ -6,7 +6,7 @@ head j guesses the token j places after x_n, whatever comes in between:
     p_j = softmax((SiLU(h W_j + b_j) + h) wte^T)        j = 1 .. the number of heads
 
 The heads depend neither on each other's tokens nor on x_n.  So one product computes all of them, at little
-more than the cost of one step of another drafter; and so they guess badly, the worse the further ahead.  Each
+more than the cost of one step of another drafter; and so they guess badly, and worse further ahead.  Each
 p_j is a distribution like any other, the drafts are drawn from it, and `verify` does the rest: lossless,
 which the paper's own "typical acceptance" is not.
 
@@ -17,7 +17,7 @@ the LM head, is x_n here, already in the text.)  The heads must read the very mo
     target = with_tree(model)
     tree_sampling(None, target, tokens, n_tokens, (3, 2, 1), rng, grow=Medusa(target).grow)
 
-The paper copies the output matrix for every head; here the target's own serves all.
+The paper copies the output matrix for every head; here all heads share the target's own.
 
 Limitations: at most as many drafts per round, or levels, as there are heads.
 """

@@ -78,7 +78,7 @@ class Suffix:
             self.forget()
 
     def followers(self, node, path):
-        """[(count, Node, token)] of what followed a string, the most frequent first, of these the latest."""
+        """[(count, Node, token)] of what followed a string: the most frequent first, if tied the latest."""
         if node.after is not None:
             found = [(child.count, child, token) for token, child in node.after.items()]
             return sorted(found, key=lambda one: (-one[0], -one[1].end))

@@ -50,8 +50,8 @@ def check(path, seconds=SECONDS):
 
 
 def answers(path, seconds):
-    """The lists of sentences that steps.py, in a process of its own, has to say of a file; the last says so
-    if it does not answer within so many seconds, or ends."""
+    """The lists of sentences about a file from steps.py, in a process of its own; the last says so if that
+    does not answer within so many seconds, or ends."""
     folders = os.pathsep.join(sys.path)                 # where this process found the modules
     words = [sys.executable, "-m", "exercises.steps", path, f"{seconds + 9:.0f}"]
     with subprocess.Popen(words, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -61,7 +61,7 @@ def answers(path, seconds):
             while line:
                 yield json.loads(line)
                 late, line = reply(child, seconds)
-            yield [f"after {seconds:g} seconds it has not come to an end: a loop never ends, or waits" if late
+            yield [f"after {seconds:g} seconds it has not finished: a loop never ends, or waits" if late
                    else f"your code ended Python itself (exit status {child.wait()})"]
         finally:
             child.kill()                                # Ctrl-C comes here, too

@@ -1,7 +1,7 @@
 """What each step of README.md checks: `mistakes(step, mine)` gives sentences, none if the step is right.
 
-Your code runs with lossless.py's `Walk` in the place of the random generator, through every branch that
-chance could take.  So its distribution is computed, not estimated, and a mistake that shows in one text of a
+Your code runs with lossless.py's `Walk` in place of the random generator, through every branch that
+chance could take.  So its distribution is computed, not estimated, and a mistake that shows in one text in a
 million is found like any other.
 
 Limitations: nothing here ends code that runs for ever; __main__.py does, from another process.
@@ -40,7 +40,7 @@ class Wrong(Exception):
 
 
 class Says:
-    """In the generator's place: `random()` returns these numbers, one after the other."""
+    """Takes the generator's place: `random()` returns these numbers, one after the other."""
 
     def __init__(self, *numbers):
         self.numbers = iter(numbers)
@@ -84,7 +84,7 @@ def differences(found, expected, what):
         yield f"{what} is {found} and should be {expected}{why}"
 
 
-def token(result, function, what="a token is due"):
+def token(result, function, what="a token is expected"):
     """What should be a token, or a number of tokens, as an int."""
     try:
         return index(result)
@@ -213,7 +213,7 @@ def step_1(mine):
     walks = []
     found = exact_distribution(lambda rng: walks.append(rng) or token(mine.sample(Q[0], rng), "sample"))
     if not any(walk.taken for walk in walks):
-        yield "sample asks rng for no number, so it does not draw (or draws by chance of its own)"
+        yield "sample asks rng for no number, so it does not draw (or draws from elsewhere)"
     yield from differences(found, dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
     weights = np.random.default_rng(2).random(50_257).astype(np.float32)
     weights[:9] = weights[-9:] = 0
@@ -239,7 +239,7 @@ def step_3(mine):
             n_accepted, next_token = result
         except (TypeError, ValueError):
             raise Wrong(f"verify gives {result!r}: it should give the pair n_accepted, next_token") from None
-        n_accepted = token(n_accepted, "verify", "the number of drafts that are kept is due")
+        n_accepted = token(n_accepted, "verify", "the number of kept drafts is expected")
         return f"{n_accepted} kept, then {token(next_token, 'verify')}"
 
     cases = {                                           # drafts: {what comes out: probability}, and why
@@ -398,7 +398,7 @@ def measured(mine, n=60, K=4):
     (base, (alone,)), (spec, (small, large)) = runs
     c, v = small.seconds(1) / alone.seconds(1), large.seconds(K + 1) / alone.seconds(1)
     tokens = n / len(large.calls)
-    return (f"\nAt temperature 1, K = {K}: {tokens:.2f} tokens a pass, c = {c:.2f}, v = {v:.2f}, so it "
+    return (f"\nAt temperature 1, K = {K}: {tokens:.2f} tokens per pass, c = {c:.2f}, v = {v:.2f}, so it "
             f"should be {tokens / (K * c + v):.2f} times\nas fast as autoregressive sampling.  "
             f"It took {spec:.2f} s instead of {base:.2f} s: {base / spec:.2f} times.")
 

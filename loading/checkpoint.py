@@ -14,7 +14,7 @@ huggingface/safetensors' README.
 
 Limitations:
 - A flipped bit inside a tensor changes a number and nothing else.  TensorFlow's files hold a checksum of
-  each tensor that finds it (verify=True); safetensors has none.
+  each tensor that detects it (verify=True); safetensors has none.
 - Not read: Snappy-compressed, big-endian, sliced (partitioned) and text tensors, resources, quantised
   types; pickled .bin files.
 """
@@ -51,7 +51,7 @@ def opened(path):
         raise ValueError(f"{path}: {error.strerror}; is every file of the model there?") from None
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         what = str(error) if isinstance(error, ValueError) else repr(error)
-        raise ValueError(f"{path}: {what:.300}; it is damaged, incomplete, or not of a kind that is read: "
+        raise ValueError(f"{path}: {what:.300}; it is damaged, incomplete, or of an unsupported kind: "
                          "delete it and get it again") from None
 
 

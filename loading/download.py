@@ -131,7 +131,7 @@ def download_file(path, urls, size, checksum):
             most = size_of(part)
     said = " nor from ".join(f"{url} ({error})" for url, error in reasons.items())
     raise ValueError(f"{path.name} could not be downloaded from {said}: check the connection and start "
-                     "again, or take demo-draft and demo-target, which need no network")
+                     "again, or use demo-draft and demo-target, which need no network")
 
 
 def fetch(url, part, size):

@@ -5,8 +5,8 @@
 
 Hugging Face's layout is a config.json, the weights (safetensors: a JSON header, then the bytes) and the two
 files of the tokenizer; this project reads such a folder, too.  GGUF is one file with all of that; the package
-gguf (pip install -e ".[gguf]"), which llama.cpp's authors maintain, knows the format.  The lines to type
-there are in docs/production.md.
+gguf (pip install -e ".[gguf]"), which llama.cpp's authors maintain, knows the format.  The commands of those
+programs are in docs/production.md.
 
 Limitations: float32 only (llama-quantize makes smaller files), and writing only.  There, the text
 "<|endoftext|>" in a prompt is the end of a text; here it is ordinary text.

@@ -22,7 +22,7 @@ PARTS = {
 def parts_timed():
     """A Counter that holds the seconds of each part of what ran within, once that is done.
 
-    Python's own profiler tells them: how long each function took, by who called it.
+    Python's own profiler measures them: how long each function took, by who called it.
     """
     spent = Counter()
     clocks = {"timer": clock} if on_gpu() else {}               # the one that waits for the GPU
@@ -40,7 +40,7 @@ def parts_timed():
 
 
 def name_of(code):
-    """Of a function in gpt2.py's namespace, from its code; functions written in C have none."""
+    """The name of a function in gpt2.py's namespace, from its code; functions written in C have none."""
     return getattr(code, "co_name", "")
 
 

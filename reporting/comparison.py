@@ -9,8 +9,8 @@
 The clock runs while the sampler does, not while its rounds are shown.  The time of each model call and each
 proposal is recorded as well: the costs c and v are medians of these.
 
-Limitations: these are the times of a second, on a machine that does other things, too.  For numbers with an
-error, see the benchmarks.
+Limitations: the times come from about one second, on a machine that does other things, too.  For numbers with
+an error, see the benchmarks.
 """
 import re
 from statistics import median
@@ -22,7 +22,7 @@ from compute.backend import clock
 from reporting.stats import Timed, TimedProposer, acceptance, clocked, predicted_speedup, ratio
 from samplers.tree_model import depths
 
-REPEAT = 1.0        # seconds: after the two runs that are shown, others are timed for about so long
+REPEAT = 1.0        # seconds: after the two runs that are shown, others are timed for about this long
 
 
 class Run(NamedTuple):
@@ -112,7 +112,7 @@ def compared(alone, spec, pair, method, n_tokens, K, encoder, speedups):
 
 
 def all_have_K(rounds, n_tokens, K):
-    """True if every round had K drafts, or as many as were still wanted.  Only then theorem 3.8 applies."""
+    """True if every round had K drafts, or as many as were still wanted.  Theorem 3.8 applies only then."""
     made = 0
     for r in rounds:
         if len(r.drafts) != min(K, n_tokens - made - 1):
@@ -175,7 +175,7 @@ def without_effect(given, method, models):
             (not given.get("temperature"), {"top_k", "top_p", "seed"}, "at temperature 0, which is greedy"),
             ("json" in given, {"show_rounds"}, "with --json"),
             (method.shape, {"K"}, "with a tree: its option says how deep it is, as in tree:3,2,1"),
-            (models.target.exact_rows == float("inf"), {"fast"}, "here: equal bits cost no time"),
+            (models.target.exact_rows == float("inf"), {"fast"}, "here: exact bits cost no time"),
             (not models.draft_is_used, {"draft_model_size"}, f"with --drafter {method.drafter.name}")]:
         if applies:
             yield from (f"--{flag} has no effect {reason}" for flag in sorted(flags & given.keys()))
@@ -200,7 +200,7 @@ def summary(r):
     """The comparison, and whether the texts are the same, or should be."""
     spec = r["speculative"]
     if not spec["tokens"]:
-        yield "No tokens were wanted: there is nothing to compare."
+        yield "No tokens were asked for: there is nothing to compare."
         return
     line, all_ = f"Speed-up {r['speedup']:.2f}x", r["speedups"]
     notes = [f"median of {len(all_)} pairs, {min(all_):.2f} to {max(all_):.2f}"] if len(all_) > 1 else []

@@ -3,8 +3,8 @@ done.
 
     python -m reporting.many prompts.txt --json
 
-Every sequence has the same seed, so its texts are those that main.py --prompt gives for it alone, near-ties
-excepted if a pass has more rows than keep their bits (samplers/batch.py).
+Every sequence has the same seed, so its texts are those that main.py --prompt gives for it alone, except at
+near-ties if a pass has more rows than keep their bits (samplers/batch.py).
 
 Not here: what belongs to a single run: c, v and a prediction, colours, the page of a run.
 """

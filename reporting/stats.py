@@ -50,7 +50,7 @@ class TimedProposer:
         start = clock()
         answer = self.propose(*arguments)
         time = clock() - start
-        with suppress(TypeError, LookupError):          # the sampler refuses what is no answer
+        with suppress(TypeError, LookupError):          # the sampler refuses a malformed answer
             self.calls.append((len(answer[0]), time))
         return answer
 
@@ -135,7 +135,7 @@ def ratio(a, b):
 
 
 def expected_tokens(alpha, K):
-    """Tokens a round, 1 + alpha + .. + alpha^K  (Leviathan et al., equation 1).
+    """Tokens per round, 1 + alpha + .. + alpha^K  (Leviathan et al., equation 1).
 
     >>> round(expected_tokens(.6, 2), 4)
     1.96
@@ -166,7 +166,7 @@ def operations(alpha, K, c=0.0):
 
 
 def predicted_speedup(alpha, K, c, v=1.0):
-    """Expected speed-up over the baseline  (Leviathan et al., theorem 3.8, with v in the place of 1).
+    """Expected speed-up over the baseline  (Leviathan et al., theorem 3.8, with v in place of 1).
 
     alpha   probability that a draft is accepted
     c       seconds of a draft step over seconds of a target step

@@ -1,5 +1,5 @@
 """The rounds of a run on a terminal, as they come: text in colour as in Figure 1 of Leviathan et al. 2022,
-or one line a round.
+or one line per round.
 
     sign    style               a token that is
     +       green               a draft, accepted
@@ -13,7 +13,7 @@ Block verification tests all drafts and keeps those up to the last one that pass
 The lines of --show_rounds print the signs, so they can be read without colour.  Running text has no style if
 nothing was drafted, so the baseline's is plain.  If the output is not a terminal, or NO_COLOR is set
 (https://no-color.org), no escape code is written, and the running text is the text alone, without the
-rejected drafts.  What a terminal would obey in a prompt or a token is shown as \\x1b, never sent.
+rejected drafts.  Control codes in a prompt or a token are shown, as \\x1b, never sent.
 
 Limitations: lines are broken by the terminal, within words; a Windows console older than Windows 10 shows
 the codes as they are.
@@ -46,7 +46,7 @@ def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False
             out.write(line(head, tokens, colour) if show_rounds else text[-1])
             out.flush()
             yield r
-    finally:                                            # what is said of an error stands on a line of its own
+    finally:                                            # an error message gets a line of its own
         text.append(harmless(stream([], final=True)))   # half a character, if the last token ends in one
         out.write(("\n" + "".join(text) if show_rounds else text[-1]) + "\n")
     if colour and drafted and not show_rounds:
@@ -94,7 +94,7 @@ def visible(encoder, token):
 
 
 def harmless(text):
-    r"""What a terminal would obey is shown, not sent.
+    r"""Control codes are shown, not sent.
 
     >>> print(harmless("\x1b[2Jclear the screen"))
     \x1b[2Jclear the screen

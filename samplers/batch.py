@@ -39,7 +39,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
     K           the largest number of drafts in a round; 0 is autoregressive, and `draft` may then be None
     rngs        one numpy.random.Generator for each prompt
     propose     speculative.propose drafts for all sequences in step; any other is called for one
-                sequence after another (and an EAGLE head, which reads the target's states, runs it again)
+                sequence after another (an EAGLE head, which reads the target's states, runs that again)
     The rest is as in speculative.speculative_sampling.
     Raises ValueError for bad arguments when it is called, and says which prompt is at fault.
     """
@@ -59,7 +59,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
     def rounds():
         x = dict(enumerate(texts))
         T = [len(tokens) + int(n_tokens) for tokens in texts]
-        # A drafter of its own kind may ask the draft about longer texts.
+        # Any other proposer may ask the draft about longer texts.
         longest = T if propose is speculative.propose else [getattr(draft, "n_ctx", 0)] * len(T)
         drafters, targets = Slots(models[0], longest), Slots(target, T)
         going = [i for i in x if len(x[i]) < T[i]]              # the sequences that have not ended

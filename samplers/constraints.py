@@ -40,7 +40,7 @@ def constrained(model, process):
             rows.append(np.array(process(so_far[:], logits * 1.0)))     # copies, in floats
             if not (rows[-1] > -np.inf).any():
                 raise ValueError(f"the constraint forbids every token after {so_far[-5:]}: leave at least "
-                                 "one, such as that which ends a text")
+                                 "one, such as the one that ends a text")
         return np.stack(rows)                                   # [n_last, n_vocab]
 
     for name in "n_ctx", "n_vocab", "reset":

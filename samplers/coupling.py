@@ -23,7 +23,7 @@ What it costs.  Algorithm 2 accepts 1 - TV = sum min(p, q).  Here it is `accepta
 (1 - TV) / (1 + TV), the most that can be promised if neither knows the other's distribution.
 
 Limitations: the texts may differ at a near-tie of the race if a row's bits depend on which other rows are
-computed with it.  The judge cannot walk a race; tests/test_coupling.py tests the text and its distribution
+computed with it.  The judge cannot follow a race; tests/test_coupling.py tests the text and its distribution
 instead.
 """
 import functools

@@ -5,7 +5,7 @@
     lenient     Leviathan et al. 2022 (arXiv 2211.17192), appendix A.5
     typical     "typical acceptance" of Medusa, Cai et al. 2024 (arXiv 2401.10774)
 
-Each comes with the distribution that it does give a token, computed and not sampled; notebook 6 shows what is
+Each comes with the distribution that it really gives a token, computed, not sampled; notebook 6 shows what is
 gained and how far a token is from the target's distribution.  A draft that is accepted but should not be
 changes the prefix of everything that follows, so the distance grows with the text.
 

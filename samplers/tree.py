@@ -70,8 +70,7 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
                     can draw only one token, the likeliest
     walk            how the tree is judged: from the root down, as above, or another (traversal.walk)
     The rest        as in speculative_sampling
-    Raises ValueError for bad arguments when it is called, not at the first round; for mistakes of `grow`,
-    later.
+    Bad arguments raise ValueError at the call, not at the first round; mistakes of `grow`, later.
     """
     shape = shape_of(widths)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
@@ -107,8 +106,8 @@ def shape_of(widths):
     try:
         widths = [index(width) for width in widths]
     except TypeError:
-        raise ValueError(f"the shape of a tree is {widths!r}: give the children per node by level, as "
-                         "(3, 2, 1), or the parent of each node, as [-1, -1, 0]") from None
+        raise ValueError(f"the shape of a tree is {widths!r}: give the children per node by level, such "
+                         "as (3, 2, 1), or the parent of each node, such as [-1, -1, 0]") from None
     if not widths or widths[0] != -1:
         return shape_of_widths(widths)
     parents = widths
@@ -140,7 +139,7 @@ def shape_of_widths(widths):
             raise ValueError(f"the widths of the tree are {tuple(widths)}: on each level a node must have at "
                              "least one child")
         if len(shape) + len(level) * width > MOST_NODES:
-            raise ValueError(f"a tree of the widths {tuple(widths)} has more than {MOST_NODES} nodes: take "
+            raise ValueError(f"a tree of widths {tuple(widths)} has more than {MOST_NODES} nodes: use "
                              "smaller widths, or fewer")
         first = len(shape)
         shape += [parent for parent in level for _ in range(width)]

@@ -82,7 +82,7 @@ class TreeGPT2(GPT2):
 
     @property
     def exact_paths(self):
-        """True if the row of a node has the bits of a single step, as long as a pass has few enough rows, and
+        """True if a node's row has the same bits as a single step, as long as a pass has few enough rows, and
         there are at most 1,280 tokens and nodes."""
         return keeps_paths(self.cache.shape[-1], self.n_ctx)
 
@@ -130,7 +130,7 @@ class TreeGPT2(GPT2):
         return self.logits(x[-n_last:])
 
     def follow(self, tokens):
-        """If the tokens go on along a path of the tree, move what was computed for it to follow the rest."""
+        """If the tokens go on along a path of the tree, move what was computed for it, next to the text's."""
         n, here, path = len(self.cached), [-1], []
         if not self.nodes or len(tokens) <= n or tokens[:n] != self.cached:
             return

@@ -43,7 +43,7 @@ def select_drawn(q, p, tokens, rng, replacement=False):
 
     Lossless: the residual is what is still missing of q, and each child is a draft for it, drawn from the p
     of its turn.  Which p that is decides the rule: with replacement it stays p, without it p loses the token
-    that was rejected.  (SpecInfer tries its children in random order; for independent draws any order is.)
+    that was rejected.  (SpecInfer tries its children in random order; independent draws already are.)
 
     >>> q, p = np.array([1., 0]), np.array([.5, .5])
     >>> select_drawn(q, p, [1, 0], np.random.default_rng(0))        # the second is sure to be accepted

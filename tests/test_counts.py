@@ -133,7 +133,7 @@ def test_the_row_of_one_method_is_three_cells(name, K, monkeypatch, capsys):
     monkeypatch.setattr(counts, "write", lambda *_: None)
     monkeypatch.setattr(tables, "PAGES", [])
     main("counts", name)
-    assert capsys.readouterr().out.count("2.00 ± 0.10 tokens a pass") == 3
+    assert capsys.readouterr().out.count("2.00 ± 0.10 tokens per pass") == 3
     assert [cell[2:] for cell in asked] == [(K, 0, "places:0-20"), (K, 1, ""), (K, 0, "prompts:copying")]
     assert all(cell in counts.plan() for cell in asked)
 

@@ -149,7 +149,7 @@ def test_a_method_is_added_by_the_steps_that_are_written_there(tmp_path):
     assert tests.returncode == 0, tests.stdout[-3000:]
     few = "from benchmarks import counts, __main__ as b; counts.UNITS = 3; counts.wanted = lambda cell: 9; "
     counted = run("-c", few + "b.main('counts', 'mine')")
-    assert counted.returncode == 0 and counted.stdout.count("tokens a pass") == 3, counted.stderr
+    assert counted.returncode == 0 and counted.stdout.count("tokens per pass") == 3, counted.stderr
     row = re.search(r"^\| \[`mine`\].*", (copy / "docs/methods.md").read_text(encoding="utf-8"), re.M)[0]
     assert [number == "-" for number, _ in NUMBER.findall(row)] == [False, True] * 3
 

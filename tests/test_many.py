@@ -78,7 +78,7 @@ def test_an_interruption_loses_no_finished_batch(file, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("content, says", [
-    (b"", "holds no prompt"), (b" \n\r\n", "holds no prompt"), (b"\xff\xfe", "not a text in UTF-8")])
+    (b"", "holds no prompt"), (b" \n\r\n", "holds no prompt"), (b"\xff\xfe", "not UTF-8 text")])
 def test_a_file_without_prompts_is_refused(content, says, tmp_path, capsys):
     path = tmp_path / "prompts.txt"
     path.write_bytes(content)

@@ -288,7 +288,7 @@ def test_a_rule_of_ones_own_that_answers_nonsense_is_told_what_to_return():
     assert answers(np.zeros((3, 13)), np.zeros((2, 13)), [1, 2], None) == (2, 12)
 
 
-SHAPES = "was asked for the logits of . positions and gave"
+SHAPES = "was asked for the logits of . positions and returned"
 WRONG_MODELS = {            # name: (what it makes of table(2)'s logits, what is said)
     "a row too many": (lambda x: np.concatenate([x, x[-1:]]), SHAPES),
     "no axis of rows": (lambda x: x[0], SHAPES),
@@ -318,7 +318,7 @@ WRONG_DRAFTS = {
     "a negative token": (([-1], None), "token -1, which is not in the target's vocabulary"),
     "no integers": (([1.0], None), "drafts must be a list of token ids"),
     "a word": (("ab", None), "drafts must be a list of token ids"),
-    "too many": (([1] * 5, None), "5 tokens, and at most k = 3 were wanted"),
+    "too many": (([1] * 5, None), "5 tokens, but at most k = 3 were wanted"),
     "NaN": (([1, 1], UNIFORM * np.nan), "sum to nan"),
     "logits": (([1, 1], np.log(UNIFORM)), "sum to -3"),
     "a draft that cannot have been drawn": (([1], [[1., 0, 0]]), "that of the token is 0"),

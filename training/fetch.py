@@ -6,8 +6,8 @@ The 80 novels of titles.txt are downloaded as they were collected.  There a line
 of one that was cut to the width of a page; here each paragraph is one line, and <|endoftext|> stands between
 the books.
 
-Limitations: it keeps nothing of a download that was interrupted; a kill while it writes leaves a folder
-.new.*, which can be deleted; what appears in its place just as it is renamed is replaced.
+Limitations: it keeps nothing of a download that was interrupted; a kill while it writes leaves a file *.new,
+which can be deleted; a file that appears at the path just before the rename is replaced.
 """
 import hashlib
 import os
@@ -42,7 +42,7 @@ def main(path="novels.txt"):
 
 
 def novels():
-    """The text, all from the network.  Raises ValueError if they are not those."""
+    """The text, downloaded.  Raises ValueError if it is not the one that the pair was trained on."""
     files = re.findall(r"^(\w+_\d{4}) \|", TITLES.read_text(encoding="utf-8"), re.M)
     with requests.Session() as session:
         books = [paragraphs(downloaded(session, f"{CORPUS}{file}.txt")) for file in tqdm(files, disable=None)]
@@ -65,7 +65,7 @@ def downloaded(session, url):
 
 
 def paragraphs(text):
-    """One line a paragraph, one space between words."""
+    """One line per paragraph, one space between words."""
     lines, words = [], []
     for line in re.split("\r\n|\r|\n", text):
         words += line.split()

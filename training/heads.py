@@ -231,8 +231,8 @@ def logits(head, wte, at, given):
 
 
 def loss_of(head, wte, at, given, rejections, decay):
-    """A draft matters only if those before it are accepted: it has the weight of the chance of that, once the
-    head knows something, and `decay` times the weight of the one before until then."""
+    """A draft matters only if those before it are accepted: its weight is the chance of that, once the head
+    has learnt something, and until then `decay` times the weight of the one before."""
     with torch.autocast(at.device.type, dtype=torch.bfloat16):
         z_q, z_p = logits(head, wte, at, given)
     q, log_p = z_q.float().softmax(-1), z_p.float().log_softmax(-1)
@@ -291,12 +291,12 @@ def options():
     add("--text", required=True)
     add("--target", default="models/demo-target", help="the directory of the finished target")
     add("--out", required=True, help="the head is written to OUT/demo-KIND, at the end")
-    add("--start", help="a head to start from, instead of random weights; for a parallel head also an EAGLE")
+    add("--start", help="a head to start from, instead of random weights; EAGLE's serves a parallel one")
     add("--work", default="training/work/heads", help="states, training state")
     add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     add("--pieces", type=int, default=3000, help="pieces of n_ctx tokens, drawn from the text")
-    add("--layers", type=int, nargs=2, default=[2, 8], help="the head reads the states after so many layers "
-        "of the target, beside the last, and an exit head those after the first of them")
+    add("--layers", type=int, nargs=2, default=[2, 8], help="the head reads the states after these layers of "
+        "the target and after the last; an exit head, those after the first of these")
     add("--steps", type=int, default=1500)
     add("--cross_entropy", type=float, default=0.4, help="the share of the steps that use cross-entropy")
     add("--own", type=float, default=0.6, help="the share of the steps, at the end, in which an EAGLE head "

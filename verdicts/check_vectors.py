@@ -1,4 +1,4 @@
-"""Tests an accept rule with vectors.json: put yours in the place of `verify`.
+"""Tests an accept rule with vectors.json: put yours in place of `verify`.
 
     python check_vectors.py
 """

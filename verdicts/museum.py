@@ -101,7 +101,7 @@ class FloorUnderP(Algorithm2):
 
 
 class CoinUpTo(Algorithm2):
-    """Wrong. A computer's uniform number is 0 once in 2^24, and 0 <= 0 holds. With < a draft that the target
+    """Wrong. A computer's uniform number is 0 once in 2^24, and 0 <= 0 holds. With <, a draft that the target
     cannot say is never kept."""
     def keeps(self, q, p, x, rng):
         return rng.random() < (np.floor(min(q[x] / p[x], 1) * 2**24) + 1) / 2**24
@@ -110,14 +110,14 @@ class CoinUpTo(Algorithm2):
 # The correction and the bonus -------------------------------------------------------------------------------
 
 class TargetWithoutTheDraft(Algorithm2):
-    """Wrong. Only the refused draft is taken out of q. That is right for point masses; of drawn drafts, other
-    tokens have a part of their q already, too."""
+    """Wrong. Only the refused draft is taken out of q. That is right for point masses; if drafts are drawn,
+    other tokens have part of their q already, too."""
     def residual(self, q, p, x):
         return np.where(np.arange(len(q)) == x, 0, q)
 
 
 class AbsoluteResidual(Algorithm2):
-    """Wrong. The residual is |q - p|: what the target wants less of comes, too."""
+    """Wrong. The residual is |q - p|: tokens that the target wants less of come, too."""
     def residual(self, q, p, x):
         return np.abs(q - p)
 
@@ -137,8 +137,8 @@ class BonusFromTheDraft(Algorithm2):
 # Positions and rounds ---------------------------------------------------------------------------------------
 
 class BlockUntilFirstFailure(Algorithm2):
-    """Wrong. Block verification's coins are made for going on: a part of the probability of keeping i drafts
-    is that of a later place that passes, and stopping loses it."""
+    """Wrong. Block verification's coins are made for going on: part of the probability of keeping i drafts
+    comes from later coins that pass, and stopping loses it."""
     def verify(self, q, p, drafts, rng):
         p, weight, kept = [*p, np.zeros_like(q[-1])], 1.0, 0
         residual = np.maximum(q[0] - p[0], 0)
@@ -198,7 +198,7 @@ class EOSOnlyAtTheEnd(Algorithm2):
 # Drafting ---------------------------------------------------------------------------------------------------
 
 class UnlikelyThrownAway(Algorithm2):
-    """Wrong. A draft that was drawn, and is unlikely, is thrown away: then it comes too seldom."""
+    """Wrong. A draft that was drawn, and is unlikely, is thrown away: then it comes too rarely."""
     def propose(self, *run):
         drafts, p = super().propose(*run)
         n = next((j for j, x in enumerate(drafts) if p[j][x] < .4), len(drafts))

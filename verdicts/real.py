@@ -8,7 +8,7 @@ It needs an environment of its own:     pip install torch==2.4.1 transformers==4
 The models are GPT-2s of five tokens with random weights, in float64; torch.multinomial and torch.rand_like
 ask the walk of lossless.py.  What was found, and with which versions, is in README.md.
 
-Limitations: one sequence, sampling without filters, two drafts a round, two tokens.
+Limitations: one sequence, sampling without filters, two drafts per round, two tokens.
 """
 import json
 import sys

@@ -285,8 +285,8 @@ class OverTheLargest(Algorithm2):
 
 
 class KeptIfTheArgmax(Algorithm2):
-    """Wrong. A draft is kept if it is the target's likeliest token, and else the token is drawn from q: so
-    the likeliest comes twice over."""
+    """Wrong. A draft is kept if it is the target's likeliest token; otherwise the token is drawn from q: so
+    the likeliest comes too often."""
     def keeps(self, q, p, x, rng):
         return x == q.argmax()
 
@@ -404,8 +404,8 @@ class ProductsOfCoins(Algorithm2):
 
 
 class NoiseUsedTwice(Algorithm2):
-    """Wrong. That the draft won its race says that the others' noise was small, the more so the likelier the
-    drafter finds them. Used again, it keeps them down: they come too seldom."""
+    """Wrong. If the draft won its race, the others' noise was small, the more so the likelier the drafter
+    finds them. Used again, it keeps them down: they come too rarely."""
     def correction(self, q, p, x, rng):
         given = race_twice(p, self.residual(q, p, x))[x]        # who wins the second race if x won the first
         return rng.choice(len(q), p=given / given.sum())
@@ -456,7 +456,7 @@ class Tree:
 
 
 class TreeMatch(Tree):
-    """Lossless. One draw of the target at each node, which goes to the child that it is: its own text."""
+    """Lossless. The target draws once at each node, and the walk goes to that child: its own text."""
     grow = staticmethod(likeliest)
 
 
@@ -478,7 +478,7 @@ class TopTokens(Tree):
 
 class TopTokensPairedByPlace(TopTokens):
     """Wrong, twice. The top candidates always come; they are not draws from the softmax that divides. And
-    after top-k the two lists hold other tokens in the same places, by which they are subtracted."""
+    after top-k the two lists hold different tokens in the same places, yet are subtracted by place."""
     @staticmethod
     def select(q, p, tokens, rng):
         for i, token in enumerate(tokens):

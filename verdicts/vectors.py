@@ -3,7 +3,7 @@
     python -m verdicts.vectors
 
 A *step* fixes everything: q, p, drafts and uniform numbers in their order -> what is kept and what follows.
-Each number lies close to a place where it decides otherwise, so a rule that is a little off is seen.
+Each number lies close to a value at which the result changes, so a rule that is a little off is seen.
 A *distribution* fixes q and p: the exact probability of each thing that a round can give.
 
 Limitations: one round, of rows that do not depend on the drafts.
@@ -24,11 +24,11 @@ from verdicts import HERE
 
 LINES = {"algorithm 2": verify, "block": block.verify, "point masses": verify}
 NODES = {"k-seq": k_seq.K_SEQ, "sequoia": SEQUOIA}
-MARGIN, NEAR = 1e-4, .02            # of a number from a place where it decides otherwise: at least, at most
+MARGIN, NEAR = 1e-4, .02            # of a number from a value at which the result changes: at least, at most
 
 
 def listed(uniforms):
-    """In the generator's place: gives these numbers, and then 0."""
+    """Takes the generator's place: gives these numbers, and then 0."""
     return SimpleNamespace(random=chain(uniforms, repeat(0.0)).__next__)
 
 
@@ -52,7 +52,7 @@ def vector(rule, q, p, drafts, uniforms):
 
 
 def step(rule, rng, k, n_vocab, wanted):
-    """A vector with so many kept.  Each of its numbers is near a place where it decides otherwise, if one is
+    """A vector with so many kept.  Each of its numbers is near a value at which the result changes, if one is
     found, and none is nearer than MARGIN."""
     while True:
         q, p = [row(rng, n_vocab) for _ in range(k + 1)], [row(rng, n_vocab) for _ in range(k)]
@@ -70,7 +70,7 @@ def step(rule, rng, k, n_vocab, wanted):
 
 
 def varies(given, uniforms, shift):
-    """Whether the result is another if the last number, or any, is a little smaller or larger."""
+    """Whether the result changes if the last number, or any, is a little smaller or larger."""
     shifts = shift * np.eye(len(uniforms))[-1 if shift == NEAR else 0:]
     return len({judge(*given, listed(uniforms + sign * one)) for one in shifts for sign in (-1, 1)}) > 1
 
@@ -96,7 +96,7 @@ def outcomes(rule, q, p, k, chosen):
 
 
 def text():
-    """JSON with a vector a line."""
+    """JSON with one vector per line."""
     rng, made = np.random.default_rng(7), {"steps": [], "distributions": []}
     for rule in (*LINES, *NODES):
         node, q, p = rule in NODES, [[0, .6, .4], [.2, .5, .3]], [[.5, .3, .2]]
