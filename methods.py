@@ -9,7 +9,7 @@ there is no other list.  Adding a method takes three steps:
 
     1. a file in drafters/ or samplers/, whose docstring names the paper
     2. an entry here
-    3. a row of the table in docs/methods.md, and its name in docs/cheat_sheet.md
+    3. a row of the table in docs/methods.md
 
 A test adds one in this way.  Like the others, it goes through the sweep over the whole table and the judge.
 
