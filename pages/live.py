@@ -17,6 +17,7 @@ import ast
 import copy
 import inspect
 import json
+import sys
 import traceback
 from functools import cached_property, partial
 
@@ -26,6 +27,7 @@ import sampling
 import speculative
 from autoregressive import autoregressive_sampling
 from checks import checked_rule
+from compute import threads
 from compute.backend import clock
 from drafters import lookup
 from drafters.eagle import Eagle
@@ -34,6 +36,8 @@ from samplers import block
 from utils import load_model
 
 LONGEST = 4000                                          # letters of a prompt
+if sys.platform == "emscripten":                        # where also memory that nothing was written to counts
+    threads.ARENA = 2 ** 22
 VERIFIERS = {"token": speculative.verify, "block": block.verify}
 
 
