@@ -89,14 +89,14 @@ def notices(step, mine):
 def test_step_3_notices_the_mistakes_of_the_museum():
     for name in OF_VERIFY:
         mine = solution(verify=lambda *run: RULES[name]().verify(*run))
-        assert notices(step_3, mine) or name in HARDER, name
+        assert name in HARDER or notices(step_3, mine), name
 
 
 def test_steps_4_and_5_notice_the_mistakes_of_the_museum():
     for name in WRONG:
         if issubclass(RULES[name], Algorithm2):
             mine = solution(speculative_sampling=WRONG[name])
-            assert notices(step_4, mine) or notices(step_5, mine) or name in HARDER, name
+            assert name in HARDER or notices(step_4, mine) or notices(step_5, mine), name
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -205,7 +205,7 @@ FILES = {                                               # what is in the file: w
     "import numpy\nimport nowhere": "Error: No module named 'nowhere' in line 2: import nowhere",
     "import sys; sys.exit(3)": "SystemExit: 3 in line 1", "input()": "EOFError",
     "import os; os._exit(0)": "ended Python itself (exit status 0)",
-    "import time; time.sleep(1000)": "after 0.5 seconds", "3 ** (10 ** 9)": "after 0.5 seconds",
+    "3 ** (10 ** 9)": "after 0.5 seconds",
     "print('{}')\ndef probabilities(logits, **settings):\n    return [[.25] * 4] * 2\n"
     "def sample(probs, rng):\n    return 0": ".. and more"}
 

@@ -92,8 +92,13 @@ class Given:
     def __init__(self, draft, target, n_vocab):
         self.draft, self.target = draft, target
         draft.n_vocab = target.n_vocab = n_vocab
-        self.encoder = Encoder({token: i for i, token in enumerate("abcdefghijklmnopqrstuvwx"[:n_vocab])}, [])
+        self.encoder = letters(n_vocab)
         self.draft_and_encoder = draft, self.encoder
+
+
+@functools.cache
+def letters(n_vocab):
+    return Encoder({token: i for i, token in enumerate("abcdefghijklmnopqrstuvwx"[:n_vocab])}, [])
 
 
 def reads_layers(drafter):
