@@ -367,7 +367,7 @@ def test_check_takes_settings_pairs_and_shapes():
     dict(eos=np.array(1)), dict(eos=np.int8(1)), dict(eos=range(1, 3)), dict(eos=[99])], ids=str)
 def test_the_definition_holds_for_extreme_settings_too(settings):
     far_apart = lossless.as_model(lambda prefix: np.array([0, -1000, -500, -1e-3]))
-    pairs = [(table(1, n_vocab=4), far_apart), *PAIRS.values()]
+    pairs = [(table(1, n_vocab=4), far_apart), PAIRS["zeros in both"], PAIRS["draft is certain"]]
     assert report(speculative_sampling, pairs, [2], 3, **settings).lossless
 
 
@@ -403,7 +403,8 @@ def test_a_sampler_that_never_ends_is_told_so_and_not_waited_for(sampler):
         check(sampler)
 
 
-def test_a_sampler_that_changes_its_settings_is_judged_by_those_it_was_given():
+def test_a_sampler_that_changes_its_settings_is_judged_by_those_it_was_given(monkeypatch):
+    monkeypatch.setattr(lossless, "CASES", [case for case in CASES if "eos" in case.settings])
     def endless(*run, eos=None, **settings):
         if isinstance(eos, (list, set)):
             eos.clear()
