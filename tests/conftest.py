@@ -16,14 +16,14 @@ import utils  # noqa: E402
 from compute.backend import on_gpu  # noqa: E402
 from loading.folder import EMBEDDED  # noqa: E402
 
-once = functools.cache(lambda name, folder, load=utils.load_model: load(name))
+read = utils.load_model
+once = functools.cache(lambda name, folder: read(name))
 
 
-@functools.wraps(utils.load_model)
-def load_model(name, *models_dir):
-    """The embedded models are read from their files once; each model has a cache of its own."""
+def load_model(name, *folder):
+    """The embedded models are read from their files once; each time they get a cache of their own."""
     if name not in EMBEDDED or on_gpu():
-        return load_model.__wrapped__(name, *models_dir)
+        return read(name, *folder)
     model, encoder = once(name, os.getcwd())
     return copy.copy(model), encoder
 
