@@ -366,11 +366,15 @@ def as_model(row):
     """Makes a model of row(prefix, a tuple) -> logits [n_vocab].  Its logits are read-only."""
     row = functools.cache(row)
 
-    def model(tokens, n_last=1):
+    @functools.cache
+    def rows(tokens, n_last):
         lengths = range(len(tokens) - n_last + 1, len(tokens) + 1)
-        logits = np.array([row(tuple(tokens[:n])) for n in lengths], dtype=float)
+        logits = np.array([row(tokens[:n]) for n in lengths], dtype=float)
         logits.flags.writeable = False
         return logits                               # [n_last, n_vocab]
+
+    def model(tokens, n_last=1):
+        return rows(tuple(tokens), n_last)
     model.n_vocab = len(row(()))
     return model
 
@@ -408,8 +412,8 @@ def scripted(text, n_vocab=10):
 # kind, whose `a` is the EOS; the other letters never say it then.
 LETTERS, FLAT = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)]
 KINDS = {       # letter: (the draft's tokens, the target's), the likeliest first, and weights if not random
-    ".": ("a", "a"),            # both are certain of the same: sure to be accepted
-    "x": ("b", "a"),            # both are certain, and differ: sure to be refused
+    ".": ("a", "a", [1], [1]),  # both are certain of the same: sure to be accepted
+    "x": ("b", "a", [1], [1]),  # both are certain, and differ: sure to be refused
     "=": ("abc", "abc"),        # the same distribution
     "s": ("cd", "abc"),         # sparse: c is accepted now and then, d never; the residual is a and b
     "b": ("dceb", "abcd"),      # broad: b is sure to stay
@@ -429,21 +433,24 @@ KINDS = {       # letter: (the draft's tokens, the target's), the likeliest firs
 
 def pair(word, n_prompt=2, end=None):
     """(draft, target) of the kinds that the word gives, after n_prompt tokens; `end` is an EOS."""
-    n_vocab = 24 if "w" in word else 5
+    n_vocab, seed = 24 if "w" in word else 5, [*map(ord, word)]
+
+    @functools.cache
+    def at(prefix):
+        letter = word[max(len(prefix) - n_prompt, 0):][:1] or "."
+        shuffled = np.random.default_rng([*seed, *prefix]).permutation(n_vocab).tolist()
+        if end is not None:
+            i, j = 0 if letter.isupper() else 4, shuffled.index(end)
+            shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+        return letter.lower(), dict(zip(LETTERS, shuffled))
 
     def model(which):
         def row(prefix):
-            letter = word[max(len(prefix) - n_prompt, 0):][:1] or "."
-            kind, seed = letter.lower(), [*map(ord, word), *prefix]
-            shuffled = np.random.default_rng(seed).permutation(n_vocab)
-            if end is not None:
-                i, j = 0 if letter.isupper() else 4, [*shuffled].index(end)
-                shuffled[[i, j]] = shuffled[[j, i]]
+            (kind, token), logits = at(prefix), np.full(n_vocab, -np.inf)
             letters, *weights = KINDS[kind][which::2]
-            tokens = [shuffled[LETTERS.index(letter)] for letter in letters]
-            rng = np.random.default_rng([*seed, which if kind != "=" else 2])
-            logits = np.full(n_vocab, -np.inf)
-            logits[tokens] = np.log(weights[0]) if weights else -np.sort(rng.exponential(size=len(tokens)))
+            rng = None if weights else np.random.default_rng([*seed, *prefix, which if kind != "=" else 2])
+            logits[[token[letter] for letter in letters]] = (
+                np.log(weights[0]) if weights else -np.sort(rng.exponential(size=len(letters))))
             return logits
         return as_model(row)
     return model(0), model(1)
@@ -635,11 +642,14 @@ def walked(sampler, case, most):
 
 def counted(model, rng):
     """The model; its calls are steps of the run.  One with a cache and weights stays what it is."""
-    @functools.wraps(model)
+    if not isfunction(model):
+        return model
+
     def asked(tokens, n_last=1):
         rng.step()
         return model(tokens, n_last)
-    return asked if isfunction(model) else model
+    vars(asked).update(vars(model))
+    return asked
 
 
 def text_of(result, rng=None):
