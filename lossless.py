@@ -18,7 +18,7 @@ True
 
 Limitations: what is walked is a sampler on models of a few tokens, not its speed nor its text on large ones.
 
-- The 396 standard cases take three seconds for speculative.py.  They test each draft of rounds of up to
+- The 396 standard cases take two seconds for speculative.py.  They test each draft of rounds of up to
   eight, in texts of up to eighteen tokens; `thorough=True`, a minute, also any two places of a text of up
   to fifteen, and all settings with up to four drafts.  What is wrong only beyond, or only for a ratio
   between .90 and .91, no finite check can see; nor a tree of another shape than the sampler makes of K.
