@@ -122,7 +122,7 @@ def winners(q, p, n):
 
 def test_how_often_a_draft_stays_is_the_closed_formula():
     """Within four standard deviations; and each of the two is a draw from its own distribution."""
-    pairs, n = np.random.default_rng(0).dirichlet(np.ones(4), size=(3, 2)), 1000
+    pairs, n = np.random.default_rng(0).dirichlet(np.ones(4), size=(3, 2)), 3000
     for q, p in [*pairs, (np.array([.5, .5, 0, 0]), np.array([0, .2, .8, 0]))]:
         joint = winners(q, p, n)
         both = np.array([np.trace(joint), *joint.sum(axis=1), *joint.sum(axis=0)])

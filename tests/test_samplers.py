@@ -371,7 +371,7 @@ def test_of_a_block_all_drafts_are_tested():
     assert stats.acceptance(ended, block=True) == (2, 2)
 
 
-def many_rounds(draft, target, K, n_runs=50):
+def many_rounds(draft, target, K, n_runs=150):
     """The first ten rounds of each run, too early for the budget to shorten them."""
     return [r for seed in range(n_runs) for r in speculative(draft, target, 11 * (K + 1), K, seed)[:10]]
 
