@@ -55,8 +55,8 @@ def test_only_rounds_that_begin_in_these_places_are_counted():
     assert sure[1:3] == pytest.approx([2, 6])
 
 
-@pytest.mark.parametrize("where", ["", "places:20-40", "prompts:copying"])
-@pytest.mark.parametrize("drafter", MEMORYLESS)
+@pytest.mark.parametrize("drafter, where", [
+    *product(MEMORYLESS, [""]), ("model", "places:20-40"), ("model", "prompts:copying")])
 def test_without_coins_is_what_the_method_does(drafter, where, monkeypatch):
     """At temperature 0, where there are none, exactly."""
     cell = drafter, "token", 4, 0, where

@@ -77,7 +77,7 @@ def most_rows(request, exact_if):
 
 @pytest.mark.parametrize("n_in, n_out, n_weights", [
     (192, 576, 0), (192, 4096, 0), (96, 97, 0), (768, 2304, LARGE), (768, 2304, LARGE + 1),
-    (768, 768, LARGE + 1), (3072, 768, LARGE + 1), *long((768, 50257, LARGE + 1)), (1600, 4800, LARGE + 1)])
+    (768, 768, LARGE + 1), (3072, 768, LARGE + 1), *long((768, 50257, LARGE + 1), (1600, 4800, LARGE + 1))])
 def test_rows_of_a_product_do_not_depend_on_their_company(n_in, n_out, n_weights, most_rows):
     rng = np.random.default_rng(0)
     w = rng.standard_normal((n_in, n_out), dtype=np.float32)
@@ -199,10 +199,10 @@ def greedy_speculative(draft, target, tokens, n_tokens, K):
     return [token for r in rounds for token in r.tokens]
 
 
-@pytest.mark.parametrize("K, n_prompts", [(4, 2), *long(*((K, 5) for K in range(1, 9)))])
+@pytest.mark.parametrize("K, n_prompts", [(4, 1), *long(*((K, 5) for K in range(1, 9)))])
 def test_greedy_texts_are_the_same_token_for_token(K, n_prompts):
     draft, _ = load_model("demo-draft")
     target, _ = load_model("demo-target")
-    for n_prompt in (1, 14, 40, 5, 17)[:n_prompts]:
+    for n_prompt in (14, 1, 40, 5, 17)[:n_prompts]:
         tokens = np.random.default_rng([K, n_prompt]).integers(0, 4096, n_prompt).tolist()
         assert greedy_speculative(draft, target, tokens, 60, K) == greedy(target, tokens, 60)

@@ -45,7 +45,6 @@ def rounds_as_list(sampler):
 
 
 BASELINE = rounds_as_list(autoregressive.autoregressive_sampling)
-SPECULATIVE = rounds_as_list(speculative.speculative_sampling)
 
 
 def always_K(draft, target, tokens, n_tokens, K, rng, eos=None, **settings):
@@ -58,9 +57,8 @@ def always_K(draft, target, tokens, n_tokens, K, rng, eos=None, **settings):
 
 
 @pytest.mark.parametrize("mine", [solution(), solution(autoregressive_sampling=BASELINE,
-                                                       speculative_sampling=SPECULATIVE),
-                                  solution(speculative_sampling=always_K)],
-                         ids=["rounds", "lists", "K drafts in every round"])
+                                                       speculative_sampling=always_K)],
+                         ids=["rounds", "lists, with K drafts in every round"])
 def test_right_answers_pass_every_step(mine):
     assert not [wrong for step in STEPS for wrong in mistakes(step, mine)]
 
@@ -89,14 +87,14 @@ def notices(step, mine):
 def test_step_3_notices_the_mistakes_of_the_museum():
     for name in OF_VERIFY:
         mine = solution(verify=lambda *run: RULES[name]().verify(*run))
-        assert notices(step_3, mine) or name in HARDER, name
+        assert name in HARDER or notices(step_3, mine), name
 
 
 def test_steps_4_and_5_notice_the_mistakes_of_the_museum():
     for name in WRONG:
         if issubclass(RULES[name], Algorithm2):
             mine = solution(speculative_sampling=WRONG[name])
-            assert notices(step_4, mine) or notices(step_5, mine) or name in HARDER, name
+            assert name in HARDER or notices(step_4, mine) or notices(step_5, mine), name
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -205,7 +203,7 @@ FILES = {                                               # what is in the file: w
     "import numpy\nimport nowhere": "Error: No module named 'nowhere' in line 2: import nowhere",
     "import sys; sys.exit(3)": "SystemExit: 3 in line 1", "input()": "EOFError",
     "import os; os._exit(0)": "ended Python itself (exit status 0)",
-    "import time; time.sleep(1000)": "after 0.5 seconds", "3 ** (10 ** 9)": "after 0.5 seconds",
+    "3 ** (10 ** 9)": "after 0.4 seconds",
     "print('{}')\ndef probabilities(logits, **settings):\n    return [[.25] * 4] * 2\n"
     "def sample(probs, rng):\n    return 0": ".. and more"}
 
@@ -214,7 +212,7 @@ FILES = {                                               # what is in the file: w
 def test_whatever_a_file_does_there_is_an_answer(content, said, tmp_path, capsys):
     (tmp_path / "mine.py").write_text(content, encoding="utf-8")
     try:
-        assert check(tmp_path / "mine.py", seconds=.5 if "0.5" in said else 60) == 0
+        assert check(tmp_path / "mine.py", seconds=.4 if "0.4" in said else 60) == 0
         assert said in (out := capsys.readouterr().out) and out.count("\n  ") <= 5
     except ValueError as error:
         assert said in str(error) and str(error).count("\n") == 0

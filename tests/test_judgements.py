@@ -37,7 +37,7 @@ from sampling import sample
 from speculative import propose, speculative_sampling, verify
 
 FEW = [PAIRS[name] for name in ("a distribution after every prefix", "zeros in both", "draft is certain")]
-LINE = [dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2), dict(Ks=[1], n_tokens=3, temperature=1),
+LINE = [dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2), dict(Ks=[1], n_tokens=2, temperature=1),
         dict(Ks=[3], n_tokens=3, eos=1)]
 TREE = [dict(Ks=[1], n_tokens=2, temperature=1), dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2)]
 STANDARD = [{}]                                         # all cases, up to the first that is wrong
@@ -92,8 +92,13 @@ class Given:
     def __init__(self, draft, target, n_vocab):
         self.draft, self.target = draft, target
         draft.n_vocab = target.n_vocab = n_vocab
-        self.encoder = Encoder({token: i for i, token in enumerate("abcdefghijklmnopqrstuvwx"[:n_vocab])}, [])
+        self.encoder = letters(n_vocab)
         self.draft_and_encoder = draft, self.encoder
+
+
+@functools.cache
+def letters(n_vocab):
+    return Encoder({token: i for i, token in enumerate("abcdefghijklmnopqrstuvwx"[:n_vocab])}, [])
 
 
 def reads_layers(drafter):
@@ -149,8 +154,8 @@ LINES = [(d, v) for d, v in LOSSLESS if v == "token"]
 
 METHODS = {" ".join(typed): entry(*typed) for typed in LOSSLESS
            if typed in LINES + GROWS or typed[0] == "model"}
-MISTAKES = {f"{' '.join(typed)}, dishonest": (sampler, pairs or FEW, cases) for typed in LINES + GROWS
-            for sampler, pairs, cases in [entry(*typed, dishonest)]}
+MISTAKES = {f"{' '.join(typed)}, dishonest": (sampler, pairs or FEW, [cases[0] | dict(n_tokens=2)])
+            for typed in LINES + GROWS for sampler, pairs, cases in [entry(*typed, dishonest)]}
 MISTAKES |= {f"model {name}": entry("model", name) for name in VERIFIERS if not VERIFIERS[name].lossless}
 
 

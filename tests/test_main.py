@@ -26,17 +26,6 @@ def result(capsys, *words):
     return json.loads(out)
 
 
-def test_without_flags_it_shows_both_samplers_and_compares_them(capsys):
-    status, out, err = run(capsys)
-    assert status == 0 and err == ""
-    one, two = out.split("Speculative sampling")
-    assert one.startswith("Autoregressive sampling")
-    for word in "40 tokens", "tokens per second":
-        assert word in one and word in two
-    for word in "Speed-up", "predicted", "acceptance rate", "tested", "tokens per target pass":
-        assert word in two.split("\n", 4)[-1]
-
-
 def test_the_help_of_each_flag_names_every_method(capsys):
     words = " ".join(run(capsys, "--help")[1].split())
     for table in methods.DRAFTERS, methods.VERIFIERS:
@@ -45,7 +34,7 @@ def test_the_help_of_each_flag_names_every_method(capsys):
 
 
 @pytest.mark.parametrize("prompt, K", [
-    ("The old man", 1), ("2017-10-10", 4), ("\u201cCaf\u00e9\u201d \U0001f600\n", 8)])
+    ("The old man", 1), ("\u201cCaf\u00e9\u201d \U0001f600 2017-10-10\n", 8)])
 def test_at_temperature_0_both_texts_are_the_same(capsys, prompt, K):
     r = result(capsys, "--prompt", prompt, "--K", str(K), "-n", "25")
     assert r["autoregressive"]["tokens"] == r["speculative"]["tokens"] and r["prompt"] == prompt

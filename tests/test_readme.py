@@ -18,7 +18,7 @@ from verdicts import CASES
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", README, re.S) for line in block.splitlines()]
-RUNS = [shlex.split(line.split("&& ")[-1])[2:] for line in COMMANDS if "python main.py" in line]
+RUNS = [shlex.split(line.split("&& ")[-1])[2:] for line in COMMANDS if "python main.py -" in line]
 
 
 def test_it_has_one_line_that_runs_the_program_and_one_that_runs_the_tests():
@@ -45,7 +45,8 @@ def test_the_output_shown_is_what_the_program_prints(capsys):
 
     shown = re.search(r"```text\n(Autoregressive.*?)```", README, re.S).group(1)
     assert console.run(main, []) == 0
-    assert without_times(shown) == without_times(capsys.readouterr().out)
+    out, err = capsys.readouterr()
+    assert without_times(shown) == without_times(out) and err == ""
 
 
 def test_every_link_to_a_file_leads_somewhere():

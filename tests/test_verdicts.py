@@ -25,9 +25,10 @@ PAGE = (HERE / "README.md").read_text(encoding="utf-8")
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_case_is_what_the_judge_finds(case):
-    report = case.judge()
-    assert case.verdict == ("lossless" if report.lossless else "wrong")
-    assert report.deviation < 1e-12 if report.lossless else abs(report.probability - report.wanted) > 1e-9
+    if case.verdict == "lossless":
+        assert case.judge().deviation < 1e-12
+    else:                                           # up to the first pair that shows it; on the page are all
+        assert any(abs(one.probability - one.wanted) > 1e-9 for one in case.reports() if not one.lossless)
 
 
 def test_a_case_says_who_shipped_it_what_decides_it_and_where():
@@ -63,8 +64,9 @@ def test_the_program_prints_all_cases_or_one_of_them(capsys):
     assert len(capsys.readouterr().out.splitlines()) == len(CASES)
     assert console.run(__main__.main, ["eagle-47"]) == 0
     told = capsys.readouterr().out
-    assert all(part in told for part in ("class LeftoverAfterTheLeaf", "Wrong: the text", "until 61020ed",
-                                         "SafeAILab/EAGLE/pull/47", "adjustflag and accept_length"))
+    assert all(part in told for part in ("class LeftoverAfterTheLeaf", "Wrong: the text", "The worst is off",
+                                         "until 61020ed", "SafeAILab/EAGLE/pull/47",
+                                         "adjustflag and accept_length"))
     assert console.run(__main__.main, ["vllm-4014"]) == 2
     assert "did you mean vllm-40149" in capsys.readouterr().err
 

@@ -66,14 +66,22 @@ class Case(NamedTuple):
         """lossless.Report of the first pair that shows a wrong text, with the largest deviation of all."""
         return judged(self.rule, json.dumps(self.settings), self.penalty)
 
+    def reports(self):
+        return reports(self.rule, self.settings, self.penalty)
+
+
+def reports(rule, settings, penalized):
+    """Yields the lossless.Report of each pair as it is judged."""
+    settings = {"temperature": 1.0} | settings
+    for name, (draft, target, n_tokens, Ks) in PAIRS.items():
+        models = draft, constrained(target, penalty) if penalized else target
+        report = lossless.report(sampler(RULES[rule]), [models], Ks, n_tokens, **settings)
+        yield report if report.lossless else report._replace(case=report.case.replace("pair 0", name))
+
 
 @functools.cache
 def judged(rule, settings="{}", penalized=False):
-    settings, found = {"temperature": 1.0} | json.loads(settings), []
-    for name, (draft, target, n_tokens, Ks) in PAIRS.items():
-        target = constrained(target, penalty) if penalized else target
-        report = lossless.report(sampler(RULES[rule]), [(draft, target)], Ks, n_tokens, **settings)
-        found.append(report if report.lossless else report._replace(case=report.case.replace("pair 0", name)))
+    found = [*reports(rule, json.loads(settings), penalized)]
     first = next((report for report in found if not report.lossless), found[0])
     return first._replace(deviation=max(report.deviation for report in found))
 
