@@ -260,17 +260,12 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
     def compared(name):
         """An operator without NumPy in between: most of the time goes into comparisons."""
         def compare(self, c):
-            if c is self:                                   # searchsorted asks u < u
-                return name.endswith("equal")
-            plain = type(c) in (float, np.float64)
-            return c == c and self.below(c) == is_less if plain else getattr(np, name)(self, c)
-        is_less = name.startswith("less")
+            if type(c) in (float, np.float64):
+                return c == c and self.below(c) == name.startswith("less")
+            return name.endswith("equal") if c is self else getattr(np, name)(self, c)     # NumPy asks u < u
         return compare
 
     __lt__, __le__, __gt__, __ge__ = map(compared, ("less", "less_equal", "greater", "greater_equal"))
-
-    def __mul__(self, c):
-        return self.answer("multiply", True, float(c)) if type(c) is np.float64 else np.multiply(self, c)
 
     def answer(self, name, left, a=None):
         """An operator, with this number on the left of `a` or on the right."""
@@ -642,14 +637,11 @@ def walked(sampler, case, most):
 
 def counted(model, rng):
     """The model; its calls are steps of the run.  One with a cache and weights stays what it is."""
-    if not isfunction(model):
-        return model
-
+    @functools.wraps(model)
     def asked(tokens, n_last=1):
         rng.step()
         return model(tokens, n_last)
-    vars(asked).update(vars(model))
-    return asked
+    return asked if isfunction(model) else model
 
 
 def text_of(result, rng=None):

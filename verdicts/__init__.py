@@ -4,7 +4,6 @@
     python -m verdicts      the same as a program: see __main__.py
 """
 import configparser
-import functools
 import json
 from pathlib import Path
 from typing import NamedTuple
@@ -62,28 +61,19 @@ class Case(NamedTuple):
             return "The claim holds." if self.says == self.verdict else "The claim does not hold."
         return {"asks": "A question.", "ours": "Found by reading it."}[self.says]
 
+    def reports(self):
+        """Yields the lossless.Report of each pair as it is judged."""
+        settings = {"temperature": 1.0} | self.settings
+        for name, (draft, target, n_tokens, Ks) in PAIRS.items():
+            models = draft, constrained(target, penalty) if self.penalty else target
+            report = lossless.report(sampler(RULES[self.rule]), [models], Ks, n_tokens, **settings)
+            yield report if report.lossless else report._replace(case=report.case.replace("pair 0", name))
+
     def judge(self):
         """lossless.Report of the first pair that shows a wrong text, with the largest deviation of all."""
-        return judged(self.rule, json.dumps(self.settings), self.penalty)
-
-    def reports(self):
-        return reports(self.rule, self.settings, self.penalty)
-
-
-def reports(rule, settings, penalized):
-    """Yields the lossless.Report of each pair as it is judged."""
-    settings = {"temperature": 1.0} | settings
-    for name, (draft, target, n_tokens, Ks) in PAIRS.items():
-        models = draft, constrained(target, penalty) if penalized else target
-        report = lossless.report(sampler(RULES[rule]), [models], Ks, n_tokens, **settings)
-        yield report if report.lossless else report._replace(case=report.case.replace("pair 0", name))
-
-
-@functools.cache
-def judged(rule, settings="{}", penalized=False):
-    found = [*reports(rule, json.loads(settings), penalized)]
-    first = next((report for report in found if not report.lossless), found[0])
-    return first._replace(deviation=max(report.deviation for report in found))
+        found = [*self.reports()]
+        first = next((report for report in found if not report.lossless), found[0])
+        return first._replace(deviation=max(report.deviation for report in found))
 
 
 def kept(rule, q=(.6, .3, .1), p=(.75, .2, .05), K=2):
