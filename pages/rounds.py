@@ -123,7 +123,8 @@ class Lines:
         """What the names on the line hold after it has run."""
         names, series = frame.f_locals, {}
         text = self.sources[step["source"]]["lines"][step["line"]].split("#")[0].strip()
-        for name in dict.fromkeys(re.findall(r"(?<![\w.'\"])[^\W\d]\w*", text)):
+        shown = text if self.steps[-1] is step else text.split(" = ")[-1]   # what a call gives comes after it
+        for name in dict.fromkeys(re.findall(r"(?<![\w.'\"])[^\W\d_]\w*", shown)):
             if name in names:
                 self.note(name, names[name], step["facts"], series, f"{name}.append" in text)
         x = next((names[name] for name in ("token", "x") if is_id(names.get(name))), None)
