@@ -85,6 +85,12 @@ def test_the_text_has_the_targets_distribution_thoroughly():
     assert check(speculative_sampling, thorough=True) < 1e-12
 
 
+def test_what_the_target_cannot_say_is_never_said():
+    draft, target = PAIRS["zeros in the target"]
+    found = exact_distribution(lambda rng: text_of(speculative_sampling(draft, target, PROMPT, 3, 2, rng)))
+    assert found.keys() == distribution_of_text(target, PROMPT, 3).keys() and len(found) < 27
+
+
 def test_a_draft_equal_to_the_target_is_always_accepted():
     draft, target = PAIRS["draft is the target"]
     found = exact_distribution(
