@@ -95,7 +95,7 @@ class Live:
         alone = autoregressive_sampling(self.alone, tokens, n_tokens, np.random.default_rng(seed), **settings)
         self.runs, self.coins = dict(alone=alone, spec=spec), coins
         self.stream = self.encoder.stream()
-        return self.shown.about() | dict(n_prompt=len(tokens))
+        return self.shown.about()
 
     @as_json
     def advance(self, lane):
@@ -183,8 +183,7 @@ def openings():
     for group, table in (
             ("mistakes that are easily made", museum.WRONG), ("right, though it looks wrong", museum.RIGHT)):
         for name in table:
-            if name in museum.RULES:
-                yield dict(group=group, name=name, code=code_of(name), wrong=table is museum.WRONG)
+            yield dict(group=group, name=name, code=code_of(name), wrong=table is museum.WRONG)
 
 
 def without_docstring(function):
