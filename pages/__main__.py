@@ -3,7 +3,7 @@ import re
 import sys
 
 import console
-from pages.files import check_folder, write_folder
+from pages.files import write_folder
 from pages.site import pages
 
 
@@ -11,14 +11,13 @@ def main(folder, repository=""):
     """Write the site, a folder for a web server: python -m http.server -d FOLDER.
 
     Args:
-        folder: a new one, or one that was written by this program before
+        folder: a new one, or one to renew; other files in it stay
         repository: the web address of the code, for links to its files, as https://github.com/us/it
     """
     repository = repository.rstrip("/")
     if repository and not re.fullmatch(r"https?://[\w.~/-]+", repository):
         raise ValueError(f"{repository} is not the address of a repository, such as "
                          "https://github.com/name/repository")
-    check_folder(folder)
     site = pages(repository)
     write_folder(folder, site)
     size = sum(len(html if isinstance(html, bytes) else html.encode()) for html in site.values())

@@ -19,7 +19,7 @@ import inspect
 import json
 import sys
 import traceback
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 
 import numpy as np
 
@@ -197,4 +197,13 @@ def code_of(name):
     from verdicts import museum, rules
     own = [cls for cls in museum.RULES[name].__mro__[::-1]
            if cls.__module__.startswith("verdicts") and cls.__name__ not in vars(rules)]
-    return "\n\n".join(map(inspect.getsource, own or [museum.RULES[name]]))
+    return "\n\n".join(sources(cls.__module__)[cls.__name__] for cls in own or [museum.RULES[name]])
+
+
+@cache
+def sources(module):
+    """{class: its source}; inspect.getsource would parse the file again for each."""
+    text = inspect.getsource(sys.modules[module])
+    lines = text.splitlines(keepends=True)
+    return {node.name: "".join(lines[node.lineno - 1:node.end_lineno]) for node in ast.parse(text).body
+            if isinstance(node, ast.ClassDef)}

@@ -9,8 +9,6 @@ Limitations: the race that is seen before Python is loaded has the times of the 
 """
 import hashlib
 import io
-import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -29,15 +27,7 @@ START = dict(prompt=TIDE, n_tokens=40, K=4, temperature=0, top_p=1, seed=0, draf
 MODELS = "demo-draft", "demo-target", "demo-eagle"
 FILES = ("hparams.json", "encoder.json", "vocab.bpe", "checkpoint", "model.ckpt.index",
          "model.ckpt.data-00000-of-00001")
-IMPORTED = """
-import sys
-from pathlib import Path
-import pages.live, verdicts.museum, lossless
-here = Path.cwd()
-files = [Path(m.__file__) for m in sys.modules.values() if getattr(m, "__file__", None)]
-ours = {f.relative_to(here) for f in files if here in f.parents and "site-packages" not in f.parts}
-print(*ours, sep="\\n")
-"""
+CODE = ".", "compute", "drafters", "loading", "pages", "reporting", "samplers", "verdicts"
 INDEX = (BEGIN + SITE + '<meta http-equiv="refresh" content="0; url=live.html">\n'
          '<a href="live.html">Speculative sampling, live</a>\n')
 
@@ -53,10 +43,9 @@ def packed(paths):
 
 
 def packs():
-    """{file: bytes} of what live.html loads: the modules that pages/live.py needs, and the models."""
-    listed = subprocess.run([sys.executable, "-c", IMPORTED], cwd=ROOT, capture_output=True, text=True,
-                            check=True)
-    files = {"code.zip": packed(sorted([*listed.stdout.split(), "verdicts/cases.ini"]))}
+    """{file: bytes} of what live.html loads: the code, and the models."""
+    code = [path.relative_to(ROOT) for folder in CODE for path in sorted((ROOT / folder).glob("*.py"))]
+    files = {"code.zip": packed([*code, "verdicts/cases.ini"])}
     for name in MODELS:
         paths = [Path("models", name, file) for file in FILES]
         files[f"{name}.zip"] = packed(path for path in paths if (ROOT / path).exists())

@@ -7,7 +7,7 @@ from helpers import full_disk
 
 from pages import files
 from pages.__main__ import main
-from pages.files import BEGIN, check_folder, check_place, write_folder, write_page
+from pages.files import BEGIN, check_place, write_folder, write_page
 from pages.frame import page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,14 +64,14 @@ def test_a_page_is_written_where_the_path_leads(folder):
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "pages").glob("*.html")))
 def test_no_template_is_taken_for_a_page(name):
-    with pytest.raises(ValueError, match="is not the page of a run"):
+    with pytest.raises(ValueError, match="was not written by this program"):
         check_place(ROOT / "pages" / name)
 
 
 def test_of_a_large_file_only_the_head_is_read(tmp_path, monkeypatch):
     with (tmp_path / "film").open("wb") as film:
         film.truncate(1 << 40)
-    with pytest.raises(ValueError, match="is not the page of a run"):
+    with pytest.raises(ValueError, match="was not written by this program"):
         check_place(tmp_path / "film")
 
 
@@ -80,7 +80,6 @@ def test_of_a_large_file_only_the_head_is_read(tmp_path, monkeypatch):
     (lambda folder, html: write_folder(folder, {"index.html": html, "new.html": html}), SITE)])
 def test_on_a_full_disk_the_old_page_stays(tmp_path, write, there):
     (tmp_path / "index.html").write_text(there + "old")
-    (tmp_path / "stale.html").write_text(there + "old")
     before = state(tmp_path)
     with pytest.raises(ValueError, match=r"^cannot write .*: free some space, or write to another disk$"):
         with full_disk(10_000):
@@ -90,44 +89,26 @@ def test_on_a_full_disk_the_old_page_stays(tmp_path, write, there):
     assert (tmp_path / "index.html").stat().st_size > 30_000
 
 
-def test_what_appears_during_the_work_is_left_alone(tmp_path, monkeypatch):
-    (tmp_path / "site").mkdir()
-    write_page(tmp_path / "run.html", TRACE + "old")
-    write_folder(tmp_path / "site", {"index.html": SITE + "old", "stale.html": SITE, "new.html": SITE})
-    check_folder(tmp_path / "site")
-    check_place(tmp_path / "run.html")
-    (tmp_path / "run.html").write_text("mine")
-    (tmp_path / "site" / "notes.txt").write_text("mine")
-    (tmp_path / "site" / "own.html").write_text("mine")
-    with pytest.raises(ValueError, match="is not the page of a run"):
-        write_page(tmp_path / "run.html", TRACE)
-    before = state(tmp_path)
-    with pytest.raises(ValueError, match="own.html appeared"):
-        write_folder(tmp_path / "site", {"index.html": SITE + "new", "own.html": SITE})
-    assert state(tmp_path) == before
-    write_folder(tmp_path / "site", {"index.html": SITE + "new", "new.html": SITE})
-    site = str(tmp_path / "site")
-    assert state(tmp_path) == before | {f"{site}/index.html": (SITE + "new").encode()}
-    with pytest.raises(ValueError, match="(own.html|notes.txt) is not a page of this program"):
-        check_folder(tmp_path / "site")
-    for name in "own.html", "notes.txt":
-        (tmp_path / "site" / name).unlink()
-    (tmp_path / "site" / ".new.1").mkdir()                     # of another program that writes pages
-    check_folder(tmp_path / "site")
-    (tmp_path / "site" / "index.html").rename(tmp_path / "mine.html")
-    (tmp_path / "site" / "index.html").symlink_to("../mine.html")           # a link would be replaced
-    with pytest.raises(ValueError, match="index.html is not a page of this program"):
-        check_folder(tmp_path / "site")
-    (tmp_path / "mine.html").unlink()                                       # nor where it leads nowhere
-    with pytest.raises(ValueError, match="index.html appeared"):
-        write_folder(tmp_path / "site", {"index.html": SITE + "new"})
+def test_a_site_replaces_its_own_pages_alone(folder):
+    pages = {"index.html": SITE + "new", "code.zip": (SITE + "new").encode()}
+    site = folder / "site"
+    write_folder(site, dict.fromkeys(pages, SITE + "old"))
+    (site / "notes.txt").write_text("mine")
+    before = state(folder)
+    write_folder(site, pages)
+    assert state(folder) == before | {str(site / name): (SITE + "new").encode() for name in pages}
+    for name in "text", "mine.html", "pipe":                            # in the place of a page of the site
+        (site / "code.zip").unlink()
+        (folder / name).rename(site / "code.zip")
+        before = state(folder)
+        with pytest.raises(ValueError, match="code.zip exists and was not written by this program"):
+            write_folder(site, pages)
+        assert state(folder) == before
 
 
-@pytest.mark.parametrize("name", ["text", "circle", "folder", "nowhere/site", "x" * 300])
-def test_a_folder_that_holds_anything_else_is_left_alone(folder, monkeypatch, name):
-    monkeypatch.setattr("pages.__main__.pages", lambda repository: pytest.fail("it began to work"))
-    (folder / "folder" / "index.html").write_text(SITE)
-    (folder / "folder" / "notes.txt").write_text("mine")
+@pytest.mark.parametrize("name", ["text", "circle", "nowhere/site", "x" * 300])
+def test_what_is_no_folder_is_told(folder, monkeypatch, name):
+    monkeypatch.setattr("pages.__main__.pages", lambda repository: {"index.html": SITE})
     before = state(folder)
     with pytest.raises(ValueError, match=r"^[^\n]+$"):
         main(str(folder / name))
