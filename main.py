@@ -55,8 +55,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     check_flags(n, K, seed, prompt, **settings)                 # all that can be checked before a download
     method = methods.choose(drafter, verifier)
     if trace:
-        from pages import rounds  # here: other runs need not wait for it
-        from pages import trace as page
+        from pages import trace as page  # here: other runs need not wait for it
         page.check_place(trace)
     backends.use(backend)
     linear.FAST = fast
@@ -76,26 +75,23 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
         return sampler(pair.draft, pair.target, tokens, n, K, rng, **settings)
 
     # Run each from empty caches, timed, and show what it writes.
-    def run_and_show(title, sampler, coins, recorded=iter, **options):
-        done = run(sampler, pair, coins, lambda rounds: show(recorded(rounds), title=title, **options))
+    def run_and_show(title, sampler, **options):
+        done = run(sampler, pair, np.random.default_rng(seed), partial(show, title=title, **options))
         json or print(timing(done))
         return done
 
-    began, pair = clock(), ready(method.pair(models, tokens, K, settings), tokens)
+    def new_pair():                     # some drafters remember the text
+        return ready(method.pair(models, tokens, K, settings), tokens)
+
+    began, pair = clock(), new_pair()
     for sentence in without_effect(given, method, models):
         print(f"note: {sentence}", file=sys.stderr)
     show = progress if json else partial(watch, encoder=encoder, out=sys.stdout, prompt=prompt, block=block)
-    coins, recorded = np.random.default_rng(seed), iter
-    if trace:
-        coins, verify = rounds.Coins(coins), None if method.own_loop(pair) else method.verify
-        recorded = page.Recording(coins, rounds.Shown(
-            encoder, tokens, n, K, settings["eos"], pair.propose, verify, tests_all=block))
+    alone = run_and_show("Autoregressive sampling", autoregress)
+    spec = run_and_show("Speculative sampling", speculate, show_rounds=show_rounds)
 
-    alone = run_and_show("Autoregressive sampling", autoregress, np.random.default_rng(seed))
-    spec = run_and_show("Speculative sampling", speculate, coins, recorded, show_rounds=show_rounds)
-
-    def again():                        # with a new drafter: some remember the text
-        pair = ready(method.pair(models, tokens, K, settings), tokens)
+    def again():
+        pair = new_pair()
         return [run(sampler, pair, np.random.default_rng(seed)) for sampler in (autoregress, speculate)]
 
     # Compare the two, and if they are short, more pairs like them.
@@ -105,7 +101,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
                   **compared(alone, spec, pair, method, n, K, encoder, further(again, alone, spec, began)))
     print(*[json_format.dumps(result)] if json else summary(result), sep="\n")
     if trace:
-        page.write_trace(trace, recorded, result, encoder, (alone.times, spec.times))
+        page.write_trace(trace, speculate, new_pair(), method, encoder, result, alone.times)
         json or print(f"The rounds are in {trace}: open it in a browser.")
 
 

@@ -31,7 +31,7 @@ from compute import threads
 from compute.backend import clock
 from drafters import lookup
 from drafters.eagle import Eagle
-from pages.rounds import EDITOR, Coins, Shown
+from pages.rounds import EDITOR, Coins, Shown, Untraced, untraced
 from samplers import block
 from utils import load_model
 
@@ -60,7 +60,9 @@ class Live:
 
     @cached_property
     def eagle(self):
-        return Eagle(self.target)
+        eagle = Eagle(self.target)
+        eagle.tree = untraced(eagle.tree)
+        return eagle
 
     @as_json
     def start(self, request):
@@ -74,40 +76,34 @@ class Live:
         settings = dict(temperature=temperature, top_p=top_p, eos=eos)
         for model in self.draft, self.target, self.alone:
             model.reset()
-        draft, target = (self.draft if drafter == "model" else None), self.target
+        draft, target = Untraced(self.draft), Untraced(self.target)
         propose = dict(model=speculative.propose, lookup=lookup.propose,
                        eagle=self.eagle.propose if drafter == "eagle" else None)[drafter]
-        verify, coins = VERIFIERS[verifier], Coins(np.random.default_rng(seed))
-        own, twin = (typed(code), typed(code)) if code else ({}, {})
-        shown = partial(Shown, self.encoder, tokens, n_tokens, K, eos, tests_all=verify is block.verify)
-        if rule := own.get("rule"):
-            spec = rule()(self.draft, target, tokens, n_tokens, K, coins, **settings)
-            again = twin["rule"]()
-            again.settings = {key: settings[key] for key in ("temperature", "top_p")}
-            self.shown = shown(*(getattr(again, name, None) for name in ("propose", "verify")), pure=True,
-                               code=code)
+        own, verify, coins = typed(code), VERIFIERS[verifier], Coins(np.random.default_rng(seed))
+        shown = partial(Shown, self.encoder, coins, tests_all=verify is block.verify, code=code)
+        if "rule" in own:
+            rule = own["rule"]()
+            spec = rule(draft, target, tokens, n_tokens, K, coins, **settings)
+            self.shown = shown(getattr(rule, "propose", None), getattr(rule, "verify", None),
+                               loop=type(rule).__call__)
         else:
-            spec = speculative.speculative_sampling(
-                self.draft if "propose" in own else draft, target, tokens, n_tokens, K, coins, **settings,
-                propose=own.get("propose", propose), verify=checked_rule(own.get("verify", verify)))
-            self.shown = shown(twin.get("propose", propose), twin.get("verify", verify), code=code,
-                               pure=bool(code) or None)
+            propose, verify = own.get("propose", propose), own.get("verify", verify)
+            spec = speculative.speculative_sampling(draft, target, tokens, n_tokens, K, coins, **settings,
+                                                    propose=propose, verify=checked_rule(verify))
+            self.shown = shown(propose, verify)
         alone = autoregressive_sampling(self.alone, tokens, n_tokens, np.random.default_rng(seed), **settings)
-        self.runs, self.coins = dict(alone=alone, spec=spec), coins
-        self.stream = self.encoder.stream()
+        self.runs, self.stream = dict(alone=alone, spec=spec), self.encoder.stream()
         return self.shown.about()
 
     @as_json
     def advance(self, lane):
         """The next target pass of a lane: what is shown of it, with its seconds; None after the last."""
+        if lane == "spec":
+            return self.shown.next(self.runs[lane])
         began = clock()
         r = next(self.runs[lane], None)
-        seconds = clock() - began
-        if r is None:
-            return None
-        found = self.shown.round(r, self.coins.take()) if lane == "spec" else dict(
-            tokens=r.tokens, text=[self.stream([t] if t != self.encoder.eos else []) for t in r.tokens])
-        return found | dict(seconds=round(seconds, 5))
+        return r and dict(tokens=r.tokens, text=[self.stream([t] if t != self.encoder.eos else [])
+                                                 for t in r.tokens], seconds=round(clock() - began, 5))
 
     @as_json
     def judge(self, request):
@@ -129,6 +125,8 @@ def recorded(settings):
 
 def typed(code):
     """The editor's code, run -> what it defines: {"rule": a class} or {"propose": .., "verify": ..}."""
+    if not code:
+        return {}
     from verdicts import rules  # here and below: a race without it begins sooner
     names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)

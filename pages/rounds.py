@@ -1,33 +1,36 @@
 """A round of a run -> what a page shows of it: text, drafts, and the lines that ran, with their values.
 
-    shown = Shown(encoder, tokens, n_tokens, K, eos, propose, verify)
-    shown.sources               the functions, as they are in their files
-    shown.round(r, coins)       a dict for JSON; the rounds of a run are given in order
+    coins = Coins(rng)
+    shown = Shown(encoder, coins, propose, verify)
+    shown.about()                       the functions, as they are in their files
+    run = speculative_sampling(.., coins, propose=propose, verify=verify)
+    shown.next(run)                     the next round, a dict for JSON; None after the last
 
-The lines are those of the functions themselves, run again under sys.settrace on the p, q and drafts of the
-round and with its coins.  Nothing here knows the rule.  The letters are Chen's: q the target, p the draft.
+The lines are noted by sys.settrace while they run.  Nothing here knows the rule.  The letters are Chen's: q
+the target, p the draft.
 
-Limitations: a drafter that remembers something is not run again (its next drafts would change), nor is a loop
-of its own (a tree, a race): then the drafts and what became of them are shown, and no lines.
+Limitations: of a loop of its own (a tree, a race) the drafts are shown and what became of them, but no lines.
+The seconds of a round are about a twentieth too many: what it takes to look for its lines.
 """
 import ast
 import inspect
 import re
 import sys
 import textwrap
-from types import SimpleNamespace
+from pathlib import Path
 
 import numpy as np
 
-from reporting.stats import is_tree, taken
+from compute.backend import clock
+from reporting.stats import Timed, is_tree, taken
 from sampling import sample
 from speculative import speculative_sampling
 
 EDITOR = "<editor>"                                     # the file name of code that was typed into a page
-PURE = ("speculative", "drafters.lookup", "drafters.eagle", "samplers.block", "samplers.lossy")
 N_TOP = 6                                               # tokens of a distribution that are shown
-UNSEEN = ("x, T = ", "yield ", "draft_probs=p)")        # lines of the loop that no round needs
+UNSEEN = "yield ", "draft_probs=p)"                     # lines of the loop that say nothing
 
+LOOP = next(code for code in speculative_sampling.__code__.co_consts if inspect.iscode(code))
 STEPS = [           # Algorithm 2 of Chen et al., and the lines of speculative.py that do it
     ("while n < T", ["while len(x) < T:"]),
     ("for t = 1 .. K: sample x̃ₜ ~ p(· | x₁ .. xₙ, x̃₁ .. x̃ₜ₋₁)",
@@ -46,7 +49,7 @@ STEPS = [           # Algorithm 2 of Chen et al., and the lines of speculative.p
 
 
 class Coins:
-    """A numpy.random.Generator that remembers what it gave: [(method, value), ..] since it was last asked."""
+    """A numpy.random.Generator that remembers what it gave."""
 
     def __init__(self, rng):
         self.rng, self.seen = rng, []
@@ -54,44 +57,44 @@ class Coins:
     def __getattr__(self, name):
         def drawn(*arguments, **options):
             value = getattr(self.rng, name)(*arguments, **options)
-            self.seen.append((name, value))
+            self.seen.append(value)
             return value
         return drawn
 
-    def take(self):
-        seen, self.seen = self.seen, []
-        return seen
+
+def untraced(function):
+    """The function, with nobody looking for lines in its calls: in a model's, that takes a fifth longer."""
+    def called(*arguments):
+        traced = sys.gettrace()
+        sys.settrace(None)
+        try:
+            return function(*arguments)
+        finally:
+            sys.settrace(traced)
+    return called
 
 
-class Again:
-    """Gives the same coins again.  ValueError if it is asked for others."""
+class Untraced(Timed):
+    """A model."""
 
-    def __init__(self, coins):
-        self.coins, self.used = iter(coins), []
-
-    def __getattr__(self, name):
-        def drawn(*_, **__):
-            method, value = next(self.coins, (None, None))
-            if method != name:
-                raise ValueError("the run asked for other random numbers than the first time")
-            self.used.append(value)
-            return value
-        return drawn
+    def timed(self, call, *arguments):
+        return untraced(call)(*arguments)
 
 
 class Lines:
-    """A trace function for sys.settrace -> steps: each line of the code as it ran, with its values."""
+    """A trace function for sys.settrace -> steps: each line of the code as it ran, with its values; and the
+    seconds that this took."""
 
     def __init__(self, sources, coins, n_vocab):
         self.of = {source["code"]: i for i, source in enumerate(sources) if source["code"]}
         self.typed = next((i for i, source in enumerate(sources) if source["file"] == EDITOR), None)
         self.sources, self.coins, self.n_vocab = sources, coins, n_vocab
-        self.steps, self.open, self.draw = [], {}, None
+        self.steps, self.open, self.draw, self.seconds = [], {}, None, 0.0
 
     def __call__(self, frame, event, _):
         code = frame.f_code
         if code is sample.__code__ and self.steps:
-            self.draw = dict(probs=np.array(frame.f_locals["probs"]), before=len(self.coins.used))
+            self.draw = dict(probs=np.array(frame.f_locals["probs"]), before=len(self.coins.seen))
             return self.drawn
         if code in self.of or (code.co_filename == EDITOR and not code.co_name.startswith("<")):
             return self.line
@@ -100,8 +103,8 @@ class Lines:
     def drawn(self, frame, event, token):
         if event == "return" and token is not None:
             probs = self.draw["probs"] / self.draw["probs"].sum()
-            [u] = self.coins.used[self.draw["before"]:] or [None]
-            del self.coins.used[self.draw["before"]:]
+            [u] = self.coins.seen[self.draw["before"]:] or [None]
+            del self.coins.seen[self.draw["before"]:]
             start = probs[:token].sum()
             for step in [*self.open.values()][-1:]:                     # the line that called it
                 step["draw"] = dict(token=int(token), u=u, probs=probs, start=short(start),
@@ -109,14 +112,19 @@ class Lines:
         return self.drawn
 
     def line(self, frame, event, value):
+        began = clock()
         if before := self.open.pop(id(frame), None):
-            self.fill(before, frame, value if event == "return" else None)
+            try:
+                self.fill(before, frame, value if event == "return" else None)
+            except Exception:                           # a function of one's own may hold anything
+                self.forget(before)
         if event == "line":
             source = self.of.get(frame.f_code, self.typed)
             line = frame.f_lineno - self.sources[source]["first"]
-            step = dict(source=source, line=line, facts=[], before=len(self.coins.used))
+            step = dict(source=source, line=line, facts=[], before=len(self.coins.seen))
             self.open[id(frame)] = step
             self.steps.append(step)
+        self.seconds += clock() - began
         return self.line
 
     def fill(self, step, frame, value):
@@ -127,8 +135,8 @@ class Lines:
         for name in dict.fromkeys(re.findall(r"(?<![\w.'\"])[^\W\d_]\w*", shown)):
             if name in names:
                 self.note(name, names[name], step["facts"], series, f"{name}.append" in text)
-        x = next((names[name] for name in ("token", "x") if is_id(names.get(name))), None)
-        coins = self.coins.used[step.pop("before"):]
+        x = next((names[name] for name in ("token", "x") if self.is_id(names.get(name))), None)
+        coins = self.coins.seen[step.pop("before"):]
         q, p = names.get("q"), names.get("p")
         if len(coins) == 1 and x is not None and self.is_row(q) and self.is_row(p):
             series = {"q": q, "p": p}
@@ -139,13 +147,26 @@ class Lines:
         if draw := step.get("draw"):
             series, x = {"drawn from": draw.pop("probs")}, draw["token"]
         if value is not None and text.startswith("return"):
-            if isinstance(value, tuple) and [*map(is_id, value)] == [True, True]:
+            if isinstance(value, tuple) and [*map(self.is_id, value)] == [True, True]:
                 step["facts"] += [["n_accepted", int(value[0])], ["next_token", {"tokens": [int(value[1])]}]]
         same = next((s for s in reversed(self.steps[:-1]) if s["line"] == step["line"]), None)
         if text.startswith(UNSEEN) or text.startswith("for ") and same and same["facts"] == step["facts"]:
-            self.steps = [other for other in self.steps if other is not step]       # a loop that ends
+            self.forget(step)                           # a loop that ends
         if series:
             step["chart"] = dict(series=[*series], marked=x, rows=rows([*series.values()], [x], N_TOP))
+
+    def forget(self, step):
+        self.steps = [other for other in self.steps if other is not step]
+
+    def of_a_round(self):
+        """The steps, from where the loop asks whether there is another round."""
+        texts = [self.sources[step["source"]]["lines"][step["line"]].strip() for step in self.steps]
+        first = next((i for i, text in enumerate(texts) if text.startswith("while ")), 0)
+        return [{key: value for key, value in step.items() if key != "before"} for step in self.steps[first:]]
+
+    def is_id(self, value):
+        return (isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+                and 0 <= value < self.n_vocab)
 
     def is_row(self, value):
         return isinstance(value, np.ndarray) and value.shape == (self.n_vocab,)
@@ -156,45 +177,36 @@ class Lines:
             series[name] = value[-1] if rows_of else value
         elif rows_of:
             facts.append([name, f"{len(value)} distribution{'s' * (len(value) > 1)}"])
-        elif isinstance(value, list) and all(map(is_id, value)):
+        elif isinstance(value, list) and all(map(self.is_id, value)):
             facts.append([name, {"tokens": [int(token) for token in value[-8:]], "of": len(value)}])
-        elif is_id(value) and name in ("token", "next_token", "x"):
+        elif self.is_id(value) and name in ("token", "next_token", "x"):
             facts.append([name, {"tokens": [int(value)]}])
         elif isinstance(value, (int, float, np.number)):
-            facts.append([name, int(value) if is_id(value) else short(value)])
+            facts.append([name, int(value) if self.is_id(value) else short(value)])
 
 
 class Shown:
     """What is shown of one run.
 
-    tokens      the prompt
+    coins       a Coins, the run's random generator
     propose, verify     as in speculative_sampling; verify is None for a loop that is not shown
-    pure        they may be run again; by default if they are of this repository and remember nothing
+    loop        the function or generator that calls them
     code        the text of the editor, if they come from there
     """
 
-    def __init__(self, encoder, tokens, n_tokens, K, eos, propose, verify, *, tests_all=False,
-                 pure=None, code=""):
-        self.encoder, self.x, self.left, self.K, self.eos = encoder, list(tokens), n_tokens, K, eos
-        self.tests_all, self.stream = tests_all, encoder.stream()
-        self.propose, self.verify = (
-            function if pure or getattr(function, "__module__", "") in PURE else None
-            for function in (getattr(propose, "propose", propose), verify))     # of a TimedProposer, too
-        shown = [self.propose, self.verify] if self.verify else []
-        typed = [f for f in shown if f and inspect.unwrap(f).__code__.co_filename == EDITOR]
-        self.sources = [source_of(f) for f in shown if f and f not in typed]
+    def __init__(self, encoder, coins, propose, verify, *, loop=LOOP, tests_all=False, code=""):
+        self.encoder, self.coins, self.tests_all, self.stream = encoder, coins, tests_all, encoder.stream()
+        propose = getattr(propose, "propose", propose)          # of a TimedProposer
+        shown = [propose, verify, loop] if verify else []
+        self.sources = [source for source in map(source_of, shown) if source]
+        self.beside_paper = {source["file"] for source in self.sources} == {"speculative.py"}
         if code:
             lines = code.expandtabs(4).split("\n")
-            self.sources.append(
-                dict(name="your code", file=EDITOR, first=1, lines=lines, code=None, doc=None))
-        loop = next(c for c in speculative_sampling.__code__.co_consts if inspect.iscode(c))
-        if self.verify and not any(inspect.ismethod(f) for f in typed):
-            self.sources.append(source_of(loop, "the loop of speculative_sampling"))
+            self.sources.insert(-1, dict(name="your code", file=EDITOR, first=1, lines=lines, code=None,
+                                         doc=None))
         for source in self.sources:
             source["paper"] = [next((i for i, (_, parts) in enumerate(STEPS) if line.strip().startswith(
                 tuple(parts))), None) for line in source["lines"]]
-        modules = {f.__module__ for f in shown if f and f not in typed}
-        self.beside_paper = modules == {"speculative"} and not any(inspect.ismethod(f) for f in typed)
 
     def about(self):
         """For JSON: the sources, and Algorithm 2 if it stands beside them."""
@@ -202,8 +214,19 @@ class Shown:
         return dict(sources=[{key: source[key] for key in kept} for source in self.sources],
                     steps=[text for text, _ in STEPS] if self.beside_paper else [])
 
-    def round(self, r, coins):
-        """A sampling.Round and the coins that were drawn in it -> what is shown of it."""
+    def next(self, run):
+        """The next sampling.Round -> what is shown of it, with its seconds; None after the last."""
+        self.coins.seen.clear()
+        lines, traced, began = Lines(self.sources, self.coins, self.encoder.n_vocab), sys.gettrace(), clock()
+        sys.settrace(lines if self.sources else None)
+        try:
+            r = next(run, None)
+        finally:
+            sys.settrace(traced)
+        seconds = round(clock() - began - lines.seconds, 5)
+        return r and self.round(r, lines) | dict(seconds=seconds)
+
+    def round(self, r, lines):
         last = None
         if len(r.tokens) > r.n_accepted:
             end = (taken(r) or [-1])[-1] if is_tree(r) else None
@@ -219,9 +242,7 @@ class Shown:
             found["drafts"] = [
                 dict(token=int(x), q=short(q[x]), p=short(p[x]), verdict=self.verdict(r, j, last))
                 for j, (x, q, p) in enumerate(zip(r.drafts, r.target_probs, r.draft_probs))]
-            found["steps"] = self.steps(r, coins) if self.verify else []
-        self.x += r.tokens
-        self.left -= len(r.tokens)
+            found["steps"] = lines.of_a_round()
         found["names"] = {token: self.encoder.to_bytes(token).decode("utf-8", errors="backslashreplace")
                           for token in sorted(ids_in(found))}
         return found
@@ -233,61 +254,21 @@ class Shown:
             return "after the end"
         return "rejected" if j == r.n_accepted or self.tests_all else "not tested"
 
-    def steps(self, r, coins):
-        """[] if the functions do not do the same again.  A drafter that is not run again has drawn the first
-        coins; how many, the others show."""
-        starts = [0] if self.propose else range(len(coins) + 1)
-        return next(filter(None, (self.run_again(r, coins[start:]) for start in starts)), [])
 
-    def run_again(self, r, coins):
-        again, n_vocab = Again(coins), r.target_probs.shape[1]
-        lines = Lines(self.sources, again, n_vocab)
-
-        def propose(draft, x, k, to_probs, rng):
-            p = iter(r.draft_probs if r.draft_probs is not None else [])
-            function = self.propose
-            if not function:
-                return r.drafts, r.draft_probs
-            if hasattr(getattr(function, "__self__", None), "tree"):    # a head: its method, without the head
-                head = SimpleNamespace(tree=lambda *_: None)
-                return function.__func__(head, None, x, k, lambda *_: [next(p)], rng)
-            return function(lambda *_: None, x, k, lambda *_: [next(p)], rng)
-
-        def verify(q, p, drafts, rng):
-            p = r.draft_probs if r.draft_probs is not None else p
-            return self.verify(r.target_probs, p, drafts, rng)
-
-        with np.errstate(divide="ignore"):
-            logits = np.log(r.target_probs)
-        run = speculative_sampling(None, lambda *_: logits, self.x, self.left, self.K, again, eos=self.eos,
-                                   propose=propose, verify=verify)
-        traced = sys.gettrace()
-        sys.settrace(lines)
-        try:
-            done = next(run)
-        except Exception:                               # whatever a function of one's own may raise
-            return []
-        finally:
-            sys.settrace(traced)
-        same = [*done.tokens] == [*r.tokens] and [*done.drafts] == [*r.drafts] and not [*again.coins]
-        return [{key: value for key, value in step.items() if key != "before"} for step in lines.steps] * same
-
-
-def source_of(function, name=""):
-    """{name, file, first (its line number), lines, doc (the lines of its docstring, from 0)}"""
-    code = function if inspect.iscode(function) else inspect.unwrap(function).__code__
+def source_of(function):
+    """{name, file, first (its line number), lines, code, doc (the lines of its docstring, from 0)}; None for
+    what is written in no file."""
+    code = function if inspect.iscode(function) else getattr(inspect.unwrap(function), "__code__", None)
+    if not code or not Path(code.co_filename).exists():
+        return None
     lines, first = inspect.getsourcelines(code)
     text = textwrap.dedent("".join(lines))
     start = ast.parse(text).body[0].body[0]
     doc = [start.lineno - 1, start.end_lineno - 1] if ast.get_docstring(ast.parse(text).body[0]) else None
-    path = code.co_filename.replace("\\", "/").split("/")
-    file = "/".join(path[-2:]) if path[-2] in ("drafters", "samplers") else path[-1]
-    return dict(name=name or code.co_name, file=file, first=first, code=code, doc=doc,
-                lines=text.rstrip("\n").split("\n"))
-
-
-def is_id(value):
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    path = Path(code.co_filename)
+    file = f"{path.parent.name}/{path.name}" if path.parent.name in ("drafters", "samplers") else path.name
+    name = "the loop" if code.co_name in ("rounds", "__call__") else code.co_name
+    return dict(name=name, file=file, first=first, code=code, doc=doc, lines=text.rstrip("\n").split("\n"))
 
 
 def short(x):

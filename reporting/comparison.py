@@ -80,6 +80,7 @@ def ready(pair, tokens):
     """The pair with its proposer timed, and its models warmed up: the first call takes longer than others."""
     for model in filter(None, (pair.draft, pair.target)):
         model(tokens[:getattr(model, "n_ctx", None)])           # if it is too long, the sampler says so
+        model.reset()
     return pair._replace(propose=TimedProposer(pair.propose), grow=pair.grow and TimedProposer(pair.grow))
 
 

@@ -55,10 +55,12 @@ def test_every_round_is_run_again_line_by_line(live, drafter, verifier):
 
 
 def test_a_rounds_lines_have_the_values_of_the_run(live):
-    tokens, coins = live.encoder.encode(RUN["prompt"]), Coins(np.random.default_rng(3))
-    shown = Shown(live.encoder, tokens, 12, 4, None, propose, verify)
-    for r in speculative_sampling(live.draft, live.target, tokens, 12, 4, coins):
-        tests = [step["test"] for step in shown.round(r, coins.take())["steps"] if "test" in step]
+    def run(rng):
+        return speculative_sampling(live.draft, live.target, live.encoder.encode(RUN["prompt"]), 12, 4, rng)
+
+    shown, again = Shown(live.encoder, coins := Coins(np.random.default_rng(3)), propose, verify), run(coins)
+    for r in run(np.random.default_rng(3)):
+        tests = [step["test"] for step in shown.next(again)["steps"] if "test" in step]
         assert len(tests) == min(r.n_accepted + 1, len(r.drafts))
         for j, test in enumerate(tests):
             q, p = r.target_probs[j][r.drafts[j]], r.draft_probs[j][r.drafts[j]]
