@@ -18,7 +18,6 @@ to the end, with those of the target alone on the same prompts.
 Limitations: on a busy machine all of it is noise.  The models of GPT-2's size are random: the time does not
 depend on the values of the weights.  The CPU only.
 """
-import json
 import os
 import subprocess
 import sys
@@ -29,11 +28,10 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from benchmarks.counts import DRAFT, HERE, MOST, TARGET, made, name_of, plan
+from benchmarks.counts import DRAFT, HERE, MOST, TARGET, made, name_of, plan, write_json
 from benchmarks.measure import caption, in_turns, machine, size_of, streams
 from benchmarks.synthetic import random_model
 from compute.backend import clock
-from console import rewrite
 from methods import Models, choose
 from reporting.stats import Timed
 from utils import load_model
@@ -178,11 +176,4 @@ def has_avx512():
 
 
 def write(out, name, found):
-    rewrite(Path(out) / f"costs_{name}.json", as_json(found))
-
-
-def as_json(found):
-    """One line per entry."""
-    def written(part):
-        return ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in part.items())
-    return "{\n" + ",\n".join(f' "{key}": {{\n{written(part)}\n }}' for key, part in found.items()) + "\n}\n"
+    write_json(Path(out) / f"costs_{name}.json", found)

@@ -406,8 +406,14 @@ def read(file):
 
 
 def write(file, cells):
-    """One line per cell."""
     about = dict(draft=DRAFT, target=TARGET, openings=len(openings()), n_tokens=N_TOKENS, optimum=COSTS,
                  layer_skip=FIXED["layer_skip"])
-    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(cell)}" for name, cell in cells.items())
-    rewrite(file, f'{{"about": {json.dumps(about)},\n "cells": {{\n{lines}\n}}}}\n')
+    write_json(file, dict(about=about, cells=cells))
+
+
+def write_json(file, found):
+    """{part: {name: ..}}, one line per name."""
+    def lines(part):
+        return ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in part.items())
+    parts = ",\n".join(f' "{name}": {{\n{lines(part)}\n }}' for name, part in found.items())
+    rewrite(file, f"{{\n{parts}\n}}\n")

@@ -29,7 +29,7 @@ def known():
 @cache
 def on_machines(T):
     """{machine: {method: (speed-up, K)}}, each at its best K there."""
-    data, found = machine.data() or dict(rows=[], presets={}), {}
+    data, found = machine.data(), {}
     for row in data["rows"]:
         if row["T"] == T and row["K"] and row["lossless"]:
             for name, settings in data["presets"].items():

@@ -26,17 +26,12 @@ def parts_timed():
     """
     spent = Counter()
     clocks = {"timer": clock} if on_gpu() else {}               # the one that waits for the GPU
-    profiler = cProfile.Profile(builtins=False, **clocks)
-    start = clock()
-    with profiler:
+    with cProfile.Profile(builtins=False, **clocks) as profiler:
         yield spent
-    total = clock() - start
     for caller in profiler.getstats():
         for called in caller.calls or []:
-            part = PARTS.get((name_of(called.code), name_of(caller.code)))
-            if part:
+            if part := PARTS.get((name_of(called.code), name_of(caller.code))):
                 spent[part] += called.totaltime
-    spent["the rest"] = total - sum(time for part, time in spent.items() if part != "the rest")
 
 
 def name_of(code):

@@ -122,13 +122,10 @@ def assumed():
 
 
 def data():
-    """What machine.html holds, or None before anything was counted and measured."""
-    files = {words: RESULTS / f"costs_{name}.json" for name, words in KERNELS.items()}
-    costs = {words: json.loads(path.read_text(encoding="utf-8")) for words, path in files.items()
-             if path.exists()}
-    if not costs or not (RESULTS / "counts.json").exists():
-        return None
-    counts = json.loads((RESULTS / "counts.json").read_text(encoding="utf-8"))
+    """What machine.html holds."""
+    def read(name):
+        return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    counts, costs = read("counts"), {words: read(f"costs_{name}") for name, words in KERNELS.items()}
     first = next(iter(costs.values()))
     known = {name: preset for words, some in costs.items() for name, preset in presets(some, words).items()}
     return dict(places=PLACES, rows=rows(counts, first), presets=known | assumed(),

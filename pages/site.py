@@ -59,20 +59,19 @@ def live_page(files, repository="", base=PYODIDE):
     data = dict(packs=about, openings=[*live.openings()], settings=START,
                 recorded=live.recorded(START))
     link = f'<a href="{repository}">this repository</a>' if repository else "this repository"
-    more = f'<a href="machine.html">{machine.TITLE}</a> is a page of its own.' if machine.data() else ""
+    more = f'<a href="machine.html">{machine.TITLE}</a> is a page of its own.'
     policy = f" {base} 'wasm-unsafe-eval'; connect-src 'self' {base}; worker-src blob:"
     return page("Speculative sampling, live", "live.html", data, policy, base=base, repository=link,
                 machine=more, repeating=quote(REPEATING))
 
 
 def machine_page():
-    """{} before anything was counted."""
-    if not (data := machine.data()):
-        return {}
-    return {"machine.html": page(machine.TITLE, "machine.html", data, measured=data["measured"])}
+    data = machine.data()
+    return page(machine.TITLE, "machine.html", data, measured=data["measured"])
 
 
 def pages(repository=""):
     """The whole site."""
     files = packs()
-    return files | {"index.html": INDEX, "live.html": live_page(files, repository)} | machine_page()
+    return files | {"index.html": INDEX, "live.html": live_page(files, repository),
+                    "machine.html": machine_page()}

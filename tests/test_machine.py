@@ -60,20 +60,13 @@ def test_a_gpu_that_is_busy_already_need_not_speculate():
     assert max(speedup(row, **full) for row in exact) < 1 < max(speedup(row, **one) for row in exact)
 
 
-def test_without_counts_there_is_no_page(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "RESULTS", tmp_path)
-    assert machine.data() is None
-    (tmp_path / "counts.json").write_text(json.dumps(COUNTS))
-    (tmp_path / "costs_avx512.json").write_text(json.dumps(COSTS))
-    assert {*machine.data()["presets"]} == {"GPT-2 124M, AVX-512", *ASSUMED}
-
-
 @pytest.fixture
 def page(browser, tmp_path, monkeypatch):
     (tmp_path / "counts.json").write_text(json.dumps(COUNTS))
-    (tmp_path / "costs_avx2.json").write_text(json.dumps(COSTS))
+    for kernels in machine.KERNELS:
+        (tmp_path / f"costs_{kernels}.json").write_text(json.dumps(COSTS))
     monkeypatch.setattr(machine, "RESULTS", tmp_path)
-    html, = machine_page().values()
+    html = machine_page()
     (tmp_path / "machine.html").write_text(html, encoding="utf-8")
     browser.open(tmp_path / "machine.html")
     yield browser

@@ -74,7 +74,7 @@ def test_the_check_sees_what_a_page_would_load():
                  '<link rel="stylesheet" href="//a.org/x.css">', "<style>@import '//a.org/x.css';</style>",
                  "<style>p { background: url(//a.org/x) }</style>", "<p style='background: url(//a.org/x)'>"):
         assert [load.split("//")[1][:7] for load in Links(part).loads] == ["a.org/x"]
-    html = machine_page()["machine.html"]
+    html = machine_page()
     for wrong in html.replace("live.html", "nowhere.html"), html.replace("img-src", f"img-src {PYODIDE}"):
         with pytest.raises(AssertionError):
             check_links({"machine.html": wrong, "live.html": html})
