@@ -142,19 +142,15 @@ def typed(code):
 def judged(code, settings=None, penalty=False, disputed=False):
     """settings, penalty    of a dispute, which is judged on the pairs of verdicts/, as its case is"""
     import lossless
-    from samplers.constraints import constrained
-    from verdicts import PAIRS, museum, rules
+    from verdicts import museum, reports
     own = typed(code)
     sampler = museum.sampler(own["rule"]) if "rule" in own else (
         lambda *run, **settings: speculative.speculative_sampling(*run, **own, **settings))
     if not disputed:
         return lossless.report(sampler)._asdict()
-    for name, (draft, target, n_tokens, Ks) in PAIRS.items():
-        target = constrained(target, rules.penalty) if penalty else target
-        found = lossless.report(sampler, [(draft, target)], Ks, n_tokens,
-                                **{"temperature": 1.0} | (settings or {}))
+    for found in reports(sampler, settings or {}, penalty):
         if not found.lossless:
-            return found._asdict() | dict(case=found.case.replace("pair 0", name))
+            break
     return found._asdict()
 
 

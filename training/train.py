@@ -275,16 +275,13 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
             opt.zero_grad()
         step += 1
         bar.update()
-        saved = step % args.save_every == 0 or step == steps
-        if saved or step % 20 == 0:
+        if step % args.save_every == 0 or step == steps:
             row = dict(stage=stage, step=step, tokens=(step + finished * args.steps) * args.batch * N_CTX,
                        seconds=time.time() - start, train_target_nats=loss_target.item(),
-                       train_draft_loss=loss_draft.item())
-            if saved:
-                row |= evaluate(target, draft, test_tokens, n_bytes, args.device)
+                       train_draft_loss=loss_draft.item(),
+                       **evaluate(target, draft, test_tokens, n_bytes, args.device))
             log_row(work / "log.jsonl", row)
-            if saved:                           # after its row: what is interrupted here is logged twice
-                save(work / f"{stage}.pt", step, models, opts)
+            save(work / f"{stage}.pt", step, models, opts)      # what is interrupted here is logged twice
             bar.write(" ".join(f"{k} {v:.4g}" if k != "stage" else v for k, v in row.items()))
     bar.close()
 

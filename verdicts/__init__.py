@@ -62,18 +62,24 @@ class Case(NamedTuple):
         return {"asks": "A question.", "ours": "Found by reading it."}[self.says]
 
     def reports(self):
-        """Yields the lossless.Report of each pair as it is judged."""
-        settings = {"temperature": 1.0} | self.settings
-        for name, (draft, target, n_tokens, Ks) in PAIRS.items():
-            models = draft, constrained(target, penalty) if self.penalty else target
-            report = lossless.report(sampler(RULES[self.rule]), [models], Ks, n_tokens, **settings)
-            yield report if report.lossless else report._replace(case=report.case.replace("pair 0", name))
+        return reports(sampler(RULES[self.rule]), self.settings, self.penalty)
 
     def judge(self):
         """lossless.Report of the first pair that shows a wrong text, with the largest deviation of all."""
         found = [*self.reports()]
         first = next((report for report in found if not report.lossless), found[0])
         return first._replace(deviation=max(report.deviation for report in found))
+
+
+def reports(sampler, settings, punished):
+    """Yields the lossless.Report of each pair as it is judged.
+
+    punished    whether the target punishes repetition
+    """
+    for name, (draft, target, n_tokens, Ks) in PAIRS.items():
+        models = draft, constrained(target, penalty) if punished else target
+        report = lossless.report(sampler, [models], Ks, n_tokens, **{"temperature": 1.0} | settings)
+        yield report if report.lossless else report._replace(case=report.case.replace("pair 0", name))
 
 
 def kept(rule, q=(.6, .3, .1), p=(.75, .2, .05), K=2):
