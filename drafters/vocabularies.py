@@ -12,8 +12,8 @@ Both understand text: the target's tokens are decoded, and encoded again for the
             normalized, zero elsewhere.  It is a model like any other, and p is what the drafts are drawn
             from: lossless
     SLEM    string-level exact match: the draft continues, and what it wrote is encoded for the target.  The p
-            of such drafts is not known, so they are chosen: the draft's likeliest tokens, and None for p,
-            accepted with probability q(x̃): lossless
+            of such drafts is not known.  So the draft writes its likeliest tokens, drawing none, and p is
+            None: a draft is accepted with probability q(x̃), lossless
 
 SLEM also drafts words that only the target has as one token.  But the new text may merge with the end of the
 old one: if the target has written "th" and the draft goes on with "e", both would be the token "the".  Only
@@ -48,7 +48,7 @@ class Reader:
 
 
 class TLI(Reader):
-    """model(tokens, n_last) -> logits [n_last, n_vocab] of the target's tokens; -inf: not the draft's."""
+    """model(tokens, n_last) -> logits [n_last, n_vocab] of the target's tokens; -inf where the draft has none."""
 
     def __init__(self, draft, draft_encoder, encoder):
         super().__init__(draft, draft_encoder, encoder)
