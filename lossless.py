@@ -408,7 +408,7 @@ def scripted(text, n_vocab=10):
 LETTERS, FLAT = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)]
 KINDS = {       # letter: (the draft's tokens, the target's), the likeliest first, and weights if not random
     ".": ("a", "a", [1], [1]),  # both are certain of the same: sure to be accepted
-    "x": ("b", "a", [1], [1]),  # both are certain, and differ: sure to be refused
+    "x": ("b", "a", [1], [1]),  # both are certain, and differ: sure to be rejected
     "=": ("abc", "abc"),        # the same distribution
     "s": ("cd", "abc"),         # sparse: c is accepted now and then, d never; the residual is a and b
     "b": ("dceb", "abcd"),      # broad: b is sure to stay

@@ -48,7 +48,7 @@ class Reader:
 
 
 class TLI(Reader):
-    """model(tokens, n_last) -> logits [n_last, n_vocab] of the target's tokens; -inf where the draft has none."""
+    """model(tokens, n_last) -> logits [n_last, n_vocab] of the target's tokens; -inf: not the draft's."""
 
     def __init__(self, draft, draft_encoder, encoder):
         super().__init__(draft, draft_encoder, encoder)

@@ -230,8 +230,8 @@ class Shown:
         last = None
         if len(r.tokens) > r.n_accepted:
             end = (taken(r) or [-1])[-1] if is_tree(r) else None
-            refused = r.n_accepted < len(r.drafts) if end is None else end in r.parents
-            last = dict(token=int(r.tokens[-1]), kind="correction" if refused else "bonus")
+            rejected = r.n_accepted < len(r.drafts) if end is None else end in r.parents
+            last = dict(token=int(r.tokens[-1]), kind="correction" if rejected else "bonus")
         found = dict(tokens=[int(token) for token in r.tokens], kept=r.n_accepted, last=last,
                      text=[self.stream([token] if token != self.encoder.eos else []) for token in r.tokens])
         if is_tree(r):

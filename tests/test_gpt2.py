@@ -31,7 +31,7 @@ def test_logits_do_not_depend_on_earlier_calls(calls):
 
 
 def test_the_draft_has_no_hole_after_full_acceptance_and_full_rejection():
-    """Drafts d, e, f of x: the draft model never saw f.  All are accepted, then three others all refused."""
+    """Drafts d, e, f of x: the draft model never saw f.  All are accepted, then three others all rejected."""
     x, d, e, f, bonus, correction = TOKENS[:5], 1, 2, 3, 4, 5
     y = x + [d, e, f, bonus]
     prompts = [x, x + [d], x + [d, e], y, y + [d], y + [d, e], y + [correction], y + [correction, d]]

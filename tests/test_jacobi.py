@@ -22,7 +22,7 @@ def drafts_of(target, x, n_tokens, K):
     return [r.drafts for r in rounds]
 
 
-def test_the_answers_to_refused_drafts_are_the_next_drafts(monkeypatch):
+def test_the_answers_to_rejected_drafts_are_the_next_drafts(monkeypatch):
     """Without the pool, on a target that counts.  After each of the 7s it says 8, so 8 8 8 is drafted, though
     only the first of them was right: the Jacobi iteration, one more place a round."""
     monkeypatch.setattr(Jacobi, "learn", lambda self: None)

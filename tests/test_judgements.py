@@ -289,8 +289,8 @@ def stale(lower, tokens):
     return lower.states[-1, :len(tokens)]
 
 
-def refused_to(draw_the_rest, select):
-    """A rule that after the refusal of all draws something else: draw_the_rest(q, p) -> weights."""
+def rejected_to(draw_the_rest, select):
+    """A rule that after the rejection of all draws something else: draw_the_rest(q, p) -> weights."""
     def mistaken(q, p, tokens, rng):
         i, token = select(q, p, tokens, rng)
         return (i, token) if i is not None else (None, sample(draw_the_rest(q, p), rng))
@@ -357,19 +357,19 @@ SPOILED = {
     "tree: equal children are judged once": trees(rule=(
         lambda *given: [*dict.fromkeys(AGAIN(*given))], JUDGED_AGAIN)),
     "tree: one coin for all children": trees(rule=(GROWN, with_one_coin(JUDGED))),
-    "tree: the last draw is from q": trees(rule=(GROWN, refused_to(lambda q, p: q, JUDGED))),
+    "tree: the last draw is from q": trees(rule=(GROWN, rejected_to(lambda q, p: q, JUDGED))),
     "tree: the first child is accepted": trees(rule=(GROWN, lambda q, p, tokens, rng: (0, tokens[0]))),
     "tree: the q of the root": trees(walk=walks(lambda q, p: ([q[0]] * len(q), p))),
     "tree: the rows are one too late": trees(walk=walks(lambda q, p: ([q[0], *q], p))),
     "K-SEQ: rho is 1": patched(trees(rule=K_SEQ), k_seq, "division_factor", lambda q, p, k: 1.0),
     "K-SEQ: rho is too small": patched(
         trees(rule=K_SEQ), k_seq, "division_factor", lambda q, p, k: (1 + right_rho(q, p, k)) / 2),
-    "K-SEQ: the last draw is from q": trees(rule=(K_SEQ[0], refused_to(lambda q, p: q, K_SEQ[1]))),
+    "K-SEQ: the last draw is from q": trees(rule=(K_SEQ[0], rejected_to(lambda q, p: q, K_SEQ[1]))),
     "K-SEQ: one coin for all drafts": trees(rule=(K_SEQ[0], with_one_coin(K_SEQ[1]))),
     "greedy drafts: the last counts as drawn from p": trees(rule=(
         GREEDY[0], lambda q, p, tokens, rng: JUDGED(q, p, tokens[-1:], rng))),
-    "greedy drafts: the last draw is from q": trees(rule=(GREEDY[0], refused_to(lambda q, p: q, GREEDY[1]))),
-    "traversal: a refused child may come again": trees(
+    "greedy drafts: the last draw is from q": trees(rule=(GREEDY[0], rejected_to(lambda q, p: q, GREEDY[1]))),
+    "traversal: a rejected child may come again": trees(
         rule=SPECINFER, grow=lambda draft, x, shape, _, *rest: drawn(draft, x, shape, SEQUOIA, *rest),
         walk=traversal.walk),
     "traversal: the last draw is from the root's q": trees(walk=traverses(lambda q, path: q[0])),

@@ -66,7 +66,7 @@ def first_token(rule, q, p, K=1, **settings):
 @pytest.mark.parametrize("rule, first", [
     ("Algorithm2", Q),
     ("ArgmaxSoftmaxRecorded", (.2, .6, .2)),                    # 0 is drafted: .2 stays, .8 of (0, .75, .25)
-    ("TargetAfterRefusal", (.14, .54, .32)),                    # .6 kept, and .4 of q
+    ("TargetAfterRejection", (.14, .54, .32)),                    # .6 kept, and .4 of q
     ("UniformIsZero", P),
     ("GreedyTarget", (0, 1, 0)),
     ("DrawnAsPointMasses", Q),
@@ -110,7 +110,7 @@ def test_a_draft_that_the_target_rules_out_is_kept_once_in_2_to_the_24():
 
 
 def test_noise_used_twice_by_hand():
-    """0 was drafted and refused, so E_1 > .6 E_0 and E_2 > .4 E_0, and 1 wins if E_1 < 3 E_2: the integral of
+    """0 was drafted and rejected, so E_1 > .6 E_0, E_2 > .4 E_0, and 1 wins if E_1 < 3 E_2: the integral of
     1 / (1 + t + max(t / 3, .4))^2 over t > .6; the maximum is .4 up to t = 1.2."""
     one = 1 / (1 + .6 + .4) - 1 / (1 + 1.2 + .4) + .75 / (1 + 1.2 * 4 / 3)
     assert first_token("NoiseUsedTwice", Q, P) == pytest.approx([.1, .3 + .8 * one, .2 + .8 * (.5 - one)])

@@ -48,7 +48,7 @@ def test_greedy_text_of_float64_models_is_the_baselines(K):
         rounds = speculative(draft, target, 40, K, seed + 1, temperature=0)
         assert text_of(rounds) == text_of(baseline(target, 40, temperature=0))
         accepted, tested = stats.acceptance(rounds)
-        assert 0 < accepted < tested                            # some drafts were kept and some refused
+        assert 0 < accepted < tested                            # some drafts were kept and some rejected
 
 
 def test_greedy_float32_text_is_the_targets_argmax_or_within_rounding_of_it():
@@ -153,7 +153,7 @@ EOS_CASES = {           # where it falls: what target and draft say after the pr
     "first correction": ([9, 1, 2, 3, 4], [5, 1, 2, 3, 4]),
     "later correction": ([1, 2, 9, 3, 4], [1, 2, 5, 3, 4]),
     "draft before a rejection": ([1, 9, 2, 3, 4], [1, 9, 5, 3, 4]),
-    "refused draft": ([1, 2, 3, 4, 9, 5], [1, 9, 3, 4, 9, 5]),
+    "rejected draft": ([1, 2, 3, 4, 9, 5], [1, 9, 3, 4, 9, 5]),
     "twice": ([1, 9, 9, 2, 3], [1, 9, 9, 2, 3]),
     "second round": ([1, 2, 3, 4, 5, 9, 6], [1, 2, 3, 4, 5, 9, 6]),
 }
@@ -202,18 +202,18 @@ def test_a_round_holds_the_distributions_that_were_sampled_from(settings):
 
 @pytest.mark.parametrize("settings", [{}, dict(temperature=.6), dict(top_k=2), dict(top_p=.7),
                                       dict(temperature=0)], ids=str)
-def test_a_draft_equal_to_the_target_is_never_refused(settings):
+def test_a_draft_equal_to_the_target_is_never_rejected(settings):
     with np.errstate(all="raise"):
         rounds = speculative(table(2, zeros=.3), table(2, zeros=.3), 200, 3, **settings)
     assert [r.n_accepted for r in rounds] == [3] * 50 and stats.acceptance(rounds) == (150, 150)
 
 
-def test_a_token_without_mass_is_refused_even_if_u_is_0():
+def test_a_token_without_mass_is_rejected_even_if_u_is_0():
     assert verify(np.array([[0., 1], [1, 0]]), np.array([[1., 0]]), [0], Says(0., 0.)) == (0, 1)
 
 
 def test_an_empty_residual_falls_back_to_the_target():
-    """Draft and target differ by rounding; u is so near 1 that the draft is refused: q - p is empty."""
+    """Draft and target differ by rounding; u is so near 1 that the draft is rejected: q - p is empty."""
     q, p = np.array([[.5, .5], [1, 0]]), np.array([[np.nextafter(.5, 1), .5]])
     assert verify(q, p, [0], Says(1 - 2**-53, .7)) == (0, 1)
 

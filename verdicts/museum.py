@@ -27,7 +27,7 @@ class OneCoinForAll(Algorithm2):
 
 
 class CoinDrawsTheCorrection(Algorithm2):
-    """Wrong. The coin that refused draws the correction, and it is known to be large."""
+    """Wrong. The coin that rejected draws the correction, and it is known to be large."""
     def keeps(self, q, p, x, rng):
         self.coin = rng.random()
         return self.coin * p[x] < q[x]
@@ -77,7 +77,7 @@ class EveryDraftKept(Algorithm2):
 
 
 class NoDraftKept(Algorithm2):
-    """Wrong. Every draft is refused, and the correction still comes from the residual."""
+    """Wrong. Every draft is rejected, and the correction still comes from the residual."""
     def keeps(self, *_):
         return False
 
@@ -110,7 +110,7 @@ class CoinUpTo(Algorithm2):
 # The correction and the bonus -------------------------------------------------------------------------------
 
 class TargetWithoutTheDraft(Algorithm2):
-    """Wrong. Only the refused draft is taken out of q. That is right for point masses; if drafts are drawn,
+    """Wrong. Only the rejected draft is taken out of q. That is right for point masses; if drafts are drawn,
     other tokens have part of their q already, too."""
     def residual(self, q, p, x):
         return np.where(np.arange(len(q)) == x, 0, q)
@@ -173,17 +173,17 @@ class LateRound(Algorithm2):
         return self.n > 5 or super().keeps(*run)
 
 
-class RefusedDraftIsRead(Algorithm2):
-    """Wrong. The target goes on from the refused draft, not from its correction: a cache that was not rolled
+class RejectedDraftIsRead(Algorithm2):
+    """Wrong. The target goes on from the rejected draft, not from its correction: a cache that was not rolled
     back."""
-    refused = ()
+    rejected = ()
 
     def rows(self, target, x, drafts, *more):
-        return super().rows(target, [*x[:len(x) - len(self.refused)], *self.refused], drafts, *more)
+        return super().rows(target, [*x[:len(x) - len(self.rejected)], *self.rejected], drafts, *more)
 
     def verify(self, q, p, drafts, rng):
         kept, token = super().verify(q, p, drafts, rng)
-        self.refused = drafts[kept:kept + 1]
+        self.rejected = drafts[kept:kept + 1]
         return kept, token
 
 
@@ -290,7 +290,7 @@ class CoinForAnArray(Algorithm2):
 
 
 class AllCoinsAtOnce(Algorithm2):
-    """Lossless. All coins of a round are thrown and compared at once; those after a refusal do not count."""
+    """Lossless. All coins of a round are thrown and compared at once: those after a rejection are idle."""
     def verify(self, q, p, drafts, rng):
         chances = np.array([row[x] for row, x in zip(p, drafts)])
         passes = rng.random(len(drafts)) * chances < q[np.arange(len(drafts)), drafts] if drafts else []
@@ -301,7 +301,7 @@ class AllCoinsAtOnce(Algorithm2):
 
 
 class CoinStretched(CoinDrawsTheCorrection):
-    """Lossless. The coin that refused is uniform above the ratio: stretched to [0, 1), it draws the
+    """Lossless. The coin that rejected is uniform above the ratio: stretched to [0, 1), it draws the
     correction."""
     def correction(self, q, p, x, rng):
         self.coin = (self.coin - q[x] / p[x]) / (1 - q[x] / p[x])

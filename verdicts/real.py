@@ -22,7 +22,7 @@ PROMPT, N_TOKENS, N_DRAFTS = [2, 0], 2, 2
 
 
 class Coins:
-    """What torch.rand_like gives: numbers that are compared with ratios.  After a refusal none counts."""
+    """What torch.rand_like gives: numbers that are compared with ratios.  After a rejection none counts."""
     def __init__(self, rng):
         self.rng = rng
 

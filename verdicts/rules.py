@@ -1,6 +1,6 @@
 """Rules that public threads are about: each is Algorithm 2 with one step changed.
 
-    RULES["TargetAfterRefusal"]()(draft, target, tokens, n_tokens, K, rng, **settings) -> rounds
+    RULES["TargetAfterRejection"]()(draft, target, tokens, n_tokens, K, rng, **settings) -> rounds
 
 The first word of a rule's docstring says what it is, wrong or lossless, and the rest says why; the tests
 compare that word with what lossless.py finds.  Some are right, and stand here because somebody doubted them.
@@ -24,8 +24,8 @@ from sampling import Round, cut_after, point_masses, probabilities, sample
 
 
 class Algorithm2:
-    """Lossless. A draft is kept with probability min(p, q), a refusal adds (q - p)_+: together q, whatever p
-    is. This is speculative.py in steps, without its checks."""
+    """Lossless. A draft is kept with probability min(p, q), a rejection adds (q - p)_+: together q, whatever
+    p is. This is speculative.py in steps, without its checks."""
     def __call__(self, draft, target, tokens, n_tokens, K, rng, *, eos=None, **settings):
         x, T, ends = list(tokens), len(tokens) + n_tokens, check_settings(n_tokens, eos=eos)
         self.settings, probs = settings, partial(probabilities, **settings)
@@ -94,7 +94,7 @@ class ArgmaxSoftmaxRecorded(Algorithm2):
 
 
 class ArgmaxAsPointMasses(ArgmaxSoftmaxRecorded):
-    """Lossless. A coin keeps the draft with probability q(draft), and a refusal draws from q without it:
+    """Lossless. A coin keeps the draft with probability q(draft), and a rejection draws from q without it:
     together q. Fewer drafts may be kept than with drawn ones, or more."""
     def propose(self, *run):
         return super().propose(*run)[0], None
@@ -160,7 +160,7 @@ class ExitByTheCoinOfTheTest(Algorithm2):
 
 
 class LookedUpAllAccepted(Algorithm2):
-    """Wrong. A draft that is never refused is the drafter's text, not the target's."""
+    """Wrong. A draft that is never rejected is the drafter's text, not the target's."""
     propose = staticmethod(lookup.propose)
 
     def keeps(self, *_):
@@ -265,7 +265,7 @@ class OnAfterEOS(Algorithm2):
         return drafts[:kept] + [token]
 
 
-# The accept test, and what follows a refusal ----------------------------------------------------------------
+# The accept test, and what follows a rejection --------------------------------------------------------------
 
 class UniformIsZero(Algorithm2):
     """Wrong. 0 is below every ratio above 0, so whatever the target can say at all is kept: the text is
@@ -275,7 +275,7 @@ class UniformIsZero(Algorithm2):
 
 
 class OverTheLargest(Algorithm2):
-    """Wrong. q(draft) / max q does not ask how often the draft is proposed. What follows a refusal is drawn
+    """Wrong. q(draft) / max q does not ask how often the draft is proposed. What follows a rejection is drawn
     from q here."""
     def keeps(self, q, p, x, rng):
         return rng.random() * q.max() < q[x]
@@ -301,7 +301,7 @@ class SoftmaxOfResidual(Algorithm2):
         return np.exp(np.maximum(q - p, 0))
 
 
-class TargetAfterRefusal(Algorithm2):
+class TargetAfterRejection(Algorithm2):
     """Wrong. Tokens with q < p have their whole q from accepted drafts already; a draw from q adds more."""
     def residual(self, q, p, x):
         return q
@@ -336,15 +336,15 @@ class MatchOrRatio(Match):
 
 
 class OnePositionLate(Algorithm2):
-    """Wrong. The correction is drawn for the place after the refused draft: it fits a text that does not
+    """Wrong. The correction is drawn for the place after the rejected draft: it fits a text that does not
     exist."""
     def verify(self, q, p, drafts, rng):
         kept, token = super().verify(q, p, drafts, rng)
         return kept, token if kept == len(drafts) else sample(q[kept + 1], rng)
 
 
-class RefusedDraftsStay(Algorithm2):
-    """Wrong. What was refused is in the text."""
+class RejectedDraftsStay(Algorithm2):
+    """Wrong. What was rejected is in the text."""
     def text(self, drafts, kept, token, ends):
         return cut_after(drafts + [token], ends)
 
@@ -506,7 +506,7 @@ class OneCoin(TopTokens):
 
 
 class OneCoinToTheEnd(OneCoin):
-    """Wrong. A coin that refused is known to be large, so the last tokens in the order come too often."""
+    """Wrong. A coin that rejected is known to be large, so the last tokens in the order come too often."""
     select = staticmethod(partial(OneCoin.select, again=lambda coin: SimpleNamespace(random=lambda: coin)))
 
 
@@ -524,8 +524,8 @@ class ResidualInPlace(Tree):
 
 
 class LeftoverAfterTheLeaf(Tree):
-    """Wrong. If a sibling was refused before the accepted leaf, the next token is drawn from what was left of
-    q there, not from the target's distribution after the leaf."""
+    """Wrong. If a sibling was rejected before the accepted leaf, the next token is drawn from what was left
+    of q there, not from the target's distribution after the leaf."""
     def walk(self, q, p, nodes, parents, rule, rng):
         path, here = [], -1
         while children := [i for i, parent in enumerate(parents) if parent == here]:
@@ -539,8 +539,8 @@ class LeftoverAfterTheLeaf(Tree):
             else:
                 return path, sample(left, rng)
             path.append(child)
-            here, refused = child, child != children[0]
-        return path, sample(left if path and refused else q[here + 1], rng)
+            here, rejected = child, child != children[0]
+        return path, sample(left if path and rejected else q[here + 1], rng)
 
 
 RULES = {name: rule for name, rule in [*vars().items()]
