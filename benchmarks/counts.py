@@ -63,7 +63,7 @@ from utils import load_model
 HERE = Path(__file__).resolve().parent
 FILE = HERE / "results" / "counts.json"
 DRAFT, TARGET = "demo-draft", "demo-target"
-N_MORE, N_TOKENS, MOST, UNITS = 16, 60, 8, 46   # of tokens, see above; drafts a round; texts at a time
+N_MORE, N_TOKENS, MOST, UNITS = 16, 60, 8, 46   # of tokens, see above; drafts per round; texts at a time
 # The places of a text in which the rounds that are counted begin.
 WHERE = {"": (0, N_TOKENS), "places:0-20": (0, 20), "places:20-40": (20, 40), "places:40-60": (40, 60),
          "prompts:copying": (0, 20)}

@@ -35,8 +35,8 @@ def by_K(axes, T, methods=("model token", "model block", "eagle token", "lookup 
     for method in methods:
         names, mine = [f"{method} K={K} T={T:g}" for K in KS], label(*method.split())
         curve(axes, KS, names, field, label=mine, color=COLOURS.get(mine))
-    what = {"tokens": "tokens a pass"}.get(field, field)
-    axes.set(xlabel="K, drafts a round", ylabel=what, title=f"temperature {T:g}")
+    what = {"tokens": "tokens per pass"}.get(field, field)
+    axes.set(xlabel="K, drafts per round", ylabel=what, title=f"temperature {T:g}")
 
 
 def by_position(axes, T, K=8, methods=("model token", "eagle token", "early_exit token", "medusa token")):
@@ -60,7 +60,7 @@ def by_nodes(axes, T):
         names = [f"model {rule}:{k},1,1,1 T={T:g}" for k in (2, 4, 8, 16, 32)]
         curve(axes, [4 * k for k in (2, 4, 8, 16, 32)], names, label=f"lines of four, {rule}", color=colour)
     curve(axes, sizes, [f"model tree:best{n} T={T:g}" for n in sizes], label="best tree", color="#D55E00")
-    axes.set(xscale="log", xlabel="drafts a round", ylabel="tokens a pass",
+    axes.set(xscale="log", xlabel="drafts per round", ylabel="tokens per pass",
              title=f"temperature {T:g}")
     axes.set_xticks([1, 4, 16, 64, 256], [1, 4, 16, 64, 256])
 

@@ -1,6 +1,6 @@
 """Which method on my machine?  Counts, which hold everywhere, over costs, which the reader sets.
 
-    speedup(row, c, h, v)       of one row of the page: tokens a round over what the round costs
+    speedup(row, c, h, v)       of one row of the page: tokens per round over what the round costs
     rows(counts, costs)         benchmarks/results/counts.json and costs_*.json -> the rows of the page
     presets(costs, kernels)     what was measured, as settings of the page's sliders
 
@@ -33,7 +33,7 @@ ASSUMED = {                     # (texts at once, rows that cost what one does)
 
 
 def speedup(row, c, h, v):
-    """Tokens a round over its cost.
+    """Tokens per round over its cost.
 
     row     dict(tokens, rows, steps: {"draft": .., "head": .., "own": ..})
     c, h    a step of the draft model, and of the head, in steps of the target
