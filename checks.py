@@ -48,7 +48,7 @@ def check_ids(tokens, n_vocab):
     for token in tokens:
         if not 0 <= token < n_vocab:
             raise ValueError(f"token id {token} is not in 0 .. {n_vocab - 1}: "
-                             "is this the model's own encoder?")
+                             "was the text encoded by the model's own encoder?")
 
 
 def check_call(tokens, n_last, n_ctx):
@@ -56,7 +56,7 @@ def check_call(tokens, n_last, n_ctx):
     if not 1 <= len(tokens) <= n_ctx:
         raise ValueError(f"{len(tokens)} tokens do not fit into the context: it takes 1 .. {n_ctx}")
     if not 1 <= n_last <= len(tokens):
-        raise ValueError(f"n_last is {n_last}: it must be 1 .. {len(tokens)}, the number of tokens")
+        raise ValueError(f"n_last is {n_last}: with {len(tokens)} tokens it must be 1 .. {len(tokens)}")
 
 
 def check_vocabularies(sizes):
@@ -79,16 +79,16 @@ def token_list(tokens, complaint):
 # What drafters and rules return -----------------------------------------------------------------------------
 
 def checked_propose(propose, target):
-    """`propose`, which now raises ValueError unless it returns (drafts, draft_probs): at most k tokens of the
-    target's vocabulary, and the distributions that they were drawn from, or None.
+    """`propose`, with its answer checked.  Raises ValueError unless that is (drafts, draft_probs): at most k
+    tokens of the target's vocabulary, and the distributions that they were drawn from, or None.
     """
     def checked(draft, x, k, to_probs, rng):
         answer = propose(draft, x, k, to_probs, rng)
         if (not isinstance(answer, (tuple, list)) or len(answer) != 2 or isinstance(answer[0], Integral)
                 or not (answer[1] is None or np.iterable(answer[1]) and hasattr(answer[1], "__len__"))):
             raise ValueError(f"the drafter returned {answer!r}: return (drafts, p), a list of at most {k} "
-                             "token ids and the distribution that each was drawn from, or None if they were "
-                             "chosen")
+                             "token ids, and p, the distribution that each was drawn from, or None for p if "
+                             "they were chosen")
         drafts, p = checked_drafts(answer[0], k, target), answer[1]
         return drafts, checked_probs(p, drafts, target) if drafts and p is not None else None
     return checked
@@ -116,7 +116,7 @@ def checked_probs(draft_probs, drafts, target):
         raise ValueError(f"the drafter gave distributions of shapes {shapes} for {len(drafts)} drafts: "
                          f"they must be [{len(drafts)}, n_vocab], or None for point masses")
     for token, p in zip(drafts, draft_probs):
-        if not (abs(np.sum(p) - 1) < 1e-6 and np.min(p) >= 0 and p[token] > 0):     # also if it holds NaN
+        if not (abs(np.sum(p) - 1) < 1e-6 and np.min(p) >= 0 and p[token] > 0):     # for NaN, too
             raise ValueError(f"the drafter gave token {token} with a distribution that it cannot come "
                              f"from: its probabilities sum to {np.sum(p):.6g}, and "
                              f"that of the token is {p[token]:.6g}")
@@ -127,7 +127,7 @@ def checked_rule(verify):
     """A user's `verify`, which gets copies that it may change.  Raises ValueError if it returns anything but
     (n_accepted, next_token)."""
     def checked(target_probs, draft_probs, drafts, rng):
-        p = np.reshape(draft_probs, (len(drafts), target_probs.shape[-1]))      # also if there are no drafts
+        p = np.reshape(draft_probs, (len(drafts), target_probs.shape[-1]))      # without drafts, too
         answer = verify(np.array(target_probs), p.copy(), list(drafts), rng)
         try:
             n_accepted, next_token = map(index, answer)

@@ -35,7 +35,7 @@ def propose(draft, x, k, to_probs, rng):
     x               the list x_1 .. x_n, a copy
     to_probs        logits -> probabilities, with the settings of the run (temperature, top-k, top-p)
 
-    drafts          x̃_1 .. x̃_k.  A proposer of your own may return fewer, or none.
+    drafts          x̃_1 .. x̃_k.  A drafter of your own may return fewer, or none.
     draft_probs     [k, n_vocab]    p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1}), what each draft was drawn from.
                     None means point masses: the drafts were chosen, not drawn.
     """
@@ -97,7 +97,7 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
         while len(x) < T:
             k = min(K, T - len(x) - 1)                          # the last token comes from the target
             drafts, p = propose(draft, x[:], k, to_probs, rng)  # x̃_1 .. x̃_k, and the p they were drawn from
-            k = len(drafts)                                     # a proposer may return fewer
+            k = len(drafts)                                     # a drafter may return fewer
             q = to_probs(target(x + drafts, k + 1), k + 1)      # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{j-1})
             p = point_masses(drafts, q.shape[1]) if p is None else p        # [k, n_vocab]
             n_accepted, next_token = verify(q, p, drafts, rng)

@@ -3,7 +3,7 @@
     propose = Schedule(lookup.propose)                  # one object per run
     speculative_sampling(None, target, tokens, n_tokens, 8, rng, propose=propose)
 
-Each of these wraps a proposer, and asks it for at most the k drafts that the loop would take:
+Each of these wraps a drafter, and asks it for at most the k drafts that the loop would take:
 
     Schedule        +2 if all drafts of a round were accepted, else -1: the heuristic of transformers'
                     assisted generation  (J. Gante, 2023; num_assistant_tokens_schedule="heuristic")
@@ -98,7 +98,7 @@ class Optimum(Schedule):
 
 class Confident:
     """Stop after a token that the draft is not confident of: its probability at temperature 1, whatever the
-    run's, is below the threshold.  A proposer that calls no model, such as lookup, is always confident.
+    run's, is below the threshold.  A drafter that calls no model, such as lookup, is always confident.
     """
 
     def __init__(self, propose=draft_propose, threshold=.4):

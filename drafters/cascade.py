@@ -10,7 +10,7 @@ would say, and let the draft verify the guesses: Algorithm 2 again, with the dra
 
 Lossless in three lines.  By Theorem 1 each token of the inner verification has the distribution
 p(. | all before it), the draft's: the drafts are distributed as if `propose` had drawn them one by one.
-The p of a draft is the row that the inner verification has computed.  So this is a proposer like any other,
+The p of a draft is the row that the inner verification has computed.  So this is a drafter like any other,
 whatever the guesses were, and can itself provide the guesses for a larger one.
 
 At temperature 0 the drafts are the draft's own, token for token; they just take fewer passes.
@@ -23,7 +23,7 @@ from speculative import verify
 
 
 def cascade(guess=lookup.propose, smaller=None):
-    """A proposer in which `guess` (with the model `smaller`, if it needs one) proposes to the draft."""
+    """A drafter in which `guess` (with the model `smaller`, if it needs one) proposes to the draft."""
     def propose(draft, x, k, to_probs, rng):
         drafts, p = [], []
         while len(drafts) < k:

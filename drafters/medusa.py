@@ -5,10 +5,10 @@ head j guesses the token j places after x_n, whatever comes in between:
 
     p_j = softmax((SiLU(h W_j + b_j) + h) wte^T)        j = 1 .. the number of heads
 
-The heads depend neither on each other's tokens nor on x_n.  So one product computes all of them, at little
-more than the cost of one step of another drafter; and so they guess badly, and worse further ahead.  Each
-p_j is a distribution like any other, the drafts are drawn from it, and `verify` does the rest: lossless,
-which the paper's own "typical acceptance" is not.
+The heads depend neither on each other's tokens nor on x_n.  So all of them are computed at once, at little
+more than the cost of one step of another drafter; but they guess badly, and worse further ahead.  Each p_j is
+a distribution like any other, the drafts are drawn from it, and `verify` does the rest.  The text is
+lossless; with the paper's own "typical acceptance" it is not.
 
 In a tree, which is how the paper uses them, the children of every node of level j - 1 are the likeliest
 tokens of head j.  They are chosen, not drawn, so the rule is select_chosen.  (The paper's root, the token of
@@ -61,7 +61,7 @@ class Medusa:
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
         """A tree of at most this shape: samplers.tree_rules.likeliest, without a draft model."""
-        levels = [level for level in depths(shape) if level <= self.n_heads]        # they come level by level
+        levels = [level for level in depths(shape) if level <= self.n_heads]        # in the order of levels
         if not levels:
             return [], [], None
         parents = shape[:len(levels)]

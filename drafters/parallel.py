@@ -1,28 +1,28 @@
 """All drafts in one pass, and a Markov head  (DSpark, arXiv 2607.05147; the pass as in P-EAGLE and DFlash).
 
-An EAGLE head drafts one token after another, each in a pass of its own.  Here one pass of the same block
-drafts them all.  The tokens x_1 .. x_n are followed by k - 1 mask embeddings, in the places of the drafts,
-which are not known yet:
+An EAGLE head, one transformer block, drafts one token after another, each in a pass of its own.  Here one
+pass of such a block drafts them all.  The tokens x_1 .. x_n are followed by k - 1 mask embeddings, in the
+places of the drafts, which are not known yet:
 
     position i <= n         the target's fused states before it, and the token x_i, as in eagle.py
-    position n + j          the input of x_n, and m_j, learnt: "the token j places further on"
-    the state at n + j      times the target's own output matrix  ->  row j of logits        j = 0 .. k - 1
+    position n + j          the same as at n, plus a learnt mask embedding m_j              j = 1 .. k - 1
+    the state at n + j      times the target's own output matrix  ->  row j of logits       j = 0 .. k - 1
 
 So row j knows the text, but none of the drafts before its own: if "New York" and "San Francisco" are both
-likely, it cannot tell which of the two was begun.  The Markov head supplies the last of these drafts:
+likely, it cannot tell which of the two was begun.  The Markov head tells it the draft just before its own:
 
-    x̃_j ~ p_j = softmax(row j + U[the token before] V)          U [n_vocab, rank], V [rank, n_vocab]
+    x̃_{j+1} ~ softmax(row j + U[x̃_j] V)        x̃_0 = x_n, U [n_vocab, rank], V = bias wte^T [rank, n_vocab]
 
 The pass is parallel, the draws are not: each draft comes from a distribution that is known before the draw
 and that `verify` gets as p.  So the text is lossless whatever U and V hold.
 
     P-EAGLE     (AWS 2026)  EAGLE with learnt embeddings in place of what is not yet known: the rows here
     DFlash      (arXiv 2602.06036)  a whole block from the target's fused states, several layers deep
-    DSpark      (2607.05147)  the Markov head; which cut of a block is lossless (appendix A)
+    DSpark      (2607.05147)  the Markov head; how many of the drafts may be verified (appendix A)
 
 How many drafts are made may depend on all that is known before the next one is drawn.  With a `threshold` a
-block ends after the first draft that its distribution gave less than that (`--drafter confident:parallel`).
-The unlikely draft itself stays: dropping it would be looking ahead (notebook 6).
+round's drafts end after the first whose probability was below it (`--drafter confident:parallel`).  The
+unlikely draft itself stays: a rule that drops it is not lossless (notebook 6).
 
 Limitations: only for the target that it was trained on; at most as many drafts as there are rows; lines, no
 trees.
@@ -43,7 +43,7 @@ class Parallel:
                 {"layers": those that it reads, "from_states": {"w" [(len(layers) + 1) * n_embd, n_embd],
                 "b"}, "from_token", "from_position" [n_embd, n_embd], "masks" [7, n_embd], "blocks": [one],
                 "ln_f": {"g", "b"}, "previous" [n_vocab, rank], "bias" [rank, n_embd]}
-    threshold   the block ends after a draft whose probability, at temperature 1, is smaller
+    threshold   the drafts end after one whose probability, at temperature 1, is smaller
     Raises ValueError for a head that belongs to another target.
     """
 
@@ -59,7 +59,7 @@ class Parallel:
                           target.n_head)
 
     def logits(self, x, k):
-        """One pass -> [k, n_vocab]: row j is for the token j places after the next; no Markov head yet."""
+        """One pass -> [k, n_vocab]: row j is for the token j places after the next, without Markov head."""
         n_past = min(common_prefix(self.block.cached, x), len(x) - 1)
         before = states_before(self.target, x, n_past, self.layers)     # [new, (len(layers) + 1) * n_embd]
         known = linear(before, **self.from_states) + self.tokens[x[n_past:]]                # [new, n_embd]

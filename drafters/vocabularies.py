@@ -3,21 +3,21 @@
     draft = TLI(small, small_encoder, encoder)                          # a model of the target's tokens
     speculative_sampling(draft, target, tokens, n_tokens, K, rng)
 
-    slem = SLEM(small, small_encoder, encoder)                          # a proposer
+    slem = SLEM(small, small_encoder, encoder)                          # a drafter
     speculative_sampling(None, target, tokens, n_tokens, K, rng, propose=slem.propose)
 
-Both understand text: the target's tokens are decoded, and encoded again for the draft.
+Both go through text: the target's tokens are decoded, and encoded again for the draft.
 
-    TLI     token-level intersection: the draft's distribution on the tokens that both have (the same bytes),
-            normalized, zero elsewhere.  It is a model like any other, and p is what the drafts are drawn
-            from: lossless
+    TLI     token-level intersection: the draft's distribution on the tokens of both vocabularies (the same
+            bytes), normalized, zero elsewhere.  It is a model like any other, and p is what the drafts are
+            drawn from, so the text is lossless
     SLEM    string-level exact match: the draft continues, and what it wrote is encoded for the target.  The p
             of such drafts is not known.  So the draft writes its likeliest tokens, drawing none, and p is
-            None: a draft is accepted with probability q(x̃), lossless
+            None: a draft is accepted with probability q(x̃), and the text is lossless
 
-SLEM also drafts words that only the target has as one token.  But the new text may merge with the end of the
-old one: if the target has written "th" and the draft goes on with "e", both would be the token "the".  Only
-the tokens that begin where the old text ends are new; if none does, nothing is proposed.
+SLEM can also draft tokens that only the target has.  But the new text may merge with the end of the old one:
+if the target has written "th" and the draft goes on with "e", together they would be the token "the".  Only
+the tokens after the end of the old text are proposed; if one lies across that end, none is.
 
 Limitations: the text is encoded again at each token (TLI) or draft token (SLEM).  A draft with a shorter
 context reads the end of the text, from scratch each time.  A token that is part of a character is U+FFFD to
@@ -43,7 +43,7 @@ class Reader:
         self.draft.reset()
 
     def read(self, text, room=0):
-        """The text in the draft's tokens; only the last of them if the context lacks `room` for more."""
+        """The text in the draft's tokens; only the last, so that the context has room for `room` more."""
         return self.draft_encoder.encode(text)[-max(1, self.n_ctx_draft - room):]
 
 
@@ -54,7 +54,8 @@ class TLI(Reader):
         super().__init__(draft, draft_encoder, encoder)
         both = sorted(draft_encoder.ids.keys() & encoder.ids.keys())
         if not both:
-            raise ValueError("the vocabularies of draft and target have no token in common: use slem")
+            raise ValueError("the vocabularies of draft and target have no token in common: use slem, "
+                             "which works on the text")
         self.ids, self.draft_ids = ([one.ids[token] for token in both] for one in (encoder, draft_encoder))
 
     def __call__(self, tokens, n_last=1):
@@ -66,7 +67,7 @@ class TLI(Reader):
 
 
 class SLEM(Reader):
-    """.propose"""
+    """A drafter that works on the text: `SLEM(draft, draft_encoder, encoder).propose`."""
 
     def propose(self, draft, x, k, to_probs, rng):
         """At most k tokens after x: speculative.propose.  The draft is the one given to SLEM."""
@@ -78,9 +79,9 @@ class SLEM(Reader):
         return drafts[:k], None
 
     def new_tokens(self, text, more):
-        """The tokens of `more` where it follows `text`; none if a token would lie across the seam.
+        """The target's tokens of `more` after `text`; none if a token would lie across the seam.
 
-        They are those of text + more, because there a word is split as the target would split it.
+        text + more is encoded as a whole, so that words are split as the target would split them.
         """
         tokens = self.encoder.encode(text + more)
         ends = [0, *accumulate(len(self.encoder.to_bytes(token)) for token in tokens)]

@@ -196,7 +196,7 @@ class Shown:
 
     def __init__(self, encoder, coins, propose, verify, *, loop=LOOP, tests_all=False, code=""):
         self.encoder, self.coins, self.tests_all, self.stream = encoder, coins, tests_all, encoder.stream()
-        propose = getattr(propose, "propose", propose)          # of a TimedProposer
+        propose = getattr(propose, "propose", propose)          # of a TimedDrafter
         shown = [propose, verify, loop] if verify else []
         self.sources = [source for source in map(source_of, shown) if source]
         self.beside_paper = {source["file"] for source in self.sources} == {"speculative.py"}

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import speculative
 from checks import check_K, check_settings
 from compute.backend import clock
-from reporting.stats import Timed, TimedProposer, acceptance, clocked, predicted_speedup, ratio
+from reporting.stats import Timed, TimedDrafter, acceptance, clocked, predicted_speedup, ratio
 from samplers.tree_model import depths
 
 REPEAT = 1.0        # seconds: after the two runs that are shown, others are timed for about this long
@@ -77,11 +77,11 @@ def speedup(alone, spec):
 
 
 def ready(pair, tokens):
-    """The pair with its proposer timed, and its models warmed up: the first call takes longer than others."""
+    """The pair with its drafter timed, and its models warmed up: the first call takes longer than others."""
     for model in filter(None, (pair.draft, pair.target)):
         model(tokens[:getattr(model, "n_ctx", None)])           # if it is too long, the sampler says so
         model.reset()
-    return pair._replace(propose=TimedProposer(pair.propose), grow=pair.grow and TimedProposer(pair.grow))
+    return pair._replace(propose=TimedDrafter(pair.propose), grow=pair.grow and TimedDrafter(pair.grow))
 
 
 # Numbers ----------------------------------------------------------------------------------------------------

@@ -40,8 +40,8 @@ class Timed:
         return median(times) if times else None
 
 
-class TimedProposer:
-    """A proposer, or what grows a tree, that notes its calls: [(number of drafts, seconds), ...]."""
+class TimedDrafter:
+    """A drafter, or what grows a tree, that notes its calls: [(number of drafts, seconds), ...]."""
 
     def __init__(self, propose):
         self.propose, self.calls = propose, []

@@ -59,7 +59,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
     def rounds():
         x = dict(enumerate(texts))
         T = [len(tokens) + int(n_tokens) for tokens in texts]
-        # Any other proposer may ask the draft about longer texts.
+        # Any other drafter may ask the draft about longer texts.
         longest = T if propose is speculative.propose else [getattr(draft, "n_ctx", 0)] * len(T)
         drafters, targets = Slots(models[0], longest), Slots(target, T)
         going = [i for i in x if len(x[i]) < T[i]]              # the sequences that have not ended

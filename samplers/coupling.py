@@ -86,7 +86,7 @@ def walk(q, p, nodes, parents, rule, race):
 
 
 def coupled(propose):
-    """A proposer that runs the race: what it draws from becomes a point mass, the winner."""
+    """A drafter that runs the race: what it draws from becomes a point mass, the winner."""
     def propose_winners(draft, x, k, to_probs, race):
         n, j = len(x), 0                                        # now: `propose` may change its x
 

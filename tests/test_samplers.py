@@ -429,7 +429,7 @@ def test_timed_notes_the_calls_and_is_the_model_otherwise():
 
 
 def test_the_seconds_of_a_proposer_are_those_of_a_draft():
-    proposer = stats.TimedProposer(lambda *arguments: ([1, 2], arguments))
+    proposer = stats.TimedDrafter(lambda *arguments: ([1, 2], arguments))
     assert proposer(None, [0], 2) == ([1, 2], (None, [0], 2))
     assert [n_drafts for n_drafts, seconds in proposer.calls] == [2] and proposer.calls[0][1] > 0
     proposer.calls = [(0, 9.), (2, 4.), (3, 3.), (1, 5.)]               # nothing was found at first
