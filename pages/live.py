@@ -79,7 +79,9 @@ class Live:
         draft, target = Untraced(self.draft), Untraced(self.target)
         propose = dict(model=speculative.propose, lookup=lookup.propose,
                        eagle=self.eagle.propose if drafter == "eagle" else None)[drafter]
-        own, verify, coins = typed(code), VERIFIERS[verifier], Coins(np.random.default_rng(seed))
+        own, verify, coins = {}, VERIFIERS[verifier], Coins(np.random.default_rng(seed))
+        if code:
+            own = typed(code)
         shown = partial(Shown, self.encoder, coins, tests_all=verify is block.verify, code=code)
         if "rule" in own:
             rule = own["rule"]()
@@ -125,8 +127,6 @@ def recorded(settings):
 
 def typed(code):
     """The editor's code, run -> what it defines: {"rule": a class} or {"propose": .., "verify": ..}."""
-    if not code:
-        return {}
     from verdicts import rules  # here and below: a race without it begins sooner
     names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)

@@ -89,6 +89,7 @@ def test_what_cannot_be_run_is_one_sentence(live, changes, words):
 def test_what_cannot_be_judged_is_one_sentence_with_its_line(live, code, words):
     found = json.loads(live.judge(json.dumps({"code": "def verify(q, p, drafts, rng):\n    " + code})))
     assert found.keys() == {"error"} and words in found["error"] and "\n" not in found["error"]
+    assert "neither propose nor verify" in json.loads(live.judge('{"code": ""}'))["error"]
 
 
 def judged(live, name):
