@@ -407,35 +407,34 @@ class NoiseUsedTwice(Algorithm2):
     """Wrong. If the draft won its race, the others' noise was small, the more so the likelier the drafter
     finds them. Used again, it keeps them down: they come too rarely."""
     def correction(self, q, p, x, rng):
-        given = race_twice(p, self.residual(q, p, x))[x]        # who wins the second race if x won the first
+        given = race_twice(p, self.residual(q, p, x), x)        # who wins the second race, and x the first
         return rng.choice(len(q), p=given / given.sum())
 
 
-def race_twice(first, second):
-    """[n_vocab, n_vocab]: the probability that a wins the race argmin E / first, and b argmin E / second,
-    when both are run on the same exponentials E.
+def race_twice(first, second, a):
+    """[n_vocab]: the probability that a wins the race argmin E / first, and each token b the race argmin E /
+    second, both run on the same exponentials E.
 
-    Scale out of E_a: with t = E_b / E_a the other tokens' E must exceed E_a max(t r_i / r_b, p_i / p_a), so
-    the joint probability is the integral over t > p_b / p_a of 1 / (1 + t + sum_i max(..))^2: between the
-    places where a maximum changes sides it is 1 / (A + B t)^2.
+    With E_b = t E_a they win if every other E_i exceeds E_a max(first_i / first_a, t second_i / second_b).
+    Integrating over E_a, and with τ = t first_a / second_b, this has the probability
 
-    >>> race_twice(np.array([.5, .5]), np.array([0., 1.])).tolist()     # b is sure: a alone is random
-    [[0.0, 0.5], [0.0, 0.5]]
+        first_a second_b ∫ 1 / H(τ)² dτ         H(τ) = Σ max(first_i, τ second_i)
+
+    from the ratio first_b / second_b to first_a / second_a.  Between two neighbouring ratios H is a straight
+    line F + S τ, and the integral is (1 / H(left) - 1 / H(right)) / S.  a wins both races with probability
+    first_a / H(first_a / second_a).
+
+    >>> race_twice(np.array([.5, .5]), np.array([0., 1.]), 0).tolist()      # b is sure: a alone is random
+    [0.0, 0.5]
     """
-    joint = np.zeros((len(first), len(first)))
-    for a in np.flatnonzero(first):
-        for b in np.flatnonzero(second):
-            p, r = first / first[a], second / second[b]         # in units of the winner's
-            if a == b:                                          # all the others' E_i > E_a max(p_i, r_i)
-                joint[a, b] = 1 / np.maximum(p, r).sum()
-                continue
-            low, high = p[b], 1 / r[a] if r[a] else np.inf      # t: a wins the first, b the second
-            p, r = np.delete(p, [a, b]), np.delete(r, [a, b])
-            turns = sorted({low, high, *(x / y for x, y in zip(p, r) if y > 0 and low < x / y < high)})
-            for left, right in zip(turns, turns[1:]) if low < high else ():
-                up = (left + 1 if right == np.inf else (left + right) / 2) * r > p      # the side of each
-                A, B = 1 + p[~up].sum(), 1 + r[up].sum()
-                joint[a, b] += (1 / (A + B * left) - 1 / (A + B * right)) / B
+    ratio = np.divide(first, second, out=np.full(len(first), np.inf), where=second > 0)
+    order = np.argsort(ratio)
+    S, F = second[order].cumsum(), first.sum() - first[order].cumsum()      # up to a ratio, and beyond it
+    one_over_H = 1 / (F + S * ratio[order])
+    integral = np.zeros(len(first))                                         # up to each ratio
+    integral[order[1:]] = np.cumsum(-np.diff(one_over_H) / S[:-1])
+    joint = first[a] * second * np.maximum(integral[a] - integral, 0)
+    joint[a] = first[a] * one_over_H[order == a].item()
     return joint
 
 
