@@ -47,7 +47,7 @@ SMALL = [dict(Ks=[1], n_tokens=2, temperature=1), dict(Ks=[2], n_tokens=3, tempe
 # Samplers made of a part ------------------------------------------------------------------------------------
 
 def line(make=lambda: propose, verify=verify, **how):
-    """Lines of drafts by make(), a new proposer in each run: some remember what they were asked."""
+    """Lines of drafts by make(), a new drafter in each run: some remember what they were asked."""
     return lambda *run, **settings: speculative_sampling(
         *run, propose=make(), verify=verify, **how, **settings)
 
