@@ -70,7 +70,7 @@ def test_prompts_of_very_different_lengths(lengths):
 
 
 @pytest.mark.parametrize("models", MODELS)
-def test_another_verify_and_another_proposer(models):
+def test_another_verify_and_another_drafter(models):
     prompts = random_prompts(4, 9, 3)
     assert_as_alone(*MODELS[models](), prompts, 9, 3, verify=block.verify)
     assert_as_alone(None, MODELS[models]()[1], prompts, 9, 3, propose=lookup.propose)

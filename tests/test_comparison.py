@@ -14,7 +14,7 @@ ENCODER = SimpleNamespace(eos=9, decode=lambda tokens: "".join(map(str, tokens))
 
 
 def clock(calls):
-    """A model or proposer that took so many seconds for as many rows or drafts."""
+    """A model or drafter that took so many seconds for as many rows or drafts."""
     return SimpleNamespace(seconds=dict(calls).get, exact_rows=4, exact_paths=True)
 
 
@@ -26,9 +26,9 @@ def line(*made):
 def figures(rounds, draft, target, propose, K, n_tokens, typed=("model", "token"), grow=None):
     alone = Run(line(*[(0, 0)] * n_tokens), [0.01] * n_tokens, None, clock({1: 0.010}))
     spec = Run(rounds, [0.02] * len(rounds), draft and clock(draft), clock(target))
-    proposer = clock(propose)
-    proposer.propose = speculative.propose if draft else None
-    pair = SimpleNamespace(propose=proposer, grow=grow and clock(grow), target=clock({}))
+    drafter = clock(propose)
+    drafter.propose = speculative.propose if draft else None
+    pair = SimpleNamespace(propose=drafter, grow=grow and clock(grow), target=clock({}))
     return compared(alone, spec, pair, choose(*typed), n_tokens, K, ENCODER, [speedup(alone, spec)])
 
 

@@ -428,14 +428,14 @@ def test_timed_notes_the_calls_and_is_the_model_otherwise():
     assert [rows for rows, seconds in model.calls] == [3]
 
 
-def test_the_seconds_of_a_proposer_are_those_of_a_draft():
-    proposer = stats.TimedDrafter(lambda *arguments: ([1, 2], arguments))
-    assert proposer(None, [0], 2) == ([1, 2], (None, [0], 2))
-    assert [n_drafts for n_drafts, seconds in proposer.calls] == [2] and proposer.calls[0][1] > 0
-    proposer.calls = [(0, 9.), (2, 4.), (3, 3.), (1, 5.)]               # nothing was found at first
-    assert proposer.seconds(1) == 2 and proposer.seconds(3) == 6
-    proposer.calls = [(0, 9.)]
-    assert proposer.seconds(1) is None
+def test_the_seconds_of_a_drafter_are_those_of_a_draft():
+    drafter = stats.TimedDrafter(lambda *arguments: ([1, 2], arguments))
+    assert drafter(None, [0], 2) == ([1, 2], (None, [0], 2))
+    assert [n_drafts for n_drafts, seconds in drafter.calls] == [2] and drafter.calls[0][1] > 0
+    drafter.calls = [(0, 9.), (2, 4.), (3, 3.), (1, 5.)]               # nothing was found at first
+    assert drafter.seconds(1) == 2 and drafter.seconds(3) == 6
+    drafter.calls = [(0, 9.)]
+    assert drafter.seconds(1) is None
 
 
 def test_what_could_not_be_measured_is_none():
