@@ -1,41 +1,43 @@
-"""Is a sampler lossless?  Its exact output distribution, and how far it is from the target's.  Nothing is
-sampled here.
+"""Is a sampler lossless?  Computes its exact output distribution, and how far that is from the target's.
+Nothing is sampled.
 
-A sampler is run with a `Walk` in the place of its random generator.  `random()` then returns a uniform
+A sampler is run with a `Walk` in place of its random generator.  `random()` then returns a uniform
 number of which only an interval is known, [0, 1) at first.  Wherever the program compares that number (with
 an accept ratio, with a cumulative sum) the interval is cut in two, and `exact_distribution` runs the
-program once for each side.  So every branch is walked, and its probability is the product of the lengths of
-its intervals.  Nothing in the program is replaced, and a mistake that shows in one text of a million is
-found like any other.
+program once for each side.  So every branch can be walked, and its probability is the product of the
+lengths of its intervals.  Only the random generator is replaced, and a mistake that shows in one text of a
+million is found like any other.
 
-An idea of your own, a drafter that always proposes token 1 twice, is checked in three lines (`python -m
-lossless` prints the standard cases for speculative.py itself):
+An idea of your own, here a drafter that always proposes token 1 twice, is checked in three lines (`python -m
+lossless` checks speculative.py itself):
 
 >>> def ones(draft, x, k, to_probs, rng): return [1, 1][:k], None          # None: point masses
 >>> from speculative import speculative_sampling
 >>> check(lambda *run, **settings: speculative_sampling(*run, propose=ones, **settings), Ks=[2]) < 1e-12
 True
 
-Limitations: what is walked is a sampler on models of a few tokens, not its speed nor its text on large ones.
+Limitations: the models have a vocabulary of a few tokens, and speed is not judged.
 
 - The 396 standard cases take two seconds for speculative.py.  They test each draft of rounds of up to
   eight, in texts of up to eighteen tokens; `thorough=True`, a minute, also any two places of a text of up
-  to fifteen, and all settings with up to four drafts.  What is wrong only beyond, or only for a ratio
-  between .90 and .91, no finite check can see; nor a tree of another shape than the sampler makes of K.
-- What is wrong only for a p and a q that differ by less than 3e-8, for a temperature below 1e-7 or above 13,
-  or for a top_p below .03 or above .9995, passes; so does `q > 1 - 1e-7` in the place of a coin.
-- Of a case, the likeliest branches are walked until 7,000 random numbers, calls of a model and rounds are
-  spent.  A sampler that draws much leaves some of them unwalked (152 of 396 cases if drafts are drawn by the
-  alias method, 366 if they are drawn by rejection, in 45 seconds); the report says how many.  A mistake that
-  is only there may be missed: no coin for the last of five drafts, together with the alias method.
+  to fifteen, and all settings with up to four drafts.  A mistake that shows only beyond, or only for a
+  ratio between .90 and .91, is not seen; nor one in trees of another shape than the sampler makes of K.
+- Nor is one that shows only for a p and a q that differ by less than 3e-8, for a temperature below 1e-7 or
+  above 13, or for a top_p below .03 or above .9995; nor `q > 1 - 1e-7` as the accept test.
+- Of a case, the likeliest branches are walked first, for 7,000 steps (random numbers, calls of a model,
+  rounds).  For speculative.py these are all of them.  A sampler that draws more often leaves some unwalked
+  (in 152 of 396 cases if drafts are drawn by the alias method; in 366, and 45 seconds, if they are drawn by
+  rejection); the report says in how many cases.  A mistake that shows only there may be missed: with the
+  alias method, accepting the last of five drafts without a test is.
 - A random number may be shifted, scaled, put through `log`, and compared with numbers and arrays, but not
   with another one: a race of exponentials or Gumbel noise cannot be walked.  What happens at exactly u = 0
   is not seen, nor that NumPy refuses an array of random numbers if the sampler catches its TypeError.
 - A loop that neither draws nor asks a model nor yields is not noticed.  A top_p that is exactly a sum of
   probabilities is decided by rounding.
 
-Twice samplers were written without a look at the cases.  Of the first 21 all were judged rightly, of the next
-22, 11 wrong and 11 right, 21; the other, a loop that only chance ends, was refused, and is judged now.
+Two sets of samplers were written by somebody who had not seen the cases.  All of the first 21 were judged
+correctly.  Of the next 22 (11 wrong, 11 lossless) 21 were; the last, a loop that ends only by chance, was
+refused, and is judged correctly now.
 """
 import contextlib
 import copy
@@ -54,7 +56,7 @@ from checks import checked_rule
 
 BRANCHES = 1_000_000    # of a sampler, after which it is too much work
 STEPS = 5_000           # random numbers, calls of a model or rounds in one run, after which it never ends
-ENOUGH = 7_000          # such steps in all runs of a standard case: its other branches are left out
+ENOUGH = 7_000          # such steps in all runs of a standard case, after which other branches are left out
 FEW = 300               # ... in the runs that are made again, to see whether they repeat themselves
 MANY = 500              # random numbers drawn at once
 TINY = 1e-13            # the probability of a branch that is left out
@@ -67,8 +69,8 @@ PROMPT = [2, 0]
 def exact_distribution(run, most=np.inf):
     """run(rng) -> outcome.  Returns {outcome: probability} over everything that `rng` could give.
 
-    `run` must be the same each time: a drafter with a memory is made anew in it.  Branches of a probability
-    below 1e-13 are left out, and the unlikelier ones after `most` steps.
+    `run` must do the same each time: a drafter with a memory is made anew in it.  Branches of a probability
+    below 1e-13 are left out, and after `most` steps all others.
     Raises ValueError for a run that never ends, that does not repeat itself, or that asks for what cannot be
     walked.
 
@@ -84,8 +86,8 @@ def exact_distribution(run, most=np.inf):
 
 
 def branches(run, most=np.inf):
-    """Yields (outcome, walk) of each branch as it is walked, the likeliest of those that are known first,
-    until `most` steps are made."""
+    """Yields (outcome, walk) of each branch as it is walked, always the likeliest of those known, until
+    `most` steps are made."""
     to_walk, order, steps, ended = [(-1.0, 0, [], 0)], itertools.count(1), 0, False
     for _ in range(BRANCHES):
         *_, taken, n = heapq.heappop(to_walk)
@@ -109,7 +111,7 @@ def branches(run, most=np.inf):
 
 
 def outcome_of(run, walk):
-    """What was refused counts, even if the run catches the error and goes on."""
+    """A refusal counts even if the run catches the error and goes on."""
     try:
         outcome = run(walk)
     except Exception as error:
@@ -122,9 +124,9 @@ def outcome_of(run, walk):
     return outcome
 
 
-NOT_REPEATED = ("the sampler did not repeat itself: it remembers something between runs (make it anew for "
-                "each; a file: forget all if a text does not continue the last), has a random generator of "
-                "its own (draw from the one that is given), or looks at a clock (leave that out here)")
+NOT_REPEATED = ("the sampler did not repeat itself: it must remember nothing between runs (make it anew for "
+                "each; in a file, forget everything when a text does not continue the last), have no "
+                "random generator of its own (draw from the one that is given), and look at no clock")
 ENDLESS = (f"the sampler has made {STEPS:,} steps (random numbers, calls of a model, rounds) and goes on: it "
            "never ends, or its texts are too long for the judge")
 NOT_WALKED = ("a random number was {}: that cannot be walked. Compare each with a probability or a "
@@ -136,12 +138,13 @@ NUMPYS = np.random.default_rng(0)       # draws nothing that is used
 
 
 class Unlikely(BaseException):
-    """Ends a run that goes on and on where hardly any chance leads.  `except Exception` does not catch it."""
+    """Ends a run that goes on and on in a very unlikely branch.  `except Exception` does not catch it."""
 
 
 class Walk(np.random.Generator):
-    """Stands in for NumPy's generator.  Repeats the forks of `path`, then takes the likelier side of each; if
-    hardly any chance is left, either side, as often as chance would: so a loop that chance ends is left."""
+    """Stands in for NumPy's generator.  Repeats the forks of `path`, then takes the likelier side of each.
+    Once the branch is very unlikely it takes either side, as often as chance would: so a loop that ends by
+    chance does end."""
 
     def __init__(self, path=()):
         super().__init__(NUMPYS.bit_generator)
@@ -319,7 +322,7 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
 # The target's distribution, from the definition -------------------------------------------------------------
 
 def distribution_of_token(logits, temperature=1.0, top_k=0, top_p=1.0):
-    """What sampling.probabilities promises, written once more: logits [n_vocab] -> probabilities
+    """What sampling.probabilities promises, written independently: logits [n_vocab] -> probabilities
     [n_vocab]."""
     logits = np.asarray(logits, dtype=float)
     if temperature == 0:
@@ -330,7 +333,7 @@ def distribution_of_token(logits, temperature=1.0, top_k=0, top_p=1.0):
         probs[logits < sorted(logits)[-min(top_k, len(logits))]] = 0
     probs /= probs.sum()
     if top_p < 1:
-        order = sorted(range(len(probs)), key=lambda i: -probs[i])              # of two that tie the first
+        order = sorted(range(len(probs)), key=lambda i: -probs[i])              # of two that tie, the first
         before = itertools.accumulate(probs[order], initial=0)
         probs[[i for i, mass in zip(order, before) if mass >= top_p]] = 0
     return probs / probs.sum()
@@ -528,7 +531,7 @@ class Report(NamedTuple):
     """What was found.  From `case` on about the first text whose probability is wrong; None if all are right.
     """
     lossless: bool
-    deviation: float                # the largest of any text in the cases that were walked, or more
+    deviation: float                # the largest of any text; perhaps more where branches were left out
     n_cases: int
     n_branches: int
     n_unfinished: int = 0           # cases of which some branches were left out

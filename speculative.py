@@ -14,13 +14,13 @@ The letters are Chen's.  Leviathan et al. swap p and q:
     number of drafts    K                       gamma
 
 Where the code differs from the printed Algorithm 2: n stays as it is within a round (the paper's listing
-advances it inside the accept loop); the text ends at length T exactly, prompt included (the paper's may run
-past it), because rounds near the end draft fewer than K tokens; and EOS ends the text.
+advances it inside the accept loop); rounds near the end draft fewer than K tokens, so that the text has
+length T exactly, prompt included (the paper's may run past it), unless an EOS ends it sooner.
 
 To draft in another way, write another `propose` (drafters/); for another accept rule, another `verify`
 (samplers/).
 
-Limitations: one line of drafts (no trees), one sequence (no batch).
+Limitations: one line of drafts (for trees: samplers/tree.py), one sequence (for batches: samplers/batch.py).
 """
 import numpy as np
 
@@ -56,8 +56,8 @@ def verify(target_probs, draft_probs, drafts, rng):
 
     Lossless (Theorem 1): x is emitted in one of two ways.  Either as a draft that is accepted, with
     probability p(x) min(1, q(x) / p(x)) = min(p(x), q(x)); or after a rejection, which has probability
-    Z = 1 - sum min(p, q) = sum max(0, q - p), as a draw from (q - p)_+ = max(0, q - p) / Z, so with
-    probability max(0, q(x) - p(x)) in all.  The two add up to q(x), whatever p is.
+    Z = 1 - sum min(p, q) = sum max(0, q - p), as a draw from max(0, q - p) / Z, the paper's (q - p)_+, so
+    with probability max(0, q(x) - p(x)) in all.  The two add up to q(x), whatever p is.
     (From one token to a whole text: notebook 2, "The induction".)
 
     >>> q, p = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
@@ -68,7 +68,7 @@ def verify(target_probs, draft_probs, drafts, rng):
         q, p = target_probs[j], draft_probs[j]                  # [n_vocab] each
         if rng.random() * p[token] < q[token]:                  # r < min(1, q / p), without the division
             continue                                            # accept: the token stays, try the next
-        residual = np.maximum(q - p, 0)                         # (q - p)_+; `sample` divides it by its sum
+        residual = np.maximum(q - p, 0)                         # (q - p)_+ once `sample` divides by the sum
         # If p = q up to rounding, nothing is left, and the rejection was itself a rounding error.
         return j, sample(residual if residual.any() else q, rng)
     return len(drafts), sample(target_probs[-1], rng)           # all accepted: x ~ q(. | .., x̃_1 .. x̃_k)

@@ -13,7 +13,7 @@ training, hardly any time.
     drafts                  k                   num_pred_tokens     prompt_lookup_num_tokens
 
 A draft is chosen here, not drawn: p is a point mass, written None.  A draft x̃ is then accepted with
-probability q(x̃), and after a rejection the residual (q - p)_+ is q without x̃.  A softmax instead of
+probability q(x̃), and after a rejection the residual max(0, q - p) is q without x̃.  A softmax instead of
 the point mass would be wrong: notebook 5 tries it.
 
 If several places match, the last one is taken, which is the likeliest to continue in the same way; both

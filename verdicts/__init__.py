@@ -24,7 +24,7 @@ PAIRS = {                                               # name: (draft, target, 
 }
 STATUS = {                      # what a case is about
     "shipped": "was in the project's code or documentation",
-    "declared": "was there too, and is declared an approximation",
+    "declared": "was there, declared as an approximation",
     "proposal": "was proposed, and perhaps closed again",
     "question": "was only asked about",
 }

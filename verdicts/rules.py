@@ -24,8 +24,8 @@ from sampling import Round, cut_after, point_masses, probabilities, sample
 
 
 class Algorithm2:
-    """Lossless. A draft is kept with probability min(p, q), a rejection adds (q - p)_+: together q, whatever
-    p is. This is speculative.py in steps, without its checks."""
+    """Lossless. A token is drafted and kept with probability min(p, q), and drawn after a rejection with
+    max(0, q - p): together q, whatever p is. This is speculative.py in steps, without its checks."""
     def __call__(self, draft, target, tokens, n_tokens, K, rng, *, eos=None, **settings):
         x, T, ends = list(tokens), len(tokens) + n_tokens, check_settings(n_tokens, eos=eos)
         self.settings, probs = settings, partial(probabilities, **settings)
