@@ -48,10 +48,10 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
         rows[np.arange(len(rows)), logits.argmax(axis=-1).reshape(-1)] = 1.0
         return probs
     logits = logits.astype(np.float64, order="C")               # C order: the reshapes below must be views
-    with np.errstate(over="ignore"):                            # a tiny temperature: -inf, hence 0, is right
+    with np.errstate(over="ignore"):                            # a tiny temperature gives -inf, rightly 0
         probs = np.exp((logits - largest) / temperature)        # [..., n_vocab], the largest is 1
     if 0 < top_k < logits.shape[-1]:
-        kth = -int(top_k)                                       # int: NumPy's unsigned ones have no negative
+        kth = -int(top_k)                                       # int: an unsigned NumPy one cannot be negated
         probs[logits < np.partition(logits, kth, axis=-1)[..., kth, None]] = 0.0
     probs /= probs.sum(axis=-1, keepdims=True)
     if top_p < 1:

@@ -9,8 +9,9 @@ verification has computed them.  The head is one transformer block that continue
     the state at i          times the target's own output matrix  ->  p(. | x_1 .. x_i)
 
 Up to x_n the previous states are the target's.  From there on they are the head's own, so it can draft any
-number of tokens.  The token that was drawn is an input beside the state, or the head would not know which of
-the likely ones it was: the paper's "token sequence advanced by one time step".
+number of tokens.  The token that was drawn is an input, too, because the state does not say which of the
+likely ones it was: the paper's "token sequence advanced by one time step".  The first token has no state
+before it: zeros are used.
 
 What differs from the papers, whose features f_1 .. f_n are the states here:
 
@@ -23,14 +24,13 @@ What differs from the papers, whose features f_1 .. f_n are the states here:
                 steps, as here; its reduced vocabulary (FR-Spec, 2502.14856) would gain a few per cent here
                 at most (notebook 8)
 
-In a tree the head continues from several of its own states at once.  Every way of growing a tree accepts it
-as the draft, because it has the method `tree`.  It must read the very model that scores the tree:
+In a tree the head continues from several of its own states at once.  Every way of growing a tree takes the
+head as its draft, because it has the method `tree`.  It must read the very model that scores the tree:
 
     target = with_tree(model)
     tree_sampling(Eagle(target), target, tokens, n_tokens, (3, 2, 1), rng)
 
-lucidrains' speculative-decoding has such a head, too, and calls it a prophet transformer.  The first token
-has no state before it: zeros are used.
+lucidrains' speculative-decoding has such a head, too, and calls it a prophet transformer.
 
 Limitations: only for the target that it was trained on; one text at a time.
 """
@@ -50,9 +50,9 @@ class Eagle:
 
     target      the GPT2 that the head was trained on, the one that verifies
     head        a folder ("demo-eagle" belongs to "demo-target"), or its parameters
-                {"layers": those that it reads, "fuse": {"w" [(len(layers) + 1) * n_embd, n_embd], "b"},
+                {"layers": inner ones that it reads, "fuse": {"w" [(len(layers) + 1) * n_embd, n_embd], "b"},
                 "from_state": {"w", "b"}, "from_token", "from_position", "blocks": [one],
-                "ln_f": {"g", "b"}}; the matrices of these three are [n_embd, n_embd]
+                "ln_f": {"g", "b"}}; the three from_ matrices are [n_embd, n_embd]
     Raises ValueError for a head that belongs to another target.
     """
 
@@ -75,13 +75,13 @@ class Eagle:
     def reset(self):
         """Empty the cache."""
         self.cached, self.nodes, self.parents = [], [], []      # in the cache: a text, and drafts after it
-        self.states = self.block.states[-1, :0]                 # [1 + n, n_embd]: at x_n and at each draft
+        self.states = self.block.states[-1, :0]                 # [1 + n_drafts, n_embd]: at x_n and each
 
     def step(self, before, new, n_past, n, parents):
         """The head's block over new tokens or drafts, in the cache from n_past on -> their states.
 
-        before      [new, n_embd]    the state before each
-        n, parents  there are n tokens, and then drafts, of which the last are the new ones
+        before      [len(new), n_embd]   the state before each
+        n, parents  the length of the text, and the parents of the drafts after it; the new ones come last
         """
         positions = [*range(n), *(n - 1 + depth for depth in depths(parents))][n_past:]
         self.block.make_room(n + len(parents))
@@ -96,11 +96,11 @@ class Eagle:
         self.reset()
         self.cached = x[:n_past]                            # if we are interrupted, only these are valid
         states = self.step(before, x[n_past:], n_past, len(x), [])[-1:]
-        self.cached = x                                     # without states it is read again
+        self.cached = x                                     # after an interrupt here: no states, read again
         self.states = states
 
     def tree(self, x, nodes, parents, n_last=None):
-        """As TreeGPT2.tree: logits after x_n and each node [1 + n, n_vocab], or the last n_last of them."""
+        """As TreeGPT2.tree: logits [1 + n_nodes, n_vocab] after x_n and each node, or the last n_last."""
         x, nodes, parents = [*map(index, x)], [*map(index, nodes)], list(parents)
         check_nodes(len(x), nodes, parents, self.n_vocab, self.n_ctx)
         if x != self.cached or not len(self.states):
@@ -111,12 +111,12 @@ class Eagle:
             self.nodes, self.parents, self.states = nodes[:start], parents[:start], self.states[:1 + start]
             before = self.states[[1 + parent for parent in parents[start:end]]]
             new = self.step(before, nodes[start:end], len(x) + start, len(x), parents[:end])
-            self.states = xp.concatenate([self.states, new])    # first: states without nodes are harmless
+            self.states = xp.concatenate([self.states, new])    # before the nodes: spare states do no harm
             self.nodes, self.parents = nodes[:end], parents[:end]
         return linear(self.states[:1 + len(nodes)][-(n_last or 1 + len(nodes)):], **self.target.head)
 
     def __call__(self, tokens, n_last=1):
-        """As the draft of a tree it is called like a model, for the last token."""
+        """The draft of a tree is called like a model, for the last token."""
         return self.tree(tokens, [], [])
 
     def propose(self, draft, x, k, to_probs, rng):
