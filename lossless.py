@@ -270,6 +270,9 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
 
     __lt__, __le__, __gt__, __ge__ = map(compared, ("less", "less_equal", "greater", "greater_equal"))
 
+    def __mul__(self, a):                                   # likewise
+        return self.answer("multiply", True, a) if type(a) in (float, np.float64) else np.multiply(self, a)
+
     def answer(self, name, left, a=None):
         """An operator, with this number on the left of `a` or on the right."""
         if name in ("equal", "not_equal"):                  # equality with a number has probability 0
