@@ -2,7 +2,8 @@
 
 On first reading `linear(x, w, b)` is `x @ w + b`, `row_products(a, b)` is `a @ b`, and `row_sums(x)` is
 `x.sum(axis=-1, keepdims=True)`.  Their result for a row does not depend, to the last bit, on which other
-rows are computed with it (compute/linear.py), so verification gives a token the logits of a decode step.
+rows are computed with it (compute/linear.py, limits included), so verification gives the logits of a decode
+step.
 
 The model is a pure function of its tokens.  It keeps the keys and values of the last call (the KV cache); a
 new call reuses those of the longest common prefix and runs only the rest.  So a sampler calls
@@ -53,8 +54,8 @@ def attention(x, c_attn, c_proj, attend):                               # [n, n_
 def attend(qkv, keys, values, n_past, mask):                            # [n, 3 * n_embd] -> [n, n_embd]
     """Attend to the n_past cached positions and the n new ones, whose keys and values join the cache.
 
-    keys, values    [n_head, n_ctx, d_head]
-    mask            [n, s]    the s keys are those of all n_past + n positions, rounded up to whole blocks
+    keys, values    [n_head, n_ctx, d_head], n_ctx rounded up to whole blocks
+    mask            [n, s]    s is n_past + n, rounded up to whole blocks
     """
     n, s = mask.shape
     n_head, _, d_head = keys.shape
@@ -109,7 +110,7 @@ class GPT2:
         self.cache = xp.zeros((n_layer, 2, n_head, whole_blocks(self.n_ctx), d_head), dtype)
         self.states = xp.zeros((n_layer + 1, self.n_ctx, n_embd), dtype)
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype)}
-        self.exact_rows = exact_rows(n_embd, d_head, self.n_ctx)    # rows of a pass computed as if alone
+        self.exact_rows = exact_rows(n_embd, d_head, self.n_ctx)    # so many rows at once keep their bits
         self.reset()
 
     def __copy__(self):                                         # the same weights, a cache of its own

@@ -29,14 +29,14 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
          target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
          models_dir="models", backend="numpy", drafter="model", verifier="token", show_rounds=False, trace="",
          json=False, fast=False):
-    """Autoregressive and speculative sampling side by side, timed: PROMPT is continued twice.
+    """Autoregressive and speculative sampling side by side, timed: both continue PROMPT.
 
     Args:
         prompt: the text to continue, exactly as typed
         n_tokens_to_generate: new tokens, the same for both
         draft_model_size: 124M 355M 774M 1558M distilgpt2, demo-draft demo-target, or a folder
         target_model_size: likewise
-        K: drafts per round
+        K: drafts per round, at most
         temperature: 0 is greedy
         top_k: sample from the k likeliest tokens; 0 for all
         top_p: sample from the likeliest tokens that hold this much probability; 1 for all

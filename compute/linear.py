@@ -1,40 +1,41 @@
 """Products of few rows with many weights: y = x @ w + b, the weights fetched once, rows independent.
 
 On first reading `linear(x, w, b)` is `x @ w + b`, `row_products(a, b)` is `a @ b`, and `row_sums(x)` is
-`x.sum(axis=-1, keepdims=True)`. The rest is about speed, and about the last bit.
+`x.sum(axis=-1, keepdims=True)`. The rest makes them fast, and a row's bits independent of the other rows.
 
 A decode step multiplies one row with every weight; a verification multiplies K + 1 rows. The weights come
-from memory once either way, so both should take the same time. A library does it differently: for one row
-it calls `gemv`, which streams the weights; for two or more it calls `gemm`, which first packs them into a
-copy, and that takes several times as long as reading them.
+from memory once either way, so both should take nearly the same time. A library does it differently: for one
+row it calls `gemv`, which streams the weights; for two or more it calls `gemm`, which first packs them into a
+copy, and if there are only a few rows, that takes several times as long as reading them.
 
 OpenBLAS on AVX-512 has another kernel, for products of at most a million multiplications. It does not pack,
 and it adds up the inputs in order, each row by itself. So the weights are laid out once as tiles of 64
 outputs (32 in a model that is too large for any cache: they stream faster), each contiguous in memory, and
-up to 12 rows are multiplied with a tile at a time: 12 * 64 * 1280 = 983,040. Each tile is read once, however
-many rows there are; more rows cost only arithmetic, and much of that is done while the next tile is being
-fetched. Prefill is cut into blocks of 12 rows; with this kernel that is no slower than `gemm`.
+up to 12 rows are multiplied with a tile at a time: 12 rows * 64 outputs * 1280 inputs = 983,040. Each tile is
+read once, however many rows there are; more rows cost only arithmetic, and much of that is done while the
+next tile is being fetched. Prefill is cut into blocks of 12 rows; with this kernel that is no slower than
+`gemm`.
 
 The second gain is exactness. With this kernel a row's result is the same to the last bit in a decode step,
 in a verification and in prefill (the product is batch-invariant), so greedy speculative text is greedy text
 by construction.
 (A single row would go to `gemv`, whose last bits differ, so its block is that row and a copy of it.)
 
-Other libraries and processors differ, so this machine is tested when a model is loaded: does the product
-keep a row's bits (`exact`)? A tile has the largest depth at which it does: Intel's MKL, for one, keeps them
-up to 768 inputs, but not with 1024. If it does at no depth, as on AVX2, each of up to 16 rows is multiplied
-with a tile by a `gemv` of its own, while the tile is in the cache: the same bits again, though extra rows are
-less cheap. With `FAST` (main.py's --fast) rows are multiplied with a tile together even so. More rows, in a
-prompt, are multiplied with a tile all at once, in a `gemm`:
+Other libraries and processors differ, so `exact` tries it when a model is loaded: are a row's bits the same
+whatever rows are beside it? A tile takes the largest number of inputs (its depth) at which they are; a
+version of Intel's MKL kept them with 768, but not with 1024. If there is no such depth, as on AVX2, each of
+up to 16 rows is multiplied with a tile by a `gemv` of its own, while the tile is in the cache: the same bits
+again, though extra rows cost more. With `FAST` (main.py's --fast) they are multiplied with a tile together
+even so. More rows, in a prompt, are multiplied with a tile all at once, in a `gemm`:
 
-    rows        if products keep bits       if not              if not, with FAST
+    rows        if rows keep their bits     if not              if not, with FAST
     1 .. 16     blocks of up to 12          one by one          blocks of up to 12
     more        blocks of up to 12          all at once         all at once
 
 Measurements: the README (made by `python -m benchmarks`) and notebook 4.
 
-Limitations: more than 16 rows keep their bits only if `exact_rows` says so; with FAST, and on a GPU,
-nothing is promised. Tried with OpenBLAS and MKL on AMD; not yet with Apple's Accelerate, BLIS or ARM's
+Limitations: more than 16 rows keep their bits only if `exact_rows` is infinite; with FAST, and on a GPU, no
+row is sure to. Tried with OpenBLAS and MKL on AMD; not yet with Apple's Accelerate, BLIS or ARM's
 library: tests/tools/other_blas.py does.
 """
 import functools
@@ -48,7 +49,7 @@ from compute.threads import SHARE, one_blas_thread, share
 
 FAST = False                        # True, set before a model is loaded: bits may be given up for speed
 TILE, ROWS = 64, 12                 # outputs and rows of the largest product that is not packed
-DEPTHS = 1280, 1024, 768, 512, 384, 256     # its inputs: the first at which rows keep their bits
+DEPTHS = 1280, 1024, 768, 512, 384, 256     # inputs of a tile: the first at which rows keep their bits
 NARROW = 32                         # outputs of a tile if weights come from memory, or rows go one by one
 LARGE = 25_000_000                  # weights: more than any cache holds
 FEW = 16                            # rows that go one by one if there is no such product
@@ -82,7 +83,7 @@ def deepest(width):
 
 
 def at_once(n, depth, width, by_columns=False, dtype="f"):
-    """Whether n rows are multiplied with a tile in one product: if they keep their bits, or FAST."""
+    """Whether n rows are multiplied with a tile in one product, up to ROWS at a time (the table above)."""
     return exact(depth, width, by_columns, dtype) or (FAST and 1 < n <= FEW)
 
 
@@ -93,7 +94,7 @@ def chunk(n_in, width):
 
 
 def exact_rows(n_embd, d_head, n_ctx):
-    """How many rows at once keep their bits in all products of such a model; 1 promises nothing (a GPU)."""
+    """How many rows at once keep their bits in all products of such a model; 1 if several may not."""
     if on_gpu():
         return 1
     weights = [(chunk(n_in, width), width) for n_in in (n_embd, 4 * n_embd) for width in (TILE, NARROW)]
@@ -106,7 +107,7 @@ def exact_rows(n_embd, d_head, n_ctx):
 
 
 def cost(w, n):
-    """The time of n rows with these weights, as the number of weights that one row reads in that time."""
+    """The time of n rows with these weights, in reads of one weight: up to 4 rows cost no more than one."""
     return w.size * max(1, n / 4)
 
 
@@ -130,7 +131,7 @@ def blocks(a, together):
 
 
 def row_products(a, b):
-    """a [h, .., n, k] @ b [h or 1, .., k, m] -> [h, .., n, m]; no row depends on others. Threads share h.
+    """a [h, .., n, k] @ b [h or 1, .., k, m] -> [h, .., n, m]; no row depends on others. Threads share the h.
 
     >>> import numpy as np
     >>> a, b = np.ones((1, 3, 2)), np.arange(8.).reshape(1, 2, 4)
@@ -163,8 +164,8 @@ def row_products(a, b):
 def row_sums(x):
     """The sum of each row [.., n, k] -> [.., n, 1].
 
-    It is a product, because a product adds in order: zeros (masked keys, other branches of a tree of drafts)
-    do not change its bits, as they would change those of a sum.
+    It is a product, because on AVX-512 a product adds in order: zeros (masked keys, other branches of a tree
+    of drafts) do not change its bits, as they would change those of a sum.
     """
     ones = xp.ones((*[1] * (x.ndim - 2), x.shape[-1], SUM), dtype=x.dtype)
     return row_products(x, ones)[..., :1]

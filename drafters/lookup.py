@@ -16,9 +16,8 @@ A draft is chosen here, not drawn: p is a point mass, written None.  A draft x̃
 probability q(x̃), and after a rejection the residual max(0, q - p) is q without x̃.  A softmax instead of
 the point mass would be wrong: notebook 5 tries it.
 
-If several places match, the last one is taken, which is the likeliest to continue in the same way; both
-originals take the first.  Copying continues into what has just been copied, so a repeat that is shorter than
-k is followed all the same.
+If several places match, the last one is taken; both originals take the first.  Copying continues into what
+has just been copied, so a repeat that is shorter than k is followed all the same.
 
 Limitations: one place is followed, not several at once, and how often it was right before is not counted
 (drafters/suffix.py does both).
@@ -27,8 +26,8 @@ N = 3           # tokens that must match, at first
 
 
 def propose(draft, x, k, to_probs, rng):
-    """What followed the last tokens of x where they occurred before: (drafts, None), with no drafts if they
-    are new.  `draft`, `to_probs` and `rng` are not used.
+    """What followed the last tokens of x where they occurred before: (drafts, None), with no drafts if the
+    last token is new.  `draft`, `to_probs` and `rng` are not used.
 
     >>> propose(None, [7, 8, 9, 1, 7, 8], 3, None, None)            # 7, 8 occurred at the beginning
     ([9, 1, 7], None)

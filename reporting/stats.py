@@ -1,7 +1,7 @@
 """What a run says: acceptance rate, tokens per target pass, the costs c and v, the speed-up they predict.
 
 Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3; v is ours, since the paper takes the
-verification of K + 1 tokens to cost one step, and it costs more.
+verification of K + 1 tokens to cost one step; here it costs more.
 
 Limitations: the prediction takes acceptances to be independent and equally likely, as the paper's
 does.  Real ones are nearly so: notebook 3 compares the number of accepted drafts in a round with a
@@ -35,7 +35,7 @@ class Timed:
         return partial(self.timed, value) if name == "tree" else value
 
     def seconds(self, n_last):
-        """Median of the calls for n_last rows, the first (the prompt) left out; None if there is none."""
+        """Median of the calls for n_last rows, the first (the prompt) left out; None if there was none."""
         times = [time for n, time in self.calls[1:] if n == n_last]
         return median(times) if times else None
 
@@ -55,14 +55,14 @@ class TimedDrafter:
         return answer
 
     def seconds(self, n):
-        """n times the median of a draft, over the calls that gave any; None if none did."""
+        """n times the median time per draft, over the calls that gave any; None if none did."""
         times = [n * time / n_drafts for n_drafts, time in self.calls if n_drafts]
         return median(times) if times else None
 
 
 def clocked(rounds, times):
-    """Pass the rounds on, and append the seconds that each took to `times`; the last entry is what the end
-    took.  What is done with the rounds in between does not count.
+    """Pass the rounds on, and append the seconds that each took to `times`; the last entry is the time from
+    the last round to the end.  What the caller does with the rounds does not count.
     """
     while True:
         start = clock()
@@ -92,10 +92,11 @@ def acceptance(rounds, block=False):
     """(accepted, tested) of all rounds.  What follows a rejection, or EOS, was never tested.
 
     block   the rounds come from block verification, which tests all drafts, even after one that fails
+
     A level of a tree counts as one test: is one of the children accepted?
     """
     def rejected(r):
-        if len(r.tokens) == r.n_accepted:                       # an EOS among the accepted: nothing was
+        if len(r.tokens) == r.n_accepted:                       # the text ended with an accepted EOS
             return 0
         if is_tree(r):
             return int((taken(r) or [-1])[-1] in r.parents)     # or else a leaf was reached
@@ -145,7 +146,7 @@ def expected_tokens(alpha, K):
 
 def d_lk(p, q):
     """The distance of two distributions [.., n_vocab] (Leviathan et al., definition 3.2): half the sum of
-    their differences.  A draft from p is accepted with probability 1 - d_lk(p, q) (theorem 3.5).
+    |p - q|.  A draft from p is accepted with probability 1 - d_lk(p, q) (theorem 3.5).
 
     >>> import numpy as np
     >>> round(float(d_lk(np.array([.1, .6, .3]), np.array([.5, .3, .2]))), 4)

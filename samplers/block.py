@@ -3,16 +3,16 @@
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, verify=block.verify)
 
 Algorithm 2 of Chen et al. judges each draft by itself, and the first rejection ends the round.  But a draft
-that the target likes much more than the drafter (q / p above 1) could make up for one that it likes less.
-Here whole prefixes are judged.  The passes are the same, the distribution is the same, and the expected
+that the target likes much more than the drafter does (q / p above 1) could make up for one that it likes
+less.  Here whole prefixes are judged.  A round costs the same, the distribution is the same, and the expected
 number of accepted drafts is never smaller: P_j is at least the product of Algorithm 2's min(1, q / p), since
 min(1, P r) >= P min(1, r) for P <= 1.  The paper shows that no rule accepts more, among those after which the
 next round starts from q.  (Its greedy variant accepts more in one round, and then the next rounds have to
-aim at other distributions.)  In the example below Algorithm 2 accepts 10/9 drafts, a block 11/9, and no
-coupling of two lines of tokens keeps more than 12/9.
+aim at other distributions.)  With the q and p of the example below, on average Algorithm 2 accepts 10/9
+drafts, a block 11/9, and no coupling of two lines of tokens keeps more than 12/9.
 
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
-of drafts (gamma).  P_j and h_j are the paper's.
+of drafts (gamma).  P_j, h_j and tau, the number of drafts that are kept, are the paper's.
 
 Why it is lossless.  Claim: given the first j drafts, tau >= j has probability P_j.  It holds for the last
 draft, and for the others by induction from the right: the next draft survives with probability sum p min(1,
@@ -35,7 +35,7 @@ def verify(target_probs, draft_probs, drafts, rng):
 
     The arguments are those of speculative.verify.  One random number is drawn for each draft, from left to
     right, and one for the token that follows.  In the example h_1 = 0 and P_2 = min(1, 1/2 * 2) = 1: both
-    drafts stay; Algorithm 2 rejects the first of them half the time.
+    drafts are kept; Algorithm 2 rejects the first of them half the time.
 
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
     >>> verify(q, p, [0, 1], np.random.default_rng(0))

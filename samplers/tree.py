@@ -4,7 +4,7 @@
 
     SpecInfer   Miao et al. 2023 (arXiv 2305.09781)     children drawn with replacement
     Sequoia     Chen et al. 2024 (arXiv 2402.12374)     children drawn without replacement
-    SpecTr      Sun et al. 2023 (arXiv 2310.15141)      in k_seq.py; its K drafts are a tree, too
+    SpecTr      Sun et al. 2023 (arXiv 2310.15141)      in k_seq.py: K children, drawn independently
     Medusa      Cai et al. 2024 (arXiv 2401.10774)      the likeliest tokens; none is drawn
     EAGLE-2     Li et al. 2024 (arXiv 2406.16858)       the same, where the draft is most confident
 
@@ -56,7 +56,7 @@ def walk(q, p, nodes, parents, rule, rng):
 
 def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1.0, top_k=0, top_p=1.0,
                   eos=None, rule=SEQUOIA, grow=None, walk=walk):
-    """Generate `n_tokens` tokens after `tokens`, up to the depth of the tree plus one per target pass.
+    """Generate `n_tokens` tokens after `tokens`, at most the depth of the tree plus one per target pass.
     Returns a generator of rounds (sampling.Round).
 
     draft, target   as in speculative_sampling.  A GPT2 scores a tree in one pass, as does anything with a
@@ -98,7 +98,7 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
 # Shapes -----------------------------------------------------------------------------------------------------
 
 def shape_of(widths):
-    """Widths, or parents in any order that puts them before their children -> parents, level by level.
+    """Widths, or parents in any order in which a node comes after its parent -> parents, level by level.
 
     >>> shape_of((2, 1)), shape_of([-1, 0, -1])
     ([-1, -1, 0, 1], [-1, -1, 0])
@@ -153,7 +153,7 @@ def cut(shape, depth):
 
 
 def checked_tree(nodes, parents, depth, target):
-    """(nodes, parents) as lists of ints.  Raises ValueError if they are not a tree of this depth."""
+    """(nodes, parents) as lists of ints.  Raises ValueError if they are not a tree of at most this depth."""
     nodes, parents = checked_drafts(nodes, MOST_NODES, target), list(map(index, parents))
     if (len(parents) != len(nodes) or any(not -1 <= parent < node for node, parent in enumerate(parents))
             or max(depths(parents), default=0) > depth):

@@ -42,8 +42,8 @@ def select_drawn(q, p, tokens, rng, replacement=False):
     Returns (which child is accepted or None, the token).
 
     Lossless: the residual is what is still missing of q, and each child is a draft for it, drawn from the p
-    of its turn.  Which p that is decides the rule: with replacement it stays p, without it p loses the token
-    that was rejected.  (SpecInfer tries its children in random order; independent draws already are.)
+    of its turn.  Drawn with replacement, that is p for each child; without, p loses each rejected token.
+    (SpecInfer tries its children in random order; independent draws already are.)
 
     >>> q, p = np.array([1., 0]), np.array([.5, .5])
     >>> select_drawn(q, p, [1, 0], np.random.default_rng(0))        # the second is sure to be accepted
@@ -110,12 +110,12 @@ def likeliest(draft, x, shape, rule, to_probs, rng):
 def surest(draft, x, shape, rule, to_probs, rng):
     """EAGLE-2's tree: it grows where the draft is most confident, to at most the shape's nodes and levels.
 
-    A node is worth the product of the draft's probabilities (at temperature 1) on its path.  On each level
+    A node's worth is the product of the draft's probabilities (at temperature 1) on its path.  On each level
     the best k nodes are expanded by their k likeliest tokens, where k is the number of the root's children;
-    in the end the best of all nodes are kept.  The draft never sees the leaves.
+    in the end the best of all nodes are kept.  No draft pass is made over the last level.
     """
     k, nodes, parents, worth = shape.count(-1), [], [], []
-    seen, level = [], [-1]                                      # by the draft; what it sees next
+    seen, level = [], [-1]                                      # nodes the draft has scored; is to score
     for _ in range(max(depths(shape), default=0)):
         place = {-1: -1} | {node: i for i, node in enumerate(seen)}
         logits = draft.tree(x, [nodes[i] for i in seen], [place[parents[i]] for i in seen], len(level))
