@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import console
 from autoregressive import autoregressive_sampling
 from drafters.eagle import Eagle
 from drafters.early_exit import EarlyExit
@@ -44,14 +45,14 @@ def trained(tmp_path_factory):
         patch.setattr(train, "TARGET", dict(SIZE, n_layer=3))
         patch.setattr(train, "DRAFT", dict(SIZE, n_layer=1))
         patch.setattr(train, "N_CTX", SIZE["n_ctx"])
-        train.main(words(folder, "work", "--steps", "40", "--draft_steps", "20", "--batch", "8",
-                         "--save_every", "60", "--no_compile"))
+        assert not console.run(train.main, words(folder, "work", "--steps", "40", "--draft_steps", "20",
+                                                 "--batch", "8", "--save_every", "60", "--no_compile"))
         for kind in heads.HEADS:
-            run = [kind, *words(folder, "heads"), "--target", f"{folder}/demo-target", "--layers", "1", "2",
+            run = [kind, *words(folder, "heads"), "--target", f"{folder}/demo-target", "--layers", "1,2",
                    "--places", "24", "--save_every", "10", "--held_out_pieces", "8", "--steps"]
-            heads.main([*run, "20"])
+            assert not console.run(heads.main, [*run, "20"])
             shutil.rmtree(folder / f"demo-{kind}")              # no directory is written over
-            heads.main([*run, "40"])                            # goes on from step 20
+            assert not console.run(heads.main, [*run, "40"])    # goes on from step 20
         yield folder, heads, torch
         for name in "heads", "train":
             sys.modules.pop(name)
@@ -75,11 +76,11 @@ def test_losses_fall_and_acceptance_rises(trained):
             assert sum(last) > sum(first)
 
 
-def test_no_result_is_written_over(trained):
+def test_no_result_is_written_over(trained, capsys):
     folder, heads, _ = trained
     for main, more in (heads.train.main, []), (heads.main, ["exit"]):
-        with pytest.raises(SystemExit, match="exists: .* name another directory with --out"):
-            main([*more, *words(folder, "work")])
+        assert console.run(main, [*more, *words(folder, "work")]) == 2
+        assert "name another directory with --out" in capsys.readouterr().err
 
 
 def test_numpy_runs_what_was_trained(trained):

@@ -22,11 +22,12 @@ draft, as everywhere.)  The same command goes on from the last saved step.
 Limitations: states are computed on the text, not on what the target would write itself; one process, one
 device; `--work` belongs to one text and one set of settings.
 """
-import argparse
 import hashlib
 import json
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -34,8 +35,8 @@ import torch.nn.functional as F
 from torch import nn
 from tqdm import tqdm
 
-import train
-from train import Block, LayerNorm, Linear
+import train                            # it finds the modules above this directory
+from train import Block, LayerNorm, Linear, console
 
 EAGLE_STEPS, MEDUSA_HEADS = 5, 5
 N_ROWS, RANK = 8, 24                # of a parallel head, as in drafters/heads.py
@@ -284,35 +285,6 @@ def fit(kind, head, states, test_states, wte, args):
             train.save(work / f"{kind}.pt", step + 1, dict(head=head), opts)
 
 
-def options():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("kind", choices=HEADS)
-    add("--text", required=True)
-    add("--target", default="models/demo-target", help="the directory of the finished target")
-    add("--out", required=True, help="the head is written to OUT/demo-KIND, at the end")
-    add("--start", help="a head to start from, instead of random weights; EAGLE's serves a parallel one")
-    add("--work", default="training/work/heads", help="states, training state")
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--pieces", type=int, default=3000, help="pieces of n_ctx tokens, drawn from the text")
-    add("--layers", type=int, nargs=2, default=[2, 8], help="the head reads the states after these layers of "
-        "the target and after the last; an exit head, those after the first of these")
-    add("--steps", type=int, default=1500)
-    add("--cross_entropy", type=float, default=0.4, help="the share of the steps that use cross-entropy")
-    add("--own", type=float, default=0.6, help="the share of the steps, at the end, in which an EAGLE head "
-        "continues from its own states")
-    add("--decay", type=float, default=0.8, help="the weight of a draft relative to the one before, at first")
-    add("--no_markov", action="store_true", help="a parallel head without its Markov head")
-    add("--places", type=int, default=48, help="places of each piece to learn from in a step")
-    add("--batch", type=int, default=8, help="pieces per step")
-    add("--lr", type=float, default=3e-3)
-    add("--held_out", type=int, default=4, help="documents that are never trained on")
-    add("--held_out_pieces", type=int, default=64, help="pieces of these that are evaluated")
-    add("--save_every", type=int, default=100)
-    add("--seed", type=int, default=0)
-    return parser
-
-
 def begin(head, target, args):
     """The weights to start from."""
     folder = args.start and Path(args.start)
@@ -329,40 +301,71 @@ def begin(head, target, args):
         head.previous.requires_grad_(False)                              # it stays zero
 
 
-def main(argv=None):
-    args = options().parse_args(argv)
-    work, folder, out = Path(args.work), Path(args.target), Path(args.out) / f"demo-{args.kind}"
+def main(kind, text, out, target="models/demo-target", start="", work="training/work/heads", device="",
+         pieces=3000, layers="2,8", steps=1500, cross_entropy=0.4, own=0.6, decay=0.8, no_markov=False,
+         places=48, batch=8, lr=3e-3, held_out=4, held_out_pieces=64, save_every=100, seed=0):
+    """Train a head on a finished target.
+
+    Args:
+        kind: eagle, medusa, exit or parallel
+        text: the text to train on
+        out: the head is written to OUT/demo-KIND, at the end
+        target: the directory of the finished target
+        start: a head to start from, instead of random weights; a parallel head can start from EAGLE's
+        work: the target's states and the training state
+        device: cuda or cpu; by default a GPU if there is one
+        pieces: pieces of n_ctx tokens, drawn from the text
+        layers: the head reads the target's states after these two layers and after the last; an exit head,
+            those after the first of the two
+        steps: training steps
+        cross_entropy: the share of the steps that use cross-entropy
+        own: the share of the steps, at the end, in which an EAGLE head continues from its own states
+        decay: the weight of a draft relative to the one before, at first
+        no_markov: a parallel head without its Markov head
+        places: places of each piece to learn from in a step
+        batch: pieces per step
+        lr: learning rate
+        held_out: documents that are never trained on
+        held_out_pieces: pieces of these that are evaluated
+        save_every: steps between two saved states
+        seed: random seed
+    """
+    if kind not in HEADS:
+        raise ValueError(f"there is no head {kind!r}: use {', '.join(HEADS)}")
+    args = SimpleNamespace(**locals())
+    args.device = device or train.DEVICE
+    work, folder, out = Path(work), Path(target), Path(out) / f"demo-{kind}"
+    layers = [*map(int, layers.split(","))]
     train.check_new(out)
     work.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(args.seed)
+    torch.manual_seed(seed)
 
     hparams = json.loads((folder / "hparams.json").read_text(encoding="utf-8"))
-    tokens, test_tokens, _ = train.prepare_text(args.text, args.held_out, folder)
+    tokens, test_tokens, _ = train.prepare_text(text, held_out, folder)
     target = train.GPT2(**hparams).requires_grad_(False)
     train.load(target, folder)
     target.to(args.device)
-    n_ctx, rng = hparams["n_ctx"], np.random.default_rng(args.seed)
+    n_ctx, rng = hparams["n_ctx"], np.random.default_rng(seed)
     whole = len(tokens) // n_ctx - 1
-    starts = rng.integers(n_ctx) + n_ctx * np.sort(rng.permutation(whole)[: args.pieces])
-    pieces = np.stack([tokens[s: s + n_ctx] for s in starts])
-    n_test = min(len(test_tokens) // n_ctx, args.held_out_pieces)
-    test_pieces = test_tokens[: n_test * n_ctx].reshape(n_test, n_ctx)
+    starts = rng.integers(n_ctx) + n_ctx * np.sort(rng.permutation(whole)[:pieces])
+    n_test = min(len(test_tokens) // n_ctx, held_out_pieces)
     states, test_states = (
-        States(target, p, args.layers, work / f"states-{name}-{len(p)}-{args.seed}.npy", args.device)
-        for p, name in ((pieces, "train"), (test_pieces, "held_out")))
+        States(target, p, layers, work / f"states-{name}-{len(p)}-{seed}.npy", args.device)
+        for p, name in ((np.stack([tokens[s: s + n_ctx] for s in starts]), "train"),
+                        (test_tokens[: n_test * n_ctx].reshape(n_test, n_ctx), "held_out")))
 
-    head = HEADS[args.kind](hparams["n_embd"], hparams["n_head"], hparams["n_vocab"])
+    head = HEADS[kind](hparams["n_embd"], hparams["n_head"], hparams["n_vocab"])
     begin(head, target, args)
-    fit(args.kind, head.to(args.device), states, test_states, target.wte, args)
+    fit(kind, head.to(args.device), states, test_states, target.wte, args)
 
     digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()
-    size = dict(medusa=dict(n_heads=MEDUSA_HEADS), exit=dict(exit_layer=args.layers[0]),
-                eagle=dict(layers=args.layers), parallel=dict(layers=args.layers))[args.kind]
-    train.export(head, dict(kind=args.kind, target=digest, **size), out)
-    log = (work / f"{args.kind}.jsonl").read_text()
+    size = dict(medusa=dict(n_heads=MEDUSA_HEADS), exit=dict(exit_layer=layers[0]),
+                eagle=dict(layers=layers), parallel=dict(layers=layers))[kind]
+    train.export(head, dict(kind=kind, target=digest, **size), out)
+    log = (work / f"{kind}.jsonl").read_text()
     (out / "training.jsonl").write_text(log)
     print(log.splitlines()[-1])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(console.run(main))

@@ -15,23 +15,28 @@ this directory and nowhere else.  The next step is heads.py.
 Limitations: one process, one device; no dropout, since a small model sees the text only a few times;
 `--work` belongs to one text and one set of settings: for others, name another.
 """
-import argparse
 import json
 import math
 import shutil
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from tokenizers import ByteLevelBPETokenizer
 from torch import nn
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # encoder.py and loading/
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # console.py, encoder.py and loading/
 
-EOS = "<|endoftext|>"
+import console
+from encoder import EOS, bytes_to_unicode
+from loading.checkpoint import read_tensorflow, write_tensorflow
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TARGET = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)     # heads of 64, as in every GPT-2
 DRAFT = dict(n_vocab=4096, n_ctx=512, n_embd=128, n_head=2, n_layer=2)
 N_CTX = 512
@@ -110,16 +115,13 @@ def read_documents(path):
 def train_tokenizer(documents, folder, n_vocab):
     """Byte-level BPE in OpenAI's two files: encoder.json (256 bytes, the merges, <|endoftext|>) and vocab.bpe
     (the merges)."""
-    from tokenizers import ByteLevelBPETokenizer
-
-    from encoder import bytes_to_unicode
     trainer = ByteLevelBPETokenizer()
     trainer.train_from_iterator(documents, vocab_size=n_vocab - 1, special_tokens=[], show_progress=False)
     trainer.save_model(str(folder))                                      # vocab.json, merges.txt
     merges = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()[1:]
     entries = list(bytes_to_unicode().values()) + [merge.replace(" ", "") for merge in merges] + [EOS]
     if len(entries) != n_vocab:
-        raise SystemExit(f"the text is too short for a vocabulary of {n_vocab} tokens: take more of it")
+        raise ValueError(f"the text is too short for a vocabulary of {n_vocab} tokens: take more of it")
     lines = "\n".join(["#version: 0.2", *merges]) + "\n"
     (folder / "vocab.bpe").write_text(lines, encoding="utf-8", newline="\n")
     ids = {entry: i for i, entry in enumerate(entries)}
@@ -128,7 +130,6 @@ def train_tokenizer(documents, folder, n_vocab):
 
 def tokenize(documents, folder):
     """Every document with <|endoftext|> before it, as GPT-2 saw its training text."""
-    from tokenizers import ByteLevelBPETokenizer
     tokenizer = ByteLevelBPETokenizer.from_file(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
     eos = tokenizer.token_to_id(EOS)
     return np.concatenate([np.array([eos] + encoding.ids, np.uint16)
@@ -140,7 +141,7 @@ def prepare_text(path, n_held_out, vocabulary):
     one, learnt from the text."""
     documents = read_documents(path)
     if not 0 < n_held_out < len(documents):
-        raise SystemExit(f"{path} has {len(documents)} documents: hold out fewer of them (--held_out)")
+        raise ValueError(f"{path} has {len(documents)} documents: hold out fewer of them (--held_out)")
     apart = len(documents) // n_held_out
     held_out = documents[apart // 2:: apart][:n_held_out]
     documents = [document for document in documents if document not in held_out]
@@ -156,7 +157,7 @@ def batch_of(tokens, step, batch, seed):
     """Batch `step` of an endless stream: each epoch cuts the text at other places and shuffles the pieces."""
     per_epoch = (len(tokens) - 2 * N_CTX) // N_CTX // batch
     if per_epoch < 1:
-        raise SystemExit(f"the text is too short: {len(tokens):,} tokens are not {batch} pieces of {N_CTX}")
+        raise ValueError(f"the text is too short: {len(tokens):,} tokens are not {batch} pieces of {N_CTX}")
     epoch, i = divmod(step, per_epoch)
     rng = np.random.default_rng([seed, epoch])
     offset = rng.integers(N_CTX)
@@ -262,7 +263,7 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
     opts = optimizers([draft] if finished else [target, draft], args.lr)
     step = resume(work / f"{stage}.pt", models, opts, args.device)
     target.requires_grad_(not finished)
-    compiled, start = torch.compile(losses) if args.compile else losses, time.time()
+    compiled, start = losses if args.no_compile else torch.compile(losses), time.time()
     bar = tqdm(total=steps, initial=step, desc=stage, unit="step")
     while step < steps:
         set_lr(opts, args.lr * schedule(step, steps))
@@ -290,7 +291,6 @@ def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
 
 def load(model, folder):
     """Load the weights of an exported directory into a model."""
-    from loading.checkpoint import read_tensorflow
     arrays = read_tensorflow(folder / "model.ckpt")
     model.load_state_dict({
         name: torch.from_numpy(arrays[tensorflow_name(name)].astype(np.float32)).view_as(parameter)
@@ -308,12 +308,11 @@ def tensorflow_name(name):
 def check_new(*folders):
     for folder in folders:
         if folder.exists():
-            raise SystemExit(f"{folder} exists: move it away, or name another directory with --out")
+            raise ValueError(f"{folder} exists: move it away, or name another directory with --out")
 
 
 def export(model, hparams, folder):
     """hparams.json and the weights in OpenAI's layout, in half precision."""
-    from loading.checkpoint import write_tensorflow
     folder.mkdir(parents=True)
     arrays = {}
     for name, parameter in model.state_dict().items():
@@ -326,37 +325,41 @@ def export(model, hparams, folder):
                                        'all_model_checkpoint_paths: "model.ckpt"\n')
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    add = parser.add_argument
-    add("--text", required=True)
-    add("--out", required=True, help="the pair is written to OUT/demo-target and OUT/demo-draft, at the end")
-    add("--work", default="training/work/pair", help="tokenized text, training state (not committed)")
-    add("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    add("--steps", type=int, default=2000, help="steps for both models")
-    add("--draft_steps", type=int, default=2000, help="steps for the draft alone, afterwards")
-    add("--start", help="a folder with demo-target and demo-draft to start from, instead of random weights")
-    add("--batch", type=int, default=16, help="pieces of n_ctx tokens per step")
-    add("--micro_batch", type=int, default=4, help="how many of these at once (4 suits a CPU, 16 a GPU)")
-    add("--lr", type=float, default=3e-3)
-    add("--held_out", type=int, default=4, help="documents that are never trained on")
-    add("--save_every", type=int, default=250)
-    add("--no_compile", dest="compile", action="store_false", help="do not compile, which takes minutes")
-    add("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
-    work, folders = Path(args.work), [Path(args.out) / name for name in NAMES]
+def main(text, out, work="training/work/pair", device="", steps=2000, draft_steps=2000, start="", batch=16,
+         micro_batch=4, lr=3e-3, held_out=4, save_every=250, no_compile=False, seed=0):
+    """Train the embedded pair.
+
+    Args:
+        text: the text to train on
+        out: the pair is written to OUT/demo-target and OUT/demo-draft, at the end
+        work: tokenized text and training state
+        device: cuda or cpu; by default a GPU if there is one
+        steps: steps for both models
+        draft_steps: steps for the draft alone, afterwards
+        start: a directory with demo-target and demo-draft to start from, instead of random weights
+        batch: pieces of n_ctx tokens per step
+        micro_batch: how many of these at once (4 suits a CPU, 16 a GPU)
+        lr: learning rate
+        held_out: documents that are never trained on
+        save_every: steps between two saved states
+        no_compile: do not compile, which takes minutes
+        seed: random seed
+    """
+    args = SimpleNamespace(**locals())
+    args.device = device or DEVICE
+    work, folders = Path(work), [Path(out) / name for name in NAMES]
     check_new(*folders)
     work.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(args.seed)
+    torch.manual_seed(seed)
 
-    vocabulary = Path(args.start) / "demo-target" if args.start else work
-    tokens, test_tokens, n_bytes = prepare_text(args.text, args.held_out, vocabulary)
+    vocabulary = Path(start) / "demo-target" if start else work
+    tokens, test_tokens, n_bytes = prepare_text(text, held_out, vocabulary)
     target, draft = GPT2(**TARGET).to(args.device), GPT2(**DRAFT).to(args.device)
-    if args.start:
-        load(target, Path(args.start) / "demo-target"), load(draft, Path(args.start) / "demo-draft")
+    if start:
+        load(target, Path(start) / "demo-target"), load(draft, Path(start) / "demo-draft")
     some = test_tokens[: 64 * N_CTX + 1]
-    for stage, steps in (("pair", args.steps), ("draft", args.draft_steps)):
-        train(stage, steps, target, draft, tokens, some, n_bytes * len(some) / len(test_tokens), args)
+    for stage, n_steps in (("pair", steps), ("draft", draft_steps)):
+        train(stage, n_steps, target, draft, tokens, some, n_bytes * len(some) / len(test_tokens), args)
 
     results = json.dumps(evaluate(target, draft, test_tokens, n_bytes, args.device), indent=1)
     (work / "results.json").write_text(results + "\n")
@@ -368,4 +371,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(console.run(main))
