@@ -12,7 +12,6 @@ seeds as it takes.  A cell, say "model token K=4 T=1", has
     drafts          per round; in a tree its nodes.  A target pass has one row more
     kept            [j] the share of the rounds in which at least j + 1 drafts were accepted
     tested          [j] and in which the draft j + 1 was judged: kept / tested is the acceptance by position
-    weights         a checksum of the weights it was counted on: if they change, it is counted anew
     exact           whether chance was summed over, as below, or rounds were drawn
 
 Lines of drafts are judged without a coin.  Take a text X that the target has drawn.  In a lossless run it is
@@ -37,7 +36,7 @@ texts, before most loops, or in later ones; and, "prompts:copying", in the first
 phrases and names return (copying.txt).
 
 Limitations: these openings, 60 tokens, and the embedded pair.  After changing the openings or the constants
-here, delete the file: only changed weights are noticed.  If two of these programs run at once, one loses its
+here, delete the file: only other weights are noticed.  If two of these programs run at once, one loses its
 cells to the other.
 """
 import hashlib
@@ -139,40 +138,21 @@ def name_of(drafter, verifier, K, T, where=""):
     return " ".join(filter(None, [drafter, verifier, K and f"K={K}", where, f"T={T:g}"]))
 
 
-class Watched(Models):
-    """Models that know which folders of weights were asked for."""
-
-    def __init__(self):
-        super().__init__(DRAFT, TARGET)
-        self.used = {TARGET}
-
-    def head(self, kind):
-        self.used.add(folder := super().head(kind))
-        return folder
-
-    def checksum(self):
-        digest = hashlib.sha256()
-        for name in sorted(self.used | ({DRAFT} if self.draft_is_used else set())):
-            digest.update(next((HERE.parent / "models" / name).glob("model.ckpt.data*")).read_bytes())
-        return digest.hexdigest()[:12]
-
-
 @cache
 def loaded(drafter, verifier, T):
-    """(method, models, the checksum of the weights)."""
+    """(method, models)"""
     name, _, n_best = verifier.partition(":best")
-    method, models = choose(drafter, name if n_best else verifier), Watched()
+    method = choose(drafter, name if n_best else verifier)
     if n_best:
         _, shape = best_tree(ranks(drafter, T), int(n_best), DEPTH)
         method = method._replace(verifier=method.verifier._replace(option=shape))
-    made(method, models, 1)
-    return method, models, models.checksum()
+    return method, Models(DRAFT, TARGET)
 
 
 @cache
 def ranks(drafter, T):
     """How often the first child of a node is taken, the second, .., of sixteen."""
-    method, models, _ = loaded(drafter, "tree:16", T)
+    method, models = loaded(drafter, "tree:16", T)
     return by_rank([r for seed, prompt in enumerate(prompts(0, UNITS))
                     for r in rounds_of(method, made(method, models, 1), prompt, 1, T, seed)])
 
@@ -259,7 +239,7 @@ def target_probs(T, first, n, where):
 @cache
 def ratios(drafter, T, first, n, where):
     """r of all rounds that could begin in these texts: [n, N_TOKENS, MOST], NaN where there is no draft."""
-    method, models, _ = loaded(drafter, "token", T)
+    method, models = loaded(drafter, "token", T)
     pair = made(method, models, MOST)
     q, found = target_probs(T, first, n, where), np.full((n, N_TOKENS, MOST), np.nan)
     for i, (prompt, said) in enumerate(texts(T, first, n, where)):
@@ -327,7 +307,7 @@ def tally(rounds, tokens, drafts, kept, tested):
 def counted(cell, first, n, done=lambda n: None):
     """The tally of `n` texts.  done(1) is called after each text that is run."""
     drafter, verifier, K, T, where = cell
-    method, models, _ = loaded(drafter, verifier, T)
+    method, models = loaded(drafter, verifier, T)
     if is_exact(drafter, verifier):
         return sum(summed(r, CHANCES[verifier], K, WHERE[where]) for r in ratios(drafter, T, first, n, where))
     total = 0
@@ -342,7 +322,7 @@ def is_exact(drafter, verifier):
     return drafter.split(":")[0] in MEMORYLESS and verifier in CHANCES
 
 
-def figures(total, exact, weights):
+def figures(total, exact):
     """A tally -> a cell of the file."""
     n, rounds, tokens, drafts, rr, tt, rt = total[:7]
     kept, tested = np.split(total[7:] / rounds, 2)
@@ -351,7 +331,7 @@ def figures(total, exact, weights):
     spread = max(tt - 2 * per_pass * rt + per_pass**2 * rr, 0) / max(n - 1, 1)
     return {"tokens": round(per_pass, 4), "se": round(math.sqrt(n * spread) / rounds, 4),
             "drafts": round(drafts / rounds, 3), "kept": kept.round(4).tolist(),
-            "tested": tested.round(4).tolist(), "texts": int(n), "exact": exact, "weights": weights,
+            "tested": tested.round(4).tolist(), "texts": int(n), "exact": exact,
             "sums": total.round(4).tolist()}
 
 
@@ -373,14 +353,10 @@ def needed(cell, before):
 
 def count_cell(cell, before, bar):
     """The cell, counted on until its error is small enough; before: as it stood, or None."""
-    drafter, verifier, _, T, _ = cell
-    *_, weights = loaded(drafter, verifier, T)
-    if before and before["weights"] != weights:
-        before = None
     while not before or before["se"] > wanted(cell) * before["tokens"]:
         total, texts, guess = np.array(before["sums"]) if before else 0, bar.n, needed(cell, before)
         total = total + counted(cell, before["texts"] if before else 0, UNITS, bar.update)
-        before = figures(total, is_exact(drafter, verifier), weights)
+        before = figures(total, is_exact(*cell[:2]))
         bar.total += needed(cell, before) - guess
         bar.update(texts + UNITS - bar.n)
     return before
@@ -402,13 +378,25 @@ def count(name="", file=FILE):
 
 
 def read(file):
-    return json.loads(file.read_text(encoding="utf-8"))["cells"] if file.exists() else {}
+    """{name: cell}.  Raises ValueError if they were counted on other weights."""
+    if not file.exists():
+        return {}
+    found = json.loads(file.read_text(encoding="utf-8"))
+    if found["about"]["weights"] != weights():
+        raise ValueError(f"{file} was counted on other weights than those in models/: delete it, and start again")
+    return found["cells"]
 
 
 def write(file, cells):
     about = dict(draft=DRAFT, target=TARGET, openings=len(openings()), n_tokens=N_TOKENS, optimum=COSTS,
-                 layer_skip=FIXED["layer_skip"])
+                 layer_skip=FIXED["layer_skip"], weights=weights())
     write_json(file, dict(about=about, cells=cells))
+
+
+def weights():
+    """{folder: a checksum}"""
+    return {path.parent.name: hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+            for path in sorted(HERE.parent.glob("models/demo-*/model.ckpt.data*"))}
 
 
 def write_json(file, found):

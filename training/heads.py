@@ -35,7 +35,7 @@ import torch.nn.functional as F
 from torch import nn
 from tqdm import tqdm
 
-import train                            # it finds the modules above this directory
+import train  # it finds the modules above this directory
 from train import Block, LayerNorm, Linear, console
 
 EAGLE_STEPS, MEDUSA_HEADS = 5, 5
