@@ -383,7 +383,8 @@ def read(file):
         return {}
     found = json.loads(file.read_text(encoding="utf-8"))
     if found["about"]["weights"] != weights():
-        raise ValueError(f"{file} was counted on other weights than those in models/: delete it, and start again")
+        raise ValueError(f"{file} was counted on weights other than those in models/: delete it, then "
+                         "start again")
     return found["cells"]
 
 
