@@ -63,7 +63,7 @@ def log(path):
 
 
 def test_losses_fall_and_acceptance_rises(trained):
-    rows = log(trained[0] / "work" / "log.jsonl")
+    rows = log(trained[0] / "work" / "draft.jsonl")
     assert rows[-1]["train_target_nats"] < math.log(SIZE["n_vocab"]) - 0.5      # that of knowing nothing
     for kind in trained[1].HEADS:
         rows = log(trained[0] / f"demo-{kind}" / "training.jsonl")

@@ -25,7 +25,6 @@ device; `--work` belongs to one text and one set of settings.
 import hashlib
 import json
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,7 +32,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
-from tqdm import tqdm
 
 import train  # it finds the modules above this directory
 from train import Block, LayerNorm, Linear, console
@@ -261,12 +259,10 @@ def evaluate(head, states, wte):
 
 
 def fit(kind, head, states, test_states, wte, args):
-    opts, work = train.optimizers([head], args.lr), Path(args.work)
-    done = train.resume(work / f"{kind}.pt", dict(head=head), opts, args.device)
-    start, n_ctx, batch = time.time(), states.pieces.shape[1], min(args.batch, len(states.pieces))
+    n_ctx, batch = states.pieces.shape[1], min(args.batch, len(states.pieces))
     per_epoch = len(states.pieces) // batch
-    for step in tqdm(range(done, args.steps), desc=kind, initial=done, total=args.steps, mininterval=5):
-        train.set_lr(opts, args.lr * train.schedule(step, args.steps))
+
+    def learn(step):
         epoch, i = divmod(step, per_epoch)
         rows = np.random.default_rng([args.seed, epoch]).permutation(per_epoch * batch)
         rows = np.sort(rows[i * batch: (i + 1) * batch])
@@ -275,14 +271,9 @@ def fit(kind, head, states, test_states, wte, args):
         head.steps = EAGLE_STEPS if step >= args.steps * (1 - args.own) else 1            # of an EAGLE head
         loss = loss_of(head, wte, at, states[rows], step >= args.steps * args.cross_entropy, args.decay)
         loss.backward()
-        for opt in opts:
-            opt.step()
-            opt.zero_grad()
-        if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
-            row = dict(head=kind, step=step + 1, tokens=(step + 1) * batch * n_ctx,
-                       seconds=round(time.time() - start), loss=round(loss.item(), 4))
-            train.log_row(work / f"{kind}.jsonl", row | evaluate(head, test_states, wte))
-            train.save(work / f"{kind}.pt", step + 1, dict(head=head), opts)
+        return dict(tokens=(step + 1) * batch * n_ctx, loss=round(loss.item(), 4))
+
+    train.fit(kind, args.steps, dict(head=head), [head], learn, lambda: evaluate(head, test_states, wte), args)
 
 
 def begin(head, target, args):

@@ -246,45 +246,46 @@ def save(path, step, models, opts):
     part.replace(path)
 
 
-def log_row(path, row):
-    with open(path, "a") as log:
-        log.write(json.dumps(row) + "\n")
+def fit(name, steps, models, trained, learn, evaluated, args):
+    """Train up to `steps` steps, going on from the last saved one.
 
-
-def set_lr(opts, lr):
-    for group in (group for opt in opts for group in opt.param_groups):
-        group["lr"] = lr * group.get("faster", 1)
+    name            of the state and the log in args.work: name.pt, name.jsonl
+    models          {name: model}, whatever is saved; `trained` lists those that learn
+    learn(step)     computes the gradients; returns what the log says of this step
+    evaluated()     what the log says of held-out text
+    """
+    state, opts = Path(args.work) / f"{name}.pt", optimizers(trained, args.lr)
+    done, start = resume(state, models, opts, args.device), time.time()
+    for step in tqdm(range(done, steps), desc=name, initial=done, total=steps, unit="step"):
+        for group in (group for opt in opts for group in opt.param_groups):
+            group["lr"] = args.lr * schedule(step, steps) * group.get("faster", 1)
+        row = learn(step)
+        for opt in opts:
+            opt.step()
+            opt.zero_grad()
+        if (step + 1) % args.save_every == 0 or step + 1 == steps:
+            row = json.dumps(dict(step=step + 1, seconds=round(time.time() - start), **row, **evaluated()))
+            with open(state.with_suffix(".jsonl"), "a") as log:
+                log.write(row + "\n")
+            save(state, step + 1, models, opts)                 # what is interrupted here is logged twice
+            tqdm.write(row)
 
 
 def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
     """Stage "pair": both models.  Stage "draft": the draft alone, from the finished target."""
-    finished, work = stage == "draft", Path(args.work)
-    models = dict(target=target, draft=draft)
-    opts = optimizers([draft] if finished else [target, draft], args.lr)
-    step = resume(work / f"{stage}.pt", models, opts, args.device)
+    finished, compiled = stage == "draft", losses if args.no_compile else torch.compile(losses)
     target.requires_grad_(not finished)
-    compiled, start = losses if args.no_compile else torch.compile(losses), time.time()
-    bar = tqdm(total=steps, initial=step, desc=stage, unit="step")
-    while step < steps:
-        set_lr(opts, args.lr * schedule(step, steps))
+
+    def learn(step):
         batch = batch_of(tokens, step, args.batch, args.seed + finished).to(args.device)
         for piece in (pieces := batch.split(args.micro_batch)):
             loss_target, loss_draft = compiled(target, draft, piece, finished)
             ((loss_draft if finished else loss_target + loss_draft) / len(pieces)).backward()
-        for opt in opts:
-            opt.step()
-            opt.zero_grad()
-        step += 1
-        bar.update()
-        if step % args.save_every == 0 or step == steps:
-            row = dict(stage=stage, step=step, tokens=(step + finished * args.steps) * args.batch * N_CTX,
-                       seconds=time.time() - start, train_target_nats=loss_target.item(),
-                       train_draft_loss=loss_draft.item(),
-                       **evaluate(target, draft, test_tokens, n_bytes, args.device))
-            log_row(work / "log.jsonl", row)
-            save(work / f"{stage}.pt", step, models, opts)      # what is interrupted here is logged twice
-            bar.write(" ".join(f"{k} {v:.4g}" if k != "stage" else v for k, v in row.items()))
-    bar.close()
+        return dict(tokens=(step + 1 + finished * args.steps) * args.batch * N_CTX,
+                    train_target_nats=loss_target.item(), train_draft_loss=loss_draft.item())
+
+    fit(stage, steps, dict(target=target, draft=draft), [draft] if finished else [target, draft], learn,
+        lambda: evaluate(target, draft, test_tokens, n_bytes, args.device), args)
 
 
 # The result -------------------------------------------------------------------------------------------------
