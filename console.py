@@ -171,17 +171,20 @@ def rewrite(path, content):
     try:
         new.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(new, path)
+    except OSError as error:
+        error.filename = path                                   # not the new file, nor none
+        raise
     finally:
         new.unlink(missing_ok=True)
 
 
-def told(error, path=None):
+def told(error):
     """An OSError as a sentence that says what to do.  (Its errno is None if NumPy could not write all.)
 
-    >>> told(OSError(errno.ENOSPC, "No space left on device"), "run.html")
+    >>> told(OSError(errno.ENOSPC, "No space left on device", "run.html"))
     'cannot write run.html (No space left on device): free some space, or write to another disk'
     """
-    what = f"{path or error.filename or 'the output'} ({error.strerror or error})"
+    what = f"{error.filename or 'the output'} ({error.strerror or error})"
     if error.errno in (None, errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
         return f"cannot write {what}: free some space, or write to another disk"
     return f"cannot use {what}: is the path right, and are you allowed to?"

@@ -4,12 +4,12 @@ import re
 from html import escape
 from pathlib import Path
 
-from pages.files import SITE
+from pages.files import MARK
 
 HERE = Path(__file__).parent
 
 
-def page(title, file, data, policy="", mark=SITE, **parts):
+def page(title, file, data, policy="", **parts):
     """The whole page as a string.
 
     file    the body, with its style and script, beside this file; {{name}} in it is replaced
@@ -17,7 +17,7 @@ def page(title, file, data, policy="", mark=SITE, **parts):
     policy  what the page may load beside what it holds
     parts   HTML, or text that is none
     """
-    parts |= dict(data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"), mark=mark,
+    parts |= dict(data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"), mark=MARK,
                   title=escape(title), policy=policy)
     parts["race"] = filled("race.html", parts) if "{{race}}" in read(file) else ""
     return filled("frame.html", parts | dict(body=filled(file, parts)))

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from pages import live, machine
-from pages.files import BEGIN, SITE
+from pages.files import MARK
 from pages.frame import page
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +28,7 @@ MODELS = "demo-draft", "demo-target", "demo-eagle"
 FILES = ("hparams.json", "encoder.json", "vocab.bpe", "checkpoint", "model.ckpt.index",
          "model.ckpt.data-00000-of-00001")
 CODE = ".", "compute", "drafters", "loading", "pages", "reporting", "samplers", "verdicts"
-INDEX = (BEGIN + SITE + '<meta http-equiv="refresh" content="0; url=live.html">\n'
+INDEX = (MARK + '<meta http-equiv="refresh" content="0; url=live.html">\n'
          '<a href="live.html">Speculative sampling, live</a>\n')
 
 
@@ -39,7 +39,7 @@ def packed(paths):
         for path in paths:
             entry = ZipInfo(str(path), (1980, 1, 1, 0, 0, 0))
             archive.writestr(entry, (ROOT / path).read_bytes(), ZIP_DEFLATED)
-    return (BEGIN + SITE).encode() + file.getvalue()
+    return MARK.encode() + file.getvalue()
 
 
 def packs():

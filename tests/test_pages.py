@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 from helpers import full_disk
 
-from pages import files
 from pages.__main__ import main
-from pages.files import BEGIN, check_place, write_folder, write_page
+from pages.files import MARK, check_place, is_ours, write_folder, write_page
 from pages.frame import page
 
 ROOT = Path(__file__).resolve().parent.parent
-TRACE, SITE = BEGIN + files.TRACE, BEGIN + files.SITE
+REFUSED = (ValueError, OSError)         # both are a sentence: console.py
 
 
 def state(folder):
@@ -27,8 +26,7 @@ def folder(tmp_path):
     (tmp_path / "text").write_text("mine")
     (tmp_path / "empty").touch()
     (tmp_path / "mine.html").write_text("<!doctype html>\n<html lang='en'>mine")
-    (tmp_path / "quoting.html").write_text(BEGIN + "<p>" + files.TRACE)
-    (tmp_path / "of the site.html").write_text(SITE)
+    (tmp_path / "quoting.html").write_text("<!doctype html>\n<p>" + MARK)
     (tmp_path / "circle").symlink_to("circle")
     (tmp_path / "to text").symlink_to("text")
     (tmp_path / "folder").mkdir()
@@ -36,19 +34,19 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["text", "empty", "mine.html", "quoting.html", "of the site.html", "circle",
+@pytest.mark.parametrize("name", ["text", "empty", "mine.html", "quoting.html", "circle",
                                   "circle/a", "to text", "folder", "nowhere/a", "text/a", "", "x" * 300,
                                   "pipe", "/dev/null", "/dev/fd/0"])
 def test_only_the_page_of_a_run_is_replaced(folder, name):
     before = state(folder)
     for write in (check_place, lambda path: write_page(path, "new")):
-        with pytest.raises(ValueError, match=r"^[^\n]+(: | and |; )[^\n]+$"):
+        with pytest.raises(REFUSED, match=r"^[^\n]+(: | and |; )[^\n]+$"):
             write(folder / name)
         assert state(folder) == before
 
 
 def test_a_page_is_written_where_the_path_leads(folder):
-    old = TRACE
+    old = MARK
     (folder / "run.html").write_text(old.replace("\n", "\r\n"))            # as Windows ends lines
     (folder / "to run").symlink_to("run.html")
     (folder / "to new").symlink_to("folder/new.html")
@@ -76,12 +74,12 @@ def test_of_a_large_file_only_the_head_is_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("write, there", [
-    (lambda folder, html: write_page(folder / "index.html", html), TRACE),
-    (lambda folder, html: write_folder(folder, {"index.html": html, "new.html": html}), SITE)])
+    (lambda folder, html: write_page(folder / "index.html", html), MARK),
+    (lambda folder, html: write_folder(folder, {"index.html": html, "new.html": html}), MARK)])
 def test_on_a_full_disk_the_old_page_stays(tmp_path, write, there):
     (tmp_path / "index.html").write_text(there + "old")
     before = state(tmp_path)
-    with pytest.raises(ValueError, match=r"^cannot write .*: free some space, or write to another disk$"):
+    with pytest.raises(OSError, match="File too large.*index.html"):
         with full_disk(10_000):
             write(tmp_path, there + "new" * 10_000)
     assert state(tmp_path) == before
@@ -90,13 +88,13 @@ def test_on_a_full_disk_the_old_page_stays(tmp_path, write, there):
 
 
 def test_a_site_replaces_its_own_pages_alone(folder):
-    pages = {"index.html": SITE + "new", "code.zip": (SITE + "new").encode()}
+    pages = {"index.html": MARK + "new", "code.zip": (MARK + "new").encode()}
     site = folder / "site"
-    write_folder(site, dict.fromkeys(pages, SITE + "old"))
+    write_folder(site, dict.fromkeys(pages, MARK + "old"))
     (site / "notes.txt").write_text("mine")
     before = state(folder)
     write_folder(site, pages)
-    assert state(folder) == before | {str(site / name): (SITE + "new").encode() for name in pages}
+    assert state(folder) == before | {str(site / name): (MARK + "new").encode() for name in pages}
     for name in "text", "mine.html", "pipe":                            # in the place of a page of the site
         (site / "code.zip").unlink()
         (folder / name).rename(site / "code.zip")
@@ -108,9 +106,9 @@ def test_a_site_replaces_its_own_pages_alone(folder):
 
 @pytest.mark.parametrize("name", ["text", "circle", "nowhere/site", "x" * 300])
 def test_what_is_no_folder_is_told(folder, monkeypatch, name):
-    monkeypatch.setattr("pages.__main__.pages", lambda repository: {"index.html": SITE})
+    monkeypatch.setattr("pages.__main__.pages", lambda repository: {"index.html": MARK})
     before = state(folder)
-    with pytest.raises(ValueError, match=r"^[^\n]+$"):
+    with pytest.raises(REFUSED, match=r"^[^\n]+$"):
         main(str(folder / name))
     with pytest.raises(ValueError, match="not the address of a repository"):
         main(str(folder / "new"), "name/repository")
@@ -118,7 +116,7 @@ def test_what_is_no_folder_is_told(folder, monkeypatch, name):
 
 
 def test_the_program_writes_the_site(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("pages.__main__.pages", lambda repository: {"index.html": SITE, "a.html": repository})
+    monkeypatch.setattr("pages.__main__.pages", lambda repository: {"index.html": MARK, "a.html": repository})
     main(str(tmp_path / "site"), "https://code.org/us/")
     assert capsys.readouterr().out == f"{tmp_path}/site/index.html: 2 pages, 0.0 MB\n"
     assert (tmp_path / "site" / "a.html").read_text() == "https://code.org/us"
@@ -127,5 +125,5 @@ def test_the_program_writes_the_site(tmp_path, capsys, monkeypatch):
 def test_the_page_of_a_run_may_be_written_again(tmp_path):
     for _ in range(2):
         check_place(tmp_path / "run.html")
-        write_page(tmp_path / "run.html", page("", "trace.html", {}, mark=files.TRACE, about=""))
-    assert files.has_mark(tmp_path / "run.html", files.TRACE) and len(list(tmp_path.iterdir())) == 1
+        write_page(tmp_path / "run.html", page("", "trace.html", {}, about=""))
+    assert is_ours(tmp_path / "run.html") and len(list(tmp_path.iterdir())) == 1

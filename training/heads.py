@@ -273,7 +273,8 @@ def fit(kind, head, states, test_states, wte, args):
         loss.backward()
         return dict(tokens=(step + 1) * batch * n_ctx, loss=round(loss.item(), 4))
 
-    train.fit(kind, args.steps, dict(head=head), [head], learn, lambda: evaluate(head, test_states, wte), args)
+    train.fit(kind, args.steps, dict(head=head), [head], learn, lambda: evaluate(head, test_states, wte),
+              args)
 
 
 def begin(head, target, args):
