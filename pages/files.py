@@ -22,7 +22,7 @@ def check_place(path):
     """Raises ValueError or OSError if a page cannot be written to `path`, or would replace something else."""
     real = Path(os.path.realpath(path))                         # where symbolic links lead
     if real.is_dir() or not real.parent.is_dir() or not os.access(real.parent, os.W_OK):
-        raise ValueError(f"cannot write {path}: name a file in a folder that exists and that you can write to")
+        raise ValueError(f"cannot write {path}: name a file in a folder that you can write to")
     if os.path.lexists(real) and not is_ours(real):
         raise ValueError(f"{path} exists and was not written by this program: take another name")
 
