@@ -27,7 +27,7 @@ def test_a_paragraph_is_a_line(text, wanted, fetch):
 
 def test_all_80_are_asked_for_and_only_the_very_text_is_written(fetch, monkeypatch, tmp_path, capsys):
     asked, path = [], tmp_path / "novels.txt"
-    monkeypatch.setattr(fetch, "downloaded", lambda session, url: asked.append(url) or "The end.\r\n")
+    monkeypatch.setattr(fetch, "downloaded", lambda url: asked.append(url) or "The end.\r\n")
     assert console.run(fetch.main, [str(path)]) == 2 and "checksum" in capsys.readouterr().err
     assert len(set(asked)) == 80 and all(url.endswith(".txt") for url in asked) and not path.exists()
     text = "<|endoftext|>".join(["The end."] * 80).encode()

@@ -44,19 +44,16 @@ def main(path="novels.txt"):
 def novels():
     """The text, downloaded.  Raises ValueError if it is not the one that the pair was trained on."""
     files = re.findall(r"^(\w+_\d{4}) \|", TITLES.read_text(encoding="utf-8"), re.M)
-    with requests.Session() as session:
-        books = [paragraphs(downloaded(session, f"{CORPUS}{file}.txt")) for file in tqdm(files, disable=None)]
-    text = EOS.join(books)
+    text = EOS.join(paragraphs(downloaded(f"{CORPUS}{file}.txt")) for file in tqdm(files, disable=None))
     if hashlib.sha256(text.encode()).hexdigest() != CHECKSUM:
-        raise ValueError("what was downloaded is not the text that the pair was trained on (its checksum is "
-                         "another); nothing was written")
+        raise ValueError("the downloaded text is not the one that the pair was trained on (its checksum "
+                         "differs); nothing was written")
     return text
 
 
-def downloaded(session, url):
-    """The text at this address."""
+def downloaded(url):
     try:
-        answer = session.get(url, timeout=30)
+        answer = requests.get(url, timeout=30)
         answer.raise_for_status()
     except requests.RequestException as error:
         raise ValueError(f"{url} cannot be downloaded ({type(error).__name__}): check the connection and "
