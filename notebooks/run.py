@@ -1,10 +1,9 @@
 """Run the notebooks from clean kernels and store their outputs:
 
-    python notebooks/run.py [--check | --untimed] [notebook.ipynb ...]          --help says what they do
+    python notebooks/run.py [--untimed] [notebook.ipynb ...]
 
-A cell that measures the machine begins with "# On this machine"; --check leaves its outputs alone.  Pictures
-are stored as SVG, and --check compares the words in them, not the lines.  A cell that fails, or writes to
-standard error, ends the program with an error.
+A cell that measures the machine begins with "# On this machine".  A cell that fails, or writes to standard
+error, ends the program with an error.  tests/test_notebooks.py compares the stored outputs with a new run.
 """
 import re
 import sys
@@ -23,7 +22,6 @@ METADATA = {"kernelspec": {"display_name": "Python 3", "language": "python", "na
             "language_info": {"name": "python"}}
 PICTURES = ["--InlineBackend.figure_formats=svg", "--InlineBackend.rc=svg.fonttype=none",
             "--InlineBackend.rc=svg.hashsalt=notebooks"]        # words as words; the same names in each run
-NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
 
 
 def run(path):
@@ -56,45 +54,21 @@ def timed(cell):
     return cell.source.startswith("# On this machine")
 
 
-def stale(stored, fresh):
-    """The numbers of the cells whose stored words and numbers are not those of a fresh run."""
-    return [new.execution_count for old, new in zip(stored.cells, fresh.cells, strict=True)
-            if new.cell_type == "code" and not timed(new) and words(old) != words(new)]
-
-
-def words(cell):
-    """What a cell printed, without what rounding decides: numbers below 1e-9 are 0."""
-    printed = ""
-    for output in cell.outputs:
-        data = output.get("data", {})
-        in_picture = re.findall(r"<text[^>]*>([^<]*[a-z][^<]*)</text>", data.get("image/svg+xml", ""))
-        shown = [str(data[kind]) for kind in sorted(data) if not kind.startswith("image/")]
-        printed += "\n".join(["", output.get("text", ""), *shown, *in_picture])
-    return NUMBER.sub(lambda number: number[0] if not abs(float(number[0])) < 1e-9 else "0", printed).split()
-
-
-def main(*paths, check=False, untimed=False):
+def main(*paths, untimed=False):
     """Run the notebooks from clean kernels and store their outputs.
 
     Args:
         paths: notebooks; all, if none is named
-        check: write nothing, and say which stored outputs are not those of the code
         untimed: store no output of a cell that measures the machine: for a machine that is busy
     """
-    failed = False
     for path in map(Path, paths or sorted(HERE.glob("*.ipynb"))):
         start, stored = perf_counter(), nbformat.read(path, as_version=4)
         notebook = run(path)
-        if found := check and stale(stored, notebook):
-            failed = True
-            print(f"{path.name}: the stored outputs of cells {found} are not those of the code")
         for old, new in zip(stored.cells, notebook.cells):
             if untimed and timed(new):
                 new.outputs = old.outputs
-        if not check:
-            console.rewrite(path, nbformat.writes(notebook) + "\n")
+        console.rewrite(path, nbformat.writes(notebook) + "\n")
         print(f"{path.name}: {perf_counter() - start:.0f} s", flush=True)
-    return 1 if failed else 0
 
 
 if __name__ == "__main__":
