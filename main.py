@@ -55,8 +55,9 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     check_flags(n, K, seed, prompt, **settings)                 # all that can be checked before a download
     method = methods.choose(drafter, verifier)
     if trace:
-        from pages import trace as page  # here: other runs need not wait for it
-        page.check_place(trace)
+        from pages import files  # here: other runs need not wait for them
+        from pages import trace as page
+        files.check_place(trace)
     backends.use(backend)
     linear.FAST = fast
 

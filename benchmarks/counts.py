@@ -12,7 +12,6 @@ seeds as it takes.  A cell, say "model token K=4 T=1", has
     drafts          per round; in a tree its nodes.  A target pass has one row more
     kept            [j] the share of the rounds in which at least j + 1 drafts were accepted
     tested          [j] and in which the draft j + 1 was judged: kept / tested is the acceptance by position
-    exact           whether chance was summed over, as below, or rounds were drawn
 
 Lines of drafts are judged without a coin.  Take a text X that the target has drawn.  In a lossless run it is
 as good as the run's own text, and given the text the accept test is a matter of p and q along it: a token x
@@ -322,7 +321,7 @@ def is_exact(drafter, verifier):
     return drafter.split(":")[0] in MEMORYLESS and verifier in CHANCES
 
 
-def figures(total, exact):
+def figures(total):
     """A tally -> a cell of the file."""
     n, rounds, tokens, drafts, rr, tt, rt = total[:7]
     kept, tested = np.split(total[7:] / rounds, 2)
@@ -331,8 +330,7 @@ def figures(total, exact):
     spread = max(tt - 2 * per_pass * rt + per_pass**2 * rr, 0) / max(n - 1, 1)
     return {"tokens": round(per_pass, 4), "se": round(math.sqrt(n * spread) / rounds, 4),
             "drafts": round(drafts / rounds, 3), "kept": kept.round(4).tolist(),
-            "tested": tested.round(4).tolist(), "texts": int(n), "exact": exact,
-            "sums": total.round(4).tolist()}
+            "tested": tested.round(4).tolist(), "texts": int(n), "sums": total.round(4).tolist()}
 
 
 def wanted(cell):
@@ -356,7 +354,7 @@ def count_cell(cell, before, bar):
     while not before or before["se"] > wanted(cell) * before["tokens"]:
         total, texts, guess = np.array(before["sums"]) if before else 0, bar.n, needed(cell, before)
         total = total + counted(cell, before["texts"] if before else 0, UNITS, bar.update)
-        before = figures(total, is_exact(*cell[:2]))
+        before = figures(total)
         bar.total += needed(cell, before) - guess
         bar.update(texts + UNITS - bar.n)
     return before

@@ -22,8 +22,8 @@ EMBEDDING = 0.02        # standard deviation; far below a layer's 1, or each tok
 LOGITS = 4.0            # standard deviation; a few of 50,257 tokens hold most of the probability
 
 
-def random_arrays(size, n_first=0, dial=1.0):
-    """{OpenAI's name: array}, float32; what layers from n_first on add to the residual is times `dial`."""
+def random_arrays(size):
+    """{OpenAI's name: array}, float32."""
     hparams, rng, arrays = SIZES[size], np.random.default_rng(0), {}
     for name, shape in shapes(**hparams).items():
         part, last = name.split("/")[1], name.split("/")[-1]    # "model/h11/attn/c_proj/w" -> "h11", "w"
@@ -35,18 +35,14 @@ def random_arrays(size, n_first=0, dial=1.0):
             arrays[name] = np.full(shape, g, dtype=np.float32)
         else:
             std = shape[0] ** -0.5 if last == "w" else EMBEDDING
-            if name.endswith("c_proj/w") and int(part[1:]) >= n_first:
-                std *= dial
             array = arrays[name] = rng.random(shape, dtype=np.float32)      # uniform: normal takes longer
             array -= 0.5
             array *= 12 ** 0.5 * std
     return arrays
 
 
-def random_model(size, n_first=0, dial=1.0):
-    hparams = SIZES[size]
-    params = nested(random_arrays(size, n_first, dial), hparams, Path(f"a random {size}"))
-    return GPT2(params, hparams["n_head"])
+def random_model(size):
+    return GPT2(nested(random_arrays(size), SIZES[size], Path(f"a random {size}")), SIZES[size]["n_head"])
 
 
 def vocabulary(n_vocab):

@@ -1,5 +1,4 @@
 """A static site to use without an install.  python -m pages FOLDER"""
-import re
 import sys
 
 import console
@@ -14,11 +13,7 @@ def main(folder, repository=""):
         folder: a new one, or one to renew; other files in it stay
         repository: the web address of the code, for links to its files, as https://github.com/us/it
     """
-    repository = repository.rstrip("/")
-    if repository and not re.fullmatch(r"https?://[\w.~/-]+", repository):
-        raise ValueError(f"{repository} is not the address of a repository, such as "
-                         "https://github.com/name/repository")
-    site = pages(repository)
+    site = pages(repository.rstrip("/"))
     write_folder(folder, site)
     size = sum(len(html if isinstance(html, bytes) else html.encode()) for html in site.values())
     print(f"{folder}/index.html: {len(site)} pages, {size / 1e6:.1f} MB")

@@ -1,7 +1,6 @@
 """Pages on disk: each is written beside its place and renamed, and only what this project wrote is replaced.
 
     check_place(path)                   before the work: ValueError if a page cannot be written there
-    write_page(path, html)              one page, whole or not at all
     write_folder(folder, pages)         {file: html, or bytes}; other files in the folder stay
 
 A page of ours begins with MARK.  A symbolic link stays one: the page goes where it leads.
@@ -19,7 +18,7 @@ MARK = ('<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
 
 
 def check_place(path):
-    """Raises ValueError or OSError if a page cannot be written to `path`, or would replace something else."""
+    """Raises ValueError if a page cannot be written to `path`, or would replace something else."""
     real = Path(os.path.realpath(path))                         # where symbolic links lead
     if real.is_dir() or not real.parent.is_dir() or not os.access(real.parent, os.W_OK):
         raise ValueError(f"cannot write {path}: name a file in a folder that you can write to")
@@ -35,12 +34,6 @@ def is_ours(path):
         return file.read(500).replace(b"\r\n", b"\n").startswith(MARK.encode())
 
 
-def write_page(path, html):
-    """Raises ValueError or OSError; then what was there before is as it was."""
-    check_place(path)                                           # much may have happened since the first time
-    rewrite(path, html)
-
-
 def write_folder(folder, pages):
     """Writes all pages, or none if one of them would replace something else."""
     folder = Path(folder)
@@ -48,4 +41,4 @@ def write_folder(folder, pages):
     for file in pages:
         check_place(folder / file)
     for file, html in pages.items():
-        write_page(folder / file, html)
+        rewrite(folder / file, html)

@@ -35,7 +35,6 @@ from pages.rounds import EDITOR, Coins, Shown, Untraced, untraced
 from samplers import block
 from utils import load_model
 
-LONGEST = 4000                                          # letters of a prompt
 if sys.platform == "emscripten":                        # where also memory that nothing was written to counts
     threads.ARENA = 2 ** 22
 VERIFIERS = {"token": speculative.verify, "block": block.verify}
@@ -70,8 +69,6 @@ class Live:
         return self.begin(**json.loads(request))
 
     def begin(self, prompt, n_tokens, K, temperature, top_p, seed, drafter, verifier, code=""):
-        if len(prompt) > LONGEST:
-            raise ValueError(f"the prompt has {len(prompt):,} letters: shorten it to {LONGEST:,}")
         tokens, eos = self.encoder.encode(prompt), self.encoder.eos
         settings = dict(temperature=temperature, top_p=top_p, eos=eos)
         for model in self.draft, self.target, self.alone:
@@ -159,8 +156,6 @@ def sentence(error):
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == EDITOR]
     if isinstance(error, SyntaxError):
         lines = [error.lineno]
-    if isinstance(error, MemoryError):
-        return "There is too little memory here: close other pages, or ask for fewer tokens."
     kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
     return (f"line {lines[-1]}: " if lines else "") + kind + " ".join(str(error).split())
 

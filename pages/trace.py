@@ -13,7 +13,7 @@ from html import escape
 
 import numpy as np
 
-from pages.files import check_place, write_page  # noqa: F401 - main.py checks the place from here
+from console import rewrite
 from pages.frame import page
 from pages.rounds import Coins, Shown, Untraced
 
@@ -43,5 +43,5 @@ def write_trace(path, speculate, pair, method, encoder, result, seconds):
     words += [f"{name} {number:.2f}" for name, number in numbers if number is not None]
     settings = dict(prompt=result["prompt"], n_tokens=n, temperature=result["temperature"])
     recorded = dict(about=shown.about(), settings=settings, alone=alone, spec=spec)
-    write_page(path, page("Speculative sampling: a run", "trace.html", dict(recorded=recorded),
+    rewrite(path, page("Speculative sampling: a run", "trace.html", dict(recorded=recorded),
                           about=escape(", ".join(words).replace("_", " "))))

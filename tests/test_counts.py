@@ -71,20 +71,20 @@ def test_without_coins_is_what_the_method_does(drafter, where, monkeypatch):
 @pytest.mark.parametrize("cell", [("model", "token", 4, 1, ""), ("model", "block", 8, 1, "places:20-40"),
                                   ("eagle", "token", 3, .5, ""), ("medusa", "token", 4, 1, "")], ids=str)
 def test_without_coins_is_what_runs_come_to(cell, monkeypatch):
-    exact = figures(counted(cell, 0, 46), True)
+    exact = figures(counted(cell, 0, 46))
     monkeypatch.setattr(counts, "is_exact", lambda *_: False)
-    runs = figures(counted(cell, 0, 46), False)
+    runs = figures(counted(cell, 0, 46))
     assert abs(exact["tokens"] - runs["tokens"]) < 3 * (exact["se"] ** 2 + runs["se"] ** 2) ** .5
 
 
 def test_the_error_is_that_of_a_ratio():
     rng = np.random.default_rng(0)
     rounds, tokens = rng.integers(15, 30, 40), rng.integers(60, 66, 40)
-    cell = figures(sum(counts.tally(r, t, 0, [0], [0]) for r, t in zip(rounds, tokens)), True)
+    cell = figures(sum(counts.tally(r, t, 0, [0], [0]) for r, t in zip(rounds, tokens)))
     drawn = [tokens[i].sum() / rounds[i].sum() for i in rng.integers(0, 40, (4000, 40))]       # the bootstrap
     assert cell["tokens"] == round(tokens.sum() / rounds.sum(), 4)
     assert cell["se"] == pytest.approx(np.std(drawn), rel=.1)
-    few = figures(sum(counts.tally(r, t, 0, [0], [0]) for r, t in [(1, 3), (1, 2), (2, 3)]), True)
+    few = figures(sum(counts.tally(r, t, 0, [0], [0]) for r, t in [(1, 3), (1, 2), (2, 3)]))
     apart = np.array([3, 2, 3]) - 2 * np.array([1, 1, 2])           # from 2 tokens a round: 1, 0, -1
     assert few["tokens"] == 2 and few["se"] == round(apart.std(ddof=1) * 3 ** .5 / 4, 4)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gpt2
-from benchmarks.synthetic import SIZES, random_arrays, random_model, vocabulary
+from benchmarks.synthetic import SIZES, random_arrays, vocabulary
 from drafters import heads
 from encoder import EOS, Encoder
 from exercises.steps import Says  # noqa: F401  # in the generator's place
@@ -217,10 +217,15 @@ def with_shape(widths, **keywords):
 # Random models of GPT-2's sizes -----------------------------------------------------------------------------
 
 def synthetic_pair(size, n_first, dial):
-    """(draft, target): the draft is the first n_first layers of the target, with its ln_f and output head."""
-    target = random_model(size, n_first, dial)
-    first = {**target.params, "blocks": target.params["blocks"][:n_first]}
-    return gpt2.GPT2(first, SIZES[size]["n_head"]), target
+    """(draft, target): the draft is the first n_first layers of the target, with its ln_f and output head.
+    What the later layers add to the residual stream is multiplied by `dial`."""
+    arrays = random_arrays(size)
+    for name, array in arrays.items():
+        if name.endswith("c_proj/w") and int(name.split("/")[1][1:]) >= n_first:
+            array *= dial
+    params = nested(arrays, SIZES[size], Path("a random model"))
+    first = {**params, "blocks": params["blocks"][:n_first]}
+    return (gpt2.GPT2(some, SIZES[size]["n_head"]) for some in (first, params))
 
 
 def write_folder(folder, size):
