@@ -134,7 +134,7 @@ def test_vllms_metrics():
     kept = [sum(r.n_accepted > j for r in rounds) for j in range(3)]
     tested = [sum(r.n_accepted >= j for r in rounds) for j in range(3)]
     total = counts.tally(len(rounds), sum(len(r.tokens) for r in rounds), 3 * len(rounds), kept, tested)
-    cell = counts.figures(total, False, "")
+    cell = counts.figures(total)
     assert (cell["tokens"], cell["drafts"]) == (pytest.approx(1.2325581395348837, abs=1e-4), 3)
     accepted, n_tested = acceptance(rounds)
     assert accepted / (3 * len(rounds)) == pytest.approx(0.07751937984496124)
@@ -143,7 +143,7 @@ def test_vllms_metrics():
 
 def test_vllms_rates_by_position(monkeypatch):
     """vllm-project/vllm 40662: unconditional .9, .5, .2 are conditional .9, .5556, .4, and length 2.6."""
-    cell = counts.figures(counts.tally(10, 26, 30, [9, 5, 2], [10, 9, 5]), False, "")
+    cell = counts.figures(counts.tally(10, 26, 30, [9, 5, 2], [10, 9, 5]))
     monkeypatch.setattr(figures, "counts", lambda: {"model token K=3 T=1": cell})
     found = [figures.value(f"model token K=3 T=1: position {j}") for j in (1, 2, 3)]
     assert found == pytest.approx([.9, .5556, .4], abs=1e-4)
