@@ -9,7 +9,6 @@
 Limitations: the memory that is in use is not reported.
 """
 import contextlib
-import functools
 import os
 import platform
 from pathlib import Path
@@ -80,7 +79,6 @@ def streams(n):
     return {"A @ y": lambda: A @ y, "y @ A": lambda: y @ A}, A.nbytes
 
 
-@functools.cache
 def bandwidth(n):
     """Bytes a second at which a product of one row gets its weights [n, n]; the better of the two."""
     runs, n_bytes = streams(n)

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.figures import costs, counts, of_rounds
-from benchmarks.tables import NAMES, known
+from benchmarks.tables import NAMES
 from console import rewrite
 from methods import VERIFIERS
 
@@ -18,10 +18,10 @@ def label(drafter, verifier="token"):
 
 def by_method(axes, T):
     """The speed-up of every method, with its error: K = 4, trees of 3,2,1."""
-    names = [name for name in costs(known()[0])["rounds"] if name in counts()
+    names = [name for name in costs("avx512")["rounds"] if name in counts()
              and name.endswith((f"K=4 T={T:g}", f":3,2,1 T={T:g}"))]
-    names.sort(key=lambda name: of_rounds(known()[0], name, "speedup"))
-    for i, kernels in enumerate(known()):
+    names.sort(key=lambda name: of_rounds("avx512", name, "speedup"))
+    for i, kernels in enumerate(NAMES):
         speeds, errors = ([of_rounds(kernels, name, what) for name in names] for what in ("speedup", "error"))
         axes.barh(np.arange(len(names)) - .4 * i, speeds, .4, xerr=errors, label=NAMES[kernels])
     words = [[word.split(":")[0] for word in name.split()[:2]] for name in names]
@@ -34,7 +34,7 @@ def by_method(axes, T):
 
 def by_rows(axes):
     """v: a pass over several rows over a pass over one, with the middle half."""
-    for kernels, style in zip(known(), ("-", "--")):
+    for kernels, style in zip(NAMES, ("-", "--")):
         for model, colour in zip(("demo-target", "124M", "355M"), ("#0072B2", "#E69F00", "#009E73")):
             rows = costs(kernels)["passes"][model]["rows"]
             low, middle, high = np.array([times[:3] for times in rows.values()]).T / rows["1"][1]

@@ -10,7 +10,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from benchmarks.figures import costs, value
+from benchmarks.figures import value
 from console import rewrite
 from pages import machine
 
@@ -19,11 +19,6 @@ PAGES = [path for places in ("*.md", "docs/*.md", "models/*/README.md", "benchma
          for path in sorted(ROOT.glob(places))]
 NUMBER = re.compile(r"(-|\d+\.?\d*(?: ± [\d.]+)?(?: \([\d.]+ to [\d.]+\)| at K = \d+)?)<!-- (.+?) -->")
 NAMES = machine.KERNELS
-
-
-def known():
-    """Kernels that were measured."""
-    return [kernels for kernels in NAMES if costs(kernels)]
 
 
 @cache

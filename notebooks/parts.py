@@ -3,8 +3,6 @@ import contextlib
 import cProfile
 from collections import Counter
 
-from compute.backend import clock, on_gpu
-
 # What gpt2.py spends its time on: (function, called by) -> part of a pass
 PARTS = {
     ("linear", "attention"): "attention products",
@@ -25,8 +23,7 @@ def parts_timed():
     Python's own profiler measures them: how long each function took, by who called it.
     """
     spent = Counter()
-    clocks = {"timer": clock} if on_gpu() else {}               # the one that waits for the GPU
-    with cProfile.Profile(builtins=False, **clocks) as profiler:
+    with cProfile.Profile(builtins=False) as profiler:
         yield spent
     for caller in profiler.getstats():
         for called in caller.calls or []:

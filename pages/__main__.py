@@ -13,10 +13,8 @@ def main(folder, repository=""):
         folder: a new one, or one to renew; other files in it stay
         repository: the web address of the code, for links to its files, as https://github.com/us/it
     """
-    site = pages(repository.rstrip("/"))
-    write_folder(folder, site)
-    size = sum(len(html if isinstance(html, bytes) else html.encode()) for html in site.values())
-    print(f"{folder}/index.html: {len(site)} pages, {size / 1e6:.1f} MB")
+    write_folder(folder, pages(repository.rstrip("/")))
+    print(f"python -m http.server -d {folder}    serves it at http://localhost:8000")
 
 
 if __name__ == "__main__":

@@ -76,9 +76,8 @@ class Live:
         draft, target = Untraced(self.draft), Untraced(self.target)
         propose = dict(model=speculative.propose, lookup=lookup.propose,
                        eagle=self.eagle.propose if drafter == "eagle" else None)[drafter]
-        own, verify, coins = {}, VERIFIERS[verifier], Coins(np.random.default_rng(seed))
-        if code:
-            own = typed(code)
+        verify, coins = VERIFIERS[verifier], Coins(np.random.default_rng(seed))
+        own = typed(code) if code else {}
         shown = partial(Shown, self.encoder, coins, tests_all=verify is block.verify, code=code)
         if "rule" in own:
             rule = own["rule"]()

@@ -25,9 +25,8 @@ NUMBERS = ("tokens_per_target_pass", "acceptance_rate", "speedup", "predicted_sp
 
 def write_trace(path, speculate, pair, method, encoder, result, seconds):
     """Write the page.  Raises ValueError; then what was there before is as it was."""
-    coins, verify = Coins(np.random.default_rng(result["seed"])), None
-    if not method.own_loop(pair):
-        verify = method.verify
+    coins = Coins(np.random.default_rng(result["seed"]))
+    verify = None if method.own_loop(pair) else method.verify
     shown = Shown(encoder, coins, pair.propose, verify, tests_all=method.verifier.entry.tests_all)
     run = speculate(pair._replace(draft=pair.draft and Untraced(pair.draft), target=Untraced(pair.target)),
                     coins)

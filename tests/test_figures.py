@@ -10,7 +10,7 @@ from benchmarks import figures
 from benchmarks.__main__ import main
 from benchmarks.counts import FIXED, counted_as, name_of, plan
 from benchmarks.figures import RESULTS, costs, value
-from benchmarks.tables import NUMBER, PAGES, filled, known
+from benchmarks.tables import NAMES, NUMBER, PAGES, filled
 from methods import DRAFTERS, VERIFIERS
 
 METHODS = (RESULTS.parents[1] / "docs" / "methods.md").read_text(encoding="utf-8")
@@ -97,7 +97,7 @@ def test_all_that_is_asked_for_can_be_known():
 
 def test_whole_runs_took_what_their_parts_took():
     """Within ten per cent, as the pages say."""
-    for kernels in known():
+    for kernels in NAMES:
         for name in costs(kernels)["rounds"]:
             if not name.startswith("alone"):
                 both = (value(f"{kernels} {name}: {what}") for what in ("measured", "quotient"))

@@ -264,12 +264,12 @@ def fit(kind, head, states, test_states, wte, args):
 
     def learn(step):
         epoch, i = divmod(step, per_epoch)
-        rows = np.random.default_rng([args.seed, epoch]).permutation(per_epoch * batch)
-        rows = np.sort(rows[i * batch: (i + 1) * batch])
+        order = np.random.default_rng([args.seed, epoch]).permutation(per_epoch * batch)
         at = np.random.default_rng([args.seed, step]).permutation(np.arange(1, n_ctx - N_ROWS + 1))
         at = torch.from_numpy(at[: args.places]).to(args.device)
         head.steps = EAGLE_STEPS if step >= args.steps * (1 - args.own) else 1            # of an EAGLE head
-        loss = loss_of(head, wte, at, states[rows], step >= args.steps * args.cross_entropy, args.decay)
+        loss = loss_of(head, wte, at, states[np.sort(order[i * batch: (i + 1) * batch])],
+                       step >= args.steps * args.cross_entropy, args.decay)
         loss.backward()
         return dict(tokens=(step + 1) * batch * n_ctx, loss=round(loss.item(), 4))
 
