@@ -6,7 +6,7 @@ done.
 Every sequence has the same seed, so its texts are those that main.py --prompt gives for it alone, except at
 near-ties if a pass has more rows than keep their bits (samplers/batch.py).
 
-Not here: what belongs to a single run: c, v and a prediction, colours, the page of a run.
+Not here: c, v and a prediction, colours, the page of a run.  They belong to a single run (main.py).
 """
 import json as json_format
 import sys
