@@ -11,7 +11,7 @@ there is no other list.  Adding a method takes three steps:
     2. an entry here
     3. a row of the table in docs/methods.md
 
-A test adds a method in this way; like the others, it is then run and judged in the tests of the whole table.
+A test adds a method in this way.  The tests that run and judge the whole table then cover the new one, too.
 
 Not here: what a method costs and gains, which the benchmarks count and measure.
 """
@@ -344,7 +344,7 @@ def choose(drafter, verifier):
                          f"judges a tree: use one of the drafters {', '.join(trees)}, or another verifier")
     if grows == "own" and wanted and verifier.name != "tree":
         raise ValueError(f"--drafter {drafter.name} grows a tree of its own, and --verifier {verifier.name} "
-                         "is for others: use --verifier tree")
+                         "judges other trees: use --verifier tree")
     return Method(drafter, verifier)
 
 

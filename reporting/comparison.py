@@ -221,7 +221,7 @@ def summary(r):
                 for own in files if own.endswith(".py"))
     if (r["temperature"] == 0 or r["same_by_seed"]) and r["lossless"] is not None:
         when = "at temperature 0" if r["temperature"] == 0 else f"with --verifier {r['verifier']}"
-        why = f"a pass over these {r['rows']} rows can have other last bits than single steps"
+        why = f"a pass over these {r['rows']} rows can differ in its last bits from single steps"
         yield SAME[r["same_text"], r["same_bits"]].format(when=when, why=why)
     elif r["temperature"] == 0:
         yield ("The two texts are the same." if r["same_text"] else

@@ -46,7 +46,7 @@ def main(file, n_tokens_to_generate=60, draft_model_size="demo-draft", target_mo
     method = methods.choose(drafter, verifier)
     if not method.goes_in_batches:
         raise ValueError(f"--drafter {drafter} --verifier {verifier} is for one text at a time: use main.py "
-                         "--prompt, or another")
+                         "--prompt, or another method")
     backends.use(backend)
     models = methods.Models(draft_model_size, target_model_size, models_dir)
     encoder, exact_rows = models.encoder, models.target.exact_rows
