@@ -122,7 +122,7 @@ FORMATS = {"huggingface": write_huggingface, "gguf": write_gguf}
 
 
 def main(model, folder, to="huggingface", models_dir="models"):
-    """Write a model into a new folder, for other programs.  An incomplete folder is not left behind.
+    """Write a model for other programs into a new folder: a complete folder, or none.
 
     Args:
         model: demo-target, 124M .. as in main.py, or a model's folder
