@@ -14,7 +14,7 @@ def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, to
     model           the target: tokens, n_last=1 -> logits [n_last, n_vocab]
     rng             numpy.random.Generator, the only source of randomness
     eos             an id, several ids, or None: generation ends with the first of them, which is emitted
-    temperature, top_k, top_p   as in sampling.probabilities: they make the q of the paper
+    temperature, top_k, top_p   as in sampling.probabilities; the result is the paper's q
     Bad arguments raise ValueError at the call, not at the first round.
     """
     tokens, to_probs, ends = prepare([model], tokens, n_tokens, temperature, top_k, top_p, eos)

@@ -28,7 +28,7 @@ def check_settings(n_tokens, temperature=1.0, top_k=0, top_p=1.0, eos=None):
 
 
 def check_K(K):
-    """K as a Python int.  Raises ValueError if it is not a number of drafts."""
+    """K as a Python int.  Raises ValueError unless it is a whole number, 1 or more."""
     if not isinstance(K, Integral) or K < 1:
         raise ValueError(f"K is {K!r}: it must be a whole number, at least one draft per round")
     return int(K)
@@ -79,7 +79,7 @@ def token_list(tokens, complaint):
 # What drafters and rules return -----------------------------------------------------------------------------
 
 def checked_propose(propose, target):
-    """`propose`, with its answer checked.  Raises ValueError unless that is (drafts, draft_probs): at most k
+    """`propose`, with its answer checked.  Raises ValueError unless it is (drafts, draft_probs): at most k
     tokens of the target's vocabulary, and the distributions that they were drawn from, or None.
     """
     def checked(draft, x, k, to_probs, rng):
@@ -95,7 +95,7 @@ def checked_propose(propose, target):
 
 
 def checked_drafts(drafts, k, target):
-    """The drafts as a list of ids.  Raises ValueError for more than k, or for one that the target lacks."""
+    """The drafts as a list of ids.  Raises ValueError for more than k, or one unknown to the target."""
     drafts = token_list(drafts, f"the drafter proposed {drafts!r}: drafts must be a list of token ids")
     n_vocab = getattr(target, "n_vocab", float("inf"))
     if len(drafts) > k:
@@ -108,15 +108,15 @@ def checked_drafts(drafts, k, target):
 
 
 def checked_probs(draft_probs, drafts, target):
-    """The draft_probs [k, n_vocab].  Raises ValueError if they are not distributions that the drafts can come
-    from."""
+    """The draft_probs [k, n_vocab].  Raises ValueError unless they are distributions that the drafts can have
+    been drawn from."""
     shapes = [np.shape(p) for p in draft_probs]
     wanted = (target.n_vocab,) if hasattr(target, "n_vocab") else (shapes or [()])[0]
     if shapes != [wanted] * len(drafts):
         raise ValueError(f"the drafter gave distributions of shapes {shapes} for {len(drafts)} drafts: "
                          f"they must be [{len(drafts)}, n_vocab], or None for point masses")
     for token, p in zip(drafts, draft_probs):
-        if not (abs(np.sum(p) - 1) < 1e-6 and np.min(p) >= 0 and p[token] > 0):     # for NaN, too
+        if not (abs(np.sum(p) - 1) < 1e-6 and np.min(p) >= 0 and p[token] > 0):     # also if NaN
             raise ValueError(f"the drafter gave token {token} with a distribution that it cannot come "
                              f"from: its probabilities sum to {np.sum(p):.6g}, and "
                              f"that of the token is {p[token]:.6g}")
@@ -127,7 +127,7 @@ def checked_rule(verify):
     """A user's `verify`, which gets copies that it may change.  Raises ValueError if it returns anything but
     (n_accepted, next_token)."""
     def checked(target_probs, draft_probs, drafts, rng):
-        p = np.reshape(draft_probs, (len(drafts), target_probs.shape[-1]))      # without drafts, too
+        p = np.reshape(draft_probs, (len(drafts), target_probs.shape[-1]))      # also without drafts
         answer = verify(np.array(target_probs), p.copy(), list(drafts), rng)
         try:
             n_accepted, next_token = map(index, answer)

@@ -1,5 +1,5 @@
-"""Command line -> flags (parsed by fire); errors -> one sentence and an exit status: what all programs here
-share.
+"""What all programs here share: flags from the command line (parsed by fire); one sentence and an exit status
+for each error.
 
     if __name__ == "__main__":
         sys.exit(console.run(main))
@@ -11,7 +11,7 @@ default, so a prompt stays as typed.  `main` returns its exit status, or None fo
     exit status 130     Ctrl-C
     exit status 0       also if the reader of the output went away (| head)
 
-Limitations: Ctrl-C in the first moments, while Python loads NumPy, leaves Python's own traceback, as does a
+Limitations: Ctrl-C in the first moments, while Python loads NumPy, prints Python's own traceback; so does a
 bug in this project.  A bug in a user's file, loaded by `function_in`, is reported with its file and line.
 """
 import errno
@@ -27,7 +27,7 @@ from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
 
-LOADED = {}         # {a file that function_in has loaded, absolute: as it was typed}
+LOADED = {}         # {absolute path of a file that function_in has loaded: the path as typed}
 
 
 def run(program, words=None):
@@ -56,7 +56,7 @@ def status_of(program):
     with suppress(OSError):
         sys.stdout.flush()
         return status
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())      # nor may the flush at exit fail
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())      # or the flush at exit would fail, too
     return status
 
 
@@ -79,10 +79,10 @@ def sentence_of(error):
 def call(program, words):
     """program(..) with the values that fire finds in the words.
 
-    Left alone, fire runs the program before it notices a misspelt flag, and takes "1,2" for a tuple.  So it
-    calls a function that only notes the values, and `typed` decides their types.
+    By itself, fire runs the program before it notices a misspelt flag, and reads "1,2" as a tuple.  So here
+    it calls a function that only notes the values, and `typed` decides their types.
     """
-    import fire  # here: not everyone who imports this file has flags
+    import fire  # imported here: not every importer of this file has flags
     if {"--help", "-h"} & {*words}:
         name = Path(sys.argv[0]).name
         return print(fire.helptext.HelpText(program, fire.trace.FireTrace(program, name=name)))
@@ -95,7 +95,7 @@ def call(program, words):
 
     words = with_values(words, {name: p.default for name, p in parameters.items()})
     try:
-        with redirect_stderr(io.StringIO()):                    # its two pages about a word it does not know
+        with redirect_stderr(io.StringIO()):                    # fire prints two pages about an unknown word
             fire.Fire(note, words)
     except fire.core.FireExit as error:
         raise ValueError(f"{error.trace.elements[-1].ErrorAsStr()}: see --help") from None
@@ -165,7 +165,7 @@ def read_text(path, advice):
 
 
 def rewrite(path, content):
-    """Write text or bytes beside the file, then replace it: if this fails, the old file stays."""
+    """Write text or bytes to a new file, then rename it to `path`: if this fails, the old file stays."""
     path = Path(os.path.realpath(path))
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
@@ -179,7 +179,7 @@ def rewrite(path, content):
 
 
 def told(error):
-    """An OSError as a sentence that says what to do.  (Its errno is None if NumPy could not write all.)
+    """An OSError as a sentence that says what to do.  (errno is None if NumPy could not write everything.)
 
     >>> told(OSError(errno.ENOSPC, "No space left on device", "run.html"))
     'cannot write run.html (No space left on device): free some space, or write to another disk'
@@ -206,14 +206,14 @@ def function_in(path, name, like):
     return function
 
 
-@functools.cache                                        # a drafter and a rule of one file share its globals
+@functools.cache                                        # a drafter and a rule from one file share its globals
 def module_of(path, source):
     name = os.path.abspath(path)
     LOADED[name] = path
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, None, origin=name))
     sys.modules[name] = module                          # where dataclasses look
     try:
-        exec(compile(source, name, "exec"), vars(module))       # an import may run old bytecode
+        exec(compile(source, name, "exec"), vars(module))       # `import` might run old bytecode
     except Exception as error:
         place = f"{path}, line {error.lineno}" if isinstance(error, SyntaxError) else place_in_loaded(error)
         raise ValueError(f"{place or path}: {type(error).__name__}: {error}") from None

@@ -1,11 +1,13 @@
 """Byte-level BPE, GPT-2's tokenizer: text -> token ids, and back  (Radford et al. 2019, section 2.2).
 
 Three steps.  A regular expression cuts the text into chunks: words with the space before them, numbers,
-punctuation, white space.  Each chunk becomes UTF-8 bytes, one printable character each.  Then the adjacent
-pair of lowest rank is merged, again and again, until no ranked pair is left (`Encoder.merge`).
+punctuation, white space.  Each chunk becomes UTF-8 bytes, each written as one printable character.  Then the
+adjacent pair of lowest rank is merged, again and again, until no ranked pair is left (`Encoder.merge`).
 
-Limitations: the text "<|endoftext|>" in a prompt is ordinary text, as in OpenAI's code; no other token ends
-a text, whatever a config.json says; training a vocabulary is in training/train.py.
+Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  Only that token ends a
+text, whatever a config.json says.
+
+Not here: training a vocabulary (training/train.py).
 """
 import codecs
 import json
@@ -75,7 +77,7 @@ class Encoder:
         return b"".join(map(self.to_bytes, ids)).decode("utf-8", errors="replace")
 
     def to_bytes(self, i):
-        """The bytes of one token; 0xFF, which is never UTF-8, for anything that has none."""
+        """The bytes of one token; 0xFF, which never occurs in UTF-8, for an unknown id."""
         return bytes(self.byte_of.get(char, 0xFF) for char in self.tokens.get(int(i), "\ufffd"))
 
     def stream(self):

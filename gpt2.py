@@ -1,9 +1,9 @@
 """GPT-2: token ids -> logits, in NumPy  (Radford et al. 2019; parameters named after OpenAI's checkpoint).
 
 On first reading `linear(x, w, b)` is `x @ w + b`, `row_products(a, b)` is `a @ b`, and `row_sums(x)` is
-`x.sum(axis=-1, keepdims=True)`.  Their result for a row does not depend, to the last bit, on which other
-rows are computed with it (compute/linear.py, limits included), so verification gives the logits of a decode
-step.
+`x.sum(axis=-1, keepdims=True)`.  A row of their result is the same, to the last bit, whichever other rows
+are computed with it (compute/linear.py gives the limits), so verification gives the same logits as a
+decode step.
 
 The model is a pure function of its tokens.  It keeps the keys and values of the last call (the KV cache); a
 new call reuses those of the longest common prefix and runs only the rest.  So a sampler calls
@@ -23,8 +23,8 @@ from checks import check_call, check_ids
 from compute.backend import xp
 from compute.linear import exact_rows, linear, row_products, row_sums
 
-BLOCK = 64          # keys; attention runs over whole blocks of the cache, and masked ones add exact zeros
-CHUNK = 96          # positions of a prompt that run together: their activations stay in the cores' caches
+BLOCK = 64          # keys; attention runs over whole blocks of the cache, and masked keys add exact zeros
+CHUNK = 96          # prompt positions that run together: few, so that activations stay in the cores' caches
 
 
 def gelu(x):                                                            # the tanh form, as in OpenAI's code
@@ -96,7 +96,7 @@ class GPT2:
     """model(tokens, n_last) -> logits [n_last, n_vocab] of the last n_last positions, float32.
 
     params      {"wte": [n_vocab, n_embd], "wpe": [n_ctx, n_embd], "blocks": [...], "ln_f": {"g", "b"}}
-                as utils.nested makes them: weights and "head" in tiles (compute.linear.lay_out).  Plain
+                as made by utils.nested: weights and "head" in tiles (compute.linear.lay_out).  Plain
                 matrices work too, but then a row's last bits depend on the rows computed with it.
     n_head      attention heads; each has n_embd / n_head dimensions
     """
@@ -110,7 +110,7 @@ class GPT2:
         self.cache = xp.zeros((n_layer, 2, n_head, whole_blocks(self.n_ctx), d_head), dtype)
         self.states = xp.zeros((n_layer + 1, self.n_ctx, n_embd), dtype)
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype)}
-        self.exact_rows = exact_rows(n_embd, d_head, self.n_ctx)    # so many rows at once keep their bits
+        self.exact_rows = exact_rows(n_embd, d_head, self.n_ctx)    # the most rows that keep their bits
         self.reset()
 
     def __copy__(self):                                         # the same weights, a cache of its own
@@ -128,8 +128,8 @@ class GPT2:
         return self.logits(x[-n_last:])                         # [n_last, n_embd] -> [n_last, n_vocab]
 
     def prefill(self, tokens, n_last):
-        """Returns how many of the tokens are in the cache.  If many are missing, first runs all but the last
-        n_last in chunks, so that what is cached of a prompt does not depend on how many drafts follow."""
+        """Returns how many of the tokens are in the cache.  If many are missing, all but the last n_last are
+        first run in chunks, so that a prompt's keys and values do not depend on how many drafts follow."""
         check_call(tokens, n_last, self.n_ctx)
         n_prompt = len(tokens) - n_last
         n_past = min(common_prefix(tokens, self.cached), n_prompt)

@@ -17,6 +17,8 @@ from autoregressive import autoregressive_sampling
 from compute import backend as backends
 from compute import linear
 from compute.backend import clock
+from pages.files import check_place
+from pages.trace import write_trace
 from reporting.comparison import check_flags, compared, further, ready, run, summary, timing, without_effect
 from reporting.terminal import progress, watch
 from speculative import speculative_sampling
@@ -43,10 +45,10 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
         seed: random seed
         models_dir: where downloaded models are kept
         backend: numpy, or cupy for a GPU
-        drafter: {drafters}, or a file with a propose; an option follows a colon
-        verifier: {verifiers}, or a file with a verify; as in tree:3,2,1
+        drafter: {drafters}, or a file that defines propose; an option follows a colon
+        verifier: {verifiers}, or a file that defines verify; an option follows, as in tree:3,2,1
         show_rounds: show what became of each draft, one line per round
-        trace: write a web page that plays the run, round by round, to this file
+        trace: write to this file a web page that replays the run, round by round
         json: print one JSON object
         fast: prefer speed to bit-exactness; near-ties may resolve differently
     """
@@ -55,9 +57,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     check_flags(n, K, seed, prompt, **settings)                 # all that can be checked before a download
     method = methods.choose(drafter, verifier)
     if trace:
-        from pages import files  # here: other runs need not wait for them
-        from pages import trace as page
-        files.check_place(trace)
+        check_place(trace)
     backends.use(backend)
     linear.FAST = fast
 
@@ -65,7 +65,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     encoder, K, block = models.encoder, method.n_drafts(K), method.verifier.entry.tests_all
     tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
 
-    # The two samplers.  A verifier of trees has a loop of its own, and so has coupling, with its baseline.
+    # The two samplers.  Verifiers of trees replace the loop; coupling replaces the loop and the baseline.
     def autoregress(pair, rng):
         sampler = method.own_baseline or autoregressive_sampling
         return sampler(pair.target, tokens, n, rng, **settings)
@@ -95,14 +95,14 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
         pair = new_pair()
         return [run(sampler, pair, np.random.default_rng(seed)) for sampler in (autoregress, speculate)]
 
-    # Compare the two, and if they are short, more pairs like them.
+    # Compare the two; if they were short, run more pairs like them and compare those, too.
     result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
                   target=target_model_size, backend=backend, drafter=drafter, verifier=verifier, K=K,
                   temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
                   **compared(alone, spec, pair, method, n, K, encoder, further(again, alone, spec, began)))
     print(*[json_format.dumps(result)] if json else summary(result), sep="\n")
     if trace:
-        page.write_trace(trace, speculate, new_pair(), method, encoder, result, alone.times)
+        write_trace(trace, speculate, new_pair(), method, encoder, result, alone.times)
         json or print(f"The rounds are in {trace}: open it in a browser.")
 
 

@@ -1,8 +1,8 @@
-"""The one table of methods: a name, with an option after a colon -> what drafts, and what verifies.
+"""The one table of methods: a name, perhaps with an option after a colon -> a drafter or a verifier.
 
     python main.py --drafter early_exit:4 --verifier block
     python main.py --verifier tree:3,2,1
-    python main.py --drafter my_drafter.py              # a file with a `propose`; a verifier's has a `verify`
+    python main.py --drafter my_drafter.py              # a file that defines `propose`; a verifier: `verify`
 
 main.py, the benchmarks, the pages, the tests of losslessness and docs/methods.md use DRAFTERS and VERIFIERS;
 there is no other list.  Adding a method takes three steps:
@@ -11,7 +11,7 @@ there is no other list.  Adding a method takes three steps:
     2. an entry here
     3. a row of the table in docs/methods.md
 
-A test adds one in this way.  Like the others, it goes through the sweep over the whole table and the judge.
+A test adds a method in this way.  The tests that run and judge the whole table then cover the new one, too.
 
 Not here: what a method costs and gains, which the benchmarks count and measure.
 """
@@ -56,7 +56,7 @@ class Drafter(NamedTuple):
     trained: str = ""               # what has to be trained: "draft", "head" or nothing
     grows: str = ""                 # "any": its draft grows any tree; "own": it grows a tree of its own, of
                                     # chosen tokens, so only the verifier `tree` fits
-    one_text: bool = False          # it remembers one text, so not for batches
+    one_text: bool = False          # it remembers one text, so no batches
     lossless: bool | None = True    # None: not known
 
 
@@ -73,7 +73,7 @@ class Verifier(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """What a drafter makes of the models: the arguments of a sampler."""
+    """What a drafter makes from the models: the arguments of a sampler."""
     draft: Callable | None          # a model, or None
     target: Callable
     propose: Callable = speculative.propose
@@ -203,7 +203,7 @@ def optimum(pair, tokens, K, settings):
 
 
 def confident(pair, *_):
-    """A block drafter cuts its own block: asked for one draft at a time, it would need a pass for each."""
+    """A parallel head ends its own drafts: asked for one at a time, it would need a pass for each."""
     head = getattr(pair.propose, "__self__", None)
     if isinstance(head, Parallel):
         return Parallel(head.target, head.params, threshold=.4).propose
@@ -275,7 +275,7 @@ class Chosen(NamedTuple):
     option: object
 
     @property
-    def lossless(self):                                         # a wrapper: what the wrapped drafter is
+    def lossless(self):                                         # a wrapper: if the wrapped drafter is
         return self.option.lossless if isinstance(self.option, Chosen) else self.entry.lossless
 
 
@@ -308,7 +308,7 @@ class Method(NamedTuple):
         return max(depths(self.shape)) if self.shape else K
 
     def pair(self, models, tokens, K, settings):
-        """What the drafter makes of the models: a Pair."""
+        """What the drafter makes from the models: a Pair."""
         if self.shape:
             models.target = with_tree(models.target)        # heads must read the model that scores the tree
         pair = self.drafter.entry.make(models, self.drafter.option, tokens, K, settings)
@@ -316,8 +316,8 @@ class Method(NamedTuple):
 
     @property
     def own_baseline(self):
-        """What takes the place of autoregressive_sampling; None if nothing does.  If there is one, the text
-        depends on the seed alone, at any temperature."""
+        """The loop that replaces autoregressive_sampling, or None.  If there is one, the text depends on the
+        seed alone, at any temperature."""
         return self.verifier.entry.baseline
 
     def baseline(self, draft, target, tokens, n_tokens, K, rng, **settings):
@@ -325,7 +325,7 @@ class Method(NamedTuple):
         return (self.own_baseline or autoregressive_sampling)(target, tokens, n_tokens, rng, **settings)
 
     def own_loop(self, pair):
-        """What takes the place of speculative_sampling, called like it; None if nothing does."""
+        """The loop that replaces speculative_sampling, called like it, or None."""
         return self.verifier.entry.loop and self.verifier.entry.loop(pair, self.verifier.option)
 
     def sampler(self, pair):
@@ -344,7 +344,7 @@ def choose(drafter, verifier):
                          f"judges a tree: use one of the drafters {', '.join(trees)}, or another verifier")
     if grows == "own" and wanted and verifier.name != "tree":
         raise ValueError(f"--drafter {drafter.name} grows a tree of its own, and --verifier {verifier.name} "
-                         "is for others: use --verifier tree")
+                         "judges other trees: use --verifier tree")
     return Method(drafter, verifier)
 
 

@@ -48,7 +48,7 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
         rows[np.arange(len(rows)), logits.argmax(axis=-1).reshape(-1)] = 1.0
         return probs
     logits = logits.astype(np.float64, order="C")               # C order: the reshapes below must be views
-    with np.errstate(over="ignore"):                            # a tiny temperature gives -inf, rightly 0
+    with np.errstate(over="ignore"):                            # a tiny temperature gives -inf, so 0: right
         probs = np.exp((logits - largest) / temperature)        # [..., n_vocab], the largest is 1
     if 0 < top_k < logits.shape[-1]:
         kth = -int(top_k)                                       # int: an unsigned NumPy one cannot be negated
@@ -114,7 +114,7 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
     models      the models that will be called; a None is skipped
     tokens      the prompt as a list
     to_probs    logits [n_rows, n_vocab] -> probabilities [n_rows, n_vocab], the same for all models;
-                given `n_rows`, it refuses any other number of rows
+                if `n_rows` is given, it refuses any other number of rows
     ends        the set of EOS ids
     Raises ValueError.
     """

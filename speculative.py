@@ -2,7 +2,7 @@
 Leviathan et al. 2022 (arXiv 2211.17192), found independently.
 
 A small draft model proposes K tokens, one at a time.  The target model scores all of them in one forward
-pass; where reading the weights takes most of the time, that costs little more than scoring one.  Modified
+pass; if reading the weights takes most of the time, that costs little more than scoring one.  Modified
 rejection sampling keeps some of them and replaces the first one it rejects, so that the text has exactly the
 distribution of the target alone.
 
@@ -13,9 +13,9 @@ The letters are Chen's.  Leviathan et al. swap p and q:
     draft               p                       q
     number of drafts    K                       gamma
 
-Where the code differs from the printed Algorithm 2: n stays as it is within a round (the paper's listing
-advances it inside the accept loop); rounds near the end draft fewer than K tokens, so that the text has
-length T exactly, prompt included (the paper's may run past it), unless an EOS ends it sooner.
+Differences from the printed Algorithm 2: n stays the same within a round (the paper's listing advances it
+inside the accept loop).  Rounds near the end draft fewer than K tokens, so that the text, prompt included,
+has length T exactly (the paper's may run past it), unless an EOS ends it sooner.
 
 To draft in another way, write another `propose` (drafters/); for another accept rule, another `verify`
 (samplers/).
@@ -54,10 +54,10 @@ def verify(target_probs, draft_probs, drafts, rng):
     draft_probs     [k, n_vocab]        p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k
     drafts          [k]                 x̃_1 .. x̃_k;  k <= K is the number drafted in this round, possibly 0
 
-    Lossless (Theorem 1): x is emitted in one of two ways.  Either as a draft that is accepted, with
-    probability p(x) min(1, q(x) / p(x)) = min(p(x), q(x)); or after a rejection, which has probability
-    Z = 1 - sum min(p, q) = sum max(0, q - p), as a draw from max(0, q - p) / Z, the paper's (q - p)_+, so
-    with probability max(0, q(x) - p(x)) in all.  The two add up to q(x), whatever p is.
+    Lossless (Theorem 1): x is emitted in one of two ways.  As an accepted draft, it has probability
+    p(x) min(1, q(x) / p(x)) = min(p(x), q(x)).  After a rejection, which has probability
+    Z = 1 - sum min(p, q) = sum max(0, q - p), it is drawn from max(0, q - p) / Z, the paper's (q - p)_+:
+    this has probability max(0, q(x) - p(x)).  The two add up to q(x), whatever p is.
     (From one token to a whole text: notebook 2, "The induction".)
 
     >>> q, p = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
@@ -84,9 +84,9 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     K               the largest number of drafts in a round, at least 1
     rng             numpy.random.Generator, the only source of randomness
     eos             an id, several ids, or None: generation ends with the first of them, which is emitted
-    temperature, top_k, top_p   as in sampling.probabilities, for both models: they make the paper's p and q
+    temperature, top_k, top_p   as in sampling.probabilities, for both models; the results are p and q
     propose, verify     as above
-    Bad arguments raise ValueError at the call, not at the first round; a drafter's mistakes, later.
+    Bad arguments raise ValueError at the call, not at the first round.  A drafter's mistakes do so later.
     """
     K = check_K(K)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)

@@ -8,7 +8,7 @@ applies each part with `**`:
                  "ln_2": .., "mlp": ..}, ..]}
 
 Limitations: the token embeddings are in memory twice, as rows to look up and as tiles of the output
-head.  That is a third more than the file for 124M, a twentieth more for 1558M.
+head.  So a model takes more memory than its file: a third more for 124M, a twentieth more for 1558M.
 """
 from math import prod
 
@@ -37,7 +37,7 @@ def load_model(name_or_folder, models_dir="models"):
 def nested(arrays, hparams, folder, wanted=None):
     """Flat arrays -> nested float32 parameters.  Checks every shape, and every value for NaN.
 
-    arrays      emptied on the way, so that no matrix is in memory twice, as read and as tiles
+    arrays      emptied on the way, so that no matrix is in memory both as read and as tiles
     wanted      the shapes by name; those of a GPT-2 by default
     """
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}

@@ -1,4 +1,4 @@
-"""The array module: NumPy, or CuPy after `use("cupy")`; and what a GPU needs: copies to the host, a clock.
+"""The array module: NumPy, or CuPy after `use("cupy")`; with copies to the host and a clock, for a GPU.
 
 `xp` is a namespace that holds the functions of the module in use, so a file that says `from compute.backend
 import xp` at its top still follows a later switch.
@@ -27,7 +27,7 @@ def use(name):
         raise ValueError(f"the backend {name} does not work here ({error!r:.200}): it needs an NVIDIA GPU, "
                          "its driver and pip install 'cupy-cuda12x[ctk]'; or use --backend numpy") from None
     xp.__dict__.clear()
-    # vars, not dir: dir also names submodules, which NumPy would import now, in 60 ms
+    # vars, not dir: dir also names submodules, and importing NumPy's would take 60 ms
     xp.__dict__.update({key: value for key, value in vars(module).items() if not key.startswith("_")})
     if not hasattr(xp, "vecdot"):                       # CuPy 14.2 does not have it
         xp.vecdot = lambda a, b: (a * b).sum(axis=-1)
@@ -50,7 +50,7 @@ def clock():
 
 
 def gpu():
-    """What to report with measurements if a GPU is in use: {name: words}."""
+    """What to report with measurements: {name: words}, or {} if no GPU is in use."""
     if not on_gpu():
         return {}
     cupy = importlib.import_module("cupy")

@@ -1,16 +1,16 @@
-"""Products of few rows with many weights: y = x @ w + b, the weights fetched once, rows independent.
+"""Products of few rows with many weights: y = x @ w + b.  Weights are fetched once; rows are independent.
 
 On first reading `linear(x, w, b)` is `x @ w + b`, `row_products(a, b)` is `a @ b`, and `row_sums(x)` is
 `x.sum(axis=-1, keepdims=True)`. The rest makes them fast, and a row's bits independent of the other rows.
 
 A decode step multiplies one row with every weight; a verification multiplies K + 1 rows. The weights come
-from memory once either way, so both should take nearly the same time. A library does it differently: for one
-row it calls `gemv`, which streams the weights; for two or more it calls `gemm`, which first packs them into a
-copy, and if there are only a few rows, that takes several times as long as reading them.
+from memory once either way, so both should take nearly the same time. But for one row a library calls `gemv`,
+which streams the weights; for two or more it calls `gemm`, which first packs the weights into a copy. For a
+few rows, packing takes several times as long as reading.
 
 OpenBLAS on AVX-512 has another kernel, for products of at most a million multiplications. It does not pack,
 and it adds up the inputs in order, each row by itself. So the weights are laid out once as tiles of 64
-outputs (32 in a model that is too large for any cache: they stream faster), each contiguous in memory, and
+outputs (32 in a model too large for any cache: narrow tiles stream faster), each contiguous in memory, and
 up to 12 rows are multiplied with a tile at a time: 12 rows * 64 outputs * 1280 inputs = 983,040. Each tile is
 read once, however many rows there are; more rows cost only arithmetic, and much of that is done while the
 next tile is being fetched. Prefill is cut into blocks of 12 rows; with this kernel that is no slower than
@@ -21,12 +21,12 @@ in a verification and in prefill (the product is batch-invariant), so greedy spe
 by construction.
 (A single row would go to `gemv`, whose last bits differ, so its block is that row and a copy of it.)
 
-Other libraries and processors differ, so `exact` tries it when a model is loaded: are a row's bits the same
-whatever rows are beside it? A tile takes the largest number of inputs (its depth) at which they are; a
-version of Intel's MKL kept them with 768, but not with 1024. If there is no such depth, as on AVX2, each of
-up to 16 rows is multiplied with a tile by a `gemv` of its own, while the tile is in the cache: the same bits
-again, though extra rows cost more. With `FAST` (main.py's --fast) they are multiplied with a tile together
-even so. More rows, in a prompt, are multiplied with a tile all at once, in a `gemm`:
+Other libraries and processors differ, so `exact` tests it when a model is loaded: are a row's bits the same
+whatever rows are beside it? A tile takes the largest number of inputs (its depth) at which they are; one
+version of Intel's MKL kept them at 768, but not at 1024. If there is no such depth, as on AVX2, each of up to
+16 rows is multiplied with a tile by a `gemv` of its own, while the tile is in the cache: the same bits again,
+though extra rows cost more. With `FAST` (main.py's --fast) these rows are multiplied together anyway, and may
+lose their bits. More than 16 rows, as in a prompt, are multiplied with a tile all at once, by `gemm`:
 
     rows        if rows keep their bits     if not              if not, with FAST
     1 .. 16     blocks of up to 12          one by one          blocks of up to 12
@@ -34,9 +34,9 @@ even so. More rows, in a prompt, are multiplied with a tile all at once, in a `g
 
 Measurements: the README (made by `python -m benchmarks`) and notebook 4.
 
-Limitations: more than 16 rows keep their bits only if `exact_rows` is infinite; with FAST, and on a GPU, no
-row is sure to. Tried with OpenBLAS and MKL on AMD; not yet with Apple's Accelerate, BLIS or ARM's
-library: tests/tools/other_blas.py does.
+Limitations: more than 16 rows keep their bits only if `exact_rows` is infinite. If it is not, FAST gives up
+the bits of 16 rows or fewer, too. On a GPU no row is sure to keep its bits. Tested with OpenBLAS and MKL on
+AMD, not yet with Apple's Accelerate, BLIS or ARM's library (tests/tools/other_blas.py runs the test).
 """
 import functools
 import math
@@ -49,7 +49,7 @@ from compute.threads import SHARE, one_blas_thread, share
 
 FAST = False                        # True, set before a model is loaded: bits may be given up for speed
 TILE, ROWS = 64, 12                 # outputs and rows of the largest product that is not packed
-DEPTHS = 1280, 1024, 768, 512, 384, 256     # inputs of a tile: the first at which rows keep their bits
+DEPTHS = 1280, 1024, 768, 512, 384, 256     # inputs of a tile: the first that keeps the bits
 NARROW = 32                         # outputs of a tile if weights come from memory, or rows go one by one
 LARGE = 25_000_000                  # weights: more than any cache holds
 FEW = 16                            # rows that go one by one if there is no such product
@@ -61,7 +61,7 @@ def exact(depth, width, by_columns=False, dtype="f"):
     """True if rows keep their bits: none of the 2 to ROWS rows of a product [n, depth] @ [depth, width]
     depends on the others, or on its place among them.
 
-    This is measured, and for this product alone: some kernels keep the bits at most depths, but not at all.
+    This is measured for each product: some kernels keep the bits at most depths, but not at every one.
     by_columns: the second factor is stored column by column, as keys are when multiplied with queries.
     """
     rng = np.random.default_rng(0)
@@ -107,7 +107,7 @@ def exact_rows(n_embd, d_head, n_ctx):
 
 
 def cost(w, n):
-    """The time of n rows with these weights, in reads of one weight: up to 4 rows cost no more than one."""
+    """The time to multiply n rows with w, in reads of one weight: up to 4 rows cost no more than one."""
     return w.size * max(1, n / 4)
 
 
@@ -118,7 +118,7 @@ def multiply(product, n_parts, w, n):
 
 
 def blocks(a, together):
-    """[.., n, k] -> [.., n_blocks, rows, k]: the rows for a tile at a time; copies fill up the last block."""
+    """[.., n, k] -> [.., n_blocks, rows, k]: the rows a tile takes at a time; copies fill the last block."""
     n = a.shape[-2]
     most = ROWS if together else 1 if n <= FEW else n
     rows = math.ceil(n / math.ceil(n / most))                       # about the same number in every block
@@ -131,7 +131,7 @@ def blocks(a, together):
 
 
 def row_products(a, b):
-    """a [h, .., n, k] @ b [h or 1, .., k, m] -> [h, .., n, m]; no row depends on others. Threads share the h.
+    """a [h, .., n, k] @ b [h or 1, .., k, m] -> [h, .., n, m]; no row depends on others. Threads share h.
 
     >>> import numpy as np
     >>> a, b = np.ones((1, 3, 2)), np.arange(8.).reshape(1, 2, 4)
@@ -164,8 +164,8 @@ def row_products(a, b):
 def row_sums(x):
     """The sum of each row [.., n, k] -> [.., n, 1].
 
-    It is a product, because on AVX-512 a product adds in order: zeros (masked keys, other branches of a tree
-    of drafts) do not change its bits, as they would change those of a sum.
+    It is computed as a product, because on AVX-512 a product adds in order: zeros (masked keys, other
+    branches of a tree of drafts) do not change its bits, but they would change those of `sum`.
     """
     ones = xp.ones((*[1] * (x.ndim - 2), x.shape[-1], SUM), dtype=x.dtype)
     return row_products(x, ones)[..., :1]

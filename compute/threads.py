@@ -1,4 +1,4 @@
-"""The parts of one product shared between a few threads, and memory for many arrays side by side.
+"""One product shared between a few threads, and memory for many arrays side by side.
 
 NumPy releases Python's lock while it multiplies, so threads that each multiply a part run at the same time.
 OpenBLAS and MKL have threads of their own for large products, and theirs and ours would wait for each other:
@@ -55,8 +55,8 @@ if hasattr(os, "register_at_fork"):                     # a forked process has t
 def share(f, n, work):
     """f(0, n), or, if there is much work, parts f(i, j) at the same time. All have ended when it returns.
 
-    work    as the number of weights that are read in the same time. The caller starts LATE weights ahead, so
-            that all end together.
+    work    its time, as the number of weights that could be read in it. The caller starts before the other
+            threads, so its part is larger by LATE weights, and all end together.
     """
     if work < SHARE or THREADS == 1:
         return f(0, n)
@@ -73,13 +73,13 @@ def share(f, n, work):
 
 @functools.cache
 def blas_threads():
-    """(get, set), which read and set the number of threads of NumPy's library, if it is in BLAS."""
+    """(get, set): they read and set the number of threads of NumPy's library, if BLAS lists it."""
     wheels = Path(np.__file__).parents[1].glob("numpy.libs/*openblas*")
     for path, (get, set_) in itertools.product([*wheels, np._core._multiarray_umath.__file__], BLAS):
         with contextlib.suppress(AttributeError, OSError):
             library = ctypes.CDLL(str(path))                    # this file, or one that it was linked with
             return getattr(library, get), getattr(library, set_)
-    return int, int                                             # which do nothing
+    return int, int                                             # they do nothing
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ Each of these wraps a drafter, and asks it for at most the k drafts that the loo
     Optimum         the number with the largest expected gain (Leviathan et al. 2022, theorem 3.8), from a
                     running estimate of the acceptance rate alpha, and the costs c and v
 
-Lossless, because each round is, whatever its number of drafts (notebook 2, "The induction").  That number
+Lossless, because each round is lossless for any number of drafts (notebook 2, "The induction").  That number
 may depend on everything emitted before the round, and on the distributions that its drafts are drawn from.
 It may not depend on a draft in such a way that the draft is lost: dropping an unlikely draft and stopping
 there is wrong; keeping it and stopping after it is right.
@@ -53,7 +53,7 @@ class Schedule:
         self.K = self.first
 
     def learn(self, accepted, tested):
-        """What became of the last round's drafts; those after a rejection were not tested."""
+        """Learn from the last round's drafts; those after a rejection were not tested."""
         self.K = self.K + 2 if accepted == tested else max(1, self.K - 1)
 
     def number(self, k):
@@ -66,7 +66,7 @@ class Optimum(Schedule):
     """The k for which the expected number of tokens of a round, divided by its time, is largest; possibly 0.
 
     c       the cost of a draft, in target steps
-    v       the cost of a target pass over K + 1 rows, in target steps, taken to grow linearly up to there
+    v       the cost of a target pass over K + 1 rows, in target steps; assumed to grow linearly with the rows
     memory  the number of rounds after which an observation has the weight 1 / e
 
     alpha is estimated as if one draft had been accepted before the run and one rejected (Laplace's rule).
@@ -98,7 +98,7 @@ class Optimum(Schedule):
 
 class Confident:
     """Stop after a token that the draft is not confident of: its probability at temperature 1, whatever the
-    run's, is below the threshold.  A drafter that calls no model, such as lookup, is always confident.
+    run's temperature, is below the threshold.  A drafter that calls no model (lookup) is always confident.
     """
 
     def __init__(self, propose=draft_propose, threshold=.4):

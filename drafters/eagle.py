@@ -10,16 +10,16 @@ verification has computed them.  The head is one transformer block that continue
 
 Up to x_n the previous states are the target's.  From there on they are the head's own, so it can draft any
 number of tokens.  The token that was drawn is an input, too, because the state does not say which of the
-likely ones it was: the paper's "token sequence advanced by one time step".  The first token has no state
+likely tokens was drawn: the paper's "token sequence advanced by one time step".  The first token has no state
 before it: zeros are used.
 
-What differs from the papers, whose features f_1 .. f_n are the states here:
+Differences from the papers (whose features f_1 .. f_n are the states here):
 
-    EAGLE-1     is trained to match the target's features, the head here (training/heads.py) to have its
-                tokens accepted.  EAGLE-1's tree is fixed; positions are an input here because GPT-2's are
-                embeddings
-    EAGLE-2     (2406.16858) grows its tree where the head is most confident: here tree_rules.surest does,
-                on request
+    EAGLE-1     is trained to match the target's features; the head here is trained to have its tokens
+                accepted (training/heads.py).  EAGLE-1's tree is fixed.  Positions are an input here because
+                GPT-2's are embeddings
+    EAGLE-2     (2406.16858) grows its tree where the head is most confident; here tree_rules.surest does
+                so, on request
     EAGLE-3     (2503.01840) fuses low, middle and high states and is trained on its own drafts for several
                 steps, as here; its reduced vocabulary (FR-Spec, 2502.14856) would gain a few per cent here
                 at most (notebook 8)

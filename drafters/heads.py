@@ -1,8 +1,7 @@
 """What the heads on a target have in common: their weights, and the target's hidden states.
 
-Heads read the states of a target and end in its output matrix, so they are of no use to another one.
-Therefore a head's folder (written by training/heads.py) names its target, by a checksum of the token
-embeddings.
+Heads read the states of a target and end in its output matrix, so they work with that target only.  A head's
+folder (written by training/heads.py) therefore names its target, by a checksum of the token embeddings.
 """
 import hashlib
 import math
@@ -100,8 +99,8 @@ def states_before(target, x, first, layers=()):
     """The target's states just before the tokens x[first:] -> [len(x) - first, (len(layers) + 1) * n_embd]:
     those after each of `layers`, normalized, and those after its last norm.
 
-    The last verification has left them in the target.  If it has not (a new prompt), the prompt's
-    pass is run here, which leaves only the rest to the next verification.  Zeros precede the first token.
+    Usually the last verification has left them in the target.  If not (a new prompt), the prompt is run here,
+    and the next verification has only the rest to run.  Zeros precede the first token.
     Raises ValueError for ids outside the vocabulary: the last token is looked up before the target sees it.
     """
     x = [*map(index, x)]

@@ -13,14 +13,15 @@ wrong, but there is an answer all the same: the likeliest token after those toke
                 keeps these, and a draft is what follows the last N - 1 tokens there, or the last N - 2, ..;
                 Jacobi's answer is used only if the pool has none
 
-Drafts are chosen, not drawn: p is a point mass (None).  They depend on earlier passes only: lossless.
+Drafts are chosen, not drawn: p is a point mass (None).  They depend on earlier passes only, so the text is
+lossless.
 
 What it costs: every round has all k drafts, since a place that is not asked about gets no answer.  If nothing
-is known for a place, the last token is repeated.  The cost is in the rows of the target's pass, and they are
-counted as the round's drafts.
+is known for a place, the last token is repeated.  The cost is the rows of the target's pass; they are counted
+as the round's drafts.
 
-Limitations: earlier runs change the drafts, so use a new Jacobi for a run that its seed should
-repeat.  Jacobi alone gains next to nothing on language models; the pool does the work, above all where text
+Limitations: earlier runs change the drafts, so use a new Jacobi for a run that should be repeatable from its
+seed.  Jacobi alone gains next to nothing on language models; the pool does the work, above all if the text
 repeats.
 
 Not here: lookahead's window of several guesses for each place, and its verification of several n-grams in one

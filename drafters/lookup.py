@@ -1,6 +1,6 @@
 """Prompt lookup: the drafts are copied from an earlier place in the text  (A. Saxena, "Prompt Lookup
 Decoding", November 2023, a repository without a paper; `prompt_lookup_num_tokens` in transformers.  Leviathan
-et al. 2022, section 3.6, already name it: copy what follows an earlier match of the last tokens).
+et al. 2022, section 3.6, already name the idea: copy what follows an earlier match of the last tokens).
 
     speculative_sampling(None, target, tokens, n_tokens, K, rng, propose=lookup.propose)
 
@@ -17,7 +17,7 @@ probability q(x̃), and after a rejection the residual max(0, q - p) is q withou
 the point mass would be wrong: notebook 5 tries it.
 
 If several places match, the last one is taken; both originals take the first.  Copying continues into what
-has just been copied, so a repeat that is shorter than k is followed all the same.
+has just been copied, so a repeat shorter than k still gives k drafts.
 
 Limitations: one place is followed, not several at once, and how often it was right before is not counted
 (drafters/suffix.py does both).

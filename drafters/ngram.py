@@ -13,15 +13,15 @@ have few and say much, so all are interpolated, from the shortest up:
     p_n(x | h) = (c(h, x) + T(h) p_{n-1}(x | h')) / (c(h) + T(h))       h' is h without its oldest token
 
 c is a count, and T(h) is the number of different tokens that followed h: the more often something new
-followed it, the less it is trusted.  A context that was never seen adds nothing.  (The letters c and T are
+followed h, the less h is trusted.  A context that was never seen adds nothing.  (The letters c and T are
 the textbooks', not checked against the paper; p is Chen's draft.)
 
 It is a model like any other, tokens -> logits (here log-probabilities), and a pure function of its tokens:
-it counts the texts that it learnt from, and the tokens themselves, including those that are only drafted.
+it counts the texts that it learnt from, and the tokens themselves, including drafts.
 When a draft is rejected, its counts are removed.
 
 Limitations: texts learnt from and the running text have the same weight; no Kneser-Ney smoothing, which is
-better on large texts; on the CPU, whatever the backend; for one thread.
+better on large texts; always on the CPU; for one thread.
 """
 import copy
 from collections import Counter, defaultdict

@@ -20,7 +20,7 @@ and that `verify` gets as p.  So the text is lossless whatever U and V hold.
     DFlash      (arXiv 2602.06036)  a whole block from the target's fused states, several layers deep
     DSpark      (2607.05147)  the Markov head; how many of the drafts may be verified (appendix A)
 
-How many drafts are made may depend on all that is known before the next one is drawn.  With a `threshold` a
+The number of drafts may depend on anything that is known before the next one is drawn.  With a `threshold` a
 round's drafts end after the first whose probability was below it (`--drafter confident:parallel`).  The
 unlikely draft itself stays: a rule that drops it is not lossless (notebook 6).
 
@@ -59,7 +59,7 @@ class Parallel:
                           target.n_head)
 
     def logits(self, x, k):
-        """One pass -> [k, n_vocab]: row j is for the token j places after the next, without Markov head."""
+        """One pass -> [k, n_vocab]: row j is for the token j places after the next, no Markov head yet."""
         n_past = min(common_prefix(self.block.cached, x), len(x) - 1)
         before = states_before(self.target, x, n_past, self.layers)     # [new, (len(layers) + 1) * n_embd]
         known = linear(before, **self.from_states) + self.tokens[x[n_past:]]                # [new, n_embd]

@@ -14,13 +14,15 @@ are counted, and earlier outputs are remembered.  The paper's letters (from memo
     MAX_SPEC(p)     ALPHA p, the most drafts     SCORE(T)   the sum of all worths: the best tree is taken
 
 Drafts are chosen, not drawn: a point mass (None), and in a tree the rule is select_chosen.  They depend on
-the text before the round alone, so it is lossless.  Every string of up to `depth` tokens is a path in a trie,
-and the suffixes of the text that occurred before are kept (`open`, shortest first): a new token costs one
-step for each, with no search.  What followed a string that occurred once is read from the text itself.
+the text before the round alone, so the output is lossless.
+
+Every string of up to `depth` tokens is a path in a trie, and the suffixes of the text that occurred before
+are kept (`open`, shortest first): a new token costs one step for each, with no search.  What followed a
+string that occurred once is read from the text itself.
 
 Limitations: at most `memory` tokens, after which the older half is forgotten (a token takes at most `depth`
-nodes; in novels 1.3, or 0.2 kB).  Earlier runs change the drafts: use a new Suffix for a run that its seed
-should repeat.  For one thread.
+nodes; in novels 1.3, or 0.2 kB).  Earlier runs change the drafts: use a new Suffix for a run that should be
+repeatable from its seed.  For one thread.
 """
 import heapq
 
@@ -87,7 +89,7 @@ class Suffix:
         return [(1, Node(place), token)] if token is not END else []
 
     def tree(self, match, n_nodes, n_levels, width):
-        """The nodes of most worth after a match, at most `width` children each -> (score, nodes, parents)."""
+        """The nodes worth most after a match, at most `width` children each -> (score, nodes, parents)."""
         nodes, parents, score, heap = [], [], 0.0, [(-1.0, -1, END, match, [])]
         while heap and len(nodes) < n_nodes:
             worth, parent, token, node, path = heapq.heappop(heap)          # negative: the largest first
@@ -107,7 +109,7 @@ class Suffix:
         found = 0.0, [], []
         for p in range(len(self.open) - 1, 0, -1):
             most = min(n_nodes, int(ALPHA * p))
-            if found[0] < most:                             # else no tree is better: at most 1 per node
+            if found[0] < most:                             # else no tree is better: worth is at most 1
                 found = max(found, self.tree(self.open[p], most, n_levels, width), key=lambda tree: tree[0])
         return found[1:]
 

@@ -43,7 +43,7 @@ class Reader:
         self.draft.reset()
 
     def read(self, text, room=0):
-        """The text in the draft's tokens; only the last, so that the context has room for `room` more."""
+        """The text in the draft's tokens: the last ones, so that the context has room for `room` more."""
         return self.draft_encoder.encode(text)[-max(1, self.n_ctx_draft - room):]
 
 

@@ -3,10 +3,10 @@
     read_tensorflow(prefix)   OpenAI's "tensor bundle": prefix.index names the tensors,
                               prefix.data-00000-of-00001 holds them
     read_safetensors(path)    Hugging Face's format: a JSON header, then the tensors
-    write_tensorflow          the first of the two, so that a model trained here is an ordinary OpenAI folder
+    write_tensorflow          writes the first format: a model trained here is an ordinary OpenAI folder
 
 Names, shapes and types are those of the file, except that bfloat16, which NumPy lacks, becomes float32.  The
-arrays are copies in memory: what happens to the file afterwards does not matter.
+arrays are copies in memory, so the file may change afterwards.
 
 Sources, tensorflow/tensorflow: core/protobuf/tensor_bundle.proto, core/lib/io/format.h,
 core/lib/io/table_builder.cc, core/util/tensor_bundle/tensor_bundle.cc; and the format section of
@@ -35,15 +35,15 @@ SAFETENSORS_TYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": BFLOAT16,
 
 
 def need(ok, what):
-    """Raise ValueError unless ok: what a file must satisfy."""
+    """Raise ValueError(what) unless ok."""
     if not ok:
         raise ValueError(what)
 
 
 @contextlib.contextmanager
 def opened(path):
-    """An open file.  Any error inside becomes one sentence with its name: wrong bytes can make Python raise
-    any of these."""
+    """An open file.  Any error inside becomes one sentence with the file's name: wrong bytes can make Python
+    raise any of those below."""
     try:
         with open(path, "rb") as file:
             yield file
@@ -79,13 +79,13 @@ def read_arrays(path, start, tensors, verify=False):
 
 # crc32c (Castagnoli), the checksum of TensorFlow's files ----------------------------------------------------
 #
-# Python's zlib.crc32 is another polynomial.  The state after the bytes A B is the state after A and as many
-# zeros as B has bytes, XOR the state that B alone makes of 0.  So words of four bytes are processed side by
-# side, each from 0, then joined two by two: 4 bytes, 8, 16, ..
+# Python's zlib.crc32 uses another polynomial.  The state after the bytes A B is the XOR of two states: that
+# after A and as many zeros as B has bytes, and that after B alone, started from 0.  So words of four bytes
+# are processed side by side, each from 0, then joined two by two: 4 bytes, 8, 16, ..
 
 @functools.cache
 def zeros(k):
-    """What 2^k zero bytes make of each byte of the state [4, 256]."""
+    """The table [4, 256] of what each byte of a state becomes after 2^k zero bytes."""
     if k > 0:
         return after_zeros(zeros(k - 1), k - 1)
     byte = lowest = np.arange(256, dtype=np.uint32)
@@ -95,7 +95,7 @@ def zeros(k):
 
 
 def after_zeros(states, k):
-    """The states after 2^k zero bytes more."""
+    """The states after 2^k more zero bytes."""
     a, b, c, d = zeros(k)
     return a[states & 0xFF] ^ b[states >> 8 & 0xFF] ^ c[states >> 16 & 0xFF] ^ d[states >> 24]
 
@@ -112,7 +112,7 @@ def crc32c(data):
         states, k = np.append(state, after_zeros(words, 2)), 2
         while len(states) > 1:
             if len(states) % 2:
-                states = np.append(np.uint32(0), states)  # which zeros do not change
+                states = np.append(np.uint32(0), states)  # zero bytes do not change a state of 0
             states, k = after_zeros(states[::2], k) ^ states[1::2], k + 1
         state = states
     for byte in data[n_whole:].tolist():
@@ -128,8 +128,8 @@ def masked_crc(data):
 
 # Reading TensorFlow's files ---------------------------------------------------------------------------------
 #
-# The .index file is a LevelDB table: keys and values in blocks, each with a checksum, so what it says is what
-# was written.  The values are protocol buffers.
+# The .index file is a LevelDB table: keys and values in blocks, each with a checksum, so damage is noticed.
+# The values are protocol buffers.
 
 def read_varint(data, at):
     """The number at data[at:], seven bits per byte, the lowest first; and where the next item begins.
@@ -187,7 +187,7 @@ def read_index(path):
     with opened(path) as file:
         index = file.read()
         need(index[-8:] == MAGIC, "it is not a TensorFlow .index file")
-        # the footer: where the metaindex block is (which is empty), where the index block is
+        # the footer: where the metaindex block (empty) and the index block are
         _, at = read_varint(index, len(index) - 48)
         _, at = read_varint(index, at)
         offset, at = read_varint(index, at)
@@ -204,7 +204,7 @@ def read_index(path):
 
 
 def read_entry(key, value):
-    """One tensor -> (number of the data file, what read_arrays wants to know of it)."""
+    """One tensor -> (number of the data file, its tuple for read_arrays)."""
     entry, name = dict(read_message(value)), key.decode("utf-8", "replace")
     need(0x3A not in entry, f"tensor {name!r} is cut into slices")
     kind, begin, size = (entry.get(tag, 0) for tag in (0x08, 0x20, 0x28))
@@ -216,7 +216,7 @@ def read_entry(key, value):
 
 
 def each_tensor(prefix, verify=False):
-    """(name, array) of every tensor, one after another; arguments and errors are read_tensorflow's."""
+    """(name, array) of every tensor, one after another; arguments and errors as in read_tensorflow."""
     n_files, entries = read_index(f"{prefix}.index")
     for number in sorted({file for file, _ in entries}):
         tensors = [tensor for file, tensor in entries if file == number]
@@ -282,9 +282,9 @@ def to_index(entries):
 def write_tensorflow(prefix, arrays):
     """{name: array} -> prefix.index, prefix.data-00000-of-00001
 
-    Both are written under other names and renamed last, and an old index is removed before the old data is
-    replaced: whatever interrupts this, what is left is the old checkpoint, the new one, or one without an
-    index, which no reader takes for complete.
+    Both are written under other names and renamed at the end; an old index is removed before the old data is
+    replaced.  So an interrupt leaves the old checkpoint, the new one, or one without an index, which no
+    reader takes for complete.
     """
     types = {dtype: number for number, dtype in TENSORFLOW_TYPES.items()}
     index_path, data_path = f"{prefix}.index", f"{prefix}.data-00000-of-00001"
@@ -312,8 +312,8 @@ def write_tensorflow(prefix, arrays):
 def read_safetensors(path):
     """read_safetensors("distilgpt2/model.safetensors")["transformer.wte.weight"] -> float32 [50257, 768]
 
-    The header is {name: {"dtype": "F32", "shape": [768], "data_offsets": [begin, end]}}, and the offsets
-    count from its end.  Raises ValueError.
+    The header is {name: {"dtype": "F32", "shape": [768], "data_offsets": [begin, end]}}; the offsets count
+    from the end of the header.  Raises ValueError.
     """
     with opened(path) as file:
         start = 8 + int.from_bytes(file.read(8), "little")

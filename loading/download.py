@@ -3,12 +3,12 @@
     python -m loading.download 124M              # from Python: download("124M") -> Path("models/124M")
 
 A file is written as NAME.part; a second start continues where the first one stopped (HTTP Range).  It gets
-its name only when its length and its checksum are right: the one in the table below, or else TensorFlow's own
-of each block of an .index and of each tensor.
+its name only when its length and its checksum are right.  The checksum is the one in the table below, or if
+there is none, TensorFlow's own for each block of an .index and for each tensor.
 
 Limitations:
-- A file that is there is judged by its length, because reading 6 GB at every start is slow; one of the wrong
-  length is an error that names it.  `python -m loading.download 124M` reads them all.
+- If a file is there, only its length is checked, because reading 6 GB at every start is slow; a wrong length
+  is an error that names the file.  `python -m loading.download 124M` checks the contents, too.
 - The graph (.meta) and the `checkpoint` file are not downloaded: no reader here needs them.
 """
 import hashlib
@@ -33,7 +33,7 @@ MERGES = (456318, "sha256:1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be3
 
 
 def openai(size, n_embd, n_head, n_layer, index, data, checksum=None):
-    """One of OpenAI's models; index, data: the bytes of these two files; checksum: the data's."""
+    """One of OpenAI's models; index, data: the sizes of these two files; checksum: the data file's."""
     sizes = {"n_vocab": 50257, "n_ctx": 1024, "n_embd": n_embd, "n_head": n_head, "n_layer": n_layer}
     hparams = (json.dumps(sizes, indent=2) + "\n").encode()     # as in OpenAI's file
     return {"urls": [f"{base}/{size}" for base in OPENAI],
@@ -62,7 +62,7 @@ MODELS = {
 LOCK = "download.lock"
 WAIT = 5                                # seconds before an address is asked again
 CHUNK = 1 << 14                         # bytes
-PATIENCE = 10, 30                       # seconds: without a connection, without a byte
+PATIENCE = 10, 30                       # seconds to wait for a connection, for a byte
 
 
 def download(name, models_dir="models"):
@@ -104,25 +104,25 @@ def wait_for_others(lock):
     try:
         import fcntl
         fcntl.flock(lock, fcntl.LOCK_EX)
-    except ImportError:                                         # Windows: an OSError if there is another
+    except ImportError:                                         # Windows: OSError if another one holds it
         import msvcrt
         msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)
 
 
 def download_file(path, urls, size, checksum):
-    """Download a file from the first address that has it.  An address that sends more is asked again."""
+    """Download a file from the first address that has it.  An address that sent a part is asked again."""
     part, addresses, reasons = path.with_name(path.name + ".part"), [*urls], {}
     most = size_of(part)
     if shutil.disk_usage(path.parent).free < size - most:
         raise ValueError(f"{path} needs {size / 1e9:.2f} GB: free some space, or choose another --models_dir")
-    for url in addresses:                                       # which grows
+    for url in addresses:                                       # the list grows
         try:
             fetch(url, part, size)
             check(part, checksum)
             return os.replace(part, path)
         except (requests.RequestException, ValueError) as error:
             reasons[url] = error
-            if size_of(part) == size:                           # all is there, and it is something else
+            if size_of(part) == size:                           # complete, but not this file
                 part.unlink()
         if size_of(part) > most:
             print(f"{url}: {reasons[url]}; trying again", file=sys.stderr)

@@ -1,15 +1,15 @@
-"""A model from here -> a folder for programs that serve many: what was trained or downloaded here runs there.
+"""Export a model to programs that serve many users: what was trained or downloaded here runs there.
 
     python -m loading.export demo-target served                 # transformers, vLLM, SGLang, TGI
     python -m loading.export demo-target served --to gguf       # llama.cpp: served/demo-target.gguf
 
 Hugging Face's layout is a config.json, the weights (safetensors: a JSON header, then the bytes) and the two
-files of the tokenizer; this project reads such a folder, too.  GGUF is one file with all of that; the package
-gguf (pip install -e ".[gguf]"), which llama.cpp's authors maintain, knows the format.  The commands of those
-programs are in docs/production.md.
+files of the tokenizer; this project reads such a folder, too.  GGUF is one file with all of that.  It is
+written with the package gguf (pip install -e ".[gguf]"), which llama.cpp's authors maintain.  The commands of
+those programs are in docs/production.md.
 
-Limitations: float32 only (llama-quantize makes smaller files), and writing only.  There, the text
-"<|endoftext|>" in a prompt is the end of a text; here it is ordinary text.
+Limitations: float32 only (llama-quantize makes smaller files), and writing only.  Those programs read
+"<|endoftext|>" in a prompt as the end of a text; here it is ordinary text.
 """
 import json
 import os
@@ -100,7 +100,7 @@ def write_gguf(folder, name, hparams, arrays, encoder):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    gguf.GGUFReader(folder / f"{name}.gguf")                    # ValueError if a full disk cut it unnoticed
+    gguf.GGUFReader(folder / f"{name}.gguf")                    # ValueError if a full disk cut it short
 
 
 def add_tokenizer(writer, encoder, types):
@@ -122,7 +122,7 @@ FORMATS = {"huggingface": write_huggingface, "gguf": write_gguf}
 
 
 def main(model, folder, to="huggingface", models_dir="models"):
-    """Write a model for other programs, into a new folder, complete or not at all.
+    """Write a model for other programs into a new folder: a complete folder, or none.
 
     Args:
         model: demo-target, 124M .. as in main.py, or a model's folder

@@ -21,7 +21,7 @@ EMBEDDED = ("demo-draft", "demo-target")                        # in models/
 SIZES = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
 PLAIN = {"model_type": "gpt2", "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
          "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
-         "add_cross_attention": False}              # what a plain GPT-2 has in Hugging Face's config.json
+         "add_cross_attention": False}              # of a plain GPT-2, in Hugging Face's config.json
 
 
 def folder_of(name, models_dir):
@@ -75,7 +75,7 @@ def read_json(path):
 
 
 def check_sizes(hparams, arrays):
-    """Raises ValueError for impossible sizes, or if the checkpoint has another number of layers."""
+    """Raises ValueError for impossible sizes, or if the checkpoint has a different number of layers."""
     for size in SIZES:
         if type(hparams.get(size)) is not int or hparams[size] < 1:
             raise ValueError(f"{size} is {hparams.get(size)!r}, which is not a size")

@@ -9,8 +9,8 @@
 The clock runs while the sampler does, not while its rounds are shown.  The time of each model call and each
 proposal is recorded as well: the costs c and v are medians of these.
 
-Limitations: the times come from about one second, on a machine that does other things, too.  For numbers with
-an error, see the benchmarks.
+Limitations: the times come from about one second, on a machine that does other things, too.  The benchmarks
+give numbers with errors.
 """
 import re
 from statistics import median
@@ -27,7 +27,7 @@ REPEAT = 1.0        # seconds: after the two runs that are shown, others are tim
 
 class Run(NamedTuple):
     rounds: list                    # sampling.Round, without their distributions
-    times: list                     # seconds of each, and after the last
+    times: list                     # seconds of each round, and of what follows the last
     draft: Timed | None
     target: Timed
 
@@ -60,7 +60,7 @@ def further(again, alone, spec, began):
     """The speed-ups of these two runs and of as many other pairs, not shown, as fit into REPEAT seconds.
 
     again   () -> another (alone, spec)
-    began   when the first turn did, on `clock`
+    began   `clock` when the first two runs began
     """
     speedups, spent = [speedup(alone, spec)], clock() - began
     last = spent
@@ -89,7 +89,7 @@ def ready(pair, tokens):
 def compared(alone, spec, pair, method, n_tokens, K, encoder, speedups):
     """Two runs -> what main.py --json prints; None for what could not be measured.
 
-    pair        as made by `ready`, for both
+    pair        as made by `ready`, for both runs
     method      methods.Method
     speedups    of these two runs, and of others like them
     """
@@ -126,7 +126,7 @@ def c_and_v(alone, spec, pair, tree, K):
     """(c, v): the costs of a draft, and of a pass over K + 1 tokens or the tree, in target steps; None if not
     measured.
 
-    c is a draft step; without a draft model, the time of `propose` per draft; in a tree, per level.
+    c is the cost of a draft step; without a draft model, of `propose` per draft; in a tree, of a level.
     """
     step = alone.target.seconds(1)
     if tree and pair.grow:
@@ -221,7 +221,7 @@ def summary(r):
                 for own in files if own.endswith(".py"))
     if (r["temperature"] == 0 or r["same_by_seed"]) and r["lossless"] is not None:
         when = "at temperature 0" if r["temperature"] == 0 else f"with --verifier {r['verifier']}"
-        why = f"a pass over these {r['rows']} rows can have other last bits than single steps"
+        why = f"a pass over these {r['rows']} rows can differ in its last bits from single steps"
         yield SAME[r["same_text"], r["same_bits"]].format(when=when, why=why)
     elif r["temperature"] == 0:
         yield ("The two texts are the same." if r["same_text"] else

@@ -6,7 +6,7 @@ done.
 Every sequence has the same seed, so its texts are those that main.py --prompt gives for it alone, except at
 near-ties if a pass has more rows than keep their bits (samplers/batch.py).
 
-Not here: what belongs to a single run: c, v and a prediction, colours, the page of a run.
+Not here: c, v and a prediction, colours, the page of a run.  They belong to a single run (main.py).
 """
 import json as json_format
 import sys
@@ -46,7 +46,7 @@ def main(file, n_tokens_to_generate=60, draft_model_size="demo-draft", target_mo
     method = methods.choose(drafter, verifier)
     if not method.goes_in_batches:
         raise ValueError(f"--drafter {drafter} --verifier {verifier} is for one text at a time: use main.py "
-                         "--prompt, or another")
+                         "--prompt, or another method")
     backends.use(backend)
     models = methods.Models(draft_model_size, target_model_size, models_dir)
     encoder, exact_rows = models.encoder, models.target.exact_rows

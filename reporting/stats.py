@@ -1,12 +1,12 @@
-"""What a run says: acceptance rate, tokens per target pass, the costs c and v, the speed-up they predict.
+"""Figures of a run: acceptance rate, tokens per target pass, the costs c and v, the speed-up they predict.
 
-Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3; v is ours, since the paper takes the
-verification of K + 1 tokens to cost one step; here it costs more.
+Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3.  v is ours: the paper assumes that verifying
+K + 1 tokens costs one step, but here it costs more.
 
-Limitations: the prediction takes acceptances to be independent and equally likely, as the paper's
-does.  Real ones are nearly so: notebook 3 compares the number of accepted drafts in a round with a
-coin's.  Of equal siblings, which only a tree drawn with replacement has, the first is taken to be the
-accepted one.
+Limitations: like the paper's, the prediction assumes that acceptances are independent and equally likely.
+Real ones nearly are: notebook 3 compares the number of accepted drafts per round with that of coin tosses.
+If siblings are equal, which happens only in a tree drawn with replacement, the first counts as the accepted
+one.
 """
 from contextlib import suppress
 from functools import partial
@@ -35,7 +35,7 @@ class Timed:
         return partial(self.timed, value) if name == "tree" else value
 
     def seconds(self, n_last):
-        """Median of the calls for n_last rows, the first (the prompt) left out; None if there was none."""
+        """Median time of the calls for n_last rows, without the first call (the prompt); None if none."""
         times = [time for n, time in self.calls[1:] if n == n_last]
         return median(times) if times else None
 
@@ -89,7 +89,7 @@ def taken(r):
 
 
 def acceptance(rounds, block=False):
-    """(accepted, tested) of all rounds.  What follows a rejection, or EOS, was never tested.
+    """(accepted, tested) of all rounds.  Drafts after a rejection, or after EOS, were never tested.
 
     block   the rounds come from block verification, which tests all drafts, even after one that fails
 
@@ -107,8 +107,8 @@ def acceptance(rounds, block=False):
 
 
 def by_rank(rounds):
-    """How often the first child of a node is the one that is accepted, how often the second, ..: a share of
-    the nodes that were reached and had that many children.
+    """The share of nodes whose first child was accepted, whose second child was, ..: each is a share of the
+    nodes that were reached and had that many children.
 
     >>> from sampling import Round
     >>> by_rank([Round([7, 1], [5, 7], 1, [], [], [-1, -1]), Round([3], [5, 7], 0, [], [], [-1, -1])])
@@ -158,7 +158,7 @@ def d_lk(p, q):
 def operations(alpha, K, c=0.0):
     """The factor by which speculation increases the operations per token  (Leviathan et al., theorem 3.11).
 
-    c   operations of a draft step over those of a target step, the paper's ĉ
+    c   operations of a draft step / those of a target step, the paper's ĉ
 
     >>> round(operations(.8, 5), 2)                     # the paper's table 1
     1.63
@@ -170,8 +170,8 @@ def predicted_speedup(alpha, K, c, v=1.0):
     """Expected speed-up over the baseline  (Leviathan et al., theorem 3.8, with v in place of 1).
 
     alpha   probability that a draft is accepted
-    c       seconds of a draft step over seconds of a target step
-    v       seconds of a target pass over K + 1 rows over seconds of a target step
+    c       seconds of a draft step / seconds of a target step
+    v       seconds of a target pass over K + 1 rows / seconds of a target step
 
     >>> round(predicted_speedup(.8, 5, c=0), 2)         # the paper's table 1
     3.69

@@ -30,7 +30,7 @@ CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if
 def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False, block=False):
     """Pass the rounds on, and write each to `out` as it comes.
 
-    colour      None: if `out` is a terminal that wants it
+    colour      None: yes if `out` is a terminal that allows it
     block       the rounds come from block verification
     """
     colour = wants_colour(out) if colour is None else colour

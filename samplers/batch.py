@@ -1,16 +1,16 @@
 """Ragged batches: several sequences at once, each at its own pace, each exactly as it would be alone.
 
-A model's pass over one row reads all of its weights, and so does a pass over the rows of eight sequences.  So
-the rows of all sequences are concatenated for the products with weights, and attention is split by sequence
-again, each with its own cache.  Nothing is padded: sequences differ in length, accept different numbers of
-drafts and end at different times, and one that has ended costs nothing more.
+A pass over one row reads all of a model's weights; a pass over the rows of eight sequences reads them only
+once, too.  So the rows of all sequences are concatenated for the products with weights; attention is computed
+for each sequence separately, with its own cache.  Nothing is padded: sequences differ in length, accept
+different numbers of drafts and end at different times, and one that has ended costs nothing more.
 
 Each sequence has its own random generator and asks it for the same numbers, in the same order, as
-speculative.py would: so its tokens are those that it would get alone with that generator.  This holds to
+speculative.py would.  So its tokens are those that it would get alone with that generator.  This holds to
 the last bit while a pass has no more rows than the model's `exact_rows`; beyond that they may differ at a
 near-tie.
 
-Batches and speculation exploit the same thing: after the first, rows cost next to nothing.  A batch uses it
+Batches and speculation exploit the same fact: rows after the first cost next to nothing.  A batch uses this
 up: at batch size 8 a verification of K + 1 tokens has 8 (K + 1) rows, and they are no longer free.
 
 Limitations: all sequences begin together (no queue from which to replace one that has ended).  A model that
@@ -39,9 +39,9 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
     K           the largest number of drafts in a round; 0 is autoregressive, and `draft` may then be None
     rngs        one numpy.random.Generator for each prompt
     propose     speculative.propose drafts for all sequences in step; any other is called for one
-                sequence after another (an EAGLE head, which reads the target's states, runs that again)
+                sequence after another (an EAGLE head, which reads the target's states, runs the target again)
     The rest is as in speculative.speculative_sampling.
-    Raises ValueError for bad arguments when it is called, and says which prompt is at fault.
+    Bad arguments raise ValueError at the call; the message says which prompt is at fault.
     """
     if not isinstance(K, Integral) or K < 0:
         raise ValueError(f"K is {K!r}: it must be a whole number, 0 (autoregressive) or more")

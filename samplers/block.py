@@ -1,4 +1,4 @@
-"""Block verification: Sun et al. 2024 (arXiv 2403.10444), which judges the drafts together.
+"""Block verification judges the drafts together: Sun et al. 2024 (arXiv 2403.10444).
 
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, verify=block.verify)
 
@@ -7,9 +7,9 @@ that the target likes much more than the drafter does (q / p above 1) could make
 less.  Here whole prefixes are judged.  A round costs the same, the distribution is the same, and the expected
 number of accepted drafts is never smaller: P_j is at least the product of Algorithm 2's min(1, q / p), since
 min(1, P r) >= P min(1, r) for P <= 1.  The paper shows that no rule accepts more, among those after which the
-next round starts from q.  (Its greedy variant accepts more in one round, and then the next rounds have to
+next round starts from q.  (Its greedy variant accepts more in one round, but then the next rounds have to
 aim at other distributions.)  With the q and p of the example below, on average Algorithm 2 accepts 10/9
-drafts, a block 11/9, and no coupling of two lines of tokens keeps more than 12/9.
+drafts, block verification 11/9, and no coupling of two lines of tokens keeps more than 12/9.
 
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
 of drafts (gamma).  P_j, h_j and tau, the number of drafts that are kept, are the paper's.
@@ -52,5 +52,5 @@ def verify(target_probs, draft_probs, drafts, rng):
         z = rest.sum()
         # 0 / 0 (P_j = 1, and q = p at the next place) counts as 0: the next draft is sure to stay anyway.
         if rng.random() * (z + 1 - weight) < z:                 # u < h_j = z_j / (z_j + 1 - P_j);  h_k = P_k
-            tau, residual = j, rest                             # the last that passes counts: go on
+            tau, residual = j, rest                             # the last coin that passes counts: go on
     return tau, sample(residual if residual.any() else q[tau], rng)       # nothing left: p = q up to rounding

@@ -8,9 +8,9 @@ A model is a pure function of its tokens, and so is a constrained one:
 
     process(tokens so far, logits [n_vocab]) -> logits [n_vocab]
 
-It is called for each row with that row's tokens, including the drafts before it: a draft's penalty applies to
-the next draft.  That is all there is to it.  What goes wrong in practice is a row that is processed with
-another row's tokens, or not at all.
+It is called for each row with that row's tokens, including the drafts before it: a draft is already penalized
+when the next one is drawn.  That is all.  The usual mistake is to process a row with another row's tokens, or
+not at all.
 
     penalty     Keskar et al. 2019 (arXiv 1909.05858, CTRL), section 4.1
     forbidden   tokens that never come

@@ -12,7 +12,7 @@ by the place in the text, and the token is
 
 which is x with probability q(x).  The draft runs the same race with its p.  It often draws the same token,
 since p and q are alike and E is the same; a draft is accepted if it is the token that the target draws.  So
-drafts decide how fast the text comes, never what it is, for all drafters, K, trees and batches.
+drafts decide how fast the text comes, never what it is, whatever the drafter, K, tree or batch.
 
 The letters are Chen's, as in speculative.py: q the target, p the draft (in the paper Q is Bob's, P Alice's).
 
@@ -45,7 +45,7 @@ class Race:
         self.n = 0                                              # tokens emitted so far
 
     def __getattr__(self, name):                                # random, integers, ..
-        if name == "rng":                                       # not yet: this is being copied
+        if name == "rng":                                       # not set yet: this is being copied
             raise AttributeError(name)
         return getattr(self.rng, name)
 
@@ -88,7 +88,7 @@ def walk(q, p, nodes, parents, rule, race):
 def coupled(propose):
     """A drafter that runs the race: what it draws from becomes a point mass, the winner."""
     def propose_winners(draft, x, k, to_probs, race):
-        n, j = len(x), 0                                        # now: `propose` may change its x
+        n, j = len(x), 0                                        # read now: `propose` may change its x
 
         def to_winners(logits, *n_rows):                        # [rows, n_vocab] -> [rows, n_vocab]
             nonlocal j

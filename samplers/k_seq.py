@@ -17,7 +17,7 @@ K independent drafts are a tree of K lines.  If several drafts begin with the to
 them go on (tree.py does this), since what follows it is independent in each: the paper's recursion.
 
 The letters are Chen's and the paper's: q the target, p the draft, rho the division factor.  At the best rho
-it accepts at least 1 - (1 - 1/k)^k > 1 - 1/e times as often as the best rule for k independent drafts.
+K-SEQ accepts at least 1 - (1 - 1/k)^k > 1 - 1/e times as often as the best rule for k independent drafts.
 
 Limitations: a repeated draft is wasted.  If few tokens are likely, drafts without replacement (SEQUOIA in
 tree_rules.py) are accepted more often; if many are, K-SEQ may do better.
@@ -31,7 +31,7 @@ HALVINGS = 30
 
 
 def division_factor(q, p, k):
-    """The smallest rho in 1 .. k that is allowed, from above: [n_vocab], [n_vocab] -> rho.
+    """The smallest rho in 1 .. k that is allowed, approached from above: [n_vocab], [n_vocab] -> rho.
 
     accepted - rho beta falls as rho grows, and is not positive at k (Bernoulli's inequality): bisection.
 

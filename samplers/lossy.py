@@ -5,8 +5,8 @@
     lenient     Leviathan et al. 2022 (arXiv 2211.17192), appendix A.5
     typical     "typical acceptance" of Medusa, Cai et al. 2024 (arXiv 2401.10774)
 
-Each comes with the distribution that it really gives a token, computed, not sampled; notebook 6 shows what is
-gained and how far a token is from the target's distribution.  A draft that is accepted but should not be
+For each, a function computes the distribution that it really gives a token; notebook 6 shows what is gained,
+and how far a token is from the target's distribution.  A draft that is accepted but should not be
 changes the prefix of everything that follows, so the distance grows with the text.
 
 The letters are Chen's: q the target, p the draft (Leviathan et al. swap them; Medusa's p_original is q).
@@ -41,7 +41,7 @@ def lenient(lenience=.3):
 
 
 def lenient_probs(q, p, lenience):
-    """The distribution of a token where a draft is judged: [n_vocab], [n_vocab] -> [n_vocab].
+    """The distribution of a token at a place with a draft: [n_vocab], [n_vocab] -> [n_vocab].
 
     >>> lenient_probs(np.array([.1, .6, .3]), np.array([.5, .3, .2]), .5)       # and the target is .1, .6, .3
     array([0.2  , 0.525, 0.275])
@@ -75,7 +75,7 @@ def threshold(q, epsilon, delta):
 
 
 def typical_probs(q, p, epsilon=.09, delta=.3):
-    """The distribution of a token where a draft is judged: [n_vocab], [n_vocab] -> [n_vocab].
+    """The distribution of a token at a place with a draft: [n_vocab], [n_vocab] -> [n_vocab].
 
     >>> typical_probs(np.array([.1, .6, .3]), np.array([.5, .3, .2]))   # all are typical: p itself
     array([0.5, 0.3, 0.2])

@@ -3,18 +3,18 @@
     tree_sampling(draft, target, tokens, n_tokens, (3, 2, 1), rng, rule=GREEDY)
 
 Of the k children of a node, k - 1 are chosen: the draft's likeliest tokens.  The last is drawn from the rest.
-One draw needs one coin, so this is Algorithm 2 of Chen et al. with a draft that knows only the rest, and with
+One draw needs one coin, so this is Algorithm 2 of Chen et al. with a draft drawn only from the rest, and with
 a correction that may still turn out to be one of the chosen tokens.
 
 The letters are Chen's, as in speculative.py: q the target, p the draft (the paper swaps them).  S is the
 set of chosen tokens, X the one that is drawn, and p' is what X is drawn from: p outside S, normalized.
 
-Why it is lossless.  Algorithm 2 gives a token y with the distribution q, whatever distribution its draft
-has, so also with p'.  Where the walk goes next is not random: to the child that is y, if there is one.
+Why it is lossless.  Algorithm 2 gives a token y with the distribution q, whatever its draft's distribution,
+so also with p'.  Where the walk goes next is then determined: to the child that is y, if there is one.
 
-Why no rule for these drafts accepts more.  y is lost if X was rejected and y is not in S: with
-probability sum (q - p')+ over the tokens outside S.  No rule loses less: a token outside S can be accepted
-only if it is X, so with probability min(q, p') at most.
+Why no rule for these drafts accepts more.  No child is y if X was rejected and y is not in S.  This
+has probability sum (q - p')+ over the tokens outside S.  No rule can lower it: a token outside S can be
+accepted only if it is X, so with probability min(q, p') at most.
 
 Not here: the best rule for independent drafts, a linear program over all k-tuples of tokens
 (tests/tools/nodes.py has its value for small vocabularies).

@@ -12,11 +12,12 @@ have been rejected.
 
 Why it is lossless.  Claim: a node that is visited with the weight P is kept with probability P, by itself or
 through what is below it.  Its first child is x with probability d(x) and is then kept with probability min(1,
-P t(x) / d(x)), by the claim for smaller trees: together at most P t(x), and P - S over all x, where S is the
-sum of what is missing, r = (P t - d)+.  So 1 - P + S remains, of which S is still wanted, and it has to be
-distributed like r: the same task again with the weight S / (S + 1 - P), t = r / S, and for d what the next
-child is drawn from.  When there are no more children, the node is kept with what is left of the weight, and
-the token that follows is drawn from what is left of t.  The root has weight 1.
+P t(x) / d(x)), by the claim for smaller trees.  So x is the kept child with probability min(d(x), P t(x)),
+which is P - S over all x, where S is the sum of what is missing, r = (P t - d)+.  The child is rejected with
+probability 1 - P + S.  Of this, S is still wanted, distributed like r: the same task again, with the weight
+S / (S + 1 - P), t = r / S, and as d the distribution of the next child.  When there are no more children, the
+node is kept with what is left of the weight, and the token that follows is drawn from what is left of t.  The
+root has weight 1.
 
 Without replacement it accepted no fewer drafts than the walk from the root down on any of 35 small trees,
 computed exactly, and .02 more on average.

@@ -14,12 +14,12 @@ them is accepted; the walk goes on from that one, and if there is none, the rule
 the round.  Each rule gives a token with the distribution q, so the text has the target's distribution, by the
 same induction as for a line of drafts.
 
-Here are the loop, the walk and the shapes of trees; tree_rules.py has the rules and the ways to grow a tree,
-tree_model.py a GPT2 that scores a tree in one pass.
+This file has the loop, the walk and the shapes of trees; tree_rules.py has the rules and the ways to grow a
+tree, tree_model.py a GPT2 that scores a tree in one pass.
 
 The letters are Chen's, as in speculative.py: q the target (P in SpecInfer and Sequoia), p the draft (Q).
 
-At temperature 0 the text is the baseline's, token for token, if a path has the bits of single steps
+At temperature 0 the text is the baseline's, token for token, if a path has the same bits as single steps
 (`TreeGPT2.exact_paths` finds out): the keys that a node sees have gaps between them, and only kernels that
 add in order (OpenBLAS on AVX-512) are unaffected.  With others the texts may differ at a near-tie.
 
@@ -62,15 +62,15 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     draft, target   as in speculative_sampling.  A GPT2 scores a tree in one pass, as does anything with a
                     method `tree` (see tree_model.py); any other model is called once per node
     widths          children per node, by level: (3, 2, 1) is 3 + 6 + 6 nodes, and (1, 1, 1) is K = 3.  Or the
-                    parent of each node, which can describe any tree: [-1, -1, 0] is two children, of which
-                    the first has one of its own.  Near the end of the text the lowest levels are left out
+                    parent of each node, which can describe any tree: [-1, -1, 0] is two children, the
+                    first with a child of its own.  Near the end of the text the lowest levels are left out
     rule            for a node whose children were drawn: SPECINFER, SEQUOIA, k_seq.K_SEQ or another (draw,
                     select); for chosen children it is select_chosen
     grow            drawn, likeliest, surest or another.  None: drawn; at temperature 0, when the draft
                     can draw only one token, the likeliest
     walk            how the tree is judged: from the root down, as above, or another (traversal.walk)
     The rest        as in speculative_sampling
-    Bad arguments raise ValueError at the call, not at the first round; mistakes of `grow`, later.
+    Bad arguments raise ValueError at the call, not at the first round; mistakes of `grow` do so later.
     """
     shape = shape_of(widths)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)

@@ -5,7 +5,7 @@
     nodes       [n]    the drafted tokens
     parents     [n]    the place of each one's parent among the nodes, before it; -1: the last token
 
-A node sees the text, its ancestors and itself; its position is the text's length and its depth.
+A node sees the text, its ancestors and itself; its position is the last token's plus its depth.
 """
 import functools
 from operator import index
@@ -76,8 +76,8 @@ class CallByCall:
 class TreeGPT2(GPT2):
     """A GPT2 that also scores a tree of drafts, in one pass.  It has its own cache.
 
-    In the cache the nodes follow the tokens, one after another.  If the next call is about tokens that follow
-    a path of this tree, the keys and values of the path move up, so that they are contiguous.
+    In the cache the nodes follow the tokens, one after another.  If the tokens of the next call follow a path
+    of this tree, the keys and values of the path move up, so that they are contiguous.
     """
 
     @property
@@ -101,7 +101,7 @@ class TreeGPT2(GPT2):
 
     def tree(self, tokens, nodes, parents, n_last=None):
         """Logits after the last of the tokens and after each node: [1 + n, n_vocab]; given n_last, only
-        the last n_last rows.  A node's row is the one for `tokens` and the path to the node.
+        the last n_last rows.  A node's row is the logits after `tokens` and the path to the node.
 
         tokens      as in a call of the model; this is a pure function of its arguments, too
         nodes       [n]    tokens
@@ -130,7 +130,7 @@ class TreeGPT2(GPT2):
         return self.logits(x[-n_last:])
 
     def follow(self, tokens):
-        """If the tokens go on along a path of the tree, move what was computed for it, next to the text's."""
+        """If the tokens follow a path of the tree, move what was computed for it next to the text's."""
         n, here, path = len(self.cached), [-1], []
         if not self.nodes or len(tokens) <= n or tokens[:n] != self.cached:
             return

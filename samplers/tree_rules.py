@@ -42,8 +42,8 @@ def select_drawn(q, p, tokens, rng, replacement=False):
     Returns (which child is accepted or None, the token).
 
     Lossless: the residual is what is still missing of q, and each child is a draft for it, drawn from the p
-    of its turn.  Drawn with replacement, that is p for each child; without, p loses each rejected token.
-    (SpecInfer tries its children in random order; independent draws already are.)
+    of its turn.  With replacement, that is the same p for each child; without, p loses each rejected token.
+    (SpecInfer tries its children in random order; independent draws already are in random order.)
 
     >>> q, p = np.array([1., 0]), np.array([.5, .5])
     >>> select_drawn(q, p, [1, 0], np.random.default_rng(0))        # the second is sure to be accepted
@@ -115,7 +115,7 @@ def surest(draft, x, shape, rule, to_probs, rng):
     in the end the best of all nodes are kept.  No draft pass is made over the last level.
     """
     k, nodes, parents, worth = shape.count(-1), [], [], []
-    seen, level = [], [-1]                                      # nodes the draft has scored; is to score
+    seen, level = [], [-1]                                      # nodes the draft has scored; will score next
     for _ in range(max(depths(shape), default=0)):
         place = {-1: -1} | {node: i for i, node in enumerate(seen)}
         logits = draft.tree(x, [nodes[i] for i in seen], [place[parents[i]] for i in seen], len(level))
