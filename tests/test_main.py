@@ -1,10 +1,10 @@
 """The command line, as a person and as a program meets it."""
 import json
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from helpers import full_disk
 
 import console
 import methods
@@ -161,8 +161,7 @@ def test_models_of_different_vocabularies_are_refused(capsys, tmp_path):
     assert status == 2 and "different vocabularies" in err
 
 
-def test_a_page_that_cannot_be_written_does_not_take_the_numbers_with_it(tmp_path, monkeypatch, capsys):
-    full = Mock(side_effect=ValueError("no space"))
-    monkeypatch.setattr("pages.trace.write_trace", full)
-    status, out, err = run(capsys, "--json", "-n", "3", "--trace", str(tmp_path / "run.html"))
-    assert (status, err) == (2, "error: no space\n") and len(json.loads(out)["speculative"]["tokens"]) == 3
+def test_a_page_that_cannot_be_written_does_not_take_the_numbers_with_it(tmp_path, capsys):
+    with full_disk(1000):
+        status, out, err = run(capsys, "--json", "-n", "3", "--trace", str(tmp_path / "run.html"))
+    assert status == 2 and "run.html (File too large): free some space" in err and len(json.loads(out)["speculative"]["tokens"]) == 3
