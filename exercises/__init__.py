@@ -1,1 +1,1 @@
-"""Build speculative sampling yourself: python -m exercises; the steps are in README.md."""
+"""Build speculative sampling yourself: python -m exercises.  README.md describes the steps."""

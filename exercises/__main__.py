@@ -1,7 +1,7 @@
 """How far has your own speculative sampling come?   python -m exercises [my_speculative.py]
 
 README.md in this folder describes the steps; steps.py checks them in order, up to the first that is not
-right.  Your file runs in a process of its own, which is ended if it does not answer.
+right.  Your file runs in a process of its own, which is killed if it does not answer in time.
 """
 import json
 import os
@@ -14,7 +14,7 @@ import console
 from exercises.steps import SHOWN, STEPS
 from reporting.terminal import harmless
 
-SECONDS = 60            # for a step; the longest takes two
+SECONDS = 60            # allowed for a step; the slowest takes two
 
 
 def main(path="my_speculative.py"):
@@ -32,8 +32,8 @@ def main(path="my_speculative.py"):
 
 
 def check(path, seconds=SECONDS):
-    """Prints what is right, and what is wrong with the first step that is not.  Returns the number of steps
-    that are right, from the first.  Raises ValueError if the file cannot be imported."""
+    """Prints which steps are right, and what is wrong with the first that is not.  Returns how many steps,
+    counted from the first, are right.  Raises ValueError if the file cannot be imported."""
     told = answers(path, seconds)
     if wrong := next(told):
         raise ValueError(f"{path} cannot be imported: {harmless(wrong[0])}")
@@ -50,9 +50,9 @@ def check(path, seconds=SECONDS):
 
 
 def answers(path, seconds):
-    """The lists of sentences about a file from steps.py, in a process of its own; the last says so if that
-    does not answer within so many seconds, or ends."""
-    folders = os.pathsep.join(sys.path)                 # where this process found the modules
+    """Runs steps.py on a file in another process and yields its lists of sentences.  If that process ends, or
+    does not answer within so many seconds, the last list says so."""
+    folders = os.pathsep.join(sys.path)                 # where this process found its modules
     words = [sys.executable, "-m", "exercises.steps", path, f"{seconds + 9:.0f}"]
     with subprocess.Popen(words, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           env={**os.environ, "PYTHONPATH": folders}) as child:
@@ -64,11 +64,12 @@ def answers(path, seconds):
             yield [f"after {seconds:g} seconds it has not finished: a loop never ends, or waits" if late
                    else f"your code ended Python itself (exit status {child.wait()})"]
         finally:
-            child.kill()                                # Ctrl-C comes here, too
+            child.kill()                                # after Ctrl-C, too
 
 
 def reply(child, seconds):
-    """(False, its next line), which is empty if it ended; (True, "") if it had to be ended."""
+    """Returns (False, the child's next line), or (True, "") if it had to be killed.  The line is empty if the
+    child has ended."""
     alarm = threading.Timer(seconds, child.kill)
     alarm.start()
     try:

@@ -1,10 +1,10 @@
-"""What each step of README.md checks: `mistakes(step, mine)` gives sentences, none if the step is right.
+"""The checks for each step of README.md: `mistakes(step, mine)` returns sentences, none if the step is right.
 
 Your code runs with lossless.py's `Walk` in place of the random generator, through every branch that
 chance could take.  So its distribution is computed, not estimated, and a mistake that shows in one text in a
 million is found like any other.
 
-Limitations: nothing here ends code that runs for ever; __main__.py does, from another process.
+Limitations: nothing here stops code that runs for ever; __main__.py does, from another process.
 """
 import contextlib
 import itertools
@@ -30,17 +30,17 @@ from speculative import speculative_sampling
 from verdicts.museum import RULES, WRONG
 from verdicts.rules import Algorithm2
 
-Q = np.array([[.1, .6, .3], [.6, 0, .4], [.2, .2, .6]])             # a target's distributions
-P = np.array([[.5, .3, .2], [.8, .2, 0]])                           # a draft's
-SHOWN = 4               # mistakes shown of one step
+Q = np.array([[.1, .6, .3], [.6, 0, .4], [.2, .2, .6]])             # the target's distributions
+P = np.array([[.5, .3, .2], [.8, .2, 0]])                           # the draft's
+SHOWN = 4               # mistakes shown per step
 
 
 class Wrong(Exception):
-    """Not right yet, and why."""
+    """Your code is not right yet; the message says why."""
 
 
 class Says:
-    """Takes the generator's place: `random()` returns these numbers, one after the other."""
+    """Stands in for the random generator: `random()` returns these numbers, one after the other."""
 
     def __init__(self, *numbers):
         self.numbers = iter(numbers)
@@ -48,12 +48,12 @@ class Says:
     def random(self, size=None):
         return next(self.numbers) if size is None else np.array([next(self.numbers) for _ in range(size)])
 
-    def choice(self, a, p):                             # as NumPy's draws
+    def choice(self, a, p):                             # as NumPy's generator does it
         return int(np.searchsorted(np.cumsum(p) / np.sum(p), self.random(), side="right"))
 
 
 def asked(model, rng):
-    """The model; it says what is wrong with a call, and counts it as a step of the run."""
+    """Wraps a model: a wrong call raises `Wrong`, and every call counts as a step of the run."""
     def call(tokens, n_last=1):
         rng.step()
         if len(np.shape(tokens)) != 1:
@@ -66,7 +66,7 @@ def asked(model, rng):
 
 
 def differences(found, expected, what):
-    """A sentence for each thing in which two distributions, {outcome: probability} or arrays, differ."""
+    """Yields a sentence for each difference between two distributions: {outcome: probability}, or arrays."""
     if isinstance(expected, dict):
         for outcome in sorted(expected.keys() | found.keys()):
             yield from differences(found.get(outcome, 0.0), expected.get(outcome, 0.0),
@@ -85,7 +85,7 @@ def differences(found, expected, what):
 
 
 def token(result, function, what="a token is expected"):
-    """What should be a token, or a number of tokens, as an int."""
+    """The result as an int.  Raises Wrong if it is not a whole number; `what` says what was expected."""
     try:
         return index(result)
     except TypeError:
@@ -93,7 +93,7 @@ def token(result, function, what="a token is expected"):
 
 
 def text(sampler, *arguments, **settings):
-    """The new tokens of one run, which the sampler returns as a list or, as in this repository, in rounds."""
+    """The new tokens of one run.  A sampler may return a list of tokens or, as in this repository, rounds."""
     prompt = next(argument for argument in arguments if isinstance(argument, list))
     before, rng = list(prompt), arguments[-1]
     result = sampler(*[asked(a, rng) if callable(a) else a for a in arguments], **settings)
@@ -107,7 +107,7 @@ def text(sampler, *arguments, **settings):
 
 
 def compared(what, sampler, models, prompt, n, *K, first=None, **settings):
-    """Differences between the sampler's texts of n tokens, or their first, and the target's."""
+    """Differences between the sampler's texts of n tokens, or their `first` tokens, and the target's."""
     def run(rng):
         new = text(sampler, *models, prompt, n, *K, rng, **settings)
         if len(new) != n and first is None and "eos" not in settings:
@@ -125,7 +125,7 @@ def compared(what, sampler, models, prompt, n, *K, first=None, **settings):
 
 
 def simpler(target, prompt, n, **settings):
-    """(what was forgotten, the texts that come out then) for what is often forgotten."""
+    """Yields (what was forgotten, the texts that come out then) for things that are often forgotten."""
     texts, eos = partial(distribution_of_text, target, prompt), settings.get("eos", [])
     yield "of temperature 0: nothing is drawn", texts(n, **settings | dict(temperature=0))
     yield "that come without these settings", texts(n)
@@ -143,8 +143,8 @@ def same(found, expected):
 
 
 def kept_by(rule):
-    """probabilities() whose top-p keeps what `rule` says: (probabilities, the largest first, the mass before
-    each, top_p, the probabilities at temperature 1 in the same order) -> a mask."""
+    """A probabilities() whose top-p keeps what `rule` says.  The rule maps (the probabilities, largest first;
+    the mass before each; top_p; the probabilities at temperature 1 in the same order) to a mask."""
     def filtered(logits, temperature=1.0, top_k=0, top_p=1.0):
         probs, plain = (sampling.probabilities(logits, t, top_k) for t in (temperature, 1.0))
         order = np.argsort(-probs, kind="stable")
@@ -156,7 +156,7 @@ def kept_by(rule):
 
 
 def changed(change):
-    """probabilities() whose settings are changed on the way in."""
+    """A probabilities() that changes its settings first."""
     def filtered(logits, temperature=1.0, top_k=0, top_p=1.0):
         settings = dict(temperature=temperature, top_k=top_k, top_p=top_p)
         return sampling.probabilities(logits, **settings | change(**settings))
@@ -242,7 +242,7 @@ def step_3(mine):
         n_accepted = token(n_accepted, "verify", "the number of kept drafts is expected")
         return f"{n_accepted} kept, then {token(next_token, 'verify')}"
 
-    cases = {                                           # drafts: {what comes out: probability}, and why
+    cases = {                                           # drafts: ({what comes out: probability}, why)
         (1,): ({"1 kept, then 0": .6, "1 kept, then 2": .4}, "which is kept because q > p"),
         (0,): ({"1 kept, then 0": .2 * .6, "1 kept, then 2": .2 * .4,
                 "0 kept, then 1": .8 * .75, "0 kept, then 2": .8 * .25}, "which is kept with probability .2"),
@@ -294,7 +294,7 @@ def step_6(mine):
                                f"predicted_speedup({alpha}, {K}, c={c}, v={v})")
 
 
-STEPS = {                                               # step: the functions that it asks for
+STEPS = {                                               # step: the functions that you write for it
     step_1: ["probabilities", "sample"],
     step_2: ["autoregressive_sampling"],
     step_3: ["verify"],
@@ -302,13 +302,13 @@ STEPS = {                                               # step: the functions th
     step_5: [],
     step_6: ["expected_tokens", "predicted_speedup"],
 }
-KNOWN = {               # the texts that are compared with the museum's: (share of zeros, settings)
+KNOWN = {               # cases whose texts are compared with the museum's: (share of zeros, settings)
     step_3: [(.4, {}), (0, {})], step_4: [(.4, {}), (0, dict(top_k=2)), (0, {})],
     step_5: [(.4, dict(eos=[1])), (0, {})]}
 
 
 def mistakes(step, mine):
-    """Sentences, one more than are shown at most.  What your code raises is the last of them."""
+    """Sentences, at most one more than are shown.  If your code raises an error, the last one says so."""
     missing = [name for name in STEPS[step] if not callable(getattr(mine, name, None))]
     if missing:
         return [f"there is no function {name} yet" for name in missing]
@@ -325,14 +325,14 @@ def mistakes(step, mine):
 
 
 def known(step, mine):
-    """Mistakes of the museum that give the very texts of your code: each name, and why it is wrong."""
+    """Yields the museum's mistakes that give exactly the texts of your code, each with why it is wrong."""
     def texts(sampler, zeros, settings):
         draft, target = table(6, zeros=zeros), table(5, zeros=zeros)
         return exact_distribution(lambda rng: lossless.text_of(
             sampler(draft, target, [0], 3, 2, rng, **settings), rng)[:None if "eos" in settings else 3])
 
     def alike(sampler, found):
-        with contextlib.suppress(Exception):            # it may refuse to go on, or never end
+        with contextlib.suppress(Exception):            # it may raise an error, or never end
             return all(lossless.distance(texts(sampler, *case), found[i]) < 1e-9
                        for i, case in enumerate(KNOWN[step]))
 
@@ -347,7 +347,7 @@ def known(step, mine):
 
 
 def sentence(error, mine):
-    """What was raised, and in which line of your file."""
+    """The error that was raised, and the line of your file where it was raised."""
     name = "" if isinstance(error, Wrong) else f"{type(error).__name__}: "
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame for frame in frames if frame.filename == getattr(mine, "__file__", None)]
@@ -357,8 +357,8 @@ def sentence(error, mine):
 
 
 def answers(path):
-    """A list of sentences for the import and for each step, empty if nothing is wrong; it ends with the first
-    that is not, or with a list that says what is gained."""
+    """Yields a list of sentences for the import and for each step, empty if nothing is wrong.  Stops after
+    the first list that is not empty; if all are empty, one more list says what is gained."""
     mine = module_from_spec(spec_from_loader("mine", SourceFileLoader("mine", str(Path(path).resolve()))))
     for wrong in itertools.chain([imported(mine)], (mistakes(step, mine) for step in STEPS)):
         yield wrong
@@ -368,10 +368,10 @@ def answers(path):
 
 
 def imported(mine):
-    """Runs your file; says what went wrong."""
+    """Runs your file.  Returns a list: a sentence that says what went wrong, or nothing."""
     try:
-        sys.modules["mine"] = mine                      # where dataclasses look
-        # not the loader's exec_module: its cache does not see an edit within a second
+        sys.modules["mine"] = mine                      # dataclasses look there
+        # not the loader's exec_module: its cache misses an edit made within a second
         exec(compile(Path(mine.__file__).read_bytes(), mine.__file__, "exec"), vars(mine))
     except SyntaxError as error:
         return [f"{error.msg} in line {error.lineno}: {(error.text or '').strip()}"]
@@ -381,7 +381,7 @@ def imported(mine):
 
 
 def measured(mine, n=60, K=4):
-    """Your samplers on the embedded pair, in numbers."""
+    """Times your samplers on the embedded pair and returns the numbers as text."""
     from utils import load_model
     draft, encoder = load_model("demo-draft")
     target, _ = load_model("demo-target")
@@ -403,10 +403,10 @@ def measured(mine, n=60, K=4):
             f"It took {spec:.2f} s instead of {base:.2f} s: {base / spec:.2f} times.")
 
 
-if __name__ == "__main__":                              # __main__.py reads this, a line for each answer
+if __name__ == "__main__":                              # __main__.py reads one line for each answer
     with os.fdopen(os.dup(1), "w") as out:
         os.dup2(2, 1)                                   # what your code prints goes to standard error
-        alarm = getattr(signal, "alarm", int)           # if __main__.py was killed; Windows has none
+        alarm = getattr(signal, "alarm", int)           # in case __main__.py was killed; Windows has none
         alarm(int(sys.argv[2]))
         for answer in answers(sys.argv[1]):
             sys.stdout.flush()
