@@ -65,7 +65,7 @@ class Case(NamedTuple):
         return reports(sampler(RULES[self.rule]), self.settings, self.penalty)
 
     def judge(self):
-        """The lossless.Report of the first pair that shows a wrong text, with the largest deviation of any."""
+        """The Report of the first pair that shows a wrong text, with the largest deviation of any pair."""
         found = [*self.reports()]
         first = next((report for report in found if not report.lossless), found[0])
         return first._replace(deviation=max(report.deviation for report in found))

@@ -3,7 +3,8 @@
     python -m verdicts.vectors
 
 A *step* fixes q, p, the drafts and the uniform numbers in their order, and says what is kept and what
-follows.  Most numbers lie close to a value at which the result changes, so a rule that is a little off is seen.
+follows.  Most numbers lie close to a value at which the result changes, so a rule that is a little off
+fails.
 A *distribution* fixes q and p, and gives the exact probability of each outcome of a round.
 
 Limitations: one round, of rows that do not depend on the drafts.
