@@ -381,7 +381,8 @@ def as_model(row):
 
 
 def table(seed, zeros=0.0, n_vocab=3):
-    """A model with a random distribution after each prefix.  Tokens are impossible with probability `zeros`."""
+    """A model with a random distribution after every prefix, in which a token is impossible with probability
+    `zeros`."""
     def row(prefix):
         rng = np.random.default_rng([seed, *prefix])
         logits = rng.normal(scale=1.5, size=n_vocab)
