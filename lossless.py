@@ -2,14 +2,14 @@
 Nothing is sampled.
 
 A sampler is run with a `Walk` in place of its random generator.  `random()` then returns a uniform
-number of which only an interval is known, [0, 1) at first.  Wherever the program compares that number (with
-an accept ratio, with a cumulative sum) the interval is cut in two, and `exact_distribution` runs the
+number of which only an interval is known, [0, 1) at first.  Whenever the program compares that number (with
+an accept ratio, with a cumulative sum), the interval is cut in two, and `exact_distribution` runs the
 program once for each side.  So every branch can be walked, and its probability is the product of the
 lengths of its intervals.  Only the random generator is replaced, and a mistake that shows in one text of a
 million is found like any other.
 
-An idea of your own, here a drafter that always proposes token 1 twice, is checked in three lines (`python -m
-lossless` checks speculative.py itself):
+An idea of your own is checked in three lines.  Here it is a drafter that always proposes token 1 twice
+(`python -m lossless` checks speculative.py itself):
 
 >>> def ones(draft, x, k, to_probs, rng): return [1, 1][:k], None          # None: point masses
 >>> from speculative import speculative_sampling
@@ -19,25 +19,27 @@ True
 Limitations: the models have a vocabulary of a few tokens, and speed is not judged.
 
 - The 396 standard cases take two seconds for speculative.py.  They test each draft of rounds of up to
-  eight, in texts of up to eighteen tokens; `thorough=True`, a minute, also any two places of a text of up
-  to fifteen, and all settings with up to four drafts.  A mistake that shows only beyond, or only for a
-  ratio between .90 and .91, is not seen; nor one in trees of another shape than the sampler makes of K.
-- Nor is one that shows only for a p and a q that differ by less than 3e-8, for a temperature below 1e-7 or
-  above 13, or for a top_p below .03 or above .9995; nor `q > 1 - 1e-7` as the accept test.
-- Of a case, the likeliest branches are walked first, for 7,000 steps (random numbers, calls of a model,
-  rounds).  For speculative.py these are all of them.  A sampler that draws more often leaves some unwalked
-  (in 152 of 396 cases if drafts are drawn by the alias method; in 366, and 45 seconds, if they are drawn by
-  rejection); the report says in how many cases.  A mistake that shows only there may be missed: with the
-  alias method, accepting the last of five drafts without a test is.
+  eight drafts, in texts of up to eighteen tokens.  With `thorough=True`, which takes a minute, any two
+  positions of a text of up to fifteen tokens are tested, too, and all settings with up to four drafts.  A
+  mistake is not found if it shows only in longer rounds or texts, only for a ratio between .90 and .91, or
+  only in trees of another shape than the sampler makes of K.
+- Nor is it found if it shows only when p and q differ by less than 3e-8, when the temperature is below 1e-7
+  or above 13, or when top_p is below .03 or above .9995.  The accept test `q > 1 - 1e-7` is not found either.
+- In each case the likeliest branches are walked first, for 7,000 steps (random numbers, calls of a model,
+  rounds).  For speculative.py that is enough for all branches.  A sampler that draws more often leaves some
+  unwalked, and the report says in how many cases: in 152 of 396 if drafts are drawn by the alias method; in
+  366, and 45 seconds, if they are drawn by rejection.  A mistake that shows only there may be missed.  With
+  the alias method, for example, accepting the last of five drafts without a test is missed.
 - A random number may be shifted, scaled, put through `log`, and compared with numbers and arrays, but not
-  with another one: a race of exponentials or Gumbel noise cannot be walked.  What happens at exactly u = 0
-  is not seen, nor that NumPy refuses an array of random numbers if the sampler catches its TypeError.
-- A loop that neither draws nor asks a model nor yields is not noticed.  A top_p that is exactly a sum of
-  probabilities is decided by rounding.
+  with another random number, so a race of exponentials or Gumbel noise cannot be walked.  What happens at
+  exactly u = 0 is not seen.  If the sampler catches the TypeError that NumPy raises for an array of random
+  numbers, that is not seen either.
+- An endless loop that draws no random number, calls no model and yields nothing is not noticed.  If top_p is
+  exactly a sum of probabilities, rounding decides.
 
 Two sets of samplers were written by somebody who had not seen the cases.  All of the first 21 were judged
-correctly.  Of the next 22 (11 wrong, 11 lossless) 21 were; the last, a loop that ends only by chance, was
-refused, and is judged correctly now.
+correctly.  Of the next 22 (11 wrong, 11 lossless), 21 were judged correctly.  The last, a loop that ends only
+by chance, was refused then and is judged correctly now.
 """
 import contextlib
 import copy
@@ -54,13 +56,13 @@ import numpy as np
 import speculative
 from checks import checked_rule
 
-BRANCHES = 1_000_000    # of a sampler, after which it is too much work
-STEPS = 5_000           # random numbers, calls of a model or rounds in one run, after which it never ends
-ENOUGH = 7_000          # such steps in all runs of a standard case, after which other branches are left out
+BRANCHES = 1_000_000    # of a sampler; more are too much work
+STEPS = 5_000           # random numbers, calls of a model and rounds in one run; more mean that it never ends
+ENOUGH = 7_000          # such steps in all runs of a standard case; the branches that remain are left out
 FEW = 300               # ... in the runs that are made again, to see whether they repeat themselves
-MANY = 500              # random numbers drawn at once
-TINY = 1e-13            # the probability of a branch that is left out
-WRONG = 1e-9            # a deviation that is not rounding
+MANY = 500              # random numbers that may be drawn at once
+TINY = 1e-13            # less likely branches are left out
+WRONG = 1e-9            # a larger deviation is not rounding
 PROMPT = [2, 0]
 
 
@@ -69,10 +71,9 @@ PROMPT = [2, 0]
 def exact_distribution(run, most=np.inf):
     """run(rng) -> outcome.  Returns {outcome: probability} over everything that `rng` could give.
 
-    `run` must do the same each time: a drafter with a memory is made anew in it.  Branches of a probability
-    below 1e-13 are left out, and after `most` steps all others.
-    Raises ValueError for a run that never ends, that does not repeat itself, or that asks for what cannot be
-    walked.
+    `run` must do the same each time, so a drafter with a memory must be made anew in it.  Branches with a
+    probability below 1e-13 are left out, and after `most` steps all that remain.
+    Raises ValueError if the run never ends, does not repeat itself, or asks for what cannot be walked.
 
     >>> exact_distribution(lambda rng: "heads" if rng.random() < .75 else "tails")
     {'heads': 0.75, 'tails': 0.25}
@@ -86,8 +87,8 @@ def exact_distribution(run, most=np.inf):
 
 
 def branches(run, most=np.inf):
-    """Yields (outcome, walk) of each branch as it is walked, always the likeliest of those known, until
-    `most` steps are made."""
+    """Yields (outcome, walk) of each branch as it is walked, until `most` steps are made.  The next branch is
+    always the likeliest that is known."""
     to_walk, order, steps, ended = [(-1.0, 0, [], 0)], itertools.count(1), 0, False
     for _ in range(BRANCHES):
         *_, taken, n = heapq.heappop(to_walk)
@@ -143,8 +144,8 @@ class Unlikely(BaseException):
 
 class Walk(np.random.Generator):
     """Stands in for NumPy's generator.  Repeats the forks of `path`, then takes the likelier side of each.
-    Once the branch is very unlikely it takes either side, as often as chance would: so a loop that ends by
-    chance does end."""
+    Once the branch is very unlikely, it takes each side about as often as chance would, so that a loop that
+    ends by chance does end."""
 
     def __init__(self, path=()):
         super().__init__(NUMPYS.bit_generator)
@@ -173,7 +174,7 @@ class Walk(np.random.Generator):
             self.refuse("", ENDLESS)
 
     def several(self, size, draw):
-        """One, or an array of the shape `size`."""
+        """One number, or an array of the shape `size`."""
         n = 1 if size is None else int(np.prod(size))
         if n > MANY:
             self.refuse(f"one of {n:,} that were drawn at once (draw as many as there are drafts)")
@@ -205,7 +206,7 @@ class Walk(np.random.Generator):
         return drawn if drawn.ndim else drawn.item()
 
     def index(self, weights):
-        """i with the probability weights[i] / sum."""
+        """Draws i with probability weights[i] / sum."""
         self.step()
         *likely, last = np.flatnonzero(weights).tolist()
         for i in likely:
@@ -224,8 +225,8 @@ for name in {*dir(np.random.Generator)} - {*vars(Walk)}:
 
 
 class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
-    """A number that is made of u, uniform in `interval`: it is below c if u is below cut(c), or above if it
-    `falls` as u grows.  All that is made of one u shares the interval."""
+    """A number that is computed from u, which is uniform in `interval`.  It is below c if u is below cut(c),
+    or, if it `falls` as u grows, if u is above cut(c).  Numbers computed from one u share the interval."""
     __class__ = float                                       # for isinstance
 
     def __init__(self, walk, interval=None, cut=float, falls=False):
@@ -234,7 +235,7 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
             walk.step()
 
     def made(self, inverse, falls=False):
-        """What is below c if this number is below inverse(c), or above if it `falls` as this one grows."""
+        """A number below c if this one is below inverse(c), or above if it `falls` as this one grows."""
         return Uniform(self.walk, self.interval, lambda c: self.cut(inverse(c)), self.falls != falls)
 
     def below(self, c):
@@ -261,7 +262,7 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
         return self.answer(ufunc.__name__, inputs[0] is self, *others)
 
     def compared(name):
-        """An operator without NumPy in between: most of the time goes into comparisons."""
+        """A comparison that bypasses NumPy, because most of the time goes into comparisons."""
         def compare(self, c):
             if type(c) in (float, np.float64):
                 return c == c and self.below(c) == name.startswith("less")
@@ -325,8 +326,7 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
 # The target's distribution, from the definition -------------------------------------------------------------
 
 def distribution_of_token(logits, temperature=1.0, top_k=0, top_p=1.0):
-    """What sampling.probabilities promises, written independently: logits [n_vocab] -> probabilities
-    [n_vocab]."""
+    """An independent version of sampling.probabilities: logits [n_vocab] -> probabilities [n_vocab]."""
     logits = np.asarray(logits, dtype=float)
     if temperature == 0:
         return np.eye(len(logits))[int(np.argmax(logits))]
@@ -343,7 +343,7 @@ def distribution_of_token(logits, temperature=1.0, top_k=0, top_p=1.0):
 
 
 def distribution_of_text(model, prompt, n_tokens, eos=None, **settings):
-    """{text: probability} of n_tokens tokens after the prompt; fewer where an EOS (`eos`: one id or
+    """{text: probability} of n_tokens tokens after the prompt; fewer if an EOS (`eos`: one id or
     several) ends the text.
 
     >>> distribution_of_text(memoryless([.5, .25, .25]), [0], 2, eos=[0, 1])[2, 0]
@@ -364,7 +364,7 @@ def distribution_of_text(model, prompt, n_tokens, eos=None, **settings):
 # Models given by tables -------------------------------------------------------------------------------------
 
 def as_model(row):
-    """Makes a model of row(prefix, a tuple) -> logits [n_vocab].  Its logits are read-only."""
+    """Makes a model from row(prefix, a tuple) -> logits [n_vocab].  The model's logits are read-only."""
     row = functools.cache(row)
 
     @functools.cache
@@ -381,7 +381,8 @@ def as_model(row):
 
 
 def table(seed, zeros=0.0, n_vocab=3):
-    """A random distribution after every prefix, in which a token is impossible with probability `zeros`."""
+    """A model with a random distribution after every prefix, in which a token is impossible with probability
+    `zeros`."""
     def row(prefix):
         rng = np.random.default_rng([seed, *prefix])
         logits = rng.normal(scale=1.5, size=n_vocab)
@@ -399,7 +400,7 @@ def memoryless(probs):
 
 
 def scripted(text, n_vocab=10):
-    """A model that says `text` whatever went before: after n tokens text[n], and text[-1] beyond its end."""
+    """A model that says `text` whatever the tokens are: text[n] after n of them, text[-1] after its end."""
     def row(prefix):
         return np.where(np.arange(n_vocab) == text[min(len(prefix), len(text) - 1)], 0.0, -np.inf)
     return as_model(row)
@@ -407,10 +408,10 @@ def scripted(text, n_vocab=10):
 
 # The standard cases -----------------------------------------------------------------------------------------
 
-# Branches are what a case costs, and a position at which both models are certain costs none.  So a model is
-# written as a word, a letter for each position of the new text: which tokens the draft and the target can say
-# there.  Of five tokens (24 if a w is among the letters), which every prefix shuffles.  A capital is the same
-# kind, whose `a` is the EOS; the other letters never say it then.
+# A case costs as much as it has branches, and a position at which both models are certain adds none.  So a
+# pair of models is written as a word, with a letter for each position of the new text.  It says which tokens
+# the draft and the target can say there.  There are five tokens (24 if the word contains a w), shuffled after
+# every prefix.  A capital means the same kind, with `a` as the EOS; the other letters never say it then.
 LETTERS, FLAT = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)]
 KINDS = {       # letter: (the draft's tokens, the target's), the likeliest first, and weights if not random
     ".": ("a", "a", [1], [1]),  # both are certain of the same: sure to be accepted
@@ -433,7 +434,7 @@ KINDS = {       # letter: (the draft's tokens, the target's), the likeliest firs
 
 
 def pair(word, n_prompt=2, end=None):
-    """(draft, target) of the kinds that the word gives, after n_prompt tokens; `end` is an EOS."""
+    """The (draft, target) that the word describes, after n_prompt tokens; `end` is an EOS."""
     n_vocab, seed = 24 if "w" in word else 5, [*map(ord, word)]
 
     @functools.cache
@@ -472,7 +473,7 @@ class Case(NamedTuple):
 
 
 def of_words(K, words, about, end=None, **settings):
-    """A case for each word: text of so many tokens as the word has letters."""
+    """A case for each word.  Its text has as many tokens as the word has letters."""
     if end is not None:
         settings["eos"] = [end]
     return [Case(f"{word!r}, {about}", *pair(word, 4, end), len(word), K, settings) for word in words.split()]
@@ -512,7 +513,7 @@ def standard_cases():
 
 
 def numbered(cases, first=0):
-    """Each with a prompt of its own, so that what a sampler remembers of one does no harm in another."""
+    """Gives each case its own prompt, so that what a sampler remembers of one does no harm in another."""
     for i, case in enumerate(cases, first):
         yield case._replace(prompt=[i // 5 ** j % 5 for j in range(4)])
 
@@ -521,7 +522,7 @@ CASES = [*numbered(standard_cases())]
 
 
 def more_cases():
-    """Each two positions of a text, and all settings with more drafts."""
+    """Every two positions of a text, and all settings with more drafts."""
     for K in range(1, 7):
         for i, j in itertools.combinations(range(2 * K + 3), 2):
             word = "." * i + "{}" + "." * (j - i - 1) + "{}" + "." * (2 * K + 2 - j)
@@ -531,13 +532,13 @@ def more_cases():
 
 
 class Report(NamedTuple):
-    """What was found.  From `case` on about the first text whose probability is wrong; None if all are right.
-    """
+    """What was found.  The fields from `case` on describe the first text whose probability is wrong; they are
+    None if all are right."""
     lossless: bool
-    deviation: float                # the largest of any text; perhaps more where branches were left out
+    deviation: float                # the largest of any text; maybe more if branches were left out
     n_cases: int
     n_branches: int
-    n_unfinished: int = 0           # cases of which some branches were left out
+    n_unfinished: int = 0           # cases with some branches left out
     case: str | None = None
     settings: dict | None = None
     prompt: list | None = None
@@ -559,9 +560,9 @@ class Report(NamedTuple):
 
 
 def check(sampler, *which, **settings):
-    """The largest deviation of any text's probability from the target's; below 1e-9 is rounding.  If it is
-    more, the first wrong text is printed; also how many cases were not walked to the end.  The arguments are
-    those of `report`."""
+    """Returns the largest deviation of any text's probability from the target's.  Less than 1e-9 is rounding.
+    The report is printed if it is more, or if some cases were not walked to the end.  The arguments are those
+    of `report`."""
     found = report(sampler, *which, **settings)
     if not found.lossless or found.n_unfinished:
         print(found)
@@ -572,14 +573,14 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
     """Walk the standard cases, up to the first that is wrong.  Returns a Report.
 
     sampler     (draft, target, tokens, n_tokens, K, rng, **settings) -> rounds, or the new tokens
-    pairs       (draft, target) each, with a vocabulary of a few tokens, in place of the standard cases; the
+    pairs       of (draft, target), with a vocabulary of a few tokens, instead of the standard cases; the
                 prompt is then [0, 0], and each of Ks (1, 2, 3) is tried with texts of n_tokens
-    Ks          without pairs: of the standard cases those with such a K
-    n_tokens    without pairs: of the standard cases those with at most so many tokens
-    thorough    takes a minute
-    settings    temperature, top_k, top_p, eos: in place of the standard ones
+    Ks          without pairs: only standard cases with one of these K
+    n_tokens    without pairs: only standard cases with at most this many tokens
+    thorough    walk more cases, and all to the end (takes a minute)
+    settings    temperature, top_k, top_p, eos: instead of the standard ones
 
-    Raises ValueError for a sampler that cannot be judged; what the sampler itself raises comes through.
+    Raises ValueError if the sampler cannot be judged.  Errors that the sampler itself raises pass through.
     """
     chosen, most = [*CASES, *numbered(more_cases(), len(CASES))] if thorough else CASES, ENOUGH
     if settings:
@@ -601,7 +602,7 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
 
 
 def of_pairs(pairs, Ks, n_tokens, settings):
-    """Each pair with each K; two of them with other settings, too, if none are given."""
+    """A case for each pair and each K.  If no settings are given, two pairs are tried with some, too."""
     for n, (draft, target) in enumerate(pairs):
         for K in Ks:
             least = max(4, K + 1) if isinstance(K, int) else 4
@@ -611,7 +612,7 @@ def of_pairs(pairs, Ks, n_tokens, settings):
 
 
 def judge(sampler, *case, most=np.inf):
-    """Walk one case, or so many steps of it, the likeliest branches first.  Returns its Report."""
+    """Walk one case, the likeliest branches first, until `most` steps are made.  Returns its Report."""
     case = Case(*case)
     found, n_branches = walked(sampler, case, most)
     wanted = distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
@@ -624,7 +625,7 @@ def judge(sampler, *case, most=np.inf):
         return Report(True, *counts)
     again = [walked(sampler, case, FEW)[0] for _ in range(4)]
     if any(distance(again[0], other) > WRONG for other in again):
-        raise ValueError(NOT_REPEATED)                      # chance of its own, which may agree once
+        raise ValueError(NOT_REPEATED)                      # chance of its own; two runs may agree
     return Report(False, *counts, str(case), case.settings, list(case.prompt), list(wrong),
                   float(found.get(wrong, 0)), float(wanted.get(wrong, 0)))
 
@@ -642,7 +643,7 @@ def walked(sampler, case, most):
 
 
 def counted(model, rng):
-    """The model; its calls are steps of the run.  One with a cache and weights stays what it is."""
+    """The model, with its calls counted as steps of the run.  One with a cache and weights is left alone."""
     @functools.wraps(model)
     def asked(tokens, n_last=1):
         rng.step()
@@ -651,7 +652,7 @@ def counted(model, rng):
 
 
 def text_of(result, rng=None):
-    """The rounds of a run, or its new tokens, as a tuple of tokens.  ValueError if they never end."""
+    """The rounds of a run, or its new tokens, as a tuple of tokens.  Raises ValueError if they never end."""
     text, rng = [], rng or Walk()
     for part in result:
         rng.step()
@@ -665,7 +666,7 @@ def distance(a, b):
 
 
 def main(path="", *, thorough=False):
-    """Is it lossless?  Judges speculative.py, or what a file of your own puts in its place:
+    """Is it lossless?  Judges speculative.py, with your own drafter or accept rule if you name a file:
 
     python -m lossless my_drafter.py    # propose(draft, x, k, to_probs, rng) -> (drafts, draft_probs)
     python -m lossless my_rule.py       # verify(q, p, drafts, rng) -> (n_accepted, next_token)
@@ -675,7 +676,7 @@ def main(path="", *, thorough=False):
 
     Args:
         path: a Python file with a function `propose`, a function `verify`, or both
-        thorough: look for a minute, not for seconds
+        thorough: search for a minute instead of seconds
     """
     own = own_functions(path) if path else {}
     drafted = set()
@@ -693,7 +694,7 @@ def main(path="", *, thorough=False):
 
 
 def own_functions(path):
-    """{"propose": .., "verify": ..} of a user's file, as far as it has them.  ValueError if it has none."""
+    """{"propose": .., "verify": ..} of a user's file, if it has them.  Raises ValueError if it has none."""
     import console
     module = console.module_of(path, console.read_text(path, "name a Python file"))
     own = {name: console.function_in(path, name, like=getattr(speculative, name))

@@ -181,7 +181,7 @@ REPLIES = {                                             # what is wrong: (change
     "the EOS is lost": (dict(autoregressive_sampling=lambda *run, eos=(), **settings: [
         token for token in BASELINE(*run, eos=eos, **settings) if token not in eos]), 5, "without their EOS"),
     "rejected drafts are written": (dict(speculative_sampling=WRONG["RejectedDraftsStay"]), 4,
-                                   "a known mistake: RejectedDraftsStay. What was rejected is in the text."),
+                                   "a known mistake: RejectedDraftsStay. Rejected drafts stay in the text."),
     "too many rows": (dict(autoregressive_sampling=rows(99)), 2, "the last 99 positions of 2 tokens"),
     "asks for ever": (dict(autoregressive_sampling=asking), 2, "never ends"),
     "one u for all drafts": (dict(verify=one_coin), 3, "a known mistake: OneCoinForAll"),

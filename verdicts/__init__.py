@@ -1,6 +1,6 @@
 """Public disputes about "lossless" (cases.ini), each reduced to a rule that lossless.py can judge.
 
-    CASES[0].judge()        a lossless.Report, made anew
+    CASES[0].judge()        judges the case and returns a lossless.Report
     python -m verdicts      the same as a program: see __main__.py
 """
 import configparser
@@ -22,26 +22,26 @@ PAIRS = {                                               # name: (draft, target, 
     "five tokens of vocabulary": (table(21, n_vocab=5), table(22, n_vocab=5), 2, (1,)),
     "long rounds": (table(31, n_vocab=2), table(32, n_vocab=2), 4, (3,)),
 }
-STATUS = {                      # what a case is about
+STATUS = {                      # of a case's rule
     "shipped": "was in the project's code or documentation",
-    "declared": "was there, declared as an approximation",
-    "proposal": "was proposed, and perhaps closed again",
+    "declared": "was shipped and declared as an approximation",
+    "proposal": "was only proposed",
     "question": "was only asked about",
 }
 
 
 class Case(NamedTuple):
     name: str                   # "vllm-40149", or "proposal-3" if no project shipped the rule
-    thread: str                 # where it is argued about, on github.com
+    thread: str                 # where it is discussed, on github.com
     date: str                   # "2026-04"
     status: str                 # of STATUS
     claim: str
-    says: str                   # what the claim holds the rule to be: "wrong", "lossless"; or "asks", "ours"
-    outcome: str                # the versions, the option, what became of it, as of the copy that was read
-    quote: str                  # the sentence or the line of code that decides what the rule is
+    says: str                   # what the claim says of the rule: "wrong" or "lossless"; or "asks", "ours"
+    outcome: str                # the versions, the option, what became of it, as of the copy read
+    quote: str                  # the sentence or line of code that decides what the rule is
     rule: str                   # a name of museum.RULES
     settings: dict
-    penalty: bool               # the target punishes repetition
+    penalty: bool               # whether the target has a repetition penalty
 
     @property
     def project(self):
@@ -65,7 +65,7 @@ class Case(NamedTuple):
         return reports(sampler(RULES[self.rule]), self.settings, self.penalty)
 
     def judge(self):
-        """lossless.Report of the first pair that shows a wrong text, with the largest deviation of all."""
+        """The Report of the first pair that shows a wrong text, with the largest deviation of any pair."""
         found = [*self.reports()]
         first = next((report for report in found if not report.lossless), found[0])
         return first._replace(deviation=max(report.deviation for report in found))
@@ -74,7 +74,7 @@ class Case(NamedTuple):
 def reports(sampler, settings, punished):
     """Yields the lossless.Report of each pair as it is judged.
 
-    punished    whether the target punishes repetition
+    punished    whether the target has a repetition penalty
     """
     for name, (draft, target, n_tokens, Ks) in PAIRS.items():
         models = draft, constrained(target, penalty) if punished else target
@@ -83,7 +83,7 @@ def reports(sampler, settings, punished):
 
 
 def kept(rule, q=(.6, .3, .1), p=(.75, .2, .05), K=2):
-    """How many of the first round's K drafts are kept, the expectation."""
+    """The expected number of the first round's K drafts that are kept."""
     return sum(n * chance for (_, n), chance in texts(rule, q, p, K, {}).items())
 
 

@@ -1,8 +1,8 @@
 """Public disputes about "lossless", decided exactly.
 
     python -m verdicts                  a line for each case
-    python -m verdicts EAGLE-47         one case, judged anew
-    python -m verdicts --write          judges all and writes README.md: ten seconds
+    python -m verdicts EAGLE-47         judges one case anew
+    python -m verdicts --write          judges all cases and writes README.md (ten seconds)
 """
 import inspect
 import re
@@ -14,10 +14,10 @@ from verdicts import CASES, HERE, RULES, STATUS, kept
 
 
 def main(name="", write=False):
-    """The verdicts on public disputes about "lossless". Without a name, a line for each case.
+    """Verdicts on public disputes about "lossless". Without a name, prints a line for each case.
 
     Args:
-        name: a case, such as EAGLE-47: it is judged anew and printed with its rule
+        name: a case, such as EAGLE-47, to judge anew and print with its rule
         write: judge all cases and write README.md
     """
     if write:
@@ -31,7 +31,7 @@ def main(name="", write=False):
 
 
 def case_named(name):
-    """Raises ValueError, with the nearest names, if there is no such case."""
+    """Raises ValueError, which gives the nearest names, if there is no such case."""
     known = {case.name.lower(): case for case in CASES}
     if name.lower() not in known:
         near = " or ".join(known[one].name for one in get_close_matches(name.lower(), known, 3, 0))
@@ -54,24 +54,24 @@ def page():
 
 
 def section(rule, cases):
-    """A rule, its code, what is found about it, and a line for each thread that is about it."""
+    """A rule, its code, what the judge finds, and a line for each thread about it."""
     code = inspect.getsource(RULES[rule]).rstrip()
     return "\n".join([f"### {rule}: {cases[0].verdict}", "", "```python", code, "```", "",
                       finding(cases[0]), "", *map(in_a_line, cases), ""])
 
 
 def finding(case):
-    """What the judge finds about a case's rule: a wrong text, or how many drafts it keeps."""
+    """What the judge finds: a text with a wrong probability, or how many drafts the rule keeps."""
     report, settings = case.judge(), [f"{key} = {value}" for key, value in case.settings.items()]
     settings += ["a repetition penalty"] * case.penalty
     given = f" with {' and '.join(settings)}" if settings else ""
     if report.lossless:
         shares = kept(case.rule), kept("Algorithm2")
-        return f"Lossless{given}; it keeps {shares[0]:.2f} of two drafts, Algorithm 2 {shares[1]:.2f}."
+        return f"Lossless{given}: it keeps {shares[0]:.2f} of two drafts (Algorithm 2: {shares[1]:.2f})."
     text, digits = " ".join(map(str, report.text)), 3 if abs(report.probability - report.wanted) > .002 else 5
     has, should = (f"{chance:.{digits}f}" for chance in (report.probability, report.wanted))
     worst = f"{report.deviation:.2g}"
-    return f"Wrong{given}: the text {text} has probability {has}, not {should}. The worst is off by {worst}."
+    return f"Wrong{given}: the text {text} has probability {has}, not {should}. The largest error is {worst}."
 
 
 def in_a_line(case):

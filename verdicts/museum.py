@@ -1,12 +1,12 @@
-"""The museum: mistakes that are easily made, and code that looks wrong and is right.
+"""The museum: mistakes that are easily made, and code that looks wrong but is right.
 
-    WRONG, RIGHT        {name: sampler}, as lossless.report takes one
+    WRONG, RIGHT        {name: sampler}, samplers as lossless.report takes them
     RULES               {name: its class}: these, and those that public threads are about (rules.py)
 
-lossless.py must find each that is wrong and let the others pass: that is its own test.  The exercises know
-these mistakes, and the notebooks show some.
+They are the test of lossless.py, which must find every wrong one and let the others pass.  The exercises
+recognize these mistakes, and the notebooks show some of them.
 
-Not here: mistakes of trees, blocks, batches and constraints, which are planted in the tests of these.
+Other mistakes in trees, blocks, batches and constraints are planted in the tests of those modules.
 """
 import numpy as np
 
@@ -17,7 +17,7 @@ from verdicts.rules import Algorithm2
 # The accept test --------------------------------------------------------------------------------------------
 
 class OneCoinForAll(Algorithm2):
-    """Wrong. One coin decides on all drafts of a round: one draft alone does not show it."""
+    """Wrong. One coin judges all drafts of a round. A round with a single draft does not show it."""
     def verify(self, *run):
         self.coin = run[-1].random()
         return super().verify(*run)
@@ -27,7 +27,7 @@ class OneCoinForAll(Algorithm2):
 
 
 class CoinDrawsTheCorrection(Algorithm2):
-    """Wrong. The coin that rejected draws the correction, and it is known to be large."""
+    """Wrong. The coin that rejected the draft also draws the correction, but it is known to be large."""
     def keeps(self, q, p, x, rng):
         self.coin = rng.random()
         return self.coin * p[x] < q[x]
@@ -58,51 +58,54 @@ class Swapped(Algorithm2):
 
 
 class ByTheProbabilityAlone(Algorithm2):
-    """Wrong. A draft is kept with probability q(draft), which is right for point masses, not for draws."""
+    """Wrong. A draft is kept with probability q(draft), which is right for point masses, not for drawn
+    drafts."""
     def keeps(self, q, p, x, rng):
         return rng.random() < q[x]
 
 
 class FirstUntested(Algorithm2):
-    """Wrong. The first draft of a round is kept without a test: that token is the drafter's."""
+    """Wrong. The first draft of a round is kept without a test, so that token has the drafter's
+    distribution."""
     def verify(self, q, p, drafts, rng):
         kept, token = super().verify(q[1:] if drafts else q, p[1:], drafts[1:], rng)
         return kept + len(drafts[:1]), token
 
 
 class EveryDraftKept(Algorithm2):
-    """Wrong. No draft is tested: the text is the drafter's but for the bonus tokens."""
+    """Wrong. No draft is tested, so all but the bonus tokens are the drafter's text."""
     def keeps(self, *_):
         return True
 
 
 class NoDraftKept(Algorithm2):
-    """Wrong. Every draft is rejected, and the correction still comes from the residual."""
+    """Wrong. Every draft is rejected, but the correction still comes from the residual."""
     def keeps(self, *_):
         return False
 
 
 class KeptIfLiked(Algorithm2):
-    """Wrong. A draft is kept if the target likes it better than the draft does; no coin is thrown."""
+    """Wrong. A draft is kept if the target gives it a higher probability than the drafter does. No coin is
+    thrown."""
     def keeps(self, q, p, x, rng):
         return p[x] < q[x]
 
 
 class ALittleLenience(Algorithm2):
-    """Wrong. The coin is a tenth easier: the deviation is small, and found like any other."""
+    """Wrong. The test uses .9 p instead of p. The deviation is small, but found like any other."""
     def keeps(self, q, p, x, rng):
         return rng.random() * .9 * p[x] < q[x]
 
 
 class FloorUnderP(Algorithm2):
-    """Wrong. p is at least .001 in the accept test: only drafts that are rarer show it."""
+    """Wrong. p is at least .001 in the accept test. Only drafts with a smaller p show it."""
     def keeps(self, q, p, x, rng):
         return rng.random() * max(p[x], 1e-3) < q[x]
 
 
 class CoinUpTo(Algorithm2):
-    """Wrong. A computer's uniform number is 0 once in 2^24, and 0 <= 0 holds. With <, a draft that the target
-    cannot say is never kept."""
+    """Wrong. The test is u <= q / p. A computer's uniform number is 0 once in 2^24, and 0 <= 0 keeps a draft
+    that is impossible under the target. With < it is never kept."""
     def keeps(self, q, p, x, rng):
         return rng.random() < (np.floor(min(q[x] / p[x], 1) * 2**24) + 1) / 2**24
 
@@ -110,26 +113,26 @@ class CoinUpTo(Algorithm2):
 # The correction and the bonus -------------------------------------------------------------------------------
 
 class TargetWithoutTheDraft(Algorithm2):
-    """Wrong. Only the rejected draft is taken out of q. That is right for point masses; if drafts are drawn,
-    other tokens have part of their q already, too."""
+    """Wrong. Only the rejected draft is taken out of q. That is right for point masses. If drafts are drawn,
+    other tokens, too, already have part of their q from accepted drafts."""
     def residual(self, q, p, x):
         return np.where(np.arange(len(q)) == x, 0, q)
 
 
 class AbsoluteResidual(Algorithm2):
-    """Wrong. The residual is |q - p|: tokens that the target wants less of come, too."""
+    """Wrong. The residual is |q - p|, so tokens with q < p can be corrections, too."""
     def residual(self, q, p, x):
         return np.abs(q - p)
 
 
 class NeverQuiteZero(Algorithm2):
-    """Wrong. The residual is at least a millionth "for numerical stability"."""
+    """Wrong. Every entry of the residual is at least a millionth, "for numerical stability"."""
     def residual(self, q, p, x):
         return np.maximum(q - p, 1e-6)
 
 
 class BonusFromTheDraft(Algorithm2):
-    """Wrong. The draft draws the bonus, from its last distribution."""
+    """Wrong. The bonus token is drawn from the draft model's last distribution."""
     def verify(self, q, p, drafts, rng):
         return super().verify(np.concatenate([q[:-1], p[-1:]]) if drafts else q, p, drafts, rng)
 
@@ -137,8 +140,8 @@ class BonusFromTheDraft(Algorithm2):
 # Positions and rounds ---------------------------------------------------------------------------------------
 
 class BlockUntilFirstFailure(Algorithm2):
-    """Wrong. Block verification's coins are made for going on: part of the probability of keeping i drafts
-    comes from later coins that pass, and stopping loses it."""
+    """Wrong. Block verification must not stop at the first coin that fails. Part of the probability of
+    keeping the first i drafts comes from later coins that pass, and stopping loses it."""
     def verify(self, q, p, drafts, rng):
         p, weight, kept = [*p, np.zeros_like(q[-1])], 1.0, 0
         residual = np.maximum(q[0] - p[0], 0)
@@ -152,7 +155,8 @@ class BlockUntilFirstFailure(Algorithm2):
 
 
 class LastRowForAll(Algorithm2):
-    """Wrong. The draft's last distribution stands for every position: one draft alone does not show it."""
+    """Wrong. The draft's last distribution is used for every position. A round with a single draft does not
+    show it."""
     def verify(self, q, p, drafts, rng):
         return super().verify(q, [p[-1]] * len(p) if drafts else p, drafts, rng)
 
@@ -164,7 +168,8 @@ class RowsOneTooEarly(Algorithm2):
 
 
 class LateRound(Algorithm2):
-    """Wrong. From the fifth token on nothing is tested: short texts do not show it."""
+    """Wrong. Once the text, prompt included, is longer than five tokens, nothing is tested. Short texts do
+    not show it."""
     def propose(self, draft, x, *run):
         self.n = len(x)
         return super().propose(draft, x, *run)
@@ -174,8 +179,8 @@ class LateRound(Algorithm2):
 
 
 class RejectedDraftIsRead(Algorithm2):
-    """Wrong. The target goes on from the rejected draft, not from its correction: a cache that was not rolled
-    back."""
+    """Wrong. The target continues from the rejected draft instead of its correction, as if a cache were not
+    rolled back."""
     rejected = ()
 
     def rows(self, target, x, drafts, *more):
@@ -188,8 +193,8 @@ class RejectedDraftIsRead(Algorithm2):
 
 
 class EOSOnlyAtTheEnd(Algorithm2):
-    """Wrong. EOS is looked for in the last token of a round, and the text goes on after one that was accepted
-    before."""
+    """Wrong. EOS is looked for only in the last token of a round, so the text goes on after an EOS among the
+    accepted drafts."""
     def text(self, drafts, kept, token, ends):
         new = drafts[:kept] + [token]
         return [x for x in new[:-1] if x not in ends] + new[-1:]
@@ -198,7 +203,7 @@ class EOSOnlyAtTheEnd(Algorithm2):
 # Drafting ---------------------------------------------------------------------------------------------------
 
 class UnlikelyThrownAway(Algorithm2):
-    """Wrong. A draft that was drawn, and is unlikely, is thrown away: then it comes too rarely."""
+    """Wrong. Unlikely drafts are thrown away after they were drawn, so these tokens come too rarely."""
     def propose(self, *run):
         drafts, p = super().propose(*run)
         n = next((j for j, x in enumerate(drafts) if p[j][x] < .4), len(drafts))
@@ -206,13 +211,13 @@ class UnlikelyThrownAway(Algorithm2):
 
 
 class LikelierOfTwo(Algorithm2):
-    """Wrong. The likelier of two draws is the draft, and p is what each was drawn from."""
+    """Wrong. The draft is the likelier of two draws, but p is the distribution of a single one."""
     def draw(self, p, rng):
         return max(sample(p, rng), sample(p, rng), key=p.__getitem__)
 
 
 class HalfPrecision(Algorithm2):
-    """Wrong. p is recorded in half precision."""
+    """Wrong. p is recorded in half precision, but drafts are drawn in full precision."""
     def recorded(self, p):
         p = p.astype(np.float16).astype(float)
         return p / p.sum()
@@ -221,7 +226,7 @@ class HalfPrecision(Algorithm2):
 # Settings ---------------------------------------------------------------------------------------------------
 
 class Changed(Algorithm2):
-    """The settings are changed on the way in."""
+    """Changes the settings that the sampler is given."""
     def __call__(self, *run, temperature=1.0, top_k=0, top_p=1.0, eos=None):
         settings = dict(temperature=temperature, top_k=top_k, top_p=top_p, eos=eos)
         return super().__call__(*run, **settings | self.change(**settings))
@@ -234,20 +239,20 @@ class TemperatureIgnored(Changed):
 
 
 class TopKOneTooMany(Changed):
-    """Wrong. One token too many is kept."""
+    """Wrong. Top-k keeps one token too many."""
     def change(self, top_k, **_):
         return dict(top_k=top_k and top_k + 1)
 
 
 class TopPIgnoredWithTopK(Changed):
-    """Wrong. Top-p does nothing if top-k is given: only both together show it."""
+    """Wrong. Top-p is ignored if top-k is given. Only settings with both show it."""
     def change(self, top_k, top_p, **_):
         return dict(top_p=1.0 if top_k else top_p)
 
 
 class FiltersJointly(Algorithm2):
-    """Wrong. Top-p before top-k, or beside it, keeps other tokens than top-p after it: each is lossless for
-    its own definition, and they are not the same."""
+    """Wrong. Top-p before top-k, or computed independently of it, keeps other tokens than top-p after top-k.
+    Each is lossless for its own definition, but the definitions differ."""
     def rows(self, target, x, drafts, probs, ends):
         logits, filters = target(x + drafts, len(drafts) + 1), ("top_k", "top_p")
         q = probabilities(logits, self.settings.get("temperature", 1.0))
@@ -257,7 +262,7 @@ class FiltersJointly(Algorithm2):
 
 
 class EOSIgnoredIfZero(Changed):
-    """Wrong. Token 0 is taken for "no EOS"."""
+    """Wrong. If EOS is token 0, it is taken for "no EOS"."""
     def change(self, eos, **_):
         return dict(eos=None if np.ndim(eos) == 0 and not isinstance(eos, set) and not eos else eos)
 
@@ -265,14 +270,15 @@ class EOSIgnoredIfZero(Changed):
 # Unusual, and right -----------------------------------------------------------------------------------------
 
 class DrawnAsPointMasses(Algorithm2):
-    """Lossless. The rule for point masses does not ask how the draft came about, so a drawn draft may be
-    judged as a chosen one. It is kept with probability sum p q instead of sum min(p, q)."""
+    """Lossless. The rule for point masses does not depend on how the draft came about, so a drawn draft may
+    be judged like a chosen one. It is kept with probability sum p q instead of sum min(p, q)."""
     def propose(self, *run):
         return super().propose(*run)[0], None
 
 
 class Divided(Algorithm2):
-    """Lossless. The ratio is divided and cut at 1, the coin is one minus u and stands on the right."""
+    """Lossless. The ratio is divided out and capped at 1, and the coin is 1 - u, on the right of the
+    comparison."""
     def keeps(self, q, p, x, rng):
         return min(1, q[x] / p[x]) > 1 - rng.random()
 
@@ -290,7 +296,8 @@ class CoinForAnArray(Algorithm2):
 
 
 class AllCoinsAtOnce(Algorithm2):
-    """Lossless. All coins of a round are thrown and compared at once: those after a rejection are idle."""
+    """Lossless. All coins of a round are thrown and compared at once. Those after a rejection have no
+    effect."""
     def verify(self, q, p, drafts, rng):
         chances = np.array([row[x] for row, x in zip(p, drafts)])
         passes = rng.random(len(drafts)) * chances < q[np.arange(len(drafts)), drafts] if drafts else []
@@ -301,15 +308,15 @@ class AllCoinsAtOnce(Algorithm2):
 
 
 class CoinStretched(CoinDrawsTheCorrection):
-    """Lossless. The coin that rejected is uniform above the ratio: stretched to [0, 1), it draws the
-    correction."""
+    """Lossless. The coin that rejected a draft is uniform between the ratio and 1. Stretched to [0, 1), it
+    may draw the correction."""
     def correction(self, q, p, x, rng):
         self.coin = (self.coin - q[x] / p[x]) / (1 - q[x] / p[x])
         return super().correction(q, p, x, rng)
 
 
 class LenienceCorrected(Algorithm2):
-    """Lossless. The coin keeps drafts with half the probability, and the residual is what is left of q."""
+    """Lossless. The test halves the ratio, and the residual is what is left of q."""
     def keeps(self, q, p, x, rng):
         return rng.random() * 2 * p[x] < q[x]
 
@@ -318,7 +325,7 @@ class LenienceCorrected(Algorithm2):
 
 
 class NoBonus(Algorithm2):
-    """Lossless. The last accepted draft ends the round, and nothing is drawn after it."""
+    """Lossless. If all drafts are accepted, the last one ends the round, and nothing is drawn after it."""
     def verify(self, q, p, drafts, rng):
         kept, token = super().verify(q[:-1] if drafts else q, p[:-1], drafts[:-1], rng)
         if not drafts or kept < len(drafts) - 1:
@@ -328,8 +335,8 @@ class NoBonus(Algorithm2):
 
 
 class FewerIfSure(Algorithm2):
-    """Lossless. Drafting ends where the draft's next distribution is flat: seen before anything is drawn from
-    it."""
+    """Lossless. Drafting ends when the draft's next distribution is flat. This is decided before anything is
+    drawn from it."""
     def propose(self, draft, x, k, probs, rng):
         drafts, p = [], []
         while len(drafts) < k and (row := probs(draft(x + drafts))[0]).max() > .5:
@@ -343,7 +350,7 @@ RULES = DISPUTED | {name: rule for name, rule in [*vars().items()]
 
 
 def sampler(rule):
-    """Of a rule's class, which is made anew for each run: some remember."""
+    """The sampler of a rule's class.  Each run makes a new instance, because some rules keep state."""
     return lambda *run, **settings: rule()(*run, **settings)
 
 

@@ -1,12 +1,12 @@
-"""transformers' generate() with an assistant, its own code, through every branch of chance:
+"""Runs transformers' own generate() with an assistant through every branch of chance:
 
     /where/it/is/installed/python -m verdicts.real          prints what it finds, as one line of JSON
 
 It needs an environment of its own:     pip install torch==2.4.1 transformers==4.44.0 "numpy<2"
                                         pip install torch transformers==5.23.0
 
-The models are GPT-2s of five tokens with random weights, in float64; torch.multinomial and torch.rand_like
-ask the walk of lossless.py.  What was found, and with which versions, is in README.md.
+The models are GPT-2s with a vocabulary of five tokens and random weights, in float64.  torch.multinomial and
+torch.rand_like are replaced by the walk of lossless.py.  README.md says what was found, with which versions.
 
 Limitations: one sequence, sampling without filters, two drafts per round, two tokens.
 """
@@ -22,7 +22,8 @@ PROMPT, N_TOKENS, N_DRAFTS = [2, 0], 2, 2
 
 
 class Coins:
-    """What torch.rand_like gives: numbers that are compared with ratios.  After a rejection none counts."""
+    """Stands in for what torch.rand_like returns: numbers to compare with ratios.  Those after a rejection do
+    not count."""
     def __init__(self, rng):
         self.rng = rng
 
@@ -36,7 +37,7 @@ class Coins:
 
 
 def walked(rng):
-    """torch.multinomial and torch.rand_like, as long as this lasts, ask the walk."""
+    """A context in which torch.multinomial and torch.rand_like draw from the walk."""
     import torch
 
     def multinomial(probs, num_samples, **_):
@@ -59,7 +60,7 @@ def tiny_gpt2(seed):
 
 
 def main():
-    """The distribution of generate(.., assistant_model=.., do_sample=True) beside the target's."""
+    """Compares the distribution of generate(.., assistant_model=.., do_sample=True) with the target's."""
     import torch
     import transformers
 

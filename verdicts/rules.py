@@ -1,14 +1,14 @@
-"""Rules that public threads are about: each is Algorithm 2 with one step changed.
+"""Rules that public threads are about. Each is Algorithm 2, or a rule for trees, with a step changed.
 
     RULES["TargetAfterRejection"]()(draft, target, tokens, n_tokens, K, rng, **settings) -> rounds
 
-The first word of a rule's docstring says what it is, wrong or lossless, and the rest says why; the tests
-compare that word with what lossless.py finds.  Some are right, and stand here because somebody doubted them.
-The letters are those of speculative.py: q the target, p the draft.
+The first word of a rule's docstring says whether it is wrong or lossless, and the rest says why.  The tests
+compare that word with what lossless.py finds.  Some rules are right, and are here because somebody doubted
+them.  As in speculative.py, q is the target's distribution and p the draft's.
 
-Limitations: these are reductions, written here from what a thread or a file says: what an engine does to one
-sequence, without its batches, kernels and precision.  A race of exponentials cannot be walked: a rule that
-has one draws from the distribution that the race gives.
+Limitations: these are reductions, written from what a thread or a file says.  They show what an engine does
+to one sequence, without its batches, kernels and precision.  A race of exponentials cannot be walked, so a
+rule that uses one draws from the distribution that the race gives.
 """
 from functools import partial
 from types import SimpleNamespace
@@ -24,8 +24,8 @@ from sampling import Round, cut_after, point_masses, probabilities, sample
 
 
 class Algorithm2:
-    """Lossless. A token is drafted and kept with probability min(p, q), and drawn after a rejection with
-    max(0, q - p): together q, whatever p is. This is speculative.py in steps, without its checks."""
+    """Lossless. A token comes as a kept draft with probability min(p, q), and as a correction with
+    max(0, q - p). The sum is q, whatever p is. This is speculative.py in steps, without its checks."""
     def __call__(self, draft, target, tokens, n_tokens, K, rng, *, eos=None, **settings):
         x, T, ends = list(tokens), len(tokens) + n_tokens, check_settings(n_tokens, eos=eos)
         self.settings, probs = settings, partial(probabilities, **settings)
@@ -87,38 +87,39 @@ class Algorithm2:
 # Drawn from one distribution, recorded as another -----------------------------------------------------------
 
 class ArgmaxSoftmaxRecorded(Algorithm2):
-    """Wrong. The ratio q / p is right for drafts that were drawn from p. The argmax always comes, so it is a
-    point mass, and dividing by a smaller p keeps it too often."""
+    """Wrong. The ratio q / p is right for drafts that were drawn from p. The argmax is proposed every time,
+    so its p is a point mass, and dividing by a smaller p keeps it too often."""
     def draw(self, p, rng):
         return int(p.argmax())
 
 
 class ArgmaxAsPointMasses(ArgmaxSoftmaxRecorded):
-    """Lossless. A coin keeps the draft with probability q(draft), and a rejection draws from q without it:
-    together q. Fewer drafts may be kept than with drawn ones, or more."""
+    """Lossless. The draft is kept with probability q(draft), and a rejection draws from q without it.
+    Together that is q. More or fewer drafts may be kept than if they were drawn."""
     def propose(self, *run):
         return super().propose(*run)[0], None
 
 
 class FilteredRawRecorded(Algorithm2):
-    """Wrong. After a filter a token is drawn with probability p / Z, not p. The test uses p, so its ratio is
-    too large by 1 / Z, and the residual subtracts what could never be drafted."""
+    """Wrong. After a filter that leaves the mass Z, a token is drawn with probability p / Z, not p. The test
+    divides by p, so its ratio is too large by the factor 1 / Z. The residual subtracts p even for tokens that
+    could never be drafted."""
     def propose(self, draft, x, k, probs, rng):
         drafts, _ = super().propose(draft, x, k, probs, rng)
         return drafts, [probabilities(draft(x + drafts[:j]))[0] for j in range(k)]
 
 
 class DrawnFromRounded(Algorithm2):
-    """Wrong. What was drawn from is not what is divided by. The error is that of the rounding: here 8 bits of
-    mantissa, as bfloat16 has."""
+    """Wrong. Drafts are drawn from rounded probabilities, but the test divides by the exact ones. The error
+    is as large as the rounding: here to 8 bits of mantissa, as in bfloat16."""
     def draw(self, p, rng):
         mantissa, exponent = np.frexp(p)
         return sample(np.ldexp(np.round(mantissa * 256) / 256, exponent), rng)
 
 
 class BeamSoftmaxRecorded(Algorithm2):
-    """Wrong. A beam search finds a likely text, it does not draw one: what it finds is a point mass, and its
-    probability under the drafter must not divide."""
+    """Wrong. A beam search finds a likely text, but does not draw it. What it finds is a point mass, so the
+    test must not divide by its probability under the drafter."""
     def propose(self, draft, x, k, probs, rng, width=2):
         found = [([], [], 1.0)]                         # (drafts, their p, the probability of them all)
         for _ in range(k):
@@ -131,22 +132,23 @@ class BeamSoftmaxRecorded(Algorithm2):
 
 
 class BeamAsPointMasses(BeamSoftmaxRecorded):
-    """Lossless. The text is chosen, so p = 1 at each draft."""
+    """Lossless. The text is chosen, not drawn, so p = 1 at each draft."""
     def propose(self, *run):
         return super().propose(*run)[0], None
 
 
 class UnlikelyLastDropped(ArgmaxSoftmaxRecorded):
-    """Lossless. The draft is the argmax, known before any coin is thrown, so leaving it out only makes the
-    round shorter. If it had been drawn, this would be wrong."""
+    """Lossless. The draft is the argmax, which is known before any random number is used. So leaving it out
+    only makes the round shorter. If drafts were drawn, this would be wrong."""
     def propose(self, *run):
         drafts, p = super().propose(*run)
         return drafts[:-1] if drafts and p[-1][drafts[-1]] < .4 else drafts, None
 
 
 class ExitByTheCoinOfTheTest(Algorithm2):
-    """Lossless. The number that ends the drafting after a draft also decides whether that draft stays. But
-    the draft was drawn before, and what follows it has the target's distribution, drafted or not."""
+    """Lossless. One random number decides both whether drafting ends after a draft and whether that draft is
+    kept. But the draft was drawn before, and the token after it has the target's distribution, drafted or
+    not."""
     def propose(self, draft, x, k, probs, rng):
         drafts, p, self.coins = [], [], []
         while len(drafts) < k and not (drafts and p[-1][drafts[-1]] < .5 and 1 - self.coins[-1] <= .5):
@@ -160,7 +162,7 @@ class ExitByTheCoinOfTheTest(Algorithm2):
 
 
 class LookedUpAllAccepted(Algorithm2):
-    """Wrong. A draft that is never rejected is the drafter's text, not the target's."""
+    """Wrong. If drafts are never rejected, the text is the drafter's, not the target's."""
     propose = staticmethod(lookup.propose)
 
     def keeps(self, *_):
@@ -170,14 +172,14 @@ class LookedUpAllAccepted(Algorithm2):
 # How many drafts are verified -------------------------------------------------------------------------------
 
 class LengthFromAllDrafts(Algorithm2):
-    """Wrong. The number of drafts to verify is the best of all, found after all of them were drawn. Whether
-    the first is verified then depends on what it is, so some tokens lose drafts more often than others."""
+    """Wrong. The best number of drafts to verify is found after all of them were drawn. So whether the first
+    is verified depends on which token it is, and some tokens are dropped more often than others."""
     seconds = 1, 1.7, *np.arange(1.8, 4, .1)            # of a pass over 1, 2, .. rows
 
     def propose(self, *run):
         drafts, p = super().propose(*run)
-        surely = np.cumprod([1, *map(self.confidence, p)])      # c_1 .. c_n: the first n are kept
-        worth = np.cumsum(surely) / self.seconds[:len(surely)]  # tokens a second, with n drafts
+        surely = np.cumprod([1, *map(self.confidence, p)])      # [n]: P(the first n are kept)
+        worth = np.cumsum(surely) / self.seconds[:len(surely)]  # tokens per second, with n drafts
         n = self.best(worth)
         return drafts[:n], p[:n]
 
@@ -189,15 +191,15 @@ class LengthFromAllDrafts(Algorithm2):
 
 
 class LengthByEarlyStop(LengthFromAllDrafts):
-    """Lossless. The search stops at the first length after which it gets worse, so whether a draft is
-    verified depends on the drafts before it alone."""
+    """Lossless. The search stops at the first length after which the speed drops, so whether a draft is
+    verified depends only on the drafts before it."""
     def best(self, worth):
         return next((n for n in range(len(worth) - 1) if worth[n + 1] < worth[n]), len(worth) - 1)
 
 
 class LengthFromTheRoundBefore(LengthFromAllDrafts):
-    """Lossless. The number of drafts to verify follows from the drafts of an earlier round, so it says
-    nothing about those of this one."""
+    """Lossless. The number of drafts to verify follows from the drafts of an earlier round, so it does not
+    depend on those of this round."""
     before = 99
 
     def best(self, worth):
@@ -205,54 +207,57 @@ class LengthFromTheRoundBefore(LengthFromAllDrafts):
         return min(n, len(worth) - 1)
 
 
-# Another target than the one that was asked for -------------------------------------------------------------
+# A different target from the one asked for ------------------------------------------------------------------
 
 class SettingsForTheDraftAlone(Algorithm2):
-    """Wrong. The text has the distribution of another target, the one without these settings."""
+    """Wrong. The text has the target's distribution without these settings."""
     def rows(self, target, x, drafts, probs, ends):
         return probabilities(target(x + drafts, len(drafts) + 1))
 
 
 class SettingsForTheBonusAlone(SettingsForTheDraftAlone):
-    """Wrong. Drafts are judged and corrected by the target without the settings; only the bonus has them."""
+    """Wrong. Drafts are judged and corrected by the target without the settings. Only the bonus token has
+    them."""
     def rows(self, *run):
         return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
 
 
 class GreedyTarget(Algorithm2):
-    """Wrong. The text is the greedy one, at every temperature."""
+    """Wrong. The text is greedy at every temperature."""
     def rows(self, *run):
         q = super().rows(*run)
         return point_masses(q.argmax(axis=1), q.shape[1])
 
 
 class GreedyButForTheBonus(GreedyTarget):
-    """Wrong. Accepted and corrected tokens are greedy, only bonus tokens are drawn: a mixture of the two."""
+    """Wrong. Accepted and corrected tokens are greedy and only bonus tokens are drawn, so the text is a
+    mixture of the two."""
     def rows(self, *run):
         return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
 
 
 def penalty(tokens, logits, size=2.0):
-    """Each token of the text so far loses `size`."""
+    """Subtracts `size` from the logit of each token in the text so far."""
     logits[[token for token in {*tokens} if token < len(logits)]] -= size
     return logits
 
 
 class PenaltyIgnored(Algorithm2):
-    """Wrong. The target with a penalty is another target than the one without."""
+    """Wrong. The text has the distribution of the target without the penalty."""
     def rows(self, target, *more):
         return super().rows(constrained(target, partial(penalty, size=-2.0)), *more)
 
 
 class PenaltyFromBeforeTheRound(PenaltyIgnored):
-    """Wrong. All places have the penalties of the tokens before the round; the drafts' own are missing."""
+    """Wrong. Every position gets the penalties of the tokens before the round. Those of the round's own
+    drafts are missing."""
     def rows(self, target, x, *more):
         plain = constrained(target, partial(penalty, size=-2.0))
         return Algorithm2.rows(self, constrained(plain, lambda _, logits: penalty(x, logits)), x, *more)
 
 
 class EOSImpossibleAtDrafts(Algorithm2):
-    """Wrong. The target wants EOS there with a certain probability, and does not get it."""
+    """Wrong. The target gives EOS some probability at these positions, and the rule sets it to 0."""
     def rows(self, target, x, drafts, probs, ends):
         q = super().rows(target, x, drafts, probs, ends)
         q[:-1, [*ends]] = 0
@@ -260,7 +265,7 @@ class EOSImpossibleAtDrafts(Algorithm2):
 
 
 class OnAfterEOS(Algorithm2):
-    """Wrong. Drafts that follow an accepted EOS stay: the text should have ended."""
+    """Wrong. Drafts after an accepted EOS stay in the text, which should have ended there."""
     def text(self, drafts, kept, token, ends):
         return drafts[:kept] + [token]
 
@@ -268,15 +273,15 @@ class OnAfterEOS(Algorithm2):
 # The accept test, and what follows a rejection --------------------------------------------------------------
 
 class UniformIsZero(Algorithm2):
-    """Wrong. 0 is below every ratio above 0, so whatever the target can say at all is kept: the text is
-    nearly the drafter's."""
+    """Wrong. 0 is below every ratio above 0, so every draft that is possible under the target is kept. The
+    text is nearly the drafter's."""
     def keeps(self, q, p, x, rng):
         return 0 < q[x]
 
 
 class OverTheLargest(Algorithm2):
-    """Wrong. q(draft) / max q does not ask how often the draft is proposed. What follows a rejection is drawn
-    from q here."""
+    """Wrong. The acceptance probability q(draft) / max q ignores how often the draft is proposed. After a
+    rejection, this reduction draws from q."""
     def keeps(self, q, p, x, rng):
         return rng.random() * q.max() < q[x]
 
@@ -285,8 +290,8 @@ class OverTheLargest(Algorithm2):
 
 
 class KeptIfTheArgmax(Algorithm2):
-    """Wrong. A draft is kept if it is the target's likeliest token; otherwise the token is drawn from q: so
-    the likeliest comes too often."""
+    """Wrong. A draft is kept if it is the target's likeliest token; otherwise a token is drawn from q. So the
+    likeliest token comes too often."""
     def keeps(self, q, p, x, rng):
         return x == q.argmax()
 
@@ -295,27 +300,27 @@ class KeptIfTheArgmax(Algorithm2):
 
 
 class SoftmaxOfResidual(Algorithm2):
-    """Wrong. The residual is a part of q, to be divided by its sum; its softmax gives something to every
-    token, also to those that have all they need."""
+    """Wrong. The residual should be divided by its sum. Its softmax gives some probability to every token,
+    even to those that have all of their q from accepted drafts."""
     def residual(self, q, p, x):
         return np.exp(np.maximum(q - p, 0))
 
 
 class TargetAfterRejection(Algorithm2):
-    """Wrong. Tokens with q < p have their whole q from accepted drafts already; a draw from q adds more."""
+    """Wrong. Tokens with q < p already have all of their q from accepted drafts; a draw from q adds more."""
     def residual(self, q, p, x):
         return q
 
 
 class LargestOfResidual(Algorithm2):
-    """Wrong. Of the residual only its largest token is ever taken."""
+    """Wrong. The correction is always the largest token of the residual instead of a draw from it."""
     def correction(self, q, p, x, rng):
         return int((q - p).argmax())
 
 
 class Match(Algorithm2):
-    """Lossless. The text consists of the target's own draws; a draft only says whether the next of them may
-    be taken from the same pass. So p does not matter to the text. A drawn draft is kept with sum p q."""
+    """Lossless. The text consists of the target's own draws. A draft only decides whether the next draw can
+    come from the same pass, so p does not affect the text. A drawn draft is kept with probability sum p q."""
     def keeps(self, q, p, x, rng):
         self.drawn = sample(q, rng)
         return self.drawn == x
@@ -325,46 +330,46 @@ class Match(Algorithm2):
 
 
 class MatchArgmax(Match, ArgmaxAsPointMasses):
-    """Lossless. As for drawn drafts; the argmax is kept with probability q(argmax p)."""
+    """Lossless. As for drawn drafts, except that the argmax is kept with probability q(argmax p)."""
 
 
 class MatchOrRatio(Match):
-    """Wrong. The correction is a draw from q that is not the draft. That is right if the draft is kept with
-    probability q(draft); the second chance keeps it more often."""
+    """Wrong. The correction is a draw from q that is not the draft. That would be right if the draft were
+    kept with probability q(draft), but the second chance keeps it more often."""
     def keeps(self, *run):
         return super().keeps(*run) or Algorithm2.keeps(self, *run)
 
 
 class OnePositionLate(Algorithm2):
-    """Wrong. The correction is drawn for the place after the rejected draft: it fits a text that does not
-    exist."""
+    """Wrong. The correction is drawn from the row after the rejected draft, so it continues a text in which
+    that draft was kept."""
     def verify(self, q, p, drafts, rng):
         kept, token = super().verify(q, p, drafts, rng)
         return kept, token if kept == len(drafts) else sample(q[kept + 1], rng)
 
 
 class RejectedDraftsStay(Algorithm2):
-    """Wrong. What was rejected is in the text."""
+    """Wrong. Rejected drafts stay in the text."""
     def text(self, drafts, kept, token, ends):
         return cut_after(drafts + [token], ends)
 
 
 class BonusFromTheRowBefore(Algorithm2):
-    """Wrong. If all drafts are kept, the next token is drawn from the row of the last draft: without knowing
-    it."""
+    """Wrong. If all drafts are kept, the next token is drawn from the row that judged the last draft, as if
+    that draft were not in the text."""
     def bonus(self, q, drafts, rng):
         return sample(q[-2 if drafts else -1], rng)
 
 
 class BonusIsTheArgmax(Algorithm2):
-    """Wrong. If all drafts are kept, the next token is the target's likeliest."""
+    """Wrong. If all drafts are kept, the next token is the target's likeliest instead of a draw."""
     def bonus(self, q, drafts, rng):
         return int(q[-1].argmax())
 
 
 class ZeroedAndRestored(ArgmaxAsPointMasses):
-    """Lossless. q(draft) is zero while the correction is drawn, and put back before the test: the rule for
-    point masses."""
+    """Lossless. q(draft) is set to zero while the correction is drawn, and restored before the test. This is
+    the rule for point masses."""
     def verify(self, q, p, drafts, rng):
         left = np.where(p, 0, q[:-1])
         corrections = [sample(r if r.any() else row, rng) for row, r in zip(q, left)]
@@ -375,24 +380,24 @@ class ZeroedAndRestored(ArgmaxAsPointMasses):
 
 
 class Typical(Algorithm2):
-    """Wrong. A draft is kept if the target finds it likely enough, however often it is proposed. Declared:
-    the rule is made to keep more."""
+    """Wrong. A draft is kept if the target finds it likely enough, however often it is proposed. This is
+    declared: the rule gives up the distribution to keep more drafts."""
     verify = staticmethod(lossy.typical())
 
 
 class Block(Algorithm2):
-    """Lossless. Prefixes are weighed together, and the last place that passes counts; the paper proves that
-    never fewer are kept. One draft is judged as by Algorithm 2."""
+    """Lossless. Whole prefixes are judged, and the longest one that passes is kept. The paper proves that on
+    average never fewer drafts are kept than by Algorithm 2. A single draft is judged as by Algorithm 2."""
     verify = staticmethod(block.verify)
 
 
 class BlockPointMasses(Block, ArgmaxAsPointMasses):
-    """Lossless. With p = 1 at the drafts it keeps as many as token by token."""
+    """Lossless. With p = 1 at the drafts, it keeps as many as Algorithm 2 does."""
 
 
 class ProductsOfCoins(Algorithm2):
-    """Wrong. A product of uniform numbers is not uniform: u_1 u_2 is small more often, so longer prefixes are
-    kept than should be. For two drafts; P(u_1 u_2 < c) = c (1 - log c)."""
+    """Wrong. A product of uniform numbers is not uniform. u_1 u_2 is small too often, so the kept prefixes
+    are too long. This is for two drafts, with P(u_1 u_2 < c) = c (1 - log c)."""
     def verify(self, q, p, drafts, rng):
         if len(drafts) != 2:
             return super().verify(q, p, drafts, rng)
@@ -404,32 +409,32 @@ class ProductsOfCoins(Algorithm2):
 
 
 class NoiseUsedTwice(Algorithm2):
-    """Wrong. If the draft won its race, the others' noise was small, the more so the likelier the drafter
-    finds them. Used again, it keeps them down: they come too rarely."""
+    """Wrong. If the draft won its race, the other tokens had bad luck, and the worse the likelier they are
+    under p. The correction uses the same noise again, so tokens that are likely under p come too rarely."""
     def correction(self, q, p, x, rng):
-        given = race_twice(p, self.residual(q, p, x), x)        # who wins the second race, and x the first
+        given = race_twice(p, self.residual(q, p, x), x)        # x won the first race: who wins again
         return rng.choice(len(q), p=given / given.sum())
 
 
 def race_twice(first, second, a):
-    """[n_vocab]: the probability that a wins the race argmin E / first, and each token b the race argmin E /
-    second, both run on the same exponentials E.
+    """Returns [n_vocab]: for each token b, the probability that a wins the race argmin E / first and b wins
+    the race argmin E / second, if both are run on the same exponentials E.
 
     With E_b = t E_a they win if every other E_i exceeds E_a max(first_i / first_a, t second_i / second_b).
-    Integrating over E_a, and with τ = t first_a / second_b, this has the probability
+    Integrating over E_a and substituting τ = t first_a / second_b gives the probability
 
         first_a second_b ∫ 1 / H(τ)² dτ         H(τ) = Σ max(first_i, τ second_i)
 
-    from the ratio first_b / second_b to first_a / second_a.  Between two neighbouring ratios H is a straight
+    with τ from first_b / second_b to first_a / second_a.  Between two neighbouring ratios, H is a straight
     line F + S τ, and the integral is (1 / H(left) - 1 / H(right)) / S.  a wins both races with probability
     first_a / H(first_a / second_a).
 
-    >>> race_twice(np.array([.5, .5]), np.array([0., 1.]), 0).tolist()      # b is sure: a alone is random
+    >>> race_twice(np.array([.5, .5]), np.array([0., 1.]), 0).tolist()     # 1 wins the second for sure
     [0.0, 0.5]
     """
     ratio = np.divide(first, second, out=np.full(len(first), np.inf), where=second > 0)
     order = np.argsort(ratio)
-    S, F = second[order].cumsum(), first.sum() - first[order].cumsum()      # up to a ratio, and beyond it
+    S, F = second[order].cumsum(), first.sum() - first[order].cumsum()      # up to a ratio, and after it
     one_over_H = 1 / (F + S * ratio[order])
     integral = np.zeros(len(first))                                         # up to each ratio
     integral[order[1:]] = np.cumsum(-np.diff(one_over_H) / S[:-1])
@@ -441,8 +446,8 @@ def race_twice(first, second, a):
 # Trees ------------------------------------------------------------------------------------------------------
 
 class Tree:
-    """Lossless. Each child is a draft for what is left of q, drawn from what is left of p: the conditional p
-    is what it was drawn from."""
+    """Lossless. Each child is drawn from what is left of p and judged against what is left of q. So the test
+    divides by the distribution that the child was drawn from."""
     grow = None
     draw, select = map(staticmethod, SEQUOIA)
     walk = staticmethod(tree.walk)
@@ -455,13 +460,14 @@ class Tree:
 
 
 class TreeMatch(Tree):
-    """Lossless. The target draws once at each node, and the walk goes to that child: its own text."""
+    """Lossless. The target draws once at each node, and the walk goes to the child that equals this draw. So
+    the text consists of the target's own draws."""
     grow = staticmethod(likeliest)
 
 
 class TopTokens(Tree):
-    """Lossless. The children are chosen, so each is a point mass for what is left of q: kept with q(x), else
-    q without x, normalized."""
+    """Lossless. The children are chosen, so each is a point mass: it is kept with probability q(x). Otherwise
+    x is taken out of q, and q is normalized for the next child."""
     @staticmethod
     def draw(p, width, rng):
         return [token for token in most(p, width) if p[token] > 0]
@@ -476,8 +482,9 @@ class TopTokens(Tree):
 
 
 class TopTokensPairedByPlace(TopTokens):
-    """Wrong, twice. The top candidates always come; they are not draws from the softmax that divides. And
-    after top-k the two lists hold different tokens in the same places, yet are subtracted by place."""
+    """Wrong, twice. The top candidates are proposed every time, but the test divides by their softmax as if
+    they were drawn from it. And after top-k, the same index means different tokens in the two lists, yet one
+    is subtracted from the other index by index."""
     @staticmethod
     def select(q, p, tokens, rng):
         for i, token in enumerate(tokens):
@@ -492,7 +499,8 @@ class TopTokensPairedByPlace(TopTokens):
 
 
 class OneCoin(TopTokens):
-    """Lossless. One coin against the children's q, added up, is a draw from q by its cumulative sum."""
+    """Lossless. Comparing one coin with the running sum of the children's q is a draw from q by its
+    cumulative sum."""
     @staticmethod
     def select(q, p, tokens, rng, again=None):
         coin, passed = rng.random(), 0.0
@@ -505,12 +513,13 @@ class OneCoin(TopTokens):
 
 
 class OneCoinToTheEnd(OneCoin):
-    """Wrong. A coin that rejected is known to be large, so the last tokens in the order come too often."""
+    """Wrong. The coin that rejected the children also draws the last token. It is known to be large, so the
+    last tokens in the order come too often."""
     select = staticmethod(partial(OneCoin.select, again=lambda coin: SimpleNamespace(random=lambda: coin)))
 
 
 class ResidualInPlace(Tree):
-    """Lossless. The array that is drawn from looks like q, but holds the residual by then."""
+    """Lossless. The last token seems to be drawn from q, but by then this array holds the residual."""
     @staticmethod
     def select(q, p, tokens, rng):
         q = q.copy()
@@ -524,7 +533,7 @@ class ResidualInPlace(Tree):
 
 class LeftoverAfterTheLeaf(Tree):
     """Wrong. If a sibling was rejected before the accepted leaf, the next token is drawn from what was left
-    of q there, not from the target's distribution after the leaf."""
+    of q at that point, not from the target's distribution after the leaf."""
     def walk(self, q, p, nodes, parents, rule, rng):
         path, here = [], -1
         while children := [i for i, parent in enumerate(parents) if parent == here]:

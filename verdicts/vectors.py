@@ -2,9 +2,10 @@
 
     python -m verdicts.vectors
 
-A *step* fixes everything: q, p, drafts and uniform numbers in their order -> what is kept and what follows.
-Each number lies close to a value at which the result changes, so a rule that is a little off is seen.
-A *distribution* fixes q and p: the exact probability of each thing that a round can give.
+A *step* fixes q, p, the drafts and the uniform numbers in their order, and says what is kept and what
+follows.  Most numbers lie close to a value at which the result changes, so a rule that is a little off
+fails.
+A *distribution* fixes q and p, and gives the exact probability of each outcome of a round.
 
 Limitations: one round, of rows that do not depend on the drafts.
 """
@@ -24,11 +25,11 @@ from verdicts import HERE
 
 LINES = {"algorithm 2": verify, "block": block.verify, "point masses": verify}
 NODES = {"k-seq": k_seq.K_SEQ, "sequoia": SEQUOIA}
-MARGIN, NEAR = 1e-4, .02            # of a number from a value at which the result changes: at least, at most
+MARGIN, NEAR = 1e-4, .02            # distance of a number from one at which the result changes: least, most
 
 
 def listed(uniforms):
-    """Takes the generator's place: gives these numbers, and then 0."""
+    """Stands in for the generator: returns these numbers, then zeros."""
     return SimpleNamespace(random=chain(uniforms, repeat(0.0)).__next__)
 
 
@@ -52,8 +53,8 @@ def vector(rule, q, p, drafts, uniforms):
 
 
 def step(rule, rng, k, n_vocab, wanted):
-    """A vector with so many kept.  Each of its numbers is near a value at which the result changes, if one is
-    found, and none is nearer than MARGIN."""
+    """A vector in which `wanted` drafts are kept.  Each of its numbers is near a value at which the result
+    changes, if such a number is found, and none is nearer than MARGIN."""
     while True:
         q, p = [row(rng, n_vocab) for _ in range(k + 1)], [row(rng, n_vocab) for _ in range(k)]
         drafts = [sample(np.array(one), rng) for one in p]
@@ -70,20 +71,21 @@ def step(rule, rng, k, n_vocab, wanted):
 
 
 def varies(given, uniforms, shift):
-    """Whether the result changes if the last number, or any, is a little smaller or larger."""
+    """Whether the result changes if a number (with NEAR the last, else any) is a little smaller or larger."""
     shifts = shift * np.eye(len(uniforms))[-1 if shift == NEAR else 0:]
     return len({judge(*given, listed(uniforms + sign * one)) for one in shifts for sign in (-1, 1)}) > 1
 
 
 def distribution(rule, rng, k, n_vocab):
-    """Exact: {kept and tokens: probability} of a round whose drafts are drawn, or for point masses chosen."""
+    """A vector with the exact probability of each outcome of a round.  Its drafts are drawn, or chosen for
+    point masses."""
     q, p, chosen = (step(rule, rng, k, n_vocab, 0)[name] for name in ("q", "p", "drafts"))
     chosen = chosen if p is None else None
     return dict(rule=rule, q=q, p=p, k=k, drafts=chosen, outcomes=outcomes(rule, q, p, k, chosen))
 
 
 def outcomes(rule, q, p, k, chosen):
-    """[[kept, tokens.., probability], ..], chosen: the drafts of point masses."""
+    """[[kept, tokens.., probability], ..]; `chosen` are the drafts of point masses."""
     def run(walk):
         if rule in NODES:
             return judge(rule, q, p, NODES[rule][0](np.array(p), k, walk), walk)
