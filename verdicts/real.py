@@ -2,8 +2,7 @@
 
     /where/it/is/installed/python -m verdicts.real          prints what it finds, as one line of JSON
 
-It needs an environment of its own:     pip install torch==2.4.1 transformers==4.44.0 "numpy<2"
-                                        pip install torch transformers==5.23.0
+It needs an environment of its own:     pip install torch transformers==4.44.0         (or ==5.23.0)
 
 The models are GPT-2s with a vocabulary of five tokens and random weights, in float64.  torch.multinomial and
 torch.rand_like are replaced by the walk of lossless.py.  README.md says what was found, with which versions.
