@@ -25,7 +25,7 @@ One draft.  Let a draft be tested at a place where X has the token x.  A run emi
 q(x) in all, and as an accepted draft with probability min(p(x), q(x)).  (Otherwise x is the correction.)  So
 in the runs that write X, the draft was accepted with probability min(p, q) / q, which is
 
-    min(1, r)           r = p(x) / q(x)                                                             (token)
+    min(1, r)           r = p(x) / q(x)
 
 One round.  The probability that it accepts at least j drafts is the product of min(1, r_i) over its first j
 tokens.  In block verification (samplers/block.py explains P_j) P_j q takes the place of q, so draft j + 1 is
@@ -34,14 +34,14 @@ r_1, r_1 r_2, .., r_1 .. r_j.
 
 One text.  The first round begins at place 0, and after a round that begins at t and accepts j drafts, the
 next one begins at t + j + 1.  This gives the chance that a round begins at t, for one t after another.  The
-sum of these chances is the expected number of rounds; the sum of chance times expected tokens of that round
-is the expected number of tokens.
+sum of these chances is the expected number of rounds.  Their sum, each times the expected tokens of a round
+that begins there, is the expected number of tokens.
 
 One pass of the target over X gives q at every place, and the same r serve every K.  All cells that are
 counted in this way at one temperature use the same texts, so the difference of two cells is known more
 precisely than the cells themselves.
 
-It works only if the drafts depend on the text alone and are the same for every K.  All other methods are run,
+This works only if the drafts depend on the text alone and are the same for every K.  Other methods are run,
 coins and all, from an empty memory for each text: trees, lossy rules, `coupled`, drafters with a memory or
 with coins of their own, and drafters that choose how many drafts to make.
 
