@@ -1,1 +1,1 @@
-"""Tables and plots of what this costs and gains: python -m benchmarks --help."""
+"""Counts, costs, and the tables and plots made from them: python -m benchmarks --help."""

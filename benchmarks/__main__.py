@@ -1,4 +1,4 @@
-"""What this gains, and why: counts, which hold for every machine, and costs, which hold for one."""
+"""What speculation gains, and why: counts, which hold on every machine, and costs, which hold on one."""
 import sys
 
 import console
@@ -8,15 +8,15 @@ from methods import DRAFTERS, VERIFIERS
 
 
 def main(what, name=""):
-    """Counts, costs, and the tables that are made of them.
+    """Count tokens, measure costs, and make tables and pictures from both.
 
-    WHAT is counts (no clock; hours, but it goes on where it stopped), costs (nothing but a clock; eight
-    minutes, on a machine that has nothing else to do), speed (pages and pictures of the two, seconds) or film
+    WHAT is counts (no clock; hours, but it resumes where it stopped), costs (timing; eight minutes, on a
+    machine that has nothing else to do), speed (the numbers in the pages, and the pictures; seconds) or film
     (the README's moving picture, drawn from a recorded run).
 
     Args:
         what: counts, costs, speed or film
-        name: with counts, one method of the table, for its row in docs/methods.md: minutes
+        name: with counts, one method of the table: only its row in docs/methods.md is counted, in minutes
     """
     if what not in ("counts", "costs", "speed", "film"):
         raise ValueError(f"there is no {what!r}: use counts, costs, speed or film")
@@ -30,7 +30,7 @@ def main(what, name=""):
     elif what == "costs":
         return costs.costs(RESULTS)
     elif what == "film":
-        from benchmarks import film  # here: counts and costs can do without matplotlib
+        from benchmarks import film  # here: counts and costs do not need matplotlib
         return film.write_film()
     tables.write_numbers()
     if what == "speed":

@@ -1,22 +1,23 @@
-"""Costs: what a pass and a round take on this machine.  Nothing but a clock.
+"""Costs: how long passes and rounds take on this machine, by the clock.
 
     python -m benchmarks costs          eight minutes on a machine that has nothing else to do
 
-measures in a process of its own for each kind of kernels (OpenBLAS chooses them by OPENBLAS_CORETYPE), and
+measures in a separate process for each kind of kernels (OpenBLAS chooses them by OPENBLAS_CORETYPE), and
 writes
 
-    bandwidth       GB/s of the memory: a product of one row with 268 MB of weights, among the passes
-    passes          of a model over so many rows, on top of 60 tokens: milliseconds
-    rounds          of each method, on texts of the embedded pair: drafting, the target's pass, and settling,
-                    from the target's logits to the new tokens; the first, with the prompt, is left out
+    bandwidth       GB/s of the memory: a product of one row with 268 MB of weights, in turns with the passes
+    passes          milliseconds of each model's pass over 1, 2 .. rows, after 60 tokens
+    rounds          milliseconds of each method's rounds, on texts of the embedded pair, in three parts:
+                    drafting, the target's pass, and settling (from the target's logits to the new tokens)
 
-each as the quartiles and the number of calls, which take turns.  "typical" is a round if each of its parts
-took the median of those with as many drafts, "slope" what one more draft adds; rounds that the end of the
-text cuts short are left out, as in the counts.  "speedup" compares whole runs, clocked from their first round
-to the end, with those of the target alone on the same prompts.
+Each is written as the quartiles and the number of calls; the calls take turns.  The first round, which reads
+the prompt, is left out, and so are rounds that the end of the text cuts short, as in the counts.  "typical"
+is the time of a round whose parts each take the median of the rounds with as many drafts; "slope" is the time
+that one more draft adds.  "speedup" compares whole runs, timed from the end of the first round, with runs of
+the target alone on the same prompts.
 
-Limitations: on a busy machine all of it is noise.  The models of GPT-2's size are random: the time does not
-depend on the values of the weights.  The CPU only.
+Limitations: on a busy machine all of it is noise.  The models of GPT-2's size have random weights (the time
+does not depend on their values).  CPU only.
 """
 import os
 import subprocess
@@ -38,7 +39,7 @@ from utils import load_model
 
 KERNELS = {"avx512": "SkylakeX", "avx2": "Haswell"}
 N_CACHED, N_TOKENS = 60, 60
-ROWS = 1, 5, 9                      # at every turn; the others, of a large model, at every tenth
+ROWS = 1, 5, 9                      # at every turn; large models run SELDOM at every tenth only
 SELDOM = 2, 3, 4, 7, 13, 17, 25, 33, 49, 81
 SIZES = {TARGET: 15, DRAFT: 3, "124M": 30, "355M": 60}          # seconds at most
 METHODS_SECONDS, CALLS, MATRIX = 200, 200, 8192
@@ -53,7 +54,7 @@ def quartiles(seconds):
 # Passes -----------------------------------------------------------------------------------------------------
 
 def passes(name, seconds):
-    """What is written of a model, and the quartiles of the bandwidth, GB/s."""
+    """What is written about a model, and the quartiles of the bandwidth in GB/s, with the number of calls."""
     model = load_model(name)[0] if name.startswith("demo") else random_model(name)
     runs, n_bytes = streams(MATRIX)
     two, tokens = [*runs], [i % model.n_vocab for i in range(model.n_ctx)]
@@ -69,7 +70,7 @@ def passes(name, seconds):
 # Rounds -----------------------------------------------------------------------------------------------------
 
 class Watched(Timed):
-    """A target that knows when its last call began and ended."""
+    """A target that notes when its last call began and ended."""
 
     def timed(self, call, *arguments):
         self.began = clock()
@@ -79,13 +80,13 @@ class Watched(Timed):
 
 
 def rounds_of(sampler, pair, tokens, n_tokens, K, T, seed):
-    """[(drafts, new tokens, seconds of each part)] of one run, the first round left out."""
+    """[(drafts, new tokens, seconds of each part)] of each round of a run but the first."""
     target, found = Watched(pair.target), []
     rounds = sampler(pair.draft, target, tokens, n_tokens + MOST + 2, K, np.random.default_rng(seed),
                      temperature=T)
     done = len(next(rounds).tokens)
     begin = clock()
-    while done < n_tokens:                                      # and so none is cut short
+    while done < n_tokens:                                      # the run could go on: no round is cut short
         r = next(rounds)
         end = clock()
         done += len(r.tokens)
@@ -96,7 +97,7 @@ def rounds_of(sampler, pair, tokens, n_tokens, K, T, seed):
 
 
 def run(cell, models, tokens, n_tokens, seed):
-    """The rounds of a cell of the counts; of "alone" those of the target alone."""
+    """The rounds of a cell of the counts, or of the target alone if the drafter is "alone"."""
     drafter, verifier, K, T = cell
     method = choose("model" if drafter == "alone" else drafter, verifier or "token")
     pair = made(method, models, K or 1)
@@ -105,8 +106,8 @@ def run(cell, models, tokens, n_tokens, seed):
 
 
 def typical(rounds):
-    """Milliseconds of a round, if each of its parts took the median of those with as many drafts; the mean
-    number of drafts; milliseconds that one more draft adds, by least squares."""
+    """typical: milliseconds of a round whose parts each take the median of the rounds with as many drafts;
+    drafts: their mean number; slope: milliseconds that one more draft adds, by least squares."""
     sizes = defaultdict(list)
     for n_drafts, _, spent in rounds:
         sizes[n_drafts].append(spent)
@@ -118,8 +119,8 @@ def typical(rounds):
 
 
 def rounds(cells, seconds, prompts, n_tokens):
-    """{name: what is written of it}: the cells take turns, prompt by prompt."""
-    lines, trees = Models(DRAFT, TARGET), Models(DRAFT, TARGET)         # a tree's target is another object
+    """{name: what is written about the cell}.  The cells take turns, prompt by prompt."""
+    lines, trees = Models(DRAFT, TARGET), Models(DRAFT, TARGET)         # trees need a target of their own
     baselines = {T: ("alone", "", None, T) for *_, T in cells}
     found, start = {cell: [] for cell in [*baselines.values(), *cells]}, clock()
     for seed, tokens in enumerate(tqdm([lines.encoder.encode(line) for line in prompts], disable=None)):
@@ -145,7 +146,7 @@ def written(rounds):
 # All of it --------------------------------------------------------------------------------------------------
 
 def measured():
-    """The cells of K = 2, 4, 8 and the first tree at temperatures 0 and 1, and passes of all models."""
+    """The cells of K = 2, 4, 8 and of the tree 3,2,1 at temperatures 0 and 1, and passes of all models."""
     cells = [(drafter, verifier, K, T) for drafter, verifier, K, T, where in plan()
              if not where and T in (0, 1) and (
                  verifier.endswith(":3,2,1") or

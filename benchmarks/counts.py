@@ -1,42 +1,58 @@
-"""Counts: how many tokens a pass of the target each method of the table makes.  No clock.
+"""Counts: how many tokens a target pass gives, for each method of the table.  No clock.
 
-    python -m benchmarks counts             goes on where it stopped; Ctrl-C whenever you like
-    python -m benchmarks counts lookup      what the row of this method in docs/methods.md shows
+    python -m benchmarks counts             hours; stop it with Ctrl-C at any time, and it resumes from there
+    python -m benchmarks counts lookup      only the cells of this method's row in docs/methods.md
 
-The tokens per pass depend on the pair, the temperature and K alone, so they are counted once, with a
-standard error, and hold for every machine (kernels differ at near-ties only).  The texts are 60 tokens each,
-after an opening (openings.txt) that the target has continued by 16 tokens at temperature 1, with as many
-seeds as it takes.  A cell, say "model token K=4 T=1", has
+The number of tokens per pass depends on the pair of models, the method, the temperature, K and the prompts,
+but not on the machine (kernels differ at near-ties only).  So it is counted once, with a standard error.
 
-    tokens, se      per target pass, and its standard error, from the differences between texts
-    drafts          per round; in a tree its nodes.  A target pass has one row more
-    kept            [j] the share of the rounds in which at least j + 1 drafts were accepted
-    tested          [j] and in which the draft j + 1 was judged: kept / tested is the acceptance by position
+A prompt is an opening, one of openings.txt, that the target has continued by 16 tokens at temperature 1.  The
+rounds that begin in the next 60 tokens are counted.  When all openings have been used, they are continued
+again with other seeds, until the standard error is small enough.  A cell, say "model token K=4 T=1", has
 
-Lines of drafts are judged without a coin.  Take a text X that the target has drawn.  In a lossless run it is
-as good as the run's own text, and given the text the accept test is a matter of p and q along it: a token x
-comes as an accepted draft with weight min(p, q)(x), in all with q(x), so that the draft was accepted with
-probability
+    tokens, se      tokens per target pass, and the standard error, from the differences between texts
+    drafts          drafts per round; in a tree, nodes.  A target pass has one row more
+    kept            [j] the share of rounds in which at least j + 1 drafts were accepted
+    tested          [j] the share of rounds that had a draft j + 1 and accepted all drafts before it;
+                    kept / tested is the acceptance rate at that position
 
-    min(1, r)           r = p(x) / q(x)                                                             (token)
+Counting without coins.  A coin is the random number of an accept test.  A run draws drafts and coins, and
+both decide its text and its rounds.  For lines of drafts neither has to be drawn: let the target alone write
+a text X, and compute how likely each round is in a run that writes X.  This gives the same averages, because
+a lossless run writes X with the same probability as the target does.
 
-and a round accepts at least j drafts with the product of these; under block verification with the least of
-the products r_1 .. r_i, i <= j: the same two steps, for P_j in the place of 1.  So one pass over X gives all
-rounds that could begin anywhere, for every K at once, and the numbers of rounds follow by summing over where
-they begin.  All cells share the same texts: differences between cells are known better than the cells.
+One draft.  Let a draft be tested at a place where X has the token x.  A run emits x here with probability
+q(x) in all, and as an accepted draft with probability min(p(x), q(x)).  (Otherwise x is the correction.)  So
+in the runs that write X, the draft was accepted with probability min(p, q) / q, which is
 
-That needs drafts which depend on the text alone, the same for every K.  Trees, lossy rules, drafters with a
-memory or with coins of their own, and those that decide how many drafts they make are run, coins and all,
-from an empty memory for each text.
+    min(1, r)           r = p(x) / q(x)
 
-Greedy texts of a small model soon go round in circles, where what copies is nearly always right.  So there
-are cells, "lookup token K=4 places:0-20 T=0", of those rounds alone that begin in the first 20 places of the
-texts, before most loops, or in later ones; and, "prompts:copying", in the first 20 after prompts in which
-phrases and names return (copying.txt).
+One round.  The probability that it accepts at least j drafts is the product of min(1, r_i) over its first j
+tokens.  In block verification (samplers/block.py explains P_j) P_j q takes the place of q, so draft j + 1 is
+accepted with probability min(1, r_{j+1} / P_j).  The product of the first j of these is the smallest of 1,
+r_1, r_1 r_2, .., r_1 .. r_j.
 
-Limitations: these openings, 60 tokens, and the embedded pair.  After changing the openings or the constants
-here, delete the file: only other weights are noticed.  If two of these programs run at once, one loses its
-cells to the other.
+One text.  The first round begins at place 0, and after a round that begins at t and accepts j drafts, the
+next one begins at t + j + 1.  This gives the chance that a round begins at t, for one t after another.  The
+sum of these chances is the expected number of rounds.  Their sum, each times the expected tokens of a round
+that begins there, is the expected number of tokens.
+
+One pass of the target over X gives q at every place, and the same r serve every K.  All cells that are
+counted in this way at one temperature use the same texts, so the difference of two cells is known more
+precisely than the cells themselves.
+
+This works only if the drafts depend on the text alone and are the same for every K.  Other methods are run,
+coins and all, from an empty memory for each text: trees, lossy rules, `coupled`, drafters with a memory or
+with coins of their own, and drafters that choose how many drafts to make.
+
+At temperature 0 a small model soon repeats itself in a loop, and drafters that copy are then nearly always
+right.  So some cells count only some of the rounds.  "lookup token K=4 places:0-20 T=0" has those that begin
+in the first 20 places of the texts, before most loops; places:20-40 and places:40-60 have later ones.
+"prompts:copying" has the first 20 places after prompts in which phrases and names recur (copying.txt).
+
+Limitations: these openings, 60 tokens, and the embedded pair.  Only a change of weights is noticed: after
+changing the openings or the constants here, delete counts.json.  If two of these programs run at once, one
+overwrites the cells of the other.
 """
 import hashlib
 import json
@@ -61,20 +77,20 @@ from utils import load_model
 HERE = Path(__file__).resolve().parent
 FILE = HERE / "results" / "counts.json"
 DRAFT, TARGET = "demo-draft", "demo-target"
-N_MORE, N_TOKENS, MOST, UNITS = 16, 60, 8, 46   # of tokens, see above; drafts per round; texts at a time
-# The places of a text in which the rounds that are counted begin.
+N_MORE, N_TOKENS, MOST, UNITS = 16, 60, 8, 46   # tokens, see above; most drafts per round; texts at a time
+# Only rounds that begin at these places of a text are counted.
 WHERE = {"": (0, N_TOKENS), "places:0-20": (0, 20), "places:20-40": (20, 40), "places:40-60": (40, 60),
          "prompts:copying": (0, 20)}
-KS, TEMPERATURES = (2, 4, 8, 1, 3, 6), (0, 1, .5)               # what matters most comes first
+KS, TEMPERATURES = (2, 4, 8, 1, 3, 6), (0, 1, .5)               # the most important first
 SHAPES = "3,2,1", "2,1,1,1", "4,1,1,1", "8,1,1,1", "2,2,2", "1,1,1"
 EXITS = 2, 4, 6, 8, 10, 12
 LOSSY = "lenient:0.8", "lenient:0.5", "lenient:0.1", "typical:0.3,0.55", "typical:0.01,0.1"
-DEPTH, SIZES = 8, (4, 8, 16, 32, 64, 128, 256, 512)     # levels at most, nodes: the best trees (sequoia.py)
-# What a clock would decide, decided here: sublayers to skip, and c and v for `optimum`.
+DEPTH, SIZES = 8, (4, 8, 16, 32, 64, 128, 256, 512)     # of the best trees (sequoia.py): most levels, nodes
+# In a run these depend on a clock.  Here they are fixed: sublayers to skip, and c and v for `optimum`.
 FIXED = {"layer_skip": "layer_skip:a5,a6,a7,a8,a9,a10,m7,m8"}
 COSTS = dict(c=0.15, v=1.4)
 
-# Drafters whose drafts depend on the text alone, the first of them not on how many are wanted.
+# Their drafts depend on the text alone, and the first drafts are the same however many are wanted.
 MEMORYLESS = "model", "lookup", "ngram", "early_exit", "eagle", "medusa", "parallel"
 # (p / q along the text) [.., K] -> the chance that at least 1 .. K drafts are accepted
 CHANCES = {"token": lambda r: np.minimum(r, 1).cumprod(-1),
@@ -84,7 +100,8 @@ CHANCES = {"token": lambda r: np.minimum(r, 1).cumprod(-1),
 # What is counted --------------------------------------------------------------------------------------------
 
 def plan():
-    """[(drafter, verifier, K, T, where)], what matters most first; K is None for a tree."""
+    """[(drafter, verifier, K, T, where)]: the cells that are quick to count come first, and of these the most
+    important.  K is None for a tree."""
     def cells(pairs, Ks=(None,), temperatures=TEMPERATURES):
         return [(*pair, K, T) for T in temperatures for K in Ks for pair in pairs]
 
@@ -119,9 +136,10 @@ def row(name):
 
 
 def counted_as(drafter, verifier, K, T):
-    """The cell that is counted in the place of this one.  At temperature 0 a draft can draw one token only:
-    all rules for trees judge the likeliest, lossy rules and a race accept what Algorithm 2 accepts, and a
-    cascade drafts what its draft model would.  TLI is the draft model where the two share a vocabulary."""
+    """The cell that is counted in place of this one, because both accept the same drafts.  At temperature 0
+    p and q are one-hot: all rules judge the same tree of likeliest tokens, lossy rules and `coupled` accept
+    what Algorithm 2 accepts, and a cascade drafts what its draft model would.  TLI is the draft model if both
+    models share a vocabulary, as here."""
     name, _, option = verifier.partition(":")
     drafter = "model" if drafter == "tli" else drafter
     if T == 0:
@@ -150,14 +168,14 @@ def loaded(drafter, verifier, T):
 
 @cache
 def ranks(drafter, T):
-    """How often the first child of a node is taken, the second, .., of sixteen."""
+    """How often the first child of a node is accepted, how often the second, .., in a tree of sixteen."""
     method, models = loaded(drafter, "tree:16", T)
     return by_rank([r for seed, prompt in enumerate(prompts(0, UNITS))
                     for r in rounds_of(method, made(method, models, 1), prompt, 1, T, seed)])
 
 
 def made(method, models, K):
-    """A new pair."""
+    """A new Pair, with c and v fixed."""
     with mock.patch.object(adaptive, "measured_costs", lambda *_: COSTS):
         return method.pair(models, openings()[0], K, dict(temperature=0, top_k=0, top_p=1.0, eos=None))
 
@@ -170,7 +188,7 @@ def openings(file="openings.txt"):
 
 @cache
 def prompts(first, n, where=""):
-    """n prompts, from number `first` on: openings, each time round continued with another seed."""
+    """n prompts, from number `first` on.  Each continues an opening, with the number as its seed."""
     if where == "prompts:copying":
         return openings("copying.txt")[first:first + n]
     numbers = range(first, first + n)
@@ -179,7 +197,7 @@ def prompts(first, n, where=""):
 
 
 def continued(prompts, n_tokens, T, seeds):
-    """What the target alone says after the prompts: a list of tokens each."""
+    """What the target alone writes after the prompts: a list of tokens for each."""
     rngs, said = [np.random.default_rng([seed, n_tokens]) for seed in seeds], [[] for _ in prompts]
     target, _ = load_model(TARGET)
     for rounds in batch_sampling(None, target, prompts, n_tokens, 0, rngs, temperature=T):
@@ -192,13 +210,13 @@ def continued(prompts, n_tokens, T, seeds):
 
 @cache
 def texts(T, first, n, where):
-    """[n] texts that the target has drawn: (prompt, N_TOKENS and as many more as a round may reach)."""
+    """[n] texts by the target alone: (prompt, N_TOKENS tokens and as many more as a round may reach)."""
     some = prompts(first, n, where)
     return [*zip(some, continued(some, N_TOKENS + MOST + 1, T, range(first, first + n)))]
 
 
 class OnText:
-    """A draft model along a text, all its logits made in one pass."""
+    """A draft model along a text: one pass computes all its logits."""
 
     def __init__(self, model, text, first):
         self.first, self.logits = first, model(text, len(text) - first)
@@ -209,7 +227,8 @@ class OnText:
 
 
 def along(propose, draft, text, n, T):
-    """p of the tokens that follow text[:n], one for each draft, if what is drawn is what stands there."""
+    """p of each token that follows text[:n], one for each draft.  To make the drafter draw the tokens of the
+    text, it is given distributions that are certain of them."""
     p = []
 
     def to_probs(logits, n_rows=None):
@@ -221,7 +240,7 @@ def along(propose, draft, text, n, T):
         return certain
 
     drafts, drawn_from = propose(draft, text[:n], MOST, to_probs, None)
-    if drawn_from is None:                                      # point masses
+    if drawn_from is None:                                      # chosen: p is one-hot
         p = [float(token == stands) for token, stands in zip(drafts, text[n:])]
     return p[:len(drafts)]
 
@@ -232,7 +251,7 @@ def target_probs(T, first, n, where):
     model, _ = load_model(TARGET)
     q = [probabilities(model((prompt + said)[:-1], len(said)), T)[range(len(said)), said]
          for prompt, said in texts(T, first, n, where)]
-    return [np.where(some > 0, some, 1) for some in q]          # greedy, and another kernel's near-tie: 1
+    return [np.where(some > 0, some, 1) for some in q]          # 0 only if T = 0, at a near-tie
 
 
 @cache
@@ -244,7 +263,7 @@ def ratios(drafter, T, first, n, where):
     for i, (prompt, said) in enumerate(texts(T, first, n, where)):
         text, start = prompt + said, len(prompt)
         if method.drafter.entry.trained == "head":
-            pair.target(text[:-1])                              # it reads the states
+            pair.target(text[:-1])                              # the head reads its states
         draft = pair.draft and OnText(pair.draft, text[:-1], start - 1)
         for t in range(N_TOKENS):
             p = along(pair.propose, draft, text, start + t, T)
@@ -253,7 +272,7 @@ def ratios(drafter, T, first, n, where):
 
 
 def summed(r, chances, K, places=(0, N_TOKENS)):
-    """One text's r [N_TOKENS, MOST] -> the totals of the rounds that begin in these places, averaged over all
+    """One text's r [N_TOKENS, MOST] -> the tally of the rounds that begin in these places, averaged over all
     coins."""
     r = r[:, :K]
     there = ~np.isnan(r)                                        # [n, K]   is there such a draft?
@@ -272,7 +291,7 @@ def summed(r, chances, K, places=(0, N_TOKENS)):
 # With coins -------------------------------------------------------------------------------------------------
 
 def rounds_of(method, pair, prompt, K, T, seed, places=(0, N_TOKENS)):
-    """One text's rounds; those that begin in these places, so that none is cut short."""
+    """The rounds of one text that begin in these places.  The run goes on further, so none is cut short."""
     most, n_tokens = method.n_drafts(K), 0
     rounds = method.sampler(pair)(pair.draft, pair.target, prompt, places[1] + most + 1, K,
                                   np.random.default_rng(seed), temperature=T)
@@ -285,7 +304,7 @@ def rounds_of(method, pair, prompt, K, T, seed, places=(0, N_TOKENS)):
 
 
 def drawn(method, models, K, T, prompt, seed, places):
-    """Their totals."""
+    """The tally of these rounds."""
     most, n_rounds, n_tokens, n_drafts = method.n_drafts(K), 0, 0, 0
     kept, tested = np.zeros(most), np.zeros(most)
     for r in rounds_of(method, made(method, models, K), prompt, K, T, seed, places):
@@ -299,7 +318,7 @@ def drawn(method, models, K, T, prompt, seed, places):
 # Cells ------------------------------------------------------------------------------------------------------
 
 def tally(rounds, tokens, drafts, kept, tested):
-    """What can be added up over texts, squares included."""
+    """The sums of one text, and the squares for the error: tallies are added up over texts."""
     return np.array([1, rounds, tokens, drafts, rounds**2, tokens**2, rounds * tokens, *kept, *tested])
 
 
@@ -317,7 +336,7 @@ def counted(cell, first, n, done=lambda n: None):
 
 
 def is_exact(drafter, verifier):
-    """Can chance be summed over?"""
+    """Can it be counted without coins?"""
     return drafter.split(":")[0] in MEMORYLESS and verifier in CHANCES
 
 
@@ -326,7 +345,7 @@ def figures(total):
     n, rounds, tokens, drafts, rr, tt, rt = total[:7]
     kept, tested = np.split(total[7:] / rounds, 2)
     per_pass = tokens / rounds
-    # of tokens - per_pass * rounds
+    # the variance of tokens - per_pass * rounds, over texts
     spread = max(tt - 2 * per_pass * rt + per_pass**2 * rr, 0) / max(n - 1, 1)
     return {"tokens": round(per_pass, 4), "se": round(math.sqrt(n * spread) / rounds, 4),
             "drafts": round(drafts / rounds, 3), "kept": kept.round(4).tolist(),
@@ -334,7 +353,7 @@ def figures(total):
 
 
 def wanted(cell):
-    """The relative error to reach: one per cent for what is cheap or matters most."""
+    """The relative error to reach: one per cent for cells that are cheap or important, otherwise two."""
     drafter, verifier, K, T, where = cell
     if where == "prompts:copying":
         return math.inf                                         # as many texts as there are prompts
@@ -343,14 +362,14 @@ def wanted(cell):
 
 
 def needed(cell, before):
-    """How many texts in all, as the error so far tells."""
+    """How many texts are needed in all, estimated from the error so far."""
     if not before:
         return UNITS * (1 if cell[-1] == "prompts:copying" else 6)
     return round(before["texts"] * max(1, (before["se"] / (wanted(cell) * before["tokens"])) ** 2))
 
 
 def count_cell(cell, before, bar):
-    """The cell, counted on until its error is small enough; before: as it stood, or None."""
+    """Count texts until the error is small enough -> the cell.  before: the cell so far, or None."""
     while not before or before["se"] > wanted(cell) * before["tokens"]:
         total, texts, guess = np.array(before["sums"]) if before else 0, bar.n, needed(cell, before)
         total = total + counted(cell, before["texts"] if before else 0, UNITS, bar.update)
@@ -361,7 +380,7 @@ def count_cell(cell, before, bar):
 
 
 def count(name="", file=FILE):
-    """Count all cells, or those of this entry's row, to what is wanted; write the file after each."""
+    """Count all cells, or those of this entry's row, to the wanted error; write the file after each."""
     found, cells = read(file), row(name) if name else plan()
     texts = [needed(cell, found.get(name_of(*cell))) - found.get(name_of(*cell), {"texts": 0})["texts"]
              for cell in cells]

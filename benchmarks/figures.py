@@ -1,18 +1,18 @@
-"""One value for each quantity, from counts and costs: README, notebooks and pages take it from here.
+"""One value for each quantity, from counts and costs.  The README, notebooks and pages take it from here.
 
     value("model token K=4 T=1: tokens")            per target pass; also se, rows, rate, kept 1, text
     value("avx2 model token K=4 T=1: speedup")      counts over costs; also error, measured, c, v, round, text
     value("avx2 best model token T=1: K")           the fastest of the K or trees that were measured
     value("avx512 passes 124M: v 5")                a pass over 5 rows, in passes over one; also ms 5, mbu 5
-    value("model token K=4 places:0-20 T=0: tokens")        of rounds that begin there: counts.py
-    value("A over B")                               of two of these
+    value("model token K=4 places:0-20 T=0: tokens")        of rounds that begin there (counts.py)
+    value("A over B")                               the quotient of two of these
 
-The speed-up is what a round makes over what it takes:
+The speed-up is the tokens of a round divided by its cost:
 
     tokens per pass / ((drafting + the target's pass + settling) / (a round of the target alone))
 
-each of the three at the median of the rounds with as many drafts, for the mean number of drafts that was
-counted.  Its error is that of the tokens and of the medians together.
+The three times are medians of the rounds with as many drafts, adjusted to the mean number of drafts in the
+counts.  The error combines that of the tokens with those of the two median passes (the method's, and alone).
 """
 import json
 import re
@@ -41,7 +41,7 @@ def of_counts(name, field):
     name = " ".join([*counted_as(drafter, verifier, None, float(rest[-1][2:]))[:2], *rest])
     cell, (field, _, number) = counts()[name], field.partition(" ")
     K = len(cell["kept"])
-    if number and field == "position":                          # of this draft, where it was tested
+    if number and field == "position":                          # the acceptance rate of this draft
         return ratio(cell["kept"][int(number) - 1], cell["tested"][int(number) - 1])
     if number:
         return cell[field][int(number) - 1]
@@ -57,20 +57,21 @@ def of_rounds(kernels, name, field):
     rounds, tokens = costs(kernels)["rounds"], of_counts(name, "tokens")
     mine = rounds[re.sub(r" (places|prompts):\S+", "", name)]
     alone = rounds[f"alone T={name.split('T=')[-1]}"]
-    more = of_counts(name, "drafts") - mine["drafts"]           # than in the rounds that were timed
+    more = of_counts(name, "drafts") - mine["drafts"]           # drafts than in the timed rounds
     cost = (mine["typical"] + mine["slope"] * more) / alone["typical"]      # in rounds of the target alone
     parts = of_counts(name, "se") / tokens, spread(mine["pass"]), spread(alone["pass"])
     speed, error = tokens / cost, tokens / cost * sum(part**2 for part in parts) ** .5
     return {"speedup": speed, "error": error, "text": f"{speed:.2f} ± {error:.2f}", "round": cost,
             "K": int(name.split("K=")[1].split()[0]) if "K=" in name else None,
             "measured": mine["speedup"],
-            "quotient": mine["tokens"] / mine["typical"] * alone["typical"],   # of the runs that were timed
+            "quotient": mine["tokens"] / mine["typical"] * alone["typical"],   # by the timed runs' tokens
             "c": ratio(mine["drafting"][1] / alone["pass"][1], of_counts(name, "drafts")),
             "v": mine["pass"][1] / alone["pass"][1]}[field]
 
 
 def spread(quartiles):
-    """The relative standard error of a median, from the quartiles and the number of calls, if normal."""
+    """The relative standard error of a median, from the quartiles and the number of calls.  It assumes a
+    normal distribution."""
     low, median, high, n = quartiles
     return 1.2533 * (high - low) / 1.349 / median / n ** .5
 
@@ -84,14 +85,14 @@ def of_passes(kernels, model, field):
 
 
 def best(kernels, drafter, verifier, T):
-    """The cell that is fastest, of the K or the trees that were measured."""
+    """The fastest cell of this drafter and verifier, among the K or trees that were measured."""
     names = [name for name in costs(kernels)["rounds"] if name in counts() and name.endswith(f" {T}")
              and name.split()[0] == drafter and name.split()[1].split(":")[0] == verifier]
     return max(names, key=lambda name: of_rounds(kernels, name, "speedup"))
 
 
 def value(what):
-    """What the files say: see above.  Raises KeyError if it was not counted or measured."""
+    """The value of a quantity (see above).  Raises KeyError if it was not counted or measured."""
     if " over " in what:
         return ratio(*map(value, what.split(" over ")))
     name, field = what.rsplit(": ", 1)

@@ -2,11 +2,12 @@
 
     python -m benchmarks film       # draws results/race.json, which was recorded once
 
-Each round takes its shortest time in 100 equal runs (other programs only add to it), slowed down by the
-factor that the picture states.  The first frame is the end of the race, for those who see a still picture.
+Each round takes its shortest time in 100 equal runs (other programs can only make it longer), slowed down by
+the factor that the picture states.  The first frame is the end of the race, for readers who see a still
+picture.
 
-Limitations: one run of one prompt, on one core of an AMD EPYC with AVX-512 kernels, after the prompt was
-read.  For averages, see results/speed.md.
+Limitations: one run of one prompt, on one core of an AMD EPYC with AVX-512 kernels; the time to read the
+prompt is left out.  For averages, see results/speed.md.
 """
 import json
 import re
@@ -21,7 +22,7 @@ from console import rewrite
 
 RUN, PICTURE = RESULTS / "race.json", RESULTS / "race.webp"
 WIDTH, HEIGHT, SCALE, MARGIN, LINE = 800, 454, 2, 28, 27        # for screens with two dots per pixel
-PER_SECOND, SECONDS, HOLD = 15, 9, 2                            # of the race, and of its end before and after
+PER_SECOND, SECONDS, HOLD = 15, 9, 2                            # frames; race; its end, before and after
 PAPER, FAINT, GREY, WHITE = "#12161d", "#3a4350", "#98a3b3", "#eceff4"
 GREEN, RED, BLUE = "#7fd18b", "#f0787a", "#74b2ff"
 FONTS = Path(matplotlib.get_data_path()) / "fonts/ttf"
@@ -35,11 +36,11 @@ SMALL, BOLD, TEXT = font("Sans", 13), font("Sans-Bold", 17), font("Serif", 17)
 
 
 def seen(rounds, draft_seconds, now):
-    """What is on the screen at a time: pieces [(text, colour)], ends of the passes, tokens."""
+    """What is on the screen at the time `now`: pieces [(text, colour)], ends of the passes, and tokens."""
     pieces, ends, n_tokens, start = [], [], 0, 0
     for r in rounds:
         end = start + r["seconds"]
-        if now < end:                                           # drafted so far, not judged
+        if now < end:                                           # drafted so far, not judged yet
             made = min(len(r["drafts"]), max(0, int((now - start) / draft_seconds)))
             return pieces + [(text, GREY) for text in r["drafts"][:made]], ends, n_tokens
         kept = r["n_accepted"]
@@ -51,7 +52,7 @@ def seen(rounds, draft_seconds, now):
 
 
 def write(draw, pieces, y):
-    """Pieces of text from y on, each at most a word, broken into lines; what is red is struck out."""
+    """Draw pieces of text, each at most a word, in lines from y down.  Red pieces are struck out."""
     x, y = MARGIN * SCALE, y * SCALE
     for text, colour in pieces:
         word = text.replace("\n", " ")
@@ -65,7 +66,7 @@ def write(draw, pieces, y):
 
 
 def frame(race, now, factor, total):
-    """The picture at a time of the race, in seconds of the run."""
+    """The picture at the time `now` of the race, in seconds of the run."""
     picture = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), PAPER)
     draw = ImageDraw.Draw(picture)
 

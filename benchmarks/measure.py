@@ -1,12 +1,12 @@
-"""What the machine is, and what it gives.
+"""The machine, and how fast it is.
 
     machine(), caption()        hardware, NumPy and BLAS or CuPy, in words
-    in_turns(runs, n)           the stopwatch: seconds of each call, f g f g
+    in_turns(runs, n)           seconds of each call; the runs take turns, f g f g
     seconds(n, f, g)            medians of these
-    bandwidth(n)                the limit: bytes of weights a second
+    bandwidth(n)                the speed limit: bytes of weights per second
     size_of(model)              bytes of its weights
 
-Limitations: the memory that is in use is not reported.
+Limitations: the memory in use is not reported.
 """
 import contextlib
 import os
@@ -22,14 +22,14 @@ from compute.backend import clock, gpu, xp
 # The machine ------------------------------------------------------------------------------------------------
 
 def machine():
-    """What figures depend on: {name: words or number}."""
+    """What times depend on: {name: words or number}."""
     cpu = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         cpu = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     build = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     blas = f"{build['name']} {build['version']}"                # as NumPy was built
-    with contextlib.suppress(ImportError, StopIteration):       # as it runs, if threadpoolctl is there to ask
+    with contextlib.suppress(ImportError, StopIteration):       # as it runs; this needs threadpoolctl
         from threadpoolctl import threadpool_info
         pool = next(pool for pool in threadpool_info() if pool["user_api"] == "blas")
         blas = (f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}, "
@@ -41,7 +41,7 @@ def machine():
 
 
 def caption():
-    """The machine in a line, for figures and tables of times; it says so if the machine is busy now."""
+    """The machine in one line, for figures and tables of times, with a warning if it is busy now."""
     m = machine()
     line = f"{m['CPU']}, {m['cores']} cores, NumPy {m['NumPy']}, {m['BLAS']}, {m['dtype']}"
     A = np.ones((512, 512), np.float32)
@@ -52,8 +52,8 @@ def caption():
 
 
 def in_turns(runs, n, limit=float("inf"), seldom=(), every=10):
-    """{name: seconds of each call} of {name: run}: n turns, after one to warm up, or `limit` seconds.  Those
-    named in `seldom` run at every tenth turn."""
+    """Time {name: run} in turns -> {name: seconds of each call}.  One turn to warm up, then `n` turns, or
+    fewer if `limit` seconds are over.  The runs named in `seldom` are run at every tenth turn (`every`)."""
     times, start = {name: [] for name in runs}, clock()
     for turn in tqdm(range(n + 1), disable=None):
         for name, run in runs.items():
@@ -72,7 +72,8 @@ def seconds(repetitions, *runs):
 
 
 def streams(n):
-    """{name: a product of one row with weights [n, n]}, and their bytes.  Kernels decide which is faster."""
+    """{name: a product of one row with weights [n, n]}, and the bytes of the weights.  Which of the two
+    is faster depends on the kernels."""
     rng = np.random.default_rng(0)
     A = xp.asarray(rng.random((n, n), dtype=np.float32))
     y = xp.asarray(rng.random(n, dtype=np.float32))
@@ -80,7 +81,7 @@ def streams(n):
 
 
 def bandwidth(n):
-    """Bytes a second at which a product of one row gets its weights [n, n]; the better of the two."""
+    """Bytes per second at which a product of one row reads its weights [n, n]: the faster of the two."""
     runs, n_bytes = streams(n)
     return n_bytes / min(seconds(9, *runs.values()))
 
@@ -96,6 +97,7 @@ def arrays_of(params):
 
 
 def size_of(*models):
-    """Bytes of the weights.  What models share counts once, and so do token embeddings that are the head."""
+    """Bytes of the weights.  Arrays that models share count once, and so do token embeddings that are the
+    output head, too."""
     weights = [value for model in models for name, value in model.params.items() if name != "head"]
     return sum({id(array): array.nbytes for array in arrays_of(weights)}.values())

@@ -1,8 +1,10 @@
-"""Passes here, in transformers on PyTorch and in llama.cpp: same sizes, float32, same machine.  By hand:
+"""How long a pass takes here, in transformers on PyTorch and in llama.cpp, on the same machine.  By hand:
 
     python -m benchmarks.peers llama.cpp/build/bin/llama-bench      milliseconds; results/peers.md has them
 
-Limitations: on the CPU only.  The weights are random; the time does not depend on their values.
+The models have the same sizes everywhere, and float32 weights.
+
+Limitations: CPU only.  The weights are random (the time does not depend on their values).
 """
 import contextlib
 import json
@@ -24,7 +26,7 @@ N_CACHED, ROWS = 60, (1, 5, 9)
 
 
 def passes_here(size):
-    """{rows: a pass over the last so many of N_CACHED and as many tokens}"""
+    """{rows: a function that runs a pass over so many rows, after N_CACHED tokens}"""
     model, tokens = random_model(size), [i % 256 for i in range(N_CACHED + max(ROWS))]
     return {n: partial(model, tokens[:N_CACHED + n], n) for n in ROWS}
 
@@ -48,7 +50,7 @@ def passes_of_transformers(size):
 
 
 def passes_of_llama(program, folder, size):
-    """{rows: its milliseconds}, by llama-bench's own clock."""
+    """{rows: milliseconds of a pass}, by llama-bench's own clock."""
     (folder / size).mkdir()
     export.write_gguf(folder / size, size, SIZES[size], random_arrays(size),
                       vocabulary(SIZES[size]["n_vocab"]))
@@ -62,8 +64,8 @@ def main(llama_bench="", repetitions=15):
     """Milliseconds of passes over 1, 5 and 9 rows, here and by other programs.
 
     Args:
-        llama_bench: llama.cpp's program of this name; without it llama.cpp is left out
-        repetitions: of all in turns, after one to warm up
+        llama_bench: the path of llama.cpp's program llama-bench; without it llama.cpp is left out
+        repetitions: how often each pass is timed, in turns, after one to warm up
     """
     SIZES[TARGET] = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)
     for size in TARGET, "124M", "355M":

@@ -1,4 +1,4 @@
-"""Pictures of the costs, for `python -m benchmarks speed`: what a pass takes, and what each method gains.
+"""Pictures of the costs, for `python -m benchmarks speed`: how long a pass takes, what each method gains.
 (Those of the counts are in notebook 7.)"""
 from functools import partial
 from io import BytesIO
@@ -17,7 +17,7 @@ def label(drafter, verifier="token"):
 
 
 def by_method(axes, T):
-    """The speed-up of every method, with its error: K = 4, trees of 3,2,1."""
+    """The speed-up of every method, with its error: lines with K = 4, trees 3,2,1."""
     names = [name for name in costs("avx512")["rounds"] if name in counts()
              and name.endswith((f"K=4 T={T:g}", f":3,2,1 T={T:g}"))]
     names.sort(key=lambda name: of_rounds("avx512", name, "speedup"))
@@ -33,7 +33,7 @@ def by_method(axes, T):
 
 
 def by_rows(axes):
-    """v: a pass over several rows over a pass over one, with the middle half."""
+    """v: the time of a pass over several rows divided by that over one, with the middle half of the times."""
     for kernels, style in zip(NAMES, ("-", "--")):
         for model, colour in zip(("demo-target", "124M", "355M"), ("#0072B2", "#E69F00", "#009E73")):
             rows = costs(kernels)["passes"][model]["rows"]
@@ -44,7 +44,7 @@ def by_rows(axes):
 
 
 def save(path, *panels, height=3.6):
-    """A picture of panels side by side, functions that draw on axes."""
+    """Write a picture of panels side by side.  A panel is a function that draws on axes."""
     figure = Figure(figsize=(5 * len(panels), height), layout="constrained")
     for axes, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels):
         draw(axes)

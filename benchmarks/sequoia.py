@@ -4,15 +4,16 @@
     shape = fastest(accepted, target_seconds, draft_seconds)    # of a pass over 1, 2 .. rows, say 33
     tree_sampling(draft, target, tokens, n_tokens, shape, rng)      # 33 rows: the root and up to 32 nodes
 
-Assumed, as in the paper: wherever a node is, its child b (the first is 0) is the one that is taken with the
-same probability accepted[b].  Then a node is reached with the product of these along its path, its worth, and
-the expected number of tokens per pass is the sum of the worths, the root's 1 included (it stands for the
-target's own token).  The paper finds the best tree of n nodes by dynamic programming.  As no node is worth
-more than its parent or its elder sibling, it is simply the n nodes of most worth.  n and the depth are those
-with the most tokens per second, by a machine's own seconds of a pass over so many rows.
+The assumption, as in the paper: at every node the walk goes on to child b (the first is 0) with the same
+probability accepted[b].  The worth of a node is the probability that the walk reaches it, the product of
+these along its path.  The expected number of tokens per pass is the sum of the worths, including the root's 1
+for the target's own token.  The paper finds the best tree of n nodes by dynamic programming.  But since no
+node is worth more than its parent or its elder sibling, the best tree is simply the n nodes of most worth.
+Of these trees, for all n and depths, `fastest` takes the one with the most tokens per second, given the
+machine's seconds for each pass.
 
-Limitations: the acceptances are those of one draft, target, rule and temperature, measured on one text; and a
-child that was taken more often than an elder one is counted as equal to it.
+Limitations: the probabilities are those of one draft, target, rule and temperature, measured on one text.  A
+child that was accepted more often than an elder sibling is treated as equal to it.
 """
 from heapq import heappop, heappush
 
@@ -23,8 +24,8 @@ from samplers.tree_model import depths
 
 
 def best_tree(accepted, n, depth):
-    """The tree of n nodes and at most `depth` levels with most tokens per pass.  Returns (tokens, parents);
-    (-inf, None) if there is none.
+    """The tree of n nodes and at most `depth` levels with the most tokens per pass.
+    Returns (tokens, parents); (-inf, None) if there is none.
 
     >>> best_tree((.5, .25), 3, 3)                  # two children, and one below the first
     (2.0, [-1, -1, 0])
@@ -32,7 +33,7 @@ def best_tree(accepted, n, depth):
     accepted = np.minimum.accumulate(accepted)
     tokens, parents, heap = 1.0, [], [(-accepted[0], 0, 1, -1, 1.0)]
     while heap and len(parents) < n:
-        worth, rank, level, parent, above = heappop(heap)       # worth below 0: the largest comes first
+        worth, rank, level, parent, above = heappop(heap)       # negative, so the largest comes first
         tokens, node = tokens - worth, len(parents)
         parents.append(parent)
         if rank + 1 < len(accepted):
@@ -43,7 +44,7 @@ def best_tree(accepted, n, depth):
 
 
 def fastest(accepted, target_seconds, draft_seconds, depth=6):
-    """The parents of the tree with most tokens per second.
+    """The parents of the tree with the most tokens per second.
 
     target_seconds, draft_seconds   [n]    of a pass over 1, 2 .. n rows
     """
@@ -54,8 +55,8 @@ def fastest(accepted, target_seconds, draft_seconds, depth=6):
         tokens, parents = tree
         if parents is None:
             return 0.0
-        rows = np.bincount([0, *depths(parents)])[:-1]          # of each pass of the draft
-        # [len(parents)]: with the root that is one row more
+        rows = np.bincount([0, *depths(parents)])[:-1]          # of each of the draft's passes
+        # the pass has len(parents) + 1 rows, one of them the root's
         return tokens / (target_seconds[len(parents)] + sum(draft_seconds[n - 1] for n in rows))
 
     return max(trees, key=speed)[1]

@@ -1,8 +1,8 @@
-"""Random models of GPT-2's shapes, to time full sizes without a download: the values of weights cost no time.
+"""Models of GPT-2's shapes with random weights, to time full sizes without a download.
 
-    random_model("355M")                a model that computes as long as the real one
+    random_model("355M")                a pass takes as long as the real model's
 
-Limitations: the text is noise.  Whatever shows these models calls them random.
+Limitations: they write noise.  Wherever their results are shown, they are called random.
 """
 from pathlib import Path
 
@@ -18,7 +18,7 @@ SIZES = {"tiny": dict(n_vocab=300, n_ctx=128, n_embd=32, n_head=2, n_layer=4),  
          "355M": dict(n_vocab=50257, n_ctx=1024, n_embd=1024, n_head=16, n_layer=24),
          "774M": dict(n_vocab=50257, n_ctx=1024, n_embd=1280, n_head=20, n_layer=36),
          "1558M": dict(n_vocab=50257, n_ctx=1024, n_embd=1600, n_head=25, n_layer=48)}
-EMBEDDING = 0.02        # standard deviation; far below a layer's 1, or each token would follow itself
+EMBEDDING = 0.02        # standard deviation; near a layer's 1, each token would predict itself
 LOGITS = 4.0            # standard deviation; a few of 50,257 tokens hold most of the probability
 
 

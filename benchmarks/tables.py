@@ -1,10 +1,11 @@
-"""The numbers in pages: 1.53<!-- a quantity -->, where the quantity is one of figures.py, or a machine's:
+"""Numbers in pages are written 1.53<!-- a quantity -->, where the quantity names what the number is.
 
-    1.53 at K = 2<!-- eagle T=0 on a GPU, one text (assumed) -->        of the cost model of pages/machine.py
+    3.12<!-- model token K=4 T=1: tokens -->                            a value of figures.py
+    1.53 at K = 2<!-- eagle T=0 on a GPU, one text (assumed) -->        by the cost model of pages/machine.py
 
     python -m benchmarks speed      rewrites them, and the pictures; takes seconds, measures nothing
 
-A number keeps the digits it is written with, and "-" is what was not counted or measured.
+A number keeps as many digits as it has in the page; "-" means not counted or not measured.
 """
 import re
 from functools import cache
@@ -23,7 +24,7 @@ NAMES = machine.KERNELS
 
 @cache
 def on_machines(T):
-    """{machine: {method: (speed-up, K)}}, each at its best K there."""
+    """{machine: {method: (speed-up, K)}}, at the K that is best on this machine."""
     data, found = machine.data(), {}
     for row in data["rows"]:
         if row["T"] == T and row["K"] and row["lossless"]:
@@ -34,7 +35,7 @@ def on_machines(T):
 
 
 def quantity(what):
-    """A number or words; KeyError if it was not counted or measured."""
+    """A number or words.  Raises KeyError if it was not counted or measured."""
     if " on " not in what:
         return value(what)
     method, name = what.split(" on ", 1)
@@ -60,7 +61,7 @@ def filled(text):
 
 
 def write_numbers():
-    """In all pages."""
+    """Rewrite the numbers in all pages."""
     for path in PAGES:
         text = path.read_text(encoding="utf-8")
         if filled(text) != text:

@@ -1,4 +1,4 @@
-"""For notebook 4: where a pass of gpt2.py spends its time, and the same weights as a textbook has them."""
+"""For notebook 4: where a pass of gpt2.py spends its time, and the same weights in a textbook's layout."""
 import contextlib
 import cProfile
 from collections import Counter
@@ -18,9 +18,9 @@ PARTS = {
 
 @contextlib.contextmanager
 def parts_timed():
-    """A Counter that holds the seconds of each part of what ran within, once that is done.
+    """Gives a Counter, which after the `with` block holds the seconds that each part of a pass took in it.
 
-    Python's own profiler measures them: how long each function took, by who called it.
+    They are measured by Python's own profiler: how long each function took, by caller.
     """
     spent = Counter()
     with cProfile.Profile(builtins=False) as profiler:
@@ -32,12 +32,13 @@ def parts_timed():
 
 
 def name_of(code):
-    """The name of a function in gpt2.py's namespace, from its code; functions written in C have none."""
+    """The name of a function, from its code object; functions written in C have none."""
     return getattr(code, "co_name", "")
 
 
 def textbook(params):
-    """The same parameters, matrices [n_in, n_out], not tiles (compute/linear.py), and no separate head."""
+    """The same parameters, with matrices [n_in, n_out] instead of tiles (compute/linear.py), and no separate
+    head."""
     if isinstance(params, list):
         return [textbook(part) for part in params]
     if not isinstance(params, dict):

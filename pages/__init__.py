@@ -1,1 +1,1 @@
-"""What a browser shows: the page of a run, and the site, where the pair itself runs."""
+"""Web pages: the page of a run, and the site, in which the pair itself runs."""

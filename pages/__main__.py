@@ -7,11 +7,11 @@ from pages.site import pages
 
 
 def main(folder, repository=""):
-    """Write the site, a folder for a web server: python -m http.server -d FOLDER.
+    """Write the site to a folder that a web server can serve: python -m http.server -d FOLDER.
 
     Args:
-        folder: a new one, or one to renew; other files in it stay
-        repository: the web address of the code, for links to its files, as https://github.com/us/it
+        folder: where to write; it may exist, and other files in it stay
+        repository: the web address of the code, for a link to it: https://github.com/us/it
     """
     write_folder(folder, pages(repository.rstrip("/")))
     print(f"python -m http.server -d {folder}    serves it at http://localhost:8000")

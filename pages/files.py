@@ -1,12 +1,13 @@
-"""Pages on disk: each is written beside its place and renamed, and only what this project wrote is replaced.
+"""Writes pages to disk, whole or not at all, and never replaces a file that this project did not write.
 
     check_place(path)                   before the work: ValueError if a page cannot be written there
     write_folder(folder, pages)         {file: html, or bytes}; other files in the folder stay
 
-A page of ours begins with MARK.  A symbolic link stays one: the page goes where it leads.
+A page is first written to a temporary file beside its place, which is then renamed.  Our pages begin with
+MARK.  A symbolic link stays one: the page is written where the link points.
 
 Limitations: a power failure between two renames leaves a folder of old and new pages, each of them whole;
-pipes and devices (/dev/stdout) are refused, because nothing can be written beside them.
+pipes and devices (/dev/stdout) are refused, because no file can be written beside them.
 """
 import os
 from pathlib import Path
@@ -18,8 +19,8 @@ MARK = ('<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
 
 
 def check_place(path):
-    """Raises ValueError if a page cannot be written to `path`, or would replace something else."""
-    real = Path(os.path.realpath(path))                         # where symbolic links lead
+    """Raises ValueError if a page cannot be written to `path`, or would replace a file that is not ours."""
+    real = Path(os.path.realpath(path))                         # where symbolic links point
     if real.is_dir() or not real.parent.is_dir() or not os.access(real.parent, os.W_OK):
         raise ValueError(f"cannot write {path}: name a file in a folder that you can write to")
     if os.path.lexists(real) and not is_ours(real):
@@ -27,7 +28,7 @@ def check_place(path):
 
 
 def is_ours(path):
-    """Is this a file that begins as our pages do?  (A video of 3 GB is not read to say no.)"""
+    """Is this a file that begins as our pages do?  (Only its first bytes are read.)"""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -35,7 +36,7 @@ def is_ours(path):
 
 
 def write_folder(folder, pages):
-    """Writes all pages, or none if one of them would replace something else."""
+    """Writes all pages, or none if one of them would replace a file that is not ours."""
     folder = Path(folder)
     folder.mkdir(exist_ok=True)
     for file in pages:

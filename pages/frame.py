@@ -1,4 +1,4 @@
-"""The frame of every page: head, colours, and a body between."""
+"""The frame of every page: head and colours, with a body inside."""
 import json
 import re
 from html import escape
@@ -12,10 +12,10 @@ HERE = Path(__file__).parent
 def page(title, file, data, policy="", **parts):
     """The whole page as a string.
 
-    file    the body, with its style and script, beside this file; {{name}} in it is replaced
-    data    for <script id="data">, as JSON: without "<" nothing in it can end that element
-    policy  what the page may load beside what it holds
-    parts   HTML, or text that is none
+    file    a file in this folder: the body, with its style and script; {{name}} in it is replaced
+    data    goes into <script id="data"> as JSON; "<" is escaped, so nothing in it can end that element
+    policy  what the page may load besides its own content
+    parts   {name: HTML, or escaped text} for {{name}}
     """
     parts |= dict(data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"), mark=MARK,
                   title=escape(title), policy=policy)

@@ -1,17 +1,17 @@
-"""The page where the pair runs: live.html runs this file, and what it imports, unchanged, in Pyodide.
+"""The page in which the pair runs: live.html runs this file and its imports, unchanged, in Pyodide.
 
     live = Live()
-    live.start('{"prompt": "The tide", "K": 4, ..}')    two runs begin: the target alone, and speculation
+    live.start('{"prompt": "The tide", "K": 4, ..}')    begin two runs: the target alone, and speculation
     live.advance("alone"), live.advance("spec")         the next target pass of one of them
     live.judge('{"code": "def verify(..", ..}')         is the code in the editor lossless?
     openings()                                          what can be opened in the editor
 
-Each takes JSON and gives JSON; what is wrong is one sentence under "error".  The code in the editor is run
-with the names of verdicts/rules.py and sampling.py around it.  It defines `propose`, `verify`, or both; or a
-class over Algorithm2, the last of which counts.
+The methods take and return JSON; an error is returned as one sentence under "error".  The code in the editor
+can use the names of verdicts/rules.py, sampling.py and speculative.py.  It defines `propose`, `verify`, or
+both; or a subclass of Algorithm2 (of several, the last one counts).
 
-Limitations: one text at a time; no trees; the judge walks the standard cases, or those of a dispute, up to
-the first that is wrong: python -m lossless can be thorough.
+Limitations: one text at a time; no trees.  The judge checks only the standard cases, or those of a dispute,
+and stops at the first that is wrong: python -m lossless can be more thorough.
 """
 import ast
 import copy
@@ -35,17 +35,17 @@ from pages.rounds import EDITOR, Coins, Shown, Untraced, untraced
 from samplers import block
 from utils import load_model
 
-if sys.platform == "emscripten":                        # where also memory that nothing was written to counts
+if sys.platform == "emscripten":                        # where memory counts even if it was never written to
     threads.ARENA = 2 ** 22
 VERIFIERS = {"token": speculative.verify, "block": block.verify}
 
 
 def as_json(method):
-    """What a method returns, as JSON; its errors, too."""
+    """The method, returning JSON; an error becomes a sentence under "error"."""
     def answer(self, *request):
         try:
             return json.dumps(method(self, *request))
-        except Exception as error:                      # the editor's code may raise anything
+        except Exception as error:                      # the editor's code can raise anything
             return json.dumps(dict(error=sentence(error)))
     return answer
 
@@ -65,7 +65,7 @@ class Live:
 
     @as_json
     def start(self, request):
-        """Begin a race.  Returns what is shown of it beside the rounds."""
+        """Begin a race.  Returns what the page shows of it besides the rounds."""
         return self.begin(**json.loads(request))
 
     def begin(self, prompt, n_tokens, K, temperature, top_p, seed, drafter, verifier, code=""):
@@ -95,7 +95,8 @@ class Live:
 
     @as_json
     def advance(self, lane):
-        """The next target pass of a lane: what is shown of it, with its seconds; None after the last."""
+        """Run the next target pass of a lane.  Returns what is shown of it, with its seconds; None after the
+        last."""
         if lane == "spec":
             return self.shown.next(self.runs[lane])
         began = clock()
@@ -110,7 +111,7 @@ class Live:
 
 
 def recorded(settings):
-    """A race that is run here, as the page shows one: it plays before Python is loaded."""
+    """Run a race now, in the form that the page shows: it is played there until Python is loaded."""
     live, rounds = Live(), {"alone": [], "spec": []}
     about = json.loads(live.start(json.dumps(settings)))
     for lane, done in rounds.items():
@@ -122,8 +123,8 @@ def recorded(settings):
 # The rule ---------------------------------------------------------------------------------------------------
 
 def typed(code):
-    """The editor's code, run -> what it defines: {"rule": a class} or {"propose": .., "verify": ..}."""
-    from verdicts import rules  # here and below: a race without it begins sooner
+    """Run the editor's code -> what it defines: {"rule": a class} or {"propose": .., "verify": ..}."""
+    from verdicts import rules  # here and below: a race without them begins sooner
     names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)
     classes = [value for value in names.values() if getattr(value, "__module__", "") == "editor"
@@ -131,12 +132,15 @@ def typed(code):
     found = {name: names[name] for name in ("propose", "verify")
              if getattr(names[name], "__module__", "") == "editor"}
     if not classes and not found:
-        raise ValueError("the code defines neither propose nor verify, nor a class over Algorithm2")
+        raise ValueError("the code defines neither propose nor verify, nor a subclass of Algorithm2")
     return {"rule": classes[-1]} if classes else found
 
 
 def judged(code, settings=None, penalty=False, disputed=False):
-    """settings, penalty    of a dispute, which is judged on the pairs of verdicts/, as its case is"""
+    """lossless.Report, as a dict, about this code.
+
+    disputed    judge it on the pairs of verdicts/, with the settings and the penalty of its case there
+    """
     import lossless
     from verdicts import museum, reports
     own = typed(code)
@@ -151,7 +155,7 @@ def judged(code, settings=None, penalty=False, disputed=False):
 
 
 def sentence(error):
-    """What is wrong, with the line of the editor's code if it is there."""
+    """The error as one sentence, with the line number if it is in the editor's code."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == EDITOR]
     if isinstance(error, SyntaxError):
         lines = [error.lineno]
@@ -181,7 +185,7 @@ def without_docstring(function):
 
 
 def code_of(name):
-    """The rule's class, and those of the museum that it changes, as they are in the file."""
+    """The source of the rule's class, after the sources of the museum's classes that it inherits from."""
     from verdicts import museum, rules
     own = [cls for cls in museum.RULES[name].__mro__[::-1]
            if cls.__module__.startswith("verdicts") and cls.__name__ not in vars(rules)]

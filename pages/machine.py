@@ -1,17 +1,17 @@
-"""Which method on my machine?  Counts, which hold everywhere, over costs, which the reader sets.
+"""Which method on my machine?  Counts, which hold everywhere, divided by costs, which the reader sets.
 
     speedup(row, c, h, v)       of one row of the page: tokens per round over what the round costs
     rows(counts, costs)         benchmarks/results/counts.json and costs_*.json -> the rows of the page
     presets(costs, kernels)     what was measured, as settings of the page's sliders
 
-All costs are in steps of the target alone.  A round of a method costs its drafting and a pass over as many
-rows as it has drafts, and one more.  Drafting is measured beside that of the draft model: what takes twice
-its time a draft counts as two of its steps; a head's time is counted in steps of the EAGLE head, and what
-needs neither (copying, layers of the target) keeps its measured share of a target step.
+All costs are in steps of the target alone.  A round costs its drafting and a pass over one row more than it
+has drafts.  If a method uses the draft model, its drafting is counted in steps of that model: a draft that
+takes twice as long as one of its steps counts as two.  A head's drafting is counted in steps of the EAGLE
+head.  The drafting of all others (copying, layers of the target) keeps its measured time, in target steps.
 
-Limitations: the counts are those of the embedded pair and its heads; another pair accepts more or less.  What
-is assumed was measured by nobody here: a pass takes as long as one row up to so many rows, counted over all
-texts, and beyond them grows as they do.
+Limitations: the counts are those of the embedded pair and its heads; another pair accepts more or less.  The
+settings marked "assumed" were not measured: a pass over up to so many rows, those of all texts together,
+takes as long as a pass over one; beyond that, time grows in proportion to the rows.
 """
 import json
 import re
@@ -22,8 +22,8 @@ from methods import DRAFTERS, VERIFIERS
 TITLE = "Which method on my machine?"
 RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
 PLACES = 1, 2, 5, 9, 17, 33                                     # rows of a pass at which v can be set
-UNITS = {"draft": "model token K=4 T=1", "head": "eagle token K=4 T=1"}         # what drafting is measured by
-KERNELS = {"avx512": "AVX-512", "avx2": "AVX2"}                 # in the names of files: in words
+UNITS = {"draft": "model token K=4 T=1", "head": "eagle token K=4 T=1"}         # a round of four such drafts
+KERNELS = {"avx512": "AVX-512", "avx2": "AVX2"}                 # in file names: in words
 ASSUMED = {                     # (texts at once, rows that cost what one does)
     "a laptop, one text (assumed)": (1, 5),
     "a GPU, one text (assumed)": (1, 128),
@@ -36,8 +36,8 @@ def speedup(row, c, h, v):
     """Tokens per round over its cost.
 
     row     dict(tokens, rows, steps: {"draft": .., "head": .., "own": ..})
-    c, h    a step of the draft model, and of the head, in steps of the target
-    v       of passes over PLACES rows; between two places evenly
+    c, h    the cost of a step of the draft model, and of the head, in steps of the target
+    v       the costs of passes over PLACES rows; linear between two places
 
     >>> row = dict(tokens=3, rows=5, steps={"draft": 4, "head": 0, "own": 0})
     >>> round(speedup(row, c=.1, h=0, v=[1, 1, 1.6, 2, 3, 5]), 9)
@@ -48,7 +48,7 @@ def speedup(row, c, h, v):
 
 
 def cost_of(n_rows, v):
-    """A pass over so many rows (a mean, hence not always whole)."""
+    """The cost of a pass over so many rows (a mean, so not always a whole number)."""
     for i in range(1, len(PLACES)):
         if n_rows <= PLACES[i] or i == len(PLACES) - 1:
             left, right = PLACES[i - 1:i + 1]
@@ -58,11 +58,11 @@ def cost_of(n_rows, v):
 # What was counted and measured ------------------------------------------------------------------------------
 
 def rows(counts, costs):
-    """Of every cell of the counts whose drafter was clocked."""
+    """A row of the page for each cell of the counts whose drafter was timed."""
     found = []
     for name, cell in counts["cells"].items():
         drafter, verifier, *rest = name.split()
-        if ":best" in verifier or re.search(" (places|prompts):", name):   # no option can write it; a part
+        if ":best" in verifier or re.search(" (places|prompts):", name):   # no option; only some rounds
             continue
         settings = dict(part.split("=") for part in rest)
         kind, _, option = verifier.partition(":")
@@ -81,14 +81,14 @@ def rows(counts, costs):
 
 
 def needs(drafter):
-    """What has to be trained for it: "draft", "head" or "own", nothing."""
+    """What has to be trained for this drafter: "draft", "head", or nothing ("own")."""
     name, _, option = drafter.partition(":")
     return "own" if name == "early_exit" and option else DRAFTERS[name].trained or "own"
 
 
 def drafting(name, drafter, n_drafts, costs):
-    """(what a round's drafting is counted in, how much): as it was clocked in this cell, or else, for as many
-    drafts, with a tree of three levels or at K = 4."""
+    """(the unit of a round's drafting, how many of it).  The time is that of this cell, if it was timed; or
+    else that of the tree 3,2,1 or of K = 4, per draft (in a tree: per level)."""
     source = "own" if drafter.startswith("early_exit") else needs(drafter)      # layers of the target itself
     unit = median(costs, "alone T=1", "pass") if source == "own" else \
         median(costs, UNITS[source], "drafting") / 4
@@ -104,7 +104,7 @@ def median(costs, cell, part):
 
 
 def presets(costs, kernels):
-    """{name: the sliders}: c and h of the embedded pair, v of each model that was measured."""
+    """{name: the sliders}: c and h of the embedded pair, v of each measured model."""
     alone = median(costs, "alone T=1", "pass")
     c, h = (round(median(costs, cell, "drafting") / 4 / alone, 3) for cell in UNITS.values())
     found = {}
@@ -122,7 +122,7 @@ def assumed():
 
 
 def data():
-    """What machine.html holds."""
+    """The data in machine.html."""
     def read(name):
         return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     counts, costs = read("counts"), {words: read(f"costs_{name}") for name, words in KERNELS.items()}

@@ -6,11 +6,11 @@
     run = speculative_sampling(.., coins, propose=propose, verify=verify)
     shown.next(run)                     the next round, a dict for JSON; None after the last
 
-The lines are noted by sys.settrace while they run.  Nothing here knows the rule.  The letters are Chen's: q
-the target, p the draft.
+sys.settrace notes the lines while they run, so nothing here knows the rule.  The letters are Chen's: q the
+target, p the draft.
 
-Limitations: of a loop of its own (a tree, a race) the drafts are shown and what became of them, but no lines.
-The seconds of a round are about a twentieth too many: what it takes to look for its lines.
+Limitations: if a method has a loop of its own (a tree, `coupled`), its drafts are shown, and what became of
+them, but no lines.  A round seems to take about a twentieth longer than it does, because of the tracing.
 """
 import ast
 import inspect
@@ -28,7 +28,7 @@ from speculative import speculative_sampling
 
 EDITOR = "<editor>"                                     # the file name of code that was typed into a page
 N_TOP = 6                                               # tokens of a distribution that are shown
-UNSEEN = "yield ", "draft_probs=p)"                     # lines of the loop that say nothing
+UNSEEN = "yield ", "draft_probs=p)"                     # lines of the loop that are not worth showing
 
 LOOP = next(code for code in speculative_sampling.__code__.co_consts if inspect.iscode(code))
 STEPS = [           # Algorithm 2 of Chen et al., and the lines of speculative.py that do it
@@ -49,7 +49,7 @@ STEPS = [           # Algorithm 2 of Chen et al., and the lines of speculative.p
 
 
 class Coins:
-    """A numpy.random.Generator that remembers what it gave."""
+    """A numpy.random.Generator that remembers the numbers it gave."""
 
     def __init__(self, rng):
         self.rng, self.seen = rng, []
@@ -63,7 +63,7 @@ class Coins:
 
 
 def untraced(function):
-    """The function, with nobody looking for lines in its calls: in a model's, that takes a fifth longer."""
+    """The function, without tracing during its calls: a model's take a fifth longer with it."""
     def called(*arguments):
         traced = sys.gettrace()
         sys.settrace(None)
@@ -75,15 +75,15 @@ def untraced(function):
 
 
 class Untraced(Timed):
-    """A model."""
+    """A model whose calls are not traced."""
 
     def timed(self, call, *arguments):
         return untraced(call)(*arguments)
 
 
 class Lines:
-    """A trace function for sys.settrace -> steps: each line of the code as it ran, with its values; and the
-    seconds that this took."""
+    """A trace function for sys.settrace.  `steps` collects each line of the code as it ran, with its values;
+    `seconds` is the time this took."""
 
     def __init__(self, sources, coins, n_vocab):
         self.of = {source["code"]: i for i, source in enumerate(sources) if source["code"]}
@@ -116,7 +116,7 @@ class Lines:
         if before := self.open.pop(id(frame), None):
             try:
                 self.fill(before, frame, value if event == "return" else None)
-            except Exception:                           # a function of one's own may hold anything
+            except Exception:                           # a user's function can hold anything
                 self.forget(before)
         if event == "line":
             source = self.of.get(frame.f_code, self.typed)
@@ -131,7 +131,7 @@ class Lines:
         """What the names on the line hold after it has run."""
         names, series = frame.f_locals, {}
         text = self.sources[step["source"]]["lines"][step["line"]].split("#")[0].strip()
-        shown = text if self.steps[-1] is step else text.split(" = ")[-1]   # what a call gives comes after it
+        shown = text if self.steps[-1] is step else text.split(" = ")[-1]   # a call's result comes after it
         for name in dict.fromkeys(re.findall(r"(?<![\w.'\"])[^\W\d_]\w*", shown)):
             if name in names:
                 self.note(name, names[name], step["facts"], series, f"{name}.append" in text)
@@ -151,7 +151,7 @@ class Lines:
                 step["facts"] += [["n_accepted", int(value[0])], ["next_token", {"tokens": [int(value[1])]}]]
         same = next((s for s in reversed(self.steps[:-1]) if s["line"] == step["line"]), None)
         if text.startswith(UNSEEN) or text.startswith("for ") and same and same["facts"] == step["facts"]:
-            self.forget(step)                           # a loop that ends
+            self.forget(step)                           # the end of a loop
         if series:
             step["chart"] = dict(series=[*series], marked=x, rows=rows([*series.values()], [x], N_TOP))
 
@@ -159,7 +159,7 @@ class Lines:
         self.steps = [other for other in self.steps if other is not step]
 
     def of_a_round(self):
-        """The steps, from where the loop asks whether there is another round."""
+        """The steps, from the loop's question whether there is another round."""
         texts = [self.sources[step["source"]]["lines"][step["line"]].strip() for step in self.steps]
         first = next((i for i, text in enumerate(texts) if text.startswith("while ")), 0)
         return [{key: value for key, value in step.items() if key != "before"} for step in self.steps[first:]]
@@ -209,7 +209,7 @@ class Shown:
                 tuple(parts))), None) for line in source["lines"]]
 
     def about(self):
-        """For JSON: the sources, and Algorithm 2 if it stands beside them."""
+        """For JSON: the sources, and the steps of Algorithm 2 if they are shown beside them."""
         kept = ("name", "file", "first", "lines", "doc", "paper")
         return dict(sources=[{key: source[key] for key in kept} for source in self.sources],
                     steps=[text for text, _ in STEPS] if self.beside_paper else [])
@@ -256,8 +256,8 @@ class Shown:
 
 
 def source_of(function):
-    """{name, file, first (its line number), lines, code, doc (the lines of its docstring, from 0)}; None for
-    what is written in no file."""
+    """{name, file, first (its line number), lines, code, doc (the lines of its docstring, from 0)}; None if
+    the function is in no file."""
     code = function if inspect.iscode(function) else getattr(inspect.unwrap(function), "__code__", None)
     if not code or not Path(code.co_filename).exists():
         return None
@@ -276,8 +276,8 @@ def short(x):
 
 
 def rows(distributions, marked, n_top):
-    """[[token, *its value in each], ..]: the n_top likeliest of each and the marked, likeliest first; then
-    [None, ..], the sum of all others.
+    """[[token, *its probability in each], ..]: the n_top likeliest tokens of each distribution and the marked
+    tokens, likeliest first; then [None, ..], the sums over all others.
 
     >>> rows([np.array([.5, .25, .125, .125])], [3], n_top=1)
     [[0, 0.5], [3, 0.125], [None, 0.375]]
@@ -293,7 +293,7 @@ def rows(distributions, marked, n_top):
 
 
 def ids_in(found):
-    """The tokens that a round names."""
+    """The ids of all tokens in what is shown of a round."""
     ids = [*found["tokens"], *(part["token"] for part in [*found.get("drafts", []), *found.get("nodes", [])])]
     for step in found.get("steps", []):
         ids += [token for _, fact in step["facts"] if isinstance(fact, dict) for token in fact["tokens"]]

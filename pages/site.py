@@ -1,11 +1,11 @@
-"""The site -> {file: its text or bytes}.
+"""The site: {file: its text or bytes}.
 
     index.html          leads to live.html
     live.html           the pair itself, in the browser; it loads the zips beside it, and Python (Pyodide)
-    machine.html        which method on my machine?  It asks nothing of the network
+    machine.html        which method on my machine?  It loads nothing from the network
     code.zip, demo-*.zip    this repository's files, unchanged
 
-Limitations: the race that is seen before Python is loaded has the times of the machine that makes the page.
+Limitations: the race shown before Python is loaded has the times of the machine that made the page.
 """
 import hashlib
 import io
@@ -43,7 +43,7 @@ def packed(paths):
 
 
 def packs():
-    """{file: bytes} of what live.html loads: the code, and the models."""
+    """{file: bytes} that live.html loads: the code, and the models."""
     code = [path.relative_to(ROOT) for folder in CODE for path in sorted((ROOT / folder).glob("*.py"))]
     files = {"code.zip": packed([*code, "verdicts/cases.ini"])}
     for name in MODELS:
@@ -53,7 +53,7 @@ def packs():
 
 
 def live_page(files, repository="", base=PYODIDE):
-    """files: what `packs` made; base: where Pyodide is loaded from."""
+    """files: what `packs` returned; base: where Pyodide is loaded from."""
     about = [dict(file=file, size=len(data), sha256=hashlib.sha256(data).hexdigest())
              for file, data in files.items()]
     data = dict(packs=about, openings=[*live.openings()], settings=START,

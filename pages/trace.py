@@ -1,12 +1,12 @@
-"""What main.py --trace writes: one web page, a single file without a network, in which a run is played.
+"""main.py --trace writes a web page that replays a run: a single file, which needs no network.
 
     write_trace("run.html", speculate, pair, method, encoder, result, seconds)
 
-    speculate   pair, rng -> rounds, which begin with the same seed once more
+    speculate   (pair, rng) -> the rounds; the run starts again, with the same seed
     result      what main.py --json prints
-    seconds     of each step of the baseline
+    seconds     the time of each step of the baseline
 
-Limitations: the page holds the first rounds of a long run, up to LIMIT bytes.
+Limitations: of a long run, the page holds only the first rounds, about LIMIT bytes.
 """
 import json
 from html import escape
@@ -24,7 +24,7 @@ NUMBERS = ("tokens_per_target_pass", "acceptance_rate", "speedup", "predicted_sp
 
 
 def write_trace(path, speculate, pair, method, encoder, result, seconds):
-    """Write the page.  Raises ValueError; then what was there before is as it was."""
+    """Write the page.  If an error is raised, a page that was there before is unchanged."""
     coins = Coins(np.random.default_rng(result["seed"]))
     verify = None if method.own_loop(pair) else method.verify
     shown = Shown(encoder, coins, pair.propose, verify, tests_all=method.verifier.entry.tests_all)

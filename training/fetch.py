@@ -1,13 +1,14 @@
-"""The text that the embedded pair was trained on -> novels.txt, 62 MB, the same to the byte.
+"""Downloads the text that the embedded pair was trained on: novels.txt, 62 MB, the same to the byte.
 
     python training/fetch.py [novels.txt]
 
-The 80 novels of titles.txt are downloaded as they were collected.  There a line may be a paragraph, or a part
-of one that was cut to the width of a page; here each paragraph is one line, and <|endoftext|> stands between
-the books.
+The 80 novels of titles.txt come from a public collection.  There a line is either a paragraph or a part of
+one that was cut to the width of a page.  In novels.txt each paragraph is one line, and <|endoftext|> stands
+between the books.
 
-Limitations: it keeps nothing of a download that was interrupted; a kill while it writes leaves a file *.new,
-which can be deleted; a file that appears at the path just before the rename is replaced.
+Limitations: an interrupted download has to start again from the beginning.  If the program is killed while it
+writes, a file *.new is left, which can be deleted.  A file that appears at the path just before the rename is
+replaced.
 """
 import hashlib
 import os
@@ -66,7 +67,7 @@ def paragraphs(text):
     lines, words = [], []
     for line in re.split("\r\n|\r|\n", text):
         words += line.split()
-        if words and len(line.rstrip()) < SHORT:                # an empty line, too
+        if words and len(line.rstrip()) < SHORT:                # also an empty line
             lines.append(" ".join(words))
             words = []
     return "\n".join(lines + [" ".join(words)] * bool(words))

@@ -5,19 +5,19 @@
     python training/heads.py parallel ... --start my_models/demo-eagle
 
     eagle       one block whose input is the target's hidden states at each token and the token after it, and
-                then its own states (EAGLE, Li et al. 2024; low, middle and last states fused, and trained
-                on its own drafts for as many steps as it drafts, as in EAGLE-3, Li et al. 2025)
+                then its own states (EAGLE, Li et al. 2024).  As in EAGLE-3 (Li et al. 2025), low, middle and
+                last states are fused, and it is trained to go on from its own states for several steps
     medusa      residual blocks, zero at first, each for a token further ahead (Medusa-1, Cai et al. 2024)
     exit        one more block and norm after the first layers of the target (lucidrains' extra transformer
                 block; early exit as in LayerSkip, Elhoushi et al. 2024, but the target is not trained for it)
-    parallel    EAGLE's block over mask embeddings, all drafts in one pass (P-EAGLE), with a low-rank bias of
-                the token before each (DSpark's Markov head)
+    parallel    EAGLE's block over mask embeddings, all drafts in one pass (P-EAGLE), with a low-rank bias
+                that depends on the token before each draft (DSpark's Markov head)
 
-Each ends in the target's own output matrix, so a head is small.  The target is frozen: its states are
-computed once, for `--pieces` pieces of the text, and kept in `--work` (0.6 MB each).  They give the target's
-distributions, which the heads learn at random places of the text: first with cross-entropy, and then with
-what matters, the share of their tokens that the target rejects, 1 - sum min(p, q).  (q the target, p the
-draft, as everywhere.)  The same command goes on from the last saved step.
+Every head ends in the target's own output matrix, so it is small.  The target is frozen: its states are
+computed once, for `--pieces` pieces of the text, and kept in `--work` (0.6 MB each).  The states give the
+target's distributions, which the heads learn at random places of the text.  The loss is the cross-entropy at
+first, and later what matters: the share of drafts that the target rejects, 1 - sum min(p, q).  (q is the
+target, p the draft, as everywhere.)  The same command resumes from the last saved step.
 
 Limitations: states are computed on the text, not on what the target would write itself; one process, one
 device; `--work` belongs to one text and one set of settings.
@@ -33,7 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import train  # it finds the modules above this directory
+import train  # it puts the directory above on the path
 from train import Block, LayerNorm, Linear, console
 
 EAGLE_STEPS, MEDUSA_HEADS = 5, 5
@@ -43,7 +43,7 @@ N_ROWS, RANK = 8, 24                # of a parallel head, as in drafters/heads.p
 # The heads --------------------------------------------------------------------------------------------------
 #
 # forward(at, low, middle, last, tokens, token, position) -> [B, A, K, n].  Row j of the place i, times
-# the output matrix, is for the token after the one at i + j, if the text up to i is known.
+# the output matrix, gives logits for the token at i + j + 1; the head knows the text up to i.
 #
 #   at          [A]         the places i
 #   low, middle [B, T, n]   the target's states after its first layers, and after half of them
@@ -53,7 +53,7 @@ N_ROWS, RANK = 8, 24                # of a parallel head, as in drafters/heads.p
 #   position    [T, n]      the embeddings of the positions, likewise
 
 def shifted(x, n):
-    """x [.., T, d], n positions later; zeros before."""
+    """x [.., T, d] moved n positions later; zeros before."""
     return F.pad(x, (0, 0, n, 0))[..., : x.shape[-2], :]
 
 
@@ -63,8 +63,8 @@ def unit(x):
 
 class Eagle(nn.Module):
     """At position i: the state at i - 1, the token at i and its position -> the state at i.  Step 1 reads
-    the target's states, three fused to one; step s reads its own of step s - 1, and keys and values of the
-    steps before, just as when it drafts its s-th token."""
+    the target's states, three fused into one.  Step s reads the head's own states of step s - 1, and the keys
+    and values of the steps before, just as when it drafts its s-th token."""
 
     def __init__(self, n_embd, n_head, n_vocab):
         super().__init__()
@@ -92,8 +92,8 @@ class Eagle(nn.Module):
 def attention_over_steps(q, k, v, cache):
     """The attention of step s = len(cache) + 1; all are [B, n_head, T, d_head], and k and v join the cache.
 
-    Query i sees the keys of step 1 up to i - (s - 1), made from the target's states; then one key of each
-    later step, the last being its own."""
+    Query i sees the keys of step 1 up to i - (s - 1), made from the target's states, and one key of each
+    later step; the last of these is its own."""
     cache.append((k, v))
     lag, q, T = len(cache) - 1, q * q.shape[-1] ** -0.5, q.shape[2]
     later = [(shifted(k, lag - t), shifted(v, lag - t)) for t, (k, v) in enumerate(cache) if t]
@@ -131,7 +131,7 @@ class Exit(nn.Module):
 
 
 class Parallel(nn.Module):
-    """Row 0 is EAGLE's first step.  Row j stands j places further on, with the same input and a mask's."""
+    """Row 0 is EAGLE's first step.  Row j is j places further on; its input is that of row 0 plus mask j."""
 
     def __init__(self, n_embd, n_head, n_vocab):
         super().__init__()
@@ -174,7 +174,7 @@ class Parallel(nn.Module):
         return (heads + torch.einsum("bhakj,bajhd->bakhd", weights[..., T:], own_v)).flatten(-2)
 
     def start_from_eagle(self, eagle):
-        """EAGLE's block, and its two matrices for the states as one."""
+        """Copy EAGLE's block; its two matrices for the states are multiplied into one."""
         self.load_state_dict({name: value for name, value in eagle.state_dict().items()
                               if name in self.state_dict()}, strict=False)
         fuse, then = eagle.fuse, eagle.from_state
@@ -230,8 +230,8 @@ def logits(head, wte, at, given):
 
 
 def loss_of(head, wte, at, given, rejections, decay):
-    """A draft matters only if those before it are accepted: its weight is the chance of that, once the head
-    has learnt something, and until then `decay` times the weight of the one before."""
+    """A draft matters only if those before it are accepted.  So its weight is the chance of that, once the
+    loss is the share of rejections; before, it is `decay` times the weight of the draft before."""
     with torch.autocast(at.device.type, dtype=torch.bfloat16):
         z_q, z_p = logits(head, wte, at, given)
     q, log_p = z_q.float().softmax(-1), z_p.float().log_softmax(-1)
@@ -245,8 +245,8 @@ def loss_of(head, wte, at, given, rejections, decay):
 
 @torch.no_grad()
 def evaluate(head, states, wte):
-    """Held-out text, acceptance by position: at temperature 1 the mean of sum min(p, q), at temperature 0 the
-    share of equal argmaxes."""
+    """The acceptance rate at each position, on held-out text: at temperature 1 the mean of sum min(p, q), at
+    temperature 0 the share of equal argmaxes."""
     head.steps = EAGLE_STEPS
     at = torch.arange(1, states.pieces.shape[1] - N_ROWS + 1, 4, device=states.device)
     found = []
@@ -313,7 +313,7 @@ def main(kind, text, out, target="models/demo-target", start="", work="training/
         cross_entropy: the share of the steps that use cross-entropy
         own: the share of the steps, at the end, in which an EAGLE head continues from its own states
         decay: the weight of a draft relative to the one before, at first
-        no_markov: a parallel head without its Markov head
+        no_markov: train a parallel head without its Markov head
         places: places of each piece to learn from in a step
         batch: pieces per step
         lr: learning rate

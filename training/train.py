@@ -3,17 +3,17 @@
     pip install -e ".[training]"
     python training/train.py --text my_books.txt --out my_models
 
-The text is UTF-8, its documents separated by <|endoftext|>.  A few whole documents are held
-out; every reported result is measured on them.  What matters for a draft is acceptance, not its loss on the
-text: it learns the target's distributions, first in the same loop as the target (`--steps`; forward KL at
+The text is UTF-8, its documents separated by <|endoftext|>.  A few whole documents are held out; every
+reported result is measured on them.  What matters for a draft is its acceptance rate, not its loss on the
+text.  So it learns the target's distributions: first in the same loop as the target (`--steps`; forward KL at
 temperature 1), then from the finished target (`--draft_steps`; the loss is the share of its tokens that the
 target rejects).
 
-The state is saved every `--save_every` steps, and the same command goes on from there.  PyTorch is needed in
-this directory and nowhere else.  The next step is heads.py.
+The state is saved every `--save_every` steps, and the same command resumes from there.  PyTorch is needed
+only in this directory.  The next step is heads.py.
 
 Limitations: one process, one device; no dropout, since a small model sees the text only a few times;
-`--work` belongs to one text and one set of settings: for others, name another.
+`--work` belongs to one text and one set of settings: for others, name another directory.
 """
 import json
 import math
@@ -129,7 +129,7 @@ def train_tokenizer(documents, folder, n_vocab):
 
 
 def tokenize(documents, folder):
-    """Every document with <|endoftext|> before it, as GPT-2 saw its training text."""
+    """All documents, each with <|endoftext|> before it, as GPT-2 saw its training text."""
     tokenizer = ByteLevelBPETokenizer.from_file(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
     eos = tokenizer.token_to_id(EOS)
     return np.concatenate([np.array([eos] + encoding.ids, np.uint16)
@@ -185,8 +185,8 @@ def losses(target, draft, batch, finished):
 
 @torch.no_grad()
 def evaluate(target, draft, tokens, n_bytes, device, batch=16):
-    """Held-out text: nats per token of both, bits per byte, and the acceptance rates that the text itself
-    gives (teacher-forced): at temperature 1 the mean of sum min(p, q), at temperature 0 the share of equal
+    """On held-out text: nats per token and bits per byte of both models, and the acceptance rates along the
+    text (teacher-forced): at temperature 1 the mean of sum min(p, q), at temperature 0 the share of equal
     argmaxes."""
     n = (len(tokens) - 1) // N_CTX
     windows = np.stack([tokens[i * N_CTX: (i + 1) * N_CTX + 1] for i in range(n)])
@@ -206,7 +206,7 @@ def evaluate(target, draft, tokens, n_bytes, device, batch=16):
                 acceptance_temperature_1=overlap, acceptance_temperature_0=agreement)
 
 
-NEW = "masks", "previous", "bias"       # of a parallel head: they begin from nothing, and learn faster
+NEW = "masks", "previous", "bias"       # of a parallel head, not in EAGLE's: they learn faster
 
 
 def optimizers(models, lr):
@@ -226,7 +226,7 @@ def schedule(step, steps):
 
 
 def resume(path, models, opts, device):
-    """Restore models {name: model} and optimizers as last saved -> the number of steps done; 0 if none."""
+    """Restore models {name: model} and optimizers as last saved -> steps done; 0 if nothing was saved."""
     if not path.exists():
         return 0
     saved = torch.load(path, map_location=device)
@@ -239,7 +239,7 @@ def resume(path, models, opts, device):
 
 
 def save(path, step, models, opts):
-    """Save completely or not at all: if we are interrupted, the last one is kept."""
+    """Save completely or not at all: if we are interrupted, the last saved state is kept."""
     part = path.with_suffix(".part")
     torch.save(dict(step=step, opts=[opt.state_dict() for opt in opts],
                     **{name: model.state_dict() for name, model in models.items()}), part)
@@ -247,12 +247,12 @@ def save(path, step, models, opts):
 
 
 def fit(name, steps, models, trained, learn, evaluated, args):
-    """Train up to `steps` steps, going on from the last saved one.
+    """Train up to step `steps`, from the last saved step on.
 
     name            of the state and the log in args.work: name.pt, name.jsonl
-    models          {name: model}, whatever is saved; `trained` lists those that learn
-    learn(step)     computes the gradients; returns what the log says of this step
-    evaluated()     what the log says of held-out text
+    models          {name: model}: all that are saved; `trained` lists those that learn
+    learn(step)     computes the gradients; returns this step's entries of the log
+    evaluated()     returns the entries about held-out text
     """
     state, opts = Path(args.work) / f"{name}.pt", optimizers(trained, args.lr)
     done, start = resume(state, models, opts, args.device), time.time()
@@ -267,7 +267,7 @@ def fit(name, steps, models, trained, learn, evaluated, args):
             row = json.dumps(dict(step=step + 1, seconds=round(time.time() - start), **row, **evaluated()))
             with open(state.with_suffix(".jsonl"), "a") as log:
                 log.write(row + "\n")
-            save(state, step + 1, models, opts)                 # what is interrupted here is logged twice
+            save(state, step + 1, models, opts)                 # if interrupted here, it is logged twice
             tqdm.write(row)
 
 
@@ -343,7 +343,7 @@ def main(text, out, work="training/work/pair", device="", steps=2000, draft_step
         lr: learning rate
         held_out: documents that are never trained on
         save_every: steps between two saved states
-        no_compile: do not compile, which takes minutes
+        no_compile: do not compile the model (compiling takes minutes)
         seed: random seed
     """
     args = SimpleNamespace(**locals())
