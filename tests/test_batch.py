@@ -147,7 +147,7 @@ def test_the_rows_of_all_sequences_meet_the_weights_at_once():
 def test_slots_are_gpt2s_that_can_be_asked_alone():
     model = tiny_gpt2(2, np.float64, n_vocab=5)
     slots = Slots(model, [10, 12])
-    both, further = slots({0: [1, 2], 1: [3]}, {0: 1, 1: 1}), slots[1]([3, 4], 2)   # uses the keys of the batch
+    both, further = slots({0: [1, 2], 1: [3]}, {0: 1, 1: 1}), slots[1]([3, 4], 2)   # after the batch
     assert model.cached == [] and slots[1].params is model.params
     assert np.abs(both[0] - model([1, 2])).max() < 1e-12 and np.abs(further - model([3, 4], 2)).max() < 1e-12
 

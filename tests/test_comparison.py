@@ -53,12 +53,13 @@ def test_rounds_of_any_length_are_predicted_by_what_they_cost():
 
 
 def test_a_tree_costs_its_levels_and_one_pass():
-    """Shape (2, 1): the draft makes one pass for each level, over 1 row and over 2; the target sees 5 rows."""
+    """Shape (2, 1): the draft makes one pass for each level, over 1 row and over 2.  The target's pass has
+    5 rows."""
     rounds = [Round([0, 0, 0], [0, 1, 0, 1], 2, None, None, [-1, -1, 0, 1])]
     typed = ("model", "tree:2,1")
     r = figures(rounds, {1: 0.002, 2: 0.004}, {5: 0.015}, {}, 2, 3, typed)
     assert r["cost_ratio"] == pytest.approx(0.3) and r["verify_ratio"] == pytest.approx(1.5)
-    assert r["predicted_speedup"] == pytest.approx(3 / (2 * 0.3 + 1.5)) and not r["same_bits"]  # 4 keep
+    assert r["predicted_speedup"] == pytest.approx(3 / (2 * 0.3 + 1.5)) and not r["same_bits"]  # 5 > 4
     own = figures(rounds, None, {5: 0.015}, {}, 2, 3, ("medusa", "tree:2,1"), grow={4: 0.001})
     assert own["cost_ratio"] == pytest.approx(0.05)
 
