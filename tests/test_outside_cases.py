@@ -18,7 +18,7 @@ from sampling import Round, point_masses, probabilities
 from speculative import speculative_sampling, verify
 
 needs_vocabulary = pytest.mark.skipif("GPT2_VOCAB" not in os.environ,
-                                      reason="GPT-2's vocabulary is not here: set GPT2_VOCAB to its folder")
+                                      reason="GPT-2's vocabulary was not found: set GPT2_VOCAB to its folder")
 
 
 # Accept rules -----------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def encoders(request):
     """(of the draft, of the target)"""
     if request.param == "gpt2":
         if "GPT2_VOCAB" not in os.environ:
-            pytest.skip("GPT-2's vocabulary is not here: set GPT2_VOCAB to its folder")
+            pytest.skip("GPT-2's vocabulary was not found: set GPT2_VOCAB to its folder")
         return load_encoder(DEMO), load_encoder(os.environ["GPT2_VOCAB"])
     whole = load_encoder(DEMO)
     merges = list(whole.ranks)[:2000]
