@@ -111,8 +111,8 @@ def test_a_draft_that_the_target_rules_out_is_kept_once_in_2_to_the_24():
 
 
 def test_noise_used_twice_by_hand():
-    """0 was drafted and rejected, so E_1 > .6 E_0 and E_2 > .4 E_0.  Then 1 wins if E_1 < 3 E_2.  That has the
-    probability of the integral of 1 / (1 + t + max(t / 3, .4))^2 over t > .6; the max is .4 up to t = 1.2."""
+    """0 was drafted and rejected, so E_1 > .6 E_0 and E_2 > .4 E_0.  Now 1 wins if E_1 < 3 E_2: its chance is
+    the integral of 1 / (1 + t + max(t / 3, .4))^2 over t > .6; the maximum is .4 up to t = 1.2."""
     one = 1 / (1 + .6 + .4) - 1 / (1 + 1.2 + .4) + .75 / (1 + 1.2 * 4 / 3)
     assert first_token("NoiseUsedTwice", Q, P) == pytest.approx([.1, .3 + .8 * one, .2 + .8 * (.5 - one)])
 
