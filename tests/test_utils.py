@@ -28,8 +28,8 @@ def test_half_precision_becomes_float32(tmp_path):
 
 @pytest.mark.parametrize("file", ["model", "old"])
 def test_logits_of_a_hugging_face_folder_are_those_of_transformers(tmp_path, file):
-    """From the file to the logits: names with the prefix "transformer.", and the old ones without it, with mask
-    buffers and lm_head."""
+    """From the file to the logits, for names with the prefix "transformer." and for the old ones without it,
+    with mask buffers and lm_head."""
     for name in "config.json", "vocab.json", "merges.txt":
         shutil.copy(HUGGINGFACE / name, tmp_path)
     shutil.copy(HUGGINGFACE / f"{file}.safetensors", tmp_path / "model.safetensors")

@@ -23,7 +23,7 @@ PAGE = (HERE / "README.md").read_text(encoding="utf-8")
 
 # The cases and their page -----------------------------------------------------------------------------------
 
-ONE_OF_EACH = {(case.rule, str(case.settings), case.penalty): case for case in CASES}    # several threads share a rule
+ONE_OF_EACH = {(case.rule, str(case.settings), case.penalty): case for case in CASES}    # threads share rules
 
 
 @pytest.mark.parametrize("case", ONE_OF_EACH.values(), ids=lambda case: case.name)

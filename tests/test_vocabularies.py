@@ -34,10 +34,10 @@ def test_tli_has_the_drafts_logits_for_the_tokens_of_both_and_nothing_for_the_ot
 @pytest.mark.parametrize("x, written, k, expected", [
     ([1], "a b", 2, [2]),                       # b ab: the draft does not have ab
     ([1], "a b ba b", 4, [2, 1, 2]),            # b ab b ab
-    ([1], "a b ba b", 2, [2]),                  # two of the draft's tokens
+    ([1], "a b ba b", 2, [2]),                  # k counts the draft's tokens
     ([0], "a b b", 3, [2, 1]),                  # a ab b
     ([0], "b a", 2, []), ([1, 0], "ba", 1, []),     # ab would cross the seam
-    ([0, 1], "b", 1, [1]),                      # what lies before the seam does not matter
+    ([0, 1], "b", 1, [1]),                      # text before the seam does not matter
     ([1, 1], "b", 0, [])])
 def test_slem_proposes_what_the_draft_wrote_where_it_is_surely_new(x, written, k, expected):
     n = len(SMALL.encode(ENCODER.decode(x)))

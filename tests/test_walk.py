@@ -199,7 +199,7 @@ def test_a_loop_that_chance_does_not_end_never_ends(run):
 
 
 def on_a_grid(run, n):
-    """The distribution of run(rng) if rng.random() returns the middles of n equal parts, all equally often."""
+    """The distribution of run(rng) if rng.random() returns the middles of n equal parts, each as often."""
     found, places = defaultdict(float), []
     while True:
         used = []
