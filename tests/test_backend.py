@@ -24,7 +24,6 @@ from reporting import stats
 from speculative import speculative_sampling
 from utils import load_model
 
-ROOT = Path(__file__).resolve().parent.parent
 PROMPT = [11, 7, 200, 3, 3, 150, 42]
 
 
