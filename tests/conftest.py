@@ -1,4 +1,4 @@
-"""Makes `import gpt2` work from a fresh clone, without an install, and hypothesis repeat itself."""
+"""Makes `import gpt2` work from a fresh clone without an install, and makes hypothesis repeatable."""
 import copy
 import functools
 import gc
@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")   # there is a worker for each core already
+os.environ.setdefault("OMP_NUM_THREADS", "1")   # each core already has a pytest worker
 
 from hypothesis import settings
 
@@ -21,27 +21,27 @@ once = functools.cache(lambda name, folder: read(name))
 
 
 def load_model(name, *folder):
-    """The embedded models are read from their files once; each time they get a cache of their own."""
+    """Reads the files of each embedded model only once; every caller gets a copy with its own cache."""
     if name not in EMBEDDED or on_gpu():
         return read(name, *folder)
     model, encoder = once(name, os.getcwd())
     return copy.copy(model), encoder
 
 
-utils.load_model = load_model           # before anybody imports it
+utils.load_model = load_model           # before any test imports it
 
-from browser import browser  # noqa: E402, F401 - a fixture of all tests of pages
+from browser import browser  # noqa: E402, F401 - a fixture that all tests of pages use
 
 from reporting import comparison  # noqa: E402
 
-comparison.REPEAT = 0                   # what main.py prints may be of a single pair of runs
+comparison.REPEAT = 0                   # one pair of runs is enough for what main.py prints
 
-collect_ignore = ["tools"]              # programs that make fixtures, and what tests share
+collect_ignore = ["tools"]              # programs that make fixtures, and code that tests share
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 
-gc.disable()                            # while thousands of tests are collected, which are not garbage
+gc.disable()                            # collecting thousands of tests makes no garbage
 
 
 def pytest_collection_finish():

@@ -1,5 +1,5 @@
-"""The same source on CuPy, without a GPU: it runs on a strict stand-in (tools/strict_cupy.py).  And what
-crosses to the host, and when."""
+"""The same source runs on CuPy, tested without a GPU on a strict stand-in (tools/strict_cupy.py).  Also:
+what is copied between host and device, and when."""
 import contextlib
 import re
 import sys
@@ -24,13 +24,12 @@ from reporting import stats
 from speculative import speculative_sampling
 from utils import load_model
 
-ROOT = Path(__file__).resolve().parent.parent
 PROMPT = [11, 7, 200, 3, 3, 150, 42]
 
 
 @contextlib.contextmanager
 def stand_in():
-    """Within it the program runs on the stand-in for CuPy."""
+    """Inside this context the program runs on the stand-in for CuPy."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "cupy", cupy)
         backend.use("cupy")
@@ -42,7 +41,7 @@ def stand_in():
 
 
 def on_both(run):
-    """run() on NumPy, and on the stand-in."""
+    """The results of run() on NumPy and on the stand-in."""
     on_numpy = run()
     with stand_in():
         return on_numpy, run()
@@ -73,7 +72,7 @@ def test_logits_are_those_of_numpy_but_for_rounding(name):
 
 
 def test_an_id_out_of_range_is_found_on_the_host():
-    """CuPy would wrap it: row -1 or row n_vocab % n_vocab, and no word."""
+    """CuPy itself would wrap such an index round without an error."""
     with stand_in():
         model = random_model("tiny")
         model([1, 2])
@@ -99,9 +98,9 @@ def test_a_pass_itself_brings_nothing_to_the_host():
         of_prompt = counts["bytes copied for products"]
         model(PROMPT + [1, 2, 3], 4)
     assert counts["bytes to host"] == counts["syncs"] == 0
-    assert counts["bytes to device"] == 8 * (len(PROMPT) + 4)   # the ids of the tokens that are run
+    assert counts["bytes to device"] == 8 * (len(PROMPT) + 4)   # only the ids of the tokens in the pass
     weights = sum(block["mlp"]["c_fc"]["w"].nbytes for block in model.params["blocks"])
-    assert counts["bytes copied for products"] - of_prompt < weights        # queries, keys and values alone
+    assert counts["bytes copied for products"] - of_prompt < weights        # only queries, keys and values
 
 
 # The samplers, the command line -----------------------------------------------------------------------------
@@ -132,7 +131,7 @@ def test_a_draft_on_the_host_may_serve_a_target_on_the_device():
     None, ImportError("Failure finding libcublas.so.12\nmuch advice " * 99), RuntimeError(),
     RuntimeError("cudaErrorInsufficientDriver: CUDA driver is insufficient\nfor this")], ids=repr)
 def test_one_sentence_says_what_cupy_said_and_what_it_needs(capsys, monkeypatch, error):
-    """A `cupy` that is not there, or that fails at its first array."""
+    """If `cupy` is not installed, or fails at its first array."""
     def ones(*_, **__):
         raise error
 
@@ -142,7 +141,7 @@ def test_one_sentence_says_what_cupy_said_and_what_it_needs(capsys, monkeypatch,
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("error: ") and err.count("\n") == 1 and len(err) < 500
     assert (type(error).__name__ if error else "ModuleNotFoundError") in err and "--backend numpy" in err
-    assert not backend.on_gpu() and xp.ndarray is np.ndarray                    # still what it was
+    assert not backend.on_gpu() and xp.ndarray is np.ndarray                    # nothing has changed
 
 
 def test_a_backend_that_is_not_known_is_refused():
@@ -172,7 +171,7 @@ def test_no_clock_is_read_while_the_device_works(monkeypatch):
 
 
 def test_all_clocks_are_the_one_of_backend_py():
-    """Of what computes: training is PyTorch's, and elsewhere one waits for a server or a browser."""
+    """Except in training, which uses PyTorch, and where the code waits for a server or a browser."""
     for path in FILES:
         if path.name != "backend.py" and room_of(path) not in ("training", "notebooks", "tests"):
             assert not re.search(r"perf_counter|time\.time\b", path.read_text(encoding="utf-8")), path
@@ -185,8 +184,8 @@ def names():
                 i=cupy.arange(3), n=np.ones((4, 6), np.float32))
 
 
-# CuPy refuses these, too, but for a few that it does in silence: it wraps indices out of range, cuts 1.0
-# off, takes True for a mask, and in some functions a list, or a NumPy array for what NumPy then does with it.
+# CuPy refuses these too, except for a few that it silently accepts: it wraps indices out of range, truncates
+# the index 1.0, takes True for a mask, and some of its functions accept lists or NumPy arrays.
 REFUSED = {
     TypeError: """np.asarray(a) | a + n | n + a | n * b | a += n | a + [1] * 6 | a @ n | n @ a.T
         cp.matmul(a, n) | cp.exp(n) | cp.exp([1.0]) | cp.maximum(a, n) | cp.sum(n) | cp.sum([1])

@@ -1,4 +1,4 @@
-"""Batches: each sequence is exactly what it would be alone with its generator, and costs no more."""
+"""Batches: each sequence is exactly what it would be alone with its own generator, and costs no more."""
 from itertools import product
 
 import numpy as np
@@ -105,7 +105,7 @@ def assert_same_bits(draft, target, prompts, n_tokens, K, temperature):
 
 def test_the_embedded_pair_has_the_same_bits_in_company(embedded):
     draft, target, encoder = embedded
-    n = 3 if target.exact_rows == np.inf else 1         # 3 * 5 rows, or as many as keep their bits
+    n = 3 if target.exact_rows == np.inf else 1         # 3 * 5 rows, or only as many as keep their bits
     prompts = [encoder.encode(text) for text in ("The old man", "It was a cold, grey morning", "He said")][:n]
     assert_same_bits(draft, target, prompts, 12, 4, temperature=1)
 
@@ -141,13 +141,13 @@ def test_the_rows_of_all_sequences_meet_the_weights_at_once():
     passes, model = [], tiny_gpt2(1, np.float64, n_layer=1, n_vocab=5)
     model.params["wpe"] = model.params["wpe"].view(Noted)
     together(None, model, [[1], [1, 2, 3], [2, 2]], 4, 0)
-    assert passes == [6, 3, 3, 3]                       # the prompts, then a row a sequence
+    assert passes == [6, 3, 3, 3]                       # the prompts, then one row for each sequence
 
 
 def test_slots_are_gpt2s_that_can_be_asked_alone():
     model = tiny_gpt2(2, np.float64, n_vocab=5)
     slots = Slots(model, [10, 12])
-    both, further = slots({0: [1, 2], 1: [3]}, {0: 1, 1: 1}), slots[1]([3, 4], 2)   # from the batch's keys
+    both, further = slots({0: [1, 2], 1: [3]}, {0: 1, 1: 1}), slots[1]([3, 4], 2)   # after the batch
     assert model.cached == [] and slots[1].params is model.params
     assert np.abs(both[0] - model([1, 2])).max() < 1e-12 and np.abs(further - model([3, 4], 2)).max() < 1e-12
 

@@ -1,4 +1,4 @@
-"""Block verification accepts more drafts than Algorithm 2."""
+"""Block verification accepts at least as many drafts as Algorithm 2 on average."""
 import numpy as np
 import pytest
 from helpers import PAIRS
@@ -13,7 +13,7 @@ def block_sampling(*run, verify=block.verify, **settings):
 
 
 def mean_accepted(verify, draft, target, K):
-    """The exact expectation of the number of drafts that the first round accepts."""
+    """The exact expected number of drafts that the first round accepts."""
     found = exact_distribution(
         lambda rng: next(block_sampling(draft, target, [0, 0], K + 1, K, rng, verify=verify)).n_accepted)
     return sum(n * chance for n, chance in found.items())
@@ -24,7 +24,7 @@ def test_a_block_accepts_at_least_as_many_drafts_on_every_pair(draft, target):
     for K in (1, 2, 3):
         single, together = (mean_accepted(v, draft, target, K) for v in (verify, block.verify))
         assert together >= single - 1e-12
-        if K == 1:                                                      # one draft: the same rule
+        if K == 1:                                                      # for one draft both are the same rule
             assert together == pytest.approx(single, abs=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""Staged drafting: the drafts are the draft model's own."""
+"""Staged drafting: the drafts have the distribution of the draft model's own drafts."""
 import numpy as np
 import pytest
 
@@ -21,5 +21,5 @@ def test_the_drafts_are_distributed_as_those_of_the_draft_alone():
     rng = np.random.default_rng(0)
     for _ in range(20):
         tokens, p = guesses(draft, x, 3, to_probs, rng)
-        for j, row in enumerate(p):                             # p is the draft's, at that very place
+        for j, row in enumerate(p):                             # p is the draft's own distribution here
             assert row == pytest.approx(to_probs(draft(x + tokens[:j]), 1)[0], abs=1e-12)

@@ -1,4 +1,4 @@
-"""checkpoint.py against TensorFlow's own files, the safetensors library, a second encoding, and damage."""
+"""checkpoint.py against TensorFlow's own files, the safetensors library, a second encoder, and damage."""
 import contextlib
 import itertools
 import json
@@ -31,7 +31,7 @@ def same(a, b):
 
 
 def write(path, data):
-    """A new file each time: some disks wait when an old one is cut to nothing and written again."""
+    """Writes a new file each time, because truncating and rewriting an old one is slow on some disks."""
     path.unlink(missing_ok=True)
     path.write_bytes(data)
 
@@ -39,7 +39,7 @@ def write(path, data):
 # crc32c -----------------------------------------------------------------------------------------------------
 
 def slow_crc32c(data):
-    """Bit by bit, from the polynomial."""
+    """CRC-32C bit by bit, from the polynomial."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -136,7 +136,7 @@ def test_any_layout_in_memory_is_written_row_by_row_also_over_the_file_it_came_f
 
 
 def test_stopped_anywhere_in_writing_there_is_the_old_the_new_or_no_checkpoint(tmp_path, monkeypatch):
-    """At the n-th change of the folder, for every n."""
+    """Writing is stopped at the n-th change of the folder, for every n."""
     seen = set()
     for n in range(6):
         left = iter(range(n))
@@ -161,7 +161,7 @@ def test_what_happens_to_the_file_afterwards_does_not_matter(tmp_path):
                                              np.arange(100_000.).tobytes()))
     both = read_tensorflow(tmp_path / "m")["x"], read_safetensors(tmp_path / "s")["x"]
     for name in DATA, "s":
-        os.truncate(tmp_path / name, 0)                         # of a mapped file the process would die
+        os.truncate(tmp_path / name, 0)                         # if it were mapped, the process would die
     assert all(np.array_equal(x, np.arange(100_000.)) for x in both)
 
 
@@ -267,7 +267,7 @@ def test_what_the_format_allows_and_tensorflow_does_not_write(tmp_path):
 
 
 def test_an_empty_tensor_may_lie_where_another_begins(tmp_path):
-    """Whichever of the two has the first name: neither overlaps the other."""
+    """They do not overlap, whichever of the two names comes first."""
     for empty, full in ("a", "b"), ("b", "a"):
         entries = {empty: entry(shape=(0,), size=0), full: entry()}
         header = {empty: described(0, 0, shape=[0]), full: described()}
@@ -281,7 +281,7 @@ def test_an_empty_tensor_may_lie_where_another_begins(tmp_path):
 HUGE = [2**31 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 X, Y = (b"x", entry()), (b"y", entry())
 WELL, HOLE = table(block([HEADER, X])), "overlap|hole|end at byte"
-DAMAGED = {             # what is wrong: (the .index file, what is said)
+DAMAGED = {             # what is wrong: (the .index file, what the error says)
     "Snappy": (table(block([HEADER, X], kind=1)), "compressed"),
     "big-endian": (table(block([(b"", field(1, 1) + field(2, 1)), X])), "big-endian"),
     "slices": (one(more=field(7, b"")), "slices"),
@@ -303,7 +303,7 @@ DAMAGED = {             # what is wrong: (the .index file, what is said)
 
 
 def refused(read, path, reason):
-    """With one sentence that names the file."""
+    """Reading the file raises a ValueError: one sentence that names the file and the reason."""
     with pytest.raises(ValueError, match=f"^{re.escape(str(path))}.*: .*({reason})") as error:
         read(path)
     assert "\n" not in str(error.value) and len(str(error.value)) < 600
@@ -320,7 +320,7 @@ def test_data_of_another_length_are_refused(tmp_path, data):
 
 
 def test_every_bit_of_the_index_is_guarded(tmp_path):
-    """In the blocks and the magic number; the metaindex block between them is not used."""
+    """Every bit of the blocks and of the magic number.  The metaindex block between them is not used."""
     first, footer = len(block([HEADER, X])), len(WELL) - 48
     for i in [*range(first), *range(first + 13, footer), *range(len(WELL) - 8, len(WELL))]:
         bad = bytearray(WELL)
@@ -365,7 +365,7 @@ def described(begin=0, end=8, dtype="F32", shape=(2,), **more):
 
 @pytest.mark.parametrize("padding", [0, 1, 3, 8])
 def test_reads_what_the_safetensors_library_writes(tmp_path, padding):
-    """padding: the metadata move the data through all alignments, where the library allows it."""
+    """Metadata of different lengths (padding) shift the alignment of the data, if the library allows it."""
     library = pytest.importorskip("safetensors.numpy")
     rng = np.random.default_rng(padding)
     arrays = {"empty": np.zeros((0, 3), np.float32), "scalar": np.array(3.5), "flag": np.array([True, False])}
@@ -384,7 +384,7 @@ def test_reads_bfloat16_as_torch_wrote_it():
 
 
 def test_order_and_alignment_do_not_matter(tmp_path):
-    """In Hugging Face's gpt2 the data begin at byte 14291."""
+    """In Hugging Face's gpt2, for example, the data begin at byte 14291."""
     header = {"b": described(8, 16), "__metadata__": {"a": "b"}, "c": described(16, 16, shape=[0]),
               "a": described(0, 8)}
     for padding in range(8):
@@ -439,7 +439,8 @@ SAFETENSORS_FILES = [(HUGGINGFACE / f"{name}.safetensors").read_bytes()
 
 
 def damage(rng, data):
-    """A bit is flipped, or a piece becomes nothing, another piece, or a huge number; also one in JSON."""
+    """Flips a bit, or replaces a piece by nothing, by another piece or by a huge number; or changes a number
+    in JSON."""
     data = bytearray(data)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         i, j = rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)
@@ -456,8 +457,8 @@ def damage(rng, data):
 
 
 def damaged_index(folder, rng):
-    """In most of them the checksum of the one data block is right, so that the damage gets past it."""
-    end = int.from_bytes(SMALL[-48:-46], "little")              # the varint of where the metaindex begins
+    """In most files the checksum of the only data block is right, so the damage gets past that check."""
+    end = int.from_bytes(SMALL[-48:-46], "little")              # a varint: where the metaindex begins
     end = (end & 127 | end >> 8 << 7) - 4
     contents = damage(rng, SMALL[:end])[:end].ljust(end, b"\0")
     sealed = contents + struct.pack("<I", checkpoint.masked_crc(contents)) + SMALL[end + 4:]
@@ -469,7 +470,7 @@ def damaged_index(folder, rng):
 def damaged_safetensors(folder, rng):
     data = rng.choice(SAFETENSORS_FILES)
     head = 8 + int.from_bytes(data[:8], "little")
-    header = damage(rng, data[8:head])                          # what matters is in the header
+    header = damage(rng, data[8:head])                          # the header holds all that matters
     size = len(header) if rng.random() < 0.9 else rng.randrange(2 * head)
     data = safetensors(header, data[head:], size) if rng.random() < 0.8 else damage(rng, data)
     write(folder / "m", data)
@@ -479,9 +480,9 @@ def damaged_safetensors(folder, rng):
 @pytest.mark.parametrize("kind", [damaged_index, damaged_safetensors])
 @pytest.mark.parametrize("n", [25, pytest.param(2_000, marks=pytest.mark.fuzz)])
 def test_damage_at_random(tmp_path, kind, n):
-    """A ValueError, or well-formed arrays no larger than the file, and little memory on the way."""
+    """Reading gives a ValueError, or well-formed arrays no larger than the file, and takes little memory."""
     with contextlib.suppress(ValueError):
-        kind(tmp_path, random.Random(n))[0]()                   # makes what is made once: checksum tables
+        kind(tmp_path, random.Random(n))[0]()                   # builds the checksum tables, which are cached
     rng, refused = random.Random(n), 0
     for i in range(n):
         read, size = kind(tmp_path, rng)
@@ -489,7 +490,7 @@ def test_damage_at_random(tmp_path, kind, n):
         try:
             arrays = read()
             assert all(isinstance(name, str) for name in arrays)
-            # no two overlap; bfloat16 doubles
+            # no two arrays overlap; bfloat16 becomes twice as large
             assert sum(len(array.tobytes()) for array in arrays.values()) <= 2 * size, i
         except ValueError as error:
             refused += 1

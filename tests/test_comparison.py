@@ -1,4 +1,4 @@
-"""What two runs say about each other: worked out by hand on clocks that are made up."""
+"""The comparison of two runs: its numbers, worked out by hand with made-up clocks, and its sentences."""
 import math
 from types import SimpleNamespace
 
@@ -14,12 +14,12 @@ ENCODER = SimpleNamespace(eos=9, decode=lambda tokens: "".join(map(str, tokens))
 
 
 def clock(calls):
-    """A model or drafter that took so many seconds for as many rows or drafts."""
+    """A model or drafter with made-up timings: {rows or drafts: seconds}."""
     return SimpleNamespace(seconds=dict(calls).get, exact_rows=4, exact_paths=True)
 
 
 def line(*made):
-    """Rounds of so many drafts, of which so many were accepted, and one token more."""
+    """One round for each (drafts, accepted); every round has one token more than it accepted."""
     return [Round([0] * (n + 1), [0] * k, n, None, None) for k, n in made]
 
 
@@ -33,7 +33,7 @@ def figures(rounds, draft, target, propose, K, n_tokens, typed=("model", "token"
 
 
 def test_rounds_of_k_drafts_are_predicted_by_theorem_3_8():
-    """Three rounds of 2 drafts, then one with the last token alone: 5 accepted of 6 tested."""
+    """Three rounds of 2 drafts, then one for the last token alone: 5 of the 6 tested drafts are accepted."""
     r = figures(line((2, 2), (2, 1), (2, 2), (0, 0)), {1: 0.001}, {1: 0.010, 3: 0.013}, {}, 2, 9)
     alpha = 5 / 6
     assert r["predicted_speedup"] == pytest.approx((1 + alpha + alpha**2) / (2 * 0.1 + 1.3))
@@ -44,7 +44,8 @@ def test_rounds_of_k_drafts_are_predicted_by_theorem_3_8():
 
 
 def test_rounds_of_any_length_are_predicted_by_what_they_cost():
-    """Four rounds with 0, 2, 2 and 1 drafts, 8 tokens; a step takes 10 ms, a row more 1 ms, a draft 2."""
+    """Four rounds with 0, 2, 2 and 1 drafts, 8 tokens.  A step takes 10 ms, each further row 1 ms, a draft
+    2 ms."""
     rounds = line((0, 0), (2, 2), (2, 1), (1, 1))
     r = figures(rounds, None, {1: 0.010, 2: 0.011, 3: 0.012}, {1: 0.002}, 2, 8, ("lookup", "token"))
     assert r["predicted_speedup"] == pytest.approx(8 / (1.0 + 2 * (0.4 + 1.2) + (0.2 + 1.1)))
@@ -52,18 +53,19 @@ def test_rounds_of_any_length_are_predicted_by_what_they_cost():
 
 
 def test_a_tree_costs_its_levels_and_one_pass():
-    """(2, 1): a level is a pass of the draft over 1 row, then over 2; the target sees 5 rows."""
+    """Shape (2, 1): the draft makes one pass for each level, over 1 row and over 2.  The target's pass has
+    5 rows."""
     rounds = [Round([0, 0, 0], [0, 1, 0, 1], 2, None, None, [-1, -1, 0, 1])]
     typed = ("model", "tree:2,1")
     r = figures(rounds, {1: 0.002, 2: 0.004}, {5: 0.015}, {}, 2, 3, typed)
     assert r["cost_ratio"] == pytest.approx(0.3) and r["verify_ratio"] == pytest.approx(1.5)
-    assert r["predicted_speedup"] == pytest.approx(3 / (2 * 0.3 + 1.5)) and not r["same_bits"]  # 4 keep
+    assert r["predicted_speedup"] == pytest.approx(3 / (2 * 0.3 + 1.5)) and not r["same_bits"]  # 5 > 4
     own = figures(rounds, None, {5: 0.015}, {}, 2, 3, ("medusa", "tree:2,1"), grow={4: 0.001})
     assert own["cost_ratio"] == pytest.approx(0.05)
 
 
 def test_what_was_not_measured_is_none_and_no_sentence_prints_it():
-    """Rounds shorter than K: neither a pass over K + 1 rows nor theorem 3.8."""
+    """All rounds are shorter than K, so no pass had K + 1 rows and theorem 3.8 does not apply."""
     r = figures(line((1, 1), (1, 0)), None, {2: 0.011}, {1: 0.002}, 6, 3, ("medusa", "token"))
     assert r["verify_ratio"] is None and r["predicted_speedup"] == pytest.approx(1.5 / (0.2 + 1.1))
     said = " ".join(summary(r | dict(K=6, temperature=1, drafter="medusa", verifier="token")))
@@ -99,7 +101,7 @@ def test_flags_without_effect_are_named():
 
 
 def test_short_runs_are_repeated_and_the_median_is_printed(monkeypatch):
-    """On a clock that only the turns move: .24 s each, the first included, so four fit into a second."""
+    """Only the pairs of runs advance this clock, .24 s each, so four pairs fit into a second."""
     now, runs = [10.0], iter([1.5, 2.5, 1.0, 9.9])
     monkeypatch.setattr(comparison, "clock", lambda: now[0])
     monkeypatch.setattr(comparison, "REPEAT", 1)

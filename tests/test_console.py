@@ -1,4 +1,4 @@
-"""Words to flags, errors to sentences: for a small program, and for all there are."""
+"""The command line turns words into flags and errors into sentences: a small program, then all of ours."""
 import errno
 import io
 import os
@@ -68,7 +68,7 @@ def test_help_names_every_flag_with_its_default_and_does_nothing(capsys):
 @pytest.mark.parametrize("error, status, says", [
     (ValueError("that is wrong"), 2, "error: that is wrong\n"),
     (OSError(errno.ENOSPC, "No space left on device", "a.html"), 2, "error: cannot write a.html (No space"),
-    (OSError("9 requested and 0 written"), 2, "error: cannot write the output (9 requested"),   # NumPy's
+    (OSError("9 requested and 0 written"), 2, "error: cannot write the output (9 requested"),   # from NumPy
     (MemoryError(), 2, "error: there is not enough memory"), (KeyboardInterrupt(), 130, "interrupted\n"),
     (BrokenPipeError(), 0, "")])
 def test_an_error_is_a_sentence_and_a_status(error, status, says, capsys):
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_used_says_why(text, says, tmp_path):
 
 
 def test_an_edit_within_a_second_counts(tmp_path, monkeypatch):
-    """Python's own cache goes by the size and the second."""
+    """Python's own bytecode cache compares only the size and the time in seconds."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     path = tmp_path / "mine.py"
     for said in "good", "evil":
@@ -129,12 +129,12 @@ def test_a_file_is_rewritten_whole_or_stays_as_it_was(tmp_path):
     assert {*tmp_path.iterdir()} == {file, link} and link.is_symlink()
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 def test_a_full_disk_behind_standard_output_is_told(monkeypatch, capfd):
     with open("/dev/full", "w") as full, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", full)
         assert console.run(program, ["f"]) == 2
-        full.write("more")                              # at the end Python writes what is left: to nobody now
+        full.write("more")                              # Python flushes the rest at exit: now to nobody
     assert "cannot write the output (No space left on device): free some" in capfd.readouterr().err
 
 
@@ -165,7 +165,7 @@ PROGRAMS = ["main.py", "-m reporting.many", "-m benchmarks", "-m exercises", "-m
 
 @pytest.mark.long
 @pytest.mark.parametrize("words", PROGRAMS)
-def test_every_program_has_help_one_sentence_for_nonsense(words):
+def test_every_program_has_help_and_one_sentence_for_nonsense(words):
     def run(*more, **streams):
         return subprocess.run([sys.executable, *words.split(), *more], cwd=ROOT, text=True, **streams)
     done = run("--help", capture_output=True)
@@ -176,7 +176,7 @@ def test_every_program_has_help_one_sentence_for_nonsense(words):
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process alone")
 def test_ctrl_c_leaves_no_traceback(tmp_path):
-    """In the place of a library lies a module that presses the keys."""
+    """A module that sends the signal takes the place of a library."""
     (tmp_path / "tqdm.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     done = subprocess.run([sys.executable, ROOT / "main.py", "--json"], capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": str(tmp_path)},

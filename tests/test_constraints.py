@@ -1,4 +1,5 @@
-"""Constraints: what the examples do, and what is accepted.  Their distribution is in test_judgements.py."""
+"""Constraints: what the examples do, and how many drafts are accepted.  test_judgements.py checks their
+distribution."""
 import itertools
 
 import numpy as np
@@ -27,7 +28,7 @@ def test_each_row_is_that_of_its_own_prefix_and_the_models_logits_stay():
 
     def process(tokens, logits):
         calls.append(tokens[:])
-        tokens.clear()                                          # it may
+        tokens.clear()                                          # a process may do this
         logits[:] = len(calls[-1])
         return logits
     tokens, before = [0, 1, 2, 0], target([0, 1, 2, 0], 3)

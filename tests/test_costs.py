@@ -1,4 +1,4 @@
-"""Costs: what is clocked and how it is summed up; never how long anything takes."""
+"""Costs: what is timed and how it is summarized, but never how long anything takes."""
 import json
 import math
 import os
@@ -25,7 +25,7 @@ def test_the_parts_of_a_round_are_all_of_it():
     pair, begin = method.pair(models, [1, 2], 3, {}), clock()
     found = costs.rounds_of(method.sampler(pair), pair, [1, 2], 12, 3, 1.0, 0)
     assert sum(sum(parts) for *_, parts in found) < clock() - begin
-    assert all(drafts == 3 and min(parts) > 0 for drafts, _, parts in found)    # none is cut short
+    assert all(drafts == 3 and min(parts) > 0 for drafts, _, parts in found)    # every round had 3 drafts
     first = next(method.sampler(pair)(pair.draft, pair.target, [1, 2], 12, 3, np.random.default_rng(0)))
     numbers = [len(first.tokens), *(n for _, n, _ in found)]
     assert sum(numbers) >= 12 > sum(numbers[:-1])
@@ -39,7 +39,7 @@ def test_a_typical_round_has_the_median_of_its_size():
 
 
 def test_a_speed_up_is_that_over_the_target_alone_at_the_same_temperature(monkeypatch):
-    """Tokens and seconds by hand."""
+    """Worked out by hand from made-up tokens and seconds."""
     model, tree = ("model", "token", 4, 0), ("model", "tree:2", None, 1)
     rounds = {("alone", "", None, 0): (0, 1, (0, 2, 0)), ("alone", "", None, 1): (0, 1, (0, 8, 0)),
               model: (4, 3, (1, 2, 0)), tree: (0, 1, (0, 4, 0))}
@@ -52,14 +52,14 @@ def test_a_speed_up_is_that_over_the_target_alone_at_the_same_temperature(monkey
 
 @pytest.mark.parametrize("kernels", costs.KERNELS)
 def test_what_was_committed_is_what_would_be_clocked(kernels):
-    """New methods may be missing until somebody measures them."""
+    """The files hold no method that is no longer measured; a new one may be missing until it is."""
     stored, cells = figures.costs(kernels), {costs.name_of(*cell[:4]) for cell in costs.plan()}
     assert {*stored} == {"machine", "passes", "bandwidth", "rounds"} and {*stored["passes"]} == {*costs.SIZES}
     assert {name for name in stored["rounds"] if not name.startswith("alone")} <= cells
 
 
 def test_the_program_measures_in_a_process_for_each_kind_of_kernels(monkeypatch, tmp_path):
-    """What it writes is what figures.py reads; here of few cells, in this process."""
+    """It writes what figures.py reads.  Here it measures few cells, in this process."""
     def process(words, env, **_):
         known = env["OPENBLAS_CORETYPE"] == "Haswell"
         exec(words[-1] if known else "")
@@ -101,7 +101,7 @@ def test_runs_take_turns_after_one_to_warm_up_and_the_median_is_taken(monkeypatc
     assert measure.seconds(3, run, run) == [2, 2]
     times = measure.in_turns({name: lambda: None for name in "abc"}, 11, seldom="c")
     assert [len(mine) for mine in times.values()] == [11, 11, 1]
-    assert len(measure.in_turns({"a": lambda: None}, 100, limit=-1)["a"]) == 1  # the time was up
+    assert len(measure.in_turns({"a": lambda: None}, 100, limit=-1)["a"]) == 1  # the time limit was reached
 
 
 @pytest.mark.parametrize("slow, busy", [(1.3, False), (1.5, True)])
@@ -124,11 +124,11 @@ def test_timing_the_parts_changes_nothing():
 @pytest.mark.parametrize("name", ["demo-draft", "demo-target"])
 def test_the_size_counts_every_parameter_of_the_files_once(name):
     arrays = read_tensorflow(costs.HERE.parent / "models" / name / "model.ckpt")
-    assert size_of(load_model(name)[0]) == 4 * sum(a.size for a in arrays.values())     # whole tiles
+    assert size_of(load_model(name)[0]) == 4 * sum(a.size for a in arrays.values())     # no padding
 
 
 def test_the_sizes_are_gpt_2s():
-    """Radford et al. 2019, as they were published; a head has 64 numbers."""
+    """The sizes that Radford et al. published in 2019, with 64 numbers for each attention head."""
     published = {"124M": 124_439_808, "355M": 354_823_168, "774M": 774_030_080, "1558M": 1_557_611_200}
     assert {*SIZES} == {"tiny", *published}
     for name, n_weights in published.items():
@@ -139,6 +139,6 @@ def test_the_sizes_are_gpt_2s():
 def test_textbook_matrices_are_those_of_the_files():
     arrays, params = random_arrays("tiny"), textbook(random_model("tiny").params)
     assert sum(a.size for a in arrays_of(params)) == sum(a.size for a in arrays.values())
-    # 96 outputs: two tiles
+    # c_attn has 96 outputs, which are two tiles
     assert (params["blocks"][3]["attn"]["c_attn"]["w"] == arrays["model/h3/attn/c_attn/w"]).all()
     assert (params["blocks"][0]["mlp"]["c_proj"]["w"] == arrays["model/h0/mlp/c_proj/w"]).all()

@@ -1,5 +1,5 @@
-"""Counts: the sums over coins against the judge's walk through every branch and against runs; what is counted
-anew; and the order that theory demands of the committed ones."""
+"""Counts: the exact sums agree with the judge's walk through every branch and with runs; counting resumes
+where it stopped; and the committed counts have the order that theory demands."""
 import json
 from itertools import product
 
@@ -20,7 +20,7 @@ VERIFY = {"token": verify, "block": block.verify}
 
 @pytest.mark.parametrize("verifier, seed", [*product(CHANCES, (1, 2, 3))])
 def test_the_chances_along_texts_are_those_of_all_drafts_and_coins(verifier, seed):
-    """P(at least j accepted): over texts by the formula, over drafts and coins by the judge."""
+    """P(at least j drafts are accepted): the formula sums over texts, the judge over drafts and coins."""
     draft, target, K = lossless.table(seed, zeros=.2), lossless.table(seed + 7, zeros=.2), 3
     found = lossless.exact_distribution(lambda rng: next(
         speculative_sampling(draft, target, [0], K + 1, K, rng, verify=VERIFY[verifier])).n_accepted)
@@ -41,7 +41,7 @@ def test_rounds_are_summed_over_where_they_begin():
     assert total[7:] / rounds == pytest.approx([.5, .25, 1, .5])                # kept, tested
     sure = summed(np.full((9, 3), 2.), CHANCES["token"], 2)
     assert sure[1:3] == pytest.approx([3, 9])
-    r[:, 1] = np.nan                                                            # never a second draft
+    r[:, 1] = np.nan                                                           # never a second draft
     _, rounds, tokens, drafts, *_ = summed(r, CHANCES["block"], 2)
     assert (tokens / rounds, drafts / rounds) == (pytest.approx(1.5), 1)
 
@@ -57,12 +57,12 @@ def test_only_rounds_that_begin_in_these_places_are_counted():
 
 @pytest.mark.parametrize("drafter, where", [
     *product(MEMORYLESS, [""]), ("model", "places:20-40"), ("model", "prompts:copying")])
-def test_without_coins_is_what_the_method_does(drafter, where, monkeypatch):
-    """At temperature 0, where there are none, exactly."""
+def test_summing_over_coins_equals_running_the_method_at_temperature_0(drafter, where, monkeypatch):
+    """Exactly, because at temperature 0 there are no coins."""
     cell = drafter, "token", 4, 0, where
     monkeypatch.setattr(counts, "N_TOKENS", 8)
     monkeypatch.setitem(counts.WHERE, where, (3, 8) if where == "places:20-40" else (0, 8))
-    sums = counted(cell, 7, 1)                                  # a text of its own: texts are remembered
+    sums = counted(cell, 7, 1)                                  # texts are cached: take one of our own
     monkeypatch.setattr(counts, "is_exact", lambda *_: False)
     assert sums == pytest.approx(counted(cell, 7, 1))
 
@@ -70,7 +70,7 @@ def test_without_coins_is_what_the_method_does(drafter, where, monkeypatch):
 @pytest.mark.long
 @pytest.mark.parametrize("cell", [("model", "token", 4, 1, ""), ("model", "block", 8, 1, "places:20-40"),
                                   ("eagle", "token", 3, .5, ""), ("medusa", "token", 4, 1, "")], ids=str)
-def test_without_coins_is_what_runs_come_to(cell, monkeypatch):
+def test_summing_over_coins_agrees_with_runs_within_three_standard_errors(cell, monkeypatch):
     exact = figures(counted(cell, 0, 46))
     monkeypatch.setattr(counts, "is_exact", lambda *_: False)
     runs = figures(counted(cell, 0, 46))
@@ -101,7 +101,7 @@ def test_what_is_the_same_by_theory_is_counted_once(cell, counted_as):
 
 
 def test_a_cell_goes_on_where_it_stopped_but_not_with_other_weights(monkeypatch, tmp_path):
-    """And the file has it, beside what was there."""
+    """The file gets the cell and keeps what was there."""
     asked, cell, file = [], ("model", "coupled", 4, 1, ""), tmp_path / "counts.json"
     name = name_of(*cell)
 
@@ -126,7 +126,7 @@ def test_a_cell_goes_on_where_it_stopped_but_not_with_other_weights(monkeypatch,
 
 @pytest.mark.parametrize("name, K", [("lookup", 4), ("block", 4), ("k_seq", None)])
 def test_the_row_of_one_method_is_three_cells(name, K, monkeypatch, capsys):
-    """T = 0 apart from loops, T = 1, and T = 0 when copying; no other cell is counted."""
+    """The cells: T = 0 before texts loop, T = 1, and T = 0 when copying.  No other cell is counted."""
     asked = []
     monkeypatch.setattr(counts, "count_cell", lambda cell, *_: asked.append(cell) or dict(tokens=2.0, se=.1))
     monkeypatch.setattr(counts, "write", lambda *_: None)
@@ -137,7 +137,7 @@ def test_the_row_of_one_method_is_three_cells(name, K, monkeypatch, capsys):
     assert all(cell in counts.plan() for cell in asked)
 
 
-# The committed ones -----------------------------------------------------------------------------------------
+# The committed counts ---------------------------------------------------------------------------------------
 
 def test_the_committed_cells_were_counted_on_these_weights():
     assert counts.read(FILE) == CELLS and len(counts.weights()) == 6
@@ -153,7 +153,8 @@ def test_every_cell_keeps_its_bounds():
 
 
 def no_fewer(more, less, slack=3):
-    """The first makes at least the tokens of the second, as far as the errors say."""
+    """The first cell has at least the tokens per pass of the second, within `slack` standard errors.  If a
+    cell is not in the file, nothing is compared."""
     if more in CELLS and less in CELLS:
         a, b = CELLS[more], CELLS[less]
         assert a["tokens"] >= b["tokens"] - slack * (a["se"] ** 2 + b["se"] ** 2) ** .5, (more, less)
@@ -171,7 +172,7 @@ def test_the_order_that_theory_demands_of_two_methods_holds():
         no_fewer(f"model traversal:{shape} T={T}", f"model tree:{shape} T={T}")
         no_fewer(f"model k_seq:{shape} T={T}", f"model specinfer:{shape} T={T}", slack=4)
         no_fewer(f"model tree:{shape} T={T}", f"model token K={shape.count(',') + 1} T={T}")
-    for rule, T in product(("tree", "specinfer", "k_seq"), ("0.5", "1")):              # a line is a line
+    for rule, T in product(("tree", "specinfer", "k_seq"), ("0.5", "1")):              # no branches
         no_fewer(f"model {rule}:1,1,1 T={T}", f"model token K=3 T={T}")
         no_fewer(f"model token K=3 T={T}", f"model {rule}:1,1,1 T={T}")
     for n in (4, 8, 16, 32, 64, 128, 256):
@@ -185,7 +186,7 @@ def test_at_temperature_0_block_verification_accepts_what_algorithm_2_accepts():
 
 
 def test_what_copies_gains_most_from_loops():
-    """As docs/methods.md says: with the place in a greedy text, more than the draft model does."""
+    """As docs/methods.md says: late in a greedy text, where it loops, copying beats the draft model."""
     def tokens(method, places):
         return CELLS[f"{method} token K=4 places:{places} T=0"]["tokens"]
     for method in "lookup", "suffix", "jacobi":

@@ -1,4 +1,5 @@
-"""Coupled sampling: one text for a seed, however it is drafted; its distribution; how often drafts stay."""
+"""Coupled sampling: the seed alone fixes the text, however it is drafted; the text has the target's
+distribution; and drafts are accepted as often as the formula says."""
 from collections import Counter
 from itertools import product
 
@@ -36,7 +37,7 @@ SETTINGS = [{}, dict(temperature=.6, top_k=2), dict(top_p=.7), dict(temperature=
 
 
 def own_draws(draft, x, k, to_probs, rng):
-    """Asks its generator by itself, for drafts and for how many of them."""
+    """Draws from its generator itself: how many drafts, and which."""
     return [int(rng.random() * 3) for _ in range(rng.integers(k + 1))], None
 
 
@@ -80,8 +81,8 @@ def test_it_is_the_same_in_a_batch():
 
 @pytest.mark.parametrize("n_tokens, Ks", [(15, [4]), pytest.param(100, range(1, 9), marks=pytest.mark.long)])
 def test_every_drafter_of_the_table_gives_the_embedded_targets_text(n_tokens, Ks):
-    """At K = 1 .. 8 with a seed each, all tokens; on kernels that round by the company of a row, up to
-    a race that is so close that rounding decides it."""
+    """The short test runs four drafters at K = 4, the long one all at K = 1 .. 8, with a seed for each K.
+    On kernels that round a row differently in company, texts may part where rounding decides a race."""
     models = Models("demo-draft", "demo-target")
     prompt = models.encoder.encode("The old man looked out over the sea")
     settings = dict(temperature=1, top_k=0, top_p=1, eos=None)
@@ -104,7 +105,7 @@ def test_every_drafter_of_the_table_gives_the_embedded_targets_text(n_tokens, Ks
 
 @pytest.mark.parametrize("n", [1500, pytest.param(40_000, marks=pytest.mark.long)])
 def test_the_text_has_the_targets_distribution(n):
-    """Chi-square over the 27 texts of three tokens; the .999 quantile at 26 degrees of freedom is 54.1."""
+    """Chi-square over the 27 texts of three tokens; its .999 quantile at 26 degrees of freedom is 54.1."""
     draft, target, warm = table(1), table(2), dict(temperature=4)
     wanted = distribution_of_text(target, PROMPT, 3, **warm)
     counts = Counter(text(draft, target, 3, 2, seed, **warm) for seed in range(n))
@@ -113,7 +114,7 @@ def test_the_text_has_the_targets_distribution(n):
 
 
 def winners(q, p, n):
-    """How often the target draws x while the draft draws y, over places: [n_vocab, n_vocab]."""
+    """[n_vocab, n_vocab]: the share of places where the target draws x and the draft draws y."""
     joint, race = np.zeros((len(q), len(q))), Race(np.random.default_rng(0))
     for place in range(n):
         joint[race.winner(q, place), race.winner(p, place)] += 1 / n
@@ -121,7 +122,7 @@ def winners(q, p, n):
 
 
 def test_how_often_a_draft_stays_is_the_closed_formula():
-    """Within four standard deviations; and each of the two is a draw from its own distribution."""
+    """Within four standard deviations.  Also, target and draft each draw from their own distribution."""
     pairs, n = np.random.default_rng(0).dirichlet(np.ones(4), size=(3, 2)), 3000
     for q, p in [*pairs, (np.array([.5, .5, 0, 0]), np.array([0, .2, .8, 0]))]:
         joint = winners(q, p, n)
@@ -131,7 +132,7 @@ def test_how_often_a_draft_stays_is_the_closed_formula():
 
 
 def test_every_draft_stays_if_the_draft_is_the_target():
-    """Also if the drafter asks for rows that it then does not use."""
+    """Even if the drafter asks for rows that it then does not use."""
     target = table(2)
     for drafter in propose, cascade(propose, table(1)), cascade(propose, target):
         rounds = coupled_sampling(target, target, PROMPT, 40, 4, np.random.default_rng(0), propose=drafter)
@@ -139,6 +140,7 @@ def test_every_draft_stays_if_the_draft_is_the_target():
 
 
 def test_what_it_costs_beside_algorithm_2():
+    """It accepts at most what Algorithm 2 accepts, s = sum min(p, q), and at least s / (2 - s)."""
     for q, p in np.random.default_rng(0).dirichlet(np.ones(5), size=(200, 2)):
         shared = np.minimum(p, q).sum()                         # 1 - TV
         assert shared / (2 - shared) - 1e-12 <= acceptance(q, p) <= shared + 1e-12

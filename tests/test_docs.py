@@ -1,4 +1,4 @@
-"""docs/: links lead somewhere, and what is to be typed runs."""
+"""docs/: every link leads somewhere, every exercise has a solution, and commands and code run."""
 import io
 import json
 import re
@@ -49,7 +49,7 @@ def test_every_exercise_and_every_try_of_the_notebooks_has_a_solution():
 @pytest.mark.long
 @pytest.mark.parametrize("n", [1, 2, 5, 6, 8])
 def test_the_code_of_the_solutions_runs_below_the_cells_of_its_notebook(n, monkeypatch):
-    """The cells that draw or measure are left out."""
+    """Without the cells that plot or measure."""
     pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[notebooks]'")
     path, = (ROOT / "notebooks").glob(f"{n}_*.ipynb")
     monkeypatch.chdir(ROOT / "notebooks")
@@ -61,7 +61,7 @@ def test_the_code_of_the_solutions_runs_below_the_cells_of_its_notebook(n, monke
     with redirect_stdout(out):
         exec(cells[0], names)
         for code in cells[1:]:
-            with suppress(NameError):                       # of what was left out
+            with suppress(NameError):                       # names from cells left out
                 if not re.search("^# On this machine|fig, ax", code, re.M):
                     exec(code, names)
         for code in blocks:

@@ -1,7 +1,7 @@
-"""download.py against a server on this machine that plays the real one, good and bad.
+"""download.py against a local server that plays the real one, working or failing.
 
-After every failure: nothing partial is taken for whole, and a second start, with the server well again,
-completes and is right.
+After every failure, no partial file is taken for a whole one, and a second start, with the server working
+again, completes the download correctly.
 """
 import contextlib
 import hashlib
@@ -35,27 +35,27 @@ from loading.folder import shapes
 
 ROOT = Path(__file__).resolve().parent.parent
 JSON, INDEX, DATA = "encoder.json", "model.ckpt.index", "model.ckpt.data-00000-of-00001"
-CLOSED = "http://127.0.0.1:1/base/tiny"         # nobody listens there
+CLOSED = "http://127.0.0.1:1/base/tiny"         # no server listens there
 PAGE = b"<?xml version='1.0'?><Error><Code>AccountIsDisabled</Code></Error>"
 
 
 # The server -------------------------------------------------------------------------------------------------
 
 class Answer(NamedTuple):
-    """What the server does with a request.  By itself it sends the file, from where it was asked to."""
-    status: int | None = None           # None: 206 if a part was asked for, or 200; 0: it hangs up
-    body: object = None                 # what it has in the place of the file, or a function of the file
-    first: int | None = None            # where it begins, if not where it was asked to
-    part: int | None = None             # how many bytes it then sends and promises; None: all
-    total: int | None = None            # of how many, it says; None: the truth
-    cut: int | None = None              # after so many bytes it hangs up, or goes on as `pace` says
-    pace: tuple = ()                    # (bytes at a time, what is called before)
-    headers: tuple = ()                 # in place of the length
+    """What the server does with a request.  By default it sends the file from the byte that was asked for."""
+    status: int | None = None           # None: 206 if a part was asked for, else 200; 0: it hangs up
+    body: object = None                 # replaces the file's bytes; or a function of them
+    first: int | None = None            # the first byte it sends; None: the one asked for
+    part: int | None = None             # how many bytes it announces and sends; None: all
+    total: int | None = None            # the total size that it announces; None: the true one
+    cut: int | None = None              # hangs up after this many bytes, or goes on as `pace` says
+    pace: tuple = ()                    # (bytes at a time, a function to call before each)
+    headers: tuple = ()                 # replace Content-Length
 
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True              # or every answer takes 40 ms
+    disable_nagle_algorithm = True              # otherwise every answer takes 40 ms
 
     def log_message(self, *args):
         pass
@@ -92,9 +92,10 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def served(files):
-    """A server of {name: bytes}.  answers: {file: iterator, an Answer for each request; then it is well}."""
+    """A server of {name: bytes}.  answers: {file: iterator of an Answer for each request}; when the iterator
+    ends, the server works again."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads, server.handle_error = True, lambda *_: None      # the other side hung up
+        server.daemon_threads, server.handle_error = True, lambda *_: None      # if the client hangs up
         server.files, server.answers, server.log, server.sent = files, {}, [], 0
         server.url = f"http://127.0.0.1:{server.server_port}/base/tiny"
         server.asked = lambda file: [asked for name, asked in server.log if name == file]
@@ -116,7 +117,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def server(files, monkeypatch):
-    """The one address of the table."""
+    """The only address in the table of models."""
     table = {name: (len(files[name]), "sha256:" + hashlib.sha256(files[name]).hexdigest())
              for name in ("hparams.json", JSON)} | {name: (len(files[name]), None) for name in (INDEX, DATA)}
     monkeypatch.setattr(module, "WAIT", 0.0001)
@@ -128,7 +129,7 @@ def server(files, monkeypatch):
 
 
 def nothing_partial(folder, files):
-    """Whatever has its final name is right."""
+    """Every file under its final name is complete and correct."""
     for path in folder.iterdir() if folder.exists() else ():
         assert path.suffix in (".part", ".lock") or path.read_bytes() == files[path.name], path
 
@@ -139,7 +140,7 @@ def completes(server, models_dir):
 
 
 def fails(server, models_dir, says):
-    """With one sentence, which says what to do."""
+    """The download raises a ValueError: one sentence, which says what to do."""
     with pytest.raises(ValueError, match=says) as error:
         download("tiny", models_dir)
     assert "\n" not in str(error.value) and re.search("[Ss]tart again|choose|free|delete", str(error.value))
@@ -155,7 +156,7 @@ def flip(file):
 
 NAP, SLEEP, UNSAID = partial(time.sleep, .01), partial(time.sleep, 3), [("Connection", "close")]
 FLIPPED, NOTHING, HALF, STALLS = Answer(body=flip), Answer(cut=0), Answer(cut=150_000), (10**6, SLEEP)
-ALWAYS = {      # what it does: (what is said)
+ALWAYS = {      # what the server does: (its Answer, what the error says)
     "an error page": (Answer(200, PAGE * 15), "instead of"),
     "an error page of no length": (Answer(200, PAGE, headers=UNSAID), "None bytes instead of"),
     "no end": (Answer(200, bytes(10**8), headers=UNSAID), "None bytes instead of"),
@@ -166,9 +167,9 @@ ALWAYS = {      # what it does: (what is said)
     "a piece": (Answer(206, part=20_000), "instead of"), "nothing": (NOTHING, "0 bytes read|sent 0"),
     "a hung-up line": (Answer(0), "Connection"), "stalls": (Answer(cut=0, pace=STALLS), "timed out"),
     **{f"{code}": (Answer(code), f"{code}") for code in (404, 204, 416, 429, 500)}}
-ALL, REST = "bytes=0-", "bytes="                                # what a request asks for
-ANEW = [Answer(200, cut=50_000), Answer(200, cut=0)] * 20       # more bytes than the time before, never all
-SCENARIOS = {   # (file, what the server does before it is well, what is said, what the requests ask for)
+ALL, REST = "bytes=0-", "bytes="                                # what requests ask for
+ANEW = [Answer(200, cut=50_000), Answer(200, cut=0)] * 20       # progress every second time, never all of it
+SCENARIOS = {   # (file, answers before the server works again, what the error says, what requests ask for)
     **{f"{name}, always": (JSON, repeat(one), says, [ALL]) for name, (one, says) in ALWAYS.items()},
     **{f"{name}, half way": (DATA, [HALF, *[one] * 40], DATA, [ALL, REST])
        for name, (one, _) in ALWAYS.items()},
@@ -183,7 +184,8 @@ SCENARIOS = {   # (file, what the server does before it is well, what is said, w
 
 
 @pytest.mark.parametrize("file, answers, says, asked", SCENARIOS.values(), ids=SCENARIOS)
-def test_what_comes_of_what_a_server_does(server, tmp_path, file, answers, says, asked):
+def test_a_failing_server_is_resumed_or_reported_and_a_second_start_completes(
+        server, tmp_path, file, answers, says, asked):
     server.answers = {file: iter(answers)}
     fails(server, tmp_path, says) if says else completes(server, tmp_path)
     found = [ALL if one == ALL else REST for one in server.asked(file)]
@@ -196,7 +198,7 @@ def test_what_comes_of_what_a_server_does(server, tmp_path, file, answers, says,
 # Addresses --------------------------------------------------------------------------------------------------
 
 def test_downloads_what_is_needed_and_nothing_else(server, tmp_path):
-    for asked in ["hparams.json", JSON, INDEX, DATA], []:       # the second time nothing
+    for asked in ["hparams.json", JSON, INDEX, DATA], []:       # the second time, nothing
         server.log.clear()
         assert download("tiny", tmp_path / "a" / "b") == tmp_path / "a" / "b" / "tiny"
         assert [file for file, _ in server.log] == asked
@@ -206,8 +208,8 @@ def test_downloads_what_is_needed_and_nothing_else(server, tmp_path):
 @pytest.mark.parametrize("answer", [Answer(404), Answer(500), Answer(200, PAGE), FLIPPED, NOTHING, *(
     Answer(302, b"-", headers=[("Content-Length", 1), ("Location", to)]) for to in (
         "http://[", "http://a..b/x", "http://127.0.0.1:99999/", "ftp://1/x", "http://%/", JSON))])
-def test_the_next_address(server, files, tmp_path, answer):
-    """The last leads to itself."""
+def test_if_one_address_fails_the_next_is_tried(server, files, tmp_path, answer):
+    """The last answer redirects to itself."""
     with served(files) as other:
         module.MODELS["tiny"]["urls"][:] = CLOSED, server.url, other.url
         server.answers = {JSON: repeat(answer)}
@@ -239,7 +241,7 @@ def test_a_part_of_something_else_is_thrown_away_and_a_whole_one_is_checked(serv
     (JSON, b"mine", "has 4 bytes and should have 30000"), (JSON, None, "checksum"), (INDEX, None, "checksum"),
     (DATA, None, "checksum"), (DATA, bytes(310_144), "checksum")])
 def test_a_wrong_file_is_named_and_kept(server, tmp_path, file, mine, says, capsys):
-    """None: a bit of it is flipped."""
+    """mine: the wrong contents; None: the file with one bit flipped."""
     completes(server, tmp_path)
     path, mine = tmp_path / "tiny" / file, mine or flip(server.files[file])
     run = partial(console.run, module.main, ["tiny", "--models_dir", str(tmp_path)])
@@ -257,11 +259,11 @@ def test_disk_space_is_asked_for_before_the_first_byte(server, tmp_path, monkeyp
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=size - 1))
     fails(server, tmp_path, "needs .* GB: free some space")
     assert not server.asked(DATA)
-    (tmp_path / "tiny" / f"{DATA}.part").write_bytes(server.files[DATA][:1])    # what is there needs no room
+    (tmp_path / "tiny" / f"{DATA}.part").write_bytes(server.files[DATA][:1])    # what is there needs no space
     completes(server, tmp_path)
 
 
-def test_a_full_disk_and_a_folder_that_cannot_be_written_and_a_name_that_is_not_known(server, tmp_path):
+def test_a_full_disk_an_unwritable_folder_and_an_unknown_name_are_reported(server, tmp_path):
     with full_disk(100_000):                                    # in the middle of a write
         fails(server, tmp_path, "cannot write to .*tiny .File too large.: is the disk full")
     completes(server, tmp_path)
@@ -303,7 +305,7 @@ def program(models_dir):
 
 @pytest.fixture
 def started(server, tmp_path):
-    """started(): a program that downloads; the server stops half way until gate.set()."""
+    """started() starts a program that downloads.  The server stops half way until gate.set()."""
     server.answers = {DATA: iter([HALF._replace(pace=(10**6, gate.wait))])}
     return partial(program, tmp_path)
 
@@ -318,7 +320,7 @@ def wait_for(condition):
         time.sleep(0.002)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not have these signals")
 @pytest.mark.parametrize("name", ["SIGINT", "SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.long)])
 def test_ctrl_c_and_kill_leave_what_a_second_start_resumes(server, tmp_path, name, started):
     gate.clear()
@@ -337,7 +339,7 @@ def test_ctrl_c_and_kill_leave_what_a_second_start_resumes(server, tmp_path, nam
 @pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_the_second_of_two_programs_waits_and_goes_on_if_the_first_is_killed(
         server, tmp_path, killed, started):
-    """A lock cannot go stale."""
+    """A killed program leaves no stale lock."""
     gate.clear()
     first = started()
     wait_for(lambda: server.asked(DATA))
@@ -354,7 +356,8 @@ def test_the_second_of_two_programs_waits_and_goes_on_if_the_first_is_killed(
 
 
 def test_on_windows_a_second_program_gets_a_sentence(server, tmp_path, monkeypatch):
-    """With what Windows has in the place of fcntl: its call fails if another program holds the byte."""
+    """With a stand-in for msvcrt, which Windows has instead of fcntl: its call fails while another program
+    holds the lock."""
     def locking(*_):
         raise PermissionError(13, "Permission denied")
     monkeypatch.setitem(sys.modules, "fcntl", None)
@@ -368,7 +371,7 @@ def test_on_windows_a_second_program_gets_a_sentence(server, tmp_path, monkeypat
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_file_is_taken_for_right_by_its_length_alone(name):
-    """It has a checksum in the table, or TensorFlow's own of each block and each tensor."""
+    """Every file has a checksum in the table, or is a TensorFlow file with checksums of its own."""
     for file, (size, checksum) in MODELS[name]["files"].items():
         known = re.fullmatch("md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", checksum or "")
         assert size > 0 and (known or checksum is None and file.startswith("model.ckpt.")), file
@@ -378,7 +381,7 @@ def test_no_file_is_taken_for_right_by_its_length_alone(name):
 @pytest.mark.parametrize("name, n_embd, n_layer", [
     ("124M", 768, 12), ("355M", 1024, 24), ("774M", 1280, 36), ("1558M", 1600, 48)])
 def test_bytes_in_the_table_follow_from_the_shapes(name, n_embd, n_layer):
-    """Those of the index, too: sizes and offsets are stored in as many bytes as they need."""
+    """So do those of the index, which stores each size and offset in as many bytes as it needs."""
     sizes = dict(n_vocab=50257, n_ctx=1024, n_embd=n_embd, n_head=n_embd // 64, n_layer=n_layer)
     message, offset, entries = checkpoint.to_message, 0, [(b"", bytes.fromhex("08011a020801"))]
     for part, shape in sorted(shapes(**sizes).items()):

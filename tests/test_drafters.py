@@ -1,4 +1,4 @@
-"""What drafters draft, and when they stop.  That they are lossless is in test_judgements.py."""
+"""What drafters draft, and when they stop.  test_judgements.py checks that they are lossless."""
 import inspect
 from collections import Counter
 
@@ -38,8 +38,8 @@ def copied(x, k):
 
 @pytest.mark.parametrize("x, k, expected", [
     ([1, 2, 3, 4, 2, 3, 5, 1, 2, 3], 2, [4, 2]),        # the longest match: 1, 2, 3 before 2, 3
-    ([3, 4, 3, 5, 3], 1, [5]),                          # of several the last
-    ([0, 1, 0], 1, [1]),                                # token 0 is a token
+    ([3, 4, 3, 5, 3], 1, [5]),                          # the last of several
+    ([0, 1, 0], 1, [1]),                                # token 0 is a token too
     ([1, 2, 3], 4, []), ([1], 4, []), ([1, 1], 0, []),
     ([9, 1, 2, 1, 2], 5, [1, 2, 1, 2, 1]), ([7, 7], 3, [7, 7, 7]), ([1, 2, 3, 1], 4, [2, 3, 1, 2])])
 def test_lookup_copies_what_followed_the_last_tokens(x, k, expected):
@@ -67,15 +67,15 @@ WRONG_FROM_20 = scripted(LOOP[:20] + [9] * 60)
 
 
 def numbers(propose, draft, n_tokens=40, K=8):
-    """How many drafts each round of a run had; the target says LOOP."""
+    """How many drafts each round of a run had; the target writes LOOP."""
     rounds = speculative_sampling(draft, scripted(LOOP), [9], n_tokens, K, rng(), propose=propose)
     return [len(r.drafts) for r in rounds]
 
 
-def test_the_schedule_adds_two_where_all_were_accepted_and_else_takes_one_away():
+def test_the_schedule_adds_two_if_all_were_accepted_and_otherwise_takes_one_away():
     schedule = Schedule(first=1)
-    for _ in range(2):                                  # it starts afresh with another text
-        assert numbers(schedule, RIGHT) == [1, 3, 5, 7, 8, 8, 1]        # at most K, and the text ends
+    for _ in range(2):                                  # it starts afresh with a new text
+        assert numbers(schedule, RIGHT) == [1, 3, 5, 7, 8, 8, 1]        # K is the limit; the text ends
     found = numbers(Schedule(first=1), WRONG_FROM_20)           # the first 20 tokens took 4 rounds
     assert found[:12] == [1, 3, 5, 7, 8, 7, 6, 5, 4, 3, 2, 1] and set(found[12:-1]) == {1}
 
@@ -109,7 +109,7 @@ def test_the_optimum_drafts_less_where_drafts_are_rejected_and_tries_again():
 
 
 def test_what_the_optimum_saw_fades():
-    """A round ago it has the weight exp(-1 / 4) still, also where nothing was drafted in between."""
+    """What was seen a round ago has the weight exp(-1 / 4), even if that round had no drafts."""
     optimum, old = Optimum(c=1, v=1, K=4, memory=4), np.exp(-1 / 4)
     optimum.learn(2, 3)
     optimum.learn(0, 1)
@@ -120,7 +120,8 @@ def test_what_the_optimum_saw_fades():
 
 
 def test_what_drafting_and_rows_cost_is_the_median_of_several_turns(monkeypatch):
-    """A step of the target takes 2 s, 5 rows 3 s, 4 drafts 2 s; the first of each and two others are slow."""
+    """A step of the target takes 2 s, 5 rows take 3 s, 4 drafts 2 s.  Of each kind the first call and two
+    others are slow."""
     now, calls = [0.0], Counter()
 
     def takes(seconds, name):
@@ -143,7 +144,7 @@ def test_drafting_stops_after_a_token_that_the_draft_is_not_sure_of(propose, n_d
     def draft(tokens, n_last=1):
         return np.log([[0.7, 0.1, 0.1, 0.1]] if len(tokens) < 4 else [[0.4, 0.2, 0.2, 0.2]])
 
-    for temperature in (0, 1e-3):                       # its own distribution counts, at temperature 1
+    for temperature in (0, 1e-3):                       # what counts is the draft's p at temperature 1
         run = draft, memoryless([0.25] * 4), [0], 9, 8, rng()
         rounds = speculative_sampling(*run, temperature=temperature, propose=propose)
         assert len(next(rounds).drafts) == n_drafts
@@ -162,7 +163,7 @@ def test_early_exit_runs_each_token_through_each_layer_once():
     counted(pair.draft), counted(pair.target)
     rounds = list(speculative_sampling(pair.draft, pair.target, tokens, 30, 3, rng()))
     assert 0 < sum(r.n_accepted for r in rounds) < sum(len(r.drafts) for r in rounds)
-    # the prompt without its last token; and in each round that of before, and the drafts
+    # the prompt without its last token; then in each round the last token and the drafts
     expected = len(tokens) - 1 + sum(1 + len(r.drafts) for r in rounds)
     assert rows == {pair.draft: expected, pair.target: expected}
 
@@ -171,7 +172,7 @@ def test_early_exit_runs_each_token_through_each_layer_once():
 @given(lists(tuples(booleans(), integers(0, 9), lists(integers(0, 12), max_size=5), integers(1, 3),
                     integers(0, 9)), max_size=8), integers(0, 2))
 def test_both_halves_are_pure_functions_of_their_tokens(calls, n_layers):
-    """Whichever is asked, whatever was kept, and where either was reset."""
+    """Whichever half is asked, whatever is cached, and even if either was reset."""
     model, whole = tiny_gpt2(dtype=np.float64), tiny_gpt2(dtype=np.float64)
     pair = EarlyExit(model, n_layers)
     first = gpt2.GPT2(whole.params | {"blocks": whole.params["blocks"][:n_layers]}, 2)
@@ -182,7 +183,7 @@ def test_both_halves_are_pure_functions_of_their_tokens(calls, n_layers):
         if chance == 0:
             half.reset()
             assert pair.draft.cached == pair.target.cached == []        # resetting either empties both
-        model([5, *tokens])                             # its own cache is another one
+        model([5, *tokens])                             # it has a separate cache
         n_last = min(n_last, len(tokens))
         assert half(tokens, n_last) == pytest.approx(alone(tokens, n_last), abs=1e-12)
 
@@ -206,7 +207,7 @@ def test_what_means_nothing_is_refused_in_one_sentence(wrong, complaint):
 # N-grams ----------------------------------------------------------------------------------------------------
 
 def witten_bell(text, x, n_vocab, order):
-    """From the definition, counting anew for each context: p(. | x), where `text` was learnt."""
+    """p(. | x) after learning `text`, from the definition, counting anew for each context."""
     ngrams = [tuple(some[max(0, end - order):end]) for some in (text, x) for end in range(1, len(some) + 1)]
     p = [1 / n_vocab] * n_vocab
     for n in range(min(order, len(x) + 1)):
@@ -230,7 +231,7 @@ def test_n_grams_have_witten_bells_distribution_whatever_was_asked_before(text, 
         x = (x[:keep] + new) or [0]
         if stumble:
             with pytest.raises(ValueError):
-                model([1, 2, 4])                        # a token that is not there leaves nothing behind
+                model([1, 2, 4])                        # an invalid token leaves no trace
         n_last = 1 + len(new) % len(x)
         expected = [witten_bell(text, x[:end], 4, order) for end in range(len(x) - n_last + 1, len(x) + 1)]
         assert np.exp(model(x, n_last)) == pytest.approx(np.array(expected), abs=1e-6)
@@ -240,7 +241,7 @@ def test_n_grams_have_witten_bells_distribution_whatever_was_asked_before(text, 
 
 @pytest.mark.parametrize("attn, mlp", [((), ()), ((0,), ()), ((), (1,)), ((2,), (0, 1)), ((1, 2), (2,))])
 def test_a_skipped_sublayer_adds_nothing(attn, mlp):
-    """The same as a model whose sublayers end in zeros there."""
+    """The draft equals a model whose skipped sublayers have zeros as their output weights."""
     model, zeroed, whole = (tiny_gpt2(n_layer=3, dtype=np.float64) for _ in range(3))
     for name, layers in ("attn", attn), ("mlp", mlp):
         for layer in layers:
@@ -267,7 +268,7 @@ def test_the_defaults_are_those_of_the_papers_and_the_originals():
 def test_the_threshold_follows_the_papers_rule():
     exit = DraftExit(gamma=0.6)
     exit.k, exit.drafts = 4, [1, 2, 3]
-    exit.learn(1, 2)                            # the rate, .5 / 3, is below .9
+    exit.learn(1, 2)                            # the rate, .5 / 3, is below the goal of .9
     assert exit.rate == pytest.approx(1 / 6) and exit.propose.threshold == pytest.approx(0.6 + 0.001)
     exit.learn(3, 3)                            # .58, still below
     assert exit.propose.threshold == pytest.approx(0.602)

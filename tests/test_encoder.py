@@ -1,7 +1,7 @@
-"""The tokenizer against tiktoken, and what holds for any text and any ids.
+"""The tokenizer agrees with tiktoken, and has the properties that hold for any text and any ids.
 
-The tests with GPT-2's own vocabulary look for it in the folder that the environment variable GPT2_VOCAB names
-(encoder.json and vocab.bpe), then in models/; without it they are skipped.  The others build a small
+Some tests need GPT-2's own vocabulary (encoder.json and vocab.bpe).  They look for it in the folder that the
+environment variable GPT2_VOCAB names, then in models/, and are skipped without it.  The others build a small
 vocabulary of their own.
 """
 import json
@@ -25,7 +25,7 @@ FOLDERS += [ROOT / "models" / name for name in ("124M", "355M", "774M", "1558M",
 WHERE = next((folder for folder in FOLDERS
               if list(folder.glob("encoder.json")) or list(folder.glob("vocab.json"))), None)
 needs_vocabulary = pytest.mark.skipif(WHERE is None,
-                                      reason="GPT-2's vocabulary is not here: set GPT2_VOCAB to its folder")
+                                      reason="GPT-2's vocabulary was not found: set GPT2_VOCAB to its folder")
 
 MERGES = [("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("i", "n"), ("o", "n"), ("a", "a"), ("aa", "aa"), ("l", "l"),
           ("Ã", "©"), ("Ġ", "Ġ"), ("ð", "Ł"), ("ðŁ", "ĺ")]
@@ -41,7 +41,7 @@ def gpt2_encoder():
 
 @pytest.fixture(scope="module")
 def gpt2_tiktoken():
-    """tiktoken with GPT-2's pattern and this folder's vocabulary, without a download."""
+    """tiktoken with GPT-2's pattern and this folder's vocabulary, so that nothing is downloaded."""
     tiktoken = pytest.importorskip("tiktoken")
     from tiktoken.load import data_gym_to_mergeable_bpe_ranks, load_tiktoken_bpe
     names = ("vocab.bpe", "encoder.json") if (WHERE / "vocab.bpe").exists() else ("merges.txt", "vocab.json")
@@ -64,7 +64,7 @@ def test_pairs_merge_in_the_order_of_their_ranks():
 
 
 def textbook(symbols, ranks):
-    """The whole chunk is searched for every merge."""
+    """Byte-pair encoding as in a textbook: every merge searches the whole chunk."""
     while pairs := [pair for pair in zip(symbols, symbols[1:]) if pair in ranks]:
         i = list(zip(symbols, symbols[1:])).index(min(pairs, key=ranks.get))
         symbols = [*symbols[:i], symbols[i] + symbols[i + 1], *symbols[i + 2:]]
@@ -73,7 +73,7 @@ def textbook(symbols, ranks):
 
 def test_symbols_are_merged_as_in_a_textbook():
     rng, n_merged = random.Random(0), 0
-    # few letters: equal ranks, overlaps, long chains
+    # two letters give equal ranks, overlaps and long chains
     for _ in range(300):
         tokens, merges = ["a", "b"], []
         for _ in range(8):
@@ -98,6 +98,7 @@ def test_text_is_cut_into_words_numbers_punctuation_and_space(text, chunks):
 
 
 def test_bytes_to_unicode_is_openais():
+    """Each byte has a letter of its own, none of them is a space, and some well-known ones are right."""
     table = bytes_to_unicode()
     assert sorted(table) == list(range(256)) and len(set(table.values())) == 256
     assert not any(char.isspace() for char in table.values())
@@ -129,7 +130,7 @@ def streamed(ids, width):
 def test_a_stream_joins_to_the_text_and_shows_no_broken_character(text, ids, width):
     pieces = streamed(SMALL.encode(text), width)
     assert "".join(pieces) == text
-    assert all(text.startswith("".join(pieces[:n])) for n in range(len(pieces)))    # none before it is whole
+    assert all(text.startswith("".join(pieces[:n])) for n in range(len(pieces)))    # never a broken character
     assert "".join(streamed(ids, width)) == SMALL.decode(ids)
 
 
@@ -264,7 +265,7 @@ def test_known_ids_and_every_id_is_decoded_as_tiktoken_does(gpt2_encoder, gpt2_t
     ("a", 20_000), ("abcdefghijklmnopqrstuvwxyz", 20_000), ([*map(chr, range(0x4e00, 0x9fa6))], 8_000)],
     ids=["one letter", "random letters", "Chinese"])
 def test_a_long_text_without_a_space_is_no_trap(gpt2_encoder, gpt2_tiktoken, letters, n):
-    """Three hundredths of a second; looking through all of it for every merge takes ten."""
+    """It takes about .03 seconds; searching the whole text for every merge would take ten seconds."""
     text = "".join(random.Random(0).choices(letters, k=n))
     begin = time.process_time()
     ids = gpt2_encoder.encode(text)
@@ -274,8 +275,8 @@ def test_a_long_text_without_a_space_is_no_trap(gpt2_encoder, gpt2_tiktoken, let
 
 
 def characters(step):
-    """{category: characters}: beyond the first 12,288 code points every step-th of Unicode 3.2, of 2002.  What
-    came later `regex` and tiktoken may take for different things, since their tables are of different years."""
+    """{category: characters} of Unicode 3.2 (2002): the first 12,288 code points, then every step-th.  Later
+    characters may differ between `regex` and tiktoken, whose tables are of different years."""
     by_category = defaultdict(list)
     for point in (*range(0x3000), *range(0x3000, 0xd800, step), *range(0xe000, 0x110000, step)):
         if (category := unicodedata.ucd_3_2_0.category(chr(point))) != "Cn":
@@ -299,7 +300,7 @@ def some_text(rng, alphabet):
 @pytest.mark.parametrize("n_texts, step", [(300, 50), pytest.param(100_000, 1, marks=pytest.mark.fuzz)])
 def test_random_texts_have_tiktokens_ids(gpt2_encoder, gpt2_tiktoken, n_texts, step):
     by_category = characters(step)
-    assert len(by_category) == 28                               # all but Cs, the surrogates, and Cn
+    assert len(by_category) == 28                               # all but Cs (surrogates) and Cn (unassigned)
     rng = random.Random(n_texts)
     for n in range(n_texts):
         text = some_text(rng, [rng.choice(chars) for chars in by_category.values()])

@@ -1,8 +1,9 @@
-"""Greedy equality by construction: a position has the same bits alone (a decode step) and in company (a
-verification, a prompt).
+"""Greedy equality by construction: the logits of a position have the same bits whether it is computed alone
+(a decode step) or together with others (a verification, a prompt).
 
-Elsewhere one row goes through `gemv` and K + 1 rows through `gemm`, whose last bits differ. compute/linear.py
-has two ways round that; the second one, for machines without the kernel of the first, is tested everywhere.
+Elsewhere one row goes through `gemv` and K + 1 rows through `gemm`, whose last bits differ.  There are two
+ways round that in compute/linear.py.  The second is for machines without the kernel that the first needs, but
+it is tested everywhere.
 """
 import inspect
 import math
@@ -27,7 +28,7 @@ def same_bits(a, b):
 
 
 def decode_and_verify(model, tokens, n_prompt, n_rows):
-    """The logits after the prompt, one by one, and n_rows at a time."""
+    """The logits of the text after the prompt, computed one row at a time, and n_rows at a time."""
     model.reset()
     steps = [model(tokens[:n])[0] for n in range(n_prompt, len(tokens) + 1)]
     model.reset()
@@ -39,7 +40,7 @@ def decode_and_verify(model, tokens, n_prompt, n_rows):
 
 
 def long(*values):
-    """Parameters, each one value or a tuple of several, of tests that run among the long ones."""
+    """Parameters marked as long tests.  Each value is one parameter, or a tuple of several."""
     several = [value if isinstance(value, tuple) else (value,) for value in values]
     return [pytest.param(*value, marks=pytest.mark.long) for value in several]
 
@@ -55,7 +56,7 @@ def test_logits_of_a_verification_are_those_of_single_steps_bit_for_bit(n_prompt
 
 @pytest.fixture
 def exact_if(monkeypatch):
-    """Makes `exact` answer as it does on another machine."""
+    """Replaces `exact`, so that it answers as on another machine."""
     def answers(exact):
         monkeypatch.setattr(linear_module, "exact", exact)
         monkeypatch.setattr(linear_module, "deepest", inspect.unwrap(linear_module.deepest))
@@ -64,7 +65,7 @@ def exact_if(monkeypatch):
 
 @pytest.fixture(params=["blocks of rows", "as on MKL", "row by row"])
 def most_rows(request, exact_if):
-    """All ways of linear.py -> a function: how many rows of products of these shapes keep their bits."""
+    """For each way of linear.py, a function: how many rows of products of these shapes keep their bits."""
     exact = linear_module.exact
     if request.param == "row by row":
         exact_if(lambda *shape: False)
@@ -95,7 +96,7 @@ def test_rows_of_a_product_do_not_depend_on_their_company(n_in, n_out, n_weights
                                               (1000, 128), (1500, 64)])
 def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, d_head, most_rows):
     rng = np.random.default_rng(n_tokens)
-    # products with the keys, with the values, and with what is left of the values if they are too many
+    # products with the keys, with the values, and with the rest of the values if there are too many
     width = min(d_head, TILE)
     deepest = linear_module.deepest(width)
     most = most_rows((d_head, TILE, True), (min(n_tokens, deepest), width), (n_tokens % deepest, width))
@@ -126,7 +127,7 @@ MKL = [(192, 192), (768, 768), (1024, 512), (1280, 640), (1600, 400), (3072, 768
 
 @pytest.mark.parametrize("n_in, depth", MKL)
 def test_a_tile_is_as_deep_as_rows_keep_their_bits(n_in, depth, exact_if):
-    """Intel's MKL with AVX-512 keeps them up to 768 inputs, and not at 1024 or 1280."""
+    """With Intel's MKL on AVX-512, rows keep their bits up to 768 inputs, but not at 1024 or 1280."""
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((5, n_in), dtype=np.float32), rng.standard_normal((n_in, 96), dtype=np.float32)
     exact_if(lambda depth, *rest: depth <= 768)
@@ -165,7 +166,7 @@ def test_rows_do_not_depend_on_their_company_with_other_kernels(kernels):
 
 
 @pytest.mark.parametrize("lost, rows", [
-    ([], math.inf), ([(800, 64)], math.inf), ([(1280, 64), (1280, 32)], math.inf),      # others are as good
+    ([], math.inf), ([(800, 64)], math.inf), ([(1280, 64), (1280, 32)], math.inf),      # others will do
     ([(depth, 32) for depth in (800, 400, 320)], FEW), ([(80, 64, True)], FEW), ([(64, 64)], FEW),
     ([(64, 16)], FEW), ([(960, 64)], FEW), ([(1024, 16)], FEW)])
 def test_one_product_that_loses_the_bits_ends_the_promise_for_its_model(lost, rows, exact_if):
@@ -175,7 +176,7 @@ def test_one_product_that_loses_the_bits_ends_the_promise_for_its_model(lost, ro
 
 
 def test_plain_products_would_not_do():
-    """The wrong version: `x @ w + b`, where one row is a `gemv` and five are a `gemm`."""
+    """With plain `x @ w + b`, one row is a `gemv`, five are a `gemm`, and the bits differ."""
     rng = np.random.default_rng(0)
     w, x = rng.standard_normal((768, 2304), dtype=np.float32), rng.standard_normal((5, 768), dtype=np.float32)
     b = np.zeros(2304, np.float32)
@@ -187,7 +188,7 @@ def test_plain_products_would_not_do():
 
 
 def greedy(model, tokens, n_tokens):
-    """The text of the baseline."""
+    """The baseline's greedy text."""
     model.reset()
     rounds = autoregressive_sampling(model, tokens, n_tokens, np.random.default_rng(0), temperature=0)
     return [token for r in rounds for token in r.tokens]

@@ -1,5 +1,5 @@
-"""exercises: this repository's own code passes every step, an empty file none, every wrong version is stopped
-with a reply that helps, and nothing that somebody's file does keeps the program from its answer.
+"""exercises: this repository's own code passes every step and an empty file passes none; wrong versions get a
+helpful reply; and whatever a reader's file does, the program answers.
 """
 import os
 import re
@@ -48,7 +48,7 @@ BASELINE = rounds_as_list(autoregressive.autoregressive_sampling)
 
 
 def always_K(draft, target, tokens, n_tokens, K, rng, eos=None, **settings):
-    """Lossless: the last round has K drafts, too, and is cut."""
+    """Lossless: the last round also has K drafts, and its tokens are cut to the budget."""
     new = []
     while len(new) < n_tokens and not (eos and new and new[-1] in eos):
         run = speculative.speculative_sampling(draft, target, [*tokens, *new], K + 1, K, rng, **settings)
@@ -70,6 +70,7 @@ def test_each_step_needs_its_functions(name, step):
     assert "None" in mistakes(asks, solution(**{name: lambda *run, **more: None}))[0]
 
 
+# the judge finds these mistakes, but the steps do not
 HARDER = {"FloorUnderP", "LateRound", "FiltersJointly", "TopPIgnoredWithTopK", "EOSIgnoredIfZero"}
 OF_VERIFY = [name for name in WRONG if issubclass(RULES[name], Algorithm2) and all(
     getattr(RULES[name], part) is getattr(Algorithm2, part)
@@ -77,7 +78,7 @@ OF_VERIFY = [name for name in WRONG if issubclass(RULES[name], Algorithm2) and a
 
 
 def notices(step, mine):
-    """Whether it has a mistake, without looking for its name."""
+    """Whether the step finds a mistake, without naming it."""
     try:
         return next(iter(step(mine)), None) is not None
     except Exception:
@@ -91,6 +92,7 @@ def test_step_3_notices_the_mistakes_of_the_museum():
 
 
 def test_steps_4_and_5_notice_the_mistakes_of_the_museum():
+    """At least one of the two steps notices each."""
     for name in WRONG:
         if issubclass(RULES[name], Algorithm2):
             mine = solution(speculative_sampling=WRONG[name])
@@ -119,7 +121,7 @@ def changing(sampler, place):
 
 
 def rows(n):
-    """A baseline that asks the model for n rows."""
+    """A baseline that asks the model for n rows of logits."""
     def sampler(model, tokens, n_tokens, rng, **settings):
         return [sampling.sample(sampling.probabilities(model(tokens, n))[0], rng)] * n_tokens
     return sampler
@@ -130,7 +132,7 @@ def millionth(logits, **settings):
 
 
 def counted(probs, rng):
-    """`sample` as many write it first."""
+    """`sample` as many people first write it."""
     u, total = rng.random() * np.sum(probs, dtype=float), 0.0
     for token, chance in enumerate(probs):
         total = total + chance
@@ -162,7 +164,7 @@ def asking(model, tokens, n_tokens, rng, **settings):
         model(tokens)
 
 
-REPLIES = {                                             # what is wrong: (changes, step, what the reply holds)
+REPLIES = {                                             # what is wrong: (changes, step, part of the reply)
     "a millionth": (dict(probabilities=millionth), 1, "0.60946104"),
     'side="left"': (dict(sample=left), 1, "rng.random() gives 0.0"),
     "np.random": (dict(sample=lambda probs, rng: np.random.choice(len(probs), p=probs)), 1,     # noqa: NPY002
@@ -198,7 +200,7 @@ def test_a_reply_says_what_is_wrong(changes, step, says):
 
 # The program ------------------------------------------------------------------------------------------------
 
-FILES = {                                               # what is in the file: what is said
+FILES = {                                               # the file's contents: part of the answer
     "": "there is no function probabilities yet", "def f(:": "cannot be imported: invalid syntax in line 1",
     "import numpy\nimport nowhere": "Error: No module named 'nowhere' in line 2: import nowhere",
     "import sys; sys.exit(3)": "SystemExit: 3 in line 1", "input()": "EOFError",
@@ -218,7 +220,7 @@ def test_whatever_a_file_does_there_is_an_answer(content, said, tmp_path, capsys
         assert said in str(error) and str(error).count("\n") == 0
 
 
-def test_what_is_no_file_gets_one_sentence(tmp_path):
+def test_a_folder_or_a_missing_file_gets_one_sentence(tmp_path):
     for path, said in (tmp_path, "is a folder"), (tmp_path / "my.py", "there is no .*my.py yet"):
         with pytest.raises(ValueError, match=said):
             main(path)
@@ -231,7 +233,7 @@ def test_the_command_says_in_the_end_what_is_gained(tmp_path):
     assert done.returncode == 0 and "Step 6, what it gains: right." in done.stdout and not done.stderr
     found = re.search(r"It took ([\d.]+) s instead of ([\d.]+) s: ([\d.]+)", done.stdout).groups()
     short, long, times = map(float, found)
-    off = .005                                                  # each has two digits
+    off = .005                                                  # both are printed with two digits
     assert (long - off) / (short + off) - off <= times <= (long + off) / (short - off) + off
 
 
@@ -251,6 +253,7 @@ def test_ctrl_c_ends_the_program_and_the_process_of_the_file(tmp_path):
 
 @pytest.mark.skipif(not hasattr(signal, "alarm"), reason="this system has no alarm")
 def test_a_loop_ends_also_if_the_program_that_would_end_it_was_killed(tmp_path):
+    """The process that runs the reader's file sets an alarm for itself."""
     (tmp_path / "mine.py").write_text("import time\ntime.sleep(20)\n")
     words = [sys.executable, "-m", "exercises.steps", tmp_path / "mine.py", "1"]
     assert subprocess.run(words, cwd=ROOT).returncode == -signal.SIGALRM

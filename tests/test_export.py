@@ -1,4 +1,4 @@
-"""What loading/export.py writes is what others expect: transformers and llama.cpp compute the same."""
+"""loading/export.py writes what other programs expect: transformers and llama.cpp compute the same."""
 import os
 import re
 import subprocess
@@ -27,7 +27,7 @@ def greedy(model, tokens, n_tokens):
 
 
 def create_tensors(n_vocab, n_ctx, n_embd, n_layer, **_):
-    """The names and sizes that llama.cpp asks for, in its order of dimensions (its src/models/gpt2.cpp)."""
+    """The names and sizes that llama.cpp asks for, in its order of dimensions (src/models/gpt2.cpp)."""
     yield from [("token_embd.weight", [n_embd, n_vocab]), ("position_embd.weight", [n_embd, n_ctx])]
     yield from [("output_norm.weight", [n_embd]), ("output_norm.bias", [n_embd])]
     for i in range(n_layer):
@@ -40,14 +40,14 @@ def create_tensors(n_vocab, n_ctx, n_embd, n_layer, **_):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory, gguf):
-    """(model's folder, what is in its GGUF file)."""
+    """(the model's folder, the contents of its GGUF file)."""
     folder = tmp_path_factory.mktemp("tiny")
     write_folder(folder / "tiny", "tiny")
     main(folder / "tiny", folder / "served", "gguf")
     return folder / "tiny", gguf.GGUFReader(folder / "served" / "tiny.gguf")
 
 
-def test_nothing_is_written_over(tmp_path, capsys):
+def test_nothing_is_overwritten(tmp_path, capsys):
     write_folder(tmp_path / "tiny", "tiny")
     (tmp_path / "link").symlink_to("nowhere")
     (tmp_path / "empty").mkdir()
@@ -64,8 +64,8 @@ def test_nothing_is_written_over(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("to", export.FORMATS)
-def test_a_folder_that_lacks_a_few_bytes_is_none(to, tmp_path, gguf):
-    """NumPy's tofile does not notice that its last bytes were not written."""
+def test_an_export_that_lacks_its_last_bytes_leaves_no_folder(to, tmp_path, gguf):
+    """NumPy's tofile does not notice if its last bytes were not written."""
     write_folder(tmp_path / "tiny", "tiny")
     main(tmp_path / "tiny", tmp_path / "whole", to)
     largest = max(path.stat().st_size for path in (tmp_path / "whole").iterdir())
@@ -80,7 +80,7 @@ def test_a_folder_that_lacks_a_few_bytes_is_none(to, tmp_path, gguf):
     (lambda w: w.swapaxes(-1, -2), "has the shape"), (lambda w: w * np.inf, "NaN"),
     (lambda w: None, "is missing")])
 def test_what_main_would_not_load_is_not_written(change, says, to, tmp_path, monkeypatch, capsys):
-    """A matrix as torch.nn.Linear has it, [n_out, n_in], must not be taken for one of [n_in, n_out]."""
+    """For example, a matrix [n_out, n_in], as torch.nn.Linear stores it, where [n_in, n_out] is expected."""
     write_folder(tmp_path / "tiny", "tiny")
     hparams, arrays = export.read_folder(tmp_path / "tiny")
     name = "model/h0/mlp/c_fc/w"
@@ -101,7 +101,7 @@ def test_hugging_faces_layout_is_read_back_with_the_same_bits(tmp_path):
 
 @pytest.mark.long
 def test_transformers_reads_both_models_and_one_assists_the_other(tmp_path):
-    """pip install torch transformers, in an environment of its own or in this one."""
+    """Needs: pip install torch transformers."""
     reason = "transformers or torch is missing: pip install torch transformers"
     torch, hf = (pytest.importorskip(package, reason=reason) for package in ("torch", "transformers"))
     theirs = {}

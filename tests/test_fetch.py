@@ -1,4 +1,4 @@
-"""fetch.py: the paragraphs are whole, and without the network, or with another text, nothing is written."""
+"""fetch.py: a paragraph becomes one line; without the network, or if a text differs, nothing is written."""
 import hashlib
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def fetch(monkeypatch):
 
 @pytest.mark.parametrize("text, wanted", [
     (f"CHAPTER I\r\n{LONG}\r\nat  times.\r\nThen", f"CHAPTER I\n{LONG} at times.\nThen"),
-    (f"{LONG}\n \n{LONG}\n", f"{LONG}\n{LONG}"),                     # an empty line ends one of any length
+    (f"{LONG}\n \n{LONG}\n", f"{LONG}\n{LONG}"),                     # an empty line ends any paragraph
     (f"{'x' * 60}\ny", f"{'x' * 60} y"), (f"{'x' * 59}  \ny", f"{'x' * 59}\ny")])
 def test_a_paragraph_is_a_line(text, wanted, fetch):
     assert fetch.paragraphs(text) == wanted

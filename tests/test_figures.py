@@ -1,4 +1,4 @@
-"""One value for each quantity; the committed pages hold those of the committed files; the claims."""
+"""Each quantity has one value; the committed pages show the values of the committed files."""
 import re
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ METHODS = (RESULTS.parents[1] / "docs" / "methods.md").read_text(encoding="utf-8
 
 @pytest.fixture
 def files(monkeypatch):
-    """Counts and costs that are made up."""
+    """Made-up counts and costs."""
     def cell(tokens, drafts, kept, tested):
         return dict(tokens=tokens, se=.02 * tokens, drafts=drafts, kept=kept, tested=tested)
 
@@ -58,7 +58,7 @@ def test_a_quantity_is_read_from_the_files(files, what, due):
 
 
 def test_the_error_is_that_of_the_tokens_and_of_both_medians(files):
-    median = 1.2533 * .2 / 1.349 / 20   # of a normal distribution with these quartiles
+    median = 1.2533 * .2 / 1.349 / 20   # if times are normal, with these quartiles
     assert value("avx2 model token K=4 T=1: error") == pytest.approx(
         3 * 2 / 4.5 * (.02**2 + 2 * median**2) ** .5)
 
@@ -84,7 +84,7 @@ def test_the_pages_hold_the_values_of_the_files():
 
 
 def test_all_that_is_asked_for_can_be_known():
-    """Each quantity on a page is one that is counted, or will be."""
+    """Each quantity on a page is counted already, or is in the plan."""
     known = {name_of(*cell) for cell in plan()}
     for path in PAGES:
         for _, what in NUMBER.findall(path.read_text(encoding="utf-8")):
@@ -96,7 +96,8 @@ def test_all_that_is_asked_for_can_be_known():
 
 
 def test_whole_runs_took_what_their_parts_took():
-    """Within ten per cent, as the pages say."""
+    """The speed-up of the whole run and that from the times of its parts agree within ten per cent, as the
+    pages say."""
     for kernels in NAMES:
         for name in costs(kernels)["rounds"]:
             if not name.startswith("alone"):
@@ -113,7 +114,8 @@ def test_every_method_has_its_row_and_every_row_an_entry():
 
 
 def test_the_numbers_of_a_row_are_those_of_its_method():
-    """Lines with four drafts, trees of 3,2,1; speed-ups beside tokens; T = 0 apart from loops."""
+    """A row shows tokens and speed-ups, of lines with four drafts or trees of 3,2,1.  At T = 0 it counts the
+    places before most loops."""
     wheres = "T=1", "places:0-20 T=0", "prompts:copying T=0"
     for name, row in re.findall(r"^\| \[`(\w+)`\](.*)$", METHODS, re.M):
         cell = f"{FIXED.get(name, name)} token K=4" if name in DRAFTERS else f"model {name}:3,2,1"
@@ -126,7 +128,8 @@ def test_the_numbers_of_a_row_are_those_of_its_method():
 
 @pytest.mark.long
 def test_a_method_is_added_by_the_steps_that_are_written_there(tmp_path):
-    """With a file from tests/fixtures, in a copy: a row whose numbers are "-", then counted."""
+    """Follows docs/methods.md in a copy of the repository, with a drafter from tests/fixtures.  Its row first
+    has "-" for numbers, then counted ones."""
     root, copy = RESULTS.parents[1], tmp_path / "copy"
     shutil.copytree(root, copy, ignore=shutil.ignore_patterns(".git", ".venv", "models", "__pycache__"))
     (copy / "models").symlink_to(root / "models")
@@ -154,7 +157,7 @@ def test_a_method_is_added_by_the_steps_that_are_written_there(tmp_path):
     assert [number == "-" for number, _ in NUMBER.findall(row)] == [False, True] * 3
 
 
-# The claims and the program ---------------------------------------------------------------------------------
+# The program ------------------------------------------------------------------------------------------------
 
 def test_what_the_program_does_not_know_is_one_sentence():
     with pytest.raises(ValueError, match="use counts, costs, speed or film"):

@@ -1,4 +1,4 @@
-"""benchmarks/film.py: the moving picture shows the recorded run, which is what the samplers write."""
+"""benchmarks/film.py: the animation shows the recorded run, and the samplers still write that run's text."""
 import json
 
 import numpy as np
@@ -28,7 +28,7 @@ def test_the_recorded_run_is_what_the_target_writes():
 
 
 def test_what_is_seen_at_a_time():
-    """Two drafts of a second each, judged after three: the first is kept, the second replaced."""
+    """Two drafts take a second each and are judged after three.  The first is kept, the second replaced."""
     rounds = [dict(seconds=3, n_accepted=1, drafts=["a", "b"], next="c"),
               dict(seconds=1, n_accepted=0, drafts=[], next="d")]
     colours = {film.GREY: "?", film.GREEN: "+", film.RED: "-", film.BLUE: "!"}
@@ -41,6 +41,7 @@ def test_what_is_seen_at_a_time():
 
 
 def test_the_picture_plays_ten_to_fifteen_seconds_and_begins_with_its_end():
+    """The first frame shows the end of the race, for readers who see a still picture."""
     picture, durations = Image.open(film.PICTURE), []
     assert film.PICTURE.stat().st_size <= 1.5e6
     for i in range(picture.n_frames):
@@ -50,6 +51,6 @@ def test_the_picture_plays_ten_to_fifteen_seconds_and_begins_with_its_end():
     assert 10_000 <= sum(durations) <= 15_000
     total = sum(r["seconds"] for r in RACE["autoregressive"])
     drawn = np.asarray(film.frame(RACE, total, round(film.SECONDS / total), total), int)
-    for i in 0, picture.n_frames - 1:
-        picture.seek(i)                                         # another Pillow may smooth otherwise
+    for i in 0, picture.n_frames - 1:           # other versions of Pillow may smooth differently
+        picture.seek(i)
         assert abs(np.asarray(picture.convert("RGB"), int) - drawn).mean() < 1

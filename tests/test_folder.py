@@ -1,4 +1,4 @@
-"""loading/folder.py: folders in both layouts, and those that say why they cannot be used."""
+"""loading/folder.py: folders in both layouts are read; for one that cannot be used, the error says why."""
 import json
 import math
 import re
@@ -18,14 +18,14 @@ HPARAMS = {"n_vocab": 257, "n_ctx": 8, "n_embd": 4, "n_head": 2, "n_layer": 2}
 
 
 def weights(dtype=np.float32, **sizes):
-    """{OpenAI's name: array in OpenAI's shape} at random: matrices of layers are convolutions there."""
+    """{OpenAI's name: random array in OpenAI's shape}; a layer's matrices are stored as convolutions."""
     rng = np.random.default_rng(0)
     return {name: rng.standard_normal((1, *shape) if name.endswith("/w") else shape).astype(dtype)
             for name, shape in shapes(**HPARAMS | sizes).items()}
 
 
 def folder(path, arrays=None, hparams=HPARAMS, n_tokens=257):
-    """A model's folder in OpenAI's layout; the tokens are the bytes, <|endoftext|>, and more like it."""
+    """A model's folder in OpenAI's layout.  The tokens are the bytes, <|endoftext|>, and further ones."""
     path.mkdir(exist_ok=True)
     write_tensorflow(path / "model.ckpt", weights() if arrays is None else arrays)
     (path / "hparams.json").write_text(json.dumps(hparams))
@@ -36,7 +36,7 @@ def folder(path, arrays=None, hparams=HPARAMS, n_tokens=257):
 
 
 def refused(path, reason, read=read_folder):
-    """One sentence that names the folder (or a file of it) and the reason."""
+    """Reading raises a ValueError: one sentence that names the folder (or a file in it) and the reason."""
     with pytest.raises(ValueError, match=f"(?s)^{re.escape(str(path))}.*{reason}") as error:
         read(path)
     assert "\n" not in str(error.value) and len(str(error.value)) < 1000
@@ -110,7 +110,7 @@ def test_names_of_hugging_face_to_names_of_openai():
     arrays = read_safetensors(HUGGINGFACE / "old.safetensors")          # with mask buffers and lm_head
     renamed = openai_names(arrays)
     small = {name for name in read_tensorflow(FIXTURES / "tensorflow" / "small") if name.startswith("model/")}
-    assert set(renamed) == small                                                # both have two layers
+    assert set(renamed) == small                                                # both models have two layers
     assert renamed["model/h1/attn/c_attn/b"] is arrays["h.1.attn.c_attn.bias"]
     assert renamed["model/h0/ln_2/g"] is arrays["h.0.ln_2.weight"]
     assert openai_names({"h.10.mlp.c_fc.weight": 1, "transformer.h.47.ln_1.bias": 2,

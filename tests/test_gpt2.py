@@ -1,4 +1,4 @@
-"""The forward pass against transformers' GPT-2, and the cache against no cache."""
+"""The forward pass agrees with transformers' GPT-2, and the cache changes nothing but the cost."""
 
 
 import numpy as np
@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 import gpt2
 from samplers.tree_model import with_tree
 
-TOKENS = [int(token) for token in np.random.default_rng(0).integers(13, size=80)]  # as many as fit
+TOKENS = [int(token) for token in np.random.default_rng(0).integers(13, size=80)]  # fills the context
 
 
 def test_logits_equal_those_of_transformers():
     assert error_of_logits(dtype=np.float32) < 1e-4
-    assert error_of_logits(dtype=np.float64) < 1e-6  # without the rounding, the formulas are the same
+    assert error_of_logits(dtype=np.float64) < 1e-6  # apart from rounding, the formulas are the same
 
 
 # The cache -----------------------------------------------------------------------------------------
@@ -31,7 +31,8 @@ def test_logits_do_not_depend_on_earlier_calls(calls):
 
 
 def test_the_draft_has_no_hole_after_full_acceptance_and_full_rejection():
-    """Drafts d, e, f of x: the draft model never saw f.  All are accepted, then three others all rejected."""
+    """After the drafts d, e, f, the draft model never saw f.  All three are accepted, then the next three are
+    all rejected."""
     x, d, e, f, bonus, correction = TOKENS[:5], 1, 2, 3, 4, 5
     y = x + [d, e, f, bonus]
     prompts = [x, x + [d], x + [d, e], y, y + [d], y + [d, e], y + [correction], y + [correction, d]]
@@ -46,13 +47,13 @@ class Counted(gpt2.GPT2):
         return super().layers(x, *rest)
 
 
-rows = []                                                       # of each pass of a Counted
+rows = []                                                       # the rows of each pass of a Counted
 
 
 @pytest.mark.parametrize("limit, first, second", [(16, [16, 1], [28, 5]), (np.inf, [17], [33])])
 def test_only_tokens_that_are_new_are_run(limit, first, second):
-    """In one pass, but for a prompt and what is asked after it if they are more rows than keep their bits, or
-    more than a chunk."""
+    """All in one pass, unless they are more rows than keep their bits or than a chunk has: then the prompt
+    runs first, and the rows that are asked for after it."""
     model = Counted(tiny_gpt2(n_layer=1).params, 2)
     model.exact_rows = limit
     for name, tokens, n_last, expected in [
@@ -74,7 +75,7 @@ def test_what_is_behind_the_mask_adds_nothing_however_large_the_scores():
         expected = model(TOKENS[:3])
         model(TOKENS)
         assert np.allclose(model(TOKENS[:3]), expected, atol=1e-5)
-    model(TOKENS)                                               # and of a tree
+    model(TOKENS)                                               # the same for a tree
     assert np.allclose(model.tree(TOKENS[:3], [], []), expected, atol=1e-5)
 
 
@@ -82,7 +83,7 @@ def test_what_is_behind_the_mask_adds_nothing_however_large_the_scores():
 
 
 class Watched(np.ndarray):
-    """Whatever is computed of it notes its dtype."""
+    """An array that notes the dtype of everything computed from it."""
     seen = set()
 
     def __array_finalize__(self, _):

@@ -1,5 +1,5 @@
-"""Heads on the target: EAGLE, Medusa, an exit.  They ask for no pass of the target of their own, and what
-they say depends on the tokens alone.  That they are lossless is in test_judgements.py."""
+"""Heads on the target: EAGLE, Medusa, an exit.  They cause no extra pass of the target, and what they draft
+depends only on the tokens.  test_judgements.py checks that they are lossless."""
 import json
 
 import numpy as np
@@ -57,7 +57,7 @@ def run(head, target, prompt, n_tokens):
 
 
 def asked(head, x, k, seed=0):
-    """What the head proposes after x: (drafts, draft_probs)."""
+    """(drafts, draft_probs) that the head proposes after x."""
     to_probs = prepare([head.target], x, 0, 1.0, 0, 1.0, None)[1]
     return head.propose(None, x, k, to_probs, np.random.default_rng(seed))
 
@@ -66,7 +66,7 @@ def asked(head, x, k, seed=0):
 
 
 def test_what_an_eagle_says_after_a_node_depends_on_the_path_alone():
-    """Over texts that go on, are cut or are another one; the tree in two passes."""
+    """Over texts that are continued, cut or replaced, with the tree built in two passes."""
     head, alone = (tiny_eagle(with_tree(tiny_gpt2(5, np.float64, n_ctx=30))) for _ in range(2))
     rng, x = np.random.default_rng(7), [1]
     for _ in range(40):
@@ -85,15 +85,16 @@ def test_medusas_tree_holds_the_likeliest_of_each_head():
     nodes, parents, _ = head.grow(None, x, [-1, -1, 0, 0, 1, 2], None, None, None)
     first, second, third = np.argsort(-head.logits(x, 3)).tolist()
     assert nodes == [*first[:2], *second[:2], second[0], third[0]] and parents == [-1, -1, 0, 0, 1, 2]
-    deep = head.grow(None, x, [-1, 0, 1, 2, 3], None, None, None)       # there are three heads
+    deep = head.grow(None, x, [-1, 0, 1, 2, 3], None, None, None)       # there are only three heads
     assert deep == ([first[0], second[0], third[0]], [-1, 0, 1], None)
 
 
 # What a head says depends on the tokens alone ---------------------------------------------------------------
 
 def error_of_memory(tiny, calls=30):
-    """The largest difference between what a head in long use says and one that is new, target and all: over
-    prompts that go on, are cut and change, resets, other calls of the target, to the end of the context."""
+    """The largest difference between the p of a head in long use and of a new head on a new target.  The
+    prompts are continued, cut and changed, up to the end of the context; in between the target is reset or
+    called for other texts."""
     target = tiny_gpt2(5, np.float64, n_ctx=24)
     head, rng, error, x = tiny(target), np.random.default_rng(7), 0.0, [1]
     for i in range(calls):
@@ -119,7 +120,7 @@ def test_medusas_heads_are_the_papers_formula():
     w, b = random_head("medusa")["residuals"].values()
     params = target.params
     target(x[:-1])
-    h = layer_norm(target.states[-1, 3], **params["ln_f"])              # x_n was drawn from it
+    h = layer_norm(target.states[-1, 3], **params["ln_f"])              # from which x_n was drawn
     _, p = asked(tiny_medusa(target), x, 2)
     for j, row in enumerate(p):
         y = h @ w[:, 8 * j:8 * j + 8] + b[8 * j:8 * j + 8]
@@ -127,13 +128,13 @@ def test_medusas_heads_are_the_papers_formula():
 
 
 def test_an_eagle_that_has_learnt_to_be_the_last_layer_foretells_the_target():
-    """A target whose block does nothing: its states are those of the tokens, which a head can be told."""
+    """The target's only block does nothing, so its states depend on one token each, which this head knows."""
     target = tiny_gpt2(5, np.float64, n_layer=1)
     zero = {"w": np.zeros((8, 8)), "b": np.zeros(8)}
     for part in target.params["blocks"][0]["attn"]["c_proj"], target.params["blocks"][0]["mlp"]["c_proj"]:
         part["w"], part["b"] = np.zeros_like(part["w"]), np.zeros_like(part["b"])
     wte = target.params["wte"]
-    wte[:] = (wte - wte.mean(1, keepdims=True)) / wte.std(1, keepdims=True)         # as `unit` makes them
+    wte[:] = (wte - wte.mean(1, keepdims=True)) / wte.std(1, keepdims=True)         # as `unit` does
     target.params["wpe"][:] = 0
     head = Eagle(target, head={"layers": [], "fuse": zero, "from_state": zero, "from_token": np.eye(8),
                                "from_position": np.eye(8), "blocks": target.params["blocks"],
@@ -152,7 +153,7 @@ def tiny_exit(target, exit_layer=1):
 
 
 def test_an_exit_head_is_the_models_next_layer():
-    """The draft is a GPT-2 of the first layers and the head's."""
+    """The draft equals a GPT-2 with the first layers and the head's own."""
     model = tiny_gpt2(3, np.float64)
     pair = tiny_exit(model)
     own = pair.draft.params["blocks"]
@@ -189,7 +190,7 @@ def test_no_pass_of_the_target_but_the_prompts_and_one_a_round(tiny, prompt, mon
 
 @BOTH
 def test_a_tree_asks_for_no_pass_of_its_own(tiny, monkeypatch):
-    """The states of the path that was taken are found where it lay in the tree."""
+    """The head finds the states of the accepted path at its nodes in the tree."""
     target, passes = with_tree(tiny_gpt2(3)), []
     layers = target.layers
     monkeypatch.setattr(target, "layers", lambda *run: passes.append(1) or layers(*run))
@@ -203,7 +204,7 @@ def test_a_tree_asks_for_no_pass_of_its_own(tiny, monkeypatch):
 # The folder of a head ---------------------------------------------------------------------------------------
 
 def write_head(folder, kind, target, **changes):
-    """A head's folder with random weights, in half precision, as training/heads.py writes it."""
+    """Writes a head's folder as training/heads.py does, with random weights in half precision."""
     rng, n = np.random.default_rng(0), target.params["wte"].shape[1]
     size = {"medusa": N_HEADS, "exit": 1, "eagle": [1, 2]}[kind]
     hparams = {"kind": kind, "target": checksum(target), SIZES[kind]: size} | changes
@@ -224,7 +225,7 @@ def test_a_written_head_is_read_again(kind, tmp_path):
         place = params["blocks"][0] if "/h0/" in name else params
         for part in name.removeprefix("model/").removeprefix("h0/").split("/"):
             place = place[part]
-        one = np.eye(len(array), dtype=np.float32)                      # matrices lie in tiles: multiply
+        one = np.eye(len(array), dtype=np.float32)                      # matrices are stored in tiles
         found = linear(one, place, np.zeros(array.shape[-1])) if name.endswith("/w") else place
         assert found.dtype == np.float32 and (found == array).all()
 
@@ -264,7 +265,7 @@ def test_a_head_lies_beside_its_target_or_there_is_none(tmp_path):
     assert head_beside(str(target), "eagle", other) is head_beside(str(target), "medusa", mine) is None
     assert head_beside("demo-target", "exit", mine) == "demo-exit"
     assert head_beside("124M", "exit", mine) is None
-    (head / "hparams.json").write_text("{")                         # damaged: load_head says so
+    (head / "hparams.json").write_text("{")                         # damaged: load_head will say so
     assert head_beside(str(target), "eagle", mine) == head
     target.rmdir()
     assert head_beside(str(target), "eagle", mine) is None
@@ -285,7 +286,7 @@ def test_a_token_that_is_not_there_is_refused(tiny):
 # The embedded heads -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", ["eagle", "medusa", "early_exit"])
 def test_the_embedded_heads_foretell_the_embedded_target(name):
-    """Far above chance, which is 1 in 4,096; the figures are in their cards."""
+    """Their acceptance rate is far above chance, which is 1 in 4,096; their model cards have the figures."""
     models, method = Models("demo-draft", "demo-target"), choose(name, "token")
     pair, tokens = method.pair(models, [1], 4, {}), models.encoder.encode("There was a long silence.")
     rounds = list(method.sampler(pair)(pair.draft, pair.target, tokens, 30, 4, np.random.default_rng(0),

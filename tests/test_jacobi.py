@@ -1,4 +1,4 @@
-"""Jacobi decoding with a pool of n-grams: the answers are those of the last pass."""
+"""Jacobi decoding with a pool of n-grams: the drafts are the target's answers in earlier passes."""
 
 import numpy as np
 from helpers import tiny_gpt2
@@ -11,7 +11,7 @@ from speculative import speculative_sampling
 
 
 def counting(n_vocab=50):
-    """A target that counts: after a token the next number, whatever came before."""
+    """A target that counts: each token is followed by the next number, whatever came before."""
     return as_model(lambda x: -abs(np.arange(n_vocab) - ((x[-1] if x else -1) + 1) % n_vocab))
 
 
@@ -24,27 +24,27 @@ def drafts_of(target, x, n_tokens, K):
 
 def test_the_answers_to_rejected_drafts_are_the_next_drafts(monkeypatch):
     """Without the pool, on a target that counts.  After each of the 7s it says 8, so 8 8 8 is drafted, though
-    only the first of them was right: the Jacobi iteration, one more place a round."""
+    only the first 8 is right.  This is the Jacobi iteration: each round gets one more place right."""
     monkeypatch.setattr(Jacobi, "learn", lambda self: None)
     assert drafts_of(counting(), [7], 7, 3)[:4] == [[7, 7, 7], [8, 8, 8], [9, 9, 9], [10, 10, 10]]
 
 
 def test_the_pool_holds_what_the_target_said_after_each_token_and_forgets_the_oldest(monkeypatch):
     found = Jacobi(counting())
-    found.target([1, 7, 7, 3], 3)                       # after 1 7, 1 7 7 and 1 7 7 3
-    # 8 is new: two answers by their places, then 4 once more
+    found.target([1, 7, 7, 3], 3)                       # its answers after 1 7, 1 7 7 and 1 7 7 3
+    # 8 was not asked about: the two answers at these places, then 4 once more
     assert found.propose(None, [1, 7, 8], 3, None, None) == ([8, 4, 4], None)
     assert found.pool == {(7,): 8, (1, 7): 8, (7, 7): 8, (1, 7, 7): 8, (3,): 4, (7, 3): 4, (7, 7, 3): 4}
     found.target([20, 3, 4, 4], 2)
-    assert found.propose(None, [6, 7], 2, None, None) == ([8, 8], None)             # another text: no places
+    assert found.propose(None, [6, 7], 2, None, None) == ([8, 8], None)             # not this text: no places
     assert found.pool.keys() >= {(3, 4, 4), (20, 3, 4)}
     found.target([2], 1)
     found.pool = {(7,): 1, (9,): 2, (5, 7): 3}
-    assert [found.propose(None, [x, 7], 1, None, None)[0] for x in (5, 6)] == [[3], [1]]   # the longest
+    assert [found.propose(None, [x, 7], 1, None, None)[0] for x in (5, 6)] == [[3], [1]]   # longest first
     monkeypatch.setattr(jacobi, "MOST", 3)
     found.target([9], 1)
     found.learn()
-    assert list(found.pool.items()) == [((5, 7), 3), ((2,), 3), ((9,), 10)]     # 9 was asked about once more
+    assert list(found.pool.items()) == [((5, 7), 3), ((2,), 3), ((9,), 10)]     # 9 was asked again
 
 
 def test_with_the_pool_a_text_that_repeats_is_drafted_right():
@@ -53,7 +53,7 @@ def test_with_the_pool_a_text_that_repeats_is_drafted_right():
 
 
 def test_a_reset_forgets_what_another_sampler_asked():
-    """As a baseline on the same target does, before the clock of the speculative run starts."""
+    """A baseline runs on the same target before the speculative run, and must leave nothing behind."""
     found, fresh = Jacobi(tiny_gpt2()), Jacobi(tiny_gpt2())
     list(autoregressive_sampling(found.target, [1, 2], 20, np.random.default_rng(0), temperature=0))
     found.target.reset()

@@ -1,10 +1,10 @@
 """Every method has the target's distribution, exactly, and the judge finds the mistakes planted in each.
 
-METHODS and MISTAKES are {name: (sampler, pairs, cases)}, as lossless.check takes them.  A method without
-pairs of its own is judged on the standard cases; the fast test walks `cases`, on a few pairs.  Both tables
-read the entries of methods.py, so a new entry needs nothing here.
+METHODS and MISTAKES are {name: (sampler, pairs, cases)}, as lossless.check takes them.  The fast test walks
+`cases`, on the method's own pairs or on a few others; the long test judges a method without pairs of its own
+on the standard cases.  Both tables read the entries of methods.py, so a new entry needs no change here.
 
-Not here: mistakes in the lines of speculative.py, and samplers that are only unusual, are in the museum.
+Mistakes in the lines of speculative.py, and samplers that are only unusual, are in the museum instead.
 """
 import copy
 import functools
@@ -40,14 +40,14 @@ FEW = [PAIRS[name] for name in ("a distribution after every prefix", "zeros in b
 LINE = [dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2), dict(Ks=[1], n_tokens=2, temperature=1),
         dict(Ks=[3], n_tokens=3, eos=1)]
 TREE = [dict(Ks=[1], n_tokens=2, temperature=1), dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2)]
-STANDARD = [{}]                                         # all cases, up to the first that is wrong
+STANDARD = [{}]                                         # all standard cases, up to the first wrong one
 SMALL = [dict(Ks=[1], n_tokens=2, temperature=1), dict(Ks=[2], n_tokens=3, temperature=1)]
 
 
 # Samplers made of a part ------------------------------------------------------------------------------------
 
 def line(make=lambda: propose, verify=verify, **how):
-    """Lines of drafts by make(), a new drafter in each run: some remember what they were asked."""
+    """Lines of drafts by make().  Each run makes a new drafter, because some remember earlier calls."""
     return lambda *run, **settings: speculative_sampling(
         *run, propose=make(), verify=verify, **how, **settings)
 
@@ -62,7 +62,7 @@ def trees(widths=widths, **how):
 
 
 def second_of_two(**how):
-    """The second sequence of a batch; the first has chance of its own."""
+    """The second sequence of a batch.  The first draws from a generator of its own."""
     def sampler(draft, target, tokens, n_tokens, K, rng, **settings):
         rngs = [np.random.default_rng(0), rng]
         for both in batch_sampling(draft, target, [[1], tokens], n_tokens, K, rngs, **how, **settings):
@@ -76,7 +76,7 @@ def penalty(tokens, logits, size=2.0):
 
 
 def penalized(constrain=constrained, process=penalty, sampler=speculative_sampling):
-    """The judge's target has a penalty, which is taken from it here, and put back by `constrain`."""
+    """Takes a penalty off the judge's target and lets `constrain` put it back."""
     def run(draft, target, *rest, **settings):
         plain = constrained(target, functools.partial(penalty, size=-2.0))
         return sampler(draft, constrain(plain, process), *rest, **settings)
@@ -86,7 +86,7 @@ def penalized(constrain=constrained, process=penalty, sampler=speculative_sampli
 # The entries of methods.py ----------------------------------------------------------------------------------
 
 class Given:
-    """methods.Models, with the two models of a case."""
+    """A methods.Models with the two models of a case."""
     share_a_vocabulary = draft_is_used = True
 
     def __init__(self, draft, target, n_vocab):
@@ -112,7 +112,7 @@ def tiny_models():
 
 
 def entry(drafter, verifier, spoiled=lambda pair: pair):
-    """What main.py runs; the shape of a tree follows K.  `spoiled` changes what the drafter made."""
+    """The sampler that main.py runs; K sets the shape of a tree.  `spoiled` changes the pair."""
     def sampler(draft, target, tokens, n_tokens, K, rng, **settings):
         shape = ":" + ",".join(map(str, widths(K))) if VERIFIERS[verifier].tree else ""
         method = choose(drafter, verifier + shape)
@@ -131,7 +131,7 @@ def entry(drafter, verifier, spoiled=lambda pair: pair):
 
 
 def dishonest(pair):
-    """The likeliest token instead of a draw; drafts that were chosen are said to be drawn."""
+    """A pair that drafts the likeliest token instead of a draw, and claims that chosen drafts were drawn."""
     def equal(drafts):
         return [np.full(pair.target.n_vocab, 1 / pair.target.n_vocab)] * len(drafts)
 
@@ -145,7 +145,7 @@ def dishonest(pair):
     return pair._replace(propose=proposes, grow=pair.grow and grows)
 
 
-# The judge cannot walk a race, and costs that are measured differ from run to run.
+# The judge cannot walk a race, and measured costs differ from run to run.
 WALKED = [(drafter, verifier) for drafter, verifier in combinations()
           if verifier != "coupled" and not drafter.startswith("optimum")]
 LOSSLESS = [typed for typed in WALKED if choose(*typed).lossless]
@@ -159,7 +159,7 @@ MISTAKES = {f"{' '.join(typed)}, dishonest": (sampler, pairs or FEW, [cases[0] |
 MISTAKES |= {f"model {name}": entry("model", name) for name in VERIFIERS if not VERIFIERS[name].lossless}
 
 
-# Drafters in other ways than an entry makes them ------------------------------------------------------------
+# Drafters made in other ways than an entry makes them -------------------------------------------------------
 
 def learnt(text):
     model = NGram(n_vocab=3)
@@ -172,7 +172,7 @@ def layers(seed=1):
 
 
 def within(halves, propose=propose):
-    """A row for a draft and a target that live in one tiny GPT-2."""
+    """A row of METHODS for a draft and a target that share one tiny GPT-2."""
     def sampler(draft, target, *run, **settings):
         target.reset()                                  # what is cached changes the last bits
         return speculative_sampling(draft, target, *run, propose=propose, **settings)
@@ -185,7 +185,7 @@ def eagles_tree(draft, target, tokens, n_tokens, K, rng, **settings):
     return tree_sampling(None, target, tokens, n_tokens, widths(K), rng, grow=head.grow, **settings)
 
 
-# Both write a and b; each has a word that the other has not.
+# Both have the tokens a and b; each has one more that the other lacks.
 WORDS = Encoder({"a": 0, "b": 1, "ab": 2}, [("a", "b")])
 OTHERS = Encoder({"b": 0, "ba": 1, "a": 2}, [("b", "a")])
 TLIS = [(TLI(table(1), OTHERS, WORDS), table(2))]
@@ -229,7 +229,7 @@ METHODS |= {
 # Mistakes ---------------------------------------------------------------------------------------------------
 
 def patched(sampler, module, name, mistake):
-    """The sampler, in whose runs a function of the module is another."""
+    """The sampler, with a function of the module replaced by a mistake during its runs."""
     def run(*run, **settings):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, name, mistake)
@@ -238,7 +238,7 @@ def patched(sampler, module, name, mistake):
 
 
 class OneCoin:
-    """Whoever asks for a random number gets the same."""
+    """A generator that always returns the same random number."""
 
     def __init__(self, rng):
         self.u = rng.random()
@@ -264,14 +264,14 @@ def drops_a_one(draft, x, k, to_probs, rng):
 
 
 def counts(draft, x, k, to_probs, rng):
-    """What most often followed the last token; and how often, as p."""
+    """Drafts what most often followed the last token, and gives the frequencies as p."""
     followed = np.bincount([b for a, b in zip(x, x[1:]) if a == x[-1]], minlength=draft(x).shape[-1])
     p = followed / max(followed.sum(), 1)
     return [int(p.argmax())][:k * p.any()], [p][:k * p.any()]
 
 
 def unmapped(draft, x, k, to_probs, rng):
-    """TLI, with the p of the draft's own ids."""
+    """TLI, with the p over the draft's own ids instead of the target's."""
     p = to_probs(table(1)(OTHERS.encode(WORDS.decode(x)))) + 1e-9
     return [sample(to_probs(draft(x))[0], rng)][:k], (p / p.sum())[:k]
 
@@ -290,7 +290,7 @@ def stale(lower, tokens):
 
 
 def rejected_to(draw_the_rest, select):
-    """A rule that after the rejection of all draws something else: draw_the_rest(q, p) -> weights."""
+    """A rule that, if all drafts are rejected, draws from other weights: draw_the_rest(q, p)."""
     def mistaken(q, p, tokens, rng):
         i, token = select(q, p, tokens, rng)
         return (i, token) if i is not None else (None, sample(draw_the_rest(q, p), rng))
@@ -302,7 +302,7 @@ def q_or_p(q, p):
 
 
 def blocks(rest):
-    """Block verification whose correction is drawn from rest(q, p) at the first draft that is not kept."""
+    """Block verification that draws its correction from rest(q, p) at the first draft that is not kept."""
     def mistaken(q, p, drafts, rng):
         n, token = block.verify(q, p, drafts, rng)
         return n, token if n == len(drafts) else sample(rest(q[n], p[n]), rng)
@@ -317,12 +317,12 @@ def traverses(rest):
 
 
 def walks(change):
-    """tree.walk with changed rows: change(q, p) -> (q, p)."""
+    """tree.walk with changed rows; change(q, p) returns the new (q, p)."""
     return lambda q, p, *rest: tree.walk(*change(q, p), *rest)
 
 
 def as_many_as_the_first(sampler=second_of_two):
-    """All sequences accept as many drafts as the one before them."""
+    """No sequence accepts more drafts than the sequence before it."""
     def run(*given, **settings):
         kept = [99]
 
@@ -410,6 +410,7 @@ def test_the_text_has_the_targets_distribution(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", METHODS)
 def test_it_has_it_in_all_standard_cases(name):
+    """The text has the target's distribution in all standard cases too."""
     sampler, pairs, _ = METHODS[name]
     assert check(sampler, pairs, n_tokens=pairs and (2 if pairs is FIVE else 3)) < 1e-12
 
@@ -423,5 +424,6 @@ def test_a_mistake_is_found(name):
 @pytest.mark.long
 @pytest.mark.parametrize("typed", [typed for typed in WALKED if " ".join(typed) not in METHODS], ids=" ".join)
 def test_what_goes_together_is_what_the_table_says(typed):
+    """A combination is lossless if, and only if, methods.py says so."""
     sampler, pairs, _ = entry(*typed)
     assert (check(sampler, pairs or FEW, [2], 3, temperature=.8) < 1e-9) == choose(*typed).lossless

@@ -1,4 +1,4 @@
-"""K-SEQ is nearly as good as any rule for independent drafts can be."""
+"""K-SEQ: how it accepts drafts on worked examples, and its rho is the smallest that is allowed."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from samplers.tree import walk
 
 
 def test_equal_drafts_are_both_candidates_for_the_next_place():
-    """Drafts (0, 1) and (0, 2), and the target says 0 and then 2: it is the second that gives it."""
+    """Drafts (0, 1) and (0, 2): the target says 0 and then 2, which only the second draft holds."""
     q = np.array([[1., 0, 0], [0, 0, 1], [0, 0, 1], [1, 0, 0], [0, 1, 0]])
     p = np.array([[1., 0, 0]] * 2 + [[0, .5, .5]] * 2)
     path, token = walk(q, p, [0, 0, 1, 2], [-1, -1, 0, 1], K_SEQ, np.random.default_rng(0))
@@ -17,14 +17,14 @@ def test_equal_drafts_are_both_candidates_for_the_next_place():
 
 
 def accepted(q, p, k):
-    """Exactly, through every k-tuple of drafts and every coin."""
+    """The exact probability of acceptance, over every k-tuple of drafts and every coin."""
     found = exact_distribution(
         lambda rng: select(q, p, K_SEQ[0](p, k, rng), rng)[0] is not None)
     return found.get(True, 0)
 
 
 def test_by_hand():
-    """q = (1, 0), p = (1/2, 1/2): rho 1.5, and one of two drafts is accepted with probability 3/4."""
+    """q = (1, 0), p = (1/2, 1/2): rho is 1.5, and one of two drafts is accepted with probability 3/4."""
     q, p = np.array([1., 0]), np.array([.5, .5])
     assert division_factor(q, p, 2) == pytest.approx(1.5) and accepted(q, p, 2) == pytest.approx(.75)
     assert division_factor(q, p, 1) == 1 and accepted(q, p, 1) == pytest.approx(.5)

@@ -1,5 +1,5 @@
-"""The page where the pair runs: a round's lines are those that ran, in WebAssembly as here, and what is typed
-wrongly is answered in a sentence."""
+"""live.html, where the embedded pair runs: it shows the lines of code that really ran, it computes the same
+in WebAssembly as here, and wrong input gets a sentence."""
 import base64
 import functools
 import http.server
@@ -37,7 +37,7 @@ def live():
 
 
 def raced(live, **changes):
-    """(what is shown of a race, the rounds of its speculative lane)"""
+    """(what the page shows about a race, the rounds of its speculative lane)"""
     about, rounds = json.loads(live.start(json.dumps(RUN | changes))), []
     while "error" not in about and (found := json.loads(live.advance("spec"))):
         rounds.append(found)
@@ -110,7 +110,7 @@ def test_all_that_can_be_opened_is_judged_as_the_verdicts_and_the_museum_say(liv
     assert {*RULES} & {*WRONG, *RIGHT} | {case.name for case in CASES} | {"verify", "propose"} == {*OPENED}
     for name in OPENED:
         found = judged(live, name)
-        if "error" in found:                            # no draft can come from it: the loop refuses it
+        if "error" in found:                            # its drafts cannot come from p: the loop refuses it
             assert OPENED[name]["wrong"] and "cannot come from" in found["error"], (name, found)
         else:
             assert found["lossless"] != OPENED[name]["wrong"], name
@@ -122,14 +122,14 @@ def test_all_that_can_be_opened_is_judged_as_the_verdicts_and_the_museum_say(liv
 def pyodide():
     folder = Path(os.environ.get("PYODIDE", "missing")).resolve()
     if not (folder / "pyodide.mjs").exists() or not list(folder.glob("regex-*.whl")):
-        pytest.skip("no Pyodide: python tests/tools/get_pyodide.py FOLDER, and PYODIDE=FOLDER")
+        pytest.skip("no Pyodide: run python tests/tools/get_pyodide.py FOLDER, then set PYODIDE=FOLDER")
     return folder
 
 
 @pytest.mark.long
 def test_in_webassembly_the_same_is_written_shown_and_judged(live, pyodide):
     if not shutil.which("node"):
-        pytest.skip("no node: apt-get install nodejs")
+        pytest.skip("node is not installed: apt-get install nodejs")
     races = [RUN | dict(prompt=prompt, temperature=0, drafter=drafter)
              for prompt in PROMPTS for drafter in ("model", "lookup", "eagle")] + [RUN]
     names = "verify", "Swapped"
@@ -185,7 +185,7 @@ def test_in_a_browser_one_runs_stops_opens_a_round_and_judges(live, browser, add
         browser.run(f"$('editor').value = {json.dumps(code)}")
 
     browser.visit(address + "#prompt=The+old+man&temperature=0.8&seed=7&n_tokens=12")
-    click("run", "busy && run.spec.length")             # while it runs
+    click("run", "busy && run.spec.length")             # while the race runs
     until(browser, "!busy")
     settings = RUN | dict(prompt="The old man", top_p=1, seed=7)
     assert browser.run("return run.spec.flatMap(r => r.tokens)") == [
@@ -222,6 +222,7 @@ def test_in_a_browser_one_runs_stops_opens_a_round_and_judges(live, browser, add
 
 @pytest.mark.browser
 def test_in_a_browser_a_recorded_race_plays_from_a_file_which_says_what_it_cannot_do(browser, tmp_path):
+    """Opened as a file, the page cannot run Python, and names the command that serves it."""
     page = site.live_page({"code.zip": b""})
     (tmp_path / "live.html").write_text(page, encoding="utf-8")
     browser.open(tmp_path / "live.html")

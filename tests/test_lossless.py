@@ -1,8 +1,8 @@
-"""Lossless, exactly: the distribution of the text is the target's, to 1e-12; and lossless.check sees what
-is not.
+"""Lossless, exactly: the text has the target's distribution, to 1e-12, and lossless.check finds samplers that
+are not lossless.
 
 Nothing is sampled here.  lossless.exact_distribution runs the production code through every branch that
-chance could take and adds up the probabilities; lossless.distribution_of_text multiplies the target's own
+chance could take, and adds up the probabilities.  lossless.distribution_of_text multiplies the target's own
 distributions, written from their definition."""
 
 import math
@@ -95,7 +95,7 @@ def test_a_draft_equal_to_the_target_is_always_accepted():
     draft, target = PAIRS["draft is the target"]
     found = exact_distribution(
         lambda rng: tuple(r.n_accepted for r in speculative_sampling(draft, target, PROMPT, 5, 2, rng)))
-    assert found == pytest.approx({(2, 1): 1})  # rounds of 3 and 2 tokens, and nothing else
+    assert found == pytest.approx({(2, 1): 1})  # always one round of 3 tokens and one of 2
 
 
 @pytest.mark.parametrize("settings", [{}, dict(temperature=0), *SETTINGS], ids=str)
@@ -107,6 +107,7 @@ def test_the_baseline_has_the_targets_distribution(settings):
 
 
 def test_the_distance_is_the_mass_that_lies_elsewhere():
+    """`distance` is the total variation distance."""
     assert distance({"a": 0.5, "b": 0.5}, {"b": 0.25, "c": 0.75}) == 0.75
     assert distance({"a": 1.0}, {"a": 1.0}) == 0
 
@@ -132,7 +133,7 @@ def test_the_targets_distribution_by_hand():
         (1,): 0.25, (0, 0): 0.25, (0, 1): 0.125, (0, 2): 0.125, (2, 0): 0.125, (2, 1): 0.0625, (2, 2): 0.0625}
     colder = distribution_of_text(model, PROMPT, 1, temperature=0.5)            # .25, .0625, .0625
     assert colder == pytest.approx({(0,): 2 / 3, (1,): 1 / 6, (2,): 1 / 6})
-    assert len(distribution_of_text(model, PROMPT, 1, top_k=2)) == 3            # a tie: all are kept
+    assert len(distribution_of_text(model, PROMPT, 1, top_k=2)) == 3            # all of a tie are kept
     assert distribution_of_text(model, PROMPT, 1, top_p=0.5) == {(0,): 1}
     assert distribution_of_text(model, PROMPT, 3, temperature=0) == {(0, 0, 0): 1}
 
@@ -141,6 +142,7 @@ def test_the_targets_distribution_by_hand():
 
 
 def test_the_words_mean_what_the_table_of_kinds_says():
+    """Each letter in a case's name gives draft and target the supports that lossless.KINDS lists."""
     for kind, (by_draft, by_target, *_) in lossless.KINDS.items():
         p, q = (np.exp(model([2, 0, 1])[0]) for model in lossless.pair(f".{kind}"))
         assert (p > 0).sum() == len(by_draft) and (q > 0).sum() == len(by_target)
@@ -152,7 +154,7 @@ def test_the_words_mean_what_the_table_of_kinds_says():
 
 
 class Mistake(Algorithm2):
-    """Algorithm 2 without the coin for some drafts, with another residual, or with other settings or ends."""
+    """Algorithm 2 with a mistake: no coin for some drafts, or wrong residuals, settings or ends of text."""
     def __init__(self, sure=None, residual=None, settings=None, late=None, again=None):
         self.sure, self.left, self.change, self.late, self.again = sure, residual, settings, late, again
 
@@ -190,7 +192,7 @@ def rounded(name, digits):
 
 
 def kept_ties(draft, target, *run, top_p=1.0, **settings):
-    """A nucleus that keeps all that are as likely as its last."""
+    """A nucleus that keeps every token as likely as its least likely one."""
     def nucleus(model):
         def cut(x, n_last=1):
             plain = probabilities(model(x, n_last), **{k: s for k, s in settings.items() if k != "eos"})
@@ -206,7 +208,7 @@ def keeping(row, top_p):
 
 
 def counted(draft, x, k, to_probs, rng, n=4):
-    """The most frequent of n draws, said to be drawn from their counts."""
+    """Drafts the most frequent of n draws, and claims that it was drawn from their frequencies."""
     drafts, p = [], []
     for _ in range(k):
         row = to_probs(draft(x + drafts), 1)[0]
@@ -250,6 +252,7 @@ def test_the_standard_cases_see_each_kind_of_mistake(name, monkeypatch):
 
 
 def test_what_is_remembered_of_one_case_does_no_harm_in_another(monkeypatch):
+    """A model may cache by prompt: every case has a prompt of its own."""
     monkeypatch.setattr(lossless, "CASES", CASES[::6])
     rows = {}
 
@@ -288,10 +291,11 @@ def with_verify(verify):
 
 
 def test_the_report_is_of_the_first_wrong_text(capsys):
+    """It names the text, its probability, the right one, and the case; `check` prints it."""
     pair = memoryless([0.5, 0.3, 0.2]), memoryless([0.1, 0.6, 0.3])
     run = with_verify(always), [pair], [1, 2], 2
     found = report(*run, temperature=1)
-    assert not found.lossless and found.deviation == pytest.approx(0.4 * 0.6)        # of [0, 1]
+    assert not found.lossless and found.deviation == pytest.approx(0.4 * 0.6)        # for [0, 1]
     assert found.case == "pair 0; K = 1, 2 tokens, temperature = 1"
     assert (found.settings, found.prompt, found.text) == (dict(temperature=1), [0, 0], [0, 0])
     assert (found.probability, found.wanted) == pytest.approx((0.05, 0.01))
@@ -303,6 +307,7 @@ def test_the_report_is_of_the_first_wrong_text(capsys):
 
 
 def test_a_sampler_that_is_lossless_gets_no_text():
+    """The report of a lossless sampler names no wrong text."""
     found = report(autoregressive, [(None, table(2))], [1], 2, temperature=0.5)
     assert found.lossless and found.deviation < 1e-12 and found.n_branches == 9 and found.text is None
     assert str(found).startswith("lossless: no probability is off by more than ")
@@ -408,7 +413,7 @@ def test_a_drafter_and_a_rule_with_a_generator_of_their_own_are_told_so():
 
 # The program ------------------------------------------------------------------------------------------------
 
-OWN = {  # a file: (exit status, the beginning of what is printed)
+OWN = {  # the contents of a file: (exit status, the beginning of what is printed)
     "def propose(draft, x, k, to_probs, rng):\n    return [1] * k, None": (0, "lossless: no probability"),
     "def verify(q, p, drafts, rng):\n    return len(drafts), 0": (1, "not lossless: after "),
     "def verify(q, p, drafts, rng):\n    return rng.gumbel()": (2, "error: PATH, line 2: the judge cannot"),

@@ -1,4 +1,4 @@
-"""What is lossy: its distribution is what its formula says."""
+"""Lossy rules: a drafted token has the distribution that the rule's formula gives."""
 import numpy as np
 import pytest
 from helpers import PAIRS
@@ -14,7 +14,7 @@ RULES = {"lenient .5": (lenient(.5), lambda q, p: lenient_probs(q, p, .5)),
 
 
 def first_token(draft, target, verify, **settings):
-    """Exactly: the distribution of the first of two tokens, which was drafted."""
+    """The exact distribution of the first of two tokens, the one that was drafted."""
     found = exact_distribution(lambda rng: next(speculative_sampling(
         draft, target, [2, 0], 2, 1, rng, verify=verify, **settings)).tokens[0])
     return np.array([found.get(token, 0) for token in range(3)])
@@ -28,7 +28,8 @@ def test_a_drafted_place_holds_what_the_formula_says(verify, formula):
 
 
 def test_the_worked_example_of_lenience():
-    """Accepted (.2, .3, .2), and of the rest .3 the residual's (0, .75, .25): (.2, .525, .275)."""
+    """The accepted mass is (.2, .3, .2).  The other .3 is spread as the residual (0, .75, .25): (.2, .525,
+    .275) in all."""
     draft, target = memoryless([.5, .3, .2]), memoryless([.1, .6, .3])
     assert first_token(draft, target, lenient(.5)) == pytest.approx([.2, .525, .275])
     assert first_token(draft, target, lenient(1)) == pytest.approx([.1, .6, .3])

@@ -1,4 +1,4 @@
-"""Which method on my machine: the page's arithmetic is Python's, and that of the definition."""
+"""machine.html, which method on my machine: the page and Python compute the same, as worked out by hand."""
 import json
 
 import numpy as np
@@ -34,13 +34,13 @@ def test_a_round_costs_its_drafting_and_a_pass_over_its_rows():
     all_rows = rows(COUNTS, COSTS)
     found = {(row["method"], row["option"], row["T"], row["K"]): speedup(row, c, h, v) for row in all_rows}
     by_hand = {("model", "", 1, 4): 3.0 / (4 * c + 1.5), ("model, block", "", 1, 8): 3.5 / (8 * c + 2),
-               ("model, tree", "3,2,1", 1, None): 3.2 / (3 * c + 2 + (16 - 9) / 8),     # not clocked
+               ("model, tree", "3,2,1", 1, None): 3.2 / (3 * c + 2 + (16 - 9) / 8),     # not timed
                ("model, tree", "2,2", 0, None): 2.9 / (1.8 / .6 * 2 / 3 * c + 1.75),
                ("eagle", "", .5, 2): 2.4 / (2 * h + 1.1 + .4 / 3), ("medusa", "", 1, 8): 2.0 / (2 * h + 2),
                ("lookup", "", 0, 4): 1.9 / (.01 * 2.5 / 5 + 1.1 + .4 * 1.5 / 3),
                ("early_exit", "3", 1, 4): 2.5 / (6 / 5 + 1.5),
                ("model, lenient", "", 1, 4): 4.0 / (4 * c + 1.5)}
-    assert found == pytest.approx(by_hand)                      # jacobi was not clocked
+    assert found == pytest.approx(by_hand)                      # jacobi was not timed
     kinds = {row["method"]: (row["lossless"], row["needs"]) for row in all_rows}
     assert kinds["model, lenient"] == (False, "draft") and kinds["lookup"] == (True, "own")
     assert kinds["medusa"] == (True, "head") and kinds["early_exit"] == (True, "own")

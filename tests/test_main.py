@@ -1,4 +1,4 @@
-"""The command line, as a person and as a program meets it."""
+"""The command line, as people and programs use it."""
 import json
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def test_the_seed_fixes_the_text(capsys):
     assert one == same != other
 
 
-def test_drafters_and_verifiers_are_named_and_the_target_alone_is_loaded_if_nobody_else_is_asked(
+def test_drafters_and_verifiers_are_named_and_the_draft_is_loaded_only_if_it_is_used(
         capsys, monkeypatch):
     loaded = []
     monkeypatch.setattr(methods, "load_model", lambda *name: loaded.append(name[0]) or load_model(*name))
@@ -117,7 +117,7 @@ def test_a_place_that_cannot_be_written_is_told_before_a_model_is_loaded(capsys,
 
 
 class Counts:
-    """A model that says 1, 2, 3 .. and then EOS (4); it notes its calls and its resets."""
+    """A model that says 1, 2, 3 and then EOS (4).  It notes its calls and its resets."""
     n_ctx, n_vocab, exact_rows = 20, 5, 3
 
     def __init__(self):
@@ -152,7 +152,7 @@ def test_equal_bits_are_promised_only_for_as_many_rows_as_the_target_keeps(capsy
 
 
 def test_models_of_different_vocabularies_are_refused(capsys, tmp_path):
-    """The same ids, but other tokens for the same text."""
+    """The two have the same ids, but encode the same text as different tokens."""
     for file in (ROOT / "models" / "demo-draft").iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     head, one, two, *rest = (tmp_path / "vocab.bpe").read_text(encoding="utf-8").split("\n")

@@ -1,4 +1,4 @@
-"""The one table: every drafter with every verifier runs and gives what it promises, or says why not."""
+"""The table of methods: every drafter with every verifier does what it promises, or says why it cannot."""
 import functools
 import itertools
 import json
@@ -22,7 +22,7 @@ EVERY = [*itertools.product([1, 2, 4, 8, 16], [0, 1, 2, 5, 20], [0, 1])]
 @pytest.mark.parametrize("sizes", [FEW, pytest.param(EVERY, marks=pytest.mark.long)], ids=["few", "every"])
 @pytest.mark.parametrize("drafter", [*DRAFTERS, *WITHIN])
 def test_what_goes_together_gives_n_tokens_and_the_greedy_text(drafter, sizes):
-    """At any K and length, also where no round has K drafts; and what is said about it holds numbers."""
+    """At any K and length, even if no round has K drafts.  The printed sentences have numbers, not "None"."""
     every = [typed for typed in combinations() if typed[0] == OPTIONS.get(drafter, drafter)]
     models, settings = TinyModels(), dict(top_k=0, top_p=1.0, eos=None)
     for typed, (i, (K, n, settings["temperature"])) in itertools.product(every, enumerate(sizes)):
@@ -86,7 +86,7 @@ REMEMBERS = {"suffix", "jacobi", "schedule", "optimum", "layer_skip"}   # earlie
 
 @pytest.mark.parametrize("n_times", [1, pytest.param(20, marks=pytest.mark.fuzz)])
 def test_ctrl_c_at_any_line_leaves_models_and_drafters_that_work(n_times):
-    """They answer the next prompt, which begins like the last one, as new ones do."""
+    """Afterwards they answer a prompt that begins like the interrupted one just as new ones do."""
     settings, generator = dict(temperature=0, top_k=0, top_p=1.0, eos=None), np.random.default_rng
 
     def made():
@@ -125,7 +125,7 @@ def test_a_file_of_ones_own_needs_no_entry(tmp_path):
 
 @functools.cache
 def greedy(prompt):
-    """(its tokens, the embedded target's greedy text to the end of the context)."""
+    """(the prompt's tokens, the embedded target's greedy text up to the end of the context)."""
     models = Models("demo-draft", "demo-target")
     tokens = models.encoder.encode(prompt)
     run = models.target, tokens, models.target.n_ctx - len(tokens), np.random.default_rng(0)
@@ -137,7 +137,7 @@ def greedy(prompt):
     *((drafter, "token") for drafter in [*DRAFTERS, *WITHIN]), ("model", "tree"), ("model", "tree:8"),
     ("model", "tree:2,2,2,2")], ids=" ".join)
 def test_at_temperature_0_the_text_of_the_embedded_pair_is_the_baselines_over_5000_tokens(typed):
-    """To the end of the context, at K = 1 .. 8."""
+    """For texts up to the end of the context, at K = 1 .. 8."""
     models, n_tokens = Models("demo-draft", "demo-target"), 0
     method = choose(typed[0] + ":a5,m5" * (typed[0] == "layer_skip"), typed[1])
     settings = dict(temperature=0, top_k=0, top_p=1.0, eos=None)
@@ -146,7 +146,7 @@ def test_at_temperature_0_the_text_of_the_embedded_pair_is_the_baselines_over_50
         (tokens, baseline), K = greedy(line[:40 + i]), 1 + i % 8
         pair = method.pair(models, tokens, K, settings)
         if method.shape and not pair.target.exact_paths:
-            pytest.skip("the kernels of this machine do not add in order")
+            pytest.skip("this machine's kernels do not add in order, so a tree's paths may change their bits")
         run = pair.draft, pair.target, tokens, len(baseline), K, np.random.default_rng(0)
         assert text_of(method.sampler(pair)(*run, **settings)) == baseline, line
         n_tokens += len(baseline)

@@ -1,4 +1,4 @@
-"""Greedy drafts accept the optimum; what every rule accepts at a node."""
+"""Greedy drafts reach the highest possible acceptance; no rule accepts more than its ceiling."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def test_the_chosen_are_the_likeliest_and_the_last_is_drawn_from_the_rest():
     p = np.array([.1, .4, .2, .3, 0])
     assert exact_distribution(lambda rng: tuple(draw(p, 3, rng))) == pytest.approx(
         {(1, 3, 2): 2 / 3, (1, 3, 0): 1 / 3})
-    for width in (4, 5, 9):                                     # no more than are possible, and none twice
+    for width in (4, 5, 9):                                     # only possible tokens, and none twice
         assert exact_distribution(lambda rng: tuple(draw(p, width, rng))) == {(1, 3, 2, 0): 1}
     assert list(p) == [.1, .4, .2, .3, 0]
 
@@ -22,7 +22,8 @@ def test_the_chosen_are_the_likeliest_and_the_last_is_drawn_from_the_rest():
 # What a node accepts ----------------------------------------------------------------------------------------
 
 def ceiling_by_linear_programme(rule, q, p, k):
-    """Optimal transport: the mass of each set of drafts goes to tokens in it; none gets more than q has."""
+    """Optimal transport: the mass of each set of drafts goes to tokens in that set, and no token gets more
+    than its q."""
     from scipy.optimize import linprog
     draws = exact_distribution(lambda rng: frozenset(rule[0](p, k, rng)))
     flows = [(i, y) for i, drafts in enumerate(draws) for y in drafts]
@@ -53,6 +54,7 @@ def test_no_rule_accepts_more_than_its_ceiling_and_the_ceiling_is_the_linear_pro
 
 
 def test_acceptance_by_hand():
+    """Two worked examples; with a single draft all rules accept the mass that p and q share."""
     q, p = np.array([1., 0]), np.array([.5, .5])
     assert [acceptance(rule, q, p, 2) for rule in (SPECINFER, K_SEQ, SEQUOIA, GREEDY)] == pytest.approx(
         [.75, .75, 1, 1])

@@ -1,5 +1,5 @@
-"""The museum: the judge finds every mistake and lets pass what is only unusual; Algorithm2, on which all
-rules stand, is speculative.py."""
+"""The museum: the judge finds every mistake and passes every rule that is only unusual.  Algorithm2, on which
+the rules are built, does what speculative.py does."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from verdicts.rules import Algorithm2
 
 FEW = [([pair], Ks, n_tokens) for *pair, n_tokens, Ks in map(
     PAIRS.get, ("five tokens of vocabulary", "a distribution after every prefix"))]
-OF_CASES = {case.rule for case in CASES}    # judged in test_verdicts.py
+OF_CASES = {case.rule for case in CASES}    # test_verdicts.py judges these
 
 
 def test_each_rule_says_first_what_it_is():
@@ -24,7 +24,7 @@ def test_each_rule_says_first_what_it_is():
 
 @pytest.mark.parametrize("name", [name for name in WRONG if name not in OF_CASES])
 def test_the_judge_finds_every_mistake(name):
-    """On a few pairs, or on the standard cases."""
+    """On one of a few pairs, or on the standard cases."""
     assert not all(report(WRONG[name], *one).lossless for one in [*FEW, ()])
 
 
@@ -36,6 +36,7 @@ def test_the_judge_lets_pass_what_is_only_unusual(name):
 @pytest.mark.long
 @pytest.mark.parametrize("name", RIGHT)
 def test_on_the_standard_cases_too(name):
+    """The judge also passes each unusual rule on all standard cases."""
     assert report(RIGHT[name]).lossless
 
 
@@ -65,12 +66,12 @@ def first_token(rule, q, p, K=1, **settings):
 
 @pytest.mark.parametrize("rule, first", [
     ("Algorithm2", Q),
-    ("ArgmaxSoftmaxRecorded", (.2, .6, .2)),                    # 0 is drafted: .2 stays, .8 of (0, .75, .25)
-    ("TargetAfterRejection", (.14, .54, .32)),                    # .6 kept, and .4 of q
+    ("ArgmaxSoftmaxRecorded", (.2, .6, .2)),                    # 0 is drafted: .2 kept, .8 of (0, .75, .25)
+    ("TargetAfterRejection", (.14, .54, .32)),                    # .6 is kept, .4 is drawn from q
     ("UniformIsZero", P),
     ("GreedyTarget", (0, 1, 0)),
     ("DrawnAsPointMasses", Q),
-    ("KeptIfTheArgmax", (.07, .3 + .42, .21)),                  # 1 is drafted with .3, else a draw from q
+    ("KeptIfTheArgmax", (.07, .3 + .42, .21)),                  # 1 is drafted with .3; or a draw from q
 ])
 def test_the_first_token_by_hand(rule, first):
     assert first_token(rule, Q, P) == pytest.approx(first, abs=1e-12)
@@ -82,8 +83,8 @@ def test_how_many_drafts_are_kept_by_hand():
 
 
 def test_a_length_that_is_chosen_after_all_drafts_were_seen(monkeypatch):
-    """DSpark, appendix A: a_1 = .8; c_2 = .9 after token 0, and 0 after 1; 1, .5, .45 passes of 1, 2, 3 rows
-    a second."""
+    """DSpark, appendix A: a_1 = .8; c_2 is .9 after token 0, and 0 after token 1.  Passes of 1, 2 and 3 rows:
+    1, .5 and .45 a second."""
     def appendix(rule):
         class Appendix(RULES[rule]):
             seconds = 1, 1 / .5, 1 / .45
@@ -110,8 +111,8 @@ def test_a_draft_that_the_target_rules_out_is_kept_once_in_2_to_the_24():
 
 
 def test_noise_used_twice_by_hand():
-    """0 was drafted and rejected, so E_1 > .6 E_0, E_2 > .4 E_0, and 1 wins if E_1 < 3 E_2: the integral of
-    1 / (1 + t + max(t / 3, .4))^2 over t > .6; the maximum is .4 up to t = 1.2."""
+    """0 was drafted and rejected, so E_1 > .6 E_0 and E_2 > .4 E_0.  Now 1 wins if E_1 < 3 E_2: its chance is
+    the integral of 1 / (1 + t + max(t / 3, .4))^2 over t > .6; the maximum is .4 up to t = 1.2."""
     one = 1 / (1 + .6 + .4) - 1 / (1 + 1.2 + .4) + .75 / (1 + 1.2 * 4 / 3)
     assert first_token("NoiseUsedTwice", Q, P) == pytest.approx([.1, .3 + .8 * one, .2 + .8 * (.5 - one)])
 

@@ -1,5 +1,5 @@
-"""The notebooks: what is stored is a clean run from top to bottom, what they say about tests is true, and
-they still run.
+"""The notebooks: the stored outputs are a clean run from top to bottom, the tests they name exist, and they
+still run and give those outputs.
 """
 import json
 import re
@@ -59,15 +59,15 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
 
 
 def stale(stored, fresh):
-    """The numbers of the cells whose stored words and numbers differ from those of a new run."""
+    """The numbers of those cells whose stored words and numbers differ from a new run's."""
     return [new.execution_count for old, new in zip(stored.cells, fresh.cells, strict=True)
             if new.cell_type == "code" and not new.source.startswith("# On this machine")
             and words(old) != words(new)]
 
 
 def words(cell):
-    """What a cell printed, without what rounding decides (numbers below 1e-9 are 0) and without the lines of
-    pictures."""
+    """The words that a cell printed and those in its pictures.  Numbers below 1e-9 become 0, because rounding
+    decides what they are."""
     printed = ""
     for output in cell.outputs:
         data = output.get("data", {})
@@ -77,7 +77,8 @@ def words(cell):
     return NUMBER.sub(lambda number: number[0] if not abs(float(number[0])) < 1e-9 else "0", printed).split()
 
 
-STORED = {      # code: (an output, one that is the same but for the machine and for rounding, another)
+# code: (an output, one that differs only by machine or rounding, one that really differs)
+STORED = {
     "a": ("in 9 of 20", "in 9 of 20", "in 8 of 20"),
     "b": ("off by 1.1e-16", "off by -2.2e-16", "off by 1.1e-6"),
     "text/markdown": ("| K | 4 |", "| K | 4 |", "| K | 5 |"),
@@ -86,7 +87,7 @@ STORED = {      # code: (an output, one that is the same but for the machine and
 
 
 def notebook(which):
-    """One with the outputs of STORED of this number."""
+    """A notebook with the first, second or third outputs of STORED."""
     v4, cells = pytest.importorskip("nbformat").v4, []
     for n, (source, texts) in enumerate(STORED.items(), 1):
         output = (v4.new_output("display_data", {source: texts[which]}) if "/" in source else
@@ -102,7 +103,7 @@ def test_a_stored_output_that_is_not_the_codes_is_found():
 
 @each_notebook
 def test_what_looks_at_the_clock_is_marked(path):
-    """So that its outputs are not compared; and it says if the machine is busy."""
+    """The mark says that the outputs depend on the machine; marked cells are not compared."""
     code = ["".join(cell["source"]) for cell in cells(path, "code")[1:]]
     timed = [source for source in code if re.search(r"perf_counter\(|seconds\(|Timed\(|bandwidth\(", source)]
     assert all(source.startswith("# On this machine") for source in timed)

@@ -1,6 +1,6 @@
-"""Cases that nobody here made: inputs with their results from other projects' tests, documentation and data.
+"""Cases that others made: inputs and results from other projects' tests, documentation, papers and data.
 
-What needs the weights of GPT-2 is in test_weights.py."""
+Cases that need the weights of GPT-2 are in test_weights.py."""
 import os
 
 import numpy as np
@@ -18,14 +18,14 @@ from sampling import Round, point_masses, probabilities
 from speculative import speculative_sampling, verify
 
 needs_vocabulary = pytest.mark.skipif("GPT2_VOCAB" not in os.environ,
-                                      reason="GPT-2's vocabulary is not here: set GPT2_VOCAB to its folder")
+                                      reason="GPT-2's vocabulary was not found: set GPT2_VOCAB to its folder")
 
 
 # Accept rules -----------------------------------------------------------------------------------------------
 
 def test_leetgpu():
     """AlphaGPU/leetgpu-challenges @ 5a5c5d8, challenges/medium/87, the example: output 1, 3, 0, 0 (0 pads).
-    Its last number is for the draw; the third draft's is not used."""
+    Its last number is for the draw; the number for the third draft is not used."""
     class Coins:
         def __init__(self, *numbers):
             self.random = iter(numbers).__next__
@@ -36,7 +36,7 @@ def test_leetgpu():
 
 
 def test_flashinfer():
-    """flashinfer-ai/flashinfer @ fb28d72, chain_speculative_sampling's docstring: 2, 0, -1 for every
+    """flashinfer-ai/flashinfer @ fb28d72, the docstring of chain_speculative_sampling: 2, 0, -1 for every
     seed."""
     p = np.array([[.1, .2, .3, .4], [.2, .3, .4, .1]])
     q = np.array([[0, .1, .6, .3], [1, 0, 0, 0], [.7, .1, .1, .1]])
@@ -44,8 +44,8 @@ def test_flashinfer():
 
 
 def test_transformers_three_drafts():
-    """huggingface/transformers, tests/generation/test_utils.py, test_speculative_sampling: 2 matches,
-    then 8."""
+    """huggingface/transformers, tests/generation/test_utils.py, test_speculative_sampling: two drafts match,
+    then comes token 8."""
     p, q = np.full((3, 10), -10.), np.full((4, 10), -10.)
     p[[0, 1, 2], [1, 4, 5]] = q[[0, 1], [1, 4]] = 10
     q[2] = -np.inf
@@ -58,8 +58,8 @@ def test_transformers_three_drafts():
     ([1, 2, 3, 4, 5], [-1, 0, -1, 2, 3], {0: 3, 3: 4, 4: 5}, [3, 4, 5]),
     ([8, 9, 10, 11, 12], [-1, 0, 1, -1, 3], {0: 11, 4: 12}, [4, 5])])
 def test_sglangs_trees(tokens, parents, says, path):
-    """sgl-project/sglang, sgl-kernel/tests/speculative/test_eagle_utils.py: accept_index, and 18 after it.
-    Its node 0 is the root, whose token is known."""
+    """sgl-project/sglang, sgl-kernel/tests/speculative/test_eagle_utils.py: accept_index, then token 18.
+    There, node 0 is the root, whose token is known."""
     q = point_masses([says.get(node, 18) for node in range(6)], 19)
     found, token = walk(q, None, tokens, parents, None, np.random.default_rng(0))
     assert [place + 1 for place in found] == path and token == 18
@@ -67,7 +67,7 @@ def test_sglangs_trees(tokens, parents, says, path):
 
 @pytest.mark.parametrize("rule, due", [(verify, 10 / 9), (block.verify, 11 / 9)], ids=["token", "block"])
 def test_the_toy_of_block_verification(rule, due):
-    """Sun et al. 2024 (arXiv 2403.10444), section 2: accepted drafts of two."""
+    """Sun et al. 2024 (arXiv 2403.10444), section 2: the expected number of accepted drafts, of two."""
     draft, target = memoryless([2 / 3, 1 / 3]), memoryless([1 / 3, 2 / 3])
     found = exact_distribution(lambda rng: next(
         speculative_sampling(draft, target, [0], 3, 2, rng, verify=rule)).n_accepted)
@@ -98,8 +98,8 @@ def test_transformers_nucleus(probs, kept):
     ([2, 3, 4, 5, 1, 2, 3, 4, 1, 2, 3, 4], 2, [1, 2]), ([3, 4, 5, 2, 3, 4, 1, 2, 3, 4], 2, [1, 2]),
     ([1, 2, 3, 100, 1, 2, 3, 200, 1, 2, 3, 300, 1, 2, 3], 2, [300, 1])], ids=str)
 def test_vllms_look_ups(x, k, drafts):
-    """vllm-project/vllm, tests/v1/spec_decode/test_ngram.py.  The last one differs by design: there it is
-    [100, 1], the first match; drafters/lookup.py takes the last."""
+    """vllm-project/vllm, tests/v1/spec_decode/test_ngram.py.  The last case differs by design: vLLM takes the
+    first match, [100, 1], and drafters/lookup.py the last."""
     assert lookup.propose(None, x, k, None, None) == (drafts, None)
 
 
@@ -117,12 +117,12 @@ SEQUOIA = [0.63418293, 0.10794602, 0.056971513, 0.022488756, 0.019490255, 0.0149
     (2, 2, 1.634183), (4, 4, 2.291432), (5, 5, 2.453187), (8, 10, 2.732173), (16, 10, 3.130289),
     (32, 10, 3.500739), (64, 10, 3.852309)])
 def test_sequoias_dynamic_program(nodes, levels, tokens):
-    """Its tree_search.py on its vector; there the root counts as a node and as a level."""
+    """Sequoia's tree_search.py on its vector.  There the root counts as a node and as a level."""
     assert best_tree(SEQUOIA, nodes - 1, levels - 1)[0] == pytest.approx(tokens, abs=1e-6)
 
 
 def test_sequoias_demo_tree():
-    """Its demo_tree.pt, Successors [[1], [2], [3], []]: a chain of four."""
+    """Sequoia's demo_tree.pt, Successors [[1], [2], [3], []]: a chain of four nodes, the root included."""
     assert best_tree(SEQUOIA, 3, 3)[1] == [-1, 0, 1]
 
 
@@ -142,7 +142,8 @@ def test_vllms_metrics():
 
 
 def test_vllms_rates_by_position(monkeypatch):
-    """vllm-project/vllm 40662: unconditional .9, .5, .2 are conditional .9, .5556, .4, and length 2.6."""
+    """vllm-project/vllm 40662: the unconditional rates .9, .5, .2 are the conditional .9, .5556, .4; the mean
+    length is 2.6."""
     cell = counts.figures(counts.tally(10, 26, 30, [9, 5, 2], [10, 9, 5]))
     monkeypatch.setattr(figures, "counts", lambda: {"model token K=3 T=1": cell})
     found = [figures.value(f"model token K=3 T=1: position {j}") for j in (1, 2, 3)]
@@ -152,7 +153,7 @@ def test_vllms_rates_by_position(monkeypatch):
 
 @pytest.mark.parametrize("p, K", [(.5, 3), (.8, 5), (.05, 1)])
 def test_llama_cpps_length(p, K):
-    """ggml-org/llama.cpp 27711: the length L belongs to the p for which p + .. + p^K = L - 1."""
+    """ggml-org/llama.cpp 27711: a mean length L corresponds to the p with p + .. + p^K = L - 1."""
     assert expected_tokens(p, K) - 1 == pytest.approx(sum(p**j for j in range(1, K + 1)))
 
 

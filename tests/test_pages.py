@@ -1,4 +1,4 @@
-"""Pages on disk: whole or not at all, and nothing is lost that this project did not write."""
+"""Pages on disk: they are written whole or not at all, and no file of anyone else's is lost."""
 import os
 from pathlib import Path
 
@@ -11,11 +11,11 @@ from pages.files import MARK, check_place, is_ours, write_folder
 from pages.frame import page
 
 ROOT = Path(__file__).resolve().parent.parent
-REFUSED = (ValueError, OSError)         # both are a sentence: console.py
+REFUSED = (ValueError, OSError)         # console.py turns both into one sentence
 
 
 def state(folder):
-    """{path: what it holds, or where it leads} of all below the folder."""
+    """{path: its contents, or where the link leads} for everything below the folder."""
     def content(path):
         return os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
     return {str(path): content(path) for path in folder.rglob("*")}
@@ -23,7 +23,7 @@ def state(folder):
 
 @pytest.fixture
 def folder(tmp_path):
-    """What a page may be asked to be written over."""
+    """Things that a user may name as the place for a page."""
     (tmp_path / "text").write_text("mine")
     (tmp_path / "empty").touch()
     (tmp_path / "mine.html").write_text("<!doctype html>\n<html lang='en'>mine")
@@ -39,6 +39,7 @@ def folder(tmp_path):
                                   "circle/a", "to text", "folder", "nowhere/a", "text/a", "", "x" * 300,
                                   "pipe", "/dev/null", "/dev/fd/0"])
 def test_only_the_page_of_a_run_is_replaced(folder, name):
+    """Anything else at the place is refused in one sentence and stays as it was."""
     before = state(folder)
     with pytest.raises(REFUSED, match=r"^[^\n]+(: | and |; )[^\n]+$"):
         check_place(folder / name)
@@ -47,7 +48,7 @@ def test_only_the_page_of_a_run_is_replaced(folder, name):
 
 def test_a_page_is_written_where_the_path_leads(folder):
     old = MARK
-    (folder / "run.html").write_text(old.replace("\n", "\r\n"))            # as Windows ends lines
+    (folder / "run.html").write_text(old.replace("\n", "\r\n"))            # line ends of Windows
     (folder / "to run").symlink_to("run.html")
     (folder / "to new").symlink_to("folder/new.html")
     before = state(folder)
@@ -66,7 +67,8 @@ def test_no_template_is_taken_for_a_page(name):
         check_place(ROOT / "pages" / name)
 
 
-def test_of_a_large_file_only_the_head_is_read(tmp_path, monkeypatch):
+def test_of_a_large_file_only_the_head_is_read(tmp_path):
+    """This file has a terabyte, which would not fit into memory."""
     with (tmp_path / "film").open("wb") as film:
         film.truncate(1 << 40)
     with pytest.raises(ValueError, match="was not written by this program"):
@@ -95,7 +97,7 @@ def test_a_site_replaces_its_own_pages_alone(folder):
     before = state(folder)
     write_folder(site, pages)
     assert state(folder) == before | {str(site / name): (MARK + "new").encode() for name in pages}
-    for name in "text", "mine.html", "pipe":                            # in the place of a page of the site
+    for name in "text", "mine.html", "pipe":                            # takes the place of a page
         (site / "code.zip").unlink()
         (folder / name).rename(site / "code.zip")
         before = state(folder)
@@ -105,7 +107,7 @@ def test_a_site_replaces_its_own_pages_alone(folder):
 
 
 @pytest.mark.parametrize("name", ["text", "circle", "nowhere/site", "x" * 300])
-def test_what_is_no_folder_is_told(folder, monkeypatch, name):
+def test_a_place_that_cannot_be_a_folder_is_refused_in_one_sentence(folder, monkeypatch, name):
     monkeypatch.setattr("pages.__main__.pages", lambda repository: {"index.html": MARK})
     before = state(folder)
     with pytest.raises(REFUSED, match=r"^[^\n]+$"):

@@ -1,4 +1,4 @@
-"""The block drafter: lossless whatever it has learnt, and its rows are those of a plain causal pass."""
+"""The parallel head: it is lossless whatever it has learnt, and its rows are those of a plain causal pass."""
 import numpy as np
 import pytest
 from helpers import small, tiny_gpt2
@@ -14,7 +14,7 @@ from speculative import speculative_sampling
 
 
 def tiny(target, kind=Parallel, **more):
-    """A head for a tiny target, of random weights."""
+    """A head with random weights for a tiny target."""
     rng, n, n_vocab = np.random.default_rng(1), target.params["wte"].shape[1], target.n_vocab
 
     def normal(*shape):
@@ -28,9 +28,9 @@ def tiny(target, kind=Parallel, **more):
 
 
 def deviation(kind=Parallel, K=2, temperature=1.0, n_tokens=3, **more):
-    """How far the text of a tiny target is from its distribution."""
+    """How far the distribution of the text is from that of a tiny target."""
     def run(_, target, *rest, **settings):
-        target.reset()                                  # or the last run would change last bits of this one
+        target.reset()                                  # or an earlier run would change the last bits
         head = tiny(target, kind, **more)
         return speculative_sampling(None, target, *rest, propose=head.propose, **settings)
     target = tiny_gpt2(3, np.float64, n_vocab=3, n_ctx=8)
@@ -43,7 +43,7 @@ def test_the_text_has_the_targets_distribution(settings):
 
 
 class BiasOfAnotherToken(Parallel):
-    """It draws with the bias of the draft before, and reports the bias of x_n for every row."""
+    """Wrong: it draws with the bias of the token before, but reports every row with the bias of x_n."""
 
     def propose(self, draft, x, k, to_probs, rng):
         drafts, _ = super().propose(draft, x, k, to_probs, rng)
@@ -58,7 +58,7 @@ class WithoutTheBias(Parallel):
 
 
 class LooksAhead(Parallel):
-    """It cuts the block before the first unlikely draft, which it has to see for that."""
+    """Wrong: it cuts the block before the first unlikely draft, so the drafts decide how many there are."""
 
     def propose(self, draft, x, k, to_probs, rng):
         drafts, p = super().propose(draft, x, k, to_probs, rng)
@@ -72,10 +72,10 @@ def test_a_wrong_version_is_found(kind, n_tokens):
 
 
 def test_the_rows_are_those_of_a_plain_causal_pass():
-    """Without a cache, and with the masks' inputs written out."""
+    """The plain pass has no cache, and its inputs for the masks are written out."""
     target, x, k = tiny_gpt2(5, np.float64), [3, 1, 4, 1, 5, 9], 4
     head = tiny(target)
-    head.logits(x[:3], 8), head.logits(x[:5], 2)                        # what it has seen before
+    head.logits(x[:3], 8), head.logits(x[:5], 2)                        # earlier calls
     params, wte = head.params, target.params["wte"]
     target(x)
     states = target.states[[1, 2, -1], :len(x) - 1]                     # [3, 5, n_embd]
@@ -113,6 +113,7 @@ def test_what_it_says_depends_on_the_tokens_alone():
 
 
 def test_one_pass_of_the_head_a_round_and_none_of_the_target_but_the_prompts(monkeypatch):
+    """Drafting costs one pass of the head.  The target only runs the prompt and the verifications."""
     target, passes = tiny_gpt2(3), []
     head, forward, layers = tiny(target), target.forward, GPT2.layers
     monkeypatch.setattr(target, "forward", lambda *run: passes.append("target") or forward(*run))
@@ -143,7 +144,7 @@ def test_confident_cuts_the_block_after_an_unlikely_draft():
 
 @pytest.mark.parametrize("K", [2, 8])
 def test_the_embedded_head_foretells_the_embedded_target(K):
-    """Far above chance, which is 1 in 4,096; the figures are in its card."""
+    """Acceptance is far above chance, which is 1 in 4,096; the figures are in the head's model card."""
     models, method = Models("demo-draft", "demo-target"), choose("parallel", "token")
     tokens = models.encoder.encode("There was a long silence.")
     pair, run = method.pair(models, tokens, K, {}), (tokens, 40)

@@ -1,4 +1,4 @@
-"""benchmarks/pictures.py: the pictures drawn are those shown, and their bars are what the files say."""
+"""benchmarks/pictures.py: it draws the pictures that are shown, and the bars have the values of the files."""
 import pytest
 
 pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[benchmark]'")
@@ -27,4 +27,4 @@ def test_the_program_draws_the_pictures_that_are_shown(monkeypatch):
     main("speed")
     assert drawn.keys() == {"passes.png", "speed.png"}
     for name, picture in drawn.items():
-        assert picture[:24] == (RESULTS / name).read_bytes()[:24]       # with the size
+        assert picture[:24] == (RESULTS / name).read_bytes()[:24]       # the header: same format and size

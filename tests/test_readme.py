@@ -1,4 +1,4 @@
-"""The README is true: its commands run, its output is what they print, what it quotes stands in the files."""
+"""The README is true: its commands run and print what it shows, and the files contain what it quotes."""
 
 import difflib
 import inspect
@@ -32,13 +32,13 @@ def test_each_command_runs(arguments, capsys, tmp_path, monkeypatch):
     if not set(arguments) & set(MODELS):
         assert console.run(main, [*arguments, "--n_tokens_to_generate", "9"]) == 0
         assert capsys.readouterr().out
-    else:  # these download gigabytes first: their flags at least are right
+    else:  # these would first download gigabytes, so only their flags are checked
         defaults = {name: p.default for name, p in inspect.signature(main).parameters.items()}
         assert console.with_values(arguments, defaults)
 
 
 def test_the_output_shown_is_what_the_program_prints(capsys):
-    """All but the times, and how many pairs of runs fit into a second."""
+    """All of it, except the times and how many pairs of runs fit into a second."""
     def without_times(text):
         text = re.sub(r"median of .*?; ", "", text)
         return re.sub(r"[\d.]+(?=x| s,| tokens per second)|(?<=[cv] = )[\d.]+", "N", text).strip()
@@ -64,7 +64,7 @@ def test_every_quoted_line_of_code_is_in_speculative_py():
 
 
 def test_the_diff_shown_is_that_of_the_two_files():
-    """Of their loops, up to `x += new`, without the comments."""
+    """The diff of the two loops, up to `x += new`, without the comments."""
 
     def loop(file):
         code = (ROOT / file).read_text(encoding="utf-8")
@@ -82,18 +82,18 @@ def test_the_drafters_of_ones_own_print_what_is_shown(capsys):
     shown = re.search(r"```text\n(\d of .*?)```", README, re.S).group(1)
     assert capsys.readouterr().out.strip() == shown.strip()
     names |= {"check": partial(check, Ks=[2], n_tokens=2), "print": lambda found: names.update(d=found)}
-    exec(judged.split("\n", 1)[1], names)               # on fewer cases than the import would give
+    exec(judged.split("\n", 1)[1], names)               # on fewer cases than the README's `check`
     assert names["d"] < 1e-12
 
 
 def test_lines_are_within_110_columns():
-    """Tables, pictures, commands and what the program printed excepted."""
+    """Except tables, pictures, and blocks of commands, code and output."""
     text = re.sub(r"```.*?```", "", README, flags=re.S)
     assert not [line for line in text.splitlines() if len(line) > 110 and not line.startswith(("|", "!"))]
 
 
 def test_the_workflow_runs_the_lines_for_windows():
-    """The other systems' lines it takes from the README itself."""
+    """For other systems, the workflow takes the lines from the README itself."""
     workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
     lines = re.search(r"```bat\n(.*?)```", README, re.S).group(1).splitlines()
     assert len(lines) == 4
@@ -101,7 +101,7 @@ def test_the_workflow_runs_the_lines_for_windows():
 
 
 def test_it_has_at_most_1500_words():
-    """As `wc -w` counts them: all that stands in the file."""
+    """All words in the file, as `wc -w` counts them."""
     assert len(README.split()) <= 1500
 
 

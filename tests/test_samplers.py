@@ -1,5 +1,5 @@
-"""What the samplers promise besides the distribution: greedy equality, counts, EOS, context, chance,
-arguments; and the statistics."""
+"""What the samplers promise besides the distribution: greedy equality, exact counts, EOS, context, seeds and
+arguments; and the statistics of their rounds."""
 import random
 from collections import Counter
 from fractions import Fraction
@@ -60,7 +60,7 @@ def test_greedy_float32_text_is_the_targets_argmax_or_within_rounding_of_it():
 
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_caches_do_not_change_a_round(temperature):
-    """Also where full acceptance, after which the draft has not seen its last token, meets full rejection."""
+    """Even if full rejection follows full acceptance, after which the draft has not seen its last token."""
     def agrees_then_not(tokens, n_last=1):
         logits = draft(tokens, n_last)
         return logits if len(tokens) % 15 < 10 else -logits
@@ -87,7 +87,7 @@ def test_samples_of_a_real_generator_have_the_targets_distribution():
     assert sum((counts[text] - n * found[text]) ** 2 / (n * found[text]) for text in found) < 54.1
 
 
-def test_the_same_seed_gives_the_same_text_another_another_and_global_states_are_not_touched():
+def test_the_seed_alone_fixes_the_text_and_global_random_states_are_not_touched():
     def texts(seed):
         return text_of(speculative(table(1), table(2), 30, 3, seed)), text_of(baseline(table(2), 30, seed))
     np.random.seed(3)
@@ -111,7 +111,7 @@ def test_exactly_n_tokens_are_made(draft, K):
             rounds = speculative(DRAFTS[draft], target, n_tokens, K, seed)
             assert len(text_of(rounds)) == len(baseline(target, n_tokens, seed)) == n_tokens
             assert all(len(r.tokens) == r.n_accepted + 1 and len(r.drafts) <= K for r in rounds)
-            if draft == "full acceptance":                      # K + 1 tokens a round, but for the last
+            if draft == "full acceptance":                      # K + 1 tokens in every round but the last
                 assert all(len(r.tokens) == K + 1 for r in rounds[:-1])
                 assert len(rounds) == -(-n_tokens // (K + 1))
             if draft == "zero acceptance":
@@ -119,7 +119,7 @@ def test_exactly_n_tokens_are_made(draft, K):
 
 
 class Limited:
-    """A model with a context; it notes the longest text that it was asked about."""
+    """A model with a context, which notes the longest text that it was asked about."""
 
     def __init__(self, model, n_ctx):
         self.model, self.n_ctx, self.longest = model, n_ctx, 0
@@ -134,7 +134,7 @@ class Limited:
 def test_the_context_can_be_filled_and_never_be_exceeded(draft_ctx, target_ctx, K):
     draft, target = Limited(table(2), draft_ctx), Limited(table(2), target_ctx)
     assert len(text_of(speculative(draft, target, 12 - len(PROMPT), K))) == 10
-    assert draft.longest < 12 and target.longest < 12           # the last token is never looked at
+    assert draft.longest < 12 and target.longest < 12           # no model ever reads the last token
     with pytest.raises(ValueError, match="context of 12"):
         speculative_sampling(draft, target, PROMPT, 11, K, np.random.default_rng(0))
     model = Limited(table(2), 12)
@@ -145,7 +145,7 @@ def test_the_context_can_be_filled_and_never_be_exceeded(draft_ctx, target_ctx, 
 
 # EOS and token 0 --------------------------------------------------------------------------------------------
 
-EOS_CASES = {           # where it falls: what target and draft say after the prompt; 9 is EOS, K = 3
+EOS_CASES = {           # where EOS falls: what target and draft say after the prompt; EOS is 9, K is 3
     "first draft": ([9, 1, 2, 3, 4], [9, 1, 2, 3, 4]),
     "middle draft": ([1, 9, 2, 3, 4], [1, 9, 2, 3, 4]),
     "last draft": ([1, 2, 9, 3, 4], [1, 2, 9, 3, 4]),
@@ -213,12 +213,14 @@ def test_a_token_without_mass_is_rejected_even_if_u_is_0():
 
 
 def test_an_empty_residual_falls_back_to_the_target():
-    """Draft and target differ by rounding; u is so near 1 that the draft is rejected: q - p is empty."""
+    """Draft and target differ only by rounding, and u is so near 1 that the draft is rejected, although q - p
+    is positive nowhere."""
     q, p = np.array([[.5, .5], [1, 0]]), np.array([[np.nextafter(.5, 1), .5]])
     assert verify(q, p, [0], Says(1 - 2**-53, .7)) == (0, 1)
 
 
 def test_a_model_may_keep_the_tokens_it_was_given():
+    """The samplers do not change a list after they have passed it to a model."""
     def remembering(model, kept):
         def asked(tokens, n_last=1):
             assert all(a == b for a, b in kept)                 # nobody else has changed them
@@ -265,7 +267,7 @@ def test_numbers_of_numpy_are_numbers(kind):
     settings = dict(temperature=np.float32(1), top_k=kind(2), top_p=np.float64(.9), eos=kind(0))
     assert speculative(table(1), table(2), kind(9), kind(2), prompt=np.array(PROMPT), **settings)
     assert baseline(table(2), kind(9), **settings)
-    long = dict(prompt=PROMPT * 60, propose=lookup.propose, temperature=Fraction(1, 2))     # int8 ends at 127
+    long = dict(prompt=PROMPT * 60, propose=lookup.propose, temperature=Fraction(1, 2)) # int8 would overflow
     assert len(text_of(speculative(None, table(2), kind(9), kind(2), **long))) == 9
 
 
@@ -289,7 +291,7 @@ def test_a_rule_of_ones_own_that_answers_nonsense_is_told_what_to_return():
 
 
 SHAPES = "was asked for the logits of . positions and returned"
-WRONG_MODELS = {            # name: (what it makes of table(2)'s logits, what is said)
+WRONG_MODELS = {            # name: (how it changes the logits of table(2), what the error says)
     "a row too many": (lambda x: np.concatenate([x, x[-1:]]), SHAPES),
     "no axis of rows": (lambda x: x[0], SHAPES),
     "an axis too many": (lambda x: x[None], SHAPES),
@@ -305,7 +307,7 @@ def test_wrong_logits_are_refused_at_the_first_call(change, says):
         return change(table(2)(tokens, n_last))
     rng = np.random.default_rng(0)
     runs = [speculative_sampling(*pair, PROMPT, 5, 3, rng) for pair in ((wrong, table(2)), (table(2), wrong))]
-    if says != "different vocabularies":                        # alone it is only small
+    if says != "different vocabularies":                        # alone, it is a small vocabulary
         runs.append(autoregressive_sampling(wrong, PROMPT, 5, rng))
     for rounds in runs:
         with pytest.raises(ValueError, match=says):
@@ -358,7 +360,7 @@ def test_of_a_tree_each_level_is_one_test():
     rows = np.ones((4, 3))
     nodes, parents = [1, 2, 0], [-1, -1, 0]
     rounds = [Round(tokens, nodes, n, rows, None, parents) for tokens, n in [
-        ([0], 0), ([2, 1], 1), ([1, 2], 1), ([1, 0, 2], 2), ([1], 1)]]      # the last ended with an EOS
+        ([0], 0), ([2, 1], 1), ([1, 2], 1), ([1, 0, 2], 2), ([1], 1)]]      # EOS ended the last one
     assert [stats.acceptance([r]) for r in rounds] == [(0, 1), (1, 1), (1, 2), (2, 2), (1, 1)]
     assert stats.acceptance(rounds) == (5, 7)
 
@@ -372,16 +374,16 @@ def test_of_a_block_all_drafts_are_tested():
 
 
 def many_rounds(draft, target, K, n_runs=150):
-    """The first ten rounds of each run, too early for the budget to shorten them."""
+    """The first ten rounds of each run, so early that the budget does not shorten them."""
     return [r for seed in range(n_runs) for r in speculative(draft, target, 11 * (K + 1), K, seed)[:10]]
 
 
 def test_the_acceptance_rate_is_the_mass_that_both_distributions_share():
-    """alpha = sum min(p, q) = .6, within four standard deviations; and 1 + .6 + .36 tokens a round."""
+    """alpha = sum min(p, q) = .6 and 1 + .6 + .36 tokens per round, within four standard deviations."""
     rounds = many_rounds(memoryless([.5, .3, .2]), memoryless([.1, .6, .3]), K=2)
     accepted, tested = stats.acceptance(rounds)
     assert abs(accepted / tested - .6) < 4 * (.6 * .4 / tested) ** .5
-    # .87: of the capped geometric
+    # .87 is the standard deviation of the capped geometric distribution
     assert abs(len(text_of(rounds)) / len(rounds) - 1.96) < 4 * .87 / len(rounds) ** .5
 
 
@@ -395,7 +397,8 @@ def test_the_acceptance_rate_is_the_mean_shared_mass_also_if_it_varies():
 
 
 def test_the_formula_is_off_where_acceptances_cluster():
-    """Rounds of K = 4 that accept all and none take turns: 3 tokens a round, not 1 + .5 + .. + .5 ** 4."""
+    """Rounds with K = 4 alternate between accepting all drafts and none, half of them on average.  That makes
+    3 tokens per round, not 1 + .5 + .. + .5 ** 4."""
     target, draft = scripted([1] * 70), scripted([2 if n >= 2 and (n - 2) % 6 == 5 else 1 for n in range(70)])
     rounds = speculative(draft, target, 60, 4)
     assert [len(r.tokens) for r in rounds] == [5, 1] * 10
@@ -420,7 +423,7 @@ def test_timed_notes_the_calls_and_is_the_model_otherwise():
     model = stats.Timed(tiny_gpt2())
     assert np.array_equal(model([1, 2, 3], 2), tiny_gpt2()([1, 2, 3], 2)) and model.n_ctx == 80
     assert [n_last for n_last, seconds in model.calls] == [2] and model.calls[0][1] > 0
-    model.calls = [(1, 9.), (1, 2.), (5, 7.), (1, 8.), (1, 3.)]         # the first call is the prompt
+    model.calls = [(1, 9.), (1, 2.), (5, 7.), (1, 8.), (1, 3.)]         # the first call ran the prompt
     assert model.seconds(1) == 3 and model.seconds(5) == 7 and model.seconds(2) is None
     assert not hasattr(stats.Timed(table(1)), "n_ctx") and not hasattr(stats.Timed(table(1)), "tree")
     model = stats.Timed(with_tree(tiny_gpt2()))
@@ -432,7 +435,7 @@ def test_the_seconds_of_a_drafter_are_those_of_a_draft():
     drafter = stats.TimedDrafter(lambda *arguments: ([1, 2], arguments))
     assert drafter(None, [0], 2) == ([1, 2], (None, [0], 2))
     assert [n_drafts for n_drafts, seconds in drafter.calls] == [2] and drafter.calls[0][1] > 0
-    drafter.calls = [(0, 9.), (2, 4.), (3, 3.), (1, 5.)]               # nothing was found at first
+    drafter.calls = [(0, 9.), (2, 4.), (3, 3.), (1, 5.)]               # the first call found nothing
     assert drafter.seconds(1) == 2 and drafter.seconds(3) == 6
     drafter.calls = [(0, 9.)]
     assert drafter.seconds(1) is None
@@ -452,6 +455,6 @@ def test_the_clock_stands_still_between_rounds(monkeypatch):
 
     monkeypatch.setattr(stats, "clock", lambda: now[0])
     for r in stats.clocked(autoregressive_sampling(slow, PROMPT, 3, np.random.default_rng(0)), times):
-        now[0] += 100                                           # whoever watches takes his time
+        now[0] += 100                                           # the caller takes its time
         assert len(r.tokens) == 1
     assert sum(times) == 3 * 2

@@ -1,4 +1,4 @@
-"""Logits -> the distribution, and a distribution -> a token, at the edges of what floating point can hold."""
+"""From logits to a distribution, and from a distribution to a token, up to the limits of floating point."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ V = 50257
 
 finite = st.floats(-50, 50)
 rows = st.lists(st.one_of(finite, st.just(-np.inf), st.sampled_from([0.0, 1.0, 2.0])), min_size=1, max_size=7)
-rows = rows.filter(lambda row: max(row) > -np.inf)  # one token at least must be possible
+rows = rows.filter(lambda row: max(row) > -np.inf)  # at least one token must be possible
 extremes = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=7)
 temperatures = st.floats(0.05, 20)
 
@@ -38,7 +38,8 @@ def test_temperature_and_top_k_follow_their_definition(row, temperature, top_k):
 @given(rows, temperatures, st.integers(0, 8), st.floats(0.01, 0.99))
 @settings(max_examples=80)
 def test_the_nucleus_is_the_smallest_set_that_reaches_top_p(row, temperature, top_k, top_p):
-    """Reaches it, would not without its least token, leaves out none that is likelier (up to rounding)."""
+    """Up to rounding: it reaches top_p, would not without its least likely token, and leaves out no likelier
+    one."""
     whole, found = probabilities(row, temperature, top_k), probabilities(row, temperature, top_k, top_p)
     kept, dropped = whole[found > 0], whole[found == 0]
     assert kept.sum() > top_p - 1e-12
@@ -48,7 +49,8 @@ def test_the_nucleus_is_the_smallest_set_that_reaches_top_p(row, temperature, to
 
 
 def test_the_nucleus_is_holtzmans_and_not_openais():
-    """OpenAI's code keeps the largest set of mass <= .6: one token; the paper the smallest of >= .6: two."""
+    """OpenAI's code keeps the largest set with mass <= .6: one token.  The paper keeps the smallest with mass
+    >= .6: two."""
     assert probabilities(np.log([0.1, 0.5, 0.15, 0.25]), top_p=0.6) == pytest.approx([0, 2 / 3, 0, 1 / 3])
 
 
@@ -66,7 +68,7 @@ def test_ties_at_the_kth_place_are_all_kept():
 
 
 def test_ties_at_the_edge_of_the_nucleus_go_to_the_lower_index():
-    found = kept(np.tile([0.0, 0.5], 400), top_p=0.8)           # all the likely ones, then some others
+    found = kept(np.tile([0.0, 0.5], 400), top_p=0.8)           # all the likelier ones, then some others
     others = [i for i in found if i % 2 == 0]
     assert len(found) == 400 + len(others) and others == list(range(0, 2 * len(others), 2))
     assert 0 < len(others) < 400
@@ -80,7 +82,7 @@ def test_temperature_comes_before_top_k_and_top_k_before_top_p():
 
 
 def test_settings_that_keep_all():
-    assert probabilities([0.0, -40.0, -700.0], top_p=1).all()   # although the first alone weighs 1 - 4e-18
+    assert probabilities([0.0, -40.0, -700.0], top_p=1).all()   # although the first alone has 1 - 4e-18
     row = [1.0, 2.0, 3.0, 4.0]
     assert all(np.array_equal(probabilities(row, top_k=k), probabilities(row)) for k in (0, 4, 5, 100))
 
@@ -147,7 +149,7 @@ def test_the_callers_logits_are_not_changed(settings, dtype):
     logits = np.array([[1, 2, 3], [3, 1, 2]], dtype=dtype)
     logits.flags.writeable = False
     found = probabilities(logits, **settings)
-    found[:] = 0  # nor does the distribution share their memory
+    found[:] = 0  # the distribution does not share their memory
     assert logits.tolist() == [[1, 2, 3], [3, 1, 2]]
 
 
@@ -180,12 +182,12 @@ def test_a_draw_is_a_python_int_and_changes_nothing():
 
 
 def float32_distributions():
-    """Over GPT-2's vocabulary in float32, whose running sum in float32 would end below 1."""
+    """Over GPT-2's vocabulary, in float32.  Their cumulative sum in float32 would end below 1."""
     rng = np.random.default_rng(0)
     for scale in (0, 1, 3, 10):
         weights = np.exp(rng.normal(scale=scale, size=V)).astype(np.float32)
         yield weights / weights.sum()
-    yield np.where(np.arange(V) < 40, weights, 0) / weights[:40].sum()  # nothing after the first 40
+    yield np.where(np.arange(V) < 40, weights, 0) / weights[:40].sum()  # no mass after the first 40
 
 
 def test_the_ends_of_a_large_float32_distribution_are_safe():

@@ -1,4 +1,4 @@
-"""The best tree: against all trees that there are; what passes cost decides which one is fastest."""
+"""The best tree: no tree of its size has more tokens; the costs of passes decide which tree is fastest."""
 import itertools
 from functools import partial
 
@@ -10,7 +10,7 @@ from samplers.tree_model import depths
 
 
 def tokens_of(parents, accepted):
-    """Expected tokens a pass, from the definition: over the nodes, the product along the path."""
+    """Expected tokens per pass, from the definition: 1 plus, for each node, the product along its path."""
     reached, children, total = {-1: 1.0}, {}, 1.0
     for node, parent in enumerate(parents):
         rank = children[parent] = children.get(parent, -1) + 1
@@ -37,10 +37,10 @@ def test_no_tree_has_more_tokens(accepted):
 
 
 def test_what_a_row_costs_decides_how_large_the_tree_is():
-    """Where rows are free the tree is as large as it may be, where drafting is dear it is flat."""
+    """If rows are free, the tree is as large as allowed; if drafting is expensive, it is flat."""
     accepted, free = (.6, .2, .1), [1.] * 13
     tree = partial(fastest, accepted)
     assert len(tree(free, [0.] * 13)) == 12
     assert max(depths(tree(free, [1.] * 13))) == 1
-    assert len(tree([1. + n for n in range(13)], [0.] * 13)) == 1            # every row costs a step
+    assert len(tree([1. + n for n in range(13)], [0.] * 13)) == 1            # each row costs a step
     assert max(depths(tree(free, [.01] * 13))) > 2

@@ -1,4 +1,4 @@
-"""The static site: nothing from the network, every link leads somewhere, all is there that was measured."""
+"""The static site: it is complete, its links lead somewhere, and it loads nothing from outside but Python."""
 import hashlib
 import io
 import json
@@ -16,12 +16,12 @@ from pages.site import PYODIDE, machine_page
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOW = (ROOT / ".github" / "workflows" / "pages.yml").read_text(encoding="utf-8")
 FILES = {"index.html", "live.html", "machine.html"}
-PACKS = {"code.zip", "demo-draft.zip", "demo-target.zip", "demo-eagle.zip"}      # which live.html loads
+PACKS = {"code.zip", "demo-draft.zip", "demo-target.zip", "demo-eagle.zip"}      # live.html loads these
 LOADING = ("src", "srcset", "poster", "data", "background", "action", "formaction", "xlink:href")
 
 
 class Links(HTMLParser):
-    """Reads a page as a browser does, and keeps what it would load, and where its links lead."""
+    """Reads a page as a browser does, and keeps what it would load and where its links lead."""
 
     def __init__(self, html):
         super().__init__()
@@ -52,8 +52,8 @@ def named_by(style):
 
 
 def check_links(pages):
-    """pages: {file: its text}.  They load nothing but what they hold, and link to pages that are there; each
-    picture has words of its own for those who cannot see it."""
+    """pages: {file: its text}.  They load nothing from outside, their links lead to pages that exist, and
+    every picture has a text of its own for readers who cannot see it."""
     for file, html in pages.items():
         page = Links(html)
         assert [load[:60] for load in page.loads if not load.startswith("data:")] == [], file
@@ -91,7 +91,7 @@ def test_the_workflow_builds_the_site_and_publishes_what_it_built():
 
 
 def check_packs(files, html):
-    """live.html loads this repository's files, unchanged, and knows their sizes and checksums."""
+    """live.html loads this repository's files unchanged, and knows the size and checksum of each pack."""
     said = json.loads(re.search(r'type="application/json">(.*?)</script>', html, re.S)[1])["packs"]
     for pack in said:
         data = files[pack["file"]]
@@ -107,7 +107,7 @@ def check_packs(files, html):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The folder of the whole site, as the workflow builds it."""
+    """A folder with the whole site, built as in the workflow."""
     folder = tmp_path_factory.mktemp("built") / "site"
     main(str(folder), "https://github.com/name/repository")
     return folder

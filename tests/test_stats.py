@@ -1,4 +1,4 @@
-"""What is made of a run's numbers: Leviathan's formulas, the path through a tree."""
+"""Statistics of a run: Leviathan's formulas, and which children of a tree's nodes are accepted."""
 
 import numpy as np
 import pytest
@@ -32,6 +32,7 @@ def test_the_best_k_is_the_first_that_one_more_draft_does_not_help(alpha, c, K, 
 
 
 def test_the_distance_of_leviathan_is_what_is_not_accepted():
+    """d_lk is 1 minus the mass that p and q share."""
     p, q = np.random.default_rng(0).dirichlet(np.ones(5), size=(2, 4))
     assert stats.d_lk(p, q) == pytest.approx(1 - np.minimum(p, q).sum(axis=-1))
     assert (stats.d_lk(p, q) == stats.d_lk(q, p)).all() and stats.d_lk(q, q).max() == 0
@@ -40,7 +41,7 @@ def test_the_distance_of_leviathan_is_what_is_not_accepted():
 
 def test_children_are_counted_by_rank_over_the_nodes_that_were_reached():
     parents = [-1, -1, 0, 0, 2]
-    taken_second = Round([5, 9], [4, 5, 6, 7, 8], 1, [], [], parents)    # a leaf: nothing was tested
+    taken_second = Round([5, 9], [4, 5, 6, 7, 8], 1, [], [], parents)    # stops at a leaf: no test there
     all_the_way = Round([4, 6, 8, 1], [4, 5, 6, 7, 8], 3, [], [], parents)
-    ended = Round([4], [4, 5, 6, 7, 8], 1, [], [], parents)        # by an EOS: no test below
+    ended = Round([4], [4, 5, 6, 7, 8], 1, [], [], parents)        # EOS: no test below
     assert by_rank([taken_second, all_the_way, ended]) == [4 / 5, 1 / 4]

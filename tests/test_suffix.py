@@ -1,4 +1,4 @@
-"""Suffix decoding: what is counted, and what is drafted from it."""
+"""Suffix decoding: it counts what followed each suffix of the text, and drafts from these counts."""
 from collections import Counter
 
 import numpy as np
@@ -10,7 +10,7 @@ from drafters.suffix import Suffix
 
 
 def test_the_score_of_a_tree_is_the_number_of_its_nodes_that_are_expected():
-    """After 7, 8 came 9 twice and 1 once; after 7, 8, 1 came 7, 8, 9."""
+    """After 7, 8 came 9 twice and 1 once."""
     memory = Suffix()
     memory.learn([7, 8, 9, 7, 8, 1, 7, 8, 9, 7, 8])
     match = memory.open[2]
@@ -30,7 +30,7 @@ texts = lists(lists(integers(0, 2), max_size=14), min_size=1, max_size=3)
 
 @given(texts)
 def test_what_followed_each_suffix_is_counted_right_however_the_text_came(found):
-    """Against a search through all texts."""
+    """Checked by a search through all texts."""
     memory, depth = Suffix(depth=4), 4
     for text in found:
         for end in range(len(text) + 1):
@@ -52,10 +52,10 @@ def test_what_followed_each_suffix_is_counted_right_however_the_text_came(found)
 @pytest.mark.parametrize("x, k, expected", [
     ([7, 8, 9, 1, 7, 8], 3, [9, 1, 7]),
     ([1, 2, 3], 4, []), ([1], 4, []), ([1, 1], 0, []),
-    ([7, 7], 3, [7, 7, 7]),                                             # on into what is drafted
+    ([7, 7], 3, [7, 7, 7]),                                             # copies its own drafts too
     ([1, 2, 5, 1, 2, 5, 1, 2, 6, 1, 2], 2, [5, 1]),                     # the most frequent, not the last
-    ([1, 2, 5, 1, 2, 6, 1, 2], 2, [6, 1]),                              # of equal ones the last
-    ([3, 1, 2, 5, 4, 1, 2, 6, 4, 1, 2, 6, 3, 1, 2], 1, [5])])           # a longer match is surer
+    ([1, 2, 5, 1, 2, 6, 1, 2], 2, [6, 1]),                              # the last of equal ones
+    ([3, 1, 2, 5, 4, 1, 2, 6, 4, 1, 2, 6, 3, 1, 2], 1, [5])])           # a longer match counts more
 def test_a_line_of_drafts(x, k, expected):
     assert drafts(x, k) == expected
 
@@ -66,16 +66,16 @@ def test_how_far_it_drafts_follows_from_the_length_of_the_match():
 
 
 def test_the_tree_holds_what_is_worth_most():
-    x = [1, 2, 3, 1, 2, 4, 1, 2, 3, 5, 1, 2]                            # after 1, 2: twice 3, once 4
+    x = [1, 2, 3, 1, 2, 4, 1, 2, 3, 5, 1, 2]                            # after 1, 2: 3 twice, 4 once
     found = Suffix().grow(None, x, [-1, -1, 0, 0, 1, 1], None, None, None)
-    assert found == ([3, 4, 1, 5, 1], [-1, -1, 0, 0, 1], None)          # worths 2/3, then 1/3 each
+    assert found == ([3, 4, 1, 5, 1], [-1, -1, 0, 0, 1], None)          # worth 2/3, 1/3, 1/3, ..
     assert Suffix().grow(None, x, [-1] * 9, None, None, None) == ([3, 4], [-1, -1], None)       # one level
 
 
 def test_other_texts_are_remembered_and_do_not_run_into_each_other():
     memory = Suffix()
     memory.learn([1, 2, 3])
-    assert drafts([5, 1], 3, memory) == [2, 3]                          # and not 5, which came next
+    assert drafts([5, 1], 3, memory) == [2, 3]                          # not 5, of the next text
     assert drafts([9, 5], 3, memory) == [1]
     assert drafts([9, 5, 1], 3, memory) == [2, 3]
     memory.learn(np.array([6, 4, 3]))
@@ -89,7 +89,7 @@ def test_a_shorter_match_is_taken_if_it_promises_more():
     memory = Suffix()
     memory.learn([1, 2, 3])
     memory.learn([9, 2, 3, 4, 5, 6])
-    assert drafts([8, 1, 2], 4, memory) == [3, 4, 5, 6]                 # after 1, 2 there was one token
+    assert drafts([8, 1, 2], 4, memory) == [3, 4, 5, 6]                 # after 1, 2 came only one token
 
 
 def test_its_memory_is_bounded_and_keeps_the_younger_half():

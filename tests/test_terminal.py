@@ -1,4 +1,4 @@
-"""The rounds on a terminal: what is written, in which style, and what never is."""
+"""Rounds on a terminal: the text, its colours, and no control characters or broken characters."""
 import io
 import json
 import re
@@ -13,7 +13,7 @@ from main import main
 from reporting.terminal import watch
 from sampling import Round
 
-# Tokens: the bytes, then these words, then EOS.
+# The tokens are the bytes, then these words, then EOS.
 WORDS = " the", " sea", " was", " of", "\n", " a", "\x80\x9b\x9f\x7f"
 THE, SEA, WAS, OF, LINE, A, CONTROL, END = range(256, 264)
 BYTES, TOKENS = bytes_to_unicode(), [*(bytes([b]) for b in range(256)), *(word.encode() for word in WORDS)]
@@ -38,7 +38,7 @@ class Terminal(io.TextIOWrapper):
 
 
 def written(rounds, out=None, prompt="Prompt", **style):
-    """What stands below the title; green, red and struck, dim, blue as {+the}, {-the}, {.the}, {=the}."""
+    """The text below the title.  Green, red (struck out), dim, blue become {+the}, {-the}, {.the}, {=the}."""
     out = out or io.StringIO()
     assert list(watch(rounds, ENCODER, out, "Title", prompt, **style)) == list(rounds)
     title, text = out.getvalue()[:12], out.getvalue()[12:]
@@ -55,7 +55,7 @@ COLOURS = "(colours: {+accepted}, {-rejected}, {=the target's own})\n"
 HEAD = "round       +accepted -rejected .not used =the target's own\n"
 SHOWN = r"\x1b[2J\x0d\x07\x80\x9b\x9f\x7f"
 ROUNDS = dict(show_rounds=True)
-CASES = {       # (rounds, how, what is written)
+CASES = {       # (rounds, settings and environment, the text)
     "colours": ([*TWO, r([OF])], dict(TERM="xterm"),
                 "Prompt {+the} {+sea} {-was} {=of} {+the}\n of\n" + COLOURS),
     "no colours wanted": (TWO, dict(NO_COLOR="1"), "Prompt the sea of the\n\n"),
@@ -88,7 +88,7 @@ def screen(monkeypatch):
 
 
 @pytest.mark.parametrize("rounds, how, text", CASES.values(), ids=CASES)
-def test_this_is_written(rounds, how, text, screen):
+def test_rounds_are_written_in_this_form(rounds, how, text, screen):
     of_screen = {key: value for key, value in how.items() if key.isupper()}
     style = {key: value for key, value in how.items() if key not in of_screen}
     assert written(rounds, screen(**of_screen) if of_screen else None, **style) == text
@@ -97,7 +97,7 @@ def test_this_is_written(rounds, how, text, screen):
 @given(st.text(alphabet="aé—漢😀\u0301", min_size=1, max_size=8), st.randoms(use_true_random=False),
        st.booleans())
 def test_characters_of_several_bytes_are_never_broken(text, chance, colour):
-    """Every byte is a token here, and any of them may be an accepted draft, a correction or a bonus."""
+    """Here every byte is a token, and any of them may be an accepted draft, a correction or a bonus."""
     data, rounds = list(text.encode()), []
     while data:
         n = chance.randrange(min(4, len(data)))
@@ -111,13 +111,14 @@ def test_characters_of_several_bytes_are_never_broken(text, chance, colour):
 
 def test_each_round_is_written_before_the_next_is_asked_for():
     out, asked = Terminal(), []
-    rounds = (asked.append(out.buffer.getvalue()) or one for one in TWO)        # what has left the buffer
+    rounds = (asked.append(out.buffer.getvalue()) or one for one in TWO)        # what was flushed
     list(watch(rounds, ENCODER, out, "T", "Prompt", colour=False))
     assert asked[1] == b"T\n-\nPrompt the sea of"
 
 
 @pytest.mark.parametrize("show_rounds", [False, True])
 def test_what_ends_a_run_early_is_said_below_the_text(screen, show_rounds):
+    """The text so far ends with a line break, so an error message gets a line of its own."""
     rounds, out = (one or int("") for one in [TWO[0], None]), screen()
     with pytest.raises(ValueError):
         list(watch(rounds, ENCODER, out, "Title", "prompt", show_rounds=show_rounds))

@@ -1,4 +1,4 @@
-"""compute/threads.py: parts of work come back whole, arrays lie apart; a forked process can multiply."""
+"""compute/threads.py: shared work is done completely, arrays do not overlap, forked processes multiply."""
 import contextlib
 import os
 import runpy
@@ -11,13 +11,13 @@ from compute import threads
 from compute.linear import lay_out, linear
 from utils import load_model
 
-forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 no_warning = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 
 @pytest.fixture
 def n_threads(monkeypatch):
-    """Sets the number of threads, with a queue of their own."""
+    """use(n) sets the number of threads, with a new queue."""
     def use(n):
         monkeypatch.setattr(threads, "THREADS", n)
         threads.workers.cache_clear()
@@ -45,7 +45,7 @@ def test_work_is_shared_whole_between_threads_and_an_error_comes_back(n_cores, n
 
 
 def in_a_fork(works):
-    """Whether works() is true in a forked process; one that hangs is ended."""
+    """Whether works() is true in a forked process, which is ended if it hangs."""
     child = os.fork()
     if child == 0:
         signal.alarm(20)
@@ -59,13 +59,13 @@ def test_a_forked_process_can_multiply(n_threads):
     n_threads(2)
     x, w, b = np.ones((2, 1024), np.float32), np.ones((1024, 1024), np.float32), np.zeros(1024, np.float32)
     w = lay_out(w)
-    assert w.size > threads.SHARE and (linear(x, w, b) == 1024).all()           # the threads are there
+    assert w.size > threads.SHARE and (linear(x, w, b) == 1024).all()           # the threads exist now
     assert in_a_fork(lambda: (linear(x, w, b) == 1024).all())
 
 
 @pytest.fixture
 def library(monkeypatch):
-    """A library of which we see every number of threads that it was given, 7 at first."""
+    """A list of the numbers of threads that a stand-in for the library was given, 7 at first."""
     given = [7]
     monkeypatch.setattr(threads, "blas_threads", lambda: (lambda: given[-1], given.append))
     return given
@@ -73,13 +73,13 @@ def library(monkeypatch):
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt, MemoryError])
 def test_the_librarys_threads_come_back(library, error):
-    for number in 7, 5:                                         # whatever the caller has set in between
+    for number in 7, 5:                                         # the caller may change it in between
         library.append(number)
         with pytest.raises(error) if error else contextlib.nullcontext():
             with threads.one_blas_thread():
                 with threads.one_blas_thread():
                     assert library[-1] == 1
-                assert library[-1] == 1                         # the outer one is not done
+                assert library[-1] == 1                         # the outer block is not over
                 if error:
                     raise error
         assert library[-1] == number

@@ -1,4 +1,4 @@
-"""The page of a run: its numbers are the rounds', its lines are those that ran, and its text is data."""
+"""The page of a run: its numbers are those of the rounds, its lines are those that ran, its text is data."""
 import json
 import re
 from html.parser import HTMLParser
@@ -25,7 +25,7 @@ WORDS = [" the", " sea", "\n", "漢字", *HOSTILE, "😀"]
 
 
 def encoder_of(words):
-    """A token for each word, then half a character, then EOS."""
+    """An encoder with a token for each word, then half a character, then EOS."""
     char_of = bytes_to_unicode()
     tokens = ["".join(char_of[b] for b in word.encode()) for word in words] + [char_of[0xe2]]
     return Encoder({token: i for i, token in enumerate(tokens)} | {EOS: len(tokens)}, [])
@@ -35,7 +35,7 @@ ENCODER = encoder_of(WORDS)
 
 
 def traced(path, models=None, n_tokens=24, prompt="Once <b>upon</b> a time", verifier="token"):
-    """A run of two tables, written to `path` -> (its rounds, what the page holds)."""
+    """Writes the page of a run of two tables to `path` -> (the rounds, the data in the page)."""
     def run(pair, rng):
         return speculative_sampling(pair.draft, pair.target, [0], n_tokens, 3, rng, verify=method.verify)
 
@@ -51,7 +51,7 @@ def traced(path, models=None, n_tokens=24, prompt="Once <b>upon</b> a time", ver
 
 
 class Data(HTMLParser):
-    """Reads a page as a browser does, and keeps the tags and what stands in <script id="data">."""
+    """Reads a page as a browser does, and keeps the tags and the contents of <script id="data">."""
 
     def __init__(self, html):
         super().__init__()
@@ -102,7 +102,7 @@ def test_text_of_the_model_or_the_prompt_is_never_markup(tmp_path):
     assert found.tags == plain.tags
 
 
-def test_a_character_in_two_tokens_comes_with_the_second(tmp_path):
+def test_a_character_in_two_tokens_comes_with_the_second():
     parts = [b"\xe2\x80", b"\x94", b"a"]
     encoder = Encoder({"".join(bytes_to_unicode()[b] for b in part): i for i, part in enumerate(parts)}, [])
     target, coins = lambda tokens, n_last=1: np.log(np.eye(3))[-n_last:], Coins(np.random.default_rng(0))
@@ -118,7 +118,7 @@ def test_the_page_of_a_long_run_is_cut(tmp_path, monkeypatch):
     assert 5 < len(data["spec"]) < len(rounds)
     assert len(data["alone"]) == sum(len(r["tokens"]) for r in data["spec"])
     shown = [json.dumps(r) for r in data["spec"]]
-    assert sum(map(len, shown[:-1])) < 50_000 < sum(map(len, shown)) + 1000      # seconds are added later
+    assert sum(map(len, shown[:-1])) < 50_000 < sum(map(len, shown)) + 1000      # the seconds come on top
     with pytest.raises(OSError, match="run.html"), full_disk(10_000):
         traced(tmp_path / "run.html")
     assert len(data_of((tmp_path / "run.html").read_text(encoding="utf-8"))["spec"]) == len(data["spec"])
@@ -169,7 +169,7 @@ def test_in_a_browser_a_run_plays_and_its_rounds_are_gone_through(browser, tmp_p
             if test := step.get("test"):
                 said = "accept" if test["u"] * test["p"] < test["q"] else "reject"
                 assert browser.texts("#values b")[-1:] == [said]
-                assert len(browser.texts(".chips li")) == len(r.drafts)     # what was drawn is not told yet
+                assert len(browser.texts(".chips li")) == len(r.drafts)     # the new token is not shown yet
             browser.press("\ue014")                     # the right arrow
         assert len(browser.texts(".chips .accepted")) == r.n_accepted and browser.texts(".chips .own")
         assert lit[0] == 0 and lit[-1] == (4 if r.n_accepted < len(r.drafts) else 5)
@@ -196,7 +196,7 @@ def test_in_a_browser_it_fits_the_screen(browser, tmp_path, size, dark):
 
 
 def test_every_colour_of_text_can_be_read_on_both_backgrounds():
-    """WCAG 2.1: a contrast of at least 4.5, light and dark."""
+    """A contrast of at least 4.5, as in WCAG 2.1, in the light and the dark scheme."""
     def luminance(colour):
         r_g_b = np.array([int(colour[i:i + 2], 16) / 255 for i in (0, 2, 4)])
         linear = np.where(r_g_b <= .04045, r_g_b / 12.92, ((r_g_b + .055) / 1.055) ** 2.4)

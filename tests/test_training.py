@@ -1,4 +1,4 @@
-"""Training, end to end on a few seconds' worth of text: what the scripts write is what NumPy then runs."""
+"""Training, end to end on a little text: NumPy runs the models and heads that the scripts write."""
 import json
 import math
 import shutil
@@ -32,7 +32,7 @@ def words(folder, work, *more):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """(the directory of a tiny pair and its heads, the modules that made them, PyTorch)."""
+    """(the directory with a tiny pair and its heads, the module heads that trained the heads, PyTorch)."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install '.[training]'")
     pytest.importorskip("tokenizers", reason="tokenizers is not installed: pip install '.[training]'")
     folder = tmp_path_factory.mktemp("trained")
@@ -51,8 +51,8 @@ def trained(tmp_path_factory):
             run = [kind, *words(folder, "heads"), "--target", f"{folder}/demo-target", "--layers", "1,2",
                    "--places", "24", "--save_every", "10", "--held_out_pieces", "8", "--steps"]
             assert not console.run(heads.main, [*run, "20"])
-            shutil.rmtree(folder / f"demo-{kind}")              # no directory is written over
-            assert not console.run(heads.main, [*run, "40"])    # goes on from step 20
+            shutil.rmtree(folder / f"demo-{kind}")              # no directory is overwritten
+            assert not console.run(heads.main, [*run, "40"])    # resumes at step 20
         yield folder, heads, torch
         for name in "heads", "train":
             sys.modules.pop(name)
@@ -64,10 +64,10 @@ def log(path):
 
 def test_losses_fall_and_acceptance_rises(trained):
     rows = log(trained[0] / "work" / "draft.jsonl")
-    assert rows[-1]["train_target_nats"] < math.log(SIZE["n_vocab"]) - 0.5      # that of knowing nothing
+    assert rows[-1]["train_target_nats"] < math.log(SIZE["n_vocab"]) - 0.5      # below that of guessing
     for kind in trained[1].HEADS:
         rows = log(trained[0] / f"demo-{kind}" / "training.jsonl")
-        assert [row["step"] for row in rows] == [10, 20, 30, 40]    # resumed, nothing twice
+        assert [row["step"] for row in rows] == [10, 20, 30, 40]    # resumed, no step twice
         first, last = rows[0]["acceptance_temperature_1"], rows[-1]["acceptance_temperature_1"]
         assert min(last) > 0.1
         if kind == "medusa":            # it begins as the output matrix, which is good enough for this text
@@ -76,7 +76,7 @@ def test_losses_fall_and_acceptance_rises(trained):
             assert sum(last) > sum(first)
 
 
-def test_no_result_is_written_over(trained, capsys):
+def test_no_result_is_overwritten(trained, capsys):
     folder, heads, _ = trained
     for main, more in (heads.train.main, []), (heads.main, ["exit"]):
         assert console.run(main, [*more, *words(folder, "work")]) == 2
@@ -98,7 +98,7 @@ def test_numpy_runs_what_was_trained(trained):
 
 @pytest.mark.parametrize("kind", MAKE)
 def test_numpys_head_says_what_pytorchs_says(trained, kind):
-    """Each draft of a round, from PyTorch's rows at one place of the whole text."""
+    """The p of each draft in a round, compared with PyTorch's rows at one place of the whole text."""
     folder, heads, torch = trained
     target, encoder = load_model(folder / "demo-target")
     module = heads.HEADS[kind](SIZE["n_embd"], SIZE["n_head"], SIZE["n_vocab"])
@@ -111,7 +111,7 @@ def test_numpys_head_says_what_pytorchs_says(trained, kind):
     twin = heads.train.GPT2(**SIZE, n_layer=3)
     heads.train.load(twin, folder / "demo-target")
     with torch.no_grad():
-        text = np.array([x + drafts + [0] * 8])                         # room for rows that are not asked for
+        text = np.array([x + drafts + [0] * 8])                         # space for rows not asked for
         states = heads.States(twin, text, (1, 2), folder / f"{kind}.states.npy", "cpu")
         rows = module(torch.tensor([len(x) - 1]), *states[np.arange(1)])[0, 0]
         expected = (rows @ twin.wte.T).softmax(-1).numpy()

@@ -1,4 +1,5 @@
-"""Traversal: on a line it is block verification; what it accepts beside the other walk."""
+"""Traversal verification: on a line it is block verification; on a tree it accepts no fewer drafts than the
+walk from the root."""
 from functools import partial
 
 import numpy as np
@@ -23,7 +24,7 @@ def random_rows(rng, n, zeros):
 @pytest.mark.parametrize("zeros", [0, .4])
 @pytest.mark.parametrize("K", [1, 2, 3, 4])
 def test_on_a_line_it_is_block_verification(K, zeros):
-    """For given drafts: how many are kept, and what follows, with the same probabilities."""
+    """For given drafts, each (number kept, next token) has the same probability."""
     rng = np.random.default_rng(K)
     for _ in range(10):
         q, p = random_rows(rng, K + 1, zeros), random_rows(rng, K, zeros)
@@ -44,7 +45,7 @@ def mean_accepted(walk, draft, target, widths, rule):
 
 @pytest.mark.parametrize("widths", [(1, 1), [-1, -1, 0]], ids=named)
 def test_without_replacement_it_accepts_no_fewer_drafts(widths):
-    """In the first round, than the walk from the root down."""
+    """The mean of the first round is at least that of the walk from the root down."""
     gains = []
     for seed in 1, 3, 5:
         run = table(seed), table(seed + 1), widths, SEQUOIA
@@ -53,5 +54,6 @@ def test_without_replacement_it_accepts_no_fewer_drafts(widths):
 
 
 def test_children_that_were_drawn_in_another_way_are_refused():
+    """Traversal takes children drawn with or without replacement, but not GREEDY ones."""
     with pytest.raises(ValueError, match="take the rule SPECINFER or SEQUOIA"):
         list(with_shape((2,), rule=GREEDY)(table(1), table(2), [0], 3, 0, np.random.default_rng(0)))

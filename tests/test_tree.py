@@ -1,6 +1,6 @@
-"""Trees of drafts: what grows, and a pass over a tree is what its paths are.
+"""Trees of drafts: which nodes they have, and that a pass over a tree gives the logits of its paths.
 
-Their distribution, and rules that are wrong, are in test_judgements.py; greedy texts in test_methods.py."""
+The distribution of their texts and wrong rules are in test_judgements.py, greedy texts in test_methods.py."""
 import numpy as np
 import pytest
 from helpers import tiny_gpt2, without_cache
@@ -22,11 +22,10 @@ def run(draft, target, n_tokens, widths, seed=0, prompt=PROMPT, **settings):
     return list(tree_sampling(draft, target, prompt, n_tokens, widths, rng, **settings))
 
 
-# The distribution of the text -------------------------------------------------------------------------------
-
-
+# Which nodes grow, and how many are accepted ----------------------------------------------------------------
 def test_the_nodes_that_stay_are_those_that_the_draft_thinks_likeliest():
-    """After any prefix .6, .3 and .1, two children a node.  Paths: .6, .36, .3, .18, .18; .216 on level 3."""
+    """After any prefix the draft has .6, .3 and .1; a node has two children.  So the paths have .6, .36, .3,
+    .18 and .18, and .216 on level 3."""
     draft = with_tree(memoryless([.1, .6, .3]))
     for shape, nodes, parents in [
             ([-1, -1], [1, 2], [-1, -1]), ([-1, -1, 0], [1, 2, 1], [-1, -1, 0]),
@@ -44,7 +43,7 @@ def test_a_tree_of_one_line_is_algorithm_2_and_more_children_are_accepted_more_o
     p, q = (np.exp(model(PROMPT)[0]) / np.exp(model(PROMPT)[0]).sum() for model in (draft, target))
     assert accepted((1,)) == pytest.approx(np.minimum(p, q).sum(), abs=1e-12)
     assert accepted((1,)) < accepted((2,), rule=SPECINFER) < accepted((2,)) < accepted((3,)) + 1e-12
-    assert accepted((3,)) == pytest.approx(1, abs=1e-12)        # all three tokens are there: Sequoia's cover
+    assert accepted((3,)) == pytest.approx(1, abs=1e-12)        # Sequoia: the children are all three tokens
 
 
 # The pass over a tree ---------------------------------------------------------------------------------------
@@ -62,8 +61,8 @@ def paths_of(tokens, nodes, parents):
 
 
 def test_logits_of_a_tree_are_those_of_its_paths_whatever_was_asked_before():
-    """Over texts that follow a path or go elsewhere; the tree in two passes; another tree of the same nodes,
-    another text, and the model alone in between."""
+    """The texts follow a path or go elsewhere, and a tree is run in two passes.  In between come another tree
+    of the same nodes, another text, and the model without a tree."""
     def same(rows, *texts):
         assert np.allclose(rows, np.stack([plain(text)[0] for text in texts]), atol=1e-12)
     plain, model = without_cache(tiny_gpt2(dtype=np.float64)), with_tree(tiny_gpt2(dtype=np.float64))
@@ -124,7 +123,7 @@ def test_a_tree_that_is_larger_than_the_context_sees_what_was_cached_before():
 def demo():
     target = load_model("demo-target")[0]
     if not with_tree(target).exact_paths:
-        pytest.skip("the kernels of this machine do not add in order: gaps between keys change the last bits")
+        pytest.skip("this machine's kernels do not add in order, so gaps between keys change the last bits")
     return target
 
 
@@ -140,6 +139,7 @@ def test_a_path_has_the_bits_of_single_steps_also_after_it_was_moved(demo, n):
 
 
 def test_whether_paths_keep_their_bits_is_tried(monkeypatch):
+    """`keeps_paths` tries products: here a stand-in whose sums depend on gaps, then one whose sums do not."""
     tree_model.keeps_paths.cache_clear()
     monkeypatch.setattr(tree_model, "row_products", lambda a, b: a.astype(np.float32).sum(-1, keepdims=True))
     assert not tree_model.keeps_paths(64, 512)

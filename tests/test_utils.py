@@ -1,4 +1,4 @@
-"""utils.py: names and folders that become models, and those that say why they do not."""
+"""utils.py: names and folders become models; for those that cannot, the error says why."""
 import shutil
 
 import numpy as np
@@ -6,8 +6,6 @@ import pytest
 from test_folder import HPARAMS, HUGGINGFACE, folder, refused, weights
 
 from utils import load_model
-
-DATA = "model.ckpt.data-00000-of-00001"
 
 
 def test_a_folder_loads_with_every_weight_in_its_place(tmp_path):
@@ -20,7 +18,7 @@ def test_a_folder_loads_with_every_weight_in_its_place(tmp_path):
     assert np.array_equal(second["ln_2"]["g"], arrays["model/h1/ln_2/g"])
     assert np.array_equal(model.params["ln_f"]["b"], arrays["model/ln_f/b"])
     assert model.cache.shape[:3] == (2, 2, 2)                   # layers; keys and values; heads
-    assert model.params["head"].ndim == second["mlp"]["c_fc"]["w"].ndim == 5  # all in tiles
+    assert model.params["head"].ndim == second["mlp"]["c_fc"]["w"].ndim == 5  # stored in tiles
 
 
 def test_half_precision_becomes_float32(tmp_path):
@@ -30,7 +28,8 @@ def test_half_precision_becomes_float32(tmp_path):
 
 @pytest.mark.parametrize("file", ["model", "old"])
 def test_logits_of_a_hugging_face_folder_are_those_of_transformers(tmp_path, file):
-    """With the prefix; and without, with mask buffers and lm_head. Everything from the file to the logits."""
+    """From the file to the logits, for names with the prefix "transformer." and for the old ones without it,
+    with mask buffers and lm_head."""
     for name in "config.json", "vocab.json", "merges.txt":
         shutil.copy(HUGGINGFACE / name, tmp_path)
     shutil.copy(HUGGINGFACE / f"{file}.safetensors", tmp_path / "model.safetensors")
@@ -46,7 +45,7 @@ def test_the_models_of_the_repository_are_found_from_any_folder(tmp_path, monkey
     assert model.n_vocab == encoder.n_vocab and list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_name_is_told_what_there_is():
+def test_the_error_for_an_unknown_name_lists_the_known_ones():
     with pytest.raises(ValueError, match="no model or folder '125M': use one of 124M, .*, demo-target, or"):
         load_model("125M")
 

@@ -1,5 +1,5 @@
-"""The verdicts: every case is what the judge finds, the page is what its program writes, and the vectors
-catch what is wrong."""
+"""The verdicts: the judge finds what every case says, the program writes the committed page, and the vectors
+catch wrong rules."""
 import json
 import os
 import random
@@ -28,13 +28,15 @@ ONE_OF_EACH = {(case.rule, str(case.settings), case.penalty): case for case in C
 
 @pytest.mark.parametrize("case", ONE_OF_EACH.values(), ids=lambda case: case.name)
 def test_a_case_is_what_the_judge_finds(case):
+    """The verdict of each case, lossless or wrong."""
     if case.verdict == "lossless":
         assert case.judge().deviation < 1e-12
-    else:                                           # up to the first pair that shows it; on the page are all
+    else:                                           # stops at the first wrong pair; the page shows all
         assert any(abs(one.probability - one.wanted) > 1e-9 for one in case.reports() if not one.lossless)
 
 
 def test_a_case_says_who_shipped_it_what_decides_it_and_where():
+    """All fields of all cases are filled in and well-formed."""
     assert len({case.name for case in CASES}) == len(CASES) >= 60
     for case in CASES:
         assert case.status in STATUS and case.says in {"wrong", "lossless", "asks", "ours"}, case.name
@@ -78,7 +80,7 @@ def test_the_program_prints_all_cases_or_one_of_them(capsys):
 @pytest.mark.parametrize("python", os.environ.get("ENGINES", "").split(os.pathsep))
 def test_transformers_own_code_does_what_the_page_says(python):
     if not python:
-        pytest.skip("$ENGINES names no Python with transformers")
+        pytest.skip("set ENGINES to the path of a Python that has transformers")
     run = subprocess.run([python, "-m", "verdicts.real"], cwd=HERE.parent, capture_output=True, text=True)
     found = json.loads(run.stdout.splitlines()[-1])
     if found["transformers"] == "4.44.0":
@@ -103,14 +105,14 @@ def test_the_vectors_are_what_their_program_writes():
     assert (HERE / "vectors.json").read_text(encoding="utf-8") == vectors.text()
 
 
-@pytest.mark.skipif(not shutil.which("node"), reason="there is no node")
+@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
 def test_the_vectors_are_reproduced_in_another_language():
     run = subprocess.run(["node", HERE / "check_vectors.js"], capture_output=True, text=True)
     assert run.returncode == 0 and f"{len(VECTORS['steps'])} steps" in run.stdout, run.stderr
 
 
 def test_the_first_tokens_of_the_vectors_have_the_targets_distribution():
-    """Independent of the rules: what comes first adds up to q, whatever is kept."""
+    """Whatever the rule keeps, the chances of the first token add up to q."""
     for vector in VECTORS["distributions"]:
         line = vector["rule"] in vectors.LINES
         q = np.array(vector["q"][0] if line else vector["q"])
@@ -146,7 +148,7 @@ def same(rule, *methods):
 OF_ONE_ROUND = [name for name in WRONG if issubclass(RULES[name], RULES["Algorithm2"])
                 and same(name, "propose", "draw", "recorded", "rows", "text", "__call__")]
 TOO_SMALL = {"FloorUnderP", "NeverQuiteZero"}                   # vectors.md says so
-BY_CHOICE = {"ProductsOfCoins", "NoiseUsedTwice"}               # a race, which no list of numbers reproduces
+BY_CHOICE = {"ProductsOfCoins", "NoiseUsedTwice"}               # they need rng.choice, not numbers u
 
 
 def test_a_step_fails_for_every_mistake_of_the_museum_that_one_round_can_show():
@@ -157,7 +159,7 @@ def test_a_step_fails_for_every_mistake_of_the_museum_that_one_round_can_show():
 
 @pytest.mark.parametrize("name", ["Algorithm2", "OneCoinForAll", "CoinDrawsTheCorrection", "ALittleLenience"])
 def test_the_checker_to_copy_counts_outcomes(name, monkeypatch):
-    """Its chi-square alone, for engines whose random numbers cannot be set."""
+    """Only its chi-square tests of outcomes, for engines whose random numbers cannot be set."""
     monkeypatch.setattr(check_vectors, "ROUNDS", 2000)
     random.seed(1)
     failed = [*check_vectors.check(of_museum(name), VECTORS | {"steps": []})]

@@ -1,4 +1,4 @@
-"""A draft with another vocabulary: what TLI and SLEM draft is what the draft wrote."""
+"""A draft with another vocabulary: TLI and SLEM turn what it writes into the target's tokens."""
 import os
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from speculative import speculative_sampling
 
 DEMO = Path(__file__).parent.parent / "models" / "demo-target"
 
-# Both write a and b; each has a word that the other has not.
+# Both have the tokens a and b; each has one more that the other lacks.
 ENCODER = Encoder({"a": 0, "b": 1, "ab": 2}, [("a", "b")])
 SMALL = Encoder({"b": 0, "ba": 1, "a": 2}, [("b", "a")])
 DRAFT, TARGET = table(1, n_vocab=3), table(2, n_vocab=3)
@@ -32,12 +32,12 @@ def test_tli_has_the_drafts_logits_for_the_tokens_of_both_and_nothing_for_the_ot
 
 
 @pytest.mark.parametrize("x, written, k, expected", [
-    ([1], "a b", 2, [2]),                       # b ab: a word that the draft does not have
+    ([1], "a b", 2, [2]),                       # b ab: the draft does not have ab
     ([1], "a b ba b", 4, [2, 1, 2]),            # b ab b ab
-    ([1], "a b ba b", 2, [2]),                  # two of the draft's tokens
+    ([1], "a b ba b", 2, [2]),                  # k counts the draft's tokens
     ([0], "a b b", 3, [2, 1]),                  # a ab b
-    ([0], "b a", 2, []), ([1, 0], "ba", 1, []),     # ab would lie across the seam
-    ([0, 1], "b", 1, [1]),                      # what lies before the seam does not matter
+    ([0], "b a", 2, []), ([1, 0], "ba", 1, []),     # ab would cross the seam
+    ([0, 1], "b", 1, [1]),                      # text before the seam does not matter
     ([1, 1], "b", 0, [])])
 def test_slem_proposes_what_the_draft_wrote_where_it_is_surely_new(x, written, k, expected):
     n = len(SMALL.encode(ENCODER.decode(x)))
@@ -51,10 +51,10 @@ def gpt2_in_words_of(encoder, seed, n_ctx):
 
 @pytest.fixture(scope="module", params=["half of the merges", "gpt2"])
 def encoders(request):
-    """(of the draft, of the target)"""
+    """(the draft's encoder, the target's encoder)"""
     if request.param == "gpt2":
         if "GPT2_VOCAB" not in os.environ:
-            pytest.skip("GPT-2's vocabulary is not here: set GPT2_VOCAB to its folder")
+            pytest.skip("GPT-2's vocabulary was not found: set GPT2_VOCAB to its folder")
         return load_encoder(DEMO), load_encoder(os.environ["GPT2_VOCAB"])
     whole = load_encoder(DEMO)
     merges = list(whole.ranks)[:2000]
@@ -67,7 +67,7 @@ TEXT = "\u201cI want nothing,\u201d cried the young man, with a smile\u2026 na\u
 
 @pytest.mark.parametrize("method", [TLI, SLEM])
 def test_with_whole_vocabularies_the_text_at_temperature_0_is_the_baselines(encoders, method):
-    """Random models write parts of characters, too; the draft's context is shorter than the text."""
+    """Random models also write parts of characters.  The draft's context is shorter than the text."""
     small, encoder = encoders
     draft, target = gpt2_in_words_of(small, 1, 32), gpt2_in_words_of(encoder, 2, 80)
     tokens = encoder.encode(TEXT)

@@ -1,6 +1,6 @@
-"""lossless.exact_distribution walks every branch that chance could take: whatever a program does with its
-random numbers, each outcome has the probability that arithmetic, or a grid of numbers, gives it; what cannot
-be walked gets a sentence."""
+"""lossless.exact_distribution walks every branch that chance could take.  Whatever a program does with its
+random numbers, each outcome gets the probability that arithmetic, or a grid of numbers, gives it.  A program
+that cannot be walked gets a sentence that says why."""
 from collections import defaultdict
 from copy import copy, deepcopy
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ def below_zero(u, weight):
     return u < 0
 
 
-COIN = {  # each is True with probability .3
+COIN = {  # each returns True with probability .3
     "u < c": lambda rng: rng.random() < 0.3,
     "c > u": lambda rng: np.float64(0.3) > rng.random(),
     "u * p < q": lambda rng: rng.random() * 0.5 < 0.15,
@@ -73,12 +73,13 @@ COIN = {  # each is True with probability .3
 def test_a_coin_may_be_written_in_many_ways(coin):
     found = exact_distribution(lambda rng: bool(coin(rng)))
     assert found == pytest.approx({True: 0.3, False: 0.7})
-    rng = np.random.default_rng(0)  # and a generator of NumPy's agrees
+    rng = np.random.default_rng(0)  # a NumPy generator agrees
     with np.errstate(divide="ignore"):
         assert np.mean([coin(rng) for _ in range(1000)]) == pytest.approx(0.3, abs=0.06)
 
 
 def test_one_number_answers_all_questions_about_it_alike():
+    """Comparisons of the same number never contradict each other."""
     def run(rng):
         u = rng.random()
         return bool(u < 0.5), bool(1 - u > 0.5), bool(u * 2.0 < 1), bool(u < 0.75)
@@ -120,7 +121,7 @@ def test_choice_takes_the_sums_that_numpy_takes():
 
 
 def torch_like(values):
-    """As torch.tensor does."""
+    """Fails as torch.tensor does."""
     if values.dtype == object:
         raise TypeError("can't convert np.ndarray of type numpy.object_. The only supported types are: ..")
 
@@ -198,7 +199,7 @@ def test_a_loop_that_chance_does_not_end_never_ends(run):
 
 
 def on_a_grid(run, n):
-    """The distribution of run(rng) if rng.random() gives the middles of n equal parts, each as often."""
+    """The distribution of run(rng) if rng.random() returns the middles of n equal parts, each as often."""
     found, places = defaultdict(float), []
     while True:
         used = []
@@ -215,7 +216,7 @@ def on_a_grid(run, n):
         places = [*used[:-1], used[-1] + 1]
 
 
-EIGHTHS = memoryless([0.5, 0.25, 0.125, 0.125]), memoryless([0.125, 0.125, 0.375, 0.375])    # all cuts are
+EIGHTHS = memoryless([0.5, 0.25, 0.125, 0.125]), memoryless([0.125, 0.125, 0.375, 0.375])    # cuts: eighths
 QUARTERS = memoryless([0.5, 0.5]), memoryless([0.25, 0.75])
 GRIDS = {  # (sampler, pair, n_tokens, K, parts)
     "one draft": (speculative_sampling, EIGHTHS, 2, 1, 8),
@@ -238,7 +239,7 @@ def test_brute_force_on_a_grid_of_uniforms_gives_the_same(sampler, pair, n_token
 
 
 def test_a_tree_of_chance_by_hand():
-    """One coin of .5, then one of .2 on the left and a draw of three on the right."""
+    """A coin of .5, then on one side a coin of .2 and on the other a draw from three."""
 
     def run(rng):
         if rng.random() < 0.5:
@@ -250,7 +251,8 @@ def test_a_tree_of_chance_by_hand():
     assert len(list(branches(run))) == 5
 
 
-def test_a_sampler_that_remembers_or_has_chance_of_its_own_is_told_so():
+def test_a_sampler_that_does_not_repeat_itself_is_told_so():
+    """It remembers earlier runs, so the same random numbers lead to other branches."""
     seen = []
 
     def remembers(rng):

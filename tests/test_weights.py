@@ -1,9 +1,9 @@
-"""GPT-2 itself: what other projects published about its weights, and speculation between two of its sizes.
+"""GPT-2 itself: results that other projects published about its weights, and speculation between two sizes.
 
-    python -m loading.download 124M     or 355M, distilgpt2: what is in models/ is tested, the rest skipped
+    python -m loading.download 124M     or 355M, distilgpt2: tests whose models are not in models/ are skipped
     python -m pytest -n 0 -rs -s tests/test_weights.py
 
-On a machine with a GPU and CuPy the last test compares the two backends and prints a table of times.
+On a machine with a GPU and CuPy, the last test compares the two backends and prints a table of speeds.
 """
 import json
 import subprocess
@@ -41,7 +41,7 @@ def greedy(name, prompt, n_tokens):
 
 
 def printed(*flags):
-    """What main.py --json prints."""
+    """The object that main.py --json prints at temperature 0."""
     done = subprocess.run([sys.executable, "main.py", "--json", "--temperature", "0", *flags], cwd=ROOT,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

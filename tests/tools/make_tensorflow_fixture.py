@@ -1,12 +1,13 @@
-"""Make tests/fixtures/tensorflow with TensorFlow itself.
+"""Makes tests/fixtures/tensorflow with TensorFlow itself.
 
     python -m venv /tmp/tf && /tmp/tf/bin/pip install tensorflow-cpu
-    /tmp/tf/bin/python tests/make_tensorflow_fixture.py
+    /tmp/tf/bin/python tests/tools/make_tensorflow_fixture.py
 
-Needed only to make the fixtures again; the tests read them without TensorFlow.  Made with TensorFlow
-2.21.0.  Seven bundles: small (every type that is read but one), sorted (the same in another order),
-bfloat16, shards (three data files), blocks (an .index of several blocks, kept as .xz), text and slices
-(refused); and values.npz, the values of the first four, as TensorFlow reads them.
+Needed only to make the fixtures again; the tests read them without TensorFlow.  They were made with
+TensorFlow 2.21.0.  There are seven bundles: small (every type that can be read except bfloat16), sorted (the
+same in another order), bfloat16, shards (three data files), blocks (an .index of several blocks, kept as
+.xz), and text and slices, which are refused.  values.npz holds the values of small, bfloat16, shards and
+blocks as TensorFlow reads them.
 """
 import lzma
 import os
@@ -34,7 +35,8 @@ def read(prefix):
 
 
 def small(rng):
-    """GPT-2's names and shapes with n_embd 4, two layers (28 names: a second restart), and each type."""
+    """A tensor of each type, and GPT-2's names and shapes with n_embd 4 and two layers.  The 28 names make a
+    second restart point."""
     shapes = {"wte": [5, 4], "wpe": [3, 4], "ln_f/g": [4], "ln_f/b": [4]}
     for i in range(2):
         for name, shape in {"ln_1/g": [4], "ln_1/b": [4], "attn/c_attn/w": [1, 4, 12], "attn/c_attn/b": [12],
@@ -60,8 +62,8 @@ def make_fixtures():
     rng, values = np.random.default_rng(4), {}
     FOLDER.mkdir(parents=True, exist_ok=True)
     tensors = small(rng)
-    save(FOLDER / "small", tensors)  # their data in this order
-    save(FOLDER / "sorted", dict(sorted(tensors.items())))  # as OpenAI's, and ours
+    save(FOLDER / "small", tensors)  # with the data in this order
+    save(FOLDER / "sorted", dict(sorted(tensors.items())))  # as OpenAI's files and ours
     save(FOLDER / "bfloat16", {"a": tf.cast(rng.standard_normal([3, 5]), tf.bfloat16),
                                "b": tf.constant([np.nan, np.inf, -np.inf, -0.0, 1e-40, 3.14], tf.bfloat16)})
     with tempfile.TemporaryDirectory() as folder:
@@ -69,7 +71,7 @@ def make_fixtures():
         for i, part in enumerate(parts):
             save(part, {f"{name}{i}": tf.constant(rng.standard_normal([2, 3]), tf.float32) for name in "abc"})
         tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=str(FOLDER / "shards"))
-    # 262144 bytes a block
+    # a block has 262144 bytes
     save(FOLDER / "blocks", {f"{i:04d}" + "x" * 900: tf.constant([i], tf.float32) for i in range(700)})
     save(FOLDER / "text", {"model/text": tf.constant(["words"])})
     save(FOLDER / "slices", {"model/wte": tf.ones([2, 4])}, ["4 4 0,2:-"])

@@ -1,11 +1,11 @@
-"""Make tests/fixtures/gpt2.npz: a tiny GPT-2 with random weights, and its logits as transformers has them.
+"""Makes tests/fixtures/gpt2.npz: a tiny GPT-2 with random weights, and its logits from transformers.
 
     python -m venv /tmp/hf && /tmp/hf/bin/pip install torch transformers
-    /tmp/hf/bin/python tests/make_transformers_fixture.py
+    /tmp/hf/bin/python tests/tools/make_transformers_fixture.py
 
-Needed only to make the fixture again; the test needs neither library.  Made with transformers 5.23.0, torch
-2.13.0.  The weights are random everywhere, biases and layer norms as well, and large enough that a wrong
-part of the model shows.
+Needed only to make the fixture again; the test needs neither library.  It was made with transformers 5.23.0
+and torch 2.13.0.  All weights are random, including biases and layer norms, and so large that a mistake in
+any part of the model changes the logits.
 """
 from pathlib import Path
 

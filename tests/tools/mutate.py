@@ -1,16 +1,15 @@
-"""Are the tests any good?  Small mistakes are planted in the code, one at a time, and the tests that belong
-are run.
+"""Are the tests any good?  Plants small mistakes in the code, one at a time, and runs the tests that belong
+to the changed file.
 
     python tests/tools/mutate.py --n=160 --seed=1                     # over all files
-    python tests/tools/mutate.py --n=20 speculative.py gpt2.py        # in some
-    python tests/tools/mutate.py speculative.py:14 gpt2.py:230        # these again, as in the table
+    python tests/tools/mutate.py --n=20 speculative.py gpt2.py        # in these files
+    python tests/tools/mutate.py speculative.py:14 gpt2.py:230        # these places again, as in the table
 
-A mistake changes one operator, one number, one truth value, or leaves out one statement; words of messages
-are left alone.  It is planted in a copy of the repository, never in the files themselves.  What no test
-notices is printed as a line of a table: a mistake that changes nothing that matters, or a test that is
-missing.
+A mistake changes one operator, one number or one truth value, or leaves out one statement; messages stay as
+they are.  It is planted in a copy of the repository, never in the files themselves.  Each mistake that no
+test notices is printed as a line of a table: either it changes nothing that matters, or a test is missing.
 
-Limitations: it knows no mistakes of thought (verdicts/museum.py has those), and it runs the fast tests only.
+Limitations: it plants no conceptual mistakes (verdicts/museum.py has those), and runs only the fast tests.
 """
 
 import ast
@@ -23,10 +22,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SECONDS = 150           # of tests that do not end: the mistake was noticed
+SECONDS = 150           # tests that take longer count as having noticed the mistake
 
-# The tests that belong, the likeliest to notice first; those of other files have the file's name.  A file's
-# doctests are run in any case.
+# The tests that belong to a file, with those first that are likeliest to notice.  For files that are not
+# listed, they have the file's name.  A file's doctests are always run.
 TESTS = {
     "autoregressive.py": "lossless samplers", "speculative.py": "museum lossless samplers",
     "sampling.py": "sampling samplers lossless", "checks.py": "samplers main", "console.py": "console main",
@@ -40,7 +39,7 @@ TESTS = {
     "samplers/tree_rules.py": "tree k_seq", "benchmarks/": "figures counts costs sequoia",
     "benchmarks/counts.py": "counts costs",
 }
-# what runs PyTorch or llama.cpp is not seen by tests without them
+# not tested without PyTorch, transformers or a run of the notebooks
 NOT_HERE = ("tests/", "training/", "notebooks/",
             "verdicts/real.py", "benchmarks/peers.py")
 
@@ -52,7 +51,7 @@ SWAPS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
 
 
 def places(source):
-    """The numbers of the nodes of a source that can be changed."""
+    """The numbers of those nodes of the source that can be changed."""
     return [number for number, node in enumerate(ordered(ast.parse(source))) if changed(node)]
 
 
@@ -72,15 +71,15 @@ def planted(source, number):
 
 
 def ordered(tree):
-    """The nodes of a tree, parents before children and line after line."""
-    children = list(ast.iter_child_nodes(tree))                 # before anybody changes the node
+    """The nodes of a tree: parents before children, and line by line."""
+    children = list(ast.iter_child_nodes(tree))                 # listed before the node is changed
     yield tree
     for child in children:
         yield from ordered(child)
 
 
 def changed(node):
-    """Change a node in place.  False where there is nothing to change."""
+    """Changes a node in place.  Returns False if there is nothing to change."""
     if isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS:
         node.ops[0] = SWAPS[type(node.ops[0])]()
     elif isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in SWAPS and not of_words(node):
@@ -99,20 +98,20 @@ def changed(node):
 
 
 def of_words(node):
-    """A sum of strings, or a product with one: words, which are left alone."""
+    """Whether it is a sum of strings or a product with one: words, which are not changed."""
     return any(isinstance(part, ast.JoinedStr) or isinstance(getattr(part, "value", None), str)
                for part in ast.iter_child_nodes(node))
 
 
 def files():
-    """All that are tested."""
+    """All files that tests belong to and that can be changed."""
     listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
     return [name for name in listed.stdout.split()
             if not name.startswith(NOT_HERE) and places((ROOT / name).read_text(encoding="utf-8"))]
 
 
 def paths_of(name):
-    """What pytest is to run for a file.  Ends the program if that is not known."""
+    """The arguments for pytest that test a file.  Exits if no tests are known."""
     source = ROOT / name
     namesake, folder = ROOT / f"tests/test_{source.stem}.py", f"{name.split('/')[0]}/"
     tests = TESTS.get(name) or (source.stem if namesake.exists() else TESTS.get(folder, ""))
@@ -124,9 +123,9 @@ def paths_of(name):
 
 
 def passes(copy, paths, planted_in="", seconds=None):
-    """Whether these tests pass in a copy of the repository, in this time."""
+    """Whether these tests pass in a copy of the repository, within this time."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider",
-               "-o", "python_functions=test_*", *paths]         # not `tests_of` in the code itself
+               "-o", "python_functions=test_*", *paths]         # not the code's own `tests...` functions
     try:
         done = subprocess.run(command, cwd=copy, capture_output=True, timeout=seconds, text=True)
         if done.returncode and not planted_in:
@@ -138,7 +137,7 @@ def passes(copy, paths, planted_in="", seconds=None):
 
 
 def survives(copy, name, source):
-    """True if the tests that belong to a file pass with this source in its place."""
+    """Whether the tests that belong to a file pass when this source replaces it."""
     path = copy / name
     kept = path.read_text(encoding="utf-8")
     path.write_text(source, encoding="utf-8")

@@ -1,12 +1,13 @@
-"""What a node of a tree accepts: every rule beside the best there can be, exactly, on small vocabularies.
+"""The probability that a node of a tree accepts a draft: each rule's and the best possible, exactly, on small
+vocabularies.
 
     acceptance(rule, q, p, k)   P(the next token is one of the k drafts), by that rule
-    ceiling(rule, q, p, k)      of any lossless rule for drafts that are drawn as that rule draws them
+    ceiling(rule, q, p, k)      the highest that any lossless rule reaches with drafts drawn as that rule does
 
 The ceiling is that of optimal transport with membership cost (Sun et al. 2023, arXiv 2310.15141).  It is a
-linear programme: the mass of each set of drafts flows to tokens that are in it, and no token x takes more
-than q(x).  As a flow it has a dual that can be written down (a cut): for any set A of tokens what is accepted
-lies in A, at most q(A), or its drafts are not all in A; so it is the least over all A of
+linear programme: the mass of each set of drafts flows to tokens in that set, and no token x takes more than
+q(x).  Its dual is a minimum cut.  Take any set A of tokens: an accepted token is in A, which has at most the
+mass q(A), or else not all of its drafts are in A.  So the ceiling is the minimum over all A of
 
     q(A) + P(not all drafts are in A)
 """
@@ -39,5 +40,5 @@ def ceiling(rule, q, p, k):
 
 
 def pairs(n, n_vocab=5, seed=0):
-    """n random (q, p), each flat on the simplex."""
+    """n random (q, p), each uniform on the simplex."""
     return np.random.default_rng(seed).dirichlet(np.ones(n_vocab), size=(n, 2))

@@ -1,9 +1,9 @@
-"""Another library under NumPy: does it keep bits, and what does it cost?
+"""NumPy on another BLAS library: do rows keep their bits, and what do several rows cost?
 
-    python tests/tools/other_blas.py                # asks the NumPy of this Python: Accelerate, BLIS, ..
+    python tests/tools/other_blas.py                # tests the NumPy of this Python: Accelerate, BLIS, ..
 
 Prints a row of a table: library, kernels, depths that keep bits, v of 5 and of 9 rows on demo-target, the
-speed-up of the embedded pair, the same with --fast.  NumPy on Intel's MKL, in an environment of its own:
+speed-up of the embedded pair, the same with --fast.  To get NumPy on Intel's MKL, in a separate environment:
 
     pip install mkl mkl-devel meson-python cython ninja
     export PKG_CONFIG_PATH=$(dirname $(find .venv -name mkl-sdl.pc))
@@ -28,13 +28,13 @@ from utils import load_model  # noqa: E402
 
 
 def a_pass(model, n):
-    """A function: a pass over n rows on top of 60."""
-    ends = cycle([[n] * n, [100 + n] * n])              # other ones each time: the cache does not know them
+    """A function that runs a pass over n rows after 60 cached tokens."""
+    ends = cycle([[n] * n, [100 + n] * n])              # alternate, so that they are never cached
     return lambda: model([*range(60), *next(ends)], n)
 
 
 def speedup(*flags):
-    """Median of five runs."""
+    """The median speed-up of five runs of main.py."""
     command = [sys.executable, "main.py", "--json", *flags]
     runs = [subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout for _ in range(5)]
     return median(json.loads(run)["speedup"] for run in runs)

@@ -2,13 +2,13 @@
 
     sys.modules["cupy"] = cupy          # from here on `import cupy` gives the stand-in
 
-It has the functions of CuPy that this project uses and no others, and refuses what CuPy refuses: a conversion
-to NumPy that is not asked for, NumPy arrays and lists among its arguments or assigned to items, its arrays as
-Python integers, and what CuPy does oddly in silence (an index out of range, a float or bool as index).
+It has the functions of CuPy that this project uses and no others.  It refuses what CuPy refuses: implicit
+conversion to NumPy, NumPy arrays and lists as arguments or as values for items, and its arrays as Python
+integers.  It also refuses what CuPy does oddly in silence: an index out of range, a float or bool as index.
 
-    counts      bytes to the host and to the device, waits ("syncs"), bytes of factors that a product had to
-                copy, arrays made by dtype
-    pending     whether work was ordered since the last wait: a clock that is read then is wrong
+    counts      bytes copied to the host and to the device, waits ("syncs"), bytes of factors that a product
+                had to copy, arrays made of each dtype
+    pending     whether work was queued since the last wait: a clock that is read now would be wrong
 """
 import operator
 import types
@@ -30,7 +30,7 @@ def wait():
 
 
 def made(result):
-    """What NumPy gave, as it lies on the device: a number becomes an array of no dimensions."""
+    """NumPy's result as it would be on the device: a number becomes an array of no dimensions."""
     global pending
     if type(result) in (tuple, list):
         return type(result)(map(made, result))
@@ -47,7 +47,7 @@ def to_device(x):
 
 
 def bare(x):
-    """An argument for NumPy; what lies on the host is refused, numbers apart."""
+    """The argument as NumPy gets it.  Anything on the host is refused, except numbers."""
     if isinstance(x, ndarray):
         return x._array
     if isinstance(x, list) and x and all(isinstance(y, ndarray) for y in x):
@@ -59,7 +59,7 @@ def bare(x):
 
 def product(a, b):
     a, b = bare(a), bare(b)
-    for x in a, b:                      # cuBLAS reads a transposed matrix, no stack of them
+    for x in a, b:                      # cuBLAS reads a transposed matrix, but not a stack of them
         if not (x.flags.c_contiguous or max(a.ndim, b.ndim) <= 2 and x.flags.f_contiguous):
             counts["bytes copied for products"] += x.nbytes
     return made(a @ b)
@@ -67,7 +67,7 @@ def product(a, b):
 
 def function(name):
     def call(*arguments, **settings):
-        if name in ("flatnonzero", "nonzero", "repeat"):        # the host waits to learn how many
+        if name in ("flatnonzero", "nonzero", "repeat"):        # the host waits for their number
             wait()
         if name in ("asarray", "array") and not isinstance(arguments[0], ndarray):
             arguments = [ndarray(to_device(arguments[0]))]
@@ -76,7 +76,7 @@ def function(name):
 
 
 class ndarray:
-    """cupy.ndarray: a NumPy array that cannot be touched from outside."""
+    """cupy.ndarray: a NumPy array that nothing outside can reach."""
 
     __array_priority__, __hash__ = 100, None
 
@@ -118,7 +118,7 @@ class ndarray:
     def checked(self, index):
         if isinstance(index, tuple):
             return tuple(map(self.checked, index))
-        if isinstance(index, (list, range, np.ndarray)):        # these cross to the device
+        if isinstance(index, (list, range, np.ndarray)):        # these are copied to the device
             index = ndarray(to_device(index))
         if isinstance(index, ndarray) and index.dtype.kind in "biu":
             if index.dtype.kind == "b":                         # the host waits for the number of True
@@ -132,7 +132,7 @@ class ndarray:
 
 
 def operators():
-    """{name: method} of Python's operators, NumPy's methods and attributes."""
+    """Yields (name, method) for Python's operators and for NumPy's methods and attributes."""
     for name in "add sub mul truediv floordiv mod pow and or xor eq ne lt le gt ge".split():
         f = getattr(operator, f"__{name}__")
         yield f"__{name}__", lambda self, other, f=f: made(f(self._array, bare(other)))
