@@ -160,7 +160,7 @@ def test_a_reader_who_goes_away_is_not_an_error_and_a_verdict_is_still_the_exit_
 
 
 PROGRAMS = ["main.py", "-m reporting.many", "-m benchmarks", "-m exercises", "-m loading.download",
-            "-m loading.export", "-m lossless", "-m pages", "training/fetch.py"]
+            "-m loading.export", "-m lossless", "-m pages", "-m verdicts", "training/fetch.py"]
 
 
 @pytest.mark.long

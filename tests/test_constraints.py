@@ -38,12 +38,16 @@ def test_each_row_is_that_of_its_own_prefix_and_the_models_logits_stay():
 
 
 def test_a_constrained_model_says_its_sizes_and_forgets_like_the_model():
-    model = constrained(tiny_gpt2(), penalty(2))
+    plain = tiny_gpt2()
+    model = constrained(plain, penalty(2))
     with pytest.raises(ValueError, match="context of 80"):
         autoregressive_sampling(model, [1], 80, np.random.default_rng(0))
     with pytest.raises(ValueError, match="5 and 13"):
         speculative_sampling(tiny_gpt2(n_vocab=5), model, [1], 9, 2, np.random.default_rng(0))
+    model([1, 2, 3])
+    assert plain.cached == [1, 2, 3]
     model.reset()
+    assert plain.cached == []
     assert not hasattr(constrained(table(1), penalty(2)), "n_ctx")
 
 

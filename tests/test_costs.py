@@ -7,28 +7,36 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers import TinyModels
 
 from benchmarks import costs, figures, measure
 from benchmarks.measure import arrays_of, size_of
 from benchmarks.synthetic import SIZES, random_arrays, random_model
-from compute.backend import clock
 from loading.checkpoint import read_tensorflow
 from loading.folder import shapes
-from methods import choose
+from lossless import table
 from notebooks.parts import PARTS, parts_timed, textbook
+from speculative import speculative_sampling
 from utils import load_model
 
 
-def test_the_parts_of_a_round_are_all_of_it():
-    models, method = TinyModels(), choose("model", "token")
-    pair, begin = method.pair(models, [1, 2], 3, {}), clock()
-    found = costs.rounds_of(method.sampler(pair), pair, [1, 2], 12, 3, 1.0, 0)
-    assert sum(sum(parts) for *_, parts in found) < clock() - begin
-    assert all(drafts == 3 and min(parts) > 0 for drafts, _, parts in found)    # every round had 3 drafts
-    first = next(method.sampler(pair)(pair.draft, pair.target, [1, 2], 12, 3, np.random.default_rng(0)))
-    numbers = [len(first.tokens), *(n for _, n, _ in found)]
-    assert sum(numbers) >= 12 > sum(numbers[:-1])
+def test_each_part_of_a_round_has_its_own_seconds(monkeypatch):
+    """A call of the draft takes one second here, a call of the target five."""
+    now = [0]
+
+    def slow(model, seconds):
+        def call(*arguments):
+            now[0] += seconds
+            return model(*arguments)
+        return call
+
+    monkeypatch.setattr(costs, "clock", lambda: now[0])
+    pair = SimpleNamespace(draft=slow(table(1), 1), target=slow(table(2), 5))
+    found = costs.rounds_of(speculative_sampling, pair, [0], 12, 3, 1.0, 0)
+    assert {(n_drafts, spent) for n_drafts, _, spent in found} == {(3, (3, 5, 0))}     # none is cut short
+    rounds = speculative_sampling(table(1), table(2), [0], 30, 3, np.random.default_rng(0))
+    whole = [len(r.tokens) for r in rounds]
+    assert [n for _, n, _ in found] == whole[1:len(found) + 1]          # all but the first, with the prompt
+    assert sum(whole[:len(found)]) < 12 <= sum(whole[:len(found) + 1])
 
 
 def test_a_typical_round_has_the_median_of_its_size():

@@ -153,20 +153,22 @@ def test_every_cell_keeps_its_bounds():
 
 
 def no_fewer(more, less, slack=3):
-    """The first cell has at least the tokens per pass of the second, within `slack` standard errors.  If a
-    cell is not in the file, nothing is compared."""
-    if more in CELLS and less in CELLS:
-        a, b = CELLS[more], CELLS[less]
-        assert a["tokens"] >= b["tokens"] - slack * (a["se"] ** 2 + b["se"] ** 2) ** .5, (more, less)
+    """The first cell has at least the tokens per pass of the second, within `slack` standard errors."""
+    a, b = CELLS[more], CELLS[less]
+    assert a["tokens"] >= b["tokens"] - slack * (a["se"] ** 2 + b["se"] ** 2) ** .5, (more, less)
 
 
 def test_the_order_that_theory_demands_of_two_methods_holds():
-    for K, T in product((1, 2, 3, 4, 6, 8), ("0", "0.5", "1")):
-        no_fewer(f"model block K={K} T={T}", f"model token K={K} T={T}")
-        no_fewer(f"model block K={K + 1} T={T}", f"model block K={K} T={T}")
-        no_fewer(f"model token K={K} T={T}", f"model coupled K={K} T={T}")
-        for rule in ("0.8", "0.5", "0.3", "0.1"):
-            no_fewer(f"model lenient:{rule} K={K} T={T}", f"model token K={K} T={T}")
+    Ks = 1, 2, 3, 4, 6, 8
+    for T in "0", "0.5", "1":
+        for K, more in zip(Ks, Ks[1:]):
+            no_fewer(f"model block K={more} T={T}", f"model block K={K} T={T}")
+        for K in Ks:
+            no_fewer(f"model block K={K} T={T}", f"model token K={K} T={T}")
+            if T != "0":
+                no_fewer(f"model token K={K} T={T}", f"model coupled K={K} T={T}")
+    for rule in "lenient:0.8", "lenient:0.5", "lenient", "lenient:0.1":
+        no_fewer(f"model {rule} K=4 T=1", "model token K=4 T=1")
     for shape, T in product(("3,2,1", "2,2,2", "4,1,1,1", "8,1,1,1"), ("0.5", "1")):
         no_fewer(f"model tree:{shape} T={T}", f"model specinfer:{shape} T={T}")
         no_fewer(f"model traversal:{shape} T={T}", f"model tree:{shape} T={T}")
@@ -182,7 +184,7 @@ def test_the_order_that_theory_demands_of_two_methods_holds():
 def test_at_temperature_0_block_verification_accepts_what_algorithm_2_accepts():
     for K in (2, 4, 8):
         a, b = (CELLS[f"model {verifier} K={K} T=0"] for verifier in ("token", "block"))
-        assert a["texts"] != b["texts"] or a["tokens"] == b["tokens"]
+        assert (a["texts"], a["tokens"]) == (b["texts"], b["tokens"])
 
 
 def test_what_copies_gains_most_from_loops():

@@ -124,8 +124,7 @@ def paths_of(name):
 
 def passes(copy, paths, planted_in="", seconds=None):
     """Whether these tests pass in a copy of the repository, within this time."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider",
-               "-o", "python_functions=test_*", *paths]         # not the code's own `tests...` functions
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider", *paths]
     try:
         done = subprocess.run(command, cwd=copy, capture_output=True, timeout=seconds, text=True)
         if done.returncode and not planted_in:
