@@ -13,7 +13,8 @@ longer in the prefix.
 Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and
 would turn the whole forward pass into float64.
 
-Limitations: inference only, one sequence and one thread at a time, no dropout.
+Limitations: inference only, one sequence at a time, no dropout.  A model must not be called from several
+threads at once.
 """
 import math
 from functools import partial
@@ -96,8 +97,9 @@ class GPT2:
     """model(tokens, n_last) -> logits [n_last, n_vocab] of the last n_last positions, float32.
 
     params      {"wte": [n_vocab, n_embd], "wpe": [n_ctx, n_embd], "blocks": [...], "ln_f": {"g", "b"}}
-                as made by utils.nested: weights and "head" in tiles (compute.linear.lay_out).  Plain
-                matrices work too, but then a row's last bits depend on the rows computed with it.
+                as made by utils.nested, which lays out each matrix "w" in tiles (compute.linear.lay_out) and
+                adds "head", the transpose of wte, in tiles too.  Plain matrices work as well, but then a
+                row's last bits depend on the rows computed with it.
     n_head      attention heads; each has n_embd / n_head dimensions
     """
 

@@ -3,7 +3,7 @@
     with_tree(model).tree(tokens, nodes, parents) -> logits [1 + n, n_vocab]
 
     nodes       [n]    the drafted tokens
-    parents     [n]    the place of each one's parent among the nodes, before it; -1: the last token
+    parents     [n]    for each node the index of its parent, which comes before it; -1: the last token
 
 A node sees the text, its ancestors and itself; its position is the last token's plus its depth.
 """
@@ -19,7 +19,7 @@ from gpt2 import BLOCK, GPT2, common_prefix, whole_blocks
 
 
 def depths(parents):
-    """How far below the root each node is: its children are at 1.
+    """How far below the root each node is; the root's children are at 1.
 
     >>> depths([-1, -1, 0, 2])
     [1, 1, 2, 3]
@@ -82,9 +82,9 @@ class TreeGPT2(GPT2):
 
     @property
     def exact_paths(self):
-        """True if a node's row has the same bits as a single step, as long as a pass has few enough rows, and
-        there are at most 1,280 tokens and nodes."""
-        return keeps_paths(self.cache.shape[-1], self.n_ctx)
+        """True if a node's row has the same bits as a single step, in passes of at most `exact_rows` rows and
+        with at most 1,280 tokens and nodes together."""
+        return keeps_paths(self.cache.shape[-1])
 
     def reset(self):
         self.nodes, self.parents = [], []                       # the tree after self.cached
@@ -105,7 +105,7 @@ class TreeGPT2(GPT2):
 
         tokens      as in a call of the model; this is a pure function of its arguments, too
         nodes       [n]    tokens
-        parents     [n]    the place of each one's parent among the nodes, before it, or -1 for tokens[-1]
+        parents     [n]    for each node the index of its parent, which comes before it, or -1 for tokens[-1]
         Raises ValueError for ids outside the vocabulary, a path that does not fit into the context,
         or more rows than there are.
         """
@@ -167,15 +167,16 @@ def tree_mask(n_past, n, parents):
 
 
 @functools.cache
-def keeps_paths(d_head, n_ctx):
+def keeps_paths(d_head):
     """True if zeros between the inputs of attention's products do not change the bits.
 
-    This is measured: with four keys out of five, scattered, and with the same keys one after another.
+    This is measured.  About four in five of the keys are chosen at random.  A product in which the others are
+    zeros must equal the one in which the chosen keys come first, one after another, and the zeros last.
     """
     if on_gpu() or d_head % TILE == 1:                          # a last tile of one column: `gemv`
         return False
     rng = np.random.default_rng(0)
-    for s in range(BLOCK, min(n_ctx, DEPTHS[0]) + BLOCK, BLOCK):
+    for s in range(BLOCK, DEPTHS[0] + BLOCK, BLOCK):
         seen = rng.random(s) < .8
         first = np.arange(s) < seen.sum()
         for rows, width in (1, SUM), (1, d_head), (16, SUM), (16, d_head):

@@ -142,10 +142,10 @@ def test_whether_paths_keep_their_bits_is_tried(monkeypatch):
     """`keeps_paths` tries products: here a stand-in whose sums depend on gaps, then one whose sums do not."""
     tree_model.keeps_paths.cache_clear()
     monkeypatch.setattr(tree_model, "row_products", lambda a, b: a.astype(np.float32).sum(-1, keepdims=True))
-    assert not tree_model.keeps_paths(64, 512)
+    assert not tree_model.keeps_paths(64)
     tree_model.keeps_paths.cache_clear()
     monkeypatch.setattr(tree_model, "row_products", lambda a, b: a[..., :1] * 0)
-    assert tree_model.keeps_paths(64, 512) and not tree_model.keeps_paths(65, 512)
+    assert tree_model.keeps_paths(64) and not tree_model.keeps_paths(65)
     tree_model.keeps_paths.cache_clear()
 
 
