@@ -8,9 +8,9 @@ A model is a pure function of its tokens, and so is a constrained one:
 
     process(tokens so far, logits [n_vocab]) -> logits [n_vocab]
 
-It is called for each row with that row's tokens, including the drafts before it: a draft is already penalized
-when the next one is drawn.  That is all.  The usual mistake is to process a row with another row's tokens, or
-not at all.
+It is called for each position whose logits are asked for (a row), with the tokens up to there, drafts
+included: a draft is already penalized when the token after it is judged.  That is all.  The usual mistake is
+to process a row with another row's tokens, or not at all.
 
     penalty     Keskar et al. 2019 (arXiv 1909.05858, CTRL), section 4.1
     forbidden   tokens that never come
@@ -59,7 +59,7 @@ def penalty(theta):
     array([ 2., -8.,  1.])
     """
     if not 0 < theta < np.inf:
-        raise ValueError(f"the penalty is {theta}: it must be above 0 (1 changes nothing)")
+        raise ValueError(f"the penalty is {theta}: it must be a number above 0 (1 changes nothing)")
 
     def process(tokens, logits):
         seen = sorted(set(tokens))
