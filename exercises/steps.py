@@ -302,7 +302,7 @@ STEPS = {                                               # step: the functions th
     step_5: [],
     step_6: ["expected_tokens", "predicted_speedup"],
 }
-KNOWN = {               # cases whose texts are compared with the museum's: (share of zeros, settings)
+KNOWN = {               # cases of `known` (below): (share of zeros, settings)
     step_3: [(.4, {}), (0, {})], step_4: [(.4, {}), (0, dict(top_k=2)), (0, {})],
     step_5: [(.4, dict(eos=[1])), (0, {})]}
 
@@ -325,7 +325,8 @@ def mistakes(step, mine):
 
 
 def known(step, mine):
-    """Yields the museum's mistakes that give exactly the texts of your code, each with why it is wrong."""
+    """Yields the mistakes of verdicts/museum.py that give exactly the texts of your code, each with why it is
+    wrong."""
     def texts(sampler, zeros, settings):
         draft, target = table(6, zeros=zeros), table(5, zeros=zeros)
         return exact_distribution(lambda rng: lossless.text_of(
