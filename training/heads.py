@@ -289,12 +289,10 @@ def begin(head, target, args):
         head.start_from_eagle(eagle)
     else:
         train.load(head, folder)
-    if args.no_markov:
-        head.previous.requires_grad_(False)                              # it stays zero
 
 
 def main(kind, text, out, target="models/demo-target", start="", work="training/work/heads", device="",
-         pieces=3000, layers="2,8", steps=1500, cross_entropy=0.4, own=0.6, decay=0.8, no_markov=False,
+         pieces=3000, layers="2,8", steps=1500, cross_entropy=0.4, own=0.6, decay=0.8,
          places=48, batch=8, lr=3e-3, held_out=4, held_out_pieces=64, save_every=100, seed=0):
     """Train a head on a finished target.
 
@@ -313,7 +311,6 @@ def main(kind, text, out, target="models/demo-target", start="", work="training/
         cross_entropy: the share of the steps that use cross-entropy
         own: the share of the steps, at the end, in which an EAGLE head continues from its own states
         decay: the weight of a draft relative to the one before, at first
-        no_markov: train a parallel head without its Markov head
         places: places of each piece to learn from in a step
         batch: pieces per step
         lr: learning rate

@@ -37,9 +37,9 @@ from encoder import EOS, bytes_to_unicode
 from loading.checkpoint import read_tensorflow, write_tensorflow
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-TARGET = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)     # heads of 64, as in every GPT-2
-DRAFT = dict(n_vocab=4096, n_ctx=512, n_embd=128, n_head=2, n_layer=2)
 N_CTX = 512
+TARGET = dict(n_vocab=4096, n_ctx=N_CTX, n_embd=192, n_head=3, n_layer=16)   # heads of 64, as in each GPT-2
+DRAFT = dict(n_vocab=4096, n_ctx=N_CTX, n_embd=128, n_head=2, n_layer=2)
 NAMES = "demo-target", "demo-draft"
 
 
@@ -216,7 +216,7 @@ def optimizers(models, lr):
     matrices = [p for name, p in named if p.ndim == 2 and name not in ("wte", "wpe", *NEW)]
     others = [p for name, p in named if name not in NEW and (p.ndim != 2 or name in ("wte", "wpe"))]
     muon = torch.optim.Muon(matrices, lr=lr, weight_decay=0.02, momentum=0.95, adjust_lr_fn="match_rms_adamw")
-    groups = [dict(params=others), *([dict(params=new, faster=4)] if new else [])]
+    groups = [dict(params=others), dict(params=new, faster=4)]
     return [muon, torch.optim.AdamW(groups, lr=lr, weight_decay=0.0, betas=(0.9, 0.98))]
 
 
@@ -303,7 +303,7 @@ def tensorflow_name(name):
     >>> tensorflow_name("h.0.attn.c_attn.w"), tensorflow_name("wte")
     ('model/h0/attn/c_attn/w', 'model/wte')
     """
-    return "model/" + (name.replace("h.", "h", 1) if name.startswith("h.") else name).replace(".", "/")
+    return "model/" + name.replace("h.", "h", 1).replace(".", "/")
 
 
 def check_new(*folders):
