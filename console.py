@@ -1,5 +1,5 @@
-"""What all programs here share: flags from the command line (parsed by fire); one sentence and an exit status
-for each error.
+"""What all programs here share: flags from the command line (parsed by the package fire); one sentence and
+an exit status for each error.
 
     if __name__ == "__main__":
         sys.exit(console.run(main))
@@ -172,7 +172,7 @@ def rewrite(path, content):
         new.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(new, path)
     except OSError as error:
-        error.filename = path                                   # not the new file, nor none
+        error.filename = path                                   # it names the new file, or none
         raise
     finally:
         new.unlink(missing_ok=True)

@@ -2,10 +2,11 @@
 
 Three steps.  A regular expression cuts the text into chunks: words with the space before them, numbers,
 punctuation, white space.  Each chunk becomes UTF-8 bytes, each written as one printable character.  Then the
-adjacent pair of lowest rank is merged, again and again, until no ranked pair is left (`Encoder.merge`).
+adjacent pair of lowest rank, its place in the list of merges, is merged, again and again, until no pair on
+the list is left (`Encoder.merge`).
 
-Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  Only that token ends a
-text, whatever a config.json says.
+Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  Only the token of
+that name ends a text, whatever a config.json says.
 
 Not here: training a vocabulary (training/train.py).
 """

@@ -2,8 +2,8 @@
 
 On first reading `linear(x, w, b)` is `x @ w + b`, `row_products(a, b)` is `a @ b`, and `row_sums(x)` is
 `x.sum(axis=-1, keepdims=True)`.  A row of their result is the same, to the last bit, whichever other rows
-are computed with it (compute/linear.py gives the limits), so verification gives the same logits as a
-decode step.
+are computed with it (compute/linear.py gives the limits), so a pass over several drafts gives
+the same logits as passes over one token each.
 
 The model is a pure function of its tokens.  It keeps the keys and values of the last call (the KV cache); a
 new call reuses those of the longest common prefix and runs only the rest.  So a sampler calls

@@ -65,7 +65,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     encoder, K, block = models.encoder, method.n_drafts(K), method.verifier.entry.tests_all
     tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
 
-    # The two samplers.  Verifiers of trees replace the loop; coupling replaces the loop and the baseline.
+    # The two samplers.  The verifiers of trees replace speculative_sampling; coupling replaces both samplers.
     def autoregress(pair, rng):
         sampler = method.own_baseline or autoregressive_sampling
         return sampler(pair.target, tokens, n, rng, **settings)

@@ -55,7 +55,7 @@ class Drafter(NamedTuple):
     option: Callable | None = None  # the text after the colon -> the option, or ValueError; None: no option
     trained: str = ""               # what has to be trained: "draft", "head" or nothing
     grows: str = ""                 # "any": its draft grows any tree; "own": it grows a tree of its own, of
-                                    # chosen tokens, so only the verifier `tree` fits
+                                    # chosen tokens, so of verifiers of trees only `tree` fits
     one_text: bool = False          # it remembers one text, so no batches
     lossless: bool | None = True    # None: not known
 
@@ -155,7 +155,8 @@ def slem(models, *_):
 
 
 def early_exit(models, n_layers, *_):
-    """Without a number, exit after the layers that a head was trained on, or else after half of them."""
+    """Without a number, exit after the layers that the target's exit head reads; if it has no such head,
+    after half of all layers."""
     head = models.head("exit") if n_layers is None else None
     if n_layers is None and head is None:
         n_layers = len(models.target.params["blocks"]) // 2
@@ -196,14 +197,15 @@ def around(wrapper):
 
 
 def optimum(pair, tokens, K, settings):
-    """With c and v measured now, for this prompt."""
+    """With the costs c and v measured now, for this prompt."""
     tokens, to_probs, _ = prepare([pair.draft, pair.target], tokens, 0, **settings)
     costs = adaptive.measured_costs(pair.draft, pair.target, pair.propose, tokens, K, to_probs)
     return adaptive.Optimum(**costs, K=K, propose=pair.propose)
 
 
 def confident(pair, *_):
-    """A parallel head ends its own drafts: asked for one at a time, it would need a pass for each."""
+    """A parallel head itself stops when it is not confident: Confident asks for one draft at a time, and the
+    head would need a pass for each."""
     head = getattr(pair.propose, "__self__", None)
     if isinstance(head, Parallel):
         return Parallel(head.target, head.params, threshold=.4).propose
@@ -317,7 +319,7 @@ class Method(NamedTuple):
     @property
     def own_baseline(self):
         """The loop that replaces autoregressive_sampling, or None.  If there is one, the text depends on the
-        seed alone, at any temperature."""
+        seed and not on the drafts, at any temperature."""
         return self.verifier.entry.baseline
 
     def baseline(self, draft, target, tokens, n_tokens, K, rng, **settings):

@@ -18,7 +18,7 @@ from compute.backend import to_host
 
 class Round(NamedTuple):
     """The result of one target pass.  The baseline yields rounds without drafts."""
-    tokens: list                                # the new ones: accepted drafts, then the correction or bonus
+    tokens: list                                # accepted drafts, then one more, unless an EOS was accepted
     drafts: list                                # the k drafted tokens
     n_accepted: int                             # how many of them are among `tokens`
     target_probs: np.ndarray                    # [k + 1, n_vocab]

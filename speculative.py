@@ -54,14 +54,14 @@ def verify(target_probs, draft_probs, drafts, rng):
     draft_probs     [k, n_vocab]        p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k
     drafts          [k]                 x̃_1 .. x̃_k;  k <= K is the number drafted in this round, possibly 0
 
-    Lossless (Theorem 1): x is emitted in one of two ways.  As an accepted draft, it has probability
+    Lossless (Chen's Theorem 1): x is emitted in one of two ways.  As an accepted draft, it has probability
     p(x) min(1, q(x) / p(x)) = min(p(x), q(x)).  After a rejection, which has probability
     Z = 1 - sum min(p, q) = sum max(0, q - p), it is drawn from max(0, q - p) / Z, the paper's (q - p)_+:
     this has probability max(0, q(x) - p(x)).  The two add up to q(x), whatever p is.
     (From one token to a whole text: notebook 2, "The induction".)
 
     >>> q, p = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
-    >>> verify(q, p, [1], np.random.default_rng(0))             # q > p at token 1: accepted, then the bonus
+    >>> verify(q, p, [1], np.random.default_rng(0))             # q > p at token 1: accepted, then one from q
     (1, 2)
     """
     for j, token in enumerate(drafts):                          # x̃_{j+1}; j drafts are accepted so far

@@ -32,7 +32,7 @@ lose their bits. More than 16 rows, as in a prompt, are multiplied with a tile a
     1 .. 16     blocks of up to 12          one by one          blocks of up to 12
     more        blocks of up to 12          all at once         all at once
 
-Measurements: the README (made by `python -m benchmarks`) and notebook 4.
+Measurements: the README's, made by `python -m benchmarks`, and notebook 4.
 
 Limitations: more than 16 rows keep their bits only if `exact_rows` is infinite. If it is not, FAST gives up
 the bits of 16 rows or fewer, too. On a GPU no row is sure to keep its bits. Tested with OpenBLAS and MKL on
@@ -52,7 +52,7 @@ TILE, ROWS = 64, 12                 # outputs and rows of the largest product th
 DEPTHS = 1280, 1024, 768, 512, 384, 256     # inputs of a tile: the first that keeps the bits
 NARROW = 32                         # outputs of a tile if weights come from memory, or rows go one by one
 LARGE = 25_000_000                  # weights: more than any cache holds
-FEW = 16                            # rows that go one by one if there is no such product
+FEW = 16                            # rows, at most, that go one by one if exactness needs it
 SUM = 16                            # columns of ones that add up a row; a single column would mean `gemv`
 
 
@@ -88,7 +88,8 @@ def at_once(n, depth, width, by_columns=False, dtype="f"):
 
 
 def chunk(n_in, width):
-    """How many of n_in inputs a tile takes at a time: the largest divisor at which rows keep their bits."""
+    """How many of n_in inputs a tile takes at a time: the largest divisor (256 .. 1280) at which rows
+    keep their bits; if there is none, simply the largest up to 1280."""
     divisors = [n_in // n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTHS[0]]
     return next((depth for depth in divisors if depth >= DEPTHS[-1] and exact(depth, width)), divisors[0])
 

@@ -6,16 +6,17 @@ vertical cascade of Chen et al. 2023, arXiv 2312.11462).
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=cascade())    # lookup drafts
 
 Most of the cost of drafting is the draft model's K steps.  So let something smaller guess what the draft
-would say, and let the draft verify the guesses: Algorithm 2 again, with the draft in the target's place.
+would say, and let the draft verify the guesses: speculative.verify, with the draft in the target's place.
 
-Why it is lossless.  By Theorem 1 each token of the inner verification has the distribution
-p(. | all before it), the draft's: the drafts are distributed as if `propose` had drawn them one by one.
+Why it is lossless.  By the theorem in speculative.verify each token of the inner verification has the
+distribution p(. | all before it), the draft's: the drafts are distributed as if speculative.propose had drawn
+them one by one.
 The p of a draft is the row that the inner verification has computed.  So whatever the guesses were, this is a
-drafter like any other, and can itself provide the guesses for a larger one.
+drafter like any other, and can itself provide the guesses for a larger draft model.
 
 At temperature 0 the drafts are the draft model's own, token for token; they just take fewer passes.
 
-Not here: the horizontal cascade (a smaller draft for the later drafts of a round); a tree of guesses.
+Not here: the horizontal cascade (a smaller draft model for the later tokens of a round); a tree of guesses.
 """
 from drafters import lookup
 from sampling import point_masses

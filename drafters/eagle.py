@@ -116,7 +116,7 @@ class Eagle:
         return linear(self.states[:1 + len(nodes)][-(n_last or 1 + len(nodes)):], **self.target.head)
 
     def __call__(self, tokens, n_last=1):
-        """The draft of a tree is called like a model, for the last token."""
+        """Called like any model, it answers for the last token alone."""
         return self.tree(tokens, [], [])
 
     def propose(self, draft, x, k, to_probs, rng):

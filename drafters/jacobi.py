@@ -17,8 +17,8 @@ Drafts are chosen, not drawn: p is a point mass (None).  They depend on earlier 
 lossless.
 
 What it costs: every round has all k drafts, since a place that is not asked about gets no answer.  If nothing
-is known for a place, the last token is repeated.  The cost is the rows of the target's pass; they are counted
-as the round's drafts.
+is known for a place, the last token is repeated.  Each place costs a row of the target's pass, and its token
+counts as a draft.
 
 Limitations: earlier runs change the drafts, so use a new Jacobi for a run that should be repeatable from its
 seed.  Jacobi alone gains next to nothing on language models; the pool does the work, above all if the text

@@ -16,16 +16,16 @@ likely, it cannot tell which of the two was begun.  The Markov head tells it the
 The pass is parallel, the draws are not: each draft comes from a distribution that is known before the draw
 and that `verify` gets as p.  So the text is lossless whatever U and V hold.
 
-    P-EAGLE     (AWS 2026)  EAGLE with learnt embeddings in place of what is not yet known: the rows here
-    DFlash      (arXiv 2602.06036)  a whole block from the target's fused states, several layers deep
+    P-EAGLE     (AWS 2026)  EAGLE with learnt embeddings in place of what is not yet known: m_j here
+    DFlash      (arXiv 2602.06036)  a head of several layers drafts a whole block of tokens
     DSpark      (2607.05147)  the Markov head; how many of the drafts may be verified (appendix A)
 
 The number of drafts may depend on anything that is known before the next one is drawn.  With a `threshold` a
 round's drafts end after the first whose probability was below it (`--drafter confident:parallel`).  The
 unlikely draft itself stays: a rule that drops it is not lossless (notebook 6).
 
-Limitations: only for the target that it was trained on; at most as many drafts as there are rows; lines, no
-trees.
+Limitations: only for the target that it was trained on; at most one more draft than there are mask
+embeddings; lines, no trees.
 """
 from compute.backend import xp
 from compute.linear import linear

@@ -104,7 +104,7 @@ def write_gguf(folder, name, hparams, arrays, encoder):
 
 
 def add_tokenizer(writer, encoder, types):
-    """Byte-level BPE as llama.cpp knows it: the tokens in order, which are special, and the merges."""
+    """Byte-level BPE as llama.cpp knows it: the tokens in order and their types, and the merges."""
     tokens = [encoder.tokens[i] for i in range(encoder.n_vocab)]
     merged = set(encoder.char_of.values()) | {"".join(pair) for pair in encoder.ranks}
     writer.add_tokenizer_model("gpt2")

@@ -22,7 +22,7 @@ from compute.backend import clock
 from reporting.stats import Timed, TimedDrafter, acceptance, clocked, predicted_speedup, ratio
 from samplers.tree_model import depths
 
-REPEAT = 1.0        # seconds: after the two runs that are shown, others are timed for about this long
+REPEAT = 1.0        # seconds: the two runs that are shown are repeated until all took about this long
 
 
 class Run(NamedTuple):
@@ -57,7 +57,7 @@ def run(sampler, pair, rng, show=iter):
 
 
 def further(again, alone, spec, began):
-    """The speed-ups of these two runs and of as many other pairs, not shown, as fit into REPEAT seconds.
+    """The speed-ups of these two runs and of more like them, not shown: as many as fit into REPEAT seconds.
 
     again   () -> another (alone, spec)
     began   `clock` when the first two runs began
@@ -113,7 +113,8 @@ def compared(alone, spec, pair, method, n_tokens, K, encoder, speedups):
 
 
 def all_have_K(rounds, n_tokens, K):
-    """True if every round had K drafts, or as many as were still wanted.  Theorem 3.8 applies only then."""
+    """True if every round had K drafts, or as many as were still wanted.
+    Theorem 3.8 of Leviathan et al. applies only then."""
     made = 0
     for r in rounds:
         if len(r.drafts) != min(K, n_tokens - made - 1):

@@ -4,7 +4,7 @@ done.
     python -m reporting.many prompts.txt --json
 
 Every sequence has the same seed, so its texts are those that main.py --prompt gives for it alone, except at
-near-ties if a pass has more rows than keep their bits (samplers/batch.py).
+near-ties if a pass has more rows than the model's `exact_rows` (samplers/batch.py).
 
 Not here: c, v and a prediction, colours, the page of a run.  They belong to a single run (main.py).
 """

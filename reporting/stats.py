@@ -4,7 +4,8 @@ Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3.  v is ours: the p
 K + 1 tokens costs one step, but here it costs more.
 
 Limitations: like the paper's, the prediction assumes that acceptances are independent and equally likely.
-Real ones nearly are: notebook 3 compares the number of accepted drafts per round with that of coin tosses.
+Real ones nearly are, except at the start of a round: notebook 3 compares the number of accepted drafts per
+round with that of coin tosses.
 If siblings are equal, which happens only in a tree drawn with replacement, the first counts as the accepted
 one.
 """

@@ -6,7 +6,7 @@ or one line per round.
     -       red, struck         a draft, rejected
     .       dim                 a draft, not used: after the first rejection, or after the end of the text;
                                 in a tree, a node beside the path that was taken, tested or not
-    =       bold, blue          the target's own: the correction of a rejected draft, or the bonus
+    =       bold, blue          the target's own, the last of its round
 
 Block verification tests all drafts and keeps those up to the last one that passes; the others are rejected.
 

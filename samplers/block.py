@@ -5,23 +5,27 @@
 Algorithm 2 of Chen et al. judges each draft by itself, and the first rejection ends the round.  But a draft
 that the target likes much more than the drafter does (q / p above 1) could make up for one that it likes
 less.  Here whole prefixes are judged.  A round costs the same, the distribution is the same, and the expected
-number of accepted drafts is never smaller: P_j is at least the product of Algorithm 2's min(1, q / p), since
-min(1, P r) >= P min(1, r) for P <= 1.  The paper shows that no rule accepts more, among those after which the
-next round starts from q.  (Its greedy variant accepts more in one round, but then the next rounds have to
+number of accepted drafts is never smaller: the first j drafts are accepted with probability P_j = min(1,
+P_{j-1} q / p), where P_0 = 1.  This is at least the product of Algorithm 2's min(1, q / p), since min(1, P r)
+>= P min(1, r) for P <= 1.  The paper shows that no rule accepts more, among those after which the next round
+starts from q.  (Its greedy variant accepts more in one round, but then the next rounds have to
 aim at other distributions.)  With the q and p of the example below, on average Algorithm 2 accepts 10/9
-drafts, block verification 11/9, and no coupling of two lines of tokens keeps more than 12/9.
+drafts, block verification 11/9; and however two tokens of the target are drawn jointly with the drafts, no
+more than the first 12/9 agree.
 
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
 of drafts (gamma).  P_j, h_j and tau, the number of drafts that are kept, are the paper's.
 
 Why it is lossless.  Claim: given the first j drafts, tau >= j has probability P_j.  It holds for the last
-draft, and for the others by induction from the right: the next draft survives with probability sum p min(1,
-P_j q / p) = sum min(p, P_j q) = P_j - z_j, where z_j = sum max(0, P_j q - p), and h_j is chosen so that h_j +
-(1 - h_j) (P_j - z_j) = P_j.  So tau = j has probability z_j, and given j drafts the next token is x as a
-surviving draft with weight min(p, P_j q), as the correction with weight max(0, P_j q - p): together P_j q(x).
+draft (h_k = P_k), and for the others by induction from the right: the next draft survives with probability
+sum p min(1, P_j q / p) = sum min(p, P_j q) = P_j - z_j, where z_j = sum max(0, P_j q - p), and h_j is chosen
+so that h_j + (1 - h_j) (P_j - z_j) = P_j.  So tau = j has probability z_j, and given j drafts the next token
+is x as a surviving draft with weight min(p, P_j q), as the correction with weight max(0, P_j q - p): together
+P_j q(x).
 
-Read the loop backwards, as the proof runs: the round keeps j drafts if coin j passes and no later one does.
-So a draft whose own coin fails is still kept if a later coin passes.
+Read the loop backwards, as the proof runs: coin j passes with probability h_j, and the round keeps j
+drafts if coin j passes and no later one does.  So a draft whose own coin fails is still kept if a later coin
+passes.
 
 Limitations: at temperature 0, and if the drafts are point masses, it accepts no more than Algorithm 2.
 """

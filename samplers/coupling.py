@@ -19,12 +19,12 @@ The letters are Chen's, as in speculative.py: q the target, p the draft (in the 
 Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with rate q(x); of independent clocks with
 these rates, which sum to 1, the one for x rings first with probability q(x).
 
-What it costs.  Algorithm 2 accepts 1 - TV = sum min(p, q).  Here it is `acceptance` below: less, and at least
-(1 - TV) / (1 + TV), the most that can be promised if neither knows the other's distribution.
+What it costs.  Algorithm 2 accepts 1 - TV = sum min(p, q).  Here it is `acceptance` below: never more, and at
+least (1 - TV) / (1 + TV), the most that can be promised if neither knows the other's distribution.
 
 Limitations: the texts may differ at a near-tie of the race if a row's bits depend on which other rows are
-computed with it.  The judge cannot follow a race; tests/test_coupling.py tests the text and its distribution
-instead.
+computed with it.  lossless.py cannot follow a race; tests/test_coupling.py tests the text and its
+distribution instead.
 """
 import functools
 

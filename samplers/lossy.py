@@ -6,8 +6,8 @@
     typical     "typical acceptance" of Medusa, Cai et al. 2024 (arXiv 2401.10774)
 
 For each, a function computes the distribution that it really gives a token; notebook 6 shows what is gained,
-and how far a token is from the target's distribution.  A draft that is accepted but should not be
-changes the prefix of everything that follows, so the distance grows with the text.
+and how far a token is from the target's distribution.  A wrongly accepted draft changes the
+prefix of everything that follows, so the distance grows with the text.
 
 The letters are Chen's: q the target, p the draft (Leviathan et al. swap them; Medusa's p_original is q).
 

@@ -45,7 +45,7 @@ def walk(q, p, nodes, parents, rule, rng):
     path, here = [], [-1]
     while True:
         below = children_of(here, parents)
-        if not below:                                           # a leaf: all accepted, so a bonus
+        if not below:                                           # a leaf: one more token, from q
             return path, sample(q[here[0] + 1], rng)
         i, token = select(q[here[0] + 1], None if p is None else p[below[0]], [nodes[i] for i in below], rng)
         if i is None:

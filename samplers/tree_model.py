@@ -52,7 +52,7 @@ def with_tree(model):
 
 
 class CallByCall:
-    """`tree` for any model: one call per node."""
+    """`tree` for any model: one call for each row of the answer."""
 
     def __init__(self, model):
         self.model = model
