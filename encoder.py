@@ -6,15 +6,16 @@ adjacent pair of lowest rank, its place in the list of merges, is merged, again 
 the list is left (`Encoder.merge`).
 
 Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  Only the token of
-that name ends a text, whatever a config.json says.
+that name ends a text, whatever a config.json says.  Thousands of letters without a space take seconds,
+because each merge searches the whole chunk.
 
 Not here: training a vocabulary (training/train.py).
 """
 import codecs
 import json
+from math import inf
 from pathlib import Path
 
-import numpy as np
 import regex  # the standard library's `re` lacks \p{L} and \p{N}
 
 EOS = "<|endoftext|>"
@@ -60,15 +61,13 @@ class Encoder:
 
         The pair of lowest rank is merged first, and of equal pairs the leftmost.
         """
-        def rank(i):
-            return self.ranks.get(tuple(symbols[i:i + 2]), np.inf)    # the last symbol begins no pair
-
-        ranks = np.array([rank(i) for i in range(len(symbols))])
-        while ranks[i := ranks.argmin()] < np.inf:
+        while len(symbols) > 1:
+            pairs = [*zip(symbols, symbols[1:])]
+            best = min(pairs, key=lambda pair: self.ranks.get(pair, inf))
+            if best not in self.ranks:
+                break
+            i = pairs.index(best)
             symbols[i:i + 2] = [symbols[i] + symbols[i + 1]]
-            ranks = np.delete(ranks, i + 1)
-            for j in {i, max(i - 1, 0)}:                                # the other pairs keep their ranks
-                ranks[j] = rank(j)
         return symbols
 
     def decode(self, ids):

@@ -67,8 +67,7 @@ def attend(qkv, keys, values, n_past, mask):                            # [n, 3 
 
 
 def dot_product_attention(q, k, v, mask):                   # q [n_head, n, d_head]; k, v [n_head, s, d_head]
-    q = q * (1 / math.sqrt(q.shape[-1]))
-    scores = row_products(q, k.transpose(0, 2, 1)) + mask               # [n_head, n, s]
+    scores = row_products(q / math.sqrt(q.shape[-1]), k.transpose(0, 2, 1)) + mask      # [n_head, n, s]
     return row_products(softmax(scores), v)                             # -> [n_head, n, d_head]
 
 

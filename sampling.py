@@ -44,15 +44,14 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
         raise ValueError("the logits hold NaN or infinity: the weights are damaged, or the model overflowed")
     if temperature == 0:
         probs = np.zeros(logits.shape)
-        rows = probs.reshape(-1, probs.shape[-1])               # a view
-        rows[np.arange(len(rows)), logits.argmax(axis=-1).reshape(-1)] = 1.0
+        np.put_along_axis(probs, logits.argmax(axis=-1, keepdims=True), 1.0, axis=-1)
         return probs
     logits = logits.astype(np.float64, order="C")               # C order: the reshapes below must be views
     with np.errstate(over="ignore"):                            # a tiny temperature gives -inf, so 0: right
         probs = np.exp((logits - largest) / temperature)        # [..., n_vocab], the largest is 1
     if 0 < top_k < logits.shape[-1]:
-        kth = -int(top_k)                                       # int: an unsigned NumPy one cannot be negated
-        probs[logits < np.partition(logits, kth, axis=-1)[..., kth, None]] = 0.0
+        kth = np.partition(logits, -top_k, axis=-1)[..., -top_k, None]      # [..., 1], the k-th largest
+        probs[logits < kth] = 0.0
     probs /= probs.sum(axis=-1, keepdims=True)
     if top_p < 1:
         for row in probs.reshape(-1, probs.shape[-1]):
@@ -135,6 +134,6 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
                              f"of shape {np.shape(logits)}: it must be [n_last, n_vocab]")
         vocabularies.add(n_vocab)
         check_vocabularies(vocabularies)
-        return probabilities(logits, float(temperature), top_k, top_p)
+        return probabilities(logits, float(temperature), int(top_k), top_p)
 
     return tokens, to_probs, ends
