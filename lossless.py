@@ -24,12 +24,13 @@ Limitations: the models have a vocabulary of a few tokens, and speed is not judg
   mistake is not found if it shows only in longer rounds or texts, only for a ratio between .90 and .91, or
   only in trees of another shape than the sampler makes of K.
 - Nor is it found if it shows only when p and q differ by less than 3e-8, when the temperature is below 1e-7
-  or above 13, or when top_p is below .03 or above .9995.  The accept test `q > 1 - 1e-7` is not found either.
+  or above 13, or when top_p is below .03 or above .9995.  That every draft with
+  q > 1 - 1e-7 is kept is not found either.
 - In each case the likeliest branches are walked first, for 7,000 steps (random numbers, calls of a model,
   rounds).  For speculative.py that is enough for all branches.  A sampler that draws more often leaves some
   unwalked, and the report says in how many cases: in 152 of 396 if drafts are drawn by the alias method; in
-  366, and 45 seconds, if they are drawn by rejection.  A mistake that shows only there may be missed.  With
-  the alias method, for example, accepting the last of five drafts without a test is missed.
+  366 (and it takes 45 seconds) if they are drawn by rejection.  A mistake that shows only there may be
+  missed.  With the alias method, for example, accepting the last of five drafts without a test is missed.
 - A random number may be shifted, scaled, put through `log`, and compared with numbers and arrays, but not
   with another random number, so a race of exponentials or Gumbel noise cannot be walked.  What happens at
   exactly u = 0 is not seen.  If the sampler catches the TypeError that NumPy raises for an array of random
@@ -112,7 +113,7 @@ def branches(run, most=np.inf):
 
 
 def outcome_of(run, walk):
-    """A refusal counts even if the run catches the error and goes on."""
+    """run(walk).  If the walk refused something, raises that error, even if the run caught it and went on."""
     try:
         outcome = run(walk)
     except Exception as error:
@@ -143,9 +144,9 @@ class Unlikely(BaseException):
 
 
 class Walk(np.random.Generator):
-    """Stands in for NumPy's generator.  Repeats the forks of `path`, then takes the likelier side of each.
-    Once the branch is very unlikely, it takes each side about as often as chance would, so that a loop that
-    ends by chance does end."""
+    """Stands in for NumPy's generator.  Repeats the forks of `path`, then takes the likelier side of each
+    new one.  Once the branch is very unlikely, it takes each side about as often as chance would, so that a
+    loop that ends by chance does end."""
 
     def __init__(self, path=()):
         super().__init__(NUMPYS.bit_generator)
@@ -411,7 +412,7 @@ def scripted(text, n_vocab=10):
 # A case costs as much as it has branches, and a position at which both models are certain adds none.  So a
 # pair of models is written as a word, with a letter for each position of the new text.  It says which tokens
 # the draft and the target can say there.  There are five tokens (24 if the word contains a w), shuffled after
-# every prefix.  A capital means the same kind, with `a` as the EOS; the other letters never say it then.
+# every prefix.  A capital means the same kind, with `a` as the EOS.  At the other positions `e` is the EOS.
 LETTERS, FLAT = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)]
 KINDS = {       # letter: (the draft's tokens, the target's), the likeliest first, and weights if not random
     ".": ("a", "a", [1], [1]),  # both are certain of the same: sure to be accepted
@@ -602,7 +603,7 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
 
 
 def of_pairs(pairs, Ks, n_tokens, settings):
-    """A case for each pair and each K.  If no settings are given, two pairs are tried with some, too."""
+    """A case for each pair and each K.  If no settings are given, the first two are tried with some, too."""
     for n, (draft, target) in enumerate(pairs):
         for K in Ks:
             least = max(4, K + 1) if isinstance(K, int) else 4

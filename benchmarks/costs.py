@@ -12,9 +12,9 @@ writes
 
 Each is written as the quartiles and the number of calls; the calls take turns.  The first round, which reads
 the prompt, is left out, and so are rounds that the end of the text cuts short, as in the counts.  "typical"
-is the time of a round whose parts each take the median of the rounds with as many drafts; "slope" is the time
-that one more draft adds.  "speedup" compares whole runs, timed from the end of the first round, with runs of
-the target alone on the same prompts.
+is the sum of the medians of the three parts, for each number of drafts, averaged over the rounds; "slope" is
+the time that one more draft adds.  "speedup" compares whole runs, timed from the end of the first round, with
+runs of the target alone on the same prompts.
 
 Limitations: on a busy machine all of it is noise.  The models of GPT-2's size have random weights (the time
 does not depend on their values).  CPU only.
@@ -106,7 +106,7 @@ def run(cell, models, tokens, n_tokens, seed):
 
 
 def typical(rounds):
-    """typical: milliseconds of a round whose parts each take the median of the rounds with as many drafts;
+    """typical: milliseconds, the sum of the parts' medians for each number of drafts, averaged;
     drafts: their mean number; slope: milliseconds that one more draft adds, by least squares."""
     sizes = defaultdict(list)
     for n_drafts, _, spent in rounds:

@@ -41,9 +41,9 @@ One pass of the target over X gives q at every place, and the same r serve every
 counted in this way at one temperature use the same texts, so the difference of two cells is known more
 precisely than the cells themselves.
 
-This works only if the drafts depend on the text alone and are the same for every K.  Other methods are run,
-coins and all, from an empty memory for each text: trees, lossy rules, `coupled`, drafters with a memory or
-with coins of their own, and drafters that choose how many drafts to make.
+Counting without coins works only if the drafts depend on the text alone and are the same for every K.  Other
+methods are run, coins and all, from an empty memory for each text: trees, lossy rules, `coupled`, drafters
+with a memory or with coins of their own, and drafters that choose how many drafts to make.
 
 At temperature 0 a small model soon repeats itself in a loop, and drafters that copy are then nearly always
 right.  So some cells count only some of the rounds.  "lookup token K=4 places:0-20 T=0" has those that begin
@@ -90,7 +90,7 @@ DEPTH, SIZES = 8, (4, 8, 16, 32, 64, 128, 256, 512)     # of the best trees (seq
 FIXED = {"layer_skip": "layer_skip:a5,a6,a7,a8,a9,a10,m7,m8"}
 COSTS = dict(c=0.15, v=1.4)
 
-# Their drafts depend on the text alone, and the first drafts are the same however many are wanted.
+# Drafters whose drafts depend on the text alone; the first are the same however many are wanted.
 MEMORYLESS = "model", "lookup", "ngram", "early_exit", "eagle", "medusa", "parallel"
 # (p / q along the text) [.., K] -> the chance that at least 1 .. K drafts are accepted
 CHANCES = {"token": lambda r: np.minimum(r, 1).cumprod(-1),
@@ -188,7 +188,8 @@ def openings(file="openings.txt"):
 
 @cache
 def prompts(first, n, where=""):
-    """n prompts, from number `first` on.  Each continues an opening, with the number as its seed."""
+    """n prompts, from number `first` on.  Each continues an opening, with the number as its seed;
+    those of copying.txt stand as they are."""
     if where == "prompts:copying":
         return openings("copying.txt")[first:first + n]
     numbers = range(first, first + n)

@@ -11,8 +11,8 @@ The speed-up is the tokens of a round divided by its cost:
 
     tokens per pass / ((drafting + the target's pass + settling) / (a round of the target alone))
 
-The three times are medians of the rounds with as many drafts, adjusted to the mean number of drafts in the
-counts.  The error combines that of the tokens with those of the two median passes (the method's, and alone).
+The times are medians of the timed rounds (costs.py), adjusted to the mean number of drafts in the counts.
+The error combines that of the tokens with those of the two median passes (the method's, and alone).
 """
 import json
 import re

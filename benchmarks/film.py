@@ -22,7 +22,7 @@ from console import rewrite
 
 RUN, PICTURE = RESULTS / "race.json", RESULTS / "race.webp"
 WIDTH, HEIGHT, SCALE, MARGIN, LINE = 800, 454, 2, 28, 27        # for screens with two dots per pixel
-PER_SECOND, SECONDS, HOLD = 15, 9, 2                            # frames; race; its end, before and after
+PER_SECOND, SECONDS, HOLD = 15, 9, 2                            # frames; of the race; of its end, shown twice
 PAPER, FAINT, GREY, WHITE = "#12161d", "#3a4350", "#98a3b3", "#eceff4"
 GREEN, RED, BLUE = "#7fd18b", "#f0787a", "#74b2ff"
 FONTS = Path(matplotlib.get_data_path()) / "fonts/ttf"

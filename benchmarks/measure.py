@@ -81,7 +81,7 @@ def streams(n):
 
 
 def bandwidth(n):
-    """Bytes per second at which a product of one row reads its weights [n, n]: the faster of the two."""
+    """Bytes per second at which a product of one row reads its weights [n, n]: the faster of `streams`."""
     runs, n_bytes = streams(n)
     return n_bytes / min(seconds(9, *runs.values()))
 

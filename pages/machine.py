@@ -1,7 +1,7 @@
 """Which method on my machine?  Counts, which hold everywhere, divided by costs, which the reader sets.
 
-    speedup(row, c, h, v)       of one row of the page: tokens per round over what the round costs
-    rows(counts, costs)         benchmarks/results/counts.json and costs_*.json -> the rows of the page
+    speedup(row, c, h, v)       of one bar of the page: tokens per round over what the round costs
+    rows(counts, costs)         benchmarks/results/counts.json and costs_*.json -> the bars of the page
     presets(costs, kernels)     what was measured, as settings of the page's sliders
 
 All costs are in steps of the target alone.  A round costs its drafting and a pass over one row more than it
@@ -35,7 +35,7 @@ ASSUMED = {                     # (texts at once, rows that cost what one does)
 def speedup(row, c, h, v):
     """Tokens per round over its cost.
 
-    row     dict(tokens, rows, steps: {"draft": .., "head": .., "own": ..})
+    row     a bar: dict(tokens, rows (of its pass), steps: {"draft": .., "head": .., "own": ..})
     c, h    the cost of a step of the draft model, and of the head, in steps of the target
     v       the costs of passes over PLACES rows; linear between two places
 
@@ -58,7 +58,7 @@ def cost_of(n_rows, v):
 # What was counted and measured ------------------------------------------------------------------------------
 
 def rows(counts, costs):
-    """A row of the page for each cell of the counts whose drafter was timed."""
+    """A bar of the page for each cell of the counts whose drafter was timed."""
     found = []
     for name, cell in counts["cells"].items():
         drafter, verifier, *rest = name.split()

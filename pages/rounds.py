@@ -63,7 +63,7 @@ class Coins:
 
 
 def untraced(function):
-    """The function, without tracing during its calls: a model's take a fifth longer with it."""
+    """The function, without tracing during its calls: a model's calls take a fifth longer if traced."""
     def called(*arguments):
         traced = sys.gettrace()
         sys.settrace(None)
@@ -131,7 +131,7 @@ class Lines:
         """What the names on the line hold after it has run."""
         names, series = frame.f_locals, {}
         text = self.sources[step["source"]]["lines"][step["line"]].split("#")[0].strip()
-        shown = text if self.steps[-1] is step else text.split(" = ")[-1]   # a call's result comes after it
+        shown = text if self.steps[-1] is step else text.split(" = ")[-1]   # a call: its result comes later
         for name in dict.fromkeys(re.findall(r"(?<![\w.'\"])[^\W\d_]\w*", shown)):
             if name in names:
                 self.note(name, names[name], step["facts"], series, f"{name}.append" in text)

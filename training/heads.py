@@ -43,7 +43,8 @@ N_ROWS, RANK = 8, 24                # of a parallel head, as in drafters/heads.p
 # The heads --------------------------------------------------------------------------------------------------
 #
 # forward(at, low, middle, last, tokens, token, position) -> [B, A, K, n].  Row j of the place i, times
-# the output matrix, gives logits for the token at i + j + 1; the head knows the text up to i.
+# the output matrix, gives logits for the token at i + j + 1, from the target's states up to i and the
+# tokens up to i + j.
 #
 #   at          [A]         the places i
 #   low, middle [B, T, n]   the target's states after its first layers, and after half of them
@@ -201,7 +202,7 @@ class States:
 
     @torch.no_grad()
     def __getitem__(self, rows):
-        """Rows of pieces -> the arguments of the heads' forward after `at`."""
+        """The numbers of some pieces -> the arguments of the heads' forward after `at`."""
         tokens = torch.from_numpy(self.pieces[rows].astype(np.int64)).to(self.device)
         missing = np.flatnonzero(~self.kept[rows, -1, -1].any(-1))        # no state is all zeros
         if len(missing):
@@ -231,7 +232,7 @@ def logits(head, wte, at, given):
 
 def loss_of(head, wte, at, given, rejections, decay):
     """A draft matters only if those before it are accepted.  So its weight is the chance of that, once the
-    loss is the share of rejections; before, it is `decay` times the weight of the draft before."""
+    loss is the share of rejections; with cross-entropy, it is `decay` times the previous draft's weight."""
     with torch.autocast(at.device.type, dtype=torch.bfloat16):
         z_q, z_p = logits(head, wte, at, given)
     q, log_p = z_q.float().softmax(-1), z_p.float().log_softmax(-1)

@@ -36,7 +36,7 @@ class Case(NamedTuple):
     date: str                   # "2026-04"
     status: str                 # of STATUS
     claim: str
-    says: str                   # what the claim says of the rule: "wrong" or "lossless"; or "asks", "ours"
+    says: str                   # of the rule: "wrong" or "lossless"; "asks"; or "ours": found by reading
     outcome: str                # the versions, the option, what became of it, as of the copy read
     quote: str                  # the sentence or line of code that decides what the rule is
     rule: str                   # a name of museum.RULES

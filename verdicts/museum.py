@@ -104,7 +104,7 @@ class FloorUnderP(Algorithm2):
 
 
 class CoinUpTo(Algorithm2):
-    """Wrong. The test is u <= q / p. A computer's uniform number is 0 once in 2^24, and 0 <= 0 keeps a draft
+    """Wrong. The test is u <= q / p. A uniform float32 is 0 once in 2^24, and 0 <= 0 keeps a draft
     that is impossible under the target. With < it is never kept."""
     def keeps(self, q, p, x, rng):
         return rng.random() < (np.floor(min(q[x] / p[x], 1) * 2**24) + 1) / 2**24

@@ -7,8 +7,8 @@ compare that word with what lossless.py finds.  Some rules are right, and are he
 them.  As in speculative.py, q is the target's distribution and p the draft's.
 
 Limitations: these are reductions, written from what a thread or a file says.  They show what an engine does
-to one sequence, without its batches, kernels and precision.  A race of exponentials cannot be walked, so a
-rule that uses one draws from the distribution that the race gives.
+to one sequence, without its batches, kernels and precision.  lossless.py cannot walk a race of
+exponentials (argmin E / p), so a rule that uses one draws from the distribution that the race gives.
 """
 from functools import partial
 from types import SimpleNamespace
@@ -178,7 +178,7 @@ class LengthFromAllDrafts(Algorithm2):
 
     def propose(self, *run):
         drafts, p = super().propose(*run)
-        surely = np.cumprod([1, *map(self.confidence, p)])      # [n]: P(the first n are kept)
+        surely = np.cumprod([1, *map(self.confidence, p)])      # [n]: a guess of P(first n kept)
         worth = np.cumsum(surely) / self.seconds[:len(surely)]  # tokens per second, with n drafts
         n = self.best(worth)
         return drafts[:n], p[:n]
@@ -210,7 +210,7 @@ class LengthFromTheRoundBefore(LengthFromAllDrafts):
 # A different target from the one asked for ------------------------------------------------------------------
 
 class SettingsForTheDraftAlone(Algorithm2):
-    """Wrong. The text has the target's distribution without these settings."""
+    """Wrong. Only the draft gets the settings, so the text has the target's distribution without them."""
     def rows(self, target, x, drafts, probs, ends):
         return probabilities(target(x + drafts, len(drafts) + 1))
 
@@ -243,7 +243,8 @@ def penalty(tokens, logits, size=2.0):
 
 
 class PenaltyIgnored(Algorithm2):
-    """Wrong. The text has the distribution of the target without the penalty."""
+    """Wrong. The target that is given has the penalty, and the rule undoes it. So the text has the
+    distribution without it."""
     def rows(self, target, *more):
         return super().rows(constrained(target, partial(penalty, size=-2.0)), *more)
 
@@ -330,12 +331,13 @@ class Match(Algorithm2):
 
 
 class MatchArgmax(Match, ArgmaxAsPointMasses):
-    """Lossless. As for drawn drafts, except that the argmax is kept with probability q(argmax p)."""
+    """Lossless. As in `Match`, but the draft is the argmax of p, which is kept with probability
+    q(argmax p)."""
 
 
 class MatchOrRatio(Match):
     """Wrong. The correction is a draw from q that is not the draft. That would be right if the draft were
-    kept with probability q(draft), but the second chance keeps it more often."""
+    kept with probability q(draft), but the ratio test, a second chance, keeps it more often."""
     def keeps(self, *run):
         return super().keeps(*run) or Algorithm2.keeps(self, *run)
 
@@ -392,12 +394,12 @@ class Block(Algorithm2):
 
 
 class BlockPointMasses(Block, ArgmaxAsPointMasses):
-    """Lossless. With p = 1 at the drafts, it keeps as many as Algorithm 2 does."""
+    """Lossless. With p = 1 at the drafts, it keeps on average as many as Algorithm 2 does."""
 
 
 class ProductsOfCoins(Algorithm2):
     """Wrong. A product of uniform numbers is not uniform. u_1 u_2 is small too often, so the kept prefixes
-    are too long. This is for two drafts, with P(u_1 u_2 < c) = c (1 - log c)."""
+    are too long. Here only rounds of two drafts do this, with P(u_1 u_2 < c) = c (1 - log c)."""
     def verify(self, q, p, drafts, rng):
         if len(drafts) != 2:
             return super().verify(q, p, drafts, rng)
@@ -409,8 +411,9 @@ class ProductsOfCoins(Algorithm2):
 
 
 class NoiseUsedTwice(Algorithm2):
-    """Wrong. If the draft won its race, the other tokens had bad luck, and the worse the likelier they are
-    under p. The correction uses the same noise again, so tokens that are likely under p come too rarely."""
+    """Wrong. The draft won a race, argmin E / p with exponential noise E. So the other tokens had bad luck,
+    and the worse the likelier they are under p. The correction uses the same noise again, so tokens that are
+    likely under p come too rarely."""
     def correction(self, q, p, x, rng):
         given = race_twice(p, self.residual(q, p, x), x)        # x won the first race: who wins again
         return rng.choice(len(q), p=given / given.sum())
@@ -425,9 +428,9 @@ def race_twice(first, second, a):
 
         first_a second_b ∫ 1 / H(τ)² dτ         H(τ) = Σ max(first_i, τ second_i)
 
-    with τ from first_b / second_b to first_a / second_a.  Between two neighbouring ratios, H is a straight
-    line F + S τ, and the integral is (1 / H(left) - 1 / H(right)) / S.  a wins both races with probability
-    first_a / H(first_a / second_a).
+    with τ from first_b / second_b to first_a / second_a.  Between two neighbouring ratios first_i /
+    second_i, H is a straight line F + S τ, and the integral is (1 / H(left) - 1 / H(right)) / S.  a wins
+    both races with probability first_a / H(first_a / second_a).
 
     >>> race_twice(np.array([.5, .5]), np.array([0., 1.]), 0).tolist()     # 1 wins the second for sure
     [0.0, 0.5]

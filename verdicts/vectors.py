@@ -71,7 +71,8 @@ def step(rule, rng, k, n_vocab, wanted):
 
 
 def varies(given, uniforms, shift):
-    """Whether the result changes if a number (with NEAR the last, else any) is a little smaller or larger."""
+    """Whether the result changes if one number moves by `shift`, up or down: the last one if
+    `shift` is NEAR, else any."""
     shifts = shift * np.eye(len(uniforms))[-1 if shift == NEAR else 0:]
     return len({judge(*given, listed(uniforms + sign * one)) for one in shifts for sign in (-1, 1)}) > 1
 
