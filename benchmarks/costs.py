@@ -5,16 +5,16 @@
 measures in a separate process for each kind of kernels (OpenBLAS chooses them by OPENBLAS_CORETYPE), and
 writes
 
-    bandwidth       GB/s of the memory: a product of one row with 268 MB of weights, in turns with the passes
+    bandwidth       GB/s of the memory: a product of one row with 268 MB of weights, before the passes
     passes          milliseconds of each model's pass over 1, 2 .. rows, after 60 tokens
     rounds          milliseconds of each method's rounds, on texts of the embedded pair, in three parts:
                     drafting, the target's pass, and settling (from the target's logits to the new tokens)
 
-Each is written as the quartiles and the number of calls; the calls take turns.  The first round, which reads
-the prompt, is left out, and so are rounds that the end of the text cuts short, as in the counts.  "typical"
-is the sum of the medians of the three parts, for each number of drafts, averaged over the rounds; "slope" is
-the time that one more draft adds.  "speedup" compares whole runs, timed from the end of the first round, with
-runs of the target alone on the same prompts.
+Each is written as the quartiles and the number of calls; the calls of a model's passes take turns, and so do
+the methods.  The first round, which reads the prompt, is left out, and so are rounds that the end of the text
+cuts short, as in the counts.  "typical" is the sum of the medians of the three parts, for each number of
+drafts, averaged over the rounds; "slope" is the time that one more draft adds.  "speedup" compares whole
+runs, timed from the end of the first round, with runs of the target alone on the same prompts.
 
 Limitations: on a busy machine all of it is noise.  The models of GPT-2's size have random weights (the time
 does not depend on their values).  CPU only.
@@ -56,14 +56,13 @@ def quartiles(seconds):
 def passes(name, seconds):
     """What is written about a model, and the quartiles of the bandwidth in GB/s, with the number of calls."""
     model = load_model(name)[0] if name.startswith("demo") else random_model(name)
-    runs, n_bytes = streams(MATRIX)
-    two, tokens = [*runs], [i % model.n_vocab for i in range(model.n_ctx)]
-    runs |= {n: partial(model, tokens[:N_CACHED + n], n) for n in sorted(ROWS + SELDOM)
-             if N_CACHED + n <= model.n_ctx}
-    seldom = () if name.startswith("demo") else SELDOM
-    times = in_turns(runs, CALLS, seconds, seldom)
-    rates = [n_bytes / second / 1e9 for second in min((times.pop(stream) for stream in two), key=np.median)]
-    rows = {n: quartiles(mine) for n, mine in times.items()}
+    products, n_bytes = streams(MATRIX)         # apart: they push models out of the cache
+    rates = [n_bytes / second / 1e9 for second in min(in_turns(products, CALLS).values(), key=np.median)]
+    tokens = [i % model.n_vocab for i in range(model.n_ctx)]
+    runs = {n: partial(model, tokens[:N_CACHED + n], n) for n in sorted(ROWS + SELDOM, reverse=True)
+            if N_CACHED + n <= model.n_ctx}                     # one row after few rows, not after many
+    times = in_turns(runs, CALLS, seconds, () if name.startswith("demo") else SELDOM)
+    rows = {n: quartiles(times[n]) for n in sorted(times)}
     return dict(bytes=size_of(model), rows=rows), [*np.percentile(rates, [25, 50, 75]).round(2), len(rates)]
 
 
