@@ -40,7 +40,7 @@ def by_rows(axes):
             low, middle, high = np.array([times[:3] for times in rows.values()]).T / rows["1"][1]
             axes.fill_between([int(n) for n in rows], low, high, color=colour, alpha=.2, linewidth=0)
             axes.plot([int(n) for n in rows], middle, style, color=colour, label=f"{model}, {NAMES[kernels]}")
-    axes.set(xlabel="rows of a pass", ylabel="time over that of one row", xlim=(0, 34), ylim=(0, 10))
+    axes.set(xlabel="rows of a pass", ylabel="time over that of one row", xlim=(0, 34), ylim=(0, 6))
 
 
 def save(path, *panels, height=3.6):
