@@ -1,9 +1,9 @@
 """Byte-level BPE, GPT-2's tokenizer: text -> token ids, and back  (Radford et al. 2019, section 2.2).
 
 Three steps.  A regular expression cuts the text into chunks: words with the space before them, numbers,
-punctuation, white space.  Each chunk becomes UTF-8 bytes, each written as one printable character.  Then the
-adjacent pair of lowest rank, its place in the list of merges, is merged, again and again, until no pair on
-the list is left (`Encoder.merge`).
+punctuation, white space.  Each chunk becomes UTF-8 bytes, each written as one printable character.  Then, of
+all adjacent pairs, the one that comes first in the list of merges (its place there is its rank) is merged,
+again and again, until no adjacent pair is in the list (`Encoder.merge`).
 
 Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  Only the token of
 that name ends a text, whatever a config.json says.  Thousands of letters without a space take seconds,

@@ -16,9 +16,9 @@ c is a count, and T(h) is the number of different tokens that followed h: the mo
 followed h, the less h is trusted.  A context that was never seen adds nothing.  (The letters c and T are
 the textbooks', not checked against the paper; p is Chen's draft.)
 
-It is a model like any other, tokens -> logits (here log-probabilities), and a pure function of its tokens:
-it counts the texts that it learnt from, and the tokens themselves, including drafts.
-When a draft is rejected, its counts are removed.
+It is a model like any other, tokens -> logits (here log-probabilities).  They depend only on the texts that
+it learnt from and on the tokens of the call, drafts included, not on earlier calls: when a draft is
+rejected, its counts are removed.
 
 Limitations: texts learnt from and the running text have the same weight; no Kneser-Ney smoothing, which is
 better on large texts; always on the CPU; for one thread.
@@ -85,7 +85,7 @@ class NGram:
             self.count(text[max(0, end - self.order):end], 1)
 
     def count(self, ngram, times):
-        """Add `times` to the counts of the last token of `ngram` after the tokens before it."""
+        """Add `times` to the count of the last token of `ngram` after each ending of the tokens before it."""
         *context, token = ngram
         self.unigrams[token] += times
         for start in range(len(context)):

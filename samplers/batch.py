@@ -1,14 +1,15 @@
 """Ragged batches: several sequences at once, each at its own pace, each exactly as it would be alone.
 
-A pass over one row reads all of a model's weights; a pass over the rows of eight sequences reads them only
-once, too.  So the rows of all sequences are concatenated for the products with weights; attention is computed
-for each sequence separately, with its own cache.  Nothing is padded: sequences differ in length, accept
-different numbers of drafts and end at different times, and one that has ended costs nothing more.
+A pass over one row (one position of a text) reads all of a model's weights; a pass over the rows of eight
+sequences also reads them only once.  So the rows of all sequences are concatenated for the products with
+weights; attention is computed for each sequence separately, with its own cache.  Nothing is padded: sequences
+differ in length, accept different numbers of drafts and end at different times, and one that has ended costs
+nothing more.
 
 Each sequence has its own random generator and asks it for the same numbers, in the same order, as
-speculative.py would.  So its tokens are those that it would get alone with that generator.  This holds to
-the last bit while a pass has no more rows than the model's `exact_rows`; beyond that they may differ at a
-near-tie.
+speculative.py would.  So its tokens are those that it would get alone with that generator.  While a pass has
+no more rows than the model's `exact_rows`, the logits are the same to the last bit, and this is certain.
+With more rows a token may differ where two choices are nearly equal.
 
 Batches and speculation exploit the same fact: rows after the first cost next to nothing.  A batch uses this
 up: at batch size 8 a verification of K + 1 tokens has 8 (K + 1) rows, and they are no longer free.
@@ -39,7 +40,8 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
     K           the largest number of drafts in a round; 0 is autoregressive, and `draft` may then be None
     rngs        one numpy.random.Generator for each prompt
     propose     speculative.propose drafts for all sequences in step; any other is called for one
-                sequence after another (an EAGLE head, which reads the target's states, runs the target again)
+                sequence after another (an EAGLE head reads the states of `target` itself, but the batch
+                runs copies of it, so the head runs `target` as well)
     The rest is as in speculative.speculative_sampling.
     Bad arguments raise ValueError at the call; the message says which prompt is at fault.
     """
@@ -59,7 +61,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
     def rounds():
         x = dict(enumerate(texts))
         T = [len(tokens) + int(n_tokens) for tokens in texts]
-        # Any other drafter may ask the draft about longer texts.
+        # Any other drafter may call the draft with texts longer than T.
         longest = T if propose is speculative.propose else [getattr(draft, "n_ctx", 0)] * len(T)
         drafters, targets = Slots(models[0], longest), Slots(target, T)
         going = [i for i in x if len(x[i]) < T[i]]              # the sequences that have not ended
@@ -133,7 +135,7 @@ class Slots:
         return self.slots.get(i, self.model)
 
     def __call__(self, texts, n_last):
-        if not self.slots:                                  # copies: it may fill the same array at each call
+        if not self.slots:                      # copies, because the model may fill one array at each call
             return {i: xp.array(self.model(tokens, n_last[i])) for i, tokens in texts.items()}
         order = [i for i in self.place if i in texts]           # neighbours in a cache are neighbours here
         n_past = {i: self.slots[i].prefill(texts[i], n_last[i]) for i in order}
@@ -152,8 +154,8 @@ class Slots:
         return dict(zip(order, xp.split(logits, ends_of(range(n_last[i]) for i in order))))
 
     def runs(self, new):
-        """What attention can read in one product: adjacent caches with equal numbers of new rows and of
-        blocks of keys.
+        """Groups the sequences whose attention can be computed in one product: their caches are adjacent, and
+        all have the same number of new rows and the same number of blocks of keys (gpt2.whole_blocks).
 
         new     {sequence: range of its new positions}
         Returns [(rows of x, caches [n_layer, 2, g, n_head, size, d_head], positions [g, n], mask), ...]

@@ -19,12 +19,14 @@ The letters are Chen's, as in speculative.py: q the target, p the draft (in the 
 Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with rate q(x); of independent clocks with
 these rates, which sum to 1, the one for x rings first with probability q(x).
 
-What it costs.  Algorithm 2 accepts 1 - TV = sum min(p, q).  Here it is `acceptance` below: never more, and at
-least (1 - TV) / (1 + TV), the most that can be promised if neither knows the other's distribution.
+What it costs.  Algorithm 2 accepts a draft with probability sum min(p, q) = 1 - TV (TV is the total variation
+distance).  Here the probability is `acceptance(q, p)`, below: at most 1 - TV, and at least
+(1 - TV) / (1 + TV).  No better bound holds if neither side knows the other's distribution.
 
-Limitations: the texts may differ at a near-tie of the race if a row's bits depend on which other rows are
-computed with it.  lossless.py cannot follow a race; tests/test_coupling.py tests the text and its
-distribution instead.
+Limitations: texts of one seed may differ where the two best times of a race are nearly equal, if the last
+bits of a position's logits depend on which positions are computed in the same pass (compute/linear.py).
+lossless.py cannot check this sampler, because a race compares random numbers with one another;
+tests/test_coupling.py tests the text and its distribution instead.
 """
 import functools
 
@@ -37,7 +39,7 @@ from speculative import speculative_sampling
 class Race:
     """Takes the place of a sequence's generator: the exponentials for each place in its text.
 
-    rng     used once, for the seed of the exponentials; after that for what a drafter draws by itself
+    rng     its first number seeds the exponentials; the others are for what a drafter draws by itself
     """
 
     def __init__(self, rng):
@@ -59,7 +61,8 @@ class Race:
 
 @functools.lru_cache(maxsize=32)
 def exponentials(seed, place, n_vocab):
-    """E [n_vocab].  Draft and target need the same ones, and a round needs many of the last round's."""
+    """E [n_vocab].  Draft and target need the same ones, and so does the next round, for the places after a
+    rejected draft."""
     return np.random.default_rng([seed, place]).standard_exponential(n_vocab)
 
 
@@ -86,7 +89,8 @@ def walk(q, p, nodes, parents, rule, race):
 
 
 def coupled(propose):
-    """A drafter that runs the race: what it draws from becomes a point mass, the winner."""
+    """Returns `propose` with races for draws: each distribution that it would draw from becomes a point mass
+    at the winner."""
     def propose_winners(draft, x, k, to_probs, race):
         n, j = len(x), 0                                        # read now: `propose` may change its x
 
@@ -94,12 +98,12 @@ def coupled(propose):
             nonlocal j
             probs = to_probs(logits, *n_rows)
             winners = np.zeros_like(probs)
-            for one, row in zip(winners, probs):                # a row is the next draft's, as in `propose`
+            for one, row in zip(winners, probs):                # row by row, for place j and those after it
                 one[race.winner(row, j)] = 1
                 j += 1
             return winners
 
-        def placed(tokens, n_last=1):                           # its rows belong to these places
+        def placed(tokens, n_last=1):                           # the draft's next rows begin at place j
             nonlocal j
             j = len(tokens) - n_last - n + 1
             return draft(tokens, n_last)
@@ -110,7 +114,7 @@ def coupled(propose):
 
 
 def coupled_sampling(draft, target, tokens, n_tokens, K, rng, *, propose=speculative.propose, **settings):
-    """The arguments, rounds and errors of speculative_sampling."""
+    """The arguments (but `verify`), rounds and errors of speculative_sampling."""
     return speculative_sampling(draft, target, tokens, n_tokens, K, Race(rng), propose=coupled(propose),
                                 verify=verify, **settings)
 
