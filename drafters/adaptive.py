@@ -97,8 +97,8 @@ class Optimum(Schedule):
 
 
 class Confident:
-    """Stop after a token that the draft is not confident of: its probability at temperature 1, whatever the
-    run's temperature, is below the threshold.  A drafter that calls no model (lookup) is always confident.
+    """Stop after a token to which the draft model gives less probability than the threshold (at temperature
+    1, whatever the run's temperature).  A drafter that calls no model (lookup) is always confident.
     """
 
     def __init__(self, propose=draft_propose, threshold=.4):

@@ -43,7 +43,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
                 sequence after another (an EAGLE head reads the states of `target` itself, but the batch
                 runs copies of it, so the head runs `target` as well)
     The rest is as in speculative.speculative_sampling.
-    Bad arguments raise ValueError at the call; the message says which prompt is at fault.
+    Bad arguments raise ValueError at the call; if a prompt is at fault, the message says which.
     """
     if not isinstance(K, Integral) or K < 0:
         raise ValueError(f"K is {K!r}: it must be a whole number, 0 (autoregressive) or more")

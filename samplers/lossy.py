@@ -1,4 +1,5 @@
-"""Lossy rules: they accept more drafts, and the text does *not* have the target's distribution.
+"""Lossy rules: the text does *not* have the target's distribution.  In exchange a rule may accept more drafts
+than any lossless one.  (`lenient` accepts at least as many as Algorithm 2, `typical` sometimes fewer.)
 
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, verify=lossy.lenient(.5))
 
@@ -11,8 +12,8 @@ prefix of everything that follows, so the distance grows with the text.
 
 The letters are Chen's: q the target, p the draft (Leviathan et al. swap them; Medusa's p_original is q).
 
-Not here: Leviathan's lenience for greedy text, and Medusa's greedy first token.  At temperature 0 both
-rules accept what Algorithm 2 accepts.
+Not here: Leviathan's lenience for greedy text, and Medusa's rule that the first token of each round is the
+target's likeliest.  At temperature 0 both rules accept what Algorithm 2 accepts.
 """
 import numpy as np
 
