@@ -50,7 +50,7 @@ def status_of(program):
     except KeyboardInterrupt:
         status = 130
         print("interrupted", file=sys.stderr)
-    except Exception as error:
+    except (Exception, SystemExit) as error:                    # a user's file may call sys.exit
         status = 2
         print("error:", sentence_of(error), file=sys.stderr)
     with suppress(OSError):
@@ -69,6 +69,8 @@ def sentence_of(error):
         return told(error)
     if isinstance(error, MemoryError):
         return "there is not enough memory for this: use smaller models"
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is not installed: pip install {error.name}"
     if isinstance(error, ValueError):
         return str(error)
     raise error
@@ -98,7 +100,10 @@ def call(program, words):
         with redirect_stderr(io.StringIO()):                    # fire prints two pages about an unknown word
             fire.Fire(note, words)
     except fire.core.FireExit as error:
-        raise ValueError(f"{error.trace.elements[-1].ErrorAsStr()}: see --help") from None
+        said = error.trace.elements[-1].ErrorAsStr()
+        said = said.replace("Could not consume arg", "one word too many (several need quotes around them)")
+        said = said.replace("The function received no value for the required argument", "missing")
+        raise ValueError(f"{said}: see --help") from None
     places, flags = noted
     return program(*places, **flags)
 
@@ -214,9 +219,10 @@ def module_of(path, source):
     sys.modules[name] = module                          # where dataclasses look
     try:
         exec(compile(source, name, "exec"), vars(module))       # `import` might run old bytecode
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         place = f"{path}, line {error.lineno}" if isinstance(error, SyntaxError) else place_in_loaded(error)
-        raise ValueError(f"{place or path}: {type(error).__name__}: {error}") from None
+        said = error.msg if isinstance(error, SyntaxError) else error
+        raise ValueError(f"{place or path}: {type(error).__name__}: {said}") from None
     return module
 
 

@@ -6,14 +6,12 @@ all adjacent pairs, the one that comes first in the list of merges (its place th
 again and again, until no adjacent pair is in the list (`Encoder.merge`).
 
 Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  Only the token of
-that name ends a text, whatever a config.json says.  Thousands of letters without a space take seconds,
-because each merge searches the whole chunk.
+that name ends a text, whatever a config.json says.  Tens of thousands of letters without a space are slow.
 
 Not here: training a vocabulary (training/train.py).
 """
 import codecs
 import json
-from math import inf
 from pathlib import Path
 
 import regex  # the standard library's `re` lacks \p{L} and \p{N}
@@ -57,17 +55,18 @@ class Encoder:
         return ids
 
     def merge(self, symbols):
-        """["h", "e", "r"] -> ["he", "r"] -> ["her"].  Changes `symbols`.
+        """["h", "e", "r"] -> ["he", "r"] -> ["her"].
 
-        The pair of lowest rank is merged first, and of equal pairs the leftmost.
+        The pair of lowest rank is merged first, wherever it stands, from left to right.
         """
-        while len(symbols) > 1:
-            pairs = [*zip(symbols, symbols[1:])]
-            best = min(pairs, key=lambda pair: self.ranks.get(pair, inf))
-            if best not in self.ranks:
-                break
-            i = pairs.index(best)
-            symbols[i:i + 2] = [symbols[i] + symbols[i + 1]]
+        while pairs := {*zip(symbols, symbols[1:])} & self.ranks.keys():
+            best, merged = min(pairs, key=self.ranks.get), []
+            for symbol in symbols:
+                if merged and (merged[-1], symbol) == best:
+                    merged[-1] += symbol
+                else:
+                    merged.append(symbol)
+            symbols = merged
         return symbols
 
     def decode(self, ids):

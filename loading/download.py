@@ -121,7 +121,9 @@ def download_file(path, urls, size, checksum):
             check(part, checksum)
             return os.replace(part, path)
         except (requests.RequestException, ValueError) as error:
-            reasons[url] = error
+            reasons[url] = str(error)
+            if isinstance(error, OSError):                      # of a chain of errors the last
+                reasons[url] = reasons[url].rsplit(": ", 1)[-1].removesuffix('"))')[:100]
             if size_of(part) == size:                           # complete, but not this file
                 part.unlink()
         if size_of(part) > most:

@@ -130,13 +130,13 @@ def main(model, folder, to="huggingface", models_dir="models"):
         to: huggingface (transformers, vLLM, SGLang, TGI), or gguf (llama.cpp)
         models_dir: where downloaded models are kept
     """
-    folder, source = Path(folder), folder_of(model, models_dir)
-    part = Path(f"{folder}.part")
+    folder, part = Path(folder), Path(f"{folder}.part")
     if to not in FORMATS:
         raise ValueError(f"there is no format {to!r}: use {' or '.join(FORMATS)}")
     for place in folder, part:
         if os.path.lexists(place) or not place.parent.is_dir():
             raise ValueError(f"cannot write {place}: name a new folder, in one that exists")
+    source = folder_of(model, models_dir)                       # the model may have to be downloaded
     hparams, arrays = read_folder(source)
     encoder = load_encoder(source, hparams["n_vocab"])
     arrays = {name: checked(arrays.get(name), name, shape, source)

@@ -45,7 +45,7 @@ def test_every_value_arrives_as_typed(words, values, capsys):
 
 
 @pytest.mark.parametrize("words, says", {
-    "": "required argument: file", "f g h": "Could not consume arg: h",
+    "": "missing: file", "f g h": "one word too many (several need quotes around them): h",
     "f --promt x": "did you mean --prompt?", "f --k 3": "did you mean --K?",
     "f --K foo": "--K foo: give a whole number",
     "f --K 2.5": "a whole number", "f --temperature nan": "give a number",
@@ -69,7 +69,9 @@ def test_help_names_every_flag_with_its_default_and_does_nothing(capsys):
     (ValueError("that is wrong"), 2, "error: that is wrong\n"),
     (OSError(errno.ENOSPC, "No space left on device", "a.html"), 2, "error: cannot write a.html (No space"),
     (OSError("9 requested and 0 written"), 2, "error: cannot write the output (9 requested"),   # from NumPy
-    (MemoryError(), 2, "error: there is not enough memory"), (KeyboardInterrupt(), 130, "interrupted\n"),
+    (MemoryError(), 2, "error: there is not enough memory"),
+    (ModuleNotFoundError("No module named 'nothing'", name="nothing"), 2, "error: nothing is not installed: pip"),
+    (KeyboardInterrupt(), 130, "interrupted\n"),
     (BrokenPipeError(), 0, "")])
 def test_an_error_is_a_sentence_and_a_status(error, status, says, capsys):
     def fails():

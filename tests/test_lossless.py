@@ -422,6 +422,8 @@ OWN = {  # the contents of a file: (exit status, the beginning of what is printe
     "def propose(*_): return [], None\ndef verify(q, p, drafts, rng): return 0, 0": (1, "not lossless: "),
     "def sampler(): pass": (2, "error: PATH has neither a function propose nor a function verify"),
     "verify = ": (2, "error: PATH, line 1: SyntaxError"),
+    "def propose(*_): exit(0)": (2, "error: PATH, line 1: SystemExit: 0"),
+    "exit(0)": (2, "error: PATH, line 1: SystemExit: 0"),
 }
 
 

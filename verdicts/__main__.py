@@ -13,7 +13,7 @@ import console
 from verdicts import CASES, HERE, RULES, STATUS, kept
 
 
-def main(name="", write=False):
+def main(name="", *, write=False):
     """Verdicts on public disputes about "lossless". Without a name, prints a line for each case.
 
     Args:
