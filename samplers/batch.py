@@ -7,12 +7,12 @@ differ in length, accept different numbers of drafts and end at different times,
 nothing more.
 
 Each sequence has its own random generator and asks it for the same numbers, in the same order, as
-speculative.py would.  So its tokens are those that it would get alone with that generator.  While a pass has
-no more rows than the model's `exact_rows`, the logits are the same to the last bit, and this is certain.
-With more rows a token may differ where two choices are nearly equal.
+speculative.py would.  So its tokens are those that it would get alone with that generator, if the logits are
+the same to the last bit.  They are while a pass has no more rows than the model's `exact_rows`; with more, a
+token may differ where two choices are nearly equal.
 
 Batches and speculation exploit the same fact: rows after the first cost next to nothing.  A batch uses this
-up: at batch size 8 a verification of K + 1 tokens has 8 (K + 1) rows, and they are no longer free.
+up: with 8 sequences a verification has 8 (K + 1) rows, which are no longer free.
 
 Limitations: all sequences begin together (no queue from which to replace one that has ended).  A model that
 is not a plain GPT2 is called for one sequence after another.
@@ -40,8 +40,8 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
     K           the largest number of drafts in a round; 0 is autoregressive, and `draft` may then be None
     rngs        one numpy.random.Generator for each prompt
     propose     speculative.propose drafts for all sequences in step; any other is called for one
-                sequence after another (an EAGLE head reads the states of `target` itself, but the batch
-                runs copies of it, so the head runs `target` as well)
+                sequence after another (an EAGLE head reads the states of `target`, but the batch runs
+                copies of `target`, so the head has to run `target` as well)
     The rest is as in speculative.speculative_sampling.
     Bad arguments raise ValueError at the call; if a prompt is at fault, the message says which.
     """
@@ -155,7 +155,7 @@ class Slots:
 
     def runs(self, new):
         """Groups the sequences whose attention can be computed in one product: their caches are adjacent, and
-        all have the same number of new rows and the same number of blocks of keys (gpt2.whole_blocks).
+        all have the same number of new positions and the same number of blocks of keys (gpt2.whole_blocks).
 
         new     {sequence: range of its new positions}
         Returns [(rows of x, caches [n_layer, 2, g, n_head, size, d_head], positions [g, n], mask), ...]
@@ -163,7 +163,7 @@ class Slots:
         def kind(numbered):
             j, i = numbered
             caches, row = self.place[i]
-            # row - j: the same for neighbours
+            # i is the j-th sequence here and at `row` in caches; neighbours have the same row - j
             return id(caches), row - j, len(new[i]), whole_blocks(new[i].stop)
 
         runs, end = [], 0

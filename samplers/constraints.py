@@ -4,17 +4,17 @@
     speculative_sampling(draft, target, ..)                             # lossless for the constrained target
     speculative_sampling(constrained(draft, penalty(1.2)), target, ..)  # and accepts more
 
-A model is a pure function of its tokens, and so is a constrained one:
+A constraint is a function that changes the logits of one position (a row of the model's answer):
 
     process(tokens so far, logits [n_vocab]) -> logits [n_vocab]
 
-It is called for each position whose logits are asked for (a row), with the tokens up to there, drafts
-included: a draft is already penalized when the token after it is judged.  That is all.  The usual mistake is
-to process a row with another row's tokens, or not at all.
+It is called for each row, with the tokens up to that position, drafts included.  So a constrained model is a
+pure function of its tokens, like any other.  The usual mistake is to process a row with the tokens up to
+another position, or to leave some rows out.
 
     penalty     Keskar et al. 2019 (arXiv 1909.05858, CTRL), section 4.1
     forbidden   tokens that never come
-    automaton   only tokens that an automaton allows, as in a JSON mask; `brackets` is one
+    automaton   only tokens that an automaton allows, as in a JSON mask; `brackets` is an example
 
 Not here: processing the logits of several rows at once (one row at a time is slow if the vocabulary is
 large), or compiling a grammar to an automaton (Willard and Louf 2023, arXiv 2307.09702).  A tree calls a
@@ -87,7 +87,7 @@ def automaton(start, step, allowed, n_prompt):
 
     step        (state, token) -> state
     allowed     (state, logits) -> the ids that may follow, or a mask [n_vocab]
-    n_prompt    tokens of the prompt, which the automaton does not read
+    n_prompt    how many tokens the prompt has: the automaton does not read them
 
     Digits, and nothing else:
 

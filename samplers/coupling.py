@@ -6,22 +6,22 @@
 Algorithm 2 of Chen et al. keeps the target's distribution, but not its text: with a different drafter or a
 different K it asks the generator for other numbers, and the same seed gives a different text.  Here every
 token is the winner of a race.  E(x) is an exponential random number for each token x, fixed by the seed and
-by the place in the text, and the token is
+the place (the number of tokens generated before), and the winner is
 
     argmin over x of E(x) / q(x)
 
 which is x with probability q(x).  The draft runs the same race with its p.  It often draws the same token,
-since p and q are alike and E is the same; a draft is accepted if it is the token that the target draws.  So
-drafts decide how fast the text comes, never what it is, whatever the drafter, K, tree or batch.
+since p and q are alike and E is the same.  A draft is accepted if it is the token that the target draws, so
+the text is the same whatever the drafter, K, tree or batch: they only decide how fast it comes.
 
 The letters are Chen's, as in speculative.py: q the target, p the draft (in the paper Q is Bob's, P Alice's).
 
 Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with rate q(x); of independent clocks with
 these rates, which sum to 1, the one for x rings first with probability q(x).
 
-What it costs.  Algorithm 2 accepts a draft with probability sum min(p, q) = 1 - TV (TV is the total variation
-distance).  Here the probability is `acceptance(q, p)`, below: at most 1 - TV, and at least
-(1 - TV) / (1 + TV).  No better bound holds if neither side knows the other's distribution.
+What it costs.  Let TV be the total variation distance of p and q.  Algorithm 2 accepts a draft with
+probability sum min(p, q) = 1 - TV.  Here the probability, `acceptance(q, p)` below, is at most 1 - TV and at
+least (1 - TV) / (1 + TV).  No method in which neither side knows the other's distribution guarantees more.
 
 Limitations: texts of one seed may differ where the two best times of a race are nearly equal, if the last
 bits of a position's logits depend on which positions are computed in the same pass (compute/linear.py).
@@ -37,7 +37,7 @@ from speculative import speculative_sampling
 
 
 class Race:
-    """Takes the place of a sequence's generator: the exponentials for each place in its text.
+    """Takes the place of a generator, and holds the races of one text.
 
     rng     its first number seeds the exponentials; the others are for what a drafter draws by itself
     """
@@ -52,7 +52,7 @@ class Race:
         return getattr(self.rng, name)
 
     def winner(self, probs, j):
-        """probs [n_vocab] -> argmin E / probs at the j-th place after the n tokens."""
+        """probs [n_vocab] -> argmin E / probs at place self.n + j."""
         times = np.full(len(probs), np.inf)                     # [n_vocab]
         with np.errstate(over="ignore"):
             np.divide(exponentials(self.seed, self.n + j, len(probs)), probs, out=times, where=probs > 0)
@@ -61,8 +61,7 @@ class Race:
 
 @functools.lru_cache(maxsize=32)
 def exponentials(seed, place, n_vocab):
-    """E [n_vocab].  Draft and target need the same ones, and so does the next round, for the places after a
-    rejected draft."""
+    """E [n_vocab] of a place.  Cached: draft, target and, after a rejection, the next round use it."""
     return np.random.default_rng([seed, place]).standard_exponential(n_vocab)
 
 
@@ -92,18 +91,18 @@ def coupled(propose):
     """Returns `propose` with races for draws: each distribution that it would draw from becomes a point mass
     at the winner."""
     def propose_winners(draft, x, k, to_probs, race):
-        n, j = len(x), 0                                        # read now: `propose` may change its x
+        n, j = len(x), 0                                        # now, because `propose` may change its x
 
         def to_winners(logits, *n_rows):                        # [rows, n_vocab] -> [rows, n_vocab]
             nonlocal j
             probs = to_probs(logits, *n_rows)
             winners = np.zeros_like(probs)
-            for one, row in zip(winners, probs):                # row by row, for place j and those after it
+            for one, row in zip(winners, probs):                # the rows are for the places j, j + 1, ..
                 one[race.winner(row, j)] = 1
                 j += 1
             return winners
 
-        def placed(tokens, n_last=1):                           # the draft's next rows begin at place j
+        def placed(tokens, n_last=1):                           # sets j for the first row of the answer
             nonlocal j
             j = len(tokens) - n_last - n + 1
             return draft(tokens, n_last)

@@ -2,25 +2,25 @@
 
     tree_sampling(draft, target, tokens, n_tokens, (4, 1, 1), rng, rule=K_SEQ)  # 4 drafts of 3 tokens
 
-The k children of a node are drawn from p independently, so two may be equal.  Each is accepted with
-probability min(1, q / (rho p)), the same for all: q is divided by rho because one acceptance is enough, and a
-token has k chances.  The smaller rho is, the more is accepted, but rho must leave something for the draw
-after k rejections: no token may be accepted more often than q says.
+The k children of a node are drawn from p independently, so two may be equal.  They are tried in turn, each
+with the same test: x is accepted with probability min(1, q(x) / (rho p(x))).  Since a token has k chances, q
+is divided by a number rho.
 
-    beta(rho)   = sum min(p, q / rho)           the probability that a given child is accepted
-    accepted    = 1 - (1 - beta)^k              the probability that any child is
+    beta        = sum min(p, q / rho)           the probability that a child which is tried is accepted
+    accepted    = 1 - (1 - beta)^k              the probability that one of the k is
 
-A token is accepted with probability min(p, q / rho) accepted / beta, and if no child is, a draw from the rest
-of q makes up what is missing: together q.  No token gets too much if accepted <= rho beta.
+So x is the accepted child with probability accepted min(p(x), q(x) / rho) / beta.  If that is at most q(x)
+for every x, a draw after k rejections can make up the difference, and x has probability q(x) in all.  This
+holds if accepted <= rho beta, and the smallest such rho accepts the most.
 
-K independent drafts are a tree of K lines.  If several drafts begin with the token that was accepted, all of
-them go on (tree.py does this), since what follows it is independent in each: the paper's recursion.
+k independent drafts are a tree of k lines.  If several of them begin with the token that was accepted, all
+these go on (tree.py does this), since what follows it is independent in each: the paper's recursion.
 
 The letters are Chen's and the paper's: q the target, p the draft, rho the division factor.  At the best rho
 K-SEQ accepts at least 1 - (1 - 1/k)^k > 1 - 1/e times as often as the best rule for k independent drafts.
 
-Limitations: a repeated draft is wasted.  If few tokens are likely, drafts without replacement (SEQUOIA in
-tree_rules.py) are accepted more often; if many are, K-SEQ may do better.
+Limitations: equal children waste chances.  If few tokens are likely, children drawn without replacement
+(SEQUOIA in tree_rules.py) are usually accepted more often; if many are, K-SEQ may do better.
 """
 import numpy as np
 
@@ -31,9 +31,9 @@ HALVINGS = 30
 
 
 def division_factor(q, p, k):
-    """The smallest rho in 1 .. k that is allowed, approached from above: [n_vocab], [n_vocab] -> rho.
+    """The smallest rho from 1 to k with accepted <= rho beta, from above: [n_vocab], [n_vocab] -> rho.
 
-    accepted - rho beta falls as rho grows, and is not positive at k (Bernoulli's inequality): bisection.
+    By bisection: accepted - rho beta falls as rho grows, and at k it is <= 0 (Bernoulli's inequality).
 
     >>> round(division_factor(np.array([1., 0]), np.array([.5, .5]), 2), 4)
     1.5
@@ -48,11 +48,11 @@ def division_factor(q, p, k):
             high = rho
         else:
             low = rho
-    return high                                                 # allowed, and close to the smallest
+    return high                                                 # accepted <= rho beta; near the smallest
 
 
 def select(q, p, tokens, rng):
-    """The first child that is accepted, or a draw from the rest.  Returns (which child or None, the token).
+    """The first accepted child, or a draw from the rest of q.  Returns (which child or None, the token).
 
     q, p        [n_vocab]    the target's, and what each of the children was drawn from
     """

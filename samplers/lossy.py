@@ -6,9 +6,9 @@ than any lossless one.  (`lenient` accepts at least as many as Algorithm 2, `typ
     lenient     Leviathan et al. 2022 (arXiv 2211.17192), appendix A.5
     typical     "typical acceptance" of Medusa, Cai et al. 2024 (arXiv 2401.10774)
 
-For each, a function computes the distribution that it really gives a token; notebook 6 shows what is gained,
-and how far a token is from the target's distribution.  A wrongly accepted draft changes the
-prefix of everything that follows, so the distance grows with the text.
+For each rule, a function computes the distribution that it gives a token; notebook 6 shows what is gained,
+and how far this distribution is from the target's.  A wrongly accepted draft changes the prefix of everything
+that follows, so the distance grows with the text.
 
 The letters are Chen's: q the target, p the draft (Leviathan et al. swap them; Medusa's p_original is q).
 

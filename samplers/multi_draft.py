@@ -3,24 +3,24 @@
     tree_sampling(draft, target, tokens, n_tokens, (3, 2, 1), rng, rule=GREEDY)
 
 Of the k children of a node, k - 1 are chosen: the draft's likeliest tokens.  The last is drawn from the rest.
-One draw needs one coin, so this is Algorithm 2 of Chen et al. with a draft drawn only from the rest, and with
-a correction that may still turn out to be one of the chosen tokens.
+Only the last is judged by a coin, as in Algorithm 2 of Chen et al.; if it is rejected, the correction may
+still turn out to be one of the chosen tokens.
 
 The letters are Chen's, as in speculative.py: q the target, p the draft (the paper swaps them).  S is the
 set of chosen tokens, X the one that is drawn, and p' is what X is drawn from: p outside S, normalized.
 
-Why it is lossless.  Algorithm 2 gives a token y with the distribution q, whatever its draft's distribution,
-so also with p'.  Where the walk goes next is then determined: to the child that is y, if there is one.
+Why it is lossless.  Algorithm 2 gives a token y with the distribution q, whatever its draft was drawn from,
+so also with p'.  Then the child that is y, if there is one, is accepted.
 
-Why no rule for these drafts accepts more.  No child is y if X was rejected and y is not in S.  This
-has probability sum (q - p')+ over the tokens outside S.  No rule can lower it: a token outside S can be
-accepted only if it is X, so with probability min(q, p') at most.
+Why no rule for these drafts accepts more.  A token outside S can be accepted only if it is X, so with
+probability min(q, p') at most; one in S with q at most.  Here both are reached: X has the probability
+min(q, p') by Algorithm 2, and a y in S is always a child.
 
 Not here: the best rule for independent drafts, a linear program over all k-tuples of tokens
 (tests/tools/nodes.py has its value for small vocabularies).
 
-Limitations: it accepts more than drafts without replacement (SEQUOIA in tree_rules.py) on average, not
-always.
+Limitations: whether it accepts more than drafts without replacement (SEQUOIA in tree_rules.py) depends on p
+and q.
 """
 import numpy as np
 
@@ -46,8 +46,8 @@ def without(p, chosen):
 
 
 def select(q, p, tokens, rng):
-    """The drawn child, or else a correction, which may be one of the chosen.  Returns (which child, the
-    token).
+    """The drawn child, or else a correction, which may be one of the chosen.  Returns (which child
+    or None, the token).
 
     >>> q, p = np.array([.9, .1, 0]), np.array([.5, .3, .2])            # S = {0}, X = 2: the correction is 0
     >>> select(q, p, [0, 2], np.random.default_rng(0))

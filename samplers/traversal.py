@@ -6,25 +6,25 @@ The walk of tree.py goes from the root down: if a child is rejected, everything 
 are judged first, and a node only after everything below it has been rejected; rejecting a leaf does not lose
 its ancestors.  On a line of drafts this is block verification.
 
-The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s).  P is the
-weight of a node (as in the paper); t and d are what is left of q and of p there after some of its children
-have been rejected.
+The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s).  A node is
+visited with a weight P (as in the paper).  t is what the token after the node is still to be drawn from, at
+first q; d is what the node's next child was drawn from.
 
-Why it is lossless.  Claim: a node that is visited with the weight P is kept with probability P, by itself or
-through what is below it.  Its first child is x with probability d(x) and is then kept with probability min(1,
-P t(x) / d(x)), by the claim for smaller trees.  So x is the kept child with probability min(d(x), P t(x)),
-which is P - S over all x, where S is the sum of what is missing, r = (P t - d)+.  The child is rejected with
-probability 1 - P + S.  Of this, S is still wanted, distributed like r: the same task again, with the weight
-S / (S + 1 - P), t = r / S, and as d the distribution of the next child.  When there are no more children, the
-node is kept with what is left of the weight, and the token that follows is drawn from what is left of t.  The
-root has weight 1.
+Why it is lossless.  Claim: a node visited with the weight P is accepted with probability P, alone or with a
+path below it, and then the token after it has the distribution q.  By induction from the leaves: its first
+child is x with probability d(x), and is visited with the weight min(1, P t(x) / d(x)).  So it is x and
+accepted with probability min(d(x), P t(x)), by the claim for the child.  Of P t(x) this leaves r(x) =
+max(0, P t(x) - d(x)), with the sum S over x.  The child is rejected with probability 1 - (P - S), and in the
+share S / (S + 1 - P) of these cases the node must still be accepted, with r / S for the token after it: the
+same task again, with this share as P, r / S as t, and the d of the next child.  After the last child, the
+node alone is accepted with probability P, and the token after it is drawn from t.  The root has weight 1.
 
 Without replacement it accepted no fewer drafts than the walk from the root down on any of 35 small trees,
 computed exactly, and .02 more on average.
 
-Limitations: with replacement it may accept fewer, because equal siblings are not merged here.  Children have
-to be drawn with or without replacement, or chosen.  At temperature 0 it accepts what any walk does.  `visit`
-recurses once per level.
+Limitations: with replacement it may accept fewer, because equal siblings do not go on together (in tree.py
+they do).  Children have to be drawn with or without replacement, or chosen.  At temperature 0 it accepts what
+any walk does.  `visit` recurses once per level.
 """
 import numpy as np
 
@@ -34,11 +34,11 @@ from sampling import sample
 
 
 def walk(q, p, nodes, parents, rule, rng):
-    """Leaves first.  Returns (the places of the nodes that are taken, the token that follows them).
+    """Leaves first.  Returns (the indices of the accepted nodes, the token that follows them).
 
     The arguments are those of tree.walk; of the rule only the way of drawing matters.  In the example
-    the nodes of a line have the weights min(1, 1/2) and min(1, 1/2 * 2): both stay.  tree.walk rejects the
-    first of them half the time.
+    the nodes of a line have the weights min(1, 1/2) and min(1, 1/2 * 2): both are accepted.  tree.walk
+    rejects the first of them half the time.
 
     >>> from samplers.tree_rules import SEQUOIA
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
@@ -65,7 +65,7 @@ def walk(q, p, nodes, parents, rule, rng):
                 return [child, *path], token
             r = np.maximum(weight * t - d, 0)
             S = r.sum()
-            if S == 0:                      # P t <= d everywhere: nothing more is wanted of the node
+            if S == 0:                      # P t <= d everywhere: nothing is missing
                 weight = 0.0
                 break
             weight, t = S / (S + (1 - weight)), r / S          # in this order: S may be tiny

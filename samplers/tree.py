@@ -1,27 +1,28 @@
-"""A tree of drafts, judged in one pass of the target: several guesses at each place instead of one.
+"""A tree of drafts, judged in one pass of the target: several guesses at each position instead of one.
 
     tree_sampling(draft, target, tokens, n_tokens, (3, 2, 1), rng)
 
     SpecInfer   Miao et al. 2023 (arXiv 2305.09781)     children drawn with replacement
     Sequoia     Chen et al. 2024 (arXiv 2402.12374)     children drawn without replacement
-    SpecTr      Sun et al. 2023 (arXiv 2310.15141)      in k_seq.py: K children, drawn independently
+    SpecTr      Sun et al. 2023 (arXiv 2310.15141)      in k_seq.py: k children, drawn independently
     Medusa      Cai et al. 2024 (arXiv 2401.10774)      the likeliest tokens; none is drawn
     EAGLE-2     Li et al. 2024 (arXiv 2406.16858)       the same, where the draft is most confident
 
 The loop is that of speculative.py.  At a node of the tree the target's q is known (the pass gave it), and so
 is the p that the children were drawn from.  A *rule* (tree_rules.py) says how children are drawn and which of
-them is accepted; the walk goes on from that one, and if there is none, the rule has drawn the token that ends
-the round.  Each rule gives a token with the distribution q, so the text has the target's distribution, by the
-same induction as for a line of drafts.
+them is accepted.  The *walk* begins at the root and goes on from the accepted child; if there is none, the
+rule has drawn the token that ends the round.  Each rule gives a token with the distribution q, so the text
+has the target's distribution, by the same induction as for a line of drafts.
 
 This file has the loop, the walk and the shapes of trees; tree_rules.py has the rules and the ways to grow a
 tree, tree_model.py a GPT2 that scores a tree in one pass.
 
 The letters are Chen's, as in speculative.py: q the target (P in SpecInfer and Sequoia), p the draft (Q).
 
-At temperature 0 the text is the baseline's, token for token, if a path has the same bits as single steps
-(`TreeGPT2.exact_paths` finds out): the keys that a node sees have gaps between them, and only kernels that
-add in order (OpenBLAS on AVX-512) are unaffected.  With others the texts may differ at a near-tie.
+At temperature 0 the text is the baseline's, token for token, if the logits along a path have the same bits as
+in single steps.  `TreeGPT2.exact_paths` finds out.  The keys that a node sees have gaps between them; only
+kernels that add in order (OpenBLAS on AVX-512) are unaffected.  With others the texts may differ where two
+logits are nearly equal.
 
 Limitations: one sequence, and one draft model.
 """
@@ -36,7 +37,7 @@ MOST_NODES = 1000
 
 
 def walk(q, p, nodes, parents, rule, rng):
-    """From the root down.  Returns (the places of the nodes that are taken, the token that follows them).
+    """From the root down.  Returns (the indices of the accepted nodes, the token that follows them).
 
     q   [1 + n, n_vocab]    the target's, after the root and after each node
     p   [n, n_vocab]        the draft's, at each node's parent; None: the nodes were chosen
@@ -64,10 +65,10 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     widths          children per node, by level: (3, 2, 1) is 3 + 6 + 6 nodes, and (1, 1, 1) is K = 3.  Or the
                     parent of each node, which can describe any tree: [-1, -1, 0] is two children, the
                     first with a child of its own.  Near the end of the text the lowest levels are left out
-    rule            for a node whose children were drawn: SPECINFER, SEQUOIA, k_seq.K_SEQ or another (draw,
-                    select); for chosen children it is select_chosen
-    grow            drawn, likeliest, surest or another.  None: drawn; at temperature 0, when the draft
-                    can draw only one token, the likeliest
+    rule            for drawn children: SPECINFER, SEQUOIA, k_seq.K_SEQ or another (draw, select).  Chosen
+                    children are always judged by select_chosen
+    grow            drawn, likeliest, surest or another.  None: likeliest at temperature 0, when the draft
+                    can draw only one token; else drawn
     walk            how the tree is judged: from the root down, as above, or another (traversal.walk)
     The rest        as in speculative_sampling
     Bad arguments raise ValueError at the call, not at the first round; mistakes of `grow` do so later.

@@ -76,14 +76,14 @@ class CallByCall:
 class TreeGPT2(GPT2):
     """A GPT2 that also scores a tree of drafts, in one pass.  It has its own cache.
 
-    In the cache the nodes follow the tokens, one after another.  If the tokens of the next call follow a path
-    of this tree, the keys and values of the path move up, so that they are contiguous.
+    In the cache the nodes follow the tokens, one after another.  If the next call's tokens follow a path of
+    the tree, the path's keys and values move up to those of the text.
     """
 
     @property
     def exact_paths(self):
-        """True if a node's row has the same bits as a single step, in passes of at most `exact_rows` rows and
-        with at most 1,280 tokens and nodes together."""
+        """True if a node's logits have the same bits as in a single step, in passes of at most `exact_rows`
+        rows and with at most 1,280 tokens and nodes together."""
         return keeps_paths(self.cache.shape[-1])
 
     def reset(self):
@@ -118,7 +118,7 @@ class TreeGPT2(GPT2):
             raise ValueError(f"n_last is {n_last}: it must be 1 .. {total}, the number of tokens and nodes")
         self.follow(tokens)
         n_past = self.prefill(tokens, 1)                        # the last token is run with the nodes
-        if tokens == self.cached:                               # as last time: keep the same nodes
+        if tokens == self.cached:                               # as last time: the same nodes are reused, too
             n_past = n + common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
         n_past = min(n_past, total - n_last)
         self.make_room(total)
@@ -130,7 +130,7 @@ class TreeGPT2(GPT2):
         return self.logits(x[-n_last:])
 
     def follow(self, tokens):
-        """If the tokens follow a path of the tree, move what was computed for it next to the text's."""
+        """If the tokens follow a path of the tree, move what was computed for the path next to the text's."""
         n, here, path = len(self.cached), [-1], []
         if not self.nodes or len(tokens) <= n or tokens[:n] != self.cached:
             return
@@ -168,10 +168,10 @@ def tree_mask(n_past, n, parents):
 
 @functools.cache
 def keeps_paths(d_head):
-    """True if zeros between the inputs of attention's products do not change the bits.
+    """True if gaps between the keys that a node sees do not change the bits: an unseen key has the weight 0.
 
-    This is measured.  About four in five of the keys are chosen at random.  A product in which the others are
-    zeros must equal the one in which the chosen keys come first, one after another, and the zeros last.
+    This is measured.  About four in five keys are seen, chosen at random.  A product with zeros for the
+    others must equal the one in which the seen keys come first, without gaps, and the zeros last.
     """
     if on_gpu() or d_head % TILE == 1:                          # a last tile of one column: `gemv`
         return False

@@ -86,9 +86,9 @@ def drawn(draft, x, shape, rule, to_probs, rng):
     shape           the parent of each node, level by level, -1: the root; the largest tree wanted
 
     nodes           [n]    the drafted tokens, parents before their children
-    parents         [n]    the place of each one's parent among the nodes, -1 for the root, x_n
-    draft_probs     [n, n_vocab]    the draft's distribution at each one's parent: what the first child was
-                    drawn from.  None means that the children were chosen, not drawn
+    parents         [n]    the index of each node's parent among the nodes, -1 for the root, x_n
+    draft_probs     [n, n_vocab]    the draft's distribution at each node's parent: what the parent's first
+                    child was drawn from.  None means that the children were chosen, not drawn
     """
     draw, _ = rule
     p = []
@@ -111,11 +111,11 @@ def surest(draft, x, shape, rule, to_probs, rng):
     """EAGLE-2's tree: it grows where the draft is most confident, to at most the shape's nodes and levels.
 
     A node's worth is the product of the draft's probabilities (at temperature 1) on its path.  On each level
-    the best k nodes are expanded by their k likeliest tokens, where k is the number of the root's children;
-    in the end the best of all nodes are kept.  No draft pass is made over the last level.
+    the k nodes of most worth get their k likeliest tokens as children, where k is the number of the root's
+    children.  In the end the nodes of most worth stay.  No draft pass is made over the last level.
     """
     k, nodes, parents, worth = shape.count(-1), [], [], []
-    seen, level = [], [-1]                                      # nodes the draft has scored; will score next
+    seen, level = [], [-1]                                      # nodes the draft sees; those to score next
     for _ in range(max(depths(shape), default=0)):
         place = {-1: -1} | {node: i for i, node in enumerate(seen)}
         logits = draft.tree(x, [nodes[i] for i in seen], [place[parents[i]] for i in seen], len(level))
@@ -128,7 +128,7 @@ def surest(draft, x, shape, rule, to_probs, rng):
                 worth.append(sure[token] * (worth[node] if node >= 0 else 1.0))
         level = sorted(range(first, len(nodes)), key=lambda i: -worth[i])[:k]
         seen += level
-    # A parent is worth no less than its child and comes before it, so it is kept if the child is.
+    # A parent is worth no less than its child and comes before it, so it stays if the child does.
     best = sorted(sorted(range(len(nodes)), key=lambda i: -worth[i])[:len(shape)])
     place = {-1: -1} | {node: i for i, node in enumerate(best)}
     return [nodes[i] for i in best], [place[parents[i]] for i in best], None
@@ -150,7 +150,7 @@ def by_level(draft, x, shape, children):
 
     children    (logits [n_vocab], width) -> at most `width` tokens
     """
-    # level: (place in the shape, node) of each.  The two differ if a draw gave fewer tokens than places.
+    # level: (index in the shape, index in nodes).  The two differ after a draw of fewer tokens than wanted.
     nodes, parents, level = [], [], [(-1, -1)]
     while any(parent == place for place, _ in level for parent in shape):
         logits = draft.tree(x, nodes, parents, len(level))      # [nodes of the last level, n_vocab]
