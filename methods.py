@@ -54,21 +54,21 @@ class Drafter(NamedTuple):
     make: Callable                  # (models, option, tokens, K, settings) -> Pair
     option: Callable | None = None  # the text after the colon -> the option, or ValueError; None: no option
     trained: str = ""               # what has to be trained: "draft", "head" or nothing
-    grows: str = ""                 # "any": its draft grows any tree; "own": it grows a tree of its own, of
-                                    # chosen tokens, so of verifiers of trees only `tree` fits
+    grows: str = ""                 # "any": its draft model grows any tree; "own": it grows a tree of
+                                    # chosen tokens, so no verifier of trees but `tree` fits; "": a line
     one_text: bool = False          # it remembers one text, so no batches
     lossless: bool | None = True    # None: not known
 
 
 class Verifier(NamedTuple):
-    """An entry of VERIFIERS: a `verify` for speculative_sampling, or a loop that replaces it."""
+    """An entry of VERIFIERS: a `verify` for speculative_sampling, or a loop that replaces that."""
     file: str
     verify: Callable | None = None  # option -> a verify
     loop: Callable | None = None    # (pair, option) -> a sampler
-    option: Callable | None = None
-    baseline: Callable | None = None
-    tree: str = ""                  # "rule": it judges trees by a rule; "grow": it also says how they grow
-    tests_all: bool = False         # it also judges the drafts after a rejection
+    option: Callable | None = None  # as in Drafter
+    baseline: Callable | None = None    # replaces autoregressive_sampling
+    tree: str = ""                  # "rule": judges trees by a rule; "grow": also says how they grow
+    tests_all: bool = False         # it also tests the drafts after a failed one
     lossless: bool | None = True
 
 
@@ -204,8 +204,8 @@ def optimum(pair, tokens, K, settings):
 
 
 def confident(pair, *_):
-    """A parallel head itself stops when it is not confident: Confident asks for one draft at a time, and the
-    head would need a pass for each."""
+    """Confident asks for one draft at a time, for which a parallel head would need a pass each.  So that head
+    stops by itself when it is not confident."""
     head = getattr(pair.propose, "__self__", None)
     if isinstance(head, Parallel):
         return Parallel(head.target, head.params, threshold=.4).propose
@@ -277,7 +277,7 @@ class Chosen(NamedTuple):
     option: object
 
     @property
-    def lossless(self):                                         # a wrapper: if the wrapped drafter is
+    def lossless(self):                                         # of a wrapper: if the drafter within is
         return self.option.lossless if isinstance(self.option, Chosen) else self.entry.lossless
 
 

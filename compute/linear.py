@@ -1,7 +1,8 @@
 """Products of few rows with many weights: y = x @ w + b.  Weights are fetched once; rows are independent.
 
 On first reading `linear(x, w, b)` is `x @ w + b`, `row_products(a, b)` is `a @ b`, and `row_sums(x)` is
-`x.sum(axis=-1, keepdims=True)`. The rest makes them fast, and a row's bits independent of the other rows.
+`x.sum(axis=-1, keepdims=True)`. A row of x is one token. The rest makes them fast, and lets a row *keep its
+bits*: its result is the same to the last bit, whatever rows are multiplied beside it.
 
 A decode step multiplies one row with every weight; a verification multiplies K + 1 rows. The weights come
 from memory once either way, so both should take nearly the same time. But for one row a library calls `gemv`,
@@ -16,17 +17,16 @@ read once, however many rows there are; more rows cost only arithmetic, and much
 next tile is being fetched. Prefill is cut into blocks of 12 rows; with this kernel that is no slower than
 `gemm`.
 
-The second gain is exactness. With this kernel a row's result is the same to the last bit in a decode step,
-in a verification and in prefill (the product is batch-invariant), so greedy speculative text is greedy text
-by construction.
+The second gain is exactness. With this kernel a row keeps its bits in a decode step, in a verification and
+in prefill (the product is batch-invariant), so greedy speculative text is greedy text by construction.
 (A single row would go to `gemv`, whose last bits differ, so its block is that row and a copy of it.)
 
-Other libraries and processors differ, so `exact` tests it when a model is loaded: are a row's bits the same
-whatever rows are beside it? A tile takes the largest number of inputs (its depth) at which they are; one
-version of Intel's MKL kept them at 768, but not at 1024. If there is no such depth, as on AVX2, each of up to
-16 rows is multiplied with a tile by a `gemv` of its own, while the tile is in the cache: the same bits again,
-though extra rows cost more. With `FAST` (main.py's --fast) these rows are multiplied together anyway, and may
-lose their bits. More than 16 rows, as in a prompt, are multiplied with a tile all at once, by `gemm`:
+Other libraries and processors differ, so `exact` tests when a model is loaded whether rows keep their bits.
+A tile takes the largest number of inputs (its depth) at which they do; with one version of Intel's MKL they
+did at 768, but not at 1024. If there is no such depth, as on AVX2, each of up to 16 rows is multiplied with a
+tile by a `gemv` of its own, while the tile is in the cache: rows keep their bits again, though extra rows
+cost more. With `FAST` (main.py's --fast) these rows are multiplied together anyway, and may not keep them.
+More than 16 rows, as in a prompt, are then multiplied with a tile all at once, by `gemm`:
 
     rows        if rows keep their bits     if not              if not, with FAST
     1 .. 16     blocks of up to 12          one by one          blocks of up to 12
@@ -35,7 +35,7 @@ lose their bits. More than 16 rows, as in a prompt, are multiplied with a tile a
 Measurements: the README's, made by `python -m benchmarks`, and notebook 4.
 
 Limitations: more than 16 rows keep their bits only if `exact_rows` is infinite. If it is not, FAST gives up
-the bits of 16 rows or fewer, too. On a GPU no row is sure to keep its bits. Tested with OpenBLAS and MKL on
+those of 16 rows or fewer, too. On a GPU no row is sure to keep its bits. Tested with OpenBLAS and MKL on
 AMD, not yet with Apple's Accelerate, BLIS or ARM's library (tests/tools/other_blas.py runs the test).
 """
 import functools
@@ -49,7 +49,7 @@ from compute.threads import SHARE, one_blas_thread, share
 
 FAST = False                        # True, set before a model is loaded: bits may be given up for speed
 TILE, ROWS = 64, 12                 # outputs and rows of the largest product that is not packed
-DEPTHS = 1280, 1024, 768, 512, 384, 256     # inputs of a tile: the first that keeps the bits
+DEPTHS = 1280, 1024, 768, 512, 384, 256     # inputs of a tile: the first at which rows keep their bits
 NARROW = 32                         # outputs of a tile if weights come from memory, or rows go one by one
 LARGE = 25_000_000                  # weights: more than any cache holds
 FEW = 16                            # rows, at most, that go one by one if exactness needs it
@@ -61,7 +61,7 @@ def exact(depth, width, by_columns=False, dtype="f"):
     """True if rows keep their bits: none of the 2 to ROWS rows of a product [n, depth] @ [depth, width]
     depends on the others, or on its place among them.
 
-    This is measured for each product: some kernels keep the bits at most depths, but not at every one.
+    This is measured for each product: with some kernels rows keep them at most depths, but not at every one.
     by_columns: the second factor is stored column by column, as keys are when multiplied with queries.
     """
     rng = np.random.default_rng(0)
@@ -124,7 +124,7 @@ def blocks(a, together):
     most = ROWS if together else 1 if n <= FEW else n
     rows = math.ceil(n / math.ceil(n / most))                       # about the same number in every block
     if together:
-        rows += rows % 2                                            # the kernel is no faster with one less
+        rows += rows % 2                                            # an odd number of rows would be no faster
     missing = -n % rows
     if missing:
         a = a.repeat(2, axis=-2) if n == 1 else xp.concatenate([a, a[..., :missing, :]], axis=-2)

@@ -55,8 +55,8 @@ if hasattr(os, "register_at_fork"):                     # a forked process has t
 def share(f, n, work):
     """f(0, n), or, if there is much work, parts f(i, j) at the same time. All have ended when it returns.
 
-    work    its time, as the number of weights that could be read in it. The caller starts before the other
-            threads, so its part is larger by LATE weights, and all end together.
+    work    the time that f(0, n) takes, as the number of weights that could be read in that time. The caller
+            starts before the other threads, so its part is larger by LATE weights, and all end together.
     """
     if work < SHARE or THREADS == 1:
         return f(0, n)

@@ -3,21 +3,23 @@
     propose = Schedule(lookup.propose)                  # one object per run
     speculative_sampling(None, target, tokens, n_tokens, 8, rng, propose=propose)
 
-Each of these wraps a drafter, and asks it for at most the k drafts that the loop would take:
+In each round the loop (speculative_sampling) asks for at most k drafts.  Each of these classes wraps a
+drafter, and asks it for k or fewer:
 
     Schedule        +2 if all drafts of a round were accepted, else -1: the heuristic of transformers'
                     assisted generation  (J. Gante, 2023; num_assistant_tokens_schedule="heuristic")
     Confident       stop after a token that the draft model is not confident of
-                    (assistant_confidence_threshold there)
+                    (assistant_confidence_threshold in transformers)
     Optimum         the number with the largest expected gain (Leviathan et al. 2022, theorem 3.8), from a
-                    running estimate of the acceptance rate alpha, and the costs c and v
+                    running estimate of the acceptance rate alpha, and the costs c of a draft and v of a
+                    verification
 
 Lossless, because each round is lossless for any number of drafts (notebook 2, "The induction").  That number
 may depend on everything emitted before the round, and on the distributions that its drafts are drawn from.
-It may not depend on a draft in such a way that the draft is lost: dropping an unlikely draft and stopping
-there is wrong; keeping it and stopping after it is right.
+A drawn draft may end the round, but must still be proposed: to stop after an unlikely draft is right, to
+drop it and stop is wrong.
 
-What was accepted is read from the text: the drafts of a round were accepted as far as they appear in it.
+What was accepted is read from the text of the next call: the drafts of a round count as far as it has them.
 
 Limitations: lines of drafts only, no trees; and nothing here looks at a clock during a run, because then
 the same seed would not repeat the run: `measured_costs` measures c and v before it.
@@ -65,8 +67,8 @@ class Schedule:
 class Optimum(Schedule):
     """The k for which the expected number of tokens of a round, divided by its time, is largest; possibly 0.
 
-    c       the cost of a draft, in target steps
-    v       the cost of a target pass over K + 1 rows, in target steps; assumed to grow linearly with the rows
+    c       the cost of a draft, in target steps (target passes over one token)
+    v       the cost of a target pass over K + 1 tokens, likewise; assumed to grow linearly with the tokens
     memory  the number of rounds after which an observation has the weight 1 / e
 
     alpha is estimated as if one draft had been accepted before the run and one rejected (Laplace's rule).
@@ -98,7 +100,7 @@ class Optimum(Schedule):
 
 class Confident:
     """Stop after a token to which the draft model gives less probability than the threshold (at temperature
-    1, whatever the run's temperature).  A drafter that calls no model (lookup) is always confident.
+    1, whatever the run's temperature).  Never stop a drafter that does not call to_probs (lookup, slem).
     """
 
     def __init__(self, propose=draft_propose, threshold=.4):
@@ -118,7 +120,7 @@ class Confident:
                 raise ValueError("the drafter drew one token of a round and chose another (p is None for it "
                                  "alone): give each a p, or none")
             drafts += new
-            p = None if new_p is None else [*p, *map(np.array, new_p)]  # it may reuse its array
+            p = None if new_p is None else [*p, *map(np.array, new_p)]  # a drafter may reuse its array
             if seen and confidence(seen[-1], drafts[-1]) < self.threshold:
                 break
         return drafts, p

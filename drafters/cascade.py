@@ -1,18 +1,18 @@
 """Staged drafting: the draft model has a drafter of its own  (Spector and Re 2023, arXiv 2308.04623; the
 vertical cascade of Chen et al. 2023, arXiv 2312.11462).
 
-    staged = cascade(speculative.propose, NGram(draft.n_vocab))         # n-grams draft, as in both papers
+    staged = cascade(speculative.propose, NGram(draft.n_vocab))         # n-grams guess, as in both papers
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=staged)
-    speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=cascade())    # lookup drafts
+    speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=cascade())    # lookup guesses
 
 Most of the cost of drafting is the draft model's K steps.  So let something smaller guess what the draft
-would say, and let the draft verify the guesses: speculative.verify, with the draft in the target's place.
+model would say, and let the draft model verify the guesses: speculative.verify, with the draft model in the
+target's place.
 
-Why it is lossless.  By the theorem in speculative.verify each token of the inner verification has the
-distribution p(. | all before it), the draft's: the drafts are distributed as if speculative.propose had drawn
-them one by one.
-The p of a draft is the row that the inner verification has computed.  So whatever the guesses were, this is a
-drafter like any other, and can itself provide the guesses for a larger draft model.
+Why it is lossless.  By the theorem in speculative.verify each token of this inner verification has the draft
+model's distribution p(. | all before it): the tokens are distributed as if speculative.propose had drawn them
+one by one.  The inner verification has computed these p, so they are returned with the tokens.  Whatever the
+guesses were, this is a drafter like any other, and can itself provide the guesses for a larger draft model.
 
 At temperature 0 the drafts are the draft model's own, token for token; they just take fewer passes.
 
@@ -28,10 +28,10 @@ def cascade(guess=lookup.propose, smaller=None):
     def propose(draft, x, k, to_probs, rng):
         drafts, p = [], []
         while len(drafts) < k:
-            y, most = x + drafts, k - len(drafts) - 1           # the last token is the draft's own
+            y, most = x + drafts, k - len(drafts) - 1           # the last token is the draft model's own
             guesses, o = guess(smaller, y[:], most, to_probs, rng)
-            rows = to_probs(draft(y + guesses, len(guesses) + 1), len(guesses) + 1)     # p after each guess
-            o = point_masses(guesses, rows.shape[1]) if o is None else o
+            rows = to_probs(draft(y + guesses, len(guesses) + 1), len(guesses) + 1)     # p after y, guesses
+            o = point_masses(guesses, rows.shape[1]) if o is None else o    # the guesses were drawn from o
             n_accepted, token = verify(rows, o, guesses, rng)
             drafts += guesses[:n_accepted] + [token]
             p += [*rows[:n_accepted + 1]]

@@ -8,8 +8,8 @@ verification has computed them.  The head is one transformer block that continue
     at position i           the state before it (i - 1), the token x_i, the position  ->  the state at i
     the state at i          times the target's own output matrix  ->  p(. | x_1 .. x_i)
 
-Up to x_n the previous states are the target's.  From there on they are the head's own, so it can draft any
-number of tokens.  The token that was drawn is an input, too, because the state does not say which of the
+Up to position n the state before is the target's; after that it is the head's own, so the head can draft
+any number of tokens.  The token that was drawn is an input, too, because the state does not say which of the
 likely tokens was drawn: the paper's "token sequence advanced by one time step".  The first token has no state
 before it: zeros are used.
 
@@ -24,8 +24,8 @@ Differences from the papers (whose features f_1 .. f_n are the states here):
                 steps, as here; its reduced vocabulary (FR-Spec, 2502.14856) would gain a few per cent here
                 at most (notebook 8)
 
-In a tree the head continues from several of its own states at once.  Every way of growing a tree takes the
-head as its draft, because it has the method `tree`.  It must read the very model that scores the tree:
+In a tree the head continues from several of its own states at once.  Having the method `tree`, the head can
+be the draft model in every way of growing a tree.  It must read the very model that scores the tree:
 
     target = with_tree(model)
     tree_sampling(Eagle(target), target, tokens, n_tokens, (3, 2, 1), rng)
@@ -64,7 +64,7 @@ class Eagle:
         # The products of each token and each position do not change: they are computed once.
         self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]
         self.positions = unit(target.params["wpe"]) @ params["from_position"]       # [n_ctx, n_embd]
-        # for its layers and its cache; never called
+        # never called as a model: it provides the head's layers and their cache
         self.block = TreeGPT2(target.params | {"blocks": params["blocks"], "ln_f": params["ln_f"]},
                               target.n_head)
         self.reset()
@@ -74,14 +74,14 @@ class Eagle:
 
     def reset(self):
         """Empty the cache."""
-        self.cached, self.nodes, self.parents = [], [], []      # in the cache: a text, and drafts after it
-        self.states = self.block.states[-1, :0]                 # [1 + n_drafts, n_embd]: at x_n and each
+        self.cached, self.nodes, self.parents = [], [], []      # in the cache: a text, and drafts after x_n
+        self.states = self.block.states[-1, :0]                 # [1 + n_drafts, n_embd]: at x_n and drafts
 
     def step(self, before, new, n_past, n, parents):
         """The head's block over new tokens or drafts, in the cache from n_past on -> their states.
 
         before      [len(new), n_embd]   the state before each
-        n, parents  the length of the text, and the parents of the drafts after it; the new ones come last
+        n, parents  the length of the text, and the parents of all drafts after it, the new ones last
         """
         positions = [*range(n), *(n - 1 + depth for depth in depths(parents))][n_past:]
         self.block.make_room(n + len(parents))
@@ -90,13 +90,13 @@ class Eagle:
         return layer_norm(x, **self.block.params["ln_f"])
 
     def read(self, x):
-        """Continue to the text x: all keys and values come from the target's states, none from the head's."""
+        """Run the text x: all keys and values come from the target's states, none from the head's own."""
         n_past = min(common_prefix(self.cached, x), len(x) - 1)
         before = linear(states_before(self.target, x, n_past, self.layers), **self.fuse)
         self.reset()
         self.cached = x[:n_past]                            # if we are interrupted, only these are valid
         states = self.step(before, x[n_past:], n_past, len(x), [])[-1:]
-        self.cached = x                                     # after an interrupt here: no states, read again
+        self.cached = x                                     # an interrupt here leaves no states: read again
         self.states = states
 
     def tree(self, x, nodes, parents, n_last=None):
@@ -106,12 +106,12 @@ class Eagle:
         if x != self.cached or not len(self.states):
             self.read(x)
         end = common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
-        while end < len(nodes):                             # at once: nodes whose parents' states exist
+        while end < len(nodes):                             # in one step: all nodes whose parents have states
             start, end = end, next((i for i in range(end + 1, len(nodes)) if parents[i] >= end), len(nodes))
             self.nodes, self.parents, self.states = nodes[:start], parents[:start], self.states[:1 + start]
             before = self.states[[1 + parent for parent in parents[start:end]]]
             new = self.step(before, nodes[start:end], len(x) + start, len(x), parents[:end])
-            self.states = xp.concatenate([self.states, new])    # before the nodes: spare states do no harm
+            self.states = xp.concatenate([self.states, new])    # before the nodes are: spare ones do no harm
             self.nodes, self.parents = nodes[:end], parents[:end]
         return linear(self.states[:1 + len(nodes)][-(n_last or 1 + len(nodes)):], **self.target.head)
 

@@ -1,7 +1,8 @@
-"""What the heads on a target have in common: their weights, and the target's hidden states.
+"""What the drafters with a trained head have in common: how its weights and the target's states are read.
 
-Heads read the states of a target and end in its output matrix, so they work with that target only.  A head's
-folder (written by training/heads.py) therefore names its target, by a checksum of the token embeddings.
+A head reads the hidden states of a target and ends in the target's output matrix, so it works with that
+target only.  Its folder (written by training/heads.py) therefore names the target, by a checksum of the
+target's token embeddings.
 """
 import hashlib
 import math
@@ -19,7 +20,7 @@ from utils import nested
 
 EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit", "demo-parallel")      # in models/, for demo-target
 SIZES = dict(eagle="layers", medusa="n_heads", exit="exit_layer", parallel="layers")     # in hparams.json
-N_ROWS, RANK = 8, 24            # of a parallel head: the drafts of a pass, and the width of its Markov head
+N_ROWS, RANK = 8, 24            # of a parallel head: the most drafts of a pass, the rank of its Markov head
 
 
 def load_head(kind, name_or_folder, target):
@@ -79,7 +80,7 @@ def checksum(target):
 
 
 def head_shapes(kind, n, size, n_vocab=0):
-    """The shape of every parameter of a head, by name.  n is the target's n_embd; size: see SIZES."""
+    """The shape of every parameter of a head, by name.  n is the target's n_embd; for size see SIZES."""
     if kind == "medusa":
         return {"model/residuals/w": (n, size * n), "model/residuals/b": (size * n,)}
     gpt2 = shapes(n_vocab=0, n_ctx=0, n_embd=n, n_layer=1)
@@ -99,14 +100,14 @@ def states_before(target, x, first, layers=()):
     """The target's states just before the tokens x[first:] -> [len(x) - first, (len(layers) + 1) * n_embd]:
     those after each of `layers`, normalized, and those after its last norm.
 
-    Usually the last verification has left them in the target.  If not (a new prompt), the prompt is run here,
+    Usually the last verification has left them in the target.  If not (a new prompt), the text is run here,
     and the next verification has only the rest to run.  Zeros precede the first token.
-    Raises ValueError for ids outside the vocabulary: the last token is looked up before the target sees it.
+    Raises ValueError for ids outside the vocabulary; the last one is checked here, before the target sees it.
     """
     x = [*map(index, x)]
     n = len(x) - 1
     check_ids(x[n:], target.n_vocab)
-    if hasattr(target, "follow"):           # a TreeGPT2: the states of the accepted path move up
+    if hasattr(target, "follow"):           # a TreeGPT2: moves the accepted path's states to the text's
         target.follow(x[:n])
     if common_prefix(target.cached, x) < n:
         target.prefill(x, 1)                # a long text, in the same chunks as without a head: the same bits

@@ -4,21 +4,21 @@ al. 2023, arXiv 2305.10427; with a pool of n-grams, lookahead decoding, Fu et al
     jacobi = Jacobi(target)
     speculative_sampling(None, jacobi.target, tokens, n_tokens, K, rng, propose=jacobi.propose)
 
-A verification asks the target about K + 1 places at once.  After the first rejected draft the question was
-wrong, but there is an answer all the same: the likeliest token after those tokens.
+A verification asks the target what comes next at K + 1 places of the text.  The places after a rejected
+draft have a wrong token before them, but an answer all the same: the likeliest token after those tokens.
 
     Jacobi      the answers become the drafts for the same places.  At temperature 0 that is the
                 Jacobi iteration for x_{n+j} = argmax q(. | x_1 .. x_{n+j-1}), all j at once
-    lookahead   the tokens asked about and their answer are an n-gram that the target would write.  The pool
-                keeps these, and a draft is what follows the last N - 1 tokens there, or the last N - 2, ..;
-                Jacobi's answer is used only if the pool has none
+    lookahead   the last tokens before a place and its answer are an n-gram that the target would write.  A
+                pool stores these, and a draft is what follows the last N - 1 tokens there (N = 4), or the
+                last N - 2, ..; Jacobi's answer is used only if the pool has none
 
 Drafts are chosen, not drawn: p is a point mass (None).  They depend on earlier passes only, so the text is
 lossless.
 
 What it costs: every round has all k drafts, since a place that is not asked about gets no answer.  If nothing
-is known for a place, the last token is repeated.  Each place costs a row of the target's pass, and its token
-counts as a draft.
+is known for a place, its draft is the token before it, repeated.  Such drafts count as drafts, too, and each
+lengthens the target's pass by a token.
 
 Limitations: earlier runs change the drafts, so use a new Jacobi for a run that should be repeatable from its
 seed.  Jacobi alone gains next to nothing on language models; the pool does the work, above all if the text
@@ -63,7 +63,7 @@ class Jacobi:
 
 
 class Remembering:
-    """The target; it remembers the last tokens it was called with, and the likeliest token of each row."""
+    """The target; it remembers the last tokens it was called with, and each row's likeliest token."""
 
     def __init__(self, model):
         self.model, self.asked, self.answers = model, [], []
@@ -80,6 +80,6 @@ class Remembering:
             self.model.reset()
 
     def __getattr__(self, name):                                        # n_vocab, n_ctx, ..
-        if name == "model":                                             # a copy, not filled yet
+        if name == "model":                                             # of a copy that is not filled yet
             raise AttributeError(name)
         return getattr(self.model, name)

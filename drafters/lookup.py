@@ -13,11 +13,11 @@ training, hardly any time.
     drafts                  k                   num_pred_tokens     prompt_lookup_num_tokens
 
 A draft is chosen here, not drawn: p is a point mass, written None.  A draft x̃ is then accepted with
-probability q(x̃), and after a rejection the residual max(0, q - p) is q without x̃.  A softmax instead of
-the point mass would be wrong: notebook 5 tries it.
+probability q(x̃), and after a rejection the residual max(0, q - p) is q without x̃.  To give a draft
+model's softmax as p instead would be wrong: notebook 5 tries it.
 
-If several places match, the last one is taken; both originals take the first.  Copying continues into what
-has just been copied, so a repeat shorter than k still gives k drafts.
+If several places match, the last one is taken; Saxena and transformers take the first.  Copying continues
+into what has just been copied, so a repeat shorter than k still gives k drafts.
 
 Limitations: one place is followed, not several at once, and how often it was right before is not counted
 (drafters/suffix.py does both).
@@ -31,12 +31,12 @@ def propose(draft, x, k, to_probs, rng):
 
     >>> propose(None, [7, 8, 9, 1, 7, 8], 3, None, None)            # 7, 8 occurred at the beginning
     ([9, 1, 7], None)
-    >>> propose(None, [5, 6, 6], 4, None, None)                     # a match may overlap the end
+    >>> propose(None, [5, 6, 6], 4, None, None)                     # the copy continues into itself
     ([6, 6, 6, 6], None)
     """
     text = "".join(map(chr, x))                     # a character per token: searching strings is fast
     for n in range(min(N, len(x) - 1), 0, -1):
-        start = text.rfind(text[-n:], 0, -1)        # without the last token, or it would find itself
+        start = text.rfind(text[-n:], 0, -1)        # not at the end, where text[-n:] itself is
         if start >= 0:
             copied = list(x)
             for source in range(start + n, start + n + k):

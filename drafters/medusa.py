@@ -5,8 +5,8 @@ head j guesses the token j places after x_n, whatever comes in between:
 
     p_j = softmax((SiLU(h W_j + b_j) + h) wte^T)        j = 1 .. the number of heads
 
-The heads depend neither on each other's tokens nor on x_n.  So all of them are computed at once, at little
-more than the cost of one step of another drafter; but they guess badly, and worse further ahead.  Each p_j is
+The heads depend neither on each other's tokens nor on x_n.  So all of them are computed at once, at about
+the cost of one step of an EAGLE head; but they guess badly, and worse further ahead.  Each p_j is
 a distribution like any other, the drafts are drawn from it, and `verify` does the rest.  The text is
 lossless; with the paper's own "typical acceptance" it is not.
 
@@ -61,10 +61,10 @@ class Medusa:
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
         """A tree of at most this shape: samplers.tree_rules.likeliest, without a draft model."""
-        levels = [level for level in depths(shape) if level <= self.n_heads]        # in the order of levels
+        levels = [level for level in depths(shape) if level <= self.n_heads]        # level by level
         if not levels:
             return [], [], None
         parents = shape[:len(levels)]
         best = [most(row, max(Counter(parents).values())) for row in self.logits(x, max(levels))]
-        elder = [parents[:i].count(parent) for i, parent in enumerate(parents)]     # siblings, hence the rank
+        elder = [parents[:i].count(parent) for i, parent in enumerate(parents)]     # elder siblings: the rank
         return [best[level - 1][rank] for level, rank in zip(levels, elder)], parents, None

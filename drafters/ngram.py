@@ -6,8 +6,8 @@ and 4.2, the latter with bigrams).
     draft.learn(encoder.encode(open("notes.txt").read()))           # if there is a text to learn from
     speculative_sampling(draft, target, tokens, n_tokens, K, rng)
 
-How often did token x follow the last tokens h?  Short contexts have many counts and say little, long ones
-have few and say much, so all are interpolated, from the shortest up:
+How often did token x follow the last n - 1 tokens h?  Short contexts have many counts and say little, long
+ones have few and say much, so all are interpolated, from the shortest up:
 
     p_0(x)     = 1 / n_vocab
     p_n(x | h) = (c(h, x) + T(h) p_{n-1}(x | h')) / (c(h) + T(h))       h' is h without its oldest token
@@ -17,8 +17,8 @@ followed h, the less h is trusted.  A context that was never seen adds nothing. 
 the textbooks', not checked against the paper; p is Chen's draft.)
 
 It is a model like any other, tokens -> logits (here log-probabilities).  They depend only on the texts that
-it learnt from and on the tokens of the call, drafts included, not on earlier calls: when a draft is
-rejected, its counts are removed.
+it learnt from and on the tokens of the call, drafts included (the running text), not on earlier calls: when a
+draft is rejected, its counts are removed.
 
 Limitations: texts learnt from and the running text have the same weight; no Kneser-Ney smoothing, which is
 better on large texts; always on the CPU; for one thread.
@@ -85,7 +85,7 @@ class NGram:
             self.count(text[max(0, end - self.order):end], 1)
 
     def count(self, ngram, times):
-        """Add `times` to the count of the last token of `ngram` after each ending of the tokens before it."""
+        """Add `times` to the count of `ngram`'s last token after each ending of the others, () too."""
         *context, token = ngram
         self.unigrams[token] += times
         for start in range(len(context)):
@@ -120,10 +120,10 @@ class NGram:
     def probs(self, tokens):
         """p(. | tokens), [n_vocab]."""
         self.follow(tokens)
-        different = np.count_nonzero(self.unigrams)                 # T, at least 1 because of tokens[0]
+        different = np.count_nonzero(self.unigrams)                 # T(()), at least 1 because of tokens[0]
         p = (self.unigrams + different / self.n_vocab) / (self.unigrams.sum() + different)
         for length in range(1, min(self.order, len(tokens) + 1)):
-            counts = self.after.get(tuple(tokens[-length:]))        # of what followed the last tokens
+            counts = self.after.get(tuple(tokens[-length:]))        # c(h, x) for every x that followed h
             if not counts:
                 break
             p *= len(counts) / (counts.total() + len(counts))

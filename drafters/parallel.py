@@ -4,12 +4,12 @@ An EAGLE head, one transformer block, drafts one token after another, each in a 
 pass of such a block drafts them all.  The tokens x_1 .. x_n are followed by k - 1 mask embeddings, in the
 places of the drafts, which are not known yet:
 
-    position i <= n         the target's fused states before it, and the token x_i, as in eagle.py
+    position i <= n         the target's states before it, fused, and the token x_i, as in eagle.py
     position n + j          the same as at n, plus a learnt mask embedding m_j              j = 1 .. k - 1
     the state at n + j      times the target's own output matrix  ->  row j of logits       j = 0 .. k - 1
 
 So row j knows the text, but none of the drafts before its own: if "New York" and "San Francisco" are both
-likely, it cannot tell which of the two was begun.  The Markov head tells it the draft just before its own:
+likely, it cannot tell which of the two was begun.  The Markov head is told the draft just before:
 
     x̃_{j+1} ~ softmax(row j + U[x̃_j] V)        x̃_0 = x_n, U [n_vocab, rank], V = bias wte^T [rank, n_vocab]
 
@@ -54,12 +54,12 @@ class Parallel:
         self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]
         self.positions = unit(target.params["wpe"]) @ params["from_position"]       # [n_ctx, n_embd]
         self.U, self.V = params["previous"], params["bias"] @ target.params["wte"].T
-        # for its layers and its cache; never called
+        # never called as a model: it provides the head's layers and their cache
         self.block = GPT2(target.params | {"blocks": params["blocks"], "ln_f": params["ln_f"]},
                           target.n_head)
 
     def logits(self, x, k):
-        """One pass -> [k, n_vocab]: row j is for the token j places after the next, no Markov head yet."""
+        """One pass -> [k, n_vocab]: row j is for x̃_{j+1}, still without the Markov head."""
         n_past = min(common_prefix(self.block.cached, x), len(x) - 1)
         before = states_before(self.target, x, n_past, self.layers)     # [new, (len(layers) + 1) * n_embd]
         known = linear(before, **self.from_states) + self.tokens[x[n_past:]]                # [new, n_embd]
@@ -75,7 +75,7 @@ class Parallel:
         k = min(k, 1 + len(self.masks))
         drafts, p = [], []
         for row in self.logits(x, k) if k else []:
-            row = row + self.U[(x + drafts)[-1]] @ self.V                   # what the row cannot know
+            row = row + self.U[(x + drafts)[-1]] @ self.V                   # what the token before says
             p.append(to_probs(row[None], 1)[0])
             drafts.append(sample(p[-1], rng))                               # x̃_j ~ p_j
             if self.threshold and confidence(row[None], drafts[-1]) < self.threshold:

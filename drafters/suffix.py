@@ -7,18 +7,20 @@
     tree_sampling(None, target, tokens, n_tokens, (3, 2, 1), rng, grow=memory.grow)
 
 Prompt lookup follows one match of at most three tokens.  Here the match may be long, all its occurrences
-are counted, and earlier outputs are remembered.  The paper's letters (from memory, not looked up):
+are counted, and earlier outputs are remembered.
+
+A trie counts the strings of up to `depth` tokens.  A path ends where its string occurred only once; what
+followed it there is read from the text itself.  `open` lists the nodes of those suffixes of the text that
+occurred before, shortest first: a new token costs one step for each, with no search.
+
+The paper's letters (from memory, not looked up):
 
     p               tokens that match            D(N)       worth: a draft's share among its siblings,
     C(N)            count of a node                         times its parent's worth
     MAX_SPEC(p)     ALPHA p, the most drafts     SCORE(T)   the sum of all worths: the best tree is taken
 
-Drafts are chosen, not drawn: a point mass (None), and in a tree the rule is select_chosen.  They depend on
-the text before the round alone, so the output is lossless.
-
-Every string of up to `depth` tokens is a path in a trie, and the suffixes of the text that occurred before
-are kept (`open`, shortest first): a new token costs one step for each, with no search.  What followed a
-string that occurred once is read from the text itself.
+Drafts are chosen, not drawn: a point mass (None), and in a tree the rule is select_chosen.  They depend only
+on what was written before the round, so the output is lossless.
 
 Limitations: at most `memory` tokens, after which the older half is forgotten (a token takes at most `depth`
 nodes; in novels 1.3, or 0.2 kB).  Earlier runs change the drafts: use a new Suffix for a run that should be
@@ -34,7 +36,7 @@ END = None                          # separates two texts
 
 
 class Node:
-    """How often a string occurred, where it last ended, {token: Node} of what followed (None: seen once)."""
+    """How often a string occurred, where it last ended, {token: Node} of what followed (None: a leaf)."""
     __slots__ = "count", "end", "after"
 
     def __init__(self, end):
@@ -50,7 +52,7 @@ class Suffix:
         """Start again with the newer half of the text."""
         kept, root = self.text[len(self.text) - self.memory // 2:], Node(-1)
         root.after = {}
-        self.text, self.root, self.open = [], root, [root]              # at once: Ctrl-C may come at any line
+        self.text, self.root, self.open = [], root, [root]              # together: Ctrl-C may come any time
         for token in kept:
             self.add(token)
 
@@ -69,9 +71,9 @@ class Suffix:
         here, suffixes, self.open = len(self.text) - 1, self.open, [self.root]
         for length, node in enumerate(suffixes if token is not END else [], 1):
             child = node.after.setdefault(token, Node(here))
-            if child.end == here:                                       # it is new
+            if child.end == here:                                       # it has just been made
                 continue
-            if child.after is None and length < self.depth:             # occurred once: note what followed
+            if child.after is None and length < self.depth:             # once until now: note what followed
                 then = self.text[child.end + 1]
                 child.after = {} if then is END else {then: Node(child.end + 1)}
             child.count, child.end = child.count + 1, here
@@ -121,5 +123,5 @@ class Suffix:
         return self.best(x, k, k, 1)[0], None
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree of at most as many nodes and levels as this shape, as samplers.tree_rules.likeliest."""
+        """A tree of at most as many nodes and levels as this shape, called as tree_rules.likeliest."""
         return *self.best(x, len(shape), max(depths(shape), default=0), len(shape)), None

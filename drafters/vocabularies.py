@@ -8,20 +8,21 @@
 
 Both go through text: the target's tokens are decoded, and encoded again for the draft.
 
-    TLI     token-level intersection: the draft's distribution on the tokens of both vocabularies (the same
-            bytes), normalized, zero elsewhere.  It is a model like any other, and p is what the drafts are
-            drawn from, so the text is lossless
-    SLEM    string-level exact match: the draft continues, and what it wrote is encoded for the target.  The p
-            of such drafts is not known.  So the draft writes its likeliest tokens, drawing none, and p is
-            None: a draft is accepted with probability q(x̃), and the text is lossless
+    TLI     token-level intersection: the draft model's distribution on the tokens that both vocabularies have
+            (with the same bytes), normalized, zero elsewhere.  TLI is a model like any other, and p is what
+            the drafts are drawn from, so the text is lossless
+    SLEM    string-level exact match: the draft model continues the text, and what it wrote is encoded for the
+            target.  The p of such drafts is not known.  So the draft model writes its likeliest tokens, draws
+            none, and p is None: a draft x̃ is accepted with probability q(x̃), and the text is lossless
 
 SLEM can also draft tokens that only the target has.  But the new text may merge with the end of the old one:
-if the target has written "th" and the draft goes on with "e", together they would be the token "the".  Only
-the tokens after the end of the old text are proposed; if one lies across that end, none is.
+if the target has written "th" and the draft model goes on with "e", together they would be the token "the".
+Only the tokens after the end of the old text are proposed; if one lies across that end, none is.
 
-Limitations: the text is encoded again at each token (TLI) or draft token (SLEM).  A draft with a shorter
-context reads the end of the text, from scratch each time.  A token that is part of a character is U+FFFD to
-the draft, and the end-of-text token is spelled out.  SLEM is greedy at every temperature; the paper draws.
+Limitations: the text is encoded again for each row of logits (TLI) or token of the draft model (SLEM).  A
+draft model with a shorter context reads the end of the text, from scratch each time.  To it a token that is
+part of a character is U+FFFD, and the end-of-text token is spelled out.  SLEM is greedy at every temperature;
+the paper draws.
 
 Not here: the paper's third method, SLRS, which sums p over all ways to write a string.
 """
@@ -79,7 +80,7 @@ class SLEM(Reader):
         return drafts[:k], None
 
     def new_tokens(self, text, more):
-        """The target's tokens of `more` after `text`; none if a token would lie across the seam.
+        """The target's tokens of `more` after `text`; none if one would lie across the seam.
 
         text + more is encoded as a whole, so that words are split as the target would split them.
         """

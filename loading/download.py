@@ -2,9 +2,9 @@
 
     python -m loading.download 124M              # from Python: download("124M") -> Path("models/124M")
 
-A file is written as NAME.part; a second start continues where the first one stopped (HTTP Range).  It gets
-its name only when its length and its checksum are right.  The checksum is the one in the table below, or if
-there is none, TensorFlow's own for each block of an .index and for each tensor.
+A file is first called NAME.part, and a second start continues where the first one stopped (HTTP Range).  The
+file gets its name only when its length and its checksum are right.  The checksum is the one in the table
+below, or if there is none, TensorFlow's own for each block of an .index and for each tensor.
 
 Limitations:
 - If a file is there, only its length is checked, because reading 6 GB at every start is slow; a wrong length
@@ -33,7 +33,7 @@ MERGES = (456318, "sha256:1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be3
 
 
 def openai(size, n_embd, n_head, n_layer, index, data, checksum=None):
-    """One of OpenAI's models; index, data: the sizes of these two files; checksum: the data file's."""
+    """One of OpenAI's models; index, data: the sizes of its two model.ckpt files; checksum: of the data."""
     sizes = {"n_vocab": 50257, "n_ctx": 1024, "n_embd": n_embd, "n_head": n_head, "n_layer": n_layer}
     hparams = (json.dumps(sizes, indent=2) + "\n").encode()     # as in OpenAI's file
     return {"urls": [f"{base}/{size}" for base in OPENAI],
@@ -124,7 +124,7 @@ def download_file(path, urls, size, checksum):
             reasons[url] = str(error)
             if isinstance(error, OSError):                      # of a chain of errors the last
                 reasons[url] = reasons[url].rsplit(": ", 1)[-1].removesuffix('"))')[:100]
-            if size_of(part) == size:                           # complete, but not this file
+            if size_of(part) == size:                           # complete, but wrong
                 part.unlink()
         if size_of(part) > most:
             print(f"{url}: {reasons[url]}; trying again", file=sys.stderr)

@@ -64,7 +64,7 @@ def read_folder(folder):
 
 
 def read_json(path):
-    """The JSON object in a small file.  Raises ValueError, with the file's name, if there is none."""
+    """The JSON object in a small file.  Raises ValueError, with the file's name, if it holds none."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -1,13 +1,13 @@
 """A timed run, and the comparison of two of them: numbers, then sentences.
 
     pair = ready(pair, tokens)
-    alone = run(autoregress, pair, rng)
+    alone = run(autoregress, pair, rng)                     # autoregress, speculate: pair, rng -> rounds
     spec = run(speculate, pair, rng)
-    result = compared(alone, spec, pair, method, 40, 4, encoder, further(again, alone, spec, began))
-    print(*summary(result), sep="\n")
+    figures = compared(alone, spec, pair, method, 40, 4, encoder, further(again, alone, spec, began))
+    print(*summary(figures | dict(drafter="model", verifier="token", temperature=0)), sep="\n")
 
 The clock runs while the sampler does, not while its rounds are shown.  The time of each model call and each
-proposal is recorded as well: the costs c and v are medians of these.
+proposal is recorded as well: c, the cost of a draft, and v, that of a verification, come from their medians.
 
 Limitations: the times come from about one second, on a machine that does other things, too.  The benchmarks
 give numbers with errors.
@@ -57,7 +57,7 @@ def run(sampler, pair, rng, show=iter):
 
 
 def further(again, alone, spec, began):
-    """The speed-ups of these two runs and of more like them, not shown: as many as fit into REPEAT seconds.
+    """The speed-ups of these two runs and of more like them (not shown), as many as fit into REPEAT seconds.
 
     again   () -> another (alone, spec)
     began   `clock` when the first two runs began
@@ -87,7 +87,7 @@ def ready(pair, tokens):
 # Numbers ----------------------------------------------------------------------------------------------------
 
 def compared(alone, spec, pair, method, n_tokens, K, encoder, speedups):
-    """Two runs -> what main.py --json prints; None for what could not be measured.
+    """Two runs -> the figures that main.py --json prints; None for what could not be measured.
 
     pair        as made by `ready`, for both runs
     method      methods.Method
@@ -199,7 +199,7 @@ SAME = {        # (same_text, same_bits): what to say if the texts should be the
 
 
 def summary(r):
-    """The comparison, and whether the texts are the same, or should be."""
+    """`compared`'s figures, and whether the texts are the same, or should be; r also says what was typed."""
     spec = r["speculative"]
     if not spec["tokens"]:
         yield "No tokens were asked for: there is nothing to compare."

@@ -3,8 +3,8 @@ done.
 
     python -m reporting.many prompts.txt --json
 
-Every sequence has the same seed, so its texts are those that main.py --prompt gives for it alone, except at
-near-ties if a pass has more rows than the model's `exact_rows` (samplers/batch.py).
+Every prompt has the same seed, so its texts are those that main.py --prompt gives for it alone, except at
+near-ties if a pass over a batch has more tokens than the model's `exact_rows` (samplers/batch.py).
 
 Not here: c, v and a prediction, colours, the page of a run.  They belong to a single run (main.py).
 """
@@ -24,7 +24,7 @@ from reporting.stats import acceptance, ratio
 from reporting.terminal import harmless
 from samplers.batch import batch_sampling
 
-BATCH = 16              # sequences at once; with more, rows are no longer cheap
+BATCH = 16              # prompts at once; with more, a pass has too many tokens to be cheap
 
 
 def main(file, n_tokens_to_generate=60, draft_model_size="demo-draft", target_model_size="demo-target", K=4,

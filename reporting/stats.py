@@ -1,13 +1,12 @@
 """Figures of a run: acceptance rate, tokens per target pass, the costs c and v, the speed-up they predict.
 
-Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3.  v is ours: the paper assumes that verifying
-K + 1 tokens costs one step, but here it costs more.
+Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3.  The paper's c is the cost of a draft, in
+target steps.  v is ours: the paper assumes that verifying K + 1 tokens costs one step; here it costs more.
 
 Limitations: like the paper's, the prediction assumes that acceptances are independent and equally likely.
 Real ones nearly are, except at the start of a round: notebook 3 compares the number of accepted drafts per
-round with that of coin tosses.
-If siblings are equal, which happens only in a tree drawn with replacement, the first counts as the accepted
-one.
+round with that of coin tosses.  Of equal siblings, which only a tree drawn with replacement has, the first
+counts as the accepted one.
 """
 from contextlib import suppress
 from functools import partial
@@ -36,7 +35,7 @@ class Timed:
         return partial(self.timed, value) if name == "tree" else value
 
     def seconds(self, n_last):
-        """Median time of the calls for n_last rows, without the first call (the prompt); None if none."""
+        """Median time of the calls for n_last rows, without the first call (the prompt); None without any."""
         times = [time for n, time in self.calls[1:] if n == n_last]
         return median(times) if times else None
 
@@ -79,7 +78,7 @@ def is_tree(r):
 
 
 def taken(r):
-    """Indices of the accepted among r.drafts: the first of a chain, or a path in a tree (-1: the root)."""
+    """Indices of the accepted among r.drafts: the first ones of a line, or a path in a tree."""
     if not is_tree(r):
         return list(range(r.n_accepted))
     paths = [[]]                                        # siblings may be equal, so there may be several
@@ -100,7 +99,7 @@ def acceptance(rounds, block=False):
         if len(r.tokens) == r.n_accepted:                       # the text ended with an accepted EOS
             return 0
         if is_tree(r):
-            return int((taken(r) or [-1])[-1] in r.parents)     # or else a leaf was reached
+            return int((taken(r) or [-1])[-1] in r.parents)     # 0 if a leaf was reached
         return len(r.drafts) - r.n_accepted if block else int(r.n_accepted < len(r.drafts))
 
     accepted = sum(r.n_accepted for r in rounds)
@@ -172,7 +171,7 @@ def predicted_speedup(alpha, K, c, v=1.0):
 
     alpha   probability that a draft is accepted
     c       seconds of a draft step / seconds of a target step
-    v       seconds of a target pass over K + 1 rows / seconds of a target step
+    v       seconds of a target pass over K + 1 tokens / seconds of a target step
 
     >>> round(predicted_speedup(.8, 5, c=0), 2)         # the paper's table 1
     3.69

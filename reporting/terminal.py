@@ -8,11 +8,11 @@ or one line per round.
                                 in a tree, a node beside the path that was taken, tested or not
     =       bold, blue          the target's own, the last of its round
 
-Block verification tests all drafts and keeps those up to the last one that passes; the others are rejected.
+Block verification tests all drafts and accepts those up to the last that passes; the others are rejected.
 
-The lines of --show_rounds print the signs, so they can be read without colour.  Running text has no style if
-nothing was drafted, so the baseline's is plain.  If the output is not a terminal, or NO_COLOR is set
-(https://no-color.org), no escape code is written, and the running text is the text alone, without the
+The lines of --show_rounds print the signs, so they can be read without colour.  In running text a round
+without drafts has no style, so the baseline's text is plain.  If the output is not a terminal, or NO_COLOR is
+set (https://no-color.org), no escape code is written, and the running text is the text alone, without the
 rejected drafts.  Control codes in a prompt or a token are shown, as \\x1b, never sent.
 
 Limitations: lines are broken by the terminal, within words; a Windows console older than Windows 10 shows

@@ -70,7 +70,7 @@ def test_help_names_every_flag_with_its_default_and_does_nothing(capsys):
     (OSError(errno.ENOSPC, "No space left on device", "a.html"), 2, "error: cannot write a.html (No space"),
     (OSError("9 requested and 0 written"), 2, "error: cannot write the output (9 requested"),   # from NumPy
     (MemoryError(), 2, "error: there is not enough memory"),
-    (ModuleNotFoundError("No module named 'nothing'", name="nothing"), 2, "error: nothing is not installed: pip"),
+    (ModuleNotFoundError(name="nothing"), 2, "error: nothing is not installed: pip install nothing"),
     (KeyboardInterrupt(), 130, "interrupted\n"),
     (BrokenPipeError(), 0, "")])
 def test_an_error_is_a_sentence_and_a_status(error, status, says, capsys):
