@@ -336,7 +336,8 @@ def test_ctrl_c_and_kill_leave_what_a_second_start_resumes(server, tmp_path, nam
     assert server.log[-1] == (DATA, f"bytes={resumed_from}-")
 
 
-@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("killed", [False, True])
 def test_the_second_of_two_programs_waits_and_goes_on_if_the_first_is_killed(
         server, tmp_path, killed, started):
     """A killed program leaves no stale lock."""

@@ -251,6 +251,7 @@ def test_ctrl_c_ends_the_program_and_the_process_of_the_file(tmp_path):
         os.kill(int(alive.read_text()), 0)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(signal, "alarm"), reason="this system has no alarm")
 def test_a_loop_ends_also_if_the_program_that_would_end_it_was_killed(tmp_path):
     """The process that runs the reader's file sets an alarm for itself."""
