@@ -37,6 +37,7 @@ def costs(kernels):
 
 
 def of_counts(name, field):
+    """A field of the cell `name` of the counts, as in the examples above."""
     drafter, verifier, *rest = name.split()
     name = " ".join([*counted_as(drafter, verifier, None, float(rest[-1][2:]))[:2], *rest])
     cell, (field, _, number) = counts()[name], field.partition(" ")
@@ -54,6 +55,7 @@ def of_counts(name, field):
 
 
 def of_rounds(kernels, name, field):
+    """A field of the cell's speed-up: its counts over the costs of its rounds."""
     rounds, tokens = costs(kernels)["rounds"], of_counts(name, "tokens")
     mine = rounds[re.sub(r" (places|prompts):\S+", "", name)]
     alone = rounds[f"alone T={name.split('T=')[-1]}"]
@@ -77,6 +79,7 @@ def spread(quartiles):
 
 
 def of_passes(kernels, model, field):
+    """A field of the time of a model's passes."""
     found, (field, _, rows) = costs(kernels)["passes"][model], field.partition(" ")
     one, (low, ms, high, _) = found["rows"]["1"][1], found["rows"][rows or "1"]
     bandwidth = max(median for _, median, *_ in costs(kernels)["bandwidth"].values())     # one for each model
