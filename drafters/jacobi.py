@@ -6,12 +6,13 @@ al. 2023, arXiv 2305.10427; with a pool of n-grams, lookahead decoding, Fu et al
 
 A verification asks the target what comes next at K + 1 places of the text.  The places after a rejected
 draft have a wrong token before them, but an answer all the same: the likeliest token after those tokens.
+`Jacobi` uses the answers in two ways:
 
     Jacobi      the answers become the drafts for the same places.  At temperature 0 that is the
                 Jacobi iteration for x_{n+j} = argmax q(. | x_1 .. x_{n+j-1}), all j at once
-    lookahead   the last tokens before a place and its answer are an n-gram that the target would write.  A
-                pool stores these, and a draft is what follows the last N - 1 tokens there (N = 4), or the
-                last N - 2, ..; Jacobi's answer is used only if the pool has none
+    lookahead   the tokens just before a place, followed by its answer, are an n-gram that the target would
+                write.  A pool stores these.  To draft, the last N - 1 tokens of the text are looked up in it
+                (N = 4), then the last N - 2, ..; Jacobi's answer is used only if none of these is there
 
 Drafts are chosen, not drawn: p is a point mass (None).  They depend on earlier passes only, so the text is
 lossless.
@@ -79,7 +80,7 @@ class Remembering:
         if hasattr(self.model, "reset"):
             self.model.reset()
 
-    def __getattr__(self, name):                                        # n_vocab, n_ctx, ..
-        if name == "model":                                             # of a copy that is not filled yet
+    def __getattr__(self, name):                                # n_vocab, n_ctx, ..
+        if name == "model":                                     # copy.copy asks before its copy has it
             raise AttributeError(name)
         return getattr(self.model, name)

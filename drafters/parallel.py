@@ -4,21 +4,21 @@ An EAGLE head, one transformer block, drafts one token after another, each in a 
 pass of such a block drafts them all.  The tokens x_1 .. x_n are followed by k - 1 mask embeddings, in the
 places of the drafts, which are not known yet:
 
-    position i <= n         the target's states before it, fused, and the token x_i, as in eagle.py
-    position n + j          the same as at n, plus a learnt mask embedding m_j              j = 1 .. k - 1
+    position i <= n         the target's states at i - 1, made one vector by a matrix, and the token x_i
+    position n + j          the same states and token as at n, and a learnt mask m_j          j = 1 .. k - 1
     the state at n + j      times the target's own output matrix  ->  row j of logits       j = 0 .. k - 1
 
 So row j knows the text, but none of the drafts before its own: if "New York" and "San Francisco" are both
 likely, it cannot tell which of the two was begun.  The Markov head is told the draft just before:
 
-    x̃_{j+1} ~ softmax(row j + U[x̃_j] V)        x̃_0 = x_n, U [n_vocab, rank], V = bias wte^T [rank, n_vocab]
+    x̃_{j+1} ~ softmax(row j + U[x̃_j] V)        x̃_0 = x_n, U [n_vocab, rank], V = B wte^T [rank, n_vocab]
 
 The pass is parallel, the draws are not: each draft comes from a distribution that is known before the draw
 and that `verify` gets as p.  So the text is lossless whatever U and V hold.
 
     P-EAGLE     (AWS 2026)  EAGLE with learnt embeddings in place of what is not yet known: m_j here
     DFlash      (arXiv 2602.06036)  a head of several layers drafts a whole block of tokens
-    DSpark      (2607.05147)  the Markov head; how many of the drafts may be verified (appendix A)
+    DSpark      (2607.05147)  the Markov head; a choice of their number that is not lossless (appendix A)
 
 The number of drafts may depend on anything that is known before the next one is drawn.  With a `threshold` a
 round's drafts end after the first whose probability was below it (`--drafter confident:parallel`).  The
@@ -40,9 +40,10 @@ class Parallel:
 
     target      the GPT2 that the head was trained on, the one that verifies
     head        a folder ("demo-parallel" belongs to "demo-target"), or its parameters
-                {"layers": those that it reads, "from_states": {"w" [(len(layers) + 1) * n_embd, n_embd],
-                "b"}, "from_token", "from_position" [n_embd, n_embd], "masks" [7, n_embd], "blocks": [one],
-                "ln_f": {"g", "b"}, "previous" [n_vocab, rank], "bias" [rank, n_embd]}
+                {"layers": the target's layers whose states it reads,
+                "from_states": {"w" [(len(layers) + 1) * n_embd, n_embd], "b"},
+                "from_token", "from_position" [n_embd, n_embd], "masks" [7, n_embd], "blocks": [one],
+                "ln_f": {"g", "b"}, "previous" [n_vocab, rank], "bias" [rank, n_embd]: U and B}
     threshold   the drafts end after one whose probability, at temperature 1, is smaller
     Raises ValueError for a head that belongs to another target.
     """
