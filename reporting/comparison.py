@@ -103,7 +103,8 @@ def compared(alone, spec, pair, method, n_tokens, K, encoder, speedups):
                     acceptance_rate=ratio(accepted, tested), tokens_per_target_pass=per_pass)
     steady = all_have_K(spec.rounds, n_tokens, K) and method.verifier.name == "token"
     expected = predicted(spec, alone, steady, ratio(accepted, tested), per_pass, K, c, v)
-    n_rows, target = (len(method.shape) if method.shape else K) + 1, pair.target
+    n_rows = (len(method.shape) if method.shape else min(K, n_tokens - 1)) + 1         # of a pass, at most
+    target = pair.target
     return dict(autoregressive=runs[0], speculative=runs[1],
                 speedup=speedups[0] and median(speedups), speedups=speedups, predicted_speedup=expected,
                 cost_ratio=c, verify_ratio=v, rows=n_rows,

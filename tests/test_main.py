@@ -145,9 +145,10 @@ def test_eos_ends_both_texts_and_stands_in_neither(capsys, counting):
     assert r["autoregressive"]["text"] == r["speculative"]["text"] == "bcd"
 
 
-@pytest.mark.parametrize("K, promised", [(2, True), (3, False)])
-def test_equal_bits_are_promised_only_for_as_many_rows_as_the_target_keeps(capsys, counting, K, promised):
-    r = result(capsys, "--prompt", "a", "-n", "3", "--K", str(K))
+@pytest.mark.parametrize("n, K, promised", [(9, 2, True), (9, 3, False), (3, 3, True)])
+def test_equal_bits_are_promised_only_for_as_many_rows_as_the_target_keeps(capsys, counting, n, K, promised):
+    """A round drafts no more than what is still wanted, less one."""
+    r = result(capsys, "--prompt", "a", "-n", str(n), "--K", str(K))
     assert r["same_bits"] == promised and r["same_text"]
 
 
