@@ -388,8 +388,8 @@ class Typical(Algorithm2):
 
 
 class Block(Algorithm2):
-    """Lossless. Whole prefixes are judged, and the longest one that passes is kept. The paper proves that on
-    average never fewer drafts are kept than by Algorithm 2. A single draft is judged as by Algorithm 2."""
+    """Lossless. Whole prefixes are judged, and the longest one that passes is kept. On average it keeps at
+    least as many drafts as Algorithm 2 (Sun et al.). A single draft is judged as by Algorithm 2."""
     verify = staticmethod(block.verify)
 
 
