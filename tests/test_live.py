@@ -51,7 +51,7 @@ def test_every_round_is_run_again_line_by_line(live, drafter, verifier):
     assert sum(len(r["tokens"]) for r in rounds) == 12
     assert bool(about["steps"]) == ((drafter, verifier) == ("model", "token"))
     for r in rounds:
-        assert r["steps"][-1]["facts"][-1] == ["new", {"tokens": r["tokens"], "of": len(r["tokens"])}]
+        assert r["steps"][-1]["facts"][-1][1] == {"tokens": r["tokens"], "of": len(r["tokens"])}
 
 
 def test_a_rounds_lines_have_the_values_of_the_run(live):

@@ -83,7 +83,7 @@ def test_the_page_has_the_numbers_of_the_rounds_and_the_lines_that_ran(tmp_path,
         after = ["rejected"] * k if rule == "block" else ["rejected"] + ["not tested"] * k
         assert [draft["verdict"] for draft in shown["drafts"]] == (["accepted"] * n + after)[:k]
         assert shown["last"] == dict(token=r.tokens[-1], kind="correction" if n < k else "bonus")
-        assert shown["steps"][-1]["facts"][-1] == ["new", {"tokens": r.tokens, "of": n + 1}]
+        assert shown["steps"][-1]["facts"][-1][1] == {"tokens": r.tokens, "of": n + 1}
         for step in shown["steps"]:
             chart = step.get("chart")
             if chart and {*chart["series"]} <= {"q", "p", "drawn from"}:
