@@ -23,7 +23,8 @@ def check_place(path):
     real = Path(os.path.realpath(path))                         # where symbolic links point
     if real.is_dir() or not real.parent.is_dir() or not os.access(real.parent, os.W_OK):
         raise ValueError(f"cannot write {path}: name a file in a folder that you can write to")
-    if (os.path.exists(path) or os.path.lexists(real)) and not (is_ours(real) and os.access(real, os.W_OK)):
+    there = os.path.exists(path) or os.path.lexists(real)   # exists: /dev/stdout may have no real path
+    if there and not (is_ours(real) and os.access(real, os.W_OK)):
         raise ValueError(f"{path} exists and was not written by this program, or is write-protected: take "
                          "another name")
 
