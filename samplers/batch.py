@@ -17,9 +17,9 @@ up: with 8 sequences a verification has 8 (K + 1) rows, which are no longer free
 Limitations: all sequences begin together (no queue from which to replace one that has ended).  A model that
 is not a plain GPT2 is called for one sequence after another.
 """
-from collections import defaultdict
+from copy import copy
 from functools import partial
-from itertools import accumulate, groupby
+from itertools import accumulate
 from numbers import Integral
 
 import numpy as np
@@ -27,7 +27,7 @@ import numpy as np
 import speculative
 from checks import checked_propose
 from compute.backend import xp
-from gpt2 import GPT2, causal_mask, dot_product_attention, transformer_block, whole_blocks
+from gpt2 import GPT2, attend, causal_mask, transformer_block, whole_blocks
 from sampling import Round, cut_after, point_masses, prepare, sample
 
 
@@ -115,87 +115,39 @@ class Slots:
     """
 
     def __init__(self, model, lengths):
-        self.model, self.slots, self.place = model, {}, {}
-        if type(model) is not GPT2:
-            return
-        sizes = defaultdict(list)                            # {size of the cache: the sequences that need it}
-        for i, length in enumerate(lengths):
-            sizes[whole_blocks(length)].append(i)
-        n_layer, _, n_head, _, d_head = model.cache.shape
-        for size, members in sizes.items():
-            # Caches of one size are stored side by side: attention can read neighbours in one product.
-            shape = n_layer, 2, len(members), n_head, size, d_head
-            caches = xp.zeros(shape, dtype=model.cache.dtype)
-            for row, i in enumerate(members):
-                self.slots[i] = GPT2(model.params, n_head)
-                self.slots[i].cache = caches[:, :, row]
-                self.place[i] = caches, row
+        self.model = model
+        self.slots = [copy(model) for _ in lengths] if type(model) is GPT2 else []
+        for slot, length in zip(self.slots, lengths):
+            slot.cache = xp.zeros_like(model.cache[:, :, :, :whole_blocks(length)])
 
     def __getitem__(self, i):
-        return self.slots.get(i, self.model)
+        return self.slots[i] if self.slots else self.model
 
     def __call__(self, texts, n_last):
         if not self.slots:                      # copies, because the model may fill one array at each call
             return {i: xp.array(self.model(tokens, n_last[i])) for i, tokens in texts.items()}
-        order = [i for i in self.place if i in texts]           # neighbours in a cache are neighbours here
-        n_past = {i: self.slots[i].prefill(texts[i], n_last[i]) for i in order}
-        new = {i: range(n_past[i], len(texts[i])) for i in order}               # positions that will be run
-        for i in order:                                         # if we are interrupted, only these are valid
-            self.slots[i].cached = texts[i][:n_past[i]]
-        params, runs = self.model.params, self.runs(new)
-        x = (params["wte"][[texts[i][position] for i in order for position in new[i]]]
-             + params["wpe"][[position for i in order for position in new[i]]])   # [n, n_embd], n rows in all
+        slots, params = self.slots, self.model.params
+        n_past = {i: slots[i].prefill(tokens, n_last[i]) for i, tokens in texts.items()}
+        for i, tokens in texts.items():                         # if we are interrupted, only these are valid
+            slots[i].cached = tokens[:n_past[i]]
+        n_new = {i: len(tokens) - n_past[i] for i, tokens in texts.items()}
+        masks = {i: causal_mask(n_past[i], n_new[i]) for i in texts}
+        token_ids = [token for i, tokens in texts.items() for token in tokens[n_past[i]:]]
+        positions = [position for i in texts for position in range(n_past[i], len(texts[i]))]
+        x = params["wte"][token_ids] + params["wpe"][positions]         # [n, n_embd], n new rows in all
+
+        def attend_each(qkv, layer):                            # [n, 3 * n_embd] -> [n, n_embd]
+            return xp.concatenate([attend(rows, *slots[i].cache[layer], n_past[i], masks[i])
+                                   for i, rows in apart(qkv, n_new).items()])
+
         for layer, block in enumerate(params["blocks"]):
-            x = transformer_block(x, **block, attend=partial(attend_by_sequence, layer=layer, runs=runs))
-        states = dict(zip(order, xp.split(x, ends_of(new[i] for i in order))))  # [n_i, n_embd] each
-        for i in order:
-            self.slots[i].cached = texts[i]
-        logits = self.model.logits(xp.concatenate([states[i][-n_last[i]:] for i in order]))
-        return dict(zip(order, xp.split(logits, ends_of(range(n_last[i]) for i in order))))
-
-    def runs(self, new):
-        """Groups the sequences whose attention can be computed in one product: their caches are adjacent, and
-        all have the same number of new positions and the same number of blocks of keys (gpt2.whole_blocks).
-
-        new     {sequence: range of its new positions}
-        Returns [(rows of x, caches [n_layer, 2, g, n_head, size, d_head], positions [g, n], mask), ...]
-        """
-        def kind(numbered):
-            j, i = numbered
-            caches, row = self.place[i]
-            # i is the j-th sequence here and at `row` in caches; neighbours have the same row - j
-            return id(caches), row - j, len(new[i]), whole_blocks(new[i].stop)
-
-        runs, end = [], 0
-        for _, members in groupby(enumerate(new), kind):
-            members = [i for _, i in members]
-            (caches, row), g, n = self.place[members[0]], len(members), len(new[members[0]])
-            masks = xp.stack([causal_mask(new[i].start, n) for i in members])   # [g, n, s]
-            masks = xp.repeat(masks, caches.shape[3], axis=0)                   # [g * n_head, n, s]
-            positions = xp.asarray([list(new[i]) for i in members])             # [g, n]
-            start, end = end, end + g * n
-            runs.append((slice(start, end), caches[:, :, row:row + g], positions, masks))
-        return runs
+            x = transformer_block(x, **block, attend=partial(attend_each, layer=layer))
+        for i, tokens in texts.items():
+            slots[i].cached = tokens
+        last = [rows[-n_last[i]:] for i, rows in apart(x, n_new).items()]       # [n_last, n_embd] each
+        return apart(self.model.logits(xp.concatenate(last)), {i: n_last[i] for i in texts})
 
 
-def ends_of(parts):
-    """Where the parts of a concatenation end, except the last:  ends_of(["ab", "c", "de"]) == [2, 3]."""
-    return list(accumulate(map(len, parts)))[:-1]
-
-
-def attend_by_sequence(qkv, layer, runs):                       # [n, 3 * n_embd] -> [n, n_embd]
-    """gpt2.attend for the rows of several sequences, each of which reads its own cache."""
-    heads = []
-    for rows, caches, positions, mask in runs:
-        keys, values = caches[layer]                            # [g, n_head, size, d_head] each
-        (g, n_head, size, d_head), n = keys.shape, positions.shape[1]
-        # [g, n, n_head, d_head]
-        q, k, v = qkv[rows].reshape(g, n, 3, n_head, d_head).transpose(2, 0, 1, 3, 4)
-        which = xp.arange(g)[:, None]                           # [g, 1]
-        keys[which, :, positions], values[which, :, positions] = k, v
-        # The heads of all g sequences are treated as the heads of one.
-        q = q.transpose(0, 2, 1, 3).reshape(g * n_head, n, d_head)
-        keys, values = (a.reshape(g * n_head, size, d_head)[:, :mask.shape[-1]] for a in (keys, values))
-        out = dot_product_attention(q, keys, values, mask)      # [g * n_head, n, d_head]
-        heads.append(out.reshape(g, n_head, n, d_head).transpose(0, 2, 1, 3).reshape(g * n, -1))
-    return xp.concatenate(heads)
+def apart(x, n):
+    """The rows of x by sequence: x [n[i] + n[j] + .., m] -> {i: [n[i], m], j: [n[j], m], ..}."""
+    return dict(zip(n, xp.split(x, [*accumulate(n.values())][:-1])))
