@@ -2,7 +2,7 @@
 
     python -m benchmarks costs          eight minutes on a machine that has nothing else to do
 
-measures in a separate process for each kind of kernels (OpenBLAS chooses them by OPENBLAS_CORETYPE), and
+Each kind of kernels is measured in a process of its own (OpenBLAS chooses them by OPENBLAS_CORETYPE), which
 writes
 
     bandwidth       GB/s of the memory: a product of one row with 268 MB of weights, before the passes
@@ -10,11 +10,11 @@ writes
     rounds          milliseconds of each method's rounds, on texts of the embedded pair, in three parts:
                     drafting, the target's pass, and settling (from the target's logits to the new tokens)
 
-Each is written as the quartiles and the number of calls; the calls of a model's passes take turns, and so do
-the methods.  The first round, which reads the prompt, is left out, and so are rounds that the end of the text
-cuts short, as in the counts.  "typical" is the sum of the medians of the three parts, for each number of
-drafts, averaged over the rounds; "slope" is the time that one more draft adds.  "speedup" compares whole
-runs, timed from the end of the first round, with runs of the target alone on the same prompts.
+Each is written as the quartiles and the number of calls.  The passes of a model take turns, and so do the
+methods.  The first round, which reads the prompt, is left out, and no round is cut short by the end of the
+text.  For each number of drafts, the medians of the three parts are added up; "typical" is the mean of these
+sums over all rounds.  "slope" is the time that one more draft adds.  "speedup" compares whole runs, without
+the first round, with runs of the target alone on the same prompts.
 
 Limitations: on a busy machine all of it is noise.  The models of GPT-2's size have random weights (the time
 does not depend on their values).  CPU only.
@@ -39,7 +39,7 @@ from utils import load_model
 
 KERNELS = {"avx512": "SkylakeX", "avx2": "Haswell"}
 N_CACHED, N_TOKENS = 60, 60
-ROWS = 1, 5, 9                      # at every turn; large models run SELDOM at every tenth only
+ROWS = 1, 5, 9                      # at every turn; SELDOM, for large models, at every tenth
 SELDOM = 2, 3, 4, 7, 13, 17, 25, 33, 49, 81
 SIZES = {TARGET: 15, DRAFT: 3, "124M": 30, "355M": 60}          # seconds at most
 METHODS_SECONDS, CALLS, MATRIX = 200, 200, 8192
@@ -56,11 +56,11 @@ def quartiles(seconds):
 def passes(name, seconds):
     """What is written about a model, and the quartiles of the bandwidth in GB/s, with the number of calls."""
     model = load_model(name)[0] if name.startswith("demo") else random_model(name)
-    products, n_bytes = streams(MATRIX)         # apart: they push models out of the cache
+    products, n_bytes = streams(MATRIX)         # before the passes: they empty the cache
     rates = [n_bytes / second / 1e9 for second in min(in_turns(products, CALLS).values(), key=np.median)]
     tokens = [i % model.n_vocab for i in range(model.n_ctx)]
     runs = {n: partial(model, tokens[:N_CACHED + n], n) for n in sorted(ROWS + SELDOM, reverse=True)
-            if N_CACHED + n <= model.n_ctx}                     # one row after few rows, not after many
+            if N_CACHED + n <= model.n_ctx}                     # most first: one row follows few rows
     times = in_turns(runs, CALLS, seconds, () if name.startswith("demo") else SELDOM)
     rows = {n: quartiles(times[n]) for n in sorted(times)}
     return dict(bytes=size_of(model), rows=rows), [*np.percentile(rates, [25, 50, 75]).round(2), len(rates)]
@@ -105,8 +105,8 @@ def run(cell, models, tokens, n_tokens, seed):
 
 
 def typical(rounds):
-    """typical: milliseconds, the sum of the parts' medians for each number of drafts, averaged;
-    drafts: their mean number; slope: milliseconds that one more draft adds, by least squares."""
+    """typical: see above, in milliseconds; drafts: their mean number; slope: the milliseconds that one more
+    draft adds, by least squares."""
     sizes = defaultdict(list)
     for n_drafts, _, spent in rounds:
         sizes[n_drafts].append(spent)
@@ -118,7 +118,7 @@ def typical(rounds):
 
 
 def rounds(cells, seconds, prompts, n_tokens):
-    """{name: what is written about the cell}.  The cells take turns, prompt by prompt."""
+    """{name: what is written about the cell}"""
     lines, trees = Models(DRAFT, TARGET), Models(DRAFT, TARGET)         # trees need a target of their own
     baselines = {T: ("alone", "", None, T) for *_, T in cells}
     found, start = {cell: [] for cell in [*baselines.values(), *cells]}, clock()

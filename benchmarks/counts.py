@@ -1,58 +1,55 @@
-"""Counts: how many tokens a target pass gives, for each method of the table.  No clock.
+"""Counts: how many tokens a target pass gives, for each method of methods.py.  No clock.
 
     python -m benchmarks counts             hours; stop it with Ctrl-C at any time, and it resumes from there
-    python -m benchmarks counts lookup      only the cells of this method's row in docs/methods.md
+    python -m benchmarks counts lookup      only what this method's row in docs/methods.md needs
 
 The number of tokens per pass depends on the pair of models, the method, the temperature, K and the prompts,
 but not on the machine (kernels differ at near-ties only).  So it is counted once, with a standard error.
 
-A prompt is an opening, one of openings.txt, that the target has continued by 16 tokens at temperature 1.  The
-rounds that begin in the next 60 tokens are counted.  When all openings have been used, they are continued
-again with other seeds, until the standard error is small enough.  A cell, say "model token K=4 T=1", has
+A prompt is an opening, that is, a line of openings.txt, and 16 tokens by which the target has continued it at
+temperature 1.  The rounds that begin in the next 60 tokens are counted; these tokens are at the places 0 to
+59.  When all openings have been used, they are continued again with other seeds, until the standard error is
+small enough.  A cell of counts.json, say "model token K=4 T=1", has
 
     tokens, se      tokens per target pass, and the standard error, from the differences between texts
     drafts          drafts per round; in a tree, nodes.  A target pass has one row more
     kept            [j] the share of rounds in which at least j + 1 drafts were accepted
-    tested          [j] the share of rounds that had a draft j + 1 and accepted all drafts before it;
-                    kept / tested is the acceptance rate at that position
+    tested          [j] the share of rounds that accepted the first j drafts and had one more (in a tree: one
+                    more level); kept / tested is the acceptance rate of draft j + 1
 
 Counting without coins.  A coin is the random number of an accept test.  A run draws drafts and coins, and
-both decide its text and its rounds.  For lines of drafts neither has to be drawn: let the target alone write
-a text X, and compute how likely each round is in a run that writes X.  This gives the same averages, because
-a lossless run writes X with the same probability as the target does.
+both decide its text and its rounds.  Without trees neither has to be drawn.  Instead the target alone writes
+a text X.  Then the probability of each round is computed, given that a run writes X.  This gives the same
+averages, because a lossless run writes X with the same probability as the target does.
 
-One draft.  Let a draft be tested at a place where X has the token x.  A run emits x here with probability
-q(x) in all, and as an accepted draft with probability min(p(x), q(x)).  (Otherwise x is the correction.)  So
-in the runs that write X, the draft was accepted with probability min(p, q) / q, which is
+One draft.  At the place of a draft, X has the token x.  A run emits x here with probability q(x) in all, and
+as an accepted draft with probability min(p(x), q(x)).  (Otherwise x is the correction.)  So in the runs that
+write X, the draft was accepted with probability min(p, q) / q, which is
 
     min(1, r)           r = p(x) / q(x)
 
 One round.  The probability that it accepts at least j drafts is the product of min(1, r_i) over its first j
-tokens.  In block verification (samplers/block.py explains P_j) P_j q takes the place of q, so draft j + 1 is
-accepted with probability min(1, r_{j+1} / P_j).  The product of the first j of these is the smallest of 1,
-r_1, r_1 r_2, .., r_1 .. r_j.
+tokens.  Block verification has P_j q in place of q (samplers/block.py explains P_j).  So it accepts draft
+j + 1 with probability min(1, r_{j+1} / P_j).  The product of the first j of these is the smallest of 1, r_1,
+r_1 r_2, .., r_1 .. r_j.
 
-One text.  The first round begins at place 0, and after a round that begins at t and accepts j drafts, the
-next one begins at t + j + 1.  This gives the chance that a round begins at t, for one t after another.  The
-sum of these chances is the expected number of rounds.  Their sum, each times the expected tokens of a round
-that begins there, is the expected number of tokens.
+One text.  The first round begins at place 0.  If a round begins at t and accepts j drafts, the next one
+begins at t + j + 1.  This gives the chance that a round begins at t, for one t after another.  The sum of
+these chances is the expected number of rounds.  If each chance is multiplied by the expected tokens of a
+round that begins there, the sum is the expected number of tokens.
 
-One pass of the target over X gives q at every place, and the same r serve every K.  All cells that are
-counted in this way at one temperature use the same texts, so the difference of two cells is known more
-precisely than the cells themselves.
-
-Counting without coins works only if the drafts depend on the text alone and are the same for every K.  Other
-methods are run, coins and all, from an empty memory for each text: trees, lossy rules, `coupled`, drafters
-with a memory or with coins of their own, and drafters that choose how many drafts to make.
+This works only for lossless methods whose drafts depend on the text alone and are the same for every K.  The
+others are run, coins and all, from an empty memory for each text: trees, lossy rules, `coupled`, drafters
+with a memory or with random draws of their own, and drafters that choose how many drafts to make.
 
 At temperature 0 a small model soon repeats itself in a loop, and drafters that copy are then nearly always
-right.  So some cells count only some of the rounds.  "lookup token K=4 places:0-20 T=0" has those that begin
-in the first 20 places of the texts, before most loops; places:20-40 and places:40-60 have later ones.
-"prompts:copying" has the first 20 places after prompts in which phrases and names recur (copying.txt).
+right.  So some cells count only rounds that begin at certain places.  "lookup token K=4 places:0-20 T=0" has
+the first 20 places, before most loops; places:20-40 and places:40-60 have later ones.  "prompts:copying" has
+the first 20 places after the prompts of copying.txt, in which phrases and names recur.
 
 Limitations: these openings, 60 tokens, and the embedded pair.  Only a change of weights is noticed: after
-changing the openings or the constants here, delete counts.json.  If two of these programs run at once, one
-overwrites the cells of the other.
+changing the openings or the constants here, delete counts.json.  Run this program only once at a time: of
+two, one would overwrite the other's cells.
 """
 import hashlib
 import json
@@ -90,7 +87,7 @@ DEPTH, SIZES = 8, (4, 8, 16, 32, 64, 128, 256, 512)     # of the best trees (seq
 FIXED = {"layer_skip": "layer_skip:a5,a6,a7,a8,a9,a10,m7,m8"}
 COSTS = dict(c=0.15, v=1.4)
 
-# Drafters whose drafts depend on the text alone; the first are the same however many are wanted.
+# Drafters whose drafts depend on the text alone; a larger K only adds drafts.
 MEMORYLESS = "model", "lookup", "ngram", "early_exit", "eagle", "medusa", "parallel"
 # (p / q along the text) [.., K] -> the chance that at least 1 .. K drafts are accepted
 CHANCES = {"token": lambda r: np.minimum(r, 1).cumprod(-1),
@@ -100,8 +97,7 @@ CHANCES = {"token": lambda r: np.minimum(r, 1).cumprod(-1),
 # What is counted --------------------------------------------------------------------------------------------
 
 def plan():
-    """[(drafter, verifier, K, T, where)]: the cells that are quick to count come first, and of these the most
-    important.  K is None for a tree."""
+    """[(drafter, verifier, K, T, where)]: the cells that need no coins come first.  K is None for a tree."""
     def cells(pairs, Ks=(None,), temperatures=TEMPERATURES):
         return [(*pair, K, T) for T in temperatures for K in Ks for pair in pairs]
 
@@ -122,7 +118,7 @@ def plan():
     later = [(name, "token", 4, 0, where) for where in ("places:20-40", "places:40-60")
              for name in ("model", "lookup", "suffix", "jacobi", "eagle")]
     found = dict.fromkeys([*rows, *later, *((*counted_as(*cell), "") for cell in found)])
-    return sorted(found, key=lambda cell: not is_exact(*cell[:2]))              # stable; the cheap ones first
+    return sorted(found, key=lambda cell: not is_exact(*cell[:2]))              # quick ones first
 
 
 def row(name):
@@ -136,10 +132,11 @@ def row(name):
 
 
 def counted_as(drafter, verifier, K, T):
-    """The cell that is counted in place of this one, because both accept the same drafts.  At temperature 0
-    p and q are one-hot: all rules judge the same tree of likeliest tokens, lossy rules and `coupled` accept
-    what Algorithm 2 accepts, and a cascade drafts what its draft model would.  TLI is the draft model if both
-    models share a vocabulary, as here."""
+    """The cell that is counted in place of this one, because both accept the same drafts.
+
+    At temperature 0 p and q are one-hot.  Then all rules for trees judge the same tree of likeliest tokens,
+    lossy rules and `coupled` accept what Algorithm 2 accepts, and a cascade drafts what its draft model
+    would.  At any temperature TLI does so, because here both models share a vocabulary."""
     name, _, option = verifier.partition(":")
     drafter = "model" if drafter == "tli" else drafter
     if T == 0:
@@ -168,7 +165,7 @@ def loaded(drafter, verifier, T):
 
 @cache
 def ranks(drafter, T):
-    """How often the first child of a node is accepted, how often the second, .., in a tree of sixteen."""
+    """How often the first child of the root is accepted, how often the second, .., of sixteen."""
     method, models = loaded(drafter, "tree:16", T)
     return by_rank([r for seed, prompt in enumerate(prompts(0, UNITS))
                     for r in rounds_of(method, made(method, models, 1), prompt, 1, T, seed)])
@@ -188,8 +185,8 @@ def openings(file="openings.txt"):
 
 @cache
 def prompts(first, n, where=""):
-    """n prompts, from number `first` on.  Each continues an opening, with the number as its seed;
-    those of copying.txt stand as they are."""
+    """n prompts, from number `first` on.  The number is the seed of the opening's continuation.
+    The prompts of copying.txt have none."""
     if where == "prompts:copying":
         return openings("copying.txt")[first:first + n]
     numbers = range(first, first + n)
@@ -264,7 +261,7 @@ def ratios(drafter, T, first, n, where):
     for i, (prompt, said) in enumerate(texts(T, first, n, where)):
         text, start = prompt + said, len(prompt)
         if method.drafter.entry.trained == "head":
-            pair.target(text[:-1])                              # the head reads its states
+            pair.target(text[:-1])                              # the head reads this pass's states
         draft = pair.draft and OnText(pair.draft, text[:-1], start - 1)
         for t in range(N_TOKENS):
             p = along(pair.propose, draft, text, start + t, T)
@@ -305,7 +302,7 @@ def rounds_of(method, pair, prompt, K, T, seed, places=(0, N_TOKENS)):
 
 
 def drawn(method, models, K, T, prompt, seed, places):
-    """The tally of these rounds."""
+    """The tally of one text's rounds."""
     most, n_rounds, n_tokens, n_drafts = method.n_drafts(K), 0, 0, 0
     kept, tested = np.zeros(most), np.zeros(most)
     for r in rounds_of(method, made(method, models, K), prompt, K, T, seed, places):
@@ -354,7 +351,7 @@ def figures(total):
 
 
 def wanted(cell):
-    """The relative error to reach: one per cent for cells that are cheap or important, otherwise two."""
+    """The relative error to reach: one per cent for whole texts if they are cheap or important, else two."""
     drafter, verifier, K, T, where = cell
     if where == "prompts:copying":
         return math.inf                                         # as many texts as there are prompts
@@ -370,7 +367,7 @@ def needed(cell, before):
 
 
 def count_cell(cell, before, bar):
-    """Count texts until the error is small enough -> the cell.  before: the cell so far, or None."""
+    """Count more texts, until the error is small enough.  before: the cell so far, or None."""
     while not before or before["se"] > wanted(cell) * before["tokens"]:
         total, texts, guess = np.array(before["sums"]) if before else 0, bar.n, needed(cell, before)
         total = total + counted(cell, before["texts"] if before else 0, UNITS, bar.update)
