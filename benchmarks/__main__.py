@@ -10,9 +10,9 @@ from methods import DRAFTERS, VERIFIERS
 def main(what, name=""):
     """Count tokens, measure costs, and make tables and pictures from both.
 
-    WHAT is counts (no clock; hours, but it resumes where it stopped), costs (timing; eight minutes, on a
-    machine that has nothing else to do), speed (the numbers in the pages, and the pictures; seconds) or film
-    (the README's moving picture, drawn from a recorded run).
+    counts takes hours, without a clock, and resumes where it stopped.  costs takes eight minutes, on a
+    machine that has nothing else to do.  speed rewrites the numbers in the pages, and the pictures, in
+    seconds.  film draws the README's moving picture from a recorded run.
 
     Args:
         what: counts, costs, speed or film

@@ -1,4 +1,4 @@
-"""One value for each quantity, from counts and costs.  The README, notebooks and pages take it from here.
+"""The value of each quantity in the README, notebooks and pages, from counts and costs.
 
     value("model token K=4 T=1: tokens")            per target pass; also se, rows, rate, kept 1, text
     value("avx2 model token K=4 T=1: speedup")      counts over costs; also error, measured, c, v, round, text
@@ -12,7 +12,7 @@ The speed-up is the tokens of a round divided by its cost:
     tokens per pass / ((drafting + the target's pass + settling) / (a round of the target alone))
 
 The times are medians of the timed rounds (costs.py), adjusted to the mean number of drafts in the counts.
-The error combines that of the tokens with those of the two median passes (the method's, and alone).
+The error combines those of the tokens, of the method's median pass and of that of the target alone.
 """
 import json
 import re

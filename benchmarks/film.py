@@ -2,9 +2,8 @@
 
     python -m benchmarks film       # draws results/race.json, which was recorded once
 
-Each round takes its shortest time in 100 equal runs (other programs can only make it longer), slowed down by
-the factor that the picture states.  The first frame is the end of the race, for readers who see a still
-picture.
+A round takes its shortest time in 100 equal runs, because other programs can only make it longer.  The
+picture states how much it is slowed down.  A still picture shows the first frame, the end of the race.
 
 Limitations: one run of one prompt, on one core of an AMD EPYC with AVX-512 kernels; the time to read the
 prompt is left out.  For averages, see results/speed.md.
@@ -36,7 +35,7 @@ SMALL, BOLD, TEXT = font("Sans", 13), font("Sans-Bold", 17), font("Serif", 17)
 
 
 def seen(rounds, draft_seconds, now):
-    """What is on the screen at the time `now`: pieces [(text, colour)], ends of the passes, and tokens."""
+    """On the screen at the time `now`: pieces [(text, colour)], ends of the passes, number of tokens."""
     pieces, ends, n_tokens, start = [], [], 0, 0
     for r in rounds:
         end = start + r["seconds"]

@@ -5,8 +5,6 @@
     seconds(n, f, g)            medians of these
     bandwidth(n)                the speed limit: bytes of weights per second
     size_of(model)              bytes of its weights
-
-Limitations: the memory in use is not reported.
 """
 import contextlib
 import os
@@ -52,8 +50,8 @@ def caption():
 
 
 def in_turns(runs, n, limit=float("inf"), seldom=(), every=10):
-    """Time {name: run} in turns -> {name: seconds of each call}.  One turn to warm up, then `n` turns, or
-    fewer if `limit` seconds are over.  The runs named in `seldom` are run at every tenth turn (`every`)."""
+    """Time {name: run} in turns -> {name: seconds of each call}.  One turn warms up.  Then there are `n`
+    turns, or fewer if `limit` seconds are over.  Runs named in `seldom` take part in every tenth turn."""
     times, start = {name: [] for name in runs}, clock()
     for turn in tqdm(range(n + 1), disable=None):
         for name, run in runs.items():
@@ -72,8 +70,8 @@ def seconds(repetitions, *runs):
 
 
 def streams(n):
-    """{name: a product of one row with weights [n, n]}, and the bytes of the weights.  Which of the two
-    is faster depends on the kernels."""
+    """{name: a product of one row with weights [n, n]}, and the bytes of the weights.  Which product is
+    faster depends on the kernels."""
     rng = np.random.default_rng(0)
     A = xp.asarray(rng.random((n, n), dtype=np.float32))
     y = xp.asarray(rng.random(n, dtype=np.float32))
@@ -97,7 +95,7 @@ def arrays_of(params):
 
 
 def size_of(*models):
-    """Bytes of the weights.  Arrays that models share count once, and so do token embeddings that are the
-    output head, too."""
+    """Bytes of the weights.  An array that models share counts once.  So do the token embeddings, which are
+    also the output head."""
     weights = [value for model in models for name, value in model.params.items() if name != "head"]
     return sum({id(array): array.nbytes for array in arrays_of(weights)}.values())

@@ -26,7 +26,7 @@ N_CACHED, ROWS = 60, (1, 5, 9)
 
 
 def passes_here(size):
-    """{rows: a function that runs a pass over so many rows, after N_CACHED tokens}"""
+    """{rows: a function that runs a pass over them, after N_CACHED tokens}"""
     model, tokens = random_model(size), [i % 256 for i in range(N_CACHED + max(ROWS))]
     return {n: partial(model, tokens[:N_CACHED + n], n) for n in ROWS}
 
@@ -50,7 +50,7 @@ def passes_of_transformers(size):
 
 
 def passes_of_llama(program, folder, size):
-    """{rows: milliseconds of a pass}, by llama-bench's own clock."""
+    """{rows: median milliseconds of a pass}, by llama-bench's clock."""
     (folder / size).mkdir()
     export.write_gguf(folder / size, size, SIZES[size], random_arrays(size),
                       vocabulary(SIZES[size]["n_vocab"]))
@@ -65,7 +65,7 @@ def main(llama_bench="", repetitions=15):
 
     Args:
         llama_bench: the path of llama.cpp's program llama-bench; without it llama.cpp is left out
-        repetitions: how often each pass is timed, in turns, after one to warm up
+        repetitions: how often each pass is timed here and in transformers, which take turns
     """
     SIZES[TARGET] = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)
     for size in TARGET, "124M", "355M":

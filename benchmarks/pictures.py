@@ -33,7 +33,7 @@ def by_method(axes, T):
 
 
 def by_rows(axes):
-    """v: the time of a pass over several rows divided by that over one, with the middle half of the times."""
+    """v: the time of a pass over several rows in passes over one, with the middle half of the times."""
     for kernels, style in zip(NAMES, ("-", "--")):
         for model, colour in zip(("demo-target", "124M", "355M"), ("#0072B2", "#E69F00", "#009E73")):
             rows = costs(kernels)["passes"][model]["rows"]

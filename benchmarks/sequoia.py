@@ -1,19 +1,18 @@
 """Which tree is best: Sequoia, Chen et al. 2024 (arXiv 2402.12374).
 
     accepted = by_rank(rounds)                          # reporting/stats.py, of a run with a wide tree
-    shape = fastest(accepted, target_seconds, draft_seconds)    # of a pass over 1, 2 .. rows, say 33
+    shape = fastest(accepted, target_seconds, draft_seconds)    # of passes over 1, 2, .., say, 33 rows
     tree_sampling(draft, target, tokens, n_tokens, shape, rng)      # 33 rows: the root and up to 32 nodes
 
-The assumption, as in the paper: at every node the walk goes on to child b (the first is 0) with the same
-probability accepted[b].  The worth of a node is the probability that the walk reaches it, the product of
-these along its path.  The expected number of tokens per pass is the sum of the worths, including the root's 1
-for the target's own token.  The paper finds the best tree of n nodes by dynamic programming.  But since no
-node is worth more than its parent or its elder sibling, the best tree is simply the n nodes of most worth.
-Of these trees, for all n and depths, `fastest` takes the one with the most tokens per second, given the
-machine's seconds for each pass.
+The assumption, as in the paper: at every node child b (the first is 0) is accepted with the same probability
+accepted[b].  The worth of a node is the probability that its whole path is accepted, the product of these
+along the path.  The expected number of tokens per pass is the sum of the worths, and 1 for the target's own
+token.  The paper finds the best tree of n nodes by dynamic programming.  But no node is worth more than its
+parent or its elder sibling.  So the best tree is simply the n nodes of most worth.  `fastest` compares these
+trees, for all n and depths, by tokens per second.
 
-Limitations: the probabilities are those of one draft, target, rule and temperature, measured on one text.  A
-child that was accepted more often than an elder sibling is treated as equal to it.
+Limitations: the probabilities are those of one draft, target, rule and temperature, on a few texts.  A child
+that was accepted more often than an elder sibling is treated as equal to it.
 """
 from heapq import heappop, heappush
 
@@ -55,7 +54,7 @@ def fastest(accepted, target_seconds, draft_seconds, depth=6):
         tokens, parents = tree
         if parents is None:
             return 0.0
-        rows = np.bincount([0, *depths(parents)])[:-1]          # of each of the draft's passes
+        rows = np.bincount([0, *depths(parents)])[:-1]          # of the draft's pass over each level
         # the pass has len(parents) + 1 rows, one of them the root's
         return tokens / (target_seconds[len(parents)] + sum(draft_seconds[n - 1] for n in rows))
 

@@ -1,9 +1,9 @@
-"""Numbers in pages are written 1.53<!-- a quantity -->, where the quantity names what the number is.
+"""In pages a number is followed by a comment that names its quantity.
 
     3.12<!-- model token K=4 T=1: tokens -->                            a value of figures.py
     1.53 at K = 2<!-- eagle T=0 on a GPU, one text (assumed) -->        by the cost model of pages/machine.py
 
-    python -m benchmarks speed      rewrites them, and the pictures; takes seconds, measures nothing
+    python -m benchmarks speed      rewrites these numbers, and the pictures, in seconds
 
 A number keeps as many digits as it has in the page; "-" means not counted or not measured.
 """
