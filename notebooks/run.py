@@ -21,11 +21,11 @@ import console
 METADATA = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"}}
 PICTURES = ["--InlineBackend.figure_formats=svg", "--InlineBackend.rc=svg.fonttype=none",
-            "--InlineBackend.rc=svg.hashsalt=notebooks"]        # text as text; the same ids in each run
+            "--InlineBackend.rc=svg.hashsalt=notebooks"]        # text stays text; the same ids each time
 
 
 def run(path):
-    """The notebook, executed in its folder.  Only what its cells print depends on the time or the machine."""
+    """The notebook, executed in its folder.  Nothing but the outputs of its cells depends on the machine."""
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False, coalesce_streams=True,
                    extra_arguments=["--log-level=40", *PICTURES],
@@ -40,13 +40,13 @@ def run(path):
 
 
 def smaller(svg):
-    """Without its date, on one line, and rounded to hundredths of a point: half the size.
+    """The SVG without its date, on one line, its numbers cut after two decimals: half the size.
 
     >>> smaller('<?xml?>\\n<svg>\\n <metadata>today</metadata>\\n<path d="M 1.23456 -7\\nz"/>0.0012</svg>')
     '<svg><path d="M 1.23 -7 z"/>0.0012</svg>'
     """
     svg = re.sub(r"<metadata>.*?</metadata>|<!DOCTYPE.*?>|<\?xml.*?>", "", svg, flags=re.S)
-    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), svg)        # not in text
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), svg)        # tags only
     return " ".join(re.sub(r">\s+<", "><", svg).split())
 
 
@@ -55,7 +55,7 @@ def main(*paths, untimed=False):
 
     Args:
         paths: notebooks; all, if none is named
-        untimed: keep the stored outputs of cells that measure the machine (if it is busy now)
+        untimed: keep the stored outputs of cells that measure the machine (for a busy machine)
     """
     for path in map(Path, paths or sorted(HERE.glob("*.ipynb"))):
         start, stored = perf_counter(), nbformat.read(path, as_version=4)
