@@ -3,26 +3,22 @@
     propose = Schedule(lookup.propose)                  # one object per run
     speculative_sampling(None, target, tokens, n_tokens, 8, rng, propose=propose)
 
-In each round the loop (speculative_sampling) asks for at most k drafts.  Each of these classes wraps a
-drafter, and asks it for k or fewer:
+Each class wraps a drafter, and asks it for at most the k drafts that the loop wants:
 
     Schedule        +2 if all drafts of a round were accepted, else -1: the heuristic of transformers'
                     assisted generation  (J. Gante, 2023; num_assistant_tokens_schedule="heuristic")
     Confident       stop after a token that the draft model is not confident of
                     (assistant_confidence_threshold in transformers)
-    Optimum         the number with the largest expected gain (Leviathan et al. 2022, theorem 3.8), from a
-                    running estimate of the acceptance rate alpha, and the costs c of a draft and v of a
-                    verification
+    Optimum         the number that promises the most tokens per second (Leviathan et al. 2022, theorem 3.8).
+                    It follows from a running estimate of the acceptance rate alpha, the cost c of a draft
+                    and the cost v of a verification
 
 Lossless, because each round is lossless for any number of drafts (notebook 2, "The induction").  That number
 may depend on everything emitted before the round, and on the distributions that its drafts are drawn from.
-A drawn draft may end the round, but must still be proposed: to stop after an unlikely draft is right, to
-drop it and stop is wrong.
+A round may end after an unlikely draft, but must not drop it.
 
-What was accepted is read from the text of the next call: the drafts of a round count as far as it has them.
-
-Limitations: lines of drafts only, no trees; and nothing here looks at a clock during a run, because then
-the same seed would not repeat the run: `measured_costs` measures c and v before it.
+Limitations: no trees of drafts.  c and v are measured before the run, since a clock inside the run
+would make it unrepeatable.
 """
 import numpy as np
 
@@ -33,7 +29,7 @@ from speculative import propose as draft_propose
 
 
 class Schedule:
-    """+2 drafts if all of a round's drafts were accepted, else -1, and never fewer than one."""
+    """+2 drafts if all of a round's drafts were accepted, else -1, but at least one."""
 
     def __init__(self, propose=draft_propose, first=5):
         self.propose, self.first = propose, first
@@ -55,7 +51,7 @@ class Schedule:
         self.K = self.first
 
     def learn(self, accepted, tested):
-        """Learn from the last round's drafts; those after a rejection were not tested."""
+        """Learn from the last round.  Drafts after a rejection were not tested."""
         self.K = self.K + 2 if accepted == tested else max(1, self.K - 1)
 
     def number(self, k):
@@ -65,14 +61,15 @@ class Schedule:
 
 
 class Optimum(Schedule):
-    """The k for which the expected number of tokens of a round, divided by its time, is largest; possibly 0.
+    """The number of drafts, possibly 0, with the most expected tokens per unit of time in a round.
 
-    c       the cost of a draft, in target steps (target passes over one token)
-    v       the cost of a target pass over K + 1 tokens, likewise; assumed to grow linearly with the tokens
+    c       the cost of a draft.  Like v, it is in target steps (passes over one token)
+    v       the cost of a target pass over K + 1 tokens.  It is assumed to grow linearly with the tokens
     memory  the number of rounds after which an observation has the weight 1 / e
 
     alpha is estimated as if one draft had been accepted before the run and one rejected (Laplace's rule).
-    Observations fade even while no drafts are made, so that drafting is tried again.
+    Observations fade even while no drafts are made.  So the estimate returns to 1/2, and drafting is tried
+    again if that promises a gain.
     """
 
     def __init__(self, c, v, K, propose=draft_propose, memory=16):
@@ -99,8 +96,8 @@ class Optimum(Schedule):
 
 
 class Confident:
-    """Stop after a token to which the draft model gives less probability than the threshold (at temperature
-    1, whatever the run's temperature).  Never stop a drafter that does not call to_probs (lookup, slem).
+    """Stop after a draft whose probability at temperature 1 is below the threshold, whatever the run's
+    temperature.  A drafter that does not call to_probs (lookup, slem) is never stopped.
     """
 
     def __init__(self, propose=draft_propose, threshold=.4):
@@ -127,8 +124,8 @@ class Confident:
 
 
 def measured_costs(draft, target, propose, tokens, K, to_probs):
-    """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that
-    choices based on them mostly repeat."""
+    """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that two
+    measurements mostly lead to the same choices."""
     n_ctx = min(model.n_ctx for model in (draft, target) if hasattr(model, "n_ctx"))
     if n_ctx <= K:
         raise ValueError(f"a context of {n_ctx} tokens is too short to time {K} drafts: take a smaller K, or "

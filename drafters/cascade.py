@@ -5,16 +5,15 @@ vertical cascade of Chen et al. 2023, arXiv 2312.11462).
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=staged)
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=cascade())    # lookup guesses
 
-Most of the cost of drafting is the draft model's K steps.  So let something smaller guess what the draft
-model would say, and let the draft model verify the guesses: speculative.verify, with the draft model in the
-target's place.
+Something smaller guesses the draft model's tokens.  The draft model verifies these guesses as a target would,
+with speculative.verify.
 
 Why it is lossless.  By the theorem in speculative.verify each token of this inner verification has the draft
-model's distribution p(. | all before it): the tokens are distributed as if speculative.propose had drawn them
-one by one.  The inner verification has computed these p, so they are returned with the tokens.  Whatever the
-guesses were, this is a drafter like any other, and can itself provide the guesses for a larger draft model.
+model's distribution p(. | all before it).  So the tokens are distributed as if speculative.propose had drawn
+them one by one, and their p are returned with them.
 
-At temperature 0 the drafts are the draft model's own, token for token; they just take fewer passes.
+At temperature 0 the drafts are the draft model's own, token for token.  Each accepted guess saves it one
+pass.
 
 Not here: the horizontal cascade (a smaller draft model for the later tokens of a round); a tree of guesses.
 """
@@ -24,7 +23,7 @@ from speculative import verify
 
 
 def cascade(guess=lookup.propose, smaller=None):
-    """A drafter in which `guess` (with the model `smaller`, if it needs one) proposes to the draft."""
+    """A drafter in which `guess` (with the model `smaller`, if it needs one) proposes to the draft model."""
     def propose(draft, x, k, to_probs, rng):
         drafts, p = [], []
         while len(drafts) < k:

@@ -1,36 +1,29 @@
 """EAGLE: a head that drafts from the target's hidden states  (Li et al. 2024, arXiv 2401.15077).
 
-The target's hidden states say more about what comes next than the tokens do, and they cost nothing: the last
-verification has computed them.  The head is one transformer block that continues from there.
+The target's hidden states say more about what comes next than the tokens do.  They cost nothing, because the
+last verification has computed them.  The head is one transformer block that continues from there.
 
-    the target at i - 1     its states after a few layers, after half of them, and after all; a matrix fuses
+    the target at i - 1     its states after a few layers, after half of them, and after all.  A matrix fuses
                             them into one
-    at position i           the state before it (i - 1), the token x_i, the position  ->  the state at i
-    the state at i          times the target's own output matrix  ->  p(. | x_1 .. x_i)
+    the head at i           the state at i - 1, the token x_i and the position i  ->  the state at i
+    the state at i          times the target's output matrix  ->  the logits of p(. | x_1 .. x_i)
 
-Up to position n the state before is the target's; after that it is the head's own, so the head can draft
-any number of tokens.  The token that was drawn is an input, too, because the state does not say which of the
-likely tokens was drawn: the paper's "token sequence advanced by one time step".  The first token has no state
-before it: zeros are used.
+The text has n tokens.  Up to i = n the state at i - 1 is the target's.  After that it is the head's own, so
+the head can draft any number of tokens.  The token x_i is an input because the state at i - 1 does not say
+which token was drawn.  Before the first token the state is zero.
 
 Differences from the papers (whose features f_1 .. f_n are the states here):
 
-    EAGLE-1     is trained to match the target's features; the head here is trained to have its tokens
-                accepted (training/heads.py).  EAGLE-1's tree is fixed.  Positions are an input here because
-                GPT-2's are embeddings
-    EAGLE-2     (2406.16858) grows its tree where the head is most confident; here tree_rules.surest does
-                so, on request
+    EAGLE-1     is trained to match the target's features.  The head here is trained to have its tokens
+                accepted (training/heads.py)
+    EAGLE-2     (2406.16858) grows its tree where the head is most confident, as tree_rules.surest does here
     EAGLE-3     (2503.01840) fuses low, middle and high states and is trained on its own drafts for several
-                steps, as here; its reduced vocabulary (FR-Spec, 2502.14856) would gain a few per cent here
-                at most (notebook 8)
+                steps, as here.  Its reduced vocabulary is not here: see notebook 8
 
-In a tree the head continues from several of its own states at once.  Having the method `tree`, the head can
-be the draft model in every way of growing a tree.  It must read the very model that scores the tree:
+To draft a tree, the head must read the very model that scores it:
 
     target = with_tree(model)
     tree_sampling(Eagle(target), target, tokens, n_tokens, (3, 2, 1), rng)
-
-lucidrains' speculative-decoding has such a head, too, and calls it a prophet transformer.
 
 Limitations: only for the target that it was trained on; one text at a time.
 """
@@ -48,9 +41,10 @@ from sampling import sample
 class Eagle:
     """`speculative_sampling(None, target, .., propose=Eagle(target).propose)`.
 
-    target      the GPT2 that the head was trained on, the one that verifies
+    target      the GPT2 that the head was trained on, and that verifies
     head        a folder ("demo-eagle" belongs to "demo-target"), or its parameters
-                {"layers": inner ones that it reads, "fuse": {"w" [(len(layers) + 1) * n_embd, n_embd], "b"},
+                {"layers": the target's layers that it reads,
+                "fuse": {"w" [(len(layers) + 1) * n_embd, n_embd], "b"},
                 "from_state": {"w", "b"}, "from_token", "from_position", "blocks": [one],
                 "ln_f": {"g", "b"}}; the three from_ matrices are [n_embd, n_embd]
     Raises ValueError for a head that belongs to another target.
@@ -61,7 +55,7 @@ class Eagle:
         self.target, self.layers = target, params["layers"]
         self.fuse, self.from_state = params["fuse"], params["from_state"]
         self.n_vocab, self.n_ctx = target.n_vocab, target.n_ctx
-        # The products of each token and each position do not change: they are computed once.
+        # products with each token and each position, computed once
         self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]
         self.positions = unit(target.params["wpe"]) @ params["from_position"]       # [n_ctx, n_embd]
         # never called as a model: it provides the head's layers and their cache
@@ -69,7 +63,7 @@ class Eagle:
                               target.n_head)
         self.reset()
 
-    def __copy__(self):                                         # the same target, a cache of its own
+    def __copy__(self):                                         # with a cache of its own
         return type(self)(self.target, self.params)
 
     def reset(self):
@@ -78,9 +72,9 @@ class Eagle:
         self.states = self.block.states[-1, :0]                 # [1 + n_drafts, n_embd]: at x_n and drafts
 
     def step(self, before, new, n_past, n, parents):
-        """The head's block over new tokens or drafts, in the cache from n_past on -> their states.
+        """Run the head's block over new tokens or drafts, in the cache from n_past on -> their states.
 
-        before      [len(new), n_embd]   the state before each
+        before      [len(new), n_embd]   the state before each of them
         n, parents  the length of the text, and the parents of all drafts after it, the new ones last
         """
         positions = [*range(n), *(n - 1 + depth for depth in depths(parents))][n_past:]
@@ -96,11 +90,11 @@ class Eagle:
         self.reset()
         self.cached = x[:n_past]                            # if we are interrupted, only these are valid
         states = self.step(before, x[n_past:], n_past, len(x), [])[-1:]
-        self.cached = x                                     # an interrupt here leaves no states: read again
+        self.cached = x                                     # if interrupted here, x is read again
         self.states = states
 
     def tree(self, x, nodes, parents, n_last=None):
-        """As TreeGPT2.tree: logits [1 + n_nodes, n_vocab] after x_n and each node, or the last n_last."""
+        """As TreeGPT2.tree: logits [1 + n_nodes, n_vocab] after x_n and the nodes, or the last n_last."""
         x, nodes, parents = [*map(index, x)], [*map(index, nodes)], list(parents)
         check_nodes(len(x), nodes, parents, self.n_vocab, self.n_ctx)
         if x != self.cached or not len(self.states):
@@ -111,7 +105,7 @@ class Eagle:
             self.nodes, self.parents, self.states = nodes[:start], parents[:start], self.states[:1 + start]
             before = self.states[[1 + parent for parent in parents[start:end]]]
             new = self.step(before, nodes[start:end], len(x) + start, len(x), parents[:end])
-            self.states = xp.concatenate([self.states, new])    # before the nodes are: spare ones do no harm
+            self.states = xp.concatenate([self.states, new])    # before the nodes: spare states do no harm
             self.nodes, self.parents = nodes[:end], parents[:end]
         return linear(self.states[:1 + len(nodes)][-(n_last or 1 + len(nodes)):], **self.target.head)
 
@@ -128,6 +122,6 @@ class Eagle:
         return drafts, p
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree drawn by the rule, or of the likeliest tokens if only one can be drawn (temperature 0)."""
+        """A tree drawn by the rule, or of the likeliest tokens if only one is possible (temperature 0)."""
         certain = not shape or to_probs(self.tree(x, [], []), 1).max() == 1
         return (likeliest if certain else drawn)(self, x, shape, rule, to_probs, rng)

@@ -1,8 +1,8 @@
-"""What the drafters with a trained head have in common: how its weights and the target's states are read.
+"""What the drafters with a trained head have in common: reading the head's weights and the target's states.
 
 A head reads the hidden states of a target and ends in the target's output matrix, so it works with that
-target only.  Its folder (written by training/heads.py) therefore names the target, by a checksum of the
-target's token embeddings.
+target only.  Its folder (written by training/heads.py) names the target by a checksum of its token
+embeddings.
 """
 import hashlib
 import math
@@ -25,10 +25,9 @@ N_ROWS, RANK = 8, 24            # of a parallel head: the most drafts of a pass,
 
 def load_head(kind, name_or_folder, target):
     """The parameters of a head of this kind (a key of SIZES), nested as in utils.nested.
-    A dict of parameters is returned unchanged.
+    A dict is returned unchanged.
 
-    Raises ValueError, with one sentence, for files that are missing or damaged, another kind of head, or the
-    head of another target.
+    Raises ValueError for files that are missing or damaged, another kind of head, or another target's head.
     """
     if isinstance(name_or_folder, dict):
         return name_or_folder
@@ -70,12 +69,12 @@ def head_beside(name_or_folder, kind, target):
     try:
         fits = read_json(folder / "hparams.json").get("target") == checksum(target)
     except (ValueError, OSError):
-        fits = True                                     # a damaged head is not skipped: load_head reports it
+        fits = True                                     # load_head will report the damage
     return folder if fits else None
 
 
 def checksum(target):
-    """Which model a head belongs to: SHA-256 of the token embeddings in half precision."""
+    """SHA-256 of the target's token embeddings in half precision."""
     return hashlib.sha256(to_host(target.params["wte"]).astype(np.float16).tobytes()).hexdigest()
 
 
@@ -97,12 +96,12 @@ def head_shapes(kind, n, size, n_vocab=0):
 
 
 def states_before(target, x, first, layers=()):
-    """The target's states just before the tokens x[first:] -> [len(x) - first, (len(layers) + 1) * n_embd]:
-    those after each of `layers`, normalized, and those after its last norm.
+    """The target's states just before the tokens x[first:] -> [len(x) - first, (len(layers) + 1) * n_embd].
+    A row holds the states after each of `layers`, normalized, and the one after the target's last norm.
 
-    Usually the last verification has left them in the target.  If not (a new prompt), the text is run here,
-    and the next verification has only the rest to run.  Zeros precede the first token.
-    Raises ValueError for ids outside the vocabulary; the last one is checked here, before the target sees it.
+    Usually the last verification has left them in the target.  If not (a new prompt), the text is run here.
+    Zeros precede the first token.
+    Raises ValueError for ids outside the vocabulary.
     """
     x = [*map(index, x)]
     n = len(x) - 1
@@ -110,9 +109,9 @@ def states_before(target, x, first, layers=()):
     if hasattr(target, "follow"):           # a TreeGPT2: moves the accepted path's states to the text's
         target.follow(x[:n])
     if common_prefix(target.cached, x) < n:
-        target.prefill(x, 1)                # a long text, in the same chunks as without a head: the same bits
+        target.prefill(x, 1)                # a long text, in the same chunks as without a head
     if common_prefix(target.cached, x) < n:
-        target(x[:n])                       # a short one, which prefill leaves to the next call
+        target(x[:n])                       # a short text, which prefill leaves to the next call
     *early, last = target.states[[*layers, -1], max(first - 1, 0):n]            # [n, n_embd] each
     states = xp.concatenate([*map(unit, early), layer_norm(last, **target.params["ln_f"])], axis=1)
     return states if first else xp.pad(states, [(1, 0), (0, 0)])

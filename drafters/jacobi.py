@@ -4,29 +4,26 @@ al. 2023, arXiv 2305.10427; with a pool of n-grams, lookahead decoding, Fu et al
     jacobi = Jacobi(target)
     speculative_sampling(None, jacobi.target, tokens, n_tokens, K, rng, propose=jacobi.propose)
 
-A verification asks the target what comes next at K + 1 places of the text.  The places after a rejected
-draft have a wrong token before them, but an answer all the same: the likeliest token after those tokens.
-`Jacobi` uses the answers in two ways:
+A verification asks the target what comes next at K + 1 positions.  After a rejected draft the text before a
+position is wrong, but the target's answer, its likeliest next token, can still be used in two ways:
 
-    Jacobi      the answers become the drafts for the same places.  At temperature 0 that is the
+    Jacobi      the answers become the drafts for the same positions.  At temperature 0 that is the
                 Jacobi iteration for x_{n+j} = argmax q(. | x_1 .. x_{n+j-1}), all j at once
-    lookahead   the tokens just before a place, followed by its answer, are an n-gram that the target would
-                write.  A pool stores these.  To draft, the last N - 1 tokens of the text are looked up in it
-                (N = 4), then the last N - 2, ..; Jacobi's answer is used only if none of these is there
+    lookahead   a pool stores n-grams: the tokens just before a position, followed by the answer there.  To
+                draft, the last N - 1 tokens of the text are looked up in the pool (N = 4), then the last
+                N - 2, ..  If the pool has none of them, Jacobi's answer is used
 
 Drafts are chosen, not drawn: p is a point mass (None).  They depend on earlier passes only, so the text is
 lossless.
 
-What it costs: every round has all k drafts, since a place that is not asked about gets no answer.  If nothing
-is known for a place, its draft is the token before it, repeated.  Such drafts count as drafts, too, and each
-lengthens the target's pass by a token.
+If nothing is known for a position, its draft is the token before it, repeated.  So every round has k drafts.
 
 Limitations: earlier runs change the drafts, so use a new Jacobi for a run that should be repeatable from its
-seed.  Jacobi alone gains next to nothing on language models; the pool does the work, above all if the text
-repeats.
+seed.  Without the pool, Jacobi decoding gains next to nothing on
+language models.
 
-Not here: lookahead's window of several guesses for each place, and its verification of several n-grams in one
-pass (a tree); the paper's pool has n-grams of one length, and several with the same beginning.
+Not here: lookahead's window of several guesses for each position, and its verification of several n-grams in
+one pass (a tree).
 """
 from compute.backend import to_host
 
@@ -46,7 +43,7 @@ class Jacobi:
         for end, answer in enumerate(answers, len(asked) - len(answers) + 1):       # asked[:end] -> answer
             for start in range(max(0, end - N + 1), end):
                 before = tuple(asked[start:end])
-                self.pool.pop(before, None)                             # the latest comes last
+                self.pool.pop(before, None)                             # the latest n-gram comes last
                 self.pool[before] = answer
         while len(self.pool) > MOST:
             del self.pool[next(iter(self.pool))]
@@ -55,7 +52,7 @@ class Jacobi:
         """k tokens after x: speculative.propose, without a draft model."""
         self.learn()
         asked, answers, y = self.target.asked, self.target.answers, list(x)
-        first = len(asked) - len(answers) + 1                           # the place of the first answer
+        first = len(asked) - len(answers) + 1                           # the position of the first answer
         here = dict(enumerate(answers, first)) if x[:first] == asked[:first] else {}
         while len(y) < len(x) + k:
             known = (self.pool.get(tuple(y[-n:])) for n in range(N - 1, 0, -1))

@@ -1,33 +1,30 @@
 """Prompt lookup: the drafts are copied from an earlier place in the text  (A. Saxena, "Prompt Lookup
-Decoding", November 2023, a repository without a paper; `prompt_lookup_num_tokens` in transformers.  Leviathan
-et al. 2022, section 3.6, already name the idea: copy what follows an earlier match of the last tokens).
+Decoding", November 2023, a repository without a paper; `prompt_lookup_num_tokens` in transformers; the idea
+is in Leviathan et al. 2022, section 3.6).
 
     speculative_sampling(None, target, tokens, n_tokens, K, rng, propose=lookup.propose)
 
-Summaries, translations, code and answers about a document repeat what comes before them.  So: take the last
-tokens of the text, find where they occurred before, and propose what followed them there.  No model, no
-training, hardly any time.
+Summaries, translations, code and answers about a document repeat what comes before them.  So the last tokens
+of the text are looked up earlier in the text, and what followed them there is proposed.
 
                             this file           Saxena              transformers
     tokens that must match  N, then N-1 .. 1    max_ngram_size      max_matching_ngram_size
     drafts                  k                   num_pred_tokens     prompt_lookup_num_tokens
 
 A draft is chosen here, not drawn: p is a point mass, written None.  A draft x̃ is then accepted with
-probability q(x̃), and after a rejection the residual max(0, q - p) is q without x̃.  To give a draft
-model's softmax as p instead would be wrong: notebook 5 tries it.
+probability q(x̃), and after a rejection the residual max(0, q - p) is q without x̃.  Another p would be
+wrong: notebook 5 tries one.
 
-If several places match, the last one is taken; Saxena and transformers take the first.  Copying continues
-into what has just been copied, so a repeat shorter than k still gives k drafts.
+If several places match, the last one is taken; Saxena and transformers take the first.
 
-Limitations: one place is followed, not several at once, and how often it was right before is not counted
-(drafters/suffix.py does both).
+Limitations: only one match is used; drafters/suffix.py counts what followed all of them.
 """
 N = 3           # tokens that must match, at first
 
 
 def propose(draft, x, k, to_probs, rng):
-    """What followed the last tokens of x where they occurred before: (drafts, None), with no drafts if the
-    last token is new.  `draft`, `to_probs` and `rng` are not used.
+    """What followed the last tokens of x where they occurred before: (drafts, None).  There are no drafts if
+    the last token is new.  `draft`, `to_probs` and `rng` are not used.
 
     >>> propose(None, [7, 8, 9, 1, 7, 8], 3, None, None)            # 7, 8 occurred at the beginning
     ([9, 1, 7], None)

@@ -1,18 +1,18 @@
 """Medusa (Cai et al. 2024, arXiv 2401.10774): heads that draft the next tokens all at once.
 
-The target's last hidden state h, from which x_n was drawn, is known from the last verification.  From it,
-head j guesses the token j places after x_n, whatever comes in between:
+The last verification has computed the hidden state h from which x_n was drawn.  From h, head j guesses the
+token j places after x_n:
 
     p_j = softmax((SiLU(h W_j + b_j) + h) wte^T)        j = 1 .. the number of heads
 
 The heads depend neither on each other's tokens nor on x_n.  So all of them are computed at once, at about
-the cost of one step of an EAGLE head; but they guess badly, and worse further ahead.  Each p_j is
-a distribution like any other, the drafts are drawn from it, and `verify` does the rest.  The text is
-lossless; with the paper's own "typical acceptance" it is not.
+the cost of one step of an EAGLE head.  But they guess badly, and worse further ahead.  Head j's draft is
+drawn from p_j, so with `verify` the text is lossless.  With the paper's "typical acceptance" it is
+not.
 
 In a tree, which is how the paper uses them, the children of every node of level j - 1 are the likeliest
-tokens of head j.  They are chosen, not drawn, so the rule is select_chosen.  (The paper's root, the token of
-the LM head, is x_n here, already in the text.)  The heads must read the very model that scores the tree:
+tokens of head j.  They are chosen, not drawn, so the rule is select_chosen.  The heads must read the very
+model that scores the tree:
 
     target = with_tree(model)
     tree_sampling(None, target, tokens, n_tokens, (3, 2, 1), rng, grow=Medusa(target).grow)
@@ -34,7 +34,7 @@ from sampling import sample
 class Medusa:
     """`speculative_sampling(None, target, .., propose=Medusa(target).propose)`.
 
-    target      the GPT2 that the heads were trained on, the one that verifies
+    target      the GPT2 that the heads were trained on, and that verifies
     head        a folder ("demo-medusa" belongs to "demo-target"), or its parameters
                 {"residuals": {"w" [n_embd, n_heads * n_embd], "b"}}
     Raises ValueError for heads that belong to another target.

@@ -1,27 +1,25 @@
 """An n-gram language model with proper probabilities, updated as the text grows  (interpolation as in
-Witten and Bell 1991, "The zero-frequency problem"; n-grams as a draft: Leviathan et al. 2022, sections 3.6
-and 4.2, the latter with bigrams).
+Witten and Bell 1991, "The zero-frequency problem"; n-grams as a draft model: Leviathan et al. 2022, sections
+3.6 and 4.2, the latter with bigrams).
 
     draft = NGram(target.n_vocab)
-    draft.learn(encoder.encode(open("notes.txt").read()))           # if there is a text to learn from
+    draft.learn(encoder.encode(open("notes.txt").read()))           # optional
     speculative_sampling(draft, target, tokens, n_tokens, K, rng)
 
-How often did token x follow the last n - 1 tokens h?  Short contexts have many counts and say little, long
-ones have few and say much, so all are interpolated, from the shortest up:
+How often did token x follow the last n - 1 tokens h?  Short contexts have many counts and say little.  Long
+ones have few and say much.  So all are interpolated, from the shortest up:
 
     p_0(x)     = 1 / n_vocab
     p_n(x | h) = (c(h, x) + T(h) p_{n-1}(x | h')) / (c(h) + T(h))       h' is h without its oldest token
 
-c is a count, and T(h) is the number of different tokens that followed h: the more often something new
-followed h, the less h is trusted.  A context that was never seen adds nothing.  (The letters c and T are
-the textbooks', not checked against the paper; p is Chen's draft.)
+c is a count, and T(h) is the number of different tokens that followed h: the more there are, the less h is
+trusted.  After a context that was never seen, p_n = p_{n-1}.
 
-It is a model like any other, tokens -> logits (here log-probabilities).  They depend only on the texts that
-it learnt from and on the tokens of the call, drafts included (the running text), not on earlier calls: when a
-draft is rejected, its counts are removed.
+It is a model like any other, tokens -> logits (here log-probabilities).  It counts the texts that it learnt
+and the tokens of the call, drafts included (the running text).  The counts of rejected drafts are removed.
 
-Limitations: texts learnt from and the running text have the same weight; no Kneser-Ney smoothing, which is
-better on large texts; always on the CPU; for one thread.
+Limitations: the learnt texts and the running text have the same weight.  No Kneser-Ney smoothing.  Always on
+the CPU; for one thread.
 """
 import copy
 from collections import Counter, defaultdict
@@ -75,7 +73,7 @@ class NGram:
     def count_anew(self):
         """Count everything from the beginning: there is a new text, or the last count was interrupted."""
         self.unigrams = np.zeros(self.n_vocab)                      # c((), x), in an array: there are many
-        self.after = defaultdict(Counter)                           # h -> {x: c(h, x)}, h of 1 .. order - 1
+        self.after = defaultdict(Counter)                           # h -> {x: c(h, x)}, 1 .. order - 1 tokens
         self.cached = []                                            # the running text, as far as counted
         for text in self.texts:
             self.count_all(text)
@@ -85,7 +83,7 @@ class NGram:
             self.count(text[max(0, end - self.order):end], 1)
 
     def count(self, ngram, times):
-        """Add `times` to the count of `ngram`'s last token after each ending of the others, () too."""
+        """Add `times` to the count of the last token after each suffix of the others, () too."""
         *context, token = ngram
         self.unigrams[token] += times
         for start in range(len(context)):
@@ -95,7 +93,7 @@ class NGram:
                 del counts[token]
 
     def follow(self, tokens):
-        """Make `tokens` the running text: uncount what differs from the last one, count what is new."""
+        """Make `tokens` the running text: uncount what is not in it, count what is new."""
         if not self.whole:
             self.count_anew()
         self.whole = False                                          # an interrupt would leave half a count

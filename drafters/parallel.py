@@ -1,31 +1,25 @@
 """All drafts in one pass, and a Markov head  (DSpark, arXiv 2607.05147; the pass as in P-EAGLE and DFlash).
 
-An EAGLE head, one transformer block, drafts one token after another, each in a pass of its own.  Here one
-pass of such a block drafts them all.  The tokens x_1 .. x_n are followed by k - 1 mask embeddings, in the
-places of the drafts, which are not known yet:
+An EAGLE head, one transformer block, drafts each token in a pass of its own.  Here one pass of such a block
+drafts k tokens.  After x_1 .. x_n it reads mask embeddings in place of the first k - 1 drafts:
 
     position i <= n         the target's states at i - 1, made one vector by a matrix, and the token x_i
     position n + j          the same states and token as at n, and a learnt mask m_j          j = 1 .. k - 1
     the state at n + j      times the target's own output matrix  ->  row j of logits       j = 0 .. k - 1
 
-So row j knows the text, but none of the drafts before its own: if "New York" and "San Francisco" are both
+So row j knows the text, but none of the drafts before its own.  If "New York" and "San Francisco" are both
 likely, it cannot tell which of the two was begun.  The Markov head is told the draft just before:
 
     x̃_{j+1} ~ softmax(row j + U[x̃_j] V)        x̃_0 = x_n, U [n_vocab, rank], V = B wte^T [rank, n_vocab]
 
-The pass is parallel, the draws are not: each draft comes from a distribution that is known before the draw
-and that `verify` gets as p.  So the text is lossless whatever U and V hold.
+The drafts are drawn one by one, each from this distribution, which `verify` gets as p.  So the text is
+lossless whatever U and V hold.
 
     P-EAGLE     (AWS 2026)  EAGLE with learnt embeddings in place of what is not yet known: m_j here
     DFlash      (arXiv 2602.06036)  a head of several layers drafts a whole block of tokens
-    DSpark      (2607.05147)  the Markov head; a choice of their number that is not lossless (appendix A)
-
-The number of drafts may depend on anything that is known before the next one is drawn.  With a `threshold` a
-round's drafts end after the first whose probability was below it (`--drafter confident:parallel`).  The
-unlikely draft itself stays: a rule that drops it is not lossless (notebook 6).
 
 Limitations: only for the target that it was trained on; at most one more draft than there are mask
-embeddings; lines, no trees.
+embeddings; no trees.
 """
 from compute.backend import xp
 from compute.linear import linear
@@ -38,13 +32,14 @@ from sampling import sample
 class Parallel:
     """`speculative_sampling(None, target, .., propose=Parallel(target).propose)`.
 
-    target      the GPT2 that the head was trained on, the one that verifies
+    target      the GPT2 that the head was trained on, and that verifies
     head        a folder ("demo-parallel" belongs to "demo-target"), or its parameters
                 {"layers": the target's layers whose states it reads,
                 "from_states": {"w" [(len(layers) + 1) * n_embd, n_embd], "b"},
                 "from_token", "from_position" [n_embd, n_embd], "masks" [7, n_embd], "blocks": [one],
                 "ln_f": {"g", "b"}, "previous" [n_vocab, rank], "bias" [rank, n_embd]: U and B}
-    threshold   the drafts end after one whose probability, at temperature 1, is smaller
+    threshold   the drafts end after one whose probability, at temperature 1, is smaller.  That draft stays:
+                a rule that drops it is not lossless (notebook 6)
     Raises ValueError for a head that belongs to another target.
     """
 
@@ -76,9 +71,9 @@ class Parallel:
         k = min(k, 1 + len(self.masks))
         drafts, p = [], []
         for row in self.logits(x, k) if k else []:
-            row = row + self.U[(x + drafts)[-1]] @ self.V                   # what the token before says
+            row = row + self.U[(x + drafts)[-1]] @ self.V                   # the Markov head
             p.append(to_probs(row[None], 1)[0])
             drafts.append(sample(p[-1], rng))                               # x̃_j ~ p_j
             if self.threshold and confidence(row[None], drafts[-1]) < self.threshold:
-                break                                                       # the next one is not drawn
+                break
         return drafts, p

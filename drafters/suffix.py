@@ -2,16 +2,16 @@
 2024, arXiv 2411.04975; with a file of texts, REST, He et al. 2023, arXiv 2311.08252).
 
     memory = Suffix()
-    memory.learn(encoder.encode(open("notes.txt").read()))          # if there is a text to learn from
+    memory.learn(encoder.encode(open("notes.txt").read()))          # optional
     speculative_sampling(None, target, tokens, n_tokens, K, rng, propose=memory.propose)
     tree_sampling(None, target, tokens, n_tokens, (3, 2, 1), rng, grow=memory.grow)
 
 Prompt lookup follows one match of at most three tokens.  Here the match may be long, all its occurrences
 are counted, and earlier outputs are remembered.
 
-A trie counts the strings of up to `depth` tokens.  A path ends where its string occurred only once; what
-followed it there is read from the text itself.  `open` lists the nodes of those suffixes of the text that
-occurred before, shortest first: a new token costs one step for each, with no search.
+A trie counts strings of up to `depth` tokens.  A path in it ends where its string occurred only once: what
+followed is read from the text.  `open` lists the nodes of those suffixes of the text that occurred before,
+shortest first.
 
 The paper's letters (from memory, not looked up):
 
@@ -22,9 +22,9 @@ The paper's letters (from memory, not looked up):
 Drafts are chosen, not drawn: a point mass (None), and in a tree the rule is select_chosen.  They depend only
 on what was written before the round, so the output is lossless.
 
-Limitations: at most `memory` tokens, after which the older half is forgotten (a token takes at most `depth`
-nodes; in novels 1.3, or 0.2 kB).  Earlier runs change the drafts: use a new Suffix for a run that should be
-repeatable from its seed.  For one thread.
+Limitations: at `memory` tokens the older half is forgotten.  (In novels a token takes 1.3 nodes, or 0.2 kB.)
+Earlier runs change the drafts: use a new Suffix for a run that should be repeatable from its seed.  For one
+thread.
 """
 import heapq
 
@@ -52,12 +52,12 @@ class Suffix:
         """Start again with the newer half of the text."""
         kept, root = self.text[len(self.text) - self.memory // 2:], Node(-1)
         root.after = {}
-        self.text, self.root, self.open = [], root, [root]              # together: Ctrl-C may come any time
+        self.text, self.root, self.open = [], root, [root]              # at once: Ctrl-C may come any time
         for token in kept:
             self.add(token)
 
     def learn(self, x):
-        """Add what is new in the text x; a text that does not continue the last one is added whole."""
+        """Add what is new in the text x.  A text that does not continue the last one is added whole."""
         x = token_list(x, f"a Suffix cannot learn {x!r}: give it a list of token ids")
         last, self.x = self.x, None                         # if we are interrupted, start a new text
         goes_on = last is not None and x[:len(last)] == last
@@ -73,7 +73,7 @@ class Suffix:
             child = node.after.setdefault(token, Node(here))
             if child.end == here:                                       # it has just been made
                 continue
-            if child.after is None and length < self.depth:             # once until now: note what followed
+            if child.after is None and length < self.depth:             # seen once before: note what followed
                 then = self.text[child.end + 1]
                 child.after = {} if then is END else {then: Node(child.end + 1)}
             child.count, child.end = child.count + 1, here
@@ -82,7 +82,7 @@ class Suffix:
             self.forget()
 
     def followers(self, node, path):
-        """[(count, Node, token)] of what followed a string: the most frequent first, if tied the latest."""
+        """[(count, Node, token)] of what followed a string, the most frequent first, then the latest."""
         if node.after is not None:
             found = [(child.count, child, token) for token, child in node.after.items()]
             return sorted(found, key=lambda one: (-one[0], -one[1].end))
@@ -111,7 +111,7 @@ class Suffix:
         found = 0.0, [], []
         for p in range(len(self.open) - 1, 0, -1):
             most = min(n_nodes, int(ALPHA * p))
-            if found[0] < most:                             # else no tree is better: worth is at most 1
+            if found[0] < most:                             # else no tree can be better: worth is at most 1
                 found = max(found, self.tree(self.open[p], most, n_levels, width), key=lambda tree: tree[0])
         return found[1:]
 
@@ -123,5 +123,5 @@ class Suffix:
         return self.best(x, k, k, 1)[0], None
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree of at most as many nodes and levels as this shape, called as tree_rules.likeliest."""
+        """A tree of at most as many nodes and levels as this shape."""
         return *self.best(x, len(shape), max(depths(shape), default=0), len(shape)), None

@@ -6,23 +6,23 @@
     slem = SLEM(small, small_encoder, encoder)                          # a drafter
     speculative_sampling(None, target, tokens, n_tokens, K, rng, propose=slem.propose)
 
-Both go through text: the target's tokens are decoded, and encoded again for the draft.
+Both decode the target's tokens to text, and encode the text again for the draft model.
 
     TLI     token-level intersection: the draft model's distribution on the tokens that both vocabularies have
-            (with the same bytes), normalized, zero elsewhere.  TLI is a model like any other, and p is what
-            the drafts are drawn from, so the text is lossless
+            (with the same bytes), normalized, zero elsewhere.  This is the p that the drafts are drawn from,
+            so the text is lossless
     SLEM    string-level exact match: the draft model continues the text, and what it wrote is encoded for the
-            target.  The p of such drafts is not known.  So the draft model writes its likeliest tokens, draws
-            none, and p is None: a draft x̃ is accepted with probability q(x̃), and the text is lossless
+            target.  The p of such drafts is not known.  So the draft model writes its likeliest tokens,
+            without drawing, and p is None: the text is lossless
 
-SLEM can also draft tokens that only the target has.  But the new text may merge with the end of the old one:
-if the target has written "th" and the draft model goes on with "e", together they would be the token "the".
-Only the tokens after the end of the old text are proposed; if one lies across that end, none is.
+The new text may merge with the end of the old one: if the target has written "th" and SLEM's draft model goes
+on with "e", together they would be the token "the".  If such a token lies across the end of the old text,
+nothing is proposed.
 
-Limitations: the text is encoded again for each row of logits (TLI) or token of the draft model (SLEM).  A
-draft model with a shorter context reads the end of the text, from scratch each time.  To it a token that is
-part of a character is U+FFFD, and the end-of-text token is spelled out.  SLEM is greedy at every temperature;
-the paper draws.
+Limitations: the text is encoded again for each row of logits (TLI) or token of the draft model (SLEM).  If
+the text is longer than the draft model's context, its end is read, from scratch each time.  To the
+draft model a token that is part of a character is U+FFFD, and the end-of-text token is spelled out.
+SLEM is greedy at every temperature; the paper draws.
 
 Not here: the paper's third method, SLRS, which sums p over all ways to write a string.
 """
@@ -44,12 +44,12 @@ class Reader:
         self.draft.reset()
 
     def read(self, text, room=0):
-        """The text in the draft's tokens: the last ones, so that the context has room for `room` more."""
+        """The text's last tokens for the draft model, so that its context has room for `room` more."""
         return self.draft_encoder.encode(text)[-max(1, self.n_ctx_draft - room):]
 
 
 class TLI(Reader):
-    """model(tokens, n_last) -> logits [n_last, n_vocab] of the target's tokens; -inf: not the draft's."""
+    """model(tokens, n_last) -> logits [n_last, n_vocab] of the target's tokens; -inf: not in both."""
 
     def __init__(self, draft, draft_encoder, encoder):
         super().__init__(draft, draft_encoder, encoder)
@@ -71,7 +71,7 @@ class SLEM(Reader):
     """A drafter that works on the text: `SLEM(draft, draft_encoder, encoder).propose`."""
 
     def propose(self, draft, x, k, to_probs, rng):
-        """At most k tokens after x: speculative.propose.  The draft is the one given to SLEM."""
+        """At most k tokens after x: speculative.propose with SLEM's own draft model."""
         text, drafts = self.encoder.decode(x), []
         start, written = self.read(text, room=k), []
         while len(written) < k and len(drafts) < k and len(start + written) <= self.n_ctx_draft:
@@ -80,7 +80,7 @@ class SLEM(Reader):
         return drafts[:k], None
 
     def new_tokens(self, text, more):
-        """The target's tokens of `more` after `text`; none if one would lie across the seam.
+        """The target's tokens of `more` after `text`.
 
         text + more is encoded as a whole, so that words are split as the target would split them.
         """
