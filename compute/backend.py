@@ -43,7 +43,7 @@ def to_host(x):
 
 
 def clock():
-    """Seconds. On a GPU, wait until its work is done first: CuPy's functions return before that."""
+    """Seconds. CuPy's functions return before the GPU's work is done, so wait for it first."""
     if on_gpu():
         xp.cuda.get_current_stream().synchronize()
     return perf_counter()

@@ -1,42 +1,39 @@
-"""Products of few rows with many weights: y = x @ w + b.  Weights are fetched once; rows are independent.
+"""Products of few rows with many weights: y = x @ w + b.  The weights are fetched from memory once.
 
 On first reading `linear(x, w, b)` is `x @ w + b`, `row_products(a, b)` is `a @ b`, and `row_sums(x)` is
-`x.sum(axis=-1, keepdims=True)`. A row of x is one token. The rest makes them fast, and lets a row *keep its
-bits*: its result is the same to the last bit, whatever rows are multiplied beside it.
+`x.sum(axis=-1, keepdims=True)`. A row of x is one token. The rest of this file makes these products fast, and
+lets a row *keep its bits*: its result is the same to the last bit, whatever rows are multiplied beside it.
 
 A decode step multiplies one row with every weight; a verification multiplies K + 1 rows. The weights come
-from memory once either way, so both should take nearly the same time. But for one row a library calls `gemv`,
-which streams the weights; for two or more it calls `gemm`, which first packs the weights into a copy. For a
-few rows, packing takes several times as long as reading.
+from memory once either way, so both should take nearly the same time. But for two or more rows a library
+calls `gemm`, which first packs the weights into a copy. For a few rows, packing takes several times as long
+as reading. (For one row the library calls `gemv`, which does not pack.)
 
 OpenBLAS on AVX-512 has another kernel, for products of at most a million multiplications. It does not pack,
 and it adds up the inputs in order, each row by itself. So the weights are laid out once as tiles of 64
-outputs (32 in a model too large for any cache: narrow tiles stream faster), each contiguous in memory, and
-up to 12 rows are multiplied with a tile at a time: 12 rows * 64 outputs * 1280 inputs = 983,040. Each tile is
-read once, however many rows there are; more rows cost only arithmetic, and much of that is done while the
-next tile is being fetched. Prefill is cut into blocks of 12 rows; with this kernel that is no slower than
-`gemm`.
+outputs, each contiguous in memory. (In a model too large for any cache they have 32: narrow tiles stream
+faster.) Up to 12 rows are multiplied with a tile at a time: 12 rows * 64 outputs * 1280 inputs = 983,040.
+More rows cost only arithmetic, because a tile is read once for all of them. Prefill is cut into blocks of up
+to 12 rows, which is no slower than `gemm`.
 
 The second gain is exactness. With this kernel a row keeps its bits in a decode step, in a verification and
-in prefill (the product is batch-invariant), so greedy speculative text is greedy text by construction.
-(A single row would go to `gemv`, whose last bits differ, so its block is that row and a copy of it.)
+in prefill (the product is batch-invariant). So greedy speculative text is greedy text by construction.
+(A single row is multiplied together with a copy of it, because the last bits of `gemv` differ.)
 
 Other libraries and processors differ, so `exact` tests when a model is loaded whether rows keep their bits.
-A tile takes the largest number of inputs (its depth) at which they do; with one version of Intel's MKL they
-did at 768, but not at 1024. If there is no such depth, as on AVX2, each of up to 16 rows is multiplied with a
-tile by a `gemv` of its own, while the tile is in the cache: rows keep their bits again, though extra rows
-cost more. With `FAST` (main.py's --fast) these rows are multiplied together anyway, and may not keep them.
-More than 16 rows, as in a prompt, are then multiplied with a tile all at once, by `gemm`:
+A tile takes the largest number of inputs (its depth) at which they do: with one version of Intel's MKL they
+did at 768, but not at 1024. There may be no such depth, as on AVX2. Then each of up to 16 rows is multiplied
+with a tile by a `gemv` of its own, while the tile is in the cache: rows keep their bits again, though extra
+rows cost more. With `FAST` (main.py's --fast) these rows are multiplied together anyway, and may not keep
+them. More than 16 rows, as in a prompt, are then multiplied with a tile all at once, by `gemm`:
 
     rows        if rows keep their bits     if not              if not, with FAST
     1 .. 16     blocks of up to 12          one by one          blocks of up to 12
     more        blocks of up to 12          all at once         all at once
 
-Measurements: the README's, made by `python -m benchmarks`, and notebook 4.
-
-Limitations: more than 16 rows keep their bits only if `exact_rows` is infinite. If it is not, FAST gives up
-those of 16 rows or fewer, too. On a GPU no row is sure to keep its bits. Tested with OpenBLAS and MKL on
-AMD, not yet with Apple's Accelerate, BLIS or ARM's library (tests/tools/other_blas.py runs the test).
+Limitations: more than 16 rows keep their bits only if `exact_rows` is infinite. If it is not, with FAST 16
+rows or fewer may not keep theirs either. On a GPU no row is sure to keep its bits. Tested with OpenBLAS and
+MKL on AMD, not yet with Apple's Accelerate, BLIS or ARM's library (tests/tools/other_blas.py runs the test).
 """
 import functools
 import math
@@ -52,7 +49,7 @@ TILE, ROWS = 64, 12                 # outputs and rows of the largest product th
 DEPTHS = 1280, 1024, 768, 512, 384, 256     # inputs of a tile: the first at which rows keep their bits
 NARROW = 32                         # outputs of a tile if weights come from memory, or rows go one by one
 LARGE = 25_000_000                  # weights: more than any cache holds
-FEW = 16                            # rows, at most, that go one by one if exactness needs it
+FEW = 16                            # the most rows that may go one by one, to keep their bits
 SUM = 16                            # columns of ones that add up a row; a single column would mean `gemv`
 
 
@@ -61,7 +58,6 @@ def exact(depth, width, by_columns=False, dtype="f"):
     """True if rows keep their bits: none of the 2 to ROWS rows of a product [n, depth] @ [depth, width]
     depends on the others, or on its place among them.
 
-    This is measured for each product: with some kernels rows keep them at most depths, but not at every one.
     by_columns: the second factor is stored column by column, as keys are when multiplied with queries.
     """
     rng = np.random.default_rng(0)
@@ -88,8 +84,8 @@ def at_once(n, depth, width, by_columns=False, dtype="f"):
 
 
 def chunk(n_in, width):
-    """How many of n_in inputs a tile takes at a time: the largest divisor (256 .. 1280) at which rows
-    keep their bits; if there is none, simply the largest up to 1280."""
+    """How many of n_in inputs a tile takes at a time: the largest divisor (256 .. 1280) of n_in at which rows
+    keep their bits.  If there is none, it is the largest up to 1280."""
     divisors = [n_in // n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTHS[0]]
     return next((depth for depth in divisors if depth >= DEPTHS[-1] and exact(depth, width)), divisors[0])
 
@@ -108,12 +104,12 @@ def exact_rows(n_embd, d_head, n_ctx):
 
 
 def cost(w, n):
-    """The time to multiply n rows with w, in reads of one weight: up to 4 rows cost no more than one."""
+    """The time to multiply n rows with w, in reads of one weight.  Up to 4 rows cost no more than one."""
     return w.size * max(1, n / 4)
 
 
 def multiply(product, n_parts, w, n):
-    """Threads share the parts of a product of n rows with w. (Few rows do not wake the library's threads.)"""
+    """Threads share the parts of a product of n rows with w. Few rows do not wake the library's threads."""
     with one_blas_thread() if n > FEW else nullcontext():
         share(product, n_parts, cost(w, n))
 
@@ -132,7 +128,7 @@ def blocks(a, together):
 
 
 def row_products(a, b):
-    """a [h, .., n, k] @ b [h or 1, .., k, m] -> [h, .., n, m]; no row depends on others. Threads share h.
+    """a [h, .., n, k] @ b [h or 1, .., k, m] -> [h, .., n, m]. Threads share h.
 
     >>> import numpy as np
     >>> a, b = np.ones((1, 3, 2)), np.arange(8.).reshape(1, 2, 4)
@@ -165,8 +161,8 @@ def row_products(a, b):
 def row_sums(x):
     """The sum of each row [.., n, k] -> [.., n, 1].
 
-    It is computed as a product, because on AVX-512 a product adds in order: zeros (masked keys, other
-    branches of a tree of drafts) do not change its bits, but they would change those of `sum`.
+    It is a product, because on AVX-512 a product adds in order. Then zeros (of masked keys, or of other
+    branches of a tree of drafts) do not change its bits. They would change those of `sum`.
     """
     ones = xp.ones((*[1] * (x.ndim - 2), x.shape[-1], SUM), dtype=x.dtype)
     return row_products(x, ones)[..., :1]
@@ -198,7 +194,7 @@ def linear(x, w, b):
 def lay_out(w, n_weights=0, arena=np):
     """w [n_in, n_out] -> tiles [n_tiles, n_chunks, 1, depth, width], zeros at the end. (On a GPU: w.)
 
-    n_weights       in the whole model: narrow tiles stream faster from memory, wide ones from a cache
+    n_weights       in the whole model: it decides between narrow and wide tiles
     arena           where the tiles of a model are stored together
     """
     if on_gpu():

@@ -1,7 +1,7 @@
 """One product shared between a few threads, and memory for many arrays side by side.
 
 NumPy releases Python's lock while it multiplies, so threads that each multiply a part run at the same time.
-OpenBLAS and MKL have threads of their own for large products, and theirs and ours would wait for each other:
+OpenBLAS and MKL have threads of their own for large products.  Theirs and ours would wait for each other, so
 `one_blas_thread` keeps theirs out of a product.
 
 Limitations: a few cores use up the memory bandwidth, so there are at most four threads, unless
@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-SHARE = 1_000_000                   # weights; work shorter than reading these is not worth sharing
-LATE = 250_000                      # weights that the caller reads before another thread has woken up
+SHARE = 1_000_000                   # weights; work shorter than reading them is not shared
+LATE = 250_000                      # weights that the caller reads until another thread has woken up
 LINE, HUGE, ARENA = 64, 2 ** 21, 2 ** 25    # bytes: a cache line, a huge page, the smallest arena
 SET = (os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or "").split(",")[0]
 BLAS = [("scipy_openblas_get_num_threads64_", "scipy_openblas_set_num_threads64_"),      # in NumPy's wheels
@@ -53,10 +53,11 @@ if hasattr(os, "register_at_fork"):                     # a forked process has t
 
 
 def share(f, n, work):
-    """f(0, n), or, if there is much work, parts f(i, j) at the same time. All have ended when it returns.
+    """f(0, n), or its parts f(i, j) at the same time if there is much work. It returns when all have ended.
 
-    work    the time that f(0, n) takes, as the number of weights that could be read in that time. The caller
-            starts before the other threads, so its part is larger by LATE weights, and all end together.
+    work    the time that f(0, n) takes, as the number of weights that could be read in that time
+
+    The caller starts before the other threads. So its part is larger by LATE weights, and all end together.
     """
     if work < SHARE or THREADS == 1:
         return f(0, n)
@@ -73,13 +74,13 @@ def share(f, n, work):
 
 @functools.cache
 def blas_threads():
-    """(get, set): they read and set the number of threads of NumPy's library, if BLAS lists it."""
+    """(get, set) for the number of threads of NumPy's library, if BLAS lists it."""
     wheels = Path(np.__file__).parents[1].glob("numpy.libs/*openblas*")
     for path, (get, set_) in itertools.product([*wheels, np._core._multiarray_umath.__file__], BLAS):
         with contextlib.suppress(AttributeError, OSError):
             library = ctypes.CDLL(str(path))                    # this file, or one that it was linked with
             return getattr(library, get), getattr(library, set_)
-    return int, int                                             # they do nothing
+    return int, int                                             # without effect
 
 
 @contextlib.contextmanager
@@ -95,8 +96,8 @@ def one_blas_thread():
 
 
 class Arena:
-    """Room for many arrays side by side. Linux gives a large array huge pages (NumPy asks for them): a few
-    addresses to look up instead of thousands, which saves a tenth of the embedded target's time."""
+    """Room for many arrays side by side, in one large array, to which Linux gives huge pages. Fewer addresses
+    are looked up, which saves a tenth of the embedded target's time."""
 
     def __init__(self):
         self.left = np.empty(0, np.uint8)
