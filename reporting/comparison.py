@@ -6,8 +6,8 @@
     figures = compared(alone, spec, pair, method, 40, 4, encoder, further(again, alone, spec, began))
     print(*summary(figures | dict(drafter="model", verifier="token", temperature=0)), sep="\n")
 
-The clock runs while the sampler does, not while its rounds are shown.  The time of each model call and each
-proposal is recorded as well: c, the cost of a draft, and v, that of a verification, come from their medians.
+The clock runs while the sampler does, not while its rounds are shown.  Each model call and each proposal is
+timed, too.  The medians give c, the cost of a draft, and v, the cost of a verification.
 
 Limitations: the times come from about one second, on a machine that does other things, too.  The benchmarks
 give numbers with errors.
@@ -22,7 +22,7 @@ from compute.backend import clock
 from reporting.stats import Timed, TimedDrafter, acceptance, clocked, predicted_speedup, ratio
 from samplers.tree_model import depths
 
-REPEAT = 1.0        # seconds: the two runs that are shown are repeated until all took about this long
+REPEAT = 1.0        # seconds: the pair of runs is repeated until all took about this long
 
 
 class Run(NamedTuple):
@@ -57,7 +57,7 @@ def run(sampler, pair, rng, show=iter):
 
 
 def further(again, alone, spec, began):
-    """The speed-ups of these two runs and of more like them (not shown), as many as fit into REPEAT seconds.
+    """The speed-ups of these two runs, and of as many more (not shown) as fit into REPEAT seconds.
 
     again   () -> another (alone, spec)
     began   `clock` when the first two runs began
@@ -87,7 +87,7 @@ def ready(pair, tokens):
 # Numbers ----------------------------------------------------------------------------------------------------
 
 def compared(alone, spec, pair, method, n_tokens, K, encoder, speedups):
-    """Two runs -> the figures that main.py --json prints; None for what could not be measured.
+    """Two runs -> the figures that main.py --json prints; None if one could not be measured.
 
     pair        as made by `ready`, for both runs
     method      methods.Method
@@ -115,7 +115,7 @@ def compared(alone, spec, pair, method, n_tokens, K, encoder, speedups):
 
 def all_have_K(rounds, n_tokens, K):
     """True if every round had K drafts, or as many as were still wanted.
-    Theorem 3.8 of Leviathan et al. applies only then."""
+    Theorem 3.8 of Leviathan et al. needs this."""
     made = 0
     for r in rounds:
         if len(r.drafts) != min(K, n_tokens - made - 1):
@@ -125,10 +125,10 @@ def all_have_K(rounds, n_tokens, K):
 
 
 def c_and_v(alone, spec, pair, tree, K):
-    """(c, v): the costs of a draft, and of a pass over K + 1 tokens or the tree, in target steps; None if not
-    measured.
+    """(c, v) in target steps; None if not measured.
 
-    c is the cost of a draft step; without a draft model, of `propose` per draft; in a tree, of a level.
+    c   the cost of a draft step; of any drafter but speculative.propose, per draft; in a tree, of a level
+    v   the cost of a pass over K + 1 tokens, or over the tree
     """
     step = alone.target.seconds(1)
     if tree and pair.grow:
@@ -144,7 +144,7 @@ def c_and_v(alone, spec, pair, tree, K):
 
 
 def predicted(spec, alone, steady, alpha, per_pass, K, c, v):
-    """Theorem 3.8 if it applies; otherwise the tokens per pass, as counted, divided by what a round costs."""
+    """Theorem 3.8 if it applies; otherwise the tokens per pass, as counted, divided by a round's cost."""
     if steady:
         return None if None in (alpha, c, v) else predicted_speedup(alpha, K, c, v)
     step = alone.target.seconds(1)
@@ -200,7 +200,7 @@ SAME = {        # (same_text, same_bits): what to say if the texts should be the
 
 
 def summary(r):
-    """`compared`'s figures, and whether the texts are the same, or should be; r also says what was typed."""
+    """`compared`'s figures in sentences.  r holds them, and `drafter`, `verifier`, `temperature` as typed."""
     spec = r["speculative"]
     if not spec["tokens"]:
         yield "No tokens were asked for: there is nothing to compare."

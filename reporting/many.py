@@ -1,12 +1,11 @@
-"""Many prompts, continued in batches, autoregressively and speculatively; each is printed when its batch is
-done.
+"""Many prompts, continued in batches, autoregressively and speculatively.
 
     python -m reporting.many prompts.txt --json
 
-Every prompt has the same seed, so its texts are those that main.py --prompt gives for it alone, except at
-near-ties if a pass over a batch has more tokens than the model's `exact_rows` (samplers/batch.py).
+Every prompt has the same seed, so its texts are those that main.py --prompt gives for it alone.  They may
+differ at near-ties if a pass has more tokens than the model's `exact_rows` (samplers/batch.py).
 
-Not here: c, v and a prediction, colours, the page of a run.  They belong to a single run (main.py).
+Not here: c, v and a prediction, colours, the page of a run (main.py).
 """
 import json as json_format
 import sys

@@ -1,12 +1,11 @@
-"""Figures of a run: acceptance rate, tokens per target pass, the costs c and v, the speed-up they predict.
+"""Figures of a run: acceptance rate, the costs c and v, the speed-up that they predict.
 
 Formulas: Leviathan et al. 2022 (arXiv 2211.17192), section 3.  The paper's c is the cost of a draft, in
-target steps.  v is ours: the paper assumes that verifying K + 1 tokens costs one step; here it costs more.
+target steps.  The paper assumes that verifying K + 1 tokens costs one step; here it costs v steps.
 
 Limitations: like the paper's, the prediction assumes that acceptances are independent and equally likely.
-Real ones nearly are, except at the start of a round: notebook 3 compares the number of accepted drafts per
-round with that of coin tosses.  Of equal siblings, which only a tree drawn with replacement has, the first
-counts as the accepted one.
+Real ones nearly are, except at the start of a round (notebook 3).  A tree drawn with replacement can have
+equal siblings: the first of them counts as the accepted one.
 """
 from contextlib import suppress
 from functools import partial
@@ -30,7 +29,7 @@ class Timed:
         self.calls.append((len(logits), clock() - start))
         return logits
 
-    def __getattr__(self, name):                # n_ctx, n_vocab, reset; a pass over a tree is timed, too
+    def __getattr__(self, name):                # n_ctx, n_vocab, reset; `tree` is timed, too
         value = getattr(self.model, name)
         return partial(self.timed, value) if name == "tree" else value
 
@@ -61,8 +60,8 @@ class TimedDrafter:
 
 
 def clocked(rounds, times):
-    """Pass the rounds on, and append the seconds that each took to `times`; the last entry is the time from
-    the last round to the end.  What the caller does with the rounds does not count.
+    """Pass the rounds on, and append the seconds that each took to `times`.  The last entry is the time from
+    the last round to the end.  The caller's own time does not count.
     """
     while True:
         start = clock()
@@ -78,7 +77,7 @@ def is_tree(r):
 
 
 def taken(r):
-    """Indices of the accepted among r.drafts: the first ones of a line, or a path in a tree."""
+    """Indices of the accepted among r.drafts: the first ones, or a path in a tree."""
     if not is_tree(r):
         return list(range(r.n_accepted))
     paths = [[]]                                        # siblings may be equal, so there may be several
@@ -93,7 +92,7 @@ def acceptance(rounds, block=False):
 
     block   the rounds come from block verification, which tests all drafts, even after one that fails
 
-    A level of a tree counts as one test: is one of the children accepted?
+    In a tree a node's children count as one test: is one of them accepted?
     """
     def rejected(r):
         if len(r.tokens) == r.n_accepted:                       # the text ended with an accepted EOS
@@ -107,7 +106,7 @@ def acceptance(rounds, block=False):
 
 
 def by_rank(rounds):
-    """The share of nodes whose first child was accepted, whose second child was, ..: each is a share of the
+    """How often the first child of a node was accepted, how often the second, ..: each is a share of the
     nodes that were reached and had that many children.
 
     >>> from sampling import Round

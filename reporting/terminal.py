@@ -5,18 +5,18 @@ or one line per round.
     +       green               a draft, accepted
     -       red, struck         a draft, rejected
     .       dim                 a draft, not used: after the first rejection, or after the end of the text;
-                                in a tree, a node beside the path that was taken, tested or not
+                                in a tree, a node outside the accepted path, tested or not
     =       bold, blue          the target's own, the last of its round
 
 Block verification tests all drafts and accepts those up to the last that passes; the others are rejected.
 
-The lines of --show_rounds print the signs, so they can be read without colour.  In running text a round
-without drafts has no style, so the baseline's text is plain.  If the output is not a terminal, or NO_COLOR is
-set (https://no-color.org), no escape code is written, and the running text is the text alone, without the
-rejected drafts.  Control codes in a prompt or a token are shown, as \\x1b, never sent.
+The lines of --show_rounds print the signs.  In running text a round without drafts has no style, so the
+baseline's text is plain.  If the output is not a terminal, or NO_COLOR is set (https://no-color.org), no
+escape code is written, and the running text has no rejected drafts.  Control codes in a prompt or a token are
+shown, as \\x1b, never sent.
 
-Limitations: lines are broken by the terminal, within words; a Windows console older than Windows 10 shows
-the codes as they are.
+Limitations: the terminal breaks lines within words.  A Windows console older than Windows 10 shows the codes
+as they are.
 """
 import os
 
@@ -55,7 +55,7 @@ def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False
 
 
 def progress(rounds, title, show_rounds=False):
-    """Pass the rounds on; their number on standard error, if that is a terminal."""
+    """Pass the rounds on, and show their number on standard error if that is a terminal."""
     from tqdm import tqdm  # here: it loads more modules than all the rest
     return tqdm(rounds, desc=title, unit=" rounds", leave=False, disable=None)
 
@@ -76,7 +76,7 @@ def running(r, encoder, stream, colour, block=False):
 def signs(r, block=False):
     """The tokens of a round in the order they were made: [("+", 5), ("-", 7), (".", 2), ("=", 8)].
 
-    In a tree the path that was taken comes first, then the other nodes.
+    In a tree the accepted path comes first, then the other nodes.
     """
     n, path = r.n_accepted, taken(r)
     left = [token for i, token in enumerate(r.drafts) if i not in path]
