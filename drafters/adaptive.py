@@ -17,8 +17,8 @@ Lossless, because each round is lossless for any number of drafts (notebook 2, "
 may depend on everything emitted before the round, and on the distributions that its drafts are drawn from.
 A round may end after an unlikely draft, but must not drop it.
 
-Limitations: no trees of drafts.  c and v are measured before the run, since a clock inside the run
-would make it unrepeatable.
+Limitations: no trees of drafts.  c and v are measured before the run, since a clock inside the run would
+make it unrepeatable.
 """
 import numpy as np
 
@@ -69,7 +69,7 @@ class Optimum(Schedule):
 
     alpha is estimated as if one draft had been accepted before the run and one rejected (Laplace's rule).
     Observations fade even while no drafts are made.  So the estimate returns to 1/2, and drafting is tried
-    again if that promises a gain.
+    again if it promises a gain at that rate.
     """
 
     def __init__(self, c, v, K, propose=draft_propose, memory=16):

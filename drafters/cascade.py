@@ -12,8 +12,8 @@ Why it is lossless.  By the theorem in speculative.verify each token of this inn
 model's distribution p(. | all before it).  So the tokens are distributed as if speculative.propose had drawn
 them one by one, and their p are returned with them.
 
-At temperature 0 the drafts are the draft model's own, token for token.  Each accepted guess saves it one
-pass.
+At temperature 0 the drafts are the draft model's own, token for token.  Each accepted guess saves the
+draft model a pass.
 
 Not here: the horizontal cascade (a smaller draft model for the later tokens of a round); a tree of guesses.
 """
