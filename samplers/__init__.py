@@ -1,7 +1,9 @@
-"""Other ways to verify, one file per paper.  The text keeps the distribution that speculative.py gives it;
-only the rules in lossy.py change it.
+"""Other ways to verify, one file per paper.  The text keeps the target's distribution; only the rules in
+lossy.py change it.
 
-A file has a `verify` for speculative_sampling (block, lossy), a loop that replaces it (tree, batch,
-coupling), a rule for a node of a tree (k_seq, multi_draft), a walk through a tree (traversal), or a wrapper
-for a model (constraints).
+    block, lossy            a `verify` for speculative_sampling
+    tree, batch, coupling   a loop that replaces speculative_sampling
+    k_seq, multi_draft      a rule for a node of a tree
+    traversal               a walk through a tree
+    constraints             a wrapper for a model
 """

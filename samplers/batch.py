@@ -1,21 +1,18 @@
-"""Ragged batches: several sequences at once, each at its own pace, each exactly as it would be alone.
+"""Ragged batches: several sequences at once, each at its own pace, each as it would be alone.
 
-A pass over one row (one position of a text) reads all of a model's weights; a pass over the rows of eight
-sequences also reads them only once.  So the rows of all sequences are concatenated for the products with
-weights; attention is computed for each sequence separately, with its own cache.  Nothing is padded: sequences
-differ in length, accept different numbers of drafts and end at different times, and one that has ended costs
-nothing more.
+A row is one position of a text.  A pass over one row reads all of a model's weights, and so does a pass over
+the rows of eight sequences.  So the rows of all sequences are concatenated for the products with weights.
+Attention is computed for each sequence separately, with its own cache.  Nothing is padded, and a sequence
+that has ended costs nothing.
 
 Each sequence has its own random generator and asks it for the same numbers, in the same order, as
-speculative.py would.  So its tokens are those that it would get alone with that generator, if the logits are
-the same to the last bit.  They are while a pass has no more rows than the model's `exact_rows`; with more, a
-token may differ where two choices are nearly equal.
+speculative.py would.  So it gets the tokens that it would get alone, if its logits are the same to the last
+bit.  They are while a pass has at most `model.exact_rows` rows.  With more rows, a token may differ where two
+choices are nearly equal.
 
-Batches and speculation exploit the same fact: rows after the first cost next to nothing.  A batch uses this
-up: with 8 sequences a verification has 8 (K + 1) rows, which are no longer free.
+Speculation gains less in a batch.  Both exploit the same fact: a few more rows cost next to nothing.  With 8 sequences a verification has 8 (K + 1) rows, and so many are no longer free.
 
-Limitations: all sequences begin together (no queue from which to replace one that has ended).  A model that
-is not a plain GPT2 is called for one sequence after another.
+Limitations: all sequences begin together.
 """
 from copy import copy
 from functools import partial
@@ -33,17 +30,17 @@ from sampling import Round, cut_after, point_masses, prepare, sample
 
 def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0, top_k=0, top_p=1.0,
                    eos=None, propose=speculative.propose, verify=speculative.verify):
-    """Generate `n_tokens` tokens after each of `prompts`.  Returns a generator of lists: each holds the
-    rounds (sampling.Round) of one target pass, one per sequence; None for a sequence that has ended.
+    """Generate `n_tokens` tokens after each of `prompts`.  Returns a generator of lists, one per target pass.
+    A list has one round (sampling.Round) per sequence, or None if the sequence has ended.
 
     prompts     lists of token ids, of any lengths
     K           the largest number of drafts in a round; 0 is autoregressive, and `draft` may then be None
     rngs        one numpy.random.Generator for each prompt
-    propose     speculative.propose drafts for all sequences in step; any other is called for one
-                sequence after another (an EAGLE head reads the states of `target`, but the batch runs
-                copies of `target`, so the head has to run `target` as well)
+    propose     speculative.propose drafts for all sequences in the same passes.  Any other drafter is called
+                for one sequence after another.  The batch runs copies of `target`, so an EAGLE head, which
+                reads the states of `target`, has to run `target` itself
     The rest is as in speculative.speculative_sampling.
-    Bad arguments raise ValueError at the call; if a prompt is at fault, the message says which.
+    Bad arguments raise ValueError at the call.
     """
     if not isinstance(K, Integral) or K < 0:
         raise ValueError(f"K is {K!r}: it must be a whole number, 0 (autoregressive) or more")
@@ -64,7 +61,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
         # Any other drafter may call the draft with texts longer than T.
         longest = T if propose is speculative.propose else [getattr(draft, "n_ctx", 0)] * len(T)
         drafters, targets = Slots(models[0], longest), Slots(target, T)
-        going = [i for i in x if len(x[i]) < T[i]]              # the sequences that have not ended
+        going = [i for i in x if len(x[i]) < T[i]]              # those that have not ended
         while going:
             k = {i: min(int(K), T[i] - len(x[i]) - 1) for i in going}
             if not K or propose is speculative.propose:
@@ -73,11 +70,11 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
                 drafts, p = {}, {}
                 for i in going:
                     drafts[i], own = checked(drafters[i], x[i][:], k[i], to_probs, rngs[i])
-                    p[i] = None if own is None else [*map(np.array, own)]   # copies: it may reuse its array
+                    p[i] = None if own is None else [*map(np.array, own)]   # copies: `own` may change
             n_rows = {i: len(drafts[i]) + 1 for i in going}
             logits = targets({i: x[i] + drafts[i] for i in going}, n_rows)      # one pass for all
             result = [None] * len(texts)
-            for i in going:                                     # from here on as in speculative.py
+            for i in going:                                     # as in speculative.py
                 q = to_probs(logits[i], n_rows[i])              # [k + 1, n_vocab]
                 p_i = point_masses(drafts[i], q.shape[1]) if p[i] is None else p[i]     # [k, n_vocab]
                 n_accepted, next_token = verify(q, p_i, drafts[i], rngs[i])
@@ -110,8 +107,8 @@ class Slots:
     """One model for several sequences: slots({i: tokens}, {i: n_last}) -> {i: logits [n_last, n_vocab]}.
 
     slots[i] is a GPT2 with the weights of the model and a cache of its own, as long as the sequence will be.
-    A call is GPT2.__call__ for all of them at once.  A model that is not a plain GPT2 stays one model, and
-    is called for one sequence after another.
+    A call does what GPT2.__call__ does, for all sequences at once.  If the model is not a plain GPT2, it is
+    called for one sequence after another.
     """
 
     def __init__(self, model, lengths):
@@ -124,7 +121,7 @@ class Slots:
         return self.slots[i] if self.slots else self.model
 
     def __call__(self, texts, n_last):
-        if not self.slots:                      # copies, because the model may fill one array at each call
+        if not self.slots:                      # copies: the model may reuse its array
             return {i: xp.array(self.model(tokens, n_last[i])) for i, tokens in texts.items()}
         slots, params = self.slots, self.model.params
         n_past = {i: slots[i].prefill(tokens, n_last[i]) for i, tokens in texts.items()}

@@ -4,34 +4,33 @@
 
 Algorithm 2 of Chen et al. judges each draft by itself, and the first rejection ends the round.  But a draft
 that the target likes much more than the drafter does (q / p above 1) could make up for one that it likes
-less.  Here prefixes are judged: given the first j drafts, all of them are accepted with probability
+less.  Block verification judges prefixes: given the first j drafts, all of them are accepted with probability
 
     P_j = min(1, P_{j-1} q / p),    P_0 = 1         (q and p at the j-th draft)
 
-A round costs the same, the distribution is the same, and on average no fewer drafts are accepted: P_j is at
-least the product of Algorithm 2's min(1, q / p), since min(1, P r) >= P min(1, r) for P <= 1.  If every round
-aims at q, no lossless rule accepts more on average, as the paper shows.  (Its greedy variant accepts more in
-one round; the next rounds then aim at other distributions.)  With the q and p of the example below, Algorithm
-2 accepts 10/9 drafts on average, block verification 11/9, and no lossless rule could accept more than 12/9:
-sum min(p, q) over single tokens plus the same sum over pairs.
+A round costs the same, and the distribution is the same.  On average no fewer drafts are accepted: P_j is at
+least the product of Algorithm 2's min(1, q / p), since min(1, P r) >= P min(1, r) for P <= 1.  With the q and
+p of the example below, Algorithm 2 accepts 10/9 drafts on average, block verification 11/9.  The paper proves
+that no lossless rule accepts more, if the tokens of each round have to follow q.
 
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
 of drafts (gamma).  P_j, h_j and tau are the paper's.
 
-How it decides.  For each j from 1 to k, the number of drafts in the round, let q and p be those after the
-first j drafts (p = 0 after the last).  A coin is thrown that passes with probability
+How it decides.  Let k be the number of drafts in the round.  For each j from 1 to k a coin is thrown.  It
+passes with probability
 
     h_j = z_j / (z_j + 1 - P_j),    z_j = sum max(0, P_j q - p)
 
-tau, the number of accepted drafts, is the last j whose coin passes, or 0.  So a draft whose own coin fails is
-still accepted if a later coin passes.  The correction is drawn from max(0, P_tau q - p).
+Here q and p are the distributions after the first j drafts (p = 0 after the last).  tau, the number of
+accepted drafts, is the last j whose coin passes, or 0.  So a draft whose own coin fails is still accepted if
+a later coin passes.  The token after the accepted drafts is drawn from max(0, P_tau q - p).
 
-Why it is lossless.  Claim: given the first j drafts, tau >= j has probability P_j.  It holds for the last
-draft, since h_k = P_k, and for the others by induction from the right.  The next draft is x and accepted
-(tau > j) with probability p(x) min(1, P_j q(x) / p(x)) = min(p(x), P_j q(x)).  The sum over x is P_j - z_j.
-So tau = j has probability (1 - P_j + z_j) h_j = z_j, which proves the claim, and the correction is then x
-with probability max(0, P_j q(x) - p(x)).  As draft or as correction, x has probability P_j q(x) in all, that
-is, q(x) given tau >= j.
+Why it is lossless.  Claim: given the first j drafts, tau >= j has probability P_j.  It holds for j = k, since
+h_k = P_k.  Let it hold for j + 1.  Then the next draft is x and accepted (tau > j) with probability p(x)
+min(1, P_j q(x) / p(x)) = min(p(x), P_j q(x)).  The sum over x is P_j - z_j.  So all later coins fail with
+probability 1 - P_j + z_j.  If coin j then passes, tau = j: the probability is (1 - P_j + z_j) h_j = z_j,
+which proves the claim.  Then the correction is x with probability max(0, P_j q(x) - p(x)).  As draft or as
+correction, x has probability P_j q(x) in all, that is, q(x) given tau >= j.
 
 Limitations: at temperature 0, and if the drafts are point masses, it accepts no more than Algorithm 2.
 """
@@ -41,11 +40,10 @@ from sampling import sample
 
 
 def verify(target_probs, draft_probs, drafts, rng):
-    """How many drafts are accepted, and the token that follows them.  Returns (n_accepted, next_token).
+    """Returns (n_accepted, next_token).  The arguments are those of speculative.verify.
 
-    The arguments are those of speculative.verify.  One random number is drawn for each draft, from left to
-    right, and one for the token that follows, unless only one is possible.  In the example h_1 = 0 and
-    P_2 = min(1, 1/2 * 2) = 1: both drafts are accepted; Algorithm 2 rejects the first of them half the time.
+    In the example P_2 = min(1, 1/2 * 2) = 1, so both drafts are accepted.  Algorithm 2 rejects the first of
+    them half the time.
 
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
     >>> verify(q, p, [0, 1], np.random.default_rng(0))
@@ -58,9 +56,9 @@ def verify(target_probs, draft_probs, drafts, rng):
     for j, token in enumerate(drafts, 1):
         q_x, p_x = q[j - 1][token], p[j - 1][token]
         weight = min(weight * q_x, p_x) / p_x                   # P_j = min(1, P_{j-1} q / p)
-        rest = np.maximum(weight * q[j] - p[j], 0)              # P_j q - p after j drafts; at the end P_k q
+        rest = np.maximum(weight * q[j] - p[j], 0)              # P_j q - p after j drafts
         z = rest.sum()
         # h_j = 0 / 0 (P_j = 1, and q = p after j drafts) counts as 0: the next draft is sure to be accepted.
-        if rng.random() * (z + 1 - weight) < z:                 # u < h_j = z_j / (z_j + 1 - P_j);  h_k = P_k
-            tau, residual = j, rest                             # the last coin that passes counts: go on
+        if rng.random() * (z + 1 - weight) < z:                 # u < h_j;  h_k = P_k
+            tau, residual = j, rest                             # the last coin that passes counts
     return tau, sample(residual if residual.any() else q[tau], rng)       # nothing left: p = q up to rounding

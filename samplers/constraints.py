@@ -2,7 +2,7 @@
 
     target = constrained(target, penalty(1.2))
     speculative_sampling(draft, target, ..)                             # lossless for the constrained target
-    speculative_sampling(constrained(draft, penalty(1.2)), target, ..)  # and accepts more
+    speculative_sampling(constrained(draft, penalty(1.2)), target, ..)  # usually accepts more
 
 A constraint is a function that changes the logits of one position (a row of the model's answer):
 
@@ -10,14 +10,15 @@ A constraint is a function that changes the logits of one position (a row of the
 
 It is called for each row, with the tokens up to that position, drafts included.  So a constrained model is a
 pure function of its tokens, like any other.  The usual mistake is to process a row with the tokens up to
-another position, or to leave some rows out.
+another position.
 
     penalty     Keskar et al. 2019 (arXiv 1909.05858, CTRL), section 4.1
     forbidden   tokens that never come
     automaton   only tokens that an automaton allows, as in a JSON mask; `brackets` is an example
 
-Not here: processing the logits of several rows at once (one row at a time is slow if the vocabulary is
-large), or compiling a grammar to an automaton (Willard and Louf 2023, arXiv 2307.09702).  A tree calls a
+Not here: compiling a grammar to an automaton (Willard and Louf 2023, arXiv 2307.09702).
+
+Limitations: rows are processed one by one, which is slow if the vocabulary is large.  A tree calls a
 constrained model once per node, and a batch once per sequence.
 """
 from functools import reduce
@@ -28,9 +29,9 @@ from compute.backend import to_host
 
 
 def constrained(model, process):
-    """The model with its logits processed, row by row.
+    """The model with its logits processed.
 
-    process     gets its own list and array of floats, and may change both
+    process     may change the list and the array that it gets
     The model raises ValueError if no token is left that could follow.
     """
     def answer(tokens, n_last=1):
@@ -50,10 +51,10 @@ def constrained(model, process):
 
 
 def penalty(theta):
-    """Make tokens that are already in the text, prompt included, less likely: theta > 1.
+    """Makes tokens that are already in the text, prompt included, less likely if theta > 1.
 
-    The paper divides each logit by theta; that would make a token with a negative logit more likely, so a
-    negative logit is multiplied, as in transformers and vLLM.
+    The paper divides each logit by theta.  That makes a token with a negative logit more likely.  Here a
+    negative logit is multiplied by theta, as in transformers and vLLM.
 
     >>> penalty(2)([0, 1, 1], np.array([4., -4, 1]))
     array([ 2., -8.,  1.])
@@ -87,9 +88,9 @@ def automaton(start, step, allowed, n_prompt):
 
     step        (state, token) -> state
     allowed     (state, logits) -> the ids that may follow, or a mask [n_vocab]
-    n_prompt    how many tokens the prompt has: the automaton does not read them
+    n_prompt    the length of the prompt, which the automaton does not read
 
-    Digits, and nothing else:
+    Only the tokens 1 and 2:
 
     >>> digits = automaton(None, lambda state, token: None, lambda state, logits: [1, 2], n_prompt=1)
     >>> digits([0, 2], np.array([4., -4, 1]))
@@ -104,7 +105,7 @@ def automaton(start, step, allowed, n_prompt):
 
 
 def brackets(opening, closing, end, deepest, n_prompt):
-    """Balanced brackets: at most `deepest` are open at once, and the text may `end` only when none is.
+    """Balanced brackets: at most `deepest` are open at once, and the text may `end` only when none is open.
 
     >>> process = brackets(opening=0, closing=1, end=2, deepest=1, n_prompt=1)
     >>> process([3], np.zeros(4)), process([3, 0], np.zeros(4))

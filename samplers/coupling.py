@@ -1,32 +1,31 @@
 """Coupled sampling: Daliri, Musco and Suresh 2024 (arXiv 2408.07978).  The text is a function of the seed.
 
     coupled_sampling(draft, target, tokens, n_tokens, K, rng)           # as speculative_sampling
-    coupled_baseline(target, tokens, n_tokens, rng)                     # its text, token for token
+    coupled_baseline(target, tokens, n_tokens, rng)                     # the same text
 
-Algorithm 2 of Chen et al. keeps the target's distribution, but not its text: with a different drafter or a
-different K it asks the generator for other numbers, and the same seed gives a different text.  Here every
-token is the winner of a race.  E(x) is an exponential random number for each token x, fixed by the seed and
-the place (the number of tokens generated before), and the winner is
+Algorithm 2 of Chen et al. keeps the target's distribution, but not its text: with another drafter or another
+K, the same seed may give another text.  Here every token is the winner of a race.  Each token x has an
+exponential random number E(x).  These numbers depend only on the seed and the place (the number of tokens
+generated before).  The winner is
 
     argmin over x of E(x) / q(x)
 
-which is x with probability q(x).  The draft runs the same race with its p.  It often draws the same token,
-since p and q are alike and E is the same.  A draft is accepted if it is the token that the target draws, so
-the text is the same whatever the drafter, K, tree or batch: they only decide how fast it comes.
+which is x with probability q(x).  The draft runs the same race with its p.  Often the same token wins, since
+p and q are alike and E is the same.  A draft is accepted if it is the token that the target draws, so the
+text is the same whatever the drafter, K, tree or batch.
 
 The letters are Chen's, as in speculative.py: q the target, p the draft (in the paper Q is Bob's, P Alice's).
 
-Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with rate q(x); of independent clocks with
+Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with rate q(x).  Of independent clocks with
 these rates, which sum to 1, the one for x rings first with probability q(x).
 
 What it costs.  Let TV be the total variation distance of p and q.  Algorithm 2 accepts a draft with
 probability sum min(p, q) = 1 - TV.  Here the probability, `acceptance(q, p)` below, is at most 1 - TV and at
-least (1 - TV) / (1 + TV).  No method in which neither side knows the other's distribution guarantees more.
+least (1 - TV) / (1 + TV).  No method guarantees more if neither side knows the other's distribution.
 
-Limitations: texts of one seed may differ where the two best times of a race are nearly equal, if the last
-bits of a position's logits depend on which positions are computed in the same pass (compute/linear.py).
-lossless.py cannot check this sampler, because a race compares random numbers with one another;
-tests/test_coupling.py tests the text and its distribution instead.
+Limitations: where the two best times of a race are nearly equal, the last bits of the logits decide.  If
+these bits depend on which positions share a pass (compute/linear.py), texts of one seed may differ.
+lossless.py cannot check this sampler, because a race compares random numbers with one another.
 """
 import functools
 
@@ -37,9 +36,9 @@ from speculative import speculative_sampling
 
 
 class Race:
-    """Takes the place of a generator, and holds the races of one text.
+    """Takes the place of a generator, and runs the races of one text.
 
-    rng     its first number seeds the exponentials; the others are for what a drafter draws by itself
+    rng     its first number seeds the exponentials; a drafter may draw others
     """
 
     def __init__(self, rng):
@@ -47,7 +46,7 @@ class Race:
         self.n = 0                                              # tokens emitted so far
 
     def __getattr__(self, name):                                # random, integers, ..
-        if name == "rng":                                       # not set yet: this is being copied
+        if name == "rng":                                       # not set yet, in a copy
             raise AttributeError(name)
         return getattr(self.rng, name)
 
@@ -61,12 +60,12 @@ class Race:
 
 @functools.lru_cache(maxsize=32)
 def exponentials(seed, place, n_vocab):
-    """E [n_vocab] of a place.  Cached: draft, target and, after a rejection, the next round use it."""
+    """E [n_vocab] of a place.  Cached, because both models use it."""
     return np.random.default_rng([seed, place]).standard_exponential(n_vocab)
 
 
 def verify(target_probs, draft_probs, drafts, race):
-    """As speculative.verify: a draft is accepted if it is the token that the target draws in its place."""
+    """As speculative.verify: a draft is accepted if it is the token that the target draws."""
     for j, q in enumerate(target_probs):                        # q [n_vocab]
         token = race.winner(q, j)
         if j == len(drafts) or token != drafts[j]:
@@ -88,10 +87,9 @@ def walk(q, p, nodes, parents, rule, race):
 
 
 def coupled(propose):
-    """Returns `propose` with races for draws: each distribution that it would draw from becomes a point mass
-    at the winner."""
+    """Returns `propose` with races: each distribution to draw from becomes a point mass at the winner."""
     def propose_winners(draft, x, k, to_probs, race):
-        n, j = len(x), 0                                        # now, because `propose` may change its x
+        n, j = len(x), 0                                        # now: `propose` may change its x
 
         def to_winners(logits, *n_rows):                        # [rows, n_vocab] -> [rows, n_vocab]
             nonlocal j
@@ -124,8 +122,10 @@ def coupled_baseline(model, tokens, n_tokens, rng, **settings):
 
 
 def acceptance(q, p):
-    """P(argmin E / p = argmin E / q): x wins both races if E(y) >= E(x) max(p(y) / p(x), q(y) / q(x)) for all
-    y, which has the probability 1 / sum over y of that maximum.  [n_vocab], [n_vocab] -> a number
+    """P(argmin E / p = argmin E / q).  [n_vocab], [n_vocab] -> a number
+
+    x wins both races if E(y) >= E(x) max(p(y) / p(x), q(y) / q(x)) for all y.  The probability of this is
+    1 / (the sum of these maxima over y).
 
     >>> acceptance(np.array([.1, .6, .3]), np.array([.5, .3, .2])).round(3).item()      # sum min(p, q) is .6
     0.582

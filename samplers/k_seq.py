@@ -1,26 +1,25 @@
 """K-SEQ: SpecTr, Sun et al. 2023 (arXiv 2310.15141).  A rule for a node of a tree (tree.py).
 
-    tree_sampling(draft, target, tokens, n_tokens, (4, 1, 1), rng, rule=K_SEQ)  # 4 drafts of 3 tokens
+    tree_sampling(draft, target, tokens, n_tokens, (4, 1, 1), rng, rule=K_SEQ)  # 4 paths of 3 drafts
 
 The k children of a node are drawn from p independently, so two may be equal.  They are tried in turn, each
 with the same test: x is accepted with probability min(1, q(x) / (rho p(x))).  Since a token has k chances, q
 is divided by a number rho.
 
-    beta        = sum min(p, q / rho)           the probability that a child which is tried is accepted
+    beta        = sum min(p, q / rho)           the probability that a tried child is accepted
     accepted    = 1 - (1 - beta)^k              the probability that one of the k is
 
-So x is the accepted child with probability accepted min(p(x), q(x) / rho) / beta.  If that is at most q(x)
+So x is the accepted child with probability accepted * min(p(x), q(x) / rho) / beta.  If that is at most q(x)
 for every x, a draw after k rejections can make up the difference, and x has probability q(x) in all.  This
 holds if accepted <= rho beta, and the smallest such rho accepts the most.
 
-k independent drafts are a tree of k lines.  If several of them begin with the token that was accepted, all
-these go on (tree.py does this), since what follows it is independent in each: the paper's recursion.
+If several children equal the accepted token, the walk goes on below all of them (tree.py), as in the paper.
 
 The letters are Chen's and the paper's: q the target, p the draft, rho the division factor.  At the best rho
 K-SEQ accepts at least 1 - (1 - 1/k)^k > 1 - 1/e times as often as the best rule for k independent drafts.
 
-Limitations: equal children waste chances.  If few tokens are likely, children drawn without replacement
-(SEQUOIA in tree_rules.py) are usually accepted more often; if many are, K-SEQ may do better.
+Limitations: equal children waste chances.  If few tokens are likely, SEQUOIA (tree_rules.py), which draws
+children without replacement, usually accepts more often.
 """
 import numpy as np
 
@@ -31,9 +30,9 @@ HALVINGS = 30
 
 
 def division_factor(q, p, k):
-    """The smallest rho from 1 to k with accepted <= rho beta, from above: [n_vocab], [n_vocab] -> rho.
+    """The smallest rho from 1 to k with accepted <= rho beta, or slightly more: [n_vocab], [n_vocab] -> rho.
 
-    By bisection: accepted - rho beta falls as rho grows, and at k it is <= 0 (Bernoulli's inequality).
+    Bisection works because accepted - rho beta falls as rho grows; at k it is <= 0 (Bernoulli's inequality).
 
     >>> round(division_factor(np.array([1., 0]), np.array([.5, .5]), 2), 4)
     1.5
@@ -48,13 +47,13 @@ def division_factor(q, p, k):
             high = rho
         else:
             low = rho
-    return high                                                 # accepted <= rho beta; near the smallest
+    return high
 
 
 def select(q, p, tokens, rng):
-    """The first accepted child, or a draw from the rest of q.  Returns (which child or None, the token).
+    """Returns (which child is accepted or None, the token).
 
-    q, p        [n_vocab]    the target's, and what each of the children was drawn from
+    q, p        [n_vocab]    the target's, and what each child was drawn from
     """
     k = len(tokens)
     rho = division_factor(q, p, k)

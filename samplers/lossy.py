@@ -1,19 +1,20 @@
-"""Lossy rules: the text does *not* have the target's distribution.  In exchange a rule may accept more drafts
-than any lossless one.  (`lenient` accepts at least as many as Algorithm 2, `typical` sometimes fewer.)
+"""Lossy rules: the text does *not* have the target's distribution.  In exchange, more drafts may be accepted
+than by any lossless rule.  (`typical` sometimes accepts fewer than Algorithm 2.)
 
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, verify=lossy.lenient(.5))
 
     lenient     Leviathan et al. 2022 (arXiv 2211.17192), appendix A.5
     typical     "typical acceptance" of Medusa, Cai et al. 2024 (arXiv 2401.10774)
 
-For each rule, a function computes the distribution that it gives a token; notebook 6 shows what is gained,
-and how far this distribution is from the target's.  A wrongly accepted draft changes the prefix of everything
-that follows, so the distance grows with the text.
+For each rule, `.._probs` computes the distribution that it gives a token.  Notebook 6 shows how far this is
+from the target's.  The distance grows with the text, because a wrongly accepted draft changes the prefix of
+everything that follows.
 
 The letters are Chen's: q the target, p the draft (Leviathan et al. swap them; Medusa's p_original is q).
 
-Not here: Leviathan's lenience for greedy text, and Medusa's rule that the first token of each round is the
-target's likeliest.  At temperature 0 both rules accept what Algorithm 2 accepts.
+At temperature 0 both rules accept what Algorithm 2 accepts.
+
+Not here: Leviathan's lenience for greedy text; Medusa's greedy choice of each round's first token.
 """
 import numpy as np
 
@@ -21,10 +22,10 @@ from sampling import sample
 
 
 def lenient(lenience=.3):
-    """A `verify` that multiplies p by `lenience`, 0 < lenience <= 1, in the accept test: 1 is Algorithm 2.
+    """A `verify` that multiplies p by `lenience`, 0 < lenience <= 1, in the accept test.  1 is Algorithm 2.
 
-    No token gets more than q / lenience, but some may get nothing.  The paper does not say
-    what follows a rejection; here it is a draw from Algorithm 2's residual.
+    No token gets more than q / lenience, but some may get nothing.  The paper does not say what follows a
+    rejection.  Here it is a draw from Algorithm 2's residual.
     """
     if not 0 < lenience <= 1:
         raise ValueError(f"lenience is {lenience}: it must be above 0 and at most 1 (lossless)")
@@ -42,9 +43,9 @@ def lenient(lenience=.3):
 
 
 def lenient_probs(q, p, lenience):
-    """The distribution of a token at a place with a draft: [n_vocab], [n_vocab] -> [n_vocab].
+    """The distribution of a token at a position with a draft: [n_vocab], [n_vocab] -> [n_vocab].
 
-    >>> lenient_probs(np.array([.1, .6, .3]), np.array([.5, .3, .2]), .5)       # and the target is .1, .6, .3
+    >>> lenient_probs(np.array([.1, .6, .3]), np.array([.5, .3, .2]), .5)
     array([0.2  , 0.525, 0.275])
     """
     kept, residual = np.minimum(p, q / lenience), np.maximum(q - p, 0)
@@ -54,7 +55,7 @@ def lenient_probs(q, p, lenience):
 def typical(epsilon=.09, delta=.3):
     """A `verify` that accepts a draft if the target finds it typical: q(x) > min(epsilon, delta exp(-H(q))).
 
-    p is not used.  If q is spread over many tokens (its entropy H is high), unlikely ones are typical, too.
+    If q is spread over many tokens (its entropy H is high), unlikely ones are typical, too.
     After a rejection, or after all drafts, a token is drawn from q.
     """
     if not (0 < epsilon < 1 and 0 < delta < 1):
@@ -72,11 +73,11 @@ def typical(epsilon=.09, delta=.3):
 
 def threshold(q, epsilon, delta):
     some = q[q > 0]
-    return min(epsilon, delta * np.exp((some * np.log(some)).sum()))        # exp(-H) of the entropy H
+    return min(epsilon, delta * np.exp((some * np.log(some)).sum()))        # exp(-H)
 
 
 def typical_probs(q, p, epsilon=.09, delta=.3):
-    """The distribution of a token at a place with a draft: [n_vocab], [n_vocab] -> [n_vocab].
+    """The distribution of a token at a position with a draft: [n_vocab], [n_vocab] -> [n_vocab].
 
     >>> typical_probs(np.array([.1, .6, .3]), np.array([.5, .3, .2]))   # all are typical: p itself
     array([0.5, 0.3, 0.2])

@@ -3,24 +3,20 @@
     tree_sampling(draft, target, tokens, n_tokens, (3, 2, 1), rng, rule=GREEDY)
 
 Of the k children of a node, k - 1 are chosen: the draft's likeliest tokens.  The last is drawn from the rest.
-Only the last is judged by a coin, as in Algorithm 2 of Chen et al.; if it is rejected, the correction may
-still turn out to be one of the chosen tokens.
+Only the last is judged by a coin, as in Algorithm 2 of Chen et al.  If it is rejected, the correction may
+still be one of the chosen tokens.
 
 The letters are Chen's, as in speculative.py: q the target, p the draft (the paper swaps them).  S is the
 set of chosen tokens, X the one that is drawn, and p' is what X is drawn from: p outside S, normalized.
 
 Why it is lossless.  Algorithm 2 gives a token y with the distribution q, whatever its draft was drawn from,
-so also with p'.  Then the child that is y, if there is one, is accepted.
+so also if that is p'.  If some child is y, that child is accepted.
 
-Why no rule for these drafts accepts more.  A token outside S can be accepted only if it is X, so with
-probability min(q, p') at most; one in S with q at most.  Here both are reached: X has the probability
-min(q, p') by Algorithm 2, and a y in S is always a child.
+Why no rule for these drafts accepts more.  A token is accepted with probability q at most.  One outside S can
+be accepted only if it is X, so with probability min(q, p') at most.  Here both bounds are reached: a y in S
+is always a child, and Algorithm 2 draws and accepts any other token with probability min(q, p').
 
-Not here: the best rule for independent drafts, a linear program over all k-tuples of tokens
-(tests/tools/nodes.py has its value for small vocabularies).
-
-Limitations: whether it accepts more than drafts without replacement (SEQUOIA in tree_rules.py) depends on p
-and q.
+Limitations: whether it accepts more than SEQUOIA (tree_rules.py) depends on p and q.
 """
 import numpy as np
 
@@ -29,7 +25,7 @@ from sampling import sample
 
 
 def draw(p, width, rng):
-    """The `width` - 1 likeliest tokens, then one that is drawn; fewer if fewer have any probability.
+    """The `width` - 1 likeliest tokens, then one that is drawn.  Fewer if fewer have any probability.
 
     >>> draw(np.array([.2, .5, .3, 0]), 3, np.random.default_rng(0))
     [1, 2, 0]
@@ -39,15 +35,14 @@ def draw(p, width, rng):
 
 
 def without(p, chosen):
-    """p', that is, p outside S, normalized: [n_vocab] -> [n_vocab]."""
+    """Returns p': [n_vocab] -> [n_vocab]."""
     rest = p.copy()
     rest[chosen] = 0
     return normalized(rest)
 
 
 def select(q, p, tokens, rng):
-    """The drawn child, or else a correction, which may be one of the chosen.  Returns (which child
-    or None, the token).
+    """Returns (which child is accepted or None, the token).
 
     >>> q, p = np.array([.9, .1, 0]), np.array([.5, .3, .2])            # S = {0}, X = 2: the correction is 0
     >>> select(q, p, [0, 2], np.random.default_rng(0))

@@ -3,28 +3,28 @@
     tree_sampling(draft, target, tokens, n_tokens, (3, 2, 1), rng, walk=traversal.walk)
 
 The walk of tree.py goes from the root down: if a child is rejected, everything below it is lost.  Here leaves
-are judged first, and a node only after everything below it has been rejected; rejecting a leaf does not lose
-its ancestors.  On a line of drafts this is block verification.
+are judged first, and a node only after everything below it has been rejected.  On a line of drafts this is
+block verification.
 
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s).  A node is
-visited with a weight P (as in the paper).  t is what the token after the node is still to be drawn from, at
-first q; d is what the node's next child was drawn from.
+visited with a weight P (as in the paper).  The token after the node still has to be drawn from a distribution
+t, at first q.  The node's next child was drawn from d.
 
 Why it is lossless.  Claim: a node visited with the weight P is accepted with probability P, alone or with a
 path below it, and then the token after it has the distribution q.  By induction from the leaves: its first
 child is x with probability d(x), and is visited with the weight min(1, P t(x) / d(x)).  So it is x and
-accepted with probability min(d(x), P t(x)), by the claim for the child.  Of P t(x) this leaves r(x) =
-max(0, P t(x) - d(x)), with the sum S over x.  The child is rejected with probability 1 - (P - S), and in the
-share S / (S + 1 - P) of these cases the node must still be accepted, with r / S for the token after it: the
-same task again, with this share as P, r / S as t, and the d of the next child.  After the last child, the
-node alone is accepted with probability P, and the token after it is drawn from t.  The root has weight 1.
+accepted with probability min(d(x), P t(x)), by the claim for the child.  Of P t(x) this leaves r(x) = max(0,
+P t(x) - d(x)).  Let S be the sum of r.  The child is rejected with probability S + 1 - P.  In the share S /
+(S + 1 - P) of these cases the node must still be accepted, and the token after it must come from r / S.  That
+is the same task again: P is now this share, t is r / S, and d belongs to the next child.  After the last
+child, the node alone is accepted with probability P, and the token after it is drawn from t.  The root has
+weight 1.
 
-Without replacement it accepted no fewer drafts than the walk from the root down on any of 35 small trees,
-computed exactly, and .02 more on average.
+Without replacement, traversal accepted no fewer drafts than the walk from the root down on any of 35 small
+trees, and .02 more on average (computed exactly).
 
 Limitations: with replacement it may accept fewer, because equal siblings do not go on together (in tree.py
-they do).  Children have to be drawn with or without replacement, or chosen.  At temperature 0 it accepts what
-any walk does.  `visit` recurses once per level.
+they do).  At temperature 0 it accepts what any walk does.
 """
 import numpy as np
 
@@ -34,11 +34,11 @@ from sampling import sample
 
 
 def walk(q, p, nodes, parents, rule, rng):
-    """Leaves first.  Returns (the indices of the accepted nodes, the token that follows them).
+    """Returns (the indices of the accepted nodes, the token that follows them).  Raises ValueError unless the
+    children were drawn with or without replacement, or chosen.
 
-    The arguments are those of tree.walk; of the rule only the way of drawing matters.  In the example
-    the nodes of a line have the weights min(1, 1/2) and min(1, 1/2 * 2): both are accepted.  tree.walk
-    rejects the first of them half the time.
+    The arguments are those of tree.walk.  In the example the second node has the weight min(1, 1/2 * 2), so
+    both nodes are accepted.  tree.walk rejects the first of them half the time.
 
     >>> from samplers.tree_rules import SEQUOIA
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
@@ -65,7 +65,7 @@ def walk(q, p, nodes, parents, rule, rng):
                 return [child, *path], token
             r = np.maximum(weight * t - d, 0)
             S = r.sum()
-            if S == 0:                      # P t <= d everywhere: nothing is missing
+            if S == 0:                      # nothing is missing
                 weight = 0.0
                 break
             weight, t = S / (S + (1 - weight)), r / S          # in this order: S may be tiny

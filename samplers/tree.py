@@ -4,25 +4,22 @@
 
     SpecInfer   Miao et al. 2023 (arXiv 2305.09781)     children drawn with replacement
     Sequoia     Chen et al. 2024 (arXiv 2402.12374)     children drawn without replacement
-    SpecTr      Sun et al. 2023 (arXiv 2310.15141)      in k_seq.py: k children, drawn independently
+    SpecTr      Sun et al. 2023 (arXiv 2310.15141)      children drawn with replacement: k_seq.py
     Medusa      Cai et al. 2024 (arXiv 2401.10774)      the likeliest tokens; none is drawn
     EAGLE-2     Li et al. 2024 (arXiv 2406.16858)       the same, where the draft is most confident
 
-The loop is that of speculative.py.  At a node of the tree the target's q is known (the pass gave it), and so
-is the p that the children were drawn from.  A *rule* (tree_rules.py) says how children are drawn and which of
-them is accepted.  The *walk* begins at the root and goes on from the accepted child; if there is none, the
-rule has drawn the token that ends the round.  Each rule gives a token with the distribution q, so the text
-has the target's distribution, by the same induction as for a line of drafts.
+The loop is that of speculative.py.  A *rule* (tree_rules.py) says how the children of a node are drawn and
+which of them is accepted.  The *walk* begins at the root and goes on from the accepted child.  If there is
+none, the rule has drawn the token that ends the round.  The token after a node has the distribution q, so the
+text has the target's, by the same induction as for a line of drafts.
 
-This file has the loop, the walk and the shapes of trees; tree_rules.py has the rules and the ways to grow a
-tree, tree_model.py a GPT2 that scores a tree in one pass.
+tree_rules.py also has the ways to grow a tree, tree_model.py a GPT2 that scores a tree in one pass.
 
 The letters are Chen's, as in speculative.py: q the target (P in SpecInfer and Sequoia), p the draft (Q).
 
 At temperature 0 the text is the baseline's, token for token, if the logits along a path have the same bits as
-in single steps.  `TreeGPT2.exact_paths` finds out.  The keys that a node sees have gaps between them; only
-kernels that add in order (OpenBLAS on AVX-512) are unaffected.  With others the texts may differ where two
-logits are nearly equal.
+in single steps (tested by `TreeGPT2.exact_paths`; true with OpenBLAS on AVX-512).  Else the texts may differ
+where two logits are nearly equal.
 
 Limitations: one sequence, and one draft model.
 """
@@ -46,7 +43,7 @@ def walk(q, p, nodes, parents, rule, rng):
     path, here = [], [-1]
     while True:
         below = children_of(here, parents)
-        if not below:                                           # a leaf: one more token, from q
+        if not below:                                           # a leaf
             return path, sample(q[here[0] + 1], rng)
         i, token = select(q[here[0] + 1], None if p is None else p[below[0]], [nodes[i] for i in below], rng)
         if i is None:
@@ -57,21 +54,20 @@ def walk(q, p, nodes, parents, rule, rng):
 
 def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1.0, top_k=0, top_p=1.0,
                   eos=None, rule=SEQUOIA, grow=None, walk=walk):
-    """Generate `n_tokens` tokens after `tokens`, at most the depth of the tree plus one per target pass.
+    """Generate `n_tokens` tokens after `tokens`, at most the tree's depth plus one per target pass.
     Returns a generator of rounds (sampling.Round).
 
     draft, target   as in speculative_sampling.  A GPT2 scores a tree in one pass, as does anything with a
-                    method `tree` (see tree_model.py); any other model is called once per node
+                    method `tree` (tree_model.py); any other model is called once per node
     widths          children per node, by level: (3, 2, 1) is 3 + 6 + 6 nodes, and (1, 1, 1) is K = 3.  Or the
-                    parent of each node, which can describe any tree: [-1, -1, 0] is two children, the
-                    first with a child of its own.  Near the end of the text the lowest levels are left out
+                    parent of each node, for any tree: in [-1, -1, 0] the root has two children, and the
+                    first of them has one.  Near the end of the text the lowest levels are left out
     rule            for drawn children: SPECINFER, SEQUOIA, k_seq.K_SEQ or another (draw, select).  Chosen
                     children are always judged by select_chosen
-    grow            drawn, likeliest, surest or another.  None: likeliest at temperature 0, when the draft
-                    can draw only one token; else drawn
+    grow            drawn, likeliest, surest or another.  None: likeliest at temperature 0, else drawn
     walk            how the tree is judged: from the root down, as above, or another (traversal.walk)
     The rest        as in speculative_sampling
-    Bad arguments raise ValueError at the call, not at the first round; mistakes of `grow` do so later.
+    Bad arguments raise ValueError at the call, not at the first round.  Mistakes of `grow` do so later.
     """
     shape = shape_of(widths)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)

@@ -5,7 +5,7 @@
     nodes       [n]    the drafted tokens
     parents     [n]    for each node the index of its parent, which comes before it; -1: the last token
 
-A node sees the text, its ancestors and itself; its position is the last token's plus its depth.
+A node sees the text, its ancestors and itself.  Its position is the last token's plus its depth.
 """
 import functools
 from operator import index
@@ -46,7 +46,7 @@ def with_tree(model):
     """The model, or another with the same weights, that has the method `tree`.  None stays None."""
     if model is None or hasattr(model, "tree"):
         return model
-    if type(model) is GPT2:                                     # a subclass may compute in another way
+    if type(model) is GPT2:                                     # a subclass may differ
         return TreeGPT2(model.params, model.n_head)
     return CallByCall(model)
 
@@ -69,21 +69,21 @@ class CallByCall:
         texts = [list(tokens)]
         for token, parent in zip(nodes, parents):
             texts.append([*texts[parent + 1], token])
-        # Copies: a model may fill the same array at each call.
+        # Copies: the model may reuse its array.
         return xp.stack([xp.array(self.model(text)[-1]) for text in texts[-(n_last or len(texts)):]])
 
 
 class TreeGPT2(GPT2):
     """A GPT2 that also scores a tree of drafts, in one pass.  It has its own cache.
 
-    In the cache the nodes follow the tokens, one after another.  If the next call's tokens follow a path of
-    the tree, the path's keys and values move up to those of the text.
+    In the cache the nodes come after the tokens.  If the next call's tokens follow a path of the tree, the
+    path's keys and values are moved next to those of the text.
     """
 
     @property
     def exact_paths(self):
-        """True if a node's logits have the same bits as in a single step, in passes of at most `exact_rows`
-        rows and with at most 1,280 tokens and nodes together."""
+        """True if a node's logits have the same bits as in a single step.  The pass may have at most
+        `exact_rows` rows, and 1,280 tokens and nodes together."""
         return keeps_paths(self.cache.shape[-1])
 
     def reset(self):
@@ -100,14 +100,12 @@ class TreeGPT2(GPT2):
         return super().__call__(tokens, n_last)
 
     def tree(self, tokens, nodes, parents, n_last=None):
-        """Logits after the last of the tokens and after each node: [1 + n, n_vocab]; given n_last, only
-        the last n_last rows.  A node's row is the logits after `tokens` and the path to the node.
+        """Logits after `tokens`, and after `tokens` and the path to each node: [1 + n, n_vocab].  `n_last`
+        asks for only the last n_last rows.
 
-        tokens      as in a call of the model; this is a pure function of its arguments, too
-        nodes       [n]    tokens
-        parents     [n]    for each node the index of its parent, which comes before it, or -1 for tokens[-1]
-        Raises ValueError for ids outside the vocabulary, a path that does not fit into the context,
-        or more rows than there are.
+        The arguments are explained at the top of the file; the answer depends only on them.
+        Raises ValueError for ids outside the vocabulary, a path too long for the context, or more rows
+        than there are.
         """
         tokens, nodes, parents = [*map(index, tokens)], [*map(index, nodes)], list(parents)
         n, total = len(tokens), len(tokens) + len(nodes)
@@ -117,8 +115,8 @@ class TreeGPT2(GPT2):
         if not 1 <= n_last <= max(total, 1):
             raise ValueError(f"n_last is {n_last}: it must be 1 .. {total}, the number of tokens and nodes")
         self.follow(tokens)
-        n_past = self.prefill(tokens, 1)                        # the last token is run with the nodes
-        if tokens == self.cached:                               # as last time: the same nodes are reused, too
+        n_past = self.prefill(tokens, 1)                        # the last token runs with the nodes
+        if tokens == self.cached:                               # then the nodes may be reused, too
             n_past = n + common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
         n_past = min(n_past, total - n_last)
         self.make_room(total)
@@ -130,7 +128,8 @@ class TreeGPT2(GPT2):
         return self.logits(x[-n_last:])
 
     def follow(self, tokens):
-        """If the tokens follow a path of the tree, move what was computed for the path next to the text's."""
+        """If the tokens follow a path of the tree, moves the path's keys, values and states next to the
+        text's."""
         n, here, path = len(self.cached), [-1], []
         if not self.nodes or len(tokens) <= n or tokens[:n] != self.cached:
             return
@@ -146,7 +145,7 @@ class TreeGPT2(GPT2):
         self.cached = self.cached + taken
 
     def make_room(self, n):
-        """Room for n tokens and nodes: together they may exceed the context, a path may not."""
+        """Makes room for n tokens and nodes in all; they may exceed the context."""
         n = whole_blocks(n)
         if n > self.cache.shape[3]:                             # one by one: an interrupt may come between
             self.cache = xp.pad(self.cache, [(0, 0)] * 3 + [(0, n - self.cache.shape[3]), (0, 0)])
@@ -168,10 +167,10 @@ def tree_mask(n_past, n, parents):
 
 @functools.cache
 def keeps_paths(d_head):
-    """True if gaps between the keys that a node sees do not change the bits: an unseen key has the weight 0.
+    """True if gaps between the keys that a node sees do not change the bits.
 
-    This is measured.  About four in five keys are seen, chosen at random.  A product with zeros for the
-    others must equal the one in which the seen keys come first, without gaps, and the zeros last.
+    This is measured with about four in five keys seen, chosen at random.  The others have the weight 0.  A
+    product must be the same if the seen keys come first, without gaps.
     """
     if on_gpu() or d_head % TILE == 1:                          # a last tile of one column: `gemv`
         return False

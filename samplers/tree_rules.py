@@ -7,8 +7,8 @@ A rule is a pair of functions:
 
 The letters are Chen's: q the target (P in SpecInfer and Sequoia), p the draft (Q).
 
-Not here: SpecInfer's several small models and its merged trees; Sequoia's last resort, a uniform draw if the
-draft has no more tokens (here a node then has fewer children).
+Not here: SpecInfer's several small models and merged trees; Sequoia's uniform draw if the draft has no more
+tokens (here a node then has fewer children).
 """
 import numpy as np
 
@@ -22,7 +22,7 @@ def draw_with_replacement(p, width, rng):
 
 
 def draw_without_replacement(p, width, rng):
-    """Fewer than `width` tokens if fewer have any probability."""
+    """Returns fewer than `width` tokens if fewer have any probability."""
     p, tokens = p.copy(), []
     while len(tokens) < width and p.any():
         tokens.append(sample(p, rng))
@@ -35,15 +35,14 @@ def normalized(weights):
 
 
 def select_drawn(q, p, tokens, rng, replacement=False):
-    """Try the children one by one: Algorithm 2's coin, and after a rejection its residual as the new q.
+    """Tries the children one by one with Algorithm 2's coin.  After a rejection the residual is the new q.
 
     q, p        [n_vocab]    the target's, and what the first child was drawn from
-    tokens      the children's, in the order in which they were drawn
+    tokens      the children, in the order in which they were drawn
     Returns (which child is accepted or None, the token).
 
-    Lossless: the residual is what is still missing of q, and each child is a draft for it, drawn from the p
-    of its turn.  With replacement, that is the same p for each child; without, p loses each rejected token.
-    (SpecInfer tries its children in random order; independent draws already are in random order.)
+    Lossless: the residual is what is still missing of q, and each child is a draft for it.  With replacement
+    each child was drawn from the same p; without, p loses each rejected token.
 
     >>> q, p = np.array([1., 0]), np.array([.5, .5])
     >>> select_drawn(q, p, [1, 0], np.random.default_rng(0))        # the second is sure to be accepted
@@ -67,7 +66,7 @@ def select_with_replacement(q, p, tokens, rng):
 def select_chosen(q, p, tokens, rng):
     """Children that were chosen, not drawn: draw x ~ q, and go to the child that is x, if there is one.
 
-    This is the same as trying them in turn as point masses: the first is accepted with probability q(x), etc.
+    This is the same as trying them in turn as point masses.
     """
     token = sample(q, rng)
     return (tokens.index(token) if token in tokens else None), token
@@ -83,12 +82,12 @@ def drawn(draft, x, shape, rule, to_probs, rng):
     """A tree whose children are drawn from the draft.  Returns (nodes, parents, draft_probs).
 
     draft           a model with `tree` (see `with_tree`)
-    shape           the parent of each node, level by level, -1: the root; the largest tree wanted
+    shape           the parent of each node of the largest tree wanted, level by level; -1: the root
 
     nodes           [n]    the drafted tokens, parents before their children
-    parents         [n]    the index of each node's parent among the nodes, -1 for the root, x_n
-    draft_probs     [n, n_vocab]    the draft's distribution at each node's parent: what the parent's first
-                    child was drawn from.  None means that the children were chosen, not drawn
+    parents         [n]    the index of each node's parent in `nodes`, -1 for the root, x_n
+    draft_probs     [n, n_vocab]    the draft's distribution at each node's parent.  None means that the
+                    children were chosen, not drawn
     """
     draw, _ = rule
     p = []
@@ -103,7 +102,7 @@ def drawn(draft, x, shape, rule, to_probs, rng):
 
 
 def likeliest(draft, x, shape, rule, to_probs, rng):
-    """A tree of the draft's likeliest tokens; nothing is drawn, so there is no p."""
+    """A tree of the draft's likeliest tokens.  Nothing is drawn, so there is no p."""
     return *by_level(draft, x, shape, most), None
 
 
@@ -111,8 +110,8 @@ def surest(draft, x, shape, rule, to_probs, rng):
     """EAGLE-2's tree: it grows where the draft is most confident, to at most the shape's nodes and levels.
 
     A node's worth is the product of the draft's probabilities (at temperature 1) on its path.  On each level
-    the k nodes of most worth get their k likeliest tokens as children, where k is the number of the root's
-    children.  In the end the nodes of most worth stay.  No draft pass is made over the last level.
+    the k nodes of most worth get their k likeliest tokens as children.  k is the number of the root's
+    children.  In the end the nodes of most worth stay.
     """
     k, nodes, parents, worth = shape.count(-1), [], [], []
     seen, level = [], [-1]                                      # nodes the draft sees; those to score next
