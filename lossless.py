@@ -1,12 +1,11 @@
 """Is a sampler lossless?  Computes its exact output distribution, and how far that is from the target's.
 Nothing is sampled.
 
-A sampler is run with a `Walk` in place of its random generator.  `random()` then returns a uniform
-number of which only an interval is known, [0, 1) at first.  Whenever the program compares that number (with
-an accept ratio, with a cumulative sum), the interval is cut in two, and `exact_distribution` runs the
-program once for each side.  So every branch can be walked, and its probability is the product of the
-lengths of its intervals.  Only the random generator is replaced, and a mistake that shows in one text of a
-million is found like any other.
+A sampler is run with a `Walk` in place of its random generator.  `random()` then returns a uniform number of
+which only an interval is known, [0, 1) at first.  Whenever the sampler compares that number (with an accept
+ratio, with a cumulative sum), the interval is cut in two, and `exact_distribution` runs the sampler once for
+each side.  The chance of a side is its share of the interval, and the probability of a branch is the product
+of these chances.  So a mistake that shows in one text of a million is found like any other.
 
 An idea of your own is checked in three lines.  Here it is a drafter that always proposes token 1 twice
 (`python -m lossless` checks speculative.py itself):
@@ -19,28 +18,27 @@ True
 Limitations: the models have a vocabulary of a few tokens, and speed is not judged.
 
 - The 396 standard cases take two seconds for speculative.py.  They test each draft of rounds of up to
-  eight drafts, in texts of up to eighteen tokens.  With `thorough=True`, which takes a minute, any two
-  positions of a text of up to fifteen tokens are tested, too, and all settings with up to four drafts.  A
-  mistake is not found if it shows only in longer rounds or texts, only for a ratio between .90 and .91, or
-  only in trees of another shape than the sampler makes of K.
+  eight drafts, in texts of up to eighteen tokens.  `thorough=True` takes a minute.  It also tests any two
+  positions of a text of up to fifteen tokens, and all settings with up to four drafts.  A mistake is not
+  found if it shows only in longer rounds or texts, only for a ratio between .90 and .91, or only in trees of
+  another shape than the sampler makes of K.
 - Nor is it found if it shows only when p and q differ by less than 3e-8, when the temperature is below 1e-7
-  or above 13, or when top_p is below .03 or above .9995.  That every draft with
-  q > 1 - 1e-7 is kept is not found either.
+  or above 13, or when top_p is below .03 or above .9995.  A rule that accepts every draft with
+  q > 1 - 1e-7 passes, too.
 - In each case the likeliest branches are walked first, for 7,000 steps (random numbers, calls of a model,
   rounds).  For speculative.py that is enough for all branches.  A sampler that draws more often leaves some
-  unwalked, and the report says in how many cases: in 152 of 396 if drafts are drawn by the alias method; in
-  366 (and it takes 45 seconds) if they are drawn by rejection.  A mistake that shows only there may be
-  missed.  With the alias method, for example, accepting the last of five drafts without a test is missed.
+  unwalked, and a mistake that shows only there may be missed.  The report says in how many cases: in 152
+  of 396 if drafts are drawn by the alias method.
 - A random number may be shifted, scaled, put through `log`, and compared with numbers and arrays, but not
-  with another random number, so a race of exponentials or Gumbel noise cannot be walked.  What happens at
-  exactly u = 0 is not seen.  If the sampler catches the TypeError that NumPy raises for an array of random
-  numbers, that is not seen either.
-- An endless loop that draws no random number, calls no model and yields nothing is not noticed.  If top_p is
-  exactly a sum of probabilities, rounding decides.
+  with another random number.  So a race of exponentials or Gumbel noise cannot be walked.  What happens at
+  exactly u = 0 is not seen.  A sampler that catches NumPy's TypeError for an array of random numbers may be
+  judged wrongly.
+- An endless loop that draws no random number, calls no model and yields nothing is not noticed.
+- If top_p is exactly a sum of probabilities, rounding decides.
 
-Two sets of samplers were written by somebody who had not seen the cases.  All of the first 21 were judged
-correctly.  Of the next 22 (11 wrong, 11 lossless), 21 were judged correctly.  The last, a loop that ends only
-by chance, was refused then and is judged correctly now.
+Two sets of samplers were written by somebody who had not seen the cases.  All 21 of the first set and 21 of
+the 22 of the second were judged correctly.  The last, a loop that ends only by chance, was refused then
+and is judged correctly now.
 """
 import contextlib
 import copy
@@ -57,10 +55,10 @@ import numpy as np
 import speculative
 from checks import checked_rule
 
-BRANCHES = 1_000_000    # of a sampler; more are too much work
+BRANCHES = 1_000_000    # of one case; more are too much work
 STEPS = 5_000           # random numbers, calls of a model and rounds in one run; more mean that it never ends
-ENOUGH = 7_000          # such steps in all runs of a standard case; the branches that remain are left out
-FEW = 300               # ... in the runs that are made again, to see whether they repeat themselves
+ENOUGH = 7_000          # such steps in all runs of a standard case; the remaining branches are left out
+FEW = 300               # such steps in the runs that are repeated, to see whether they agree
 MANY = 500              # random numbers that may be drawn at once
 TINY = 1e-13            # less likely branches are left out
 WRONG = 1e-9            # a larger deviation is not rounding
@@ -73,7 +71,7 @@ def exact_distribution(run, most=np.inf):
     """run(rng) -> outcome.  Returns {outcome: probability} over everything that `rng` could give.
 
     `run` must do the same each time, so a drafter with a memory must be made anew in it.  Branches with a
-    probability below 1e-13 are left out, and after `most` steps all that remain.
+    probability below 1e-13 are left out, and all that remain after `most` steps.
     Raises ValueError if the run never ends, does not repeat itself, or asks for what cannot be walked.
 
     >>> exact_distribution(lambda rng: "heads" if rng.random() < .75 else "tails")
@@ -88,8 +86,8 @@ def exact_distribution(run, most=np.inf):
 
 
 def branches(run, most=np.inf):
-    """Yields (outcome, walk) of each branch as it is walked, until `most` steps are made.  The next branch is
-    always the likeliest that is known."""
+    """Yields (outcome, walk) of each branch, until `most` steps are made.  The next branch is always the
+    likeliest that is known."""
     to_walk, order, steps, ended = [(-1.0, 0, [], 0)], itertools.count(1), 0, False
     for _ in range(BRANCHES):
         *_, taken, n = heapq.heappop(to_walk)
@@ -113,7 +111,7 @@ def branches(run, most=np.inf):
 
 
 def outcome_of(run, walk):
-    """run(walk).  If the walk refused something, raises that error, even if the run caught it and went on."""
+    """run(walk).  If the walk refused something, raises its error, even if the run caught that."""
     try:
         outcome = run(walk)
     except Exception as error:
@@ -144,9 +142,9 @@ class Unlikely(BaseException):
 
 
 class Walk(np.random.Generator):
-    """Stands in for NumPy's generator.  Repeats the forks of `path`, then takes the likelier side of each
-    new one.  Once the branch is very unlikely, it takes each side about as often as chance would, so that a
-    loop that ends by chance does end."""
+    """Stands in for NumPy's generator.  Repeats the forks (cuts of an interval) of `path`, then takes the
+    likelier side of each new one.  In a very unlikely branch it takes each side about as often as chance
+    would, so that a loop that ends by chance does end."""
 
     def __init__(self, path=()):
         super().__init__(NUMPYS.bit_generator)
@@ -226,8 +224,8 @@ for name in {*dir(np.random.Generator)} - {*vars(Walk)}:
 
 
 class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
-    """A number that is computed from u, which is uniform in `interval`.  It is below c if u is below cut(c),
-    or, if it `falls` as u grows, if u is above cut(c).  Numbers computed from one u share the interval."""
+    """A number computed from u, which is uniform in `interval`.  The number is below c if u is below cut(c).
+    If it `falls` as u grows, u must be above cut(c).  Numbers computed from one u share the interval."""
     __class__ = float                                       # for isinstance
 
     def __init__(self, walk, interval=None, cut=float, falls=False):
@@ -236,7 +234,7 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
             walk.step()
 
     def made(self, inverse, falls=False):
-        """A number below c if this one is below inverse(c), or above if it `falls` as this one grows."""
+        """A function of this number: below c if this is below inverse(c) (above it, if it `falls`)."""
         return Uniform(self.walk, self.interval, lambda c: self.cut(inverse(c)), self.falls != falls)
 
     def below(self, c):
@@ -263,7 +261,7 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
         return self.answer(ufunc.__name__, inputs[0] is self, *others)
 
     def compared(name):
-        """A comparison that bypasses NumPy, because most of the time goes into comparisons."""
+        """A comparison that bypasses NumPy, for speed."""
         def compare(self, c):
             if type(c) in (float, np.float64):
                 return c == c and self.below(c) == name.startswith("less")
@@ -276,7 +274,7 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
         return self.answer("multiply", True, a) if type(a) in (float, np.float64) else np.multiply(self, a)
 
     def answer(self, name, left, a=None):
-        """An operator, with this number on the left of `a` or on the right."""
+        """The result of an operator; `left`: this number is on the left of `a`."""
         if name in ("equal", "not_equal"):                  # equality with a number has probability 0
             return name == "not_equal"
         if a != a:                                          # NaN
@@ -409,24 +407,23 @@ def scripted(text, n_vocab=10):
 
 # The standard cases -----------------------------------------------------------------------------------------
 
-# A case costs as much as it has branches, and a position at which both models are certain adds none.  So a
-# pair of models is written as a word, with a letter for each position of the new text.  It says which tokens
-# the draft and the target can say there.  There are five tokens (24 if the word contains a w), shuffled after
-# every prefix.  A capital means the same kind, with `a` as the EOS.  At the other positions `e` is the EOS.
+# A pair of models is written as a word, with a letter for each position of the new text.  The letter says
+# which tokens the draft and the target can give there.  There are five tokens (24 if the word contains a w),
+# shuffled after every prefix.  A capital means the same kind, with `a` as the EOS.  Elsewhere `e` is the EOS.
 LETTERS, FLAT = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)]
 KINDS = {       # letter: (the draft's tokens, the target's), the likeliest first, and weights if not random
     ".": ("a", "a", [1], [1]),  # both are certain of the same: sure to be accepted
     "x": ("b", "a", [1], [1]),  # both are certain, and differ: sure to be rejected
     "=": ("abc", "abc"),        # the same distribution
     "s": ("cd", "abc"),         # sparse: c is accepted now and then, d never; the residual is a and b
-    "b": ("dceb", "abcd"),      # broad: b is sure to stay
+    "b": ("dceb", "abcd"),      # broad: b is sure to be accepted
     "f": ("bcaed", "abcde"),    # full: all tokens in both
     "o": ("cd", "ab"),          # disjoint
     "t": ("a", "abc"),          # the draft is certain
     "p": ("ba", "a"),           # the target is certain
-    "e": ("bac", "abc", [.5, .3, .2], [.6, .3, .1]),        # a is accepted, corrected to, or the bonus
+    "e": ("bac", "abc", [.5, .3, .2], [.6, .3, .1]),        # a is accepted, the correction, or the bonus
     "l": ("abc", "abc", [.9988, .001, .0002], [.993, .004, .003]),  # a is likely, and drafted too often
-    "c": ("a", "abc", [1], [1, 2e-7, 1e-7]),                # the same with hardly any doubt
+    "c": ("a", "abc", [1], [1, 2e-7, 1e-7]),                # the target is nearly certain, too
     "n": ("abc", "abc", [.4, .4, .2], [.4 + 3e-8, .4 - 3e-8, .2]),  # nearly the same: hardly any residual
     "r": ("bdca", "abcde", [1, 6e-4, 1e-4, 6e-6], [1, .14, 9e-4, 5e-5, 8e-8]),      # rare tokens in both
     "2": ("baecd", "abcde", *2 * [np.exp([2, 2, 1, 1, 0])]),        # two are equally likely, and two others
@@ -514,7 +511,7 @@ def standard_cases():
 
 
 def numbered(cases, first=0):
-    """Gives each case its own prompt, so that what a sampler remembers of one does no harm in another."""
+    """Gives each case its own prompt, so that a sampler's memory of one does no harm in the next."""
     for i, case in enumerate(cases, first):
         yield case._replace(prompt=[i // 5 ** j % 5 for j in range(4)])
 
@@ -603,7 +600,7 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
 
 
 def of_pairs(pairs, Ks, n_tokens, settings):
-    """A case for each pair and each K.  If no settings are given, the first two are tried with some, too."""
+    """A case for each pair and each K.  Without settings, the first two pairs are tried with some, too."""
     for n, (draft, target) in enumerate(pairs):
         for K in Ks:
             least = max(4, K + 1) if isinstance(K, int) else 4
@@ -613,7 +610,7 @@ def of_pairs(pairs, Ks, n_tokens, settings):
 
 
 def judge(sampler, *case, most=np.inf):
-    """Walk one case, the likeliest branches first, until `most` steps are made.  Returns its Report."""
+    """Walks one case, the likeliest branches first, until `most` steps are made.  Returns its Report."""
     case = Case(*case)
     found, n_branches = walked(sampler, case, most)
     wanted = distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
@@ -626,7 +623,7 @@ def judge(sampler, *case, most=np.inf):
         return Report(True, *counts)
     again = [walked(sampler, case, FEW)[0] for _ in range(4)]
     if any(distance(again[0], other) > WRONG for other in again):
-        raise ValueError(NOT_REPEATED)                      # chance of its own; two runs may agree
+        raise ValueError(NOT_REPEATED)                      # random by itself
     return Report(False, *counts, str(case), case.settings, list(case.prompt), list(wrong),
                   float(found.get(wrong, 0)), float(wanted.get(wrong, 0)))
 
@@ -638,13 +635,13 @@ def walked(sampler, case, most):
     def run(rng):
         next(runs)
         models = counted(case.draft, rng), counted(case.target, rng)
-        settings = copy.deepcopy(case.settings)             # a sampler may change what it is given
+        settings = copy.deepcopy(case.settings)             # a sampler may change it
         return text_of(sampler(*models, list(case.prompt), case.n_tokens, case.K, rng, **settings), rng)
     return exact_distribution(run, most), next(runs)
 
 
 def counted(model, rng):
-    """The model, with its calls counted as steps of the run.  One with a cache and weights is left alone."""
+    """The model, with its calls counted as steps of the run.  A model that is no function is left alone."""
     @functools.wraps(model)
     def asked(tokens, n_last=1):
         rng.step()
