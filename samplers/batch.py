@@ -10,9 +10,10 @@ speculative.py would.  So it gets the tokens that it would get alone, if its log
 bit.  They are while a pass has at most `model.exact_rows` rows.  With more rows, a token may differ where two
 choices are nearly equal.
 
-Speculation gains less in a batch.  Both exploit the same fact: a few more rows cost next to nothing.  With 8 sequences a verification has 8 (K + 1) rows, and so many are no longer free.
+Batches and speculation exploit the same fact: a few more rows cost next to nothing.  With 8 sequences a
+verification has 8 (K + 1) rows, and so many are no longer free.
 
-Limitations: all sequences begin together.
+Limitations: all sequences begin together (no queue from which to replace one that has ended).
 """
 from copy import copy
 from functools import partial
@@ -40,7 +41,7 @@ def batch_sampling(draft, target, prompts, n_tokens, K, rngs, *, temperature=1.0
                 for one sequence after another.  The batch runs copies of `target`, so an EAGLE head, which
                 reads the states of `target`, has to run `target` itself
     The rest is as in speculative.speculative_sampling.
-    Bad arguments raise ValueError at the call.
+    Bad arguments raise ValueError at the call.  If a prompt is at fault, the message says which.
     """
     if not isinstance(K, Integral) or K < 0:
         raise ValueError(f"K is {K!r}: it must be a whole number, 0 (autoregressive) or more")

@@ -8,10 +8,10 @@ less.  Block verification judges prefixes: given the first j drafts, all of them
 
     P_j = min(1, P_{j-1} q / p),    P_0 = 1         (q and p at the j-th draft)
 
-A round costs the same, and the distribution is the same.  On average no fewer drafts are accepted: P_j is at
-least the product of Algorithm 2's min(1, q / p), since min(1, P r) >= P min(1, r) for P <= 1.  With the q and
-p of the example below, Algorithm 2 accepts 10/9 drafts on average, block verification 11/9.  The paper proves
-that no lossless rule accepts more, if the tokens of each round have to follow q.
+On average no fewer drafts are accepted: P_j is at least the product of Algorithm 2's min(1, q / p), since
+min(1, P r) >= P min(1, r) for P <= 1.  With the q and p of the example below, Algorithm 2 accepts 10/9 drafts
+on average, block verification 11/9.  The paper proves that no lossless rule accepts more, if the tokens of
+each round have to follow q.
 
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
 of drafts (gamma).  P_j, h_j and tau are the paper's.
@@ -42,8 +42,7 @@ from sampling import sample
 def verify(target_probs, draft_probs, drafts, rng):
     """Returns (n_accepted, next_token).  The arguments are those of speculative.verify.
 
-    In the example P_2 = min(1, 1/2 * 2) = 1, so both drafts are accepted.  Algorithm 2 rejects the first of
-    them half the time.
+    In the example P_2 = min(1, 1/2 * 2) = 1, so both drafts are accepted.
 
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
     >>> verify(q, p, [0, 1], np.random.default_rng(0))

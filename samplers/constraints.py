@@ -2,7 +2,7 @@
 
     target = constrained(target, penalty(1.2))
     speculative_sampling(draft, target, ..)                             # lossless for the constrained target
-    speculative_sampling(constrained(draft, penalty(1.2)), target, ..)  # usually accepts more
+    speculative_sampling(constrained(draft, penalty(1.2)), target, ..)  # more accepted, if the two are alike
 
 A constraint is a function that changes the logits of one position (a row of the model's answer):
 
@@ -10,7 +10,7 @@ A constraint is a function that changes the logits of one position (a row of the
 
 It is called for each row, with the tokens up to that position, drafts included.  So a constrained model is a
 pure function of its tokens, like any other.  The usual mistake is to process a row with the tokens up to
-another position.
+another position, or to leave some rows out.
 
     penalty     Keskar et al. 2019 (arXiv 1909.05858, CTRL), section 4.1
     forbidden   tokens that never come

@@ -19,7 +19,7 @@ The letters are Chen's and the paper's: q the target, p the draft, rho the divis
 K-SEQ accepts at least 1 - (1 - 1/k)^k > 1 - 1/e times as often as the best rule for k independent drafts.
 
 Limitations: equal children waste chances.  If few tokens are likely, SEQUOIA (tree_rules.py), which draws
-children without replacement, usually accepts more often.
+children without replacement, usually accepts more often.  If many are, K-SEQ may do better.
 """
 import numpy as np
 

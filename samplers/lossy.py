@@ -1,5 +1,5 @@
 """Lossy rules: the text does *not* have the target's distribution.  In exchange, more drafts may be accepted
-than by any lossless rule.  (`typical` sometimes accepts fewer than Algorithm 2.)
+than by any lossless rule.  (`lenient` accepts at least as many as Algorithm 2, `typical` sometimes fewer.)
 
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, verify=lossy.lenient(.5))
 
@@ -55,7 +55,7 @@ def lenient_probs(q, p, lenience):
 def typical(epsilon=.09, delta=.3):
     """A `verify` that accepts a draft if the target finds it typical: q(x) > min(epsilon, delta exp(-H(q))).
 
-    If q is spread over many tokens (its entropy H is high), unlikely ones are typical, too.
+    p is not used.  If q is spread over many tokens (its entropy H is high), unlikely ones are typical, too.
     After a rejection, or after all drafts, a token is drawn from q.
     """
     if not (0 < epsilon < 1 and 0 < delta < 1):

@@ -16,6 +16,8 @@ Why no rule for these drafts accepts more.  A token is accepted with probability
 be accepted only if it is X, so with probability min(q, p') at most.  Here both bounds are reached: a y in S
 is always a child, and Algorithm 2 draws and accepts any other token with probability min(q, p').
 
+Not here: the best rule for independent drafts, a linear program over all k-tuples of tokens.
+
 Limitations: whether it accepts more than SEQUOIA (tree_rules.py) depends on p and q.
 """
 import numpy as np

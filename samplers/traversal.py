@@ -1,10 +1,10 @@
-"""Traversal verification: Weng et al. 2025 (arXiv 2505.12398), block verification for a tree of drafts.
+"""Traversal verification: Weng et al. 2025 (arXiv 2505.12398), for a tree of drafts.
 
     tree_sampling(draft, target, tokens, n_tokens, (3, 2, 1), rng, walk=traversal.walk)
 
 The walk of tree.py goes from the root down: if a child is rejected, everything below it is lost.  Here leaves
 are judged first, and a node only after everything below it has been rejected.  On a line of drafts this is
-block verification.
+block verification (block.py).
 
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s).  A node is
 visited with a weight P (as in the paper).  The token after the node still has to be drawn from a distribution
@@ -24,7 +24,7 @@ Without replacement, traversal accepted no fewer drafts than the walk from the r
 trees, and .02 more on average (computed exactly).
 
 Limitations: with replacement it may accept fewer, because equal siblings do not go on together (in tree.py
-they do).  At temperature 0 it accepts what any walk does.
+they do).  At temperature 0 it accepts what any walk does.  `visit` recurses once per level.
 """
 import numpy as np
 
@@ -37,8 +37,8 @@ def walk(q, p, nodes, parents, rule, rng):
     """Returns (the indices of the accepted nodes, the token that follows them).  Raises ValueError unless the
     children were drawn with or without replacement, or chosen.
 
-    The arguments are those of tree.walk.  In the example the second node has the weight min(1, 1/2 * 2), so
-    both nodes are accepted.  tree.walk rejects the first of them half the time.
+    The arguments are those of tree.walk; of the rule only `draw` matters.  In the example the second node has
+    the weight min(1, 1/2 * 2), so both nodes are accepted.
 
     >>> from samplers.tree_rules import SEQUOIA
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)

@@ -42,7 +42,8 @@ def select_drawn(q, p, tokens, rng, replacement=False):
     Returns (which child is accepted or None, the token).
 
     Lossless: the residual is what is still missing of q, and each child is a draft for it.  With replacement
-    each child was drawn from the same p; without, p loses each rejected token.
+    each child was drawn from the same p; without, p loses each rejected token.  (SpecInfer tries its children
+    in random order; independent draws already are in random order.)
 
     >>> q, p = np.array([1., 0]), np.array([.5, .5])
     >>> select_drawn(q, p, [1, 0], np.random.default_rng(0))        # the second is sure to be accepted
@@ -86,8 +87,8 @@ def drawn(draft, x, shape, rule, to_probs, rng):
 
     nodes           [n]    the drafted tokens, parents before their children
     parents         [n]    the index of each node's parent in `nodes`, -1 for the root, x_n
-    draft_probs     [n, n_vocab]    the draft's distribution at each node's parent.  None means that the
-                    children were chosen, not drawn
+    draft_probs     [n, n_vocab]    the draft's distribution at each node's parent: the parent's first child
+                    was drawn from it.  None means that the children were chosen, not drawn
     """
     draw, _ = rule
     p = []
