@@ -20,8 +20,8 @@ is the same task again: P is now this share, t is r / S, and d belongs to the ne
 child, the node alone is accepted with probability P, and the token after it is drawn from t.  The root has
 weight 1.
 
-Without replacement, traversal accepted no fewer drafts than the walk from the root down on any of 35 small
-trees, and .02 more on average (computed exactly).
+Without replacement, traversal accepts on average no fewer drafts than the walk from the root down, on the
+small trees of tests/test_traversal.py (computed exactly).
 
 Limitations: with replacement it may accept fewer, because equal siblings do not go on together (in tree.py
 they do).  At temperature 0 it accepts what any walk does.  `visit` recurses once per level.
