@@ -2,13 +2,11 @@
 
     python training/fetch.py [novels.txt]
 
-The 80 novels of titles.txt come from a public collection.  There a line is either a paragraph or a part of
-one that was cut to the width of a page.  In novels.txt each paragraph is one line, and <|endoftext|> stands
-between the books.
+The 80 novels of titles.txt come from a public collection, where some paragraphs are cut into lines of a
+page's width.  In novels.txt each paragraph is one line, and <|endoftext|> stands between the books.
 
 Limitations: an interrupted download has to start again from the beginning.  If the program is killed while it
-writes, a file *.new is left, which can be deleted.  A file that appears at the path just before the rename is
-replaced.
+writes, a file *.new is left, which can be deleted.
 """
 import hashlib
 import os

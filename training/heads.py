@@ -4,23 +4,22 @@
     python training/heads.py eagle --text my_books.txt --target my_models/demo-target --out my_models
     python training/heads.py parallel ... --start my_models/demo-eagle
 
-    eagle       one block whose input is the target's hidden states at each token and the token after it, and
-                then its own states (EAGLE, Li et al. 2024).  As in EAGLE-3 (Li et al. 2025), low, middle and
-                last states are fused, and it is trained to go on from its own states for several steps
+    eagle       one block that drafts token by token, first from the target's hidden states, then from its own
+                (EAGLE, Li et al. 2024).  As in EAGLE-3 (Li et al. 2025), low, middle and last states of the
+                target are fused, and the head is trained on its own drafts, too
     medusa      residual blocks, zero at first, each for a token further ahead (Medusa-1, Cai et al. 2024)
     exit        one more block and norm after the first layers of the target (lucidrains' extra transformer
                 block; early exit as in LayerSkip, Elhoushi et al. 2024, but the target is not trained for it)
     parallel    EAGLE's block over mask embeddings, all drafts in one pass (P-EAGLE), with a low-rank bias
                 that depends on the token before each draft (DSpark's Markov head)
 
-Every head ends in the target's own output matrix, so it is small.  The target is frozen: its states are
-computed once, for `--pieces` pieces of the text, and kept in `--work` (0.6 MB each).  The states give the
-target's distributions, which the heads learn at random places of the text.  The loss is the cross-entropy at
-first, and later what matters: the share of drafts that the target rejects, 1 - sum min(p, q).  (q is the
-target, p the draft, as everywhere.)  The same command resumes from the last saved step.
+Every head ends in the target's own output matrix, so it is small.  The target stays as it is: its states
+are computed once, for `--pieces` pieces of the text, and kept in `--work` (0.6 MB each).  The states give the
+target's distributions q, which the heads learn at random positions of the text.  The loss is first the
+cross-entropy, then the share of drafts that the target rejects, 1 - sum min(p, q), p the head's distribution.
 
 Limitations: states are computed on the text, not on what the target would write itself; one process, one
-device; `--work` belongs to one text and one set of settings.
+device; `--work` belongs to one target, one text and one set of settings.
 """
 import hashlib
 import json
@@ -42,11 +41,12 @@ N_ROWS, RANK = 8, 24                # of a parallel head, as in drafters/heads.p
 
 # The heads --------------------------------------------------------------------------------------------------
 #
-# forward(at, low, middle, last, tokens, token, position) -> [B, A, K, n].  Row j of the place i, times
-# the output matrix, gives logits for the token at i + j + 1, from the target's states up to i and the
-# tokens up to i + j.
+# forward(at, low, middle, last, tokens, token, position) -> [B, A, K, n]
 #
-#   at          [A]         the places i
+# The result at [b, a, j], times the output matrix, gives logits for the token at i + j + 1, i = at[a].  It
+# may depend on the tokens up to i + j and on the target's states up to i - 1 (in an exit head: up to i).
+#
+#   at          [A]         the positions i to learn from
 #   low, middle [B, T, n]   the target's states after its first layers, and after half of them
 #   last        [B, T, n]   after its last norm
 #   tokens      [B, T]
@@ -63,9 +63,9 @@ def unit(x):
 
 
 class Eagle(nn.Module):
-    """At position i: the state at i - 1, the token at i and its position -> the state at i.  Step 1 reads
-    the target's states, three fused into one.  Step s reads the head's own states of step s - 1, and the keys
-    and values of the steps before, just as when it drafts its s-th token."""
+    """At position i: the state at i - 1, the token at i and its position -> the state at i.  Step 1, for the
+    first draft, reads the target's states, three fused into one.  Step s, for draft s, reads the head's own
+    states of step s - 1, and the keys and values of all earlier steps."""
 
     def __init__(self, n_embd, n_head, n_vocab):
         super().__init__()
@@ -93,8 +93,7 @@ class Eagle(nn.Module):
 def attention_over_steps(q, k, v, cache):
     """The attention of step s = len(cache) + 1; all are [B, n_head, T, d_head], and k and v join the cache.
 
-    Query i sees the keys of step 1 up to i - (s - 1), made from the target's states, and one key of each
-    later step; the last of these is its own."""
+    Query i sees the keys of step 1 up to position i - (s - 1), and one key of each of the steps 2 .. s."""
     cache.append((k, v))
     lag, q, T = len(cache) - 1, q * q.shape[-1] ** -0.5, q.shape[2]
     later = [(shifted(k, lag - t), shifted(v, lag - t)) for t, (k, v) in enumerate(cache) if t]
@@ -132,7 +131,8 @@ class Exit(nn.Module):
 
 
 class Parallel(nn.Module):
-    """Row 0 is EAGLE's first step.  Row j is j places further on; its input is that of row 0 plus mask j."""
+    """Draft 1 is EAGLE's first step.  Draft j + 1 has the same input, plus mask embedding j, at a position j
+    further on."""
 
     def __init__(self, n_embd, n_head, n_vocab):
         super().__init__()
@@ -158,7 +158,7 @@ class Parallel(nn.Module):
         return self.ln_f(x) + self.previous[tokens[:, ahead]] @ self.bias        # the Markov head
 
     def attend(self, block, known, x, at):
-        """Row j at the place i sees the known positions up to i, and the rows 1 .. j."""
+        """Mask j after position i sees the known positions up to i, and the masks 1 .. j."""
         def split(y):
             return y.unflatten(-1, (block.n_head, -1))
         T, K, hidden = known.shape[1], x.shape[2], -1e10
@@ -167,7 +167,7 @@ class Parallel(nn.Module):
         q = q * q.shape[-1] ** -0.5
         after = torch.arange(T, device=at.device) > at[:, None]                  # [A, T]
         later = torch.ones(K, K, dtype=torch.bool, device=at.device).triu(1)
-        later[:, 0] = True                                                       # row 0 is a known position
+        later[:, 0] = True                                                       # index 0 is a known position
         far = torch.einsum("bakhd,bthd->bhakt", q, k).float() + hidden * after[:, None]
         near = torch.einsum("bakhd,bajhd->bhakj", q, own_k).float() + hidden * later
         weights = torch.cat([far, near], -1).softmax(-1).to(v.dtype)
@@ -188,8 +188,8 @@ HEADS = {"eagle": Eagle, "medusa": Medusa, "exit": Exit, "parallel": Parallel}
 # The target's states ----------------------------------------------------------------------------------------
 
 class States:
-    """The frozen target's states at pieces of the text [n_pieces, n_ctx], computed when they are first
-    needed, and kept in a file in half precision."""
+    """The target's states at pieces of the text [n_pieces, n_ctx], computed when they are first needed, and
+    stored in a file in half precision."""
 
     def __init__(self, target, pieces, layers, path, device):
         self.target, self.pieces, self.layers, self.device = target, pieces, layers, device
@@ -202,7 +202,7 @@ class States:
 
     @torch.no_grad()
     def __getitem__(self, rows):
-        """The numbers of some pieces -> the arguments of the heads' forward after `at`."""
+        """The numbers of some pieces -> the arguments that follow `at` in the heads' forward."""
         tokens = torch.from_numpy(self.pieces[rows].astype(np.int64)).to(self.device)
         missing = np.flatnonzero(~self.kept[rows, -1, -1].any(-1))        # no state is all zeros
         if len(missing):
@@ -224,15 +224,15 @@ class States:
 # Training ---------------------------------------------------------------------------------------------------
 
 def logits(head, wte, at, given):
-    """(the target's, the head's), both [B, A, K, n_vocab]."""
+    """(the target's logits, the head's), both [B, A, K, n_vocab]."""
     rows = head(at, *given)                                              # [B, A, K, n]
     ahead = at[:, None] + torch.arange(rows.shape[2], device=at.device)  # [A, K]
     return F.linear(given[2][:, ahead], wte), F.linear(rows, wte)
 
 
 def loss_of(head, wte, at, given, rejections, decay):
-    """A draft matters only if those before it are accepted.  So its weight is the chance of that, once the
-    loss is the share of rejections; with cross-entropy, it is `decay` times the previous draft's weight."""
+    """The weighted mean loss.  A draft matters only if those before it are accepted, so its weight is the chance of
+    that.  With cross-entropy its weight is `decay` times the previous draft's instead."""
     with torch.autocast(at.device.type, dtype=torch.bfloat16):
         z_q, z_p = logits(head, wte, at, given)
     q, log_p = z_q.float().softmax(-1), z_p.float().log_softmax(-1)
@@ -246,8 +246,8 @@ def loss_of(head, wte, at, given, rejections, decay):
 
 @torch.no_grad()
 def evaluate(head, states, wte):
-    """The acceptance rate at each position, on held-out text: at temperature 1 the mean of sum min(p, q), at
-    temperature 0 the share of equal argmaxes."""
+    """The acceptance rate of each draft of a round, on held-out text: at temperature 1 the mean of
+    sum min(p, q), at temperature 0 the share of equal argmaxes."""
     head.steps = EAGLE_STEPS
     at = torch.arange(1, states.pieces.shape[1] - N_ROWS + 1, 4, device=states.device)
     found = []
@@ -303,16 +303,16 @@ def main(kind, text, out, target="models/demo-target", start="", work="training/
         out: the head is written to OUT/demo-KIND, at the end
         target: the directory of the finished target
         start: a head to start from, instead of random weights; a parallel head can start from EAGLE's
-        work: the target's states and the training state
+        work: for the target's states, the logs and the training state
         device: cuda or cpu; by default a GPU if there is one
         pieces: pieces of n_ctx tokens, drawn from the text
-        layers: the head reads the target's states after these two layers and after the last; an exit head,
-            those after the first of the two
+        layers: EAGLE and parallel heads read the target's states after these two layers and the last, an
+            exit head those after the first of the two
         steps: training steps
         cross_entropy: the share of the steps that use cross-entropy
         own: the share of the steps, at the end, in which an EAGLE head continues from its own states
-        decay: the weight of a draft relative to the one before, at first
-        places: places of each piece to learn from in a step
+        decay: with cross-entropy, the weight of a draft relative to the one before
+        places: positions of each piece to learn from in a step
         batch: pieces per step
         lr: learning rate
         held_out: documents that are never trained on

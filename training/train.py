@@ -4,16 +4,15 @@
     python training/train.py --text my_books.txt --out my_models
 
 The text is UTF-8, its documents separated by <|endoftext|>.  A few whole documents are held out; every
-reported result is measured on them.  What matters for a draft is its acceptance rate, not its loss on the
-text.  So it learns the target's distributions: first in the same loop as the target (`--steps`; forward KL at
-temperature 1), then from the finished target (`--draft_steps`; the loss is the share of its tokens that the
-target rejects).
+reported result is measured on them.  A draft should be accepted often, so it learns the target's
+distributions, not the text.  First it learns them in the same loop as the target (`--steps`); the loss is the
+forward KL at temperature 1.  Then it learns them from the finished target (`--draft_steps`); the loss is the
+share of its tokens that the target rejects.
 
-The state is saved every `--save_every` steps, and the same command resumes from there.  PyTorch is needed
-only in this directory.  The next step is heads.py.
+The state is saved every `--save_every` steps, and the same command resumes from there.
 
-Limitations: one process, one device; no dropout, since a small model sees the text only a few times;
-`--work` belongs to one text and one set of settings: for others, name another directory.
+Limitations: one process, one device; no dropout.  `--work` belongs to one text and one set of settings: for
+others, name another directory.
 """
 import json
 import math
@@ -129,7 +128,7 @@ def train_tokenizer(documents, folder, n_vocab):
 
 
 def tokenize(documents, folder):
-    """All documents, each with <|endoftext|> before it, as GPT-2 saw its training text."""
+    """The tokens of all documents, each with <|endoftext|> before it."""
     tokenizer = ByteLevelBPETokenizer.from_file(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
     eos = tokenizer.token_to_id(EOS)
     return np.concatenate([np.array([eos] + encoding.ids, np.uint16)
@@ -137,8 +136,8 @@ def tokenize(documents, folder):
 
 
 def prepare_text(path, n_held_out, vocabulary):
-    """Text -> (tokens to train on, tokens held out, bytes held out).  A directory without a vocabulary gets
-    one, learnt from the text."""
+    """Text -> (tokens to train on, tokens held out, bytes held out).  If the directory `vocabulary` has no
+    vocabulary, one is trained and written there."""
     documents = read_documents(path)
     if not 0 < n_held_out < len(documents):
         raise ValueError(f"{path} has {len(documents)} documents: hold out fewer of them (--held_out)")
@@ -168,9 +167,9 @@ def batch_of(tokens, step, batch, seed):
 # Training ---------------------------------------------------------------------------------------------------
 
 def losses(target, draft, batch, finished):
-    """Target: cross-entropy with the text.  Draft: cross-entropy with the target's distribution q, which it
-    has to match; once the target is finished, 1 - sum min(p, q), its rejection rate (Leviathan et al.,
-    corollary 3.6; the letters are Chen's, p the draft's)."""
+    """Target: the cross-entropy with the text.  Draft: the cross-entropy with the target's distribution q; or,
+    if the target is `finished`, the rejection rate 1 - sum min(p, q), p the draft's distribution (Leviathan et
+    al., corollary 3.6, who swap the letters)."""
     inputs, labels = batch[:, :-1], batch[:, 1:].flatten()
     with torch.autocast(batch.device.type, dtype=torch.bfloat16):
         with torch.set_grad_enabled(not finished):
@@ -185,9 +184,9 @@ def losses(target, draft, batch, finished):
 
 @torch.no_grad()
 def evaluate(target, draft, tokens, n_bytes, device, batch=16):
-    """On held-out text: nats per token and bits per byte of both models, and the acceptance rates along the
-    text (teacher-forced): at temperature 1 the mean of sum min(p, q), at temperature 0 the share of equal
-    argmaxes."""
+    """On held-out text: nats per token and bits per byte of both models, and the acceptance rates of drafts
+    that continue this text (at temperature 1 the mean of sum min(p, q), at temperature 0 the share of equal
+    argmaxes)."""
     n = (len(tokens) - 1) // N_CTX
     windows = np.stack([tokens[i * N_CTX: (i + 1) * N_CTX + 1] for i in range(n)])
     windows = torch.from_numpy(windows.astype(np.int64))
@@ -206,7 +205,7 @@ def evaluate(target, draft, tokens, n_bytes, device, batch=16):
                 acceptance_temperature_1=overlap, acceptance_temperature_0=agreement)
 
 
-NEW = "masks", "previous", "bias"       # of a parallel head, not in EAGLE's: they learn faster
+NEW = "masks", "previous", "bias"       # parameters of a parallel head that EAGLE lacks: they learn faster
 
 
 def optimizers(models, lr):
@@ -226,7 +225,7 @@ def schedule(step, steps):
 
 
 def resume(path, models, opts, device):
-    """Restore models {name: model} and optimizers as last saved -> steps done; 0 if nothing was saved."""
+    """Restores models {name: model} and optimizers as last saved.  Returns the steps done, 0 if none."""
     if not path.exists():
         return 0
     saved = torch.load(path, map_location=device)
@@ -239,7 +238,7 @@ def resume(path, models, opts, device):
 
 
 def save(path, step, models, opts):
-    """Save completely or not at all: if we are interrupted, the last saved state is kept."""
+    """Saves completely or not at all: if interrupted, the state saved before is kept."""
     part = path.with_suffix(".part")
     torch.save(dict(step=step, opts=[opt.state_dict() for opt in opts],
                     **{name: model.state_dict() for name, model in models.items()}), part)
@@ -247,9 +246,9 @@ def save(path, step, models, opts):
 
 
 def fit(name, steps, models, trained, learn, evaluated, args):
-    """Train up to step `steps`, from the last saved step on.
+    """Trains up to step `steps`, from the last saved step on.
 
-    name            of the state and the log in args.work: name.pt, name.jsonl
+    name            NAME.pt and NAME.jsonl in args.work are the saved state and the log
     models          {name: model}: all that are saved; `trained` lists those that learn
     learn(step)     computes the gradients; returns this step's entries of the log
     evaluated()     returns the entries about held-out text
@@ -333,7 +332,7 @@ def main(text, out, work="training/work/pair", device="", steps=2000, draft_step
     Args:
         text: the text to train on
         out: the pair is written to OUT/demo-target and OUT/demo-draft, at the end
-        work: tokenized text and training state
+        work: for the vocabulary, the logs and the training state
         device: cuda or cpu; by default a GPU if there is one
         steps: steps for both models
         draft_steps: steps for the draft alone, afterwards
