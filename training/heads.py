@@ -231,8 +231,8 @@ def logits(head, wte, at, given):
 
 
 def loss_of(head, wte, at, given, rejections, decay):
-    """The weighted mean loss.  A draft matters only if those before it are accepted, so its weight is the chance of
-    that.  With cross-entropy its weight is `decay` times the previous draft's instead."""
+    """The weighted mean loss.  A draft matters only if those before it are accepted, so its weight is the
+    chance of that.  With cross-entropy its weight is `decay` times the previous draft's instead."""
     with torch.autocast(at.device.type, dtype=torch.bfloat16):
         z_q, z_p = logits(head, wte, at, given)
     q, log_p = z_q.float().softmax(-1), z_p.float().log_softmax(-1)

@@ -167,9 +167,9 @@ def batch_of(tokens, step, batch, seed):
 # Training ---------------------------------------------------------------------------------------------------
 
 def losses(target, draft, batch, finished):
-    """Target: the cross-entropy with the text.  Draft: the cross-entropy with the target's distribution q; or,
-    if the target is `finished`, the rejection rate 1 - sum min(p, q), p the draft's distribution (Leviathan et
-    al., corollary 3.6, who swap the letters)."""
+    """Target: the cross-entropy with the text.  Draft: that with the target's distribution q; or,
+    if the target is `finished`, the rejection rate 1 - sum min(p, q), p the draft's distribution (Leviathan
+    et al., corollary 3.6, who swap the letters)."""
     inputs, labels = batch[:, :-1], batch[:, 1:].flatten()
     with torch.autocast(batch.device.type, dtype=torch.bfloat16):
         with torch.set_grad_enabled(not finished):
