@@ -1,7 +1,7 @@
 """How far has your own speculative sampling come?   python -m exercises [my_speculative.py]
 
-README.md in this folder describes the steps; steps.py checks them in order, up to the first that is not
-right.  Your file runs in a process of its own, which is killed if it does not answer in time.
+README.md in this folder describes the steps; steps.py checks them.  Your file runs in a process of its own,
+which is killed if it does not answer in time.
 """
 import json
 import os

@@ -53,7 +53,7 @@ class Says:
 
 
 def asked(model, rng):
-    """Wraps a model: a wrong call raises `Wrong`, and every call counts as a step of the run."""
+    """Wraps a model: a wrong call raises `Wrong`, and so many calls that the run seems endless an error."""
     def call(tokens, n_last=1):
         rng.step()
         if len(np.shape(tokens)) != 1:
@@ -93,7 +93,7 @@ def token(result, function, what="a token is expected"):
 
 
 def text(sampler, *arguments, **settings):
-    """The new tokens of one run.  A sampler may return a list of tokens or, as in this repository, rounds."""
+    """The new tokens of one run.  The sampler may return a list of tokens or an iterator of rounds."""
     prompt = next(argument for argument in arguments if isinstance(argument, list))
     before, rng = list(prompt), arguments[-1]
     result = sampler(*[asked(a, rng) if callable(a) else a for a in arguments], **settings)
@@ -107,7 +107,7 @@ def text(sampler, *arguments, **settings):
 
 
 def compared(what, sampler, models, prompt, n, *K, first=None, **settings):
-    """Differences between the sampler's texts of n tokens, or their `first` tokens, and the target's."""
+    """Yields how the sampler's texts of n tokens differ from the target's; `first` cuts longer ones."""
     def run(rng):
         new = text(sampler, *models, prompt, n, *K, rng, **settings)
         if len(new) != n and first is None and "eos" not in settings:
@@ -125,7 +125,7 @@ def compared(what, sampler, models, prompt, n, *K, first=None, **settings):
 
 
 def simpler(target, prompt, n, **settings):
-    """Yields (what was forgotten, the texts that come out then) for things that are often forgotten."""
+    """Yields (words, distribution): the texts that come out if something is forgotten."""
     texts, eos = partial(distribution_of_text, target, prompt), settings.get("eos", [])
     yield "of temperature 0: nothing is drawn", texts(n, **settings | dict(temperature=0))
     yield "that come without these settings", texts(n)
@@ -302,7 +302,7 @@ STEPS = {                                               # step: the functions th
     step_5: [],
     step_6: ["expected_tokens", "predicted_speedup"],
 }
-KNOWN = {               # cases of `known` (below): (share of zeros, settings)
+KNOWN = {               # what `known` (below) runs: (share of zero probabilities, settings)
     step_3: [(.4, {}), (0, {})], step_4: [(.4, {}), (0, dict(top_k=2)), (0, {})],
     step_5: [(.4, dict(eos=[1])), (0, {})]}
 
