@@ -6,7 +6,7 @@
     write_tensorflow          writes the first format: a model trained here is an ordinary OpenAI folder
 
 Names, shapes and types are those of the file, except that bfloat16, which NumPy lacks, becomes float32.  The
-arrays are copies in memory, so the file may change afterwards.
+arrays are copies in memory.
 
 Sources, tensorflow/tensorflow: core/protobuf/tensor_bundle.proto, core/lib/io/format.h,
 core/lib/io/table_builder.cc, core/util/tensor_bundle/tensor_bundle.cc; and the format section of
@@ -42,8 +42,8 @@ def need(ok, what):
 
 @contextlib.contextmanager
 def opened(path):
-    """An open file.  Any error inside becomes one sentence with the file's name: wrong bytes can make Python
-    raise any of those below."""
+    """An open file.  Wrong bytes in it can raise any of the errors below: each becomes a ValueError, one
+    sentence with the file's name."""
     try:
         with open(path, "rb") as file:
             yield file
@@ -79,13 +79,14 @@ def read_arrays(path, start, tensors, verify=False):
 
 # crc32c (Castagnoli), the checksum of TensorFlow's files ----------------------------------------------------
 #
-# Python's zlib.crc32 uses another polynomial.  The state after the bytes A B is the XOR of two states: that
-# after A and as many zeros as B has bytes, and that after B alone, started from 0.  So words of four bytes
-# are processed side by side, each from 0, then joined two by two: 4 bytes, 8, 16, ..
+# Python's zlib.crc32 uses another polynomial.  A checksum is computed byte by byte, in a state of 32 bits.
+# Let the bytes A be followed by the bytes B.  The state at the end is the XOR of two states: the one after A
+# and as many zeros as B has bytes, and the one after B if B starts from 0.  So the states of all words of
+# four bytes are computed at once, each from 0.  Then neighbours are joined: 8 bytes, 16, ..
 
 @functools.cache
 def zeros(k):
-    """The table [4, 256] of what each byte of a state becomes after 2^k zero bytes."""
+    """[4, 256]: what each byte of a state, lowest first, with each value, becomes after 2^k zero bytes."""
     if k > 0:
         return after_zeros(zeros(k - 1), k - 1)
     byte = lowest = np.arange(256, dtype=np.uint32)
@@ -121,7 +122,7 @@ def crc32c(data):
 
 
 def masked_crc(data):
-    """The checksum as it is stored: a plain one would be weak for data that itself holds checksums."""
+    """The checksum as it is stored in the file."""
     crc = crc32c(np.frombuffer(data, np.uint8))
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -144,10 +145,7 @@ def read_varint(data, at):
 
 
 def read_message(data):
-    """A protocol buffer -> [(tag, value)].
-
-    A tag is field number * 8 + wire type, so a field of the wrong type is an unknown one.
-    """
+    """A protocol buffer -> [(tag, value)].  A tag is field number * 8 + wire type."""
     fields, at = [], 0
     while at < len(data):
         tag, at = read_varint(data, at)
@@ -163,9 +161,9 @@ def read_message(data):
 def read_block(index, offset, size):
     """A block of the table -> [(key, value)].
 
-    An entry is: bytes shared with the key before, bytes not shared, bytes of the value; the end of the key;
-    the value.  After the entries come the restarts (entries that share nothing, for binary search), which
-    are not needed to read all entries in order; then their number.
+    An entry begins with three numbers: how many bytes its key shares with the key before, how many more the
+    key has, and how many the value has.  Then come the rest of the key and the value.  After the entries come
+    the restarts (for binary search; not needed here) and their number.
     """
     block, checksum = index[offset:offset + size + 1], index[offset + size + 1:offset + size + 5]
     need(masked_crc(block) == int.from_bytes(checksum, "little"), "a block does not match its checksum")
@@ -252,7 +250,7 @@ def to_message(*fields):
 
 
 def to_block(entries, interval):
-    """[(key, value)], keys ascending -> a block and its trailer; every interval-th entry is a restart."""
+    """[(key, value)], keys ascending -> a block.  Every interval-th entry is a restart: it shares nothing."""
     block, restarts, last = b"", [], b""
     for i, (key, value) in enumerate(entries):
         if i % interval == 0:
@@ -271,7 +269,7 @@ def to_block(entries, interval):
 def to_index(entries):
     """[(key, value)] -> an .index file: data block, metaindex block (empty), index block, footer."""
     data, meta = to_block(entries, 16), to_block([], 1)
-    # the one key of the index block is the shortest above the last name: b"n" for GPT-2
+    # the index block has one key, the shortest above the last name: b"n" for GPT-2
     first = entries[-1][0][:1]
     key = bytes([first[0] + 1]) if first else b""
     index = to_block([(key, to_varint(0) + to_varint(len(data) - 5))], 1)
@@ -282,9 +280,8 @@ def to_index(entries):
 def write_tensorflow(prefix, arrays):
     """{name: array} -> prefix.index, prefix.data-00000-of-00001
 
-    Both are written under other names and renamed at the end; an old index is removed before the old data is
-    replaced.  So an interrupt leaves the old checkpoint, the new one, or one without an index, which no
-    reader takes for complete.
+    Both are written under other names and renamed at the end.  An old index is removed before the old data is
+    replaced.  So an interrupt leaves the old checkpoint, the new one, or a folder without an index.
     """
     types = {dtype: number for number, dtype in TENSORFLOW_TYPES.items()}
     index_path, data_path = f"{prefix}.index", f"{prefix}.data-00000-of-00001"

@@ -3,13 +3,13 @@
     python -m loading.download 124M              # from Python: download("124M") -> Path("models/124M")
 
 A file is first called NAME.part, and a second start continues where the first one stopped (HTTP Range).  The
-file gets its name only when its length and its checksum are right.  The checksum is the one in the table
-below, or if there is none, TensorFlow's own for each block of an .index and for each tensor.
+file gets its name only when its length and its checksum are right.  The table below has some checksums.  For
+the other files those inside TensorFlow's files are used: one for each block of an .index and for each tensor.
 
 Limitations:
-- If a file is there, only its length is checked, because reading 6 GB at every start is slow; a wrong length
-  is an error that names the file.  `python -m loading.download 124M` checks the contents, too.
-- The graph (.meta) and the `checkpoint` file are not downloaded: no reader here needs them.
+- If a file is there, only its length is checked, because reading 6 GB at every start is slow.
+  `python -m loading.download 124M` checks the contents, too.
+- The graph (.meta) and the `checkpoint` file are not downloaded.
 """
 import hashlib
 import json
@@ -33,7 +33,7 @@ MERGES = (456318, "sha256:1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be3
 
 
 def openai(size, n_embd, n_head, n_layer, index, data, checksum=None):
-    """One of OpenAI's models; index, data: the sizes of its two model.ckpt files; checksum: of the data."""
+    """One of OpenAI's models.  index, data: bytes in its two model.ckpt files; checksum: that of the data."""
     sizes = {"n_vocab": 50257, "n_ctx": 1024, "n_embd": n_embd, "n_head": n_head, "n_layer": n_layer}
     hparams = (json.dumps(sizes, indent=2) + "\n").encode()     # as in OpenAI's file
     return {"urls": [f"{base}/{size}" for base in OPENAI],
@@ -86,7 +86,8 @@ def download(name, models_dir="models"):
 
 
 def missing(name, folder):
-    """[(path, bytes, checksum)] of the files that are not there.  ValueError for one of the wrong length."""
+    """[(path, bytes, checksum)] of the files that are not there.  Raises ValueError if one that is there has
+    the wrong length."""
     files = [(folder / file, *expected) for file, expected in MODELS[name]["files"].items()]
     for path, size, _ in files:
         if path.exists() and size_of(path) != size:
@@ -122,7 +123,7 @@ def download_file(path, urls, size, checksum):
             return os.replace(part, path)
         except (requests.RequestException, ValueError) as error:
             reasons[url] = str(error)
-            if isinstance(error, OSError):                      # of a chain of errors the last
+            if isinstance(error, OSError):                      # keep the last of a chain of errors
                 reasons[url] = reasons[url].rsplit(": ", 1)[-1].removesuffix('"))')[:100]
             if size_of(part) == size:                           # complete, but wrong
                 part.unlink()
@@ -160,7 +161,7 @@ def fetch(url, part, size):
 def check(path, checksum):
     """Raises ValueError if a file's bytes are wrong.
 
-    checksum    "md5:.." or "sha256:.."; None: TensorFlow's own
+    checksum    "md5:.." or "sha256:.."; if it is None, those inside TensorFlow's files are used
     """
     if checksum:
         kind, digest = checksum.split(":")

@@ -1,15 +1,14 @@
-"""Export a model to programs that serve many users: what was trained or downloaded here runs there.
+"""Export a model, trained or downloaded here, to programs that serve many users.
 
     python -m loading.export demo-target served                 # transformers, vLLM, SGLang, TGI
     python -m loading.export demo-target served --to gguf       # llama.cpp: served/demo-target.gguf
 
 Hugging Face's layout is a config.json, the weights (safetensors: a JSON header, then the bytes) and the two
 files of the tokenizer; this project reads such a folder, too.  GGUF is one file with all of that.  It is
-written with the package gguf (pip install -e ".[gguf]"), which llama.cpp's authors maintain.  The commands of
-those programs are in docs/production.md.
+written with the package gguf (pip install -e ".[gguf]").  How to serve the result: docs/production.md.
 
-Limitations: float32 only (llama-quantize makes smaller files), and writing only.  Those programs read
-"<|endoftext|>" in a prompt as the end of a text; here it is ordinary text.
+Limitations: float32 only (llama-quantize makes smaller files); GGUF is written, not read.  Those programs
+read "<|endoftext|>" in a prompt as the end of a text; here it is ordinary text.
 """
 import json
 import os
@@ -50,7 +49,7 @@ def name_there(name, to):
 
 
 def tensors(hparams, arrays, to):
-    """(name there, OpenAI's name, float32 array), one after another."""
+    """(name in the format `to`, OpenAI's name, float32 array), one after another."""
     for name in shapes(**hparams):
         yield name_there(name, to), name, np.asarray(arrays[name], dtype="<f4")
 
@@ -58,7 +57,7 @@ def tensors(hparams, arrays, to):
 def write_huggingface(folder, _, hparams, arrays, encoder):
     """config.json, model.safetensors, vocab.json, merges.txt."""
     sizes = {size: hparams[size] for size in ("n_embd", "n_head", "n_layer")}
-    ends = dict(bos_token_id=encoder.eos, eos_token_id=encoder.eos)         # null, or it would be 50256
+    ends = dict(bos_token_id=encoder.eos, eos_token_id=encoder.eos)     # null, not the default 50256
     config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=hparams["n_vocab"],
                   n_positions=hparams["n_ctx"], **sizes, activation_function="gelu_new",
                   layer_norm_epsilon=1e-5, tie_word_embeddings=True, dtype="float32", **ends)

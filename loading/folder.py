@@ -7,7 +7,7 @@
     openai_names(arrays)    Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
 
 Limitations: plain GPT-2 only: another activation, epsilon, scale of attention or a separate output head is
-refused. Not checked: the number of heads, nor whether a finite weight is the right one.
+refused.  Not checked: whether the number of heads and the weights are the right ones.
 """
 import json
 import re
