@@ -2,16 +2,16 @@
 
     live = Live()
     live.start('{"prompt": "The tide", "K": 4, ..}')    begin two runs: the target alone, and speculation
-    live.advance("alone"), live.advance("spec")         the next target pass of one of them
+    live.advance("alone"), live.advance("spec")         the next target pass of that run
     live.judge('{"code": "def verify(..", ..}')         is the code in the editor lossless?
     openings()                                          what can be opened in the editor
 
 The methods take and return JSON; an error is returned as one sentence under "error".  The code in the editor
-can use the names of verdicts/rules.py, sampling.py and speculative.py.  It defines `propose`, `verify`, or
-both; or a subclass of Algorithm2 (of several, the last one counts).
+can use the names of verdicts/rules.py, sampling.py and speculative.py.  It defines `propose`, `verify` or
+both, or else a subclass of Algorithm2.  Of several subclasses the last one counts.
 
-Limitations: one text at a time; no trees.  The judge checks only the standard cases, or those of a dispute,
-and stops at the first that is wrong: python -m lossless can be more thorough.
+Limitations: one text at a time; no trees.  The judge stops at the first case that is wrong;
+python -m lossless --thorough searches longer.
 """
 import ast
 import copy
@@ -41,7 +41,7 @@ VERIFIERS = {"token": speculative.verify, "block": block.verify}
 
 
 def as_json(method):
-    """The method, returning JSON; an error becomes a sentence under "error"."""
+    """Decorates a method: it returns JSON, and an error becomes a sentence under "error"."""
     def answer(self, *request):
         try:
             return json.dumps(method(self, *request))
@@ -65,7 +65,7 @@ class Live:
 
     @as_json
     def start(self, request):
-        """Begin a race.  Returns what the page shows of it besides the rounds."""
+        """Begins a race.  Returns what the page shows of it besides the rounds."""
         return self.begin(**json.loads(request))
 
     def begin(self, prompt, n_tokens, K, temperature, top_p, seed, drafter, verifier, code=""):
@@ -95,8 +95,8 @@ class Live:
 
     @as_json
     def advance(self, lane):
-        """Run the next target pass of a lane.  Returns what is shown of it, with its seconds; None after the
-        last."""
+        """Runs the next target pass of a run ("alone" or "spec").  Returns what is shown of it, with its
+        seconds, or None after the last."""
         if lane == "spec":
             return self.shown.next(self.runs[lane])
         began = clock()
@@ -111,7 +111,7 @@ class Live:
 
 
 def recorded(settings):
-    """Run a race now, in the form that the page shows: it is played there until Python is loaded."""
+    """Runs a race now and returns it as the page shows it.  The page plays it until Run is pressed."""
     live, rounds = Live(), {"alone": [], "spec": []}
     about = json.loads(live.start(json.dumps(settings)))
     for lane, done in rounds.items():
@@ -123,7 +123,7 @@ def recorded(settings):
 # The rule ---------------------------------------------------------------------------------------------------
 
 def typed(code):
-    """Run the editor's code -> what it defines: {"rule": a class} or {"propose": .., "verify": ..}."""
+    """Runs the editor's code.  Returns {"rule": a class}, or the functions {"propose": .., "verify": ..}."""
     from verdicts import rules  # here and below: a race without them begins sooner
     names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)
@@ -139,7 +139,7 @@ def typed(code):
 def judged(code, settings=None, penalty=False, disputed=False):
     """lossless.Report, as a dict, about this code.
 
-    disputed    judge it on the pairs of verdicts/, with the settings and the penalty of its case there
+    disputed    judge it on the models of verdicts/, with these settings and this penalty
     """
     import lossless
     from verdicts import museum, reports
@@ -155,7 +155,7 @@ def judged(code, settings=None, penalty=False, disputed=False):
 
 
 def sentence(error):
-    """The error as one sentence, with the line number if it is in the editor's code."""
+    """The error as one sentence, with the line number if the editor's code raised it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == EDITOR]
     if isinstance(error, SyntaxError):
         lines = [error.lineno]
@@ -185,7 +185,7 @@ def without_docstring(function):
 
 
 def code_of(name):
-    """The source of the rule's class, after the sources of the museum's classes that it inherits from."""
+    """The source of the rule's class, after the sources of the classes in verdicts/ that it inherits from."""
     from verdicts import museum, rules
     own = [cls for cls in museum.RULES[name].__mro__[::-1]
            if cls.__module__.startswith("verdicts") and cls.__name__ not in vars(rules)]

@@ -1,17 +1,17 @@
-"""Which method on my machine?  Counts, which hold everywhere, divided by costs, which the reader sets.
+"""Which method on my machine?  Tokens per round, counted once, divided by costs, which the reader sets.
 
     speedup(row, c, h, v)       of one bar of the page: tokens per round over what the round costs
     rows(counts, costs)         benchmarks/results/counts.json and costs_*.json -> the bars of the page
     presets(costs, kernels)     what was measured, as settings of the page's sliders
 
-All costs are in steps of the target alone.  A round costs its drafting and a pass over one row more than it
-has drafts.  If a method uses the draft model, its drafting is counted in steps of that model: a draft that
-takes twice as long as one of its steps counts as two.  A head's drafting is counted in steps of the EAGLE
-head.  The drafting of all others (copying, layers of the target) keeps its measured time, in target steps.
+A step of a model is a pass over one row (a token).  All costs are in steps of the target.  A round costs its
+drafting and a target pass over one row more than it has drafts.  Drafting with the draft model is counted in
+steps of that model: drafting that takes twice as long as a step counts as two.  Drafting with a head is
+counted in steps of the EAGLE head.  All other drafting (copying, layers of the target) keeps its measured
+time, in target steps.
 
 Limitations: the counts are those of the embedded pair and its heads; another pair accepts more or less.  The
-settings marked "assumed" were not measured: a pass over up to so many rows, those of all texts together,
-takes as long as a pass over one; beyond that, time grows in proportion to the rows.
+settings marked "assumed" were not measured.
 """
 import json
 import re
@@ -22,9 +22,9 @@ from methods import DRAFTERS, VERIFIERS
 TITLE = "Which method on my machine?"
 RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
 PLACES = 1, 2, 5, 9, 17, 33                                     # rows of a pass at which v can be set
-UNITS = {"draft": "model token K=4 T=1", "head": "eagle token K=4 T=1"}         # a round of four such drafts
+UNITS = {"draft": "model token K=4 T=1", "head": "eagle token K=4 T=1"}         # rounds of four such steps
 KERNELS = {"avx512": "AVX-512", "avx2": "AVX2"}                 # in file names: in words
-ASSUMED = {                     # (texts at once, rows that cost what one does)
+ASSUMED = {     # (texts at once, rows, those of all texts together, that cost as much as one row)
     "a laptop, one text (assumed)": (1, 5),
     "a GPU, one text (assumed)": (1, 128),
     "a GPU, 16 texts at once (assumed)": (16, 128),
@@ -62,7 +62,7 @@ def rows(counts, costs):
     found = []
     for name, cell in counts["cells"].items():
         drafter, verifier, *rest = name.split()
-        if ":best" in verifier or re.search(" (places|prompts):", name):   # no option; only some rounds
+        if ":best" in verifier or re.search(" (places|prompts):", name):   # made for counting alone
             continue
         settings = dict(part.split("=") for part in rest)
         kind, _, option = verifier.partition(":")
@@ -81,14 +81,14 @@ def rows(counts, costs):
 
 
 def needs(drafter):
-    """What has to be trained for this drafter: "draft", "head", or nothing ("own")."""
+    """What has to be trained for this drafter: "draft" (a model), "head", or "own" (nothing)."""
     name, _, option = drafter.partition(":")
     return "own" if name == "early_exit" and option else DRAFTERS[name].trained or "own"
 
 
 def drafting(name, drafter, n_drafts, costs):
-    """(the unit of a round's drafting, how many of it).  The time is that of this cell, if it was timed; or
-    else that of the tree 3,2,1 or of K = 4, per draft (in a tree: per level)."""
+    """(the unit, how many units a round's drafting takes).  If this cell was not timed, the time is that of
+    the tree 3,2,1 per level, or of K = 4 per draft."""
     source = "own" if drafter.startswith("early_exit") else needs(drafter)      # layers of the target itself
     unit = median(costs, "alone T=1", "pass") if source == "own" else \
         median(costs, UNITS[source], "drafting") / 4

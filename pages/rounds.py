@@ -6,11 +6,11 @@
     run = speculative_sampling(.., coins, propose=propose, verify=verify)
     shown.next(run)                     the next round, a dict for JSON; None after the last
 
-sys.settrace notes the lines while they run, so nothing here knows the rule.  The letters are Chen's: q the
-target, p the draft.
+sys.settrace notes the lines while they run, so any rule can be shown.  The letters are Chen's: q the target,
+p the draft.
 
-Limitations: if a method has a loop of its own (a tree, `coupled`), its drafts are shown, and what became of
-them, but no lines.  A round seems to take about a twentieth longer than it does, because of the tracing.
+Limitations: if a method has a loop of its own (a tree, `coupled`), its drafts and what became of them are
+shown, but no lines.  Tracing makes a round seem about a twentieth longer than it is.
 """
 import ast
 import inspect
@@ -63,7 +63,7 @@ class Coins:
 
 
 def untraced(function):
-    """The function, without tracing during its calls: a model's calls take a fifth longer if traced."""
+    """The function, not traced during its calls: traced, a model's calls take a fifth longer."""
     def called(*arguments):
         traced = sys.gettrace()
         sys.settrace(None)
@@ -128,10 +128,10 @@ class Lines:
         return self.line
 
     def fill(self, step, frame, value):
-        """What the names on the line hold after it has run."""
+        """Adds to a step what the names on its line hold afterwards."""
         names, series = frame.f_locals, {}
         text = self.sources[step["source"]]["lines"][step["line"]].split("#")[0].strip()
-        shown = text if self.steps[-1] is step else text.split(" = ")[-1]   # a call: its result comes later
+        shown = text if self.steps[-1] is step else text.split(" = ")[-1]   # a call: no result yet
         for name in dict.fromkeys(re.findall(r"(?<![\w.'\"])[^\W\d_]\w*", shown)):
             if name in names:
                 self.note(name, names[name], step["facts"], series, f"{name}.append" in text)
@@ -159,7 +159,7 @@ class Lines:
         self.steps = [other for other in self.steps if other is not step]
 
     def of_a_round(self):
-        """The steps, from the loop's question whether there is another round."""
+        """The steps, from the loop's `while` line on."""
         texts = [self.sources[step["source"]]["lines"][step["line"]].strip() for step in self.steps]
         first = next((i for i, text in enumerate(texts) if text.startswith("while ")), 0)
         return [{key: value for key, value in step.items() if key != "before"} for step in self.steps[first:]]
@@ -189,9 +189,9 @@ class Shown:
     """What is shown of one run.
 
     coins       a Coins, the run's random generator
-    propose, verify     as in speculative_sampling; verify is None for a loop that is not shown
+    propose, verify     as in speculative_sampling; if verify is None, no lines are shown
     loop        the function or generator that calls them
-    code        the text of the editor, if they come from there
+    code        the text of the editor, if propose or verify come from there
     """
 
     def __init__(self, encoder, coins, propose, verify, *, loop=LOOP, tests_all=False, code=""):
@@ -209,13 +209,13 @@ class Shown:
                 tuple(parts))), None) for line in source["lines"]]
 
     def about(self):
-        """For JSON: the sources, and the steps of Algorithm 2 if they are shown beside them."""
+        """For JSON: the sources, and the steps of Algorithm 2 if all sources are in speculative.py."""
         kept = ("name", "file", "first", "lines", "doc", "paper")
         return dict(sources=[{key: source[key] for key in kept} for source in self.sources],
                     steps=[text for text, _ in STEPS] if self.beside_paper else [])
 
     def next(self, run):
-        """The next sampling.Round -> what is shown of it, with its seconds; None after the last."""
+        """Runs the next round -> what is shown of it, with its seconds; None after the last."""
         self.coins.seen.clear()
         lines, traced, began = Lines(self.sources, self.coins, self.encoder.n_vocab), sys.gettrace(), clock()
         sys.settrace(lines if self.sources else None)
@@ -256,8 +256,8 @@ class Shown:
 
 
 def source_of(function):
-    """{name, file, first (its line number), lines, code, doc (the lines of its docstring, from 0)}; None if
-    the function is in no file."""
+    """{name, file, first (its line number), lines, code, doc (the docstring's first and last line, from 0)};
+    None if the function is in no file."""
     code = function if inspect.iscode(function) else getattr(inspect.unwrap(function), "__code__", None)
     if not code or not Path(code.co_filename).exists():
         return None

@@ -5,7 +5,7 @@
     machine.html        which method on my machine?  It loads nothing from the network
     code.zip, demo-*.zip    this repository's files, unchanged
 
-Limitations: the race shown before Python is loaded has the times of the machine that made the page.
+Limitations: the recorded race that is shown first has the times of the machine that made the page.
 """
 import hashlib
 import io
@@ -33,7 +33,7 @@ INDEX = (MARK + '<meta http-equiv="refresh" content="0; url=live.html">\n'
 
 
 def packed(paths):
-    """Files of the repository -> a zip, the same bytes each time, that begins as our pages do (files.py)."""
+    """Files of the repository -> a zip, the same bytes each time.  It begins as our pages do (files.py)."""
     file = io.BytesIO()
     with ZipFile(file, "w") as archive:
         for path in paths:

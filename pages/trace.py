@@ -2,11 +2,11 @@
 
     write_trace("run.html", speculate, pair, method, encoder, result, seconds)
 
-    speculate   (pair, rng) -> the rounds; the run starts again, with the same seed
+    speculate   (pair, rng) -> the rounds: the run is repeated, with the same seed
     result      what main.py --json prints
     seconds     the time of each step of the baseline
 
-Limitations: of a long run, the page holds only the first rounds, about LIMIT bytes.
+Limitations: of a long run the page holds only the first rounds, about LIMIT bytes.
 """
 import json
 from html import escape
@@ -24,7 +24,7 @@ NUMBERS = ("tokens_per_target_pass", "acceptance_rate", "speedup", "predicted_sp
 
 
 def write_trace(path, speculate, pair, method, encoder, result, seconds):
-    """Write the page.  If an error is raised, a page that was there before is unchanged."""
+    """Writes the page.  If an error is raised, a page that was there before is unchanged."""
     coins = Coins(np.random.default_rng(result["seed"]))
     verify = None if method.own_loop(pair) else method.verify
     shown = Shown(encoder, coins, pair.propose, verify, tests_all=method.verifier.entry.tests_all)
