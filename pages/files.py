@@ -6,8 +6,7 @@
 A page is first written to a temporary file beside its place, which is then renamed.  Our pages begin with
 MARK.  A symbolic link stays one: the page is written where the link points.
 
-Limitations: a power failure between two renames leaves a folder of old and new pages, each of them whole;
-pipes and devices (/dev/stdout) are refused, because no file can be written beside them.
+Limitations: pipes and devices (/dev/stdout) are refused, because no file can be written beside them.
 """
 import os
 from pathlib import Path
@@ -30,7 +29,7 @@ def check_place(path):
 
 
 def is_ours(path):
-    """Is this a file that begins as our pages do?  (Only its first bytes are read.)"""
+    """Is this a file that begins as our pages do?"""
     if not path.is_file():
         return False
     with path.open("rb") as file:

@@ -5,8 +5,7 @@
 The 80 novels of titles.txt come from a public collection, where some paragraphs are cut into lines of a
 page's width.  In novels.txt each paragraph is one line, and <|endoftext|> stands between the books.
 
-Limitations: an interrupted download has to start again from the beginning.  If the program is killed while it
-writes, a file *.new is left, which can be deleted.
+Limitations: an interrupted download has to start again from the beginning.
 """
 import hashlib
 import os

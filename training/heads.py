@@ -189,7 +189,7 @@ HEADS = {"eagle": Eagle, "medusa": Medusa, "exit": Exit, "parallel": Parallel}
 
 class States:
     """The target's states at pieces of the text [n_pieces, n_ctx], computed when they are first needed, and
-    stored in a file in half precision."""
+    stored in half precision."""
 
     def __init__(self, target, pieces, layers, path, device):
         self.target, self.pieces, self.layers, self.device = target, pieces, layers, device

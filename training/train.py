@@ -11,8 +11,7 @@ share of its tokens that the target rejects.
 
 The state is saved every `--save_every` steps, and the same command resumes from there.
 
-Limitations: one process, one device; no dropout.  `--work` belongs to one text and one set of settings: for
-others, name another directory.
+Limitations: one process, one device; no dropout.  `--work` belongs to one text and one set of settings.
 """
 import json
 import math
@@ -238,7 +237,7 @@ def resume(path, models, opts, device):
 
 
 def save(path, step, models, opts):
-    """Saves completely or not at all: if interrupted, the state saved before is kept."""
+    """Saves completely or not at all."""
     part = path.with_suffix(".part")
     torch.save(dict(step=step, opts=[opt.state_dict() for opt in opts],
                     **{name: model.state_dict() for name, model in models.items()}), part)
