@@ -1,7 +1,7 @@
 """Autoregressive sampling: Algorithm 1 of Chen et al. 2023 (arXiv 2302.01318), the baseline.
 
-In the paper's letters q is the distribution of the target model, x_1 .. x_n are the tokens so far, and T is
-the final length.
+In the paper's letters q is the target's distribution, x_1 .. x_n are the tokens so far, and T is the length
+of the whole text.
 """
 from sampling import Round, prepare, sample
 

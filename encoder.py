@@ -1,9 +1,9 @@
 """Byte-level BPE, GPT-2's tokenizer: text -> token ids, and back  (Radford et al. 2019, section 2.2).
 
 Three steps.  A regular expression cuts the text into chunks: words with the space before them, numbers,
-punctuation, white space.  Each chunk becomes UTF-8 bytes, each written as one printable character.  Then, of
-all adjacent pairs, the one that comes first in the list of merges (its place there is its rank) is merged,
-again and again, until no adjacent pair is in the list (`Encoder.merge`).
+punctuation, white space.  Each chunk becomes UTF-8 bytes, each written as one printable character.  Then
+adjacent pairs are merged (`Encoder.merge`).  A list of merges says which; a pair's index in it is its rank.
+The adjacent pair of lowest rank is merged first, until no adjacent pair is in the list.
 
 Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  Only the token of
 that name ends a text, whatever a config.json says.  Tens of thousands of letters without a space are slow.
@@ -27,7 +27,7 @@ def bytes_to_unicode():
     'aĠÃ©'
     """
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [b for b in range(256) if b not in printable]      # the others take 256, 257, ... in order
+    others = [b for b in range(256) if b not in printable]      # they become characters 256, 257, ...
     return {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
 
 
@@ -40,7 +40,7 @@ class Encoder:
         self.ranks = {pair: rank for rank, pair in enumerate(merges)}
         self.char_of = bytes_to_unicode()
         self.byte_of = {char: byte for byte, char in self.char_of.items()}
-        self.cache = {}                                         # words repeat: chunk -> ids
+        self.cache = {}                                         # chunk -> ids
         self.n_vocab = len(ids)
         self.eos = ids.get(EOS)
 
@@ -57,7 +57,7 @@ class Encoder:
     def merge(self, symbols):
         """["h", "e", "r"] -> ["he", "r"] -> ["her"].
 
-        The pair of lowest rank is merged first, wherever it stands, from left to right.
+        Each turn of the loop merges one pair at all its places, from left to right.
         """
         while pairs := {*zip(symbols, symbols[1:])} & self.ranks.keys():
             best, merged = min(pairs, key=self.ranks.get), []
@@ -70,8 +70,8 @@ class Encoder:
         return symbols
 
     def decode(self, ids):
-        """list[int] -> str.  Unknown ids, and bytes that are not UTF-8, become U+FFFD: a token may end inside
-        a character.
+        """list[int] -> str.  Unknown ids, and bytes that are not UTF-8 (a token may end inside a character),
+        become U+FFFD.
         """
         return b"".join(map(self.to_bytes, ids)).decode("utf-8", errors="replace")
 
@@ -80,7 +80,7 @@ class Encoder:
         return bytes(self.byte_of.get(char, 0xFF) for char in self.tokens.get(int(i), "\ufffd"))
 
     def stream(self):
-        """A function list[int] -> str for text that arrives bit by bit.
+        """A function list[int] -> str for text that arrives in pieces.
 
         It keeps an unfinished character until the rest has come.  If the last call has `final=True`, the
         pieces together are `decode` of all ids.
@@ -111,7 +111,7 @@ def load_encoder(folder, n_vocab=None):
 
 def check_vocabulary(ids, merges):
     """Raises ValueError unless the ids are 0 .. n - 1 and the tokens are the bytes, the results of merges and
-    special ones, <|like this|>.
+    special ones, which begin with "<".
     """
     made = {*bytes_to_unicode().values(), *map("".join, merges)}
     if (not isinstance(ids, dict) or {*map(type, ids.values())} != {int}

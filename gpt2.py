@@ -1,14 +1,13 @@
 """GPT-2: token ids -> logits, in NumPy  (Radford et al. 2019; parameters named after OpenAI's checkpoint).
 
 On first reading `linear(x, w, b)` is `x @ w + b`, `row_products(a, b)` is `a @ b`, and `row_sums(x)` is
-`x.sum(axis=-1, keepdims=True)`.  A row of their result is the same, to the last bit, whichever other rows
-are computed with it (compute/linear.py gives the limits), so a pass over several drafts gives
-the same logits as passes over one token each.
+`x.sum(axis=-1, keepdims=True)`.  Each token is a row.  A row of their result is the same, to the last bit,
+whichever other rows are computed with it (compute/linear.py gives the limits).  So a pass over several drafts
+gives the same logits as passes over one token each.
 
-The model is a pure function of its tokens.  It keeps the keys and values of the last call (the KV cache); a
-new call reuses those of the longest common prefix and runs only the rest.  So a sampler calls
-`model(x + drafts, K + 1)` and never deals with caches: after a rejection the rejected tokens are simply no
-longer in the prefix.
+The logits depend on the tokens alone.  The model keeps the keys and values of the last call (the KV cache).
+A new call reuses those of the longest common prefix and runs only the rest.  So a sampler calls
+`model(x + drafts, K + 1)` and never deals with caches: rejected tokens are not in the common prefix.
 
 Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and
 would turn the whole forward pass into float64.
@@ -24,8 +23,8 @@ from checks import check_call, check_ids
 from compute.backend import xp
 from compute.linear import exact_rows, linear, row_products, row_sums
 
-BLOCK = 64          # keys; attention runs over whole blocks of the cache, and masked keys add exact zeros
-CHUNK = 96          # prompt positions that run together: few, so that activations stay in the cores' caches
+BLOCK = 64          # keys in a block; attention reads whole blocks, in which masked keys add exact zeros
+CHUNK = 96          # positions of a prompt that run together; few, so that activations stay in fast caches
 
 
 def gelu(x):                                                            # the tanh form, as in OpenAI's code
@@ -97,8 +96,8 @@ class GPT2:
 
     params      {"wte": [n_vocab, n_embd], "wpe": [n_ctx, n_embd], "blocks": [...], "ln_f": {"g", "b"}}
                 as made by utils.nested, which lays out each matrix "w" in tiles (compute.linear.lay_out) and
-                adds "head", the transpose of wte, in tiles too.  Plain matrices work as well, but then a
-                row's last bits depend on the rows computed with it.
+                adds "head", the transpose of wte.  Plain matrices work, but then a row's last bits may depend
+                on other rows.
     n_head      attention heads; each has n_embd / n_head dimensions
     """
 
@@ -106,8 +105,8 @@ class GPT2:
         self.params, self.n_head = params, n_head
         (self.n_vocab, n_embd), self.n_ctx = params["wte"].shape, len(params["wpe"])
         n_layer, d_head, dtype = len(params["blocks"]), n_embd // n_head, params["wte"].dtype
-        # For each layer: the keys and values of the cached tokens, and its output states (state 0: the
-        # embeddings), from which some drafters start.
+        # The keys and values of the cached tokens in each layer, and states that some drafters read:
+        # states[0] holds the embeddings, states[i] the output of the i-th layer.
         self.cache = xp.zeros((n_layer, 2, n_head, whole_blocks(self.n_ctx), d_head), dtype)
         self.states = xp.zeros((n_layer + 1, self.n_ctx, n_embd), dtype)
         self.head = {"w": params.get("head", params["wte"].T), "b": xp.zeros(self.n_vocab, dtype)}
@@ -122,7 +121,7 @@ class GPT2:
         self.cached = []                                        # the tokens whose keys and values it holds
 
     def __call__(self, tokens, n_last=1):
-        """Raises ValueError for ids outside the vocabulary, or more tokens than fit into the context."""
+        """Raises ValueError for ids outside the vocabulary, or more tokens or rows than there can be."""
         tokens, n_last = [*map(index, tokens)], int(n_last)     # NumPy's small integers overflow
         n_past = self.prefill(tokens, n_last)
         x = self.forward(tokens, n_past)                        # [n, n_embd]
@@ -130,7 +129,7 @@ class GPT2:
 
     def prefill(self, tokens, n_last):
         """Returns how many of the tokens are in the cache.  If many are missing, all but the last n_last are
-        first run in chunks, so that a prompt's keys and values do not depend on how many drafts follow."""
+        run first, in chunks.  So a prompt's keys and values do not depend on how many drafts follow."""
         check_call(tokens, n_last, self.n_ctx)
         n_prompt = len(tokens) - n_last
         n_past = min(common_prefix(tokens, self.cached), n_prompt)
@@ -143,7 +142,7 @@ class GPT2:
 
     def forward(self, tokens, n_past):
         """Run tokens[n_past:] on top of the cache -> [n, n_embd]."""
-        self.cached = tokens[:n_past]                           # if we are interrupted, only these are valid
+        self.cached = tokens[:n_past]                           # after an interruption only these are valid
         x = self.params["wte"][tokens[n_past:]] + self.params["wpe"][n_past:len(tokens)]    # [n, n_embd]
         x = self.layers(x, n_past, causal_mask(n_past, len(x)))
         self.cached = tokens

@@ -35,7 +35,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
 
     Args:
         prompt: the text to continue, exactly as typed
-        n_tokens_to_generate: new tokens, the same for both
+        n_tokens_to_generate: how many new tokens
         draft_model_size: 124M 355M 774M 1558M distilgpt2, demo-draft demo-target, or a folder
         target_model_size: likewise
         K: drafts per round, at most
@@ -50,7 +50,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
         show_rounds: show what became of each draft, one line per round
         trace: write to this file a web page that replays the run, round by round
         json: print one JSON object
-        fast: prefer speed to bit-exactness; near-ties may resolve differently
+        fast: prefer speed to equal bits: the two texts may differ at a near-tie
     """
     given = {name: value for name, value in locals().items() if value != DEFAULTS[name]}
     n, settings = n_tokens_to_generate, dict(temperature=temperature, top_k=top_k, top_p=top_p)
@@ -65,7 +65,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     encoder, K, block = models.encoder, method.n_drafts(K), method.verifier.entry.tests_all
     tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
 
-    # The two samplers.  The verifiers of trees replace speculative_sampling; coupling replaces both samplers.
+    # The two samplers.  Verifiers of trees replace the second one, coupling replaces both.
     def autoregress(pair, rng):
         sampler = method.own_baseline or autoregressive_sampling
         return sampler(pair.target, tokens, n, rng, **settings)
@@ -75,7 +75,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
             speculative_sampling, propose=pair.propose, verify=method.verify)
         return sampler(pair.draft, pair.target, tokens, n, K, rng, **settings)
 
-    # Run each from empty caches, timed, and show what it writes.
+    # Run each from empty caches, timed, and show its text.
     def run_and_show(title, sampler, **options):
         done = run(sampler, pair, np.random.default_rng(seed), partial(show, title=title, **options))
         json or print(timing(done))
@@ -95,7 +95,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
         pair = new_pair()
         return [run(sampler, pair, np.random.default_rng(seed)) for sampler in (autoregress, speculate)]
 
-    # Compare the two; if they were short, run more pairs like them and compare those, too.
+    # Compare the two runs, and more pairs of runs if they were short.
     result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
                   target=target_model_size, backend=backend, drafter=drafter, verifier=verifier, K=K,
                   temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,

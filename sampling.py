@@ -2,11 +2,10 @@
 
 Draft, target and baseline all go through `probabilities`, so the p and q of the accept test are the very
 distributions that the tokens were drawn from (the "standardized sampling" of Leviathan et al. 2022, section
-2.2).  They are float64: a float32 cumulative sum over 50,257 tokens ends at 0.9999, and now and then a draw
-would fall beyond it.
+2.2).  All probabilities are float64: in float32 the cumulative sum over 50,257 tokens may end at 0.99996, and
+now and then a draw would fall beyond it.
 
-Limitations: no repetition penalty, no beams.  Anything else that turns logits into a distribution can be
-added in `probabilities`.
+Limitations: no repetition penalty, no beams.
 """
 from typing import NamedTuple
 
@@ -22,8 +21,8 @@ class Round(NamedTuple):
     drafts: list                                # the k drafted tokens
     n_accepted: int                             # how many of them are among `tokens`
     target_probs: np.ndarray                    # [k + 1, n_vocab]
-    draft_probs: list | np.ndarray | None       # [k, n_vocab]: what the drafts were drawn from; None: chosen
-    parents: list | None = None                 # in a tree, each draft's parent, -1: the root; None: a line
+    draft_probs: list | np.ndarray | None       # [k, n_vocab], drawn from these; None: a tree, chosen
+    parents: list | None = None                 # in a tree, the index of each draft's parent, -1: the root
 
 
 def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
@@ -31,7 +30,7 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
 
     temperature 0   all the probability on the largest logit, the first one if several tie
     top_k           keep the k largest logits, and any that tie with the k-th; 0 keeps all
-    top_p           keep the smallest set of mass >= top_p (Holtzman et al. 2019, section 3.1); 1 keeps all
+    top_p           keep the fewest tokens with mass >= top_p (Holtzman et al. 2019, section 3.1); 1 keeps all
 
     A logit may be -inf (an impossible token).  Raises ValueError for NaN, +inf, or a row that is all -inf.
 
@@ -60,9 +59,9 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
 
 
 def keep_nucleus(probs, top_p):
-    """In place: zero all but the smallest set of mass >= top_p in probs [n_vocab], and renormalize."""
-    # Sorting 50,257 numbers costs more than the softmax.  Tokens below (1 - top_p) / n_vocab together
-    # have less than 1 - top_p, so the nucleus lies among the others.
+    """In place: zero all but the fewest tokens with mass >= top_p in probs [n_vocab], and renormalize."""
+    # Sorting 50,257 numbers would cost more than the softmax, so only candidates are sorted.  All tokens
+    # below (1 - top_p) / n_vocab together have less than 1 - top_p, so none of them is in the nucleus.
     candidates = np.flatnonzero(probs >= (1 - top_p) / len(probs))
     candidates = candidates[np.argsort(-probs[candidates], kind="stable")]  # most likely first, ties by index
     mass_before = np.cumsum(probs[candidates]) - probs[candidates]
@@ -82,7 +81,7 @@ def sample(probs, rng):
         return int(likeliest)
     cumulative = np.cumsum(probs, dtype=np.float64)
     token = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
-    # The product may round up to the total: then take the last token that adds to the sum.
+    # The product may round up to cumulative[-1]: then take the last token that adds to the sum.
     return int(min(token, np.searchsorted(cumulative, cumulative[-1])))
 
 
@@ -112,8 +111,8 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
 
     models      the models that will be called; a None is skipped
     tokens      the prompt as a list
-    to_probs    logits [n_rows, n_vocab] -> probabilities [n_rows, n_vocab], the same for all models;
-                if `n_rows` is given, it refuses any other number of rows
+    to_probs    logits [n_rows, n_vocab] -> probabilities [n_rows, n_vocab], the same for all models.
+                If `n_rows` is given, another number of rows raises ValueError
     ends        the set of EOS ids
     Raises ValueError.
     """

@@ -2,9 +2,9 @@
 Leviathan et al. 2022 (arXiv 2211.17192), found independently.
 
 A small draft model proposes K tokens, one at a time.  The target model scores all of them in one forward
-pass; if reading the weights takes most of the time, that costs little more than scoring one.  Modified
-rejection sampling keeps some of them and replaces the first one it rejects, so that the text has exactly the
-distribution of the target alone.
+pass.  If reading the weights takes most of the time, that pass costs little more than one over a single
+token.  Modified rejection sampling accepts some of the drafts and replaces the first one that it rejects.  So
+the text has exactly the distribution of the target alone.
 
 The letters are Chen's.  Leviathan et al. swap p and q:
 
@@ -15,12 +15,12 @@ The letters are Chen's.  Leviathan et al. swap p and q:
 
 Differences from the printed Algorithm 2: n stays the same within a round (the paper's listing advances it
 inside the accept loop).  Rounds near the end draft fewer than K tokens, so that the text, prompt included,
-has length T exactly (the paper's may run past it), unless an EOS ends it sooner.
+has length T exactly.  An EOS may end it sooner.
 
-To draft in another way, write another `propose` (drafters/); for another accept rule, another `verify`
-(samplers/).
+Other ways to draft are other `propose` functions (drafters/).  Other accept rules are other `verify`
+functions (samplers/).
 
-Limitations: one line of drafts (for trees: samplers/tree.py), one sequence (for batches: samplers/batch.py).
+Limitations: no trees of drafts (samplers/tree.py), no batches of texts (samplers/batch.py).
 """
 import numpy as np
 
@@ -47,18 +47,18 @@ def propose(draft, x, k, to_probs, rng):
 
 
 def verify(target_probs, draft_probs, drafts, rng):
-    """The accept loop.  Returns (n_accepted, next_token): how many drafts are kept, and the token after them.
-    The argument order follows q / p.
+    """The accept loop.  Returns (n_accepted, next_token): how many drafts are accepted, and the token that
+    follows them.
 
     target_probs    [k + 1, n_vocab]    q(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k + 1
     draft_probs     [k, n_vocab]        p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k
     drafts          [k]                 x̃_1 .. x̃_k;  k <= K is the number drafted in this round, possibly 0
 
-    Lossless (Chen's Theorem 1): x is emitted in one of two ways.  As an accepted draft, it has probability
-    p(x) min(1, q(x) / p(x)) = min(p(x), q(x)).  After a rejection, which has probability
-    Z = 1 - sum min(p, q) = sum max(0, q - p), it is drawn from max(0, q - p) / Z, the paper's (q - p)_+:
-    this has probability max(0, q(x) - p(x)).  The two add up to q(x), whatever p is.
-    (From one token to a whole text: notebook 2, "The induction".)
+    Lossless (Chen's Theorem 1): a token x is emitted in one of two ways.  As an accepted draft, it has
+    probability p(x) min(1, q(x) / p(x)) = min(p(x), q(x)).  The other way is a rejection, which has
+    probability Z = 1 - sum min(p, q) = sum max(0, q - p), and then a draw from max(0, q - p) / Z, the paper's
+    (q - p)_+.  Together these have probability max(0, q(x) - p(x)).  The two ways add up to q(x), whatever
+    p is.  (From one token to a whole text: notebook 2, "The induction".)
 
     >>> q, p = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
     >>> verify(q, p, [1], np.random.default_rng(0))             # q > p at token 1: accepted, then one from q
@@ -86,7 +86,7 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     eos             an id, several ids, or None: generation ends with the first of them, which is emitted
     temperature, top_k, top_p   as in sampling.probabilities, for both models; the results are p and q
     propose, verify     as above
-    Bad arguments raise ValueError at the call, not at the first round.  A drafter's mistakes do so later.
+    Bad arguments raise ValueError at the call, not at the first round; a drafter's mistakes during the run.
     """
     K = check_K(K)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
@@ -103,7 +103,7 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
             n_accepted, next_token = verify(q, p, drafts, rng)
             new = cut_after(drafts[:n_accepted] + [next_token], ends)
             x += new
-            # len(new) is n_accepted + 1, unless an EOS was accepted: drafts after it do not count.
+            # Drafts that were accepted after an EOS do not count.
             yield Round(tokens=new, drafts=drafts, n_accepted=min(n_accepted, len(new)), target_probs=q,
                         draft_probs=p)
             if x[-1] in ends:

@@ -1,14 +1,14 @@
 """A model's name or folder -> a ready model and its encoder.
 
-A checkpoint is a flat dict of names such as "model/h0/attn/c_attn/w"; the forward pass wants it nested and
-applies each part with `**`:
+A checkpoint is a flat dict of names such as "model/h0/attn/c_attn/w".  The forward pass needs it nested, and
+passes each part on with `**`:
 
     {"wte": .., "wpe": .., "ln_f": {"g": .., "b": ..},
      "blocks": [{"ln_1": {"g", "b"}, "attn": {"c_attn": {"w", "b"}, "c_proj": {"w", "b"}},
                  "ln_2": .., "mlp": ..}, ..]}
 
-Limitations: the token embeddings are in memory twice, as rows to look up and as tiles of the output
-head.  So a model takes more memory than its file: a third more for 124M, a twentieth more for 1558M.
+Limitations: the token embeddings are in memory twice, as rows to look up and in the output head.  So a model
+takes more memory than its file: a third more for 124M, a twentieth more for 1558M.
 """
 from math import prod
 
@@ -35,9 +35,9 @@ def load_model(name_or_folder, models_dir="models"):
 
 
 def nested(arrays, hparams, folder, wanted=None):
-    """Flat arrays -> nested float32 parameters.  Checks every shape, and every value for NaN.
+    """Flat arrays -> nested float32 parameters.  Raises ValueError for a wrong shape, NaN or infinity.
 
-    arrays      emptied on the way, so that no matrix is in memory both as read and as tiles
+    arrays      emptied on the way: as read, no matrix stays in memory beside its tiles (lay_out)
     wanted      the shapes by name; those of a GPT-2 by default
     """
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}
