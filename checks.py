@@ -1,7 +1,5 @@
 """Checks of what callers, models and drafters pass in.  Each raises ValueError with one sentence that says
 what is wrong and what to do.
-
-Limitations: whether two arguments fit together is checked where both are known (sampling.prepare).
 """
 from numbers import Integral, Real
 from operator import index
@@ -79,8 +77,8 @@ def token_list(tokens, complaint):
 # What drafters and rules return -----------------------------------------------------------------------------
 
 def checked_propose(propose, target):
-    """`propose`, with its answer checked.  Raises ValueError unless it is (drafts, draft_probs): at most k
-    tokens of the target's vocabulary, and the distributions that they were drawn from, or None.
+    """`propose`, with its answer checked.  Raises ValueError unless the answer is (drafts, draft_probs): at
+    most k tokens of the target's vocabulary, and the distributions that they were drawn from, or None.
     """
     def checked(draft, x, k, to_probs, rng):
         answer = propose(draft, x, k, to_probs, rng)
@@ -95,7 +93,8 @@ def checked_propose(propose, target):
 
 
 def checked_drafts(drafts, k, target):
-    """The drafts as a list of ids.  Raises ValueError for more than k, or one unknown to the target."""
+    """The drafts as a list of ids.  Raises ValueError for more than k drafts, or an id unknown to the target.
+    """
     drafts = token_list(drafts, f"the drafter proposed {drafts!r}: drafts must be a list of token ids")
     n_vocab = getattr(target, "n_vocab", float("inf"))
     if len(drafts) > k:

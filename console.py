@@ -1,5 +1,5 @@
-"""What all programs here share: flags from the command line (parsed by the package fire); one sentence and
-an exit status for each error.
+"""For all programs here: flags from the command line (parsed by the package fire), and for each error one
+sentence and an exit status.
 
     if __name__ == "__main__":
         sys.exit(console.run(main))
@@ -7,12 +7,12 @@ an exit status for each error.
 The parameters of `main` are the command line, and its docstring is the help.  A value has the type of its
 default, so a prompt stays as typed.  `main` returns its exit status, or None for 0.
 
-    exit status 2       ValueError, OSError, MemoryError: one sentence on standard error
+    exit status 2       ValueError, OSError, MemoryError, a missing package: one sentence on standard error
     exit status 130     Ctrl-C
     exit status 0       also if the reader of the output went away (| head)
 
-Limitations: Ctrl-C in the first moments, while Python loads NumPy, prints Python's own traceback; so does a
-bug in this project.  A bug in a user's file, loaded by `function_in`, is reported with its file and line.
+Limitations: Ctrl-C while Python loads NumPy prints a traceback, and so does a bug in this project.  A bug in
+a user's file, loaded by `function_in`, is reported with its file and line.
 """
 import errno
 import functools
@@ -56,7 +56,7 @@ def status_of(program):
     with suppress(OSError):
         sys.stdout.flush()
         return status
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())      # or the flush at exit would fail, too
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())      # else the flush at exit fails, too
     return status
 
 
@@ -79,12 +79,12 @@ def sentence_of(error):
 # Words -> flags ---------------------------------------------------------------------------------------------
 
 def call(program, words):
-    """program(..) with the values that fire finds in the words.
+    """Calls the program with the values that fire finds in the words.
 
-    By itself, fire runs the program before it notices a misspelt flag, and reads "1,2" as a tuple.  So here
+    By itself, fire runs a program before it notices a misspelt flag, and reads "1,2" as a tuple.  So here
     it calls a function that only notes the values, and `typed` decides their types.
     """
-    import fire  # imported here: not every importer of this file has flags
+    import fire  # here: not every importer of this file has flags
     if {"--help", "-h"} & {*words}:
         name = Path(sys.argv[0]).name
         return print(fire.helptext.HelpText(program, fire.trace.FireTrace(program, name=name)))
@@ -109,7 +109,7 @@ def call(program, words):
 
 
 def with_values(words, defaults):
-    """Joins each flag and its value into one word, which fire reads without guessing.  Raises ValueError.
+    """Joins each flag and its value into one word, so that fire need not guess.  Raises ValueError.
 
     >>> with_values(["a.txt", "-K", "3", "--json", "--prompt", "-5"], {"prompt": "", "K": 4, "json": False})
     ['a.txt', '--K=3', '--json=True', '--prompt=-5']
@@ -170,21 +170,21 @@ def read_text(path, advice):
 
 
 def rewrite(path, content):
-    """Write text or bytes to a new file, then rename it to `path`: if this fails, the old file stays."""
+    """Write text or bytes to a new file, then rename it to `path`.  If this fails, the old file stays."""
     path = Path(os.path.realpath(path))
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         new.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(new, path)
     except OSError as error:
-        error.filename = path                                   # it names the new file, or none
+        error.filename = path                                   # not the new file's name, or none
         raise
     finally:
         new.unlink(missing_ok=True)
 
 
 def told(error):
-    """An OSError as a sentence that says what to do.  (errno is None if NumPy could not write everything.)
+    """An OSError as a sentence.  (errno is None if NumPy could not write everything.)
 
     >>> told(OSError(errno.ENOSPC, "No space left on device", "run.html"))
     'cannot write run.html (No space left on device): free some space, or write to another disk'

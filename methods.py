@@ -1,17 +1,16 @@
-"""The one table of methods: a name, perhaps with an option after a colon -> a drafter or a verifier.
+"""The tables of methods: a name, perhaps with an option after a colon -> a drafter or a verifier.
 
     python main.py --drafter early_exit:4 --verifier block
     python main.py --verifier tree:3,2,1
     python main.py --drafter my_drafter.py              # a file that defines `propose`; a verifier: `verify`
 
-main.py, the benchmarks, the pages, the tests of losslessness and docs/methods.md use DRAFTERS and VERIFIERS;
-there is no other list.  Adding a method takes three steps:
+The tables are DRAFTERS and VERIFIERS; there is no other list.  Adding a method takes three steps:
 
     1. a file in drafters/ or samplers/, whose docstring names the paper
     2. an entry here
     3. a row of the table in docs/methods.md
 
-A test adds a method in this way.  The tests that run and judge the whole table then cover the new one, too.
+The tests that run and judge whole tables then cover the new method, too.
 
 Not here: what a method costs and gains, which the benchmarks count and measure.
 """
@@ -55,19 +54,19 @@ class Drafter(NamedTuple):
     option: Callable | None = None  # the text after the colon -> the option, or ValueError; None: no option
     trained: str = ""               # what has to be trained: "draft", "head" or nothing
     grows: str = ""                 # "any": its draft model grows any tree; "own": it grows a tree of
-                                    # chosen tokens, so no verifier of trees but `tree` fits; "": a line
-    one_text: bool = False          # it remembers one text, so no batches
+                                    # chosen tokens, for the verifier `tree` only; "": it grows none
+    one_text: bool = False          # it remembers one text, so it cannot draft for a batch
     lossless: bool | None = True    # None: not known
 
 
 class Verifier(NamedTuple):
-    """An entry of VERIFIERS: a `verify` for speculative_sampling, or a loop that replaces that."""
+    """An entry of VERIFIERS: a `verify` for speculative_sampling, or a loop that replaces that function."""
     file: str
     verify: Callable | None = None  # option -> a verify
     loop: Callable | None = None    # (pair, option) -> a sampler
     option: Callable | None = None  # as in Drafter
     baseline: Callable | None = None    # replaces autoregressive_sampling
-    tree: str = ""                  # "rule": judges trees by a rule; "grow": also says how they grow
+    tree: str = ""                  # "rule": it judges trees; "grow": it also says how they grow; "": none
     tests_all: bool = False         # it also tests the drafts after a failed one
     lossless: bool | None = True
 
@@ -93,7 +92,7 @@ class Models:
 
     @property
     def draft(self):
-        """The draft model, which shares the target's vocabulary, or ValueError."""
+        """The draft model.  Raises ValueError if its vocabulary is not the target's."""
         if not self.share_a_vocabulary:
             raise ValueError(f"{self.draft_name} and {self.target_name} have different vocabularies: take "
                              "two models of one family, or --drafter tli or slem, which work on the text")
@@ -155,8 +154,7 @@ def slem(models, *_):
 
 
 def early_exit(models, n_layers, *_):
-    """Without a number, exit after the layers that the target's exit head reads; if it has no such head,
-    after half of all layers."""
+    """n_layers None: as many layers as the target's exit head was trained on; without such a head, half."""
     head = models.head("exit") if n_layers is None else None
     if n_layers is None and head is None:
         n_layers = len(models.target.params["blocks"]) // 2
@@ -189,7 +187,7 @@ def parallel(models, *_):
 
 
 def around(wrapper):
-    """A drafter that wraps another one and chooses the number of drafts in each round."""
+    """The `make` of a drafter that wraps another one and chooses the number of drafts in each round."""
     def make(models, within, tokens, K, settings):
         pair = within.entry.make(models, within.option, tokens, K, settings)
         return pair._replace(propose=wrapper(pair, tokens, K, settings))
@@ -197,15 +195,15 @@ def around(wrapper):
 
 
 def optimum(pair, tokens, K, settings):
-    """With the costs c and v measured now, for this prompt."""
+    """Optimum with the costs c and v, measured now for this prompt."""
     tokens, to_probs, _ = prepare([pair.draft, pair.target], tokens, 0, **settings)
     costs = adaptive.measured_costs(pair.draft, pair.target, pair.propose, tokens, K, to_probs)
     return adaptive.Optimum(**costs, K=K, propose=pair.propose)
 
 
 def confident(pair, *_):
-    """Confident asks for one draft at a time, for which a parallel head would need a pass each.  So that head
-    stops by itself when it is not confident."""
+    """Confident asks for one draft at a time, and a parallel head would need a pass for each.  So this head
+    gets a threshold and stops by itself."""
     head = getattr(pair.propose, "__self__", None)
     if isinstance(head, Parallel):
         return Parallel(head.target, head.params, threshold=.4).propose
@@ -271,13 +269,13 @@ VERIFIERS = {
 # A drafter with a verifier ----------------------------------------------------------------------------------
 
 class Chosen(NamedTuple):
-    """An entry of a table, as it was typed: "early_exit:4"."""
+    """What was typed, such as "early_exit:4": a name, its entry, and the option."""
     name: str
     entry: Drafter | Verifier
     option: object
 
     @property
-    def lossless(self):                                         # of a wrapper: if the drafter within is
+    def lossless(self):                                         # a wrapper is if the drafter within is
         return self.option.lossless if isinstance(self.option, Chosen) else self.entry.lossless
 
 
@@ -306,7 +304,7 @@ class Method(NamedTuple):
         return self.verifier.entry.verify is not None and not self.drafter.entry.one_text
 
     def n_drafts(self, K):
-        """The most drafts that a round can accept: K, or the levels of the tree."""
+        """The most drafts that a round can accept: K, or the number of levels of the tree."""
         return max(depths(self.shape)) if self.shape else K
 
     def pair(self, models, tokens, K, settings):
@@ -318,8 +316,8 @@ class Method(NamedTuple):
 
     @property
     def own_baseline(self):
-        """The loop that replaces autoregressive_sampling, or None.  If there is one, the text depends on the
-        seed and not on the drafts, at any temperature."""
+        """The loop that replaces autoregressive_sampling, or None.  If there is one, no draft changes the
+        text, at any temperature."""
         return self.verifier.entry.baseline
 
     def baseline(self, draft, target, tokens, n_tokens, K, rng, **settings):
@@ -336,7 +334,7 @@ class Method(NamedTuple):
 
 
 def choose(drafter, verifier):
-    """The words of a command line -> Method.  Raises ValueError if one is unknown or they do not fit."""
+    """Two words of a command line -> Method.  Raises ValueError if one is unknown or they do not fit."""
     drafter = chosen("drafter", drafter, DRAFTERS)
     verifier = chosen("verifier", verifier, VERIFIERS)
     grows, wanted = drafter.entry.grows, verifier.entry.tree
