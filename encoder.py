@@ -3,7 +3,7 @@
 Three steps.  A regular expression cuts the text into chunks: words with the space before them, numbers,
 punctuation, white space.  Each chunk becomes UTF-8 bytes, each written as one printable character.  Then
 adjacent pairs are merged (`Encoder.merge`).  A list of merges says which; a pair's index in it is its rank.
-The adjacent pair of lowest rank is merged first, until no adjacent pair is in the list.
+The pair of lowest rank is merged, again and again, until no adjacent pair is in the list.
 
 Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  Only the token of
 that name ends a text, whatever a config.json says.  Tens of thousands of letters without a space are slow.
@@ -57,7 +57,7 @@ class Encoder:
     def merge(self, symbols):
         """["h", "e", "r"] -> ["he", "r"] -> ["her"].
 
-        Each turn of the loop merges one pair at all its places, from left to right.
+        Each turn merges one pair at all its places, from left to right.
         """
         while pairs := {*zip(symbols, symbols[1:])} & self.ranks.keys():
             best, merged = min(pairs, key=self.ranks.get), []

@@ -11,8 +11,6 @@ The tables are DRAFTERS and VERIFIERS; there is no other list.  Adding a method 
     3. a row of the table in docs/methods.md
 
 The tests that run and judge whole tables then cover the new method, too.
-
-Not here: what a method costs and gains, which the benchmarks count and measure.
 """
 from collections.abc import Callable
 from functools import cached_property, partial
@@ -66,7 +64,7 @@ class Verifier(NamedTuple):
     loop: Callable | None = None    # (pair, option) -> a sampler
     option: Callable | None = None  # as in Drafter
     baseline: Callable | None = None    # replaces autoregressive_sampling
-    tree: str = ""                  # "rule": it judges trees; "grow": it also says how they grow; "": none
+    tree: str = ""                  # "rule": it judges trees; "grow": also says how they grow; "": none
     tests_all: bool = False         # it also tests the drafts after a failed one
     lossless: bool | None = True
 
@@ -275,7 +273,7 @@ class Chosen(NamedTuple):
     option: object
 
     @property
-    def lossless(self):                                         # a wrapper is if the drafter within is
+    def lossless(self):                                         # of a wrapper: that of the drafter within
         return self.option.lossless if isinstance(self.option, Chosen) else self.entry.lossless
 
 

@@ -21,7 +21,7 @@ class Round(NamedTuple):
     drafts: list                                # the k drafted tokens
     n_accepted: int                             # how many of them are among `tokens`
     target_probs: np.ndarray                    # [k + 1, n_vocab]
-    draft_probs: list | np.ndarray | None       # [k, n_vocab], drawn from these; None: a tree, chosen
+    draft_probs: list | np.ndarray | None       # [k, n_vocab], drawn from these; None: not drawn
     parents: list | None = None                 # in a tree, the index of each draft's parent, -1: the root
 
 
@@ -30,7 +30,7 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
 
     temperature 0   all the probability on the largest logit, the first one if several tie
     top_k           keep the k largest logits, and any that tie with the k-th; 0 keeps all
-    top_p           keep the fewest tokens with mass >= top_p (Holtzman et al. 2019, section 3.1); 1 keeps all
+    top_p           keep the smallest set of mass >= top_p (Holtzman et al. 2019, section 3.1); 1 keeps all
 
     A logit may be -inf (an impossible token).  Raises ValueError for NaN, +inf, or a row that is all -inf.
 
@@ -59,7 +59,7 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
 
 
 def keep_nucleus(probs, top_p):
-    """In place: zero all but the fewest tokens with mass >= top_p in probs [n_vocab], and renormalize."""
+    """In place: zero all but the smallest set of mass >= top_p in probs [n_vocab], and renormalize."""
     # Sorting 50,257 numbers would cost more than the softmax, so only candidates are sorted.  All tokens
     # below (1 - top_p) / n_vocab together have less than 1 - top_p, so none of them is in the nucleus.
     candidates = np.flatnonzero(probs >= (1 - top_p) / len(probs))

@@ -37,7 +37,7 @@ def load_model(name_or_folder, models_dir="models"):
 def nested(arrays, hparams, folder, wanted=None):
     """Flat arrays -> nested float32 parameters.  Raises ValueError for a wrong shape, NaN or infinity.
 
-    arrays      emptied on the way: as read, no matrix stays in memory beside its tiles (lay_out)
+    arrays      emptied on the way, so that no matrix is in memory both as read and as tiles
     wanted      the shapes by name; those of a GPT-2 by default
     """
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}
