@@ -1,13 +1,13 @@
 // Reproduces vectors.json in another language, from vectors.md and the papers alone:
 //     node check_vectors.js [vectors.json]          exit status 0, or 1 and the first vector that differs
-// A rule asks `chance` for a coin or for a draw.  With listed uniforms that is a comparison; with a path of
-// forks every branch is taken, and the exact distribution comes out.
+// A rule asks `chance` for a coin or for a draw.  `listed` answers with given uniforms.  `exact` runs the
+// rule once for each branch, and returns the exact distribution.
 "use strict";
 const vectors = JSON.parse(require("fs").readFileSync(process.argv[2] || `${__dirname}/vectors.json`, "utf8"));
 const sum = a => a.reduce((s, x) => s + x, 0);
 const plus = (q, p, w = 1) => q.map((x, i) => Math.max(w * x - p[i], 0));           // (w q - p)_+
 const norm = (a, s = sum(a)) => s > 0 ? a.map(x => x / s) : a;
-const left = (q, p) => sum(plus(q, p)) > 0 ? plus(q, p) : q;                        // none: p = q
+const left = (q, p) => sum(plus(q, p)) > 0 ? plus(q, p) : q;                        // nothing left: p = q
 
 // Chance -------------------------------------------------------------------------------------------------
 const first = (weights, u) => weights.findIndex(w => (u -= w) < 0);
@@ -33,14 +33,14 @@ function exact(run) {                                       // run(chance) -> ou
   return found;
 }
 
-// The rules: a line gives [kept, next]; a node [which child or -1, token] ----------------------------------
+// The rules.  Result: [kept, next], or of a node [which child or -1, token] ---------------------------------
 function algorithm2(q, p, drafts, chance) {
   for (let j = 0; j < drafts.length; j++)
     if (!chance.coin(q[j][drafts[j]] / p[j][drafts[j]])) return [j, chance.draw(left(q[j], p[j]))];
   return [drafts.length, chance.draw(q[drafts.length])];
 }
 function block(q, p, drafts, chance) {
-  const after = [...p, q[0].map(() => 0)];                  // after the last draft comes none
+  const after = [...p, q[0].map(() => 0)];                  // p = 0 after the last draft
   let P = 1, kept = 0, rest = plus(q[0], after[0]);
   drafts.forEach((x, j) => {
     P = Math.min(P * q[j][x] / p[j][x], 1);

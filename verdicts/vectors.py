@@ -2,12 +2,12 @@
 
     python -m verdicts.vectors
 
-A *step* fixes q, p, the drafts and the uniform numbers in their order, and says what is kept and what
-follows.  Most numbers lie close to a value at which the result changes, so a rule that is a little off
-fails.
+A *step* fixes q, p, the drafts and the uniform numbers in their order.  It says how many drafts are kept and
+which token follows.  Most uniform numbers lie close to a *threshold*, where the result changes, so a rule
+that is a little off fails.
 A *distribution* fixes q and p, and gives the exact probability of each outcome of a round.
 
-Limitations: one round, of rows that do not depend on the drafts.
+Limitations: one round; q and p do not depend on the drafts.
 """
 import json
 from itertools import chain, repeat
@@ -25,7 +25,7 @@ from verdicts import HERE
 
 LINES = {"algorithm 2": verify, "block": block.verify, "point masses": verify}
 NODES = {"k-seq": k_seq.K_SEQ, "sequoia": SEQUOIA}
-MARGIN, NEAR = 1e-4, .02            # distance of a number from one at which the result changes: least, most
+MARGIN, NEAR = 1e-4, .02            # distance of a uniform number from a threshold: least, and small
 
 
 def listed(uniforms):
@@ -34,7 +34,7 @@ def listed(uniforms):
 
 
 def row(rng, n_vocab):
-    """A distribution in twentieths, so that every language reads the same number; often with zeros."""
+    """A distribution in twentieths, often with zeros."""
     weights = rng.multinomial(20, rng.dirichlet(np.ones(n_vocab)))
     return (weights / 20).tolist() if weights.max() < 18 else row(rng, n_vocab)
 
@@ -53,8 +53,8 @@ def vector(rule, q, p, drafts, uniforms):
 
 
 def step(rule, rng, k, n_vocab, wanted):
-    """A vector in which `wanted` drafts are kept.  Each of its numbers is near a value at which the result
-    changes, if such a number is found, and none is nearer than MARGIN."""
+    """A vector in which `kept` is `wanted`.  Each uniform number is nearer than NEAR to a threshold if one of
+    100 tries is.  None is nearer than MARGIN."""
     while True:
         q, p = [row(rng, n_vocab) for _ in range(k + 1)], [row(rng, n_vocab) for _ in range(k)]
         drafts = [sample(np.array(one), rng) for one in p]
@@ -71,15 +71,14 @@ def step(rule, rng, k, n_vocab, wanted):
 
 
 def varies(given, uniforms, shift):
-    """Whether the result changes if one number moves by `shift`, up or down: the last one if
+    """Whether the result changes if one number moves by `shift`, up or down.  The number is the last one if
     `shift` is NEAR, else any."""
     shifts = shift * np.eye(len(uniforms))[-1 if shift == NEAR else 0:]
     return len({judge(*given, listed(uniforms + sign * one)) for one in shifts for sign in (-1, 1)}) > 1
 
 
 def distribution(rule, rng, k, n_vocab):
-    """A vector with the exact probability of each outcome of a round.  Its drafts are drawn, or chosen for
-    point masses."""
+    """A vector with the exact probability of each outcome of a round."""
     q, p, chosen = (step(rule, rng, k, n_vocab, 0)[name] for name in ("q", "p", "drafts"))
     chosen = chosen if p is None else None
     return dict(rule=rule, q=q, p=p, k=k, drafts=chosen, outcomes=outcomes(rule, q, p, k, chosen))
