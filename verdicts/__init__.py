@@ -36,8 +36,8 @@ class Case(NamedTuple):
     date: str                   # "2026-04"
     status: str                 # of STATUS
     claim: str
-    says: str                   # of the rule: "wrong" or "lossless"; "asks"; or "ours": found by reading
-    outcome: str                # the versions, the option, what became of it, as of the copy read
+    says: str                   # the claim: "wrong", "lossless", "asks", or "ours" (found by reading)
+    outcome: str                # versions, options, what became of the thread, as of the copy read
     quote: str                  # the sentence or line of code that decides what the rule is
     rule: str                   # a name of museum.RULES
     settings: dict

@@ -3,8 +3,7 @@
     WRONG, RIGHT        {name: sampler}, samplers as lossless.report takes them
     RULES               {name: its class}: these, and those that public threads are about (rules.py)
 
-They are the test of lossless.py, which must find every wrong one and let the others pass.  The exercises
-recognize these mistakes, and the notebooks show some of them.
+They test lossless.py, which must find every wrong one and let the others pass.
 
 Other mistakes in trees, blocks, batches and constraints are planted in the tests of those modules.
 """
@@ -27,7 +26,7 @@ class OneCoinForAll(Algorithm2):
 
 
 class CoinDrawsTheCorrection(Algorithm2):
-    """Wrong. The coin that rejected the draft also draws the correction, but it is known to be large."""
+    """Wrong. The coin that rejected the draft is known to be large, but it also draws the correction."""
     def keeps(self, q, p, x, rng):
         self.coin = rng.random()
         return self.coin * p[x] < q[x]
@@ -65,8 +64,7 @@ class ByTheProbabilityAlone(Algorithm2):
 
 
 class FirstUntested(Algorithm2):
-    """Wrong. The first draft of a round is kept without a test, so that token has the drafter's
-    distribution."""
+    """Wrong. The first draft of a round is kept without a test, so it has the drafter's distribution."""
     def verify(self, q, p, drafts, rng):
         kept, token = super().verify(q[1:] if drafts else q, p[1:], drafts[1:], rng)
         return kept + len(drafts[:1]), token
@@ -92,7 +90,7 @@ class KeptIfLiked(Algorithm2):
 
 
 class ALittleLenience(Algorithm2):
-    """Wrong. The test uses .9 p instead of p. The deviation is small, but found like any other."""
+    """Wrong. The test uses .9 p instead of p."""
     def keeps(self, q, p, x, rng):
         return rng.random() * .9 * p[x] < q[x]
 
@@ -105,7 +103,7 @@ class FloorUnderP(Algorithm2):
 
 class CoinUpTo(Algorithm2):
     """Wrong. The test is u <= q / p. A uniform float32 is 0 once in 2^24, and 0 <= 0 keeps a draft
-    that is impossible under the target. With < it is never kept."""
+    that is impossible under the target."""
     def keeps(self, q, p, x, rng):
         return rng.random() < (np.floor(min(q[x] / p[x], 1) * 2**24) + 1) / 2**24
 
@@ -114,7 +112,7 @@ class CoinUpTo(Algorithm2):
 
 class TargetWithoutTheDraft(Algorithm2):
     """Wrong. Only the rejected draft is taken out of q. That is right for point masses. If drafts are drawn,
-    other tokens, too, already have part of their q from accepted drafts."""
+    other tokens also get part of their q from accepted drafts."""
     def residual(self, q, p, x):
         return np.where(np.arange(len(q)) == x, 0, q)
 
@@ -140,8 +138,8 @@ class BonusFromTheDraft(Algorithm2):
 # Positions and rounds ---------------------------------------------------------------------------------------
 
 class BlockUntilFirstFailure(Algorithm2):
-    """Wrong. Block verification must not stop at the first coin that fails. Part of the probability of
-    keeping the first i drafts comes from later coins that pass, and stopping loses it."""
+    """Wrong. Block verification must not stop at the first coin that fails. A draft whose own coin fails is
+    still kept if a later coin passes."""
     def verify(self, q, p, drafts, rng):
         p, weight, kept = [*p, np.zeros_like(q[-1])], 1.0, 0
         residual = np.maximum(q[0] - p[0], 0)
@@ -168,8 +166,7 @@ class RowsOneTooEarly(Algorithm2):
 
 
 class LateRound(Algorithm2):
-    """Wrong. Once the text, prompt included, is longer than five tokens, nothing is tested. Short texts do
-    not show it."""
+    """Wrong. Once the text, prompt included, is longer than five tokens, nothing is tested."""
     def propose(self, draft, x, *run):
         self.n = len(x)
         return super().propose(draft, x, *run)
@@ -179,7 +176,7 @@ class LateRound(Algorithm2):
 
 
 class RejectedDraftIsRead(Algorithm2):
-    """Wrong. The target continues from the rejected draft instead of its correction, as if a cache were not
+    """Wrong. The target continues from the rejected draft instead of the correction, as if a cache were not
     rolled back."""
     rejected = ()
 
@@ -193,8 +190,8 @@ class RejectedDraftIsRead(Algorithm2):
 
 
 class EOSOnlyAtTheEnd(Algorithm2):
-    """Wrong. EOS is looked for only in the last token of a round, so the text goes on after an EOS among the
-    accepted drafts."""
+    """Wrong. EOS ends the text only as the last token of a round. An EOS among the accepted drafts is left
+    out, and the text goes on."""
     def text(self, drafts, kept, token, ends):
         new = drafts[:kept] + [token]
         return [x for x in new[:-1] if x not in ends] + new[-1:]
@@ -203,7 +200,7 @@ class EOSOnlyAtTheEnd(Algorithm2):
 # Drafting ---------------------------------------------------------------------------------------------------
 
 class UnlikelyThrownAway(Algorithm2):
-    """Wrong. Unlikely drafts are thrown away after they were drawn, so these tokens come too rarely."""
+    """Wrong. Unlikely drafts are thrown away after they were drawn, so unlikely tokens come too rarely."""
     def propose(self, *run):
         drafts, p = super().propose(*run)
         n = next((j for j, x in enumerate(drafts) if p[j][x] < .4), len(drafts))
@@ -245,14 +242,14 @@ class TopKOneTooMany(Changed):
 
 
 class TopPIgnoredWithTopK(Changed):
-    """Wrong. Top-p is ignored if top-k is given. Only settings with both show it."""
+    """Wrong. Top-p is ignored if top-k is given."""
     def change(self, top_k, top_p, **_):
         return dict(top_p=1.0 if top_k else top_p)
 
 
 class FiltersJointly(Algorithm2):
-    """Wrong. Top-p before top-k, or computed independently of it, keeps other tokens than top-p after top-k.
-    Each is lossless for its own definition, but the definitions differ."""
+    """Wrong. Top-k and top-p are computed independently, and a token must pass both. That can leave other
+    tokens than top-p after top-k does."""
     def rows(self, target, x, drafts, probs, ends):
         logits, filters = target(x + drafts, len(drafts) + 1), ("top_k", "top_p")
         q = probabilities(logits, self.settings.get("temperature", 1.0))
@@ -271,7 +268,7 @@ class EOSIgnoredIfZero(Changed):
 
 class DrawnAsPointMasses(Algorithm2):
     """Lossless. The rule for point masses does not depend on how the draft came about, so a drawn draft may
-    be judged like a chosen one. It is kept with probability sum p q instead of sum min(p, q)."""
+    be judged like a chosen one. The draft is kept with probability sum p q instead of sum min(p, q)."""
     def propose(self, *run):
         return super().propose(*run)[0], None
 
@@ -284,7 +281,7 @@ class Divided(Algorithm2):
 
 
 class Logarithms(Algorithm2):
-    """Lossless. Logarithms are compared."""
+    """Lossless. The test compares logarithms."""
     def keeps(self, q, p, x, rng):
         return q[x] > 0 and np.log(rng.random()) < np.log(q[x]) - np.log(p[x])
 
@@ -335,8 +332,8 @@ class NoBonus(Algorithm2):
 
 
 class FewerIfSure(Algorithm2):
-    """Lossless. Drafting ends when the draft's next distribution is flat. This is decided before anything is
-    drawn from it."""
+    """Lossless. Drafting ends when the draft model's next distribution is flat. This is decided before
+    anything is drawn from that distribution."""
     def propose(self, draft, x, k, probs, rng):
         drafts, p = [], []
         while len(drafts) < k and (row := probs(draft(x + drafts))[0]).max() > .5:
@@ -350,7 +347,7 @@ RULES = DISPUTED | {name: rule for name, rule in [*vars().items()]
 
 
 def sampler(rule):
-    """The sampler of a rule's class.  Each run makes a new instance, because some rules keep state."""
+    """The sampler of a rule's class.  Each run makes a new instance, because some rules remember things."""
     return lambda *run, **settings: rule()(*run, **settings)
 
 

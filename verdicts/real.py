@@ -21,8 +21,8 @@ PROMPT, N_TOKENS, N_DRAFTS = [2, 0], 2, 2
 
 
 class Coins:
-    """Stands in for what torch.rand_like returns: numbers to compare with ratios.  Those after a rejection do
-    not count."""
+    """Stands in for what torch.rand_like returns: numbers to compare with ratios.  Numbers
+    after a rejection are not drawn."""
     def __init__(self, rng):
         self.rng = rng
 

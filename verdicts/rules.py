@@ -3,12 +3,13 @@
     RULES["TargetAfterRejection"]()(draft, target, tokens, n_tokens, K, rng, **settings) -> rounds
 
 The first word of a rule's docstring says whether it is wrong or lossless, and the rest says why.  The tests
-compare that word with what lossless.py finds.  Some rules are right, and are here because somebody doubted
-them.  As in speculative.py, q is the target's distribution and p the draft's.
+compare that word with what lossless.py finds.  As in speculative.py, q is the target's distribution and p the
+draft model's.  A draft that passes its test is "kept".  A "correction" follows a rejected draft.  A "bonus"
+token follows if all drafts of a round are kept.
 
 Limitations: these are reductions, written from what a thread or a file says.  They show what an engine does
-to one sequence, without its batches, kernels and precision.  lossless.py cannot walk a race of
-exponentials (argmin E / p), so a rule that uses one draws from the distribution that the race gives.
+to one sequence, without its batches, kernels and precision.  lossless.py cannot walk a race of exponentials
+(argmin E / p), so a rule that uses such a race draws from the distribution that the race gives.
 """
 from functools import partial
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from sampling import Round, cut_after, point_masses, probabilities, sample
 
 class Algorithm2:
     """Lossless. A token comes as a kept draft with probability min(p, q), and as a correction with
-    max(0, q - p). The sum is q, whatever p is. This is speculative.py in steps, without its checks."""
+    max(0, q - p). The sum is q, whatever p is. This is speculative.py cut into steps."""
     def __call__(self, draft, target, tokens, n_tokens, K, rng, *, eos=None, **settings):
         x, T, ends = list(tokens), len(tokens) + n_tokens, check_settings(n_tokens, eos=eos)
         self.settings, probs = settings, partial(probabilities, **settings)
@@ -88,7 +89,7 @@ class Algorithm2:
 
 class ArgmaxSoftmaxRecorded(Algorithm2):
     """Wrong. The ratio q / p is right for drafts that were drawn from p. The argmax is proposed every time,
-    so its p is a point mass, and dividing by a smaller p keeps it too often."""
+    so its p is 1, and dividing by a smaller p keeps it too often."""
     def draw(self, p, rng):
         return int(p.argmax())
 
@@ -102,24 +103,23 @@ class ArgmaxAsPointMasses(ArgmaxSoftmaxRecorded):
 
 class FilteredRawRecorded(Algorithm2):
     """Wrong. After a filter that leaves the mass Z, a token is drawn with probability p / Z, not p. The test
-    divides by p, so its ratio is too large by the factor 1 / Z. The residual subtracts p even for tokens that
-    could never be drafted."""
+    divides by p, so its ratio is too large by the factor 1 / Z."""
     def propose(self, draft, x, k, probs, rng):
         drafts, _ = super().propose(draft, x, k, probs, rng)
         return drafts, [probabilities(draft(x + drafts[:j]))[0] for j in range(k)]
 
 
 class DrawnFromRounded(Algorithm2):
-    """Wrong. Drafts are drawn from rounded probabilities, but the test divides by the exact ones. The error
-    is as large as the rounding: here to 8 bits of mantissa, as in bfloat16."""
+    """Wrong. Drafts are drawn from rounded probabilities, but the test divides by the exact ones. Here the
+    mantissa is rounded to 8 bits, as in bfloat16."""
     def draw(self, p, rng):
         mantissa, exponent = np.frexp(p)
         return sample(np.ldexp(np.round(mantissa * 256) / 256, exponent), rng)
 
 
 class BeamSoftmaxRecorded(Algorithm2):
-    """Wrong. A beam search finds a likely text, but does not draw it. What it finds is a point mass, so the
-    test must not divide by its probability under the drafter."""
+    """Wrong. A beam search chooses a likely text, it does not draw it. So p is a point mass, and the test
+    must not divide by the text's probability under the drafter."""
     def propose(self, draft, x, k, probs, rng, width=2):
         found = [([], [], 1.0)]                         # (drafts, their p, the probability of them all)
         for _ in range(k):
@@ -138,8 +138,8 @@ class BeamAsPointMasses(BeamSoftmaxRecorded):
 
 
 class UnlikelyLastDropped(ArgmaxSoftmaxRecorded):
-    """Lossless. The draft is the argmax, which is known before any random number is used. So leaving it out
-    only makes the round shorter. If drafts were drawn, this would be wrong."""
+    """Lossless. The draft is the argmax, which does not depend on chance. So leaving it out only makes the
+    round shorter. If drafts were drawn, this would be wrong."""
     def propose(self, *run):
         drafts, p = super().propose(*run)
         return drafts[:-1] if drafts and p[-1][drafts[-1]] < .4 else drafts, None
@@ -147,8 +147,8 @@ class UnlikelyLastDropped(ArgmaxSoftmaxRecorded):
 
 class ExitByTheCoinOfTheTest(Algorithm2):
     """Lossless. One random number decides both whether drafting ends after a draft and whether that draft is
-    kept. But the draft was drawn before, and the token after it has the target's distribution, drafted or
-    not."""
+    kept. But it does not affect which token this draft is, and the token after it has the target's
+    distribution, drafted or not."""
     def propose(self, draft, x, k, probs, rng):
         drafts, p, self.coins = [], [], []
         while len(drafts) < k and not (drafts and p[-1][drafts[-1]] < .5 and 1 - self.coins[-1] <= .5):
@@ -172,8 +172,8 @@ class LookedUpAllAccepted(Algorithm2):
 # How many drafts are verified -------------------------------------------------------------------------------
 
 class LengthFromAllDrafts(Algorithm2):
-    """Wrong. The best number of drafts to verify is found after all of them were drawn. So whether the first
-    is verified depends on which token it is, and some tokens are dropped more often than others."""
+    """Wrong. The best number of drafts to verify is found after all were drawn. So whether a draft is
+    verified depends on which token it is, and some tokens are dropped more often than others."""
     seconds = 1, 1.7, *np.arange(1.8, 4, .1)            # of a pass over 1, 2, .. rows
 
     def propose(self, *run):
@@ -216,8 +216,8 @@ class SettingsForTheDraftAlone(Algorithm2):
 
 
 class SettingsForTheBonusAlone(SettingsForTheDraftAlone):
-    """Wrong. Drafts are judged and corrected by the target without the settings. Only the bonus token has
-    them."""
+    """Wrong. Drafts are judged and corrected by the target without the settings. Only the bonus token is
+    drawn with them."""
     def rows(self, *run):
         return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
 
@@ -230,8 +230,7 @@ class GreedyTarget(Algorithm2):
 
 
 class GreedyButForTheBonus(GreedyTarget):
-    """Wrong. Accepted and corrected tokens are greedy and only bonus tokens are drawn, so the text is a
-    mixture of the two."""
+    """Wrong. Accepted and corrected tokens are greedy, and only bonus tokens are drawn."""
     def rows(self, *run):
         return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
 
@@ -243,22 +242,21 @@ def penalty(tokens, logits, size=2.0):
 
 
 class PenaltyIgnored(Algorithm2):
-    """Wrong. The target that is given has the penalty, and the rule undoes it. So the text has the
-    distribution without it."""
+    """Wrong. The target has a penalty, and the rule undoes it."""
     def rows(self, target, *more):
         return super().rows(constrained(target, partial(penalty, size=-2.0)), *more)
 
 
 class PenaltyFromBeforeTheRound(PenaltyIgnored):
-    """Wrong. Every position gets the penalties of the tokens before the round. Those of the round's own
-    drafts are missing."""
+    """Wrong. Every position gets the penalties of the tokens before the round. The penalties of the round's
+    own drafts are missing."""
     def rows(self, target, x, *more):
         plain = constrained(target, partial(penalty, size=-2.0))
         return Algorithm2.rows(self, constrained(plain, lambda _, logits: penalty(x, logits)), x, *more)
 
 
 class EOSImpossibleAtDrafts(Algorithm2):
-    """Wrong. The target gives EOS some probability at these positions, and the rule sets it to 0."""
+    """Wrong. The target gives EOS some probability at the drafts' positions, and the rule sets it to 0."""
     def rows(self, target, x, drafts, probs, ends):
         q = super().rows(target, x, drafts, probs, ends)
         q[:-1, [*ends]] = 0
@@ -274,8 +272,7 @@ class OnAfterEOS(Algorithm2):
 # The accept test, and what follows a rejection --------------------------------------------------------------
 
 class UniformIsZero(Algorithm2):
-    """Wrong. 0 is below every ratio above 0, so every draft that is possible under the target is kept. The
-    text is nearly the drafter's."""
+    """Wrong. 0 is below every ratio above 0, so every draft that is possible under the target is kept."""
     def keeps(self, q, p, x, rng):
         return 0 < q[x]
 
@@ -302,26 +299,26 @@ class KeptIfTheArgmax(Algorithm2):
 
 class SoftmaxOfResidual(Algorithm2):
     """Wrong. The residual should be divided by its sum. Its softmax gives some probability to every token,
-    even to those that have all of their q from accepted drafts."""
+    even to those that get all of their q from accepted drafts."""
     def residual(self, q, p, x):
         return np.exp(np.maximum(q - p, 0))
 
 
 class TargetAfterRejection(Algorithm2):
-    """Wrong. Tokens with q < p already have all of their q from accepted drafts; a draw from q adds more."""
+    """Wrong. Tokens with q < p get all of their q from accepted drafts, and a draw from q adds more."""
     def residual(self, q, p, x):
         return q
 
 
 class LargestOfResidual(Algorithm2):
-    """Wrong. The correction is always the largest token of the residual instead of a draw from it."""
+    """Wrong. The correction is always the token with the largest residual, not a draw."""
     def correction(self, q, p, x, rng):
         return int((q - p).argmax())
 
 
 class Match(Algorithm2):
     """Lossless. The text consists of the target's own draws. A draft only decides whether the next draw can
-    come from the same pass, so p does not affect the text. A drawn draft is kept with probability sum p q."""
+    come from the same pass, so p does not affect the text."""
     def keeps(self, q, p, x, rng):
         self.drawn = sample(q, rng)
         return self.drawn == x
@@ -331,13 +328,12 @@ class Match(Algorithm2):
 
 
 class MatchArgmax(Match, ArgmaxAsPointMasses):
-    """Lossless. As in `Match`, but the draft is the argmax of p, which is kept with probability
-    q(argmax p)."""
+    """Lossless. As in `Match`, but the draft is the argmax of p, and is kept with probability q(draft)."""
 
 
 class MatchOrRatio(Match):
     """Wrong. The correction is a draw from q that is not the draft. That would be right if the draft were
-    kept with probability q(draft), but the ratio test, a second chance, keeps it more often."""
+    kept with probability q(draft). But the ratio test is a second chance, so it is kept more often."""
     def keeps(self, *run):
         return super().keeps(*run) or Algorithm2.keeps(self, *run)
 
@@ -382,38 +378,37 @@ class ZeroedAndRestored(ArgmaxAsPointMasses):
 
 
 class Typical(Algorithm2):
-    """Wrong. A draft is kept if the target finds it likely enough, however often it is proposed. This is
-    declared: the rule gives up the distribution to keep more drafts."""
+    """Wrong. A draft is kept if the target finds it likely enough, however often it is proposed."""
     verify = staticmethod(lossy.typical())
 
 
 class Block(Algorithm2):
     """Lossless. Whole prefixes are judged, and the longest one that passes is kept. On average it keeps at
-    least as many drafts as Algorithm 2 (Sun et al.). A single draft is judged as by Algorithm 2."""
+    least as many drafts as Algorithm 2 (Sun et al.)."""
     verify = staticmethod(block.verify)
 
 
 class BlockPointMasses(Block, ArgmaxAsPointMasses):
-    """Lossless. With p = 1 at the drafts, it keeps on average as many as Algorithm 2 does."""
+    """Lossless. With p = 1 at each draft, block verification keeps as many on average as Algorithm 2."""
 
 
 class ProductsOfCoins(Algorithm2):
-    """Wrong. A product of uniform numbers is not uniform. u_1 u_2 is small too often, so the kept prefixes
-    are too long. Here only rounds of two drafts do this, with P(u_1 u_2 < c) = c (1 - log c)."""
+    """Wrong. A product of uniform numbers is not uniform. u_1 u_2 is small too often, so too many drafts are
+    kept. Here only rounds of two drafts do this. P(u_1 u_2 < c) = c (1 - log c)."""
     def verify(self, q, p, drafts, rng):
         if len(drafts) != 2:
             return super().verify(q, p, drafts, rng)
         r, s = (min(1, q[j][x] / p[j][x]) for j, x in enumerate(drafts))
         both = r * s * (1 - np.log(r * s)) if r * s else 0.0
-        first = r - r * s + r * s * np.log(s) if r * s else r   # u_1 < r, u_1 u_2 > r s
+        first = r - r * s + r * s * np.log(s) if r * s else r   # u_1 < r and u_1 u_2 > r s
         kept = int(rng.choice(3, p=np.maximum([1 - both - first, first, both], 0)))
         return kept, sample(q[2], rng) if kept == 2 else self.correction(q[kept], p[kept], None, rng)
 
 
 class NoiseUsedTwice(Algorithm2):
-    """Wrong. The draft won a race, argmin E / p with exponential noise E. So the other tokens had bad luck,
-    and the worse the likelier they are under p. The correction uses the same noise again, so tokens that are
-    likely under p come too rarely."""
+    """Wrong. The draft won a race, argmin E / p with exponential noise E. A token that is likely under p
+    loses only if its noise is large. The correction uses the same noise again, so such tokens come too
+    rarely."""
     def correction(self, q, p, x, rng):
         given = race_twice(p, self.residual(q, p, x), x)        # x won the first race: who wins again
         return rng.choice(len(q), p=given / given.sum())
@@ -421,18 +416,18 @@ class NoiseUsedTwice(Algorithm2):
 
 def race_twice(first, second, a):
     """Returns [n_vocab]: for each token b, the probability that a wins the race argmin E / first and b wins
-    the race argmin E / second, if both are run on the same exponentials E.
+    the race argmin E / second, if both races are run on the same exponentials E.
 
-    With E_b = t E_a they win if every other E_i exceeds E_a max(first_i / first_a, t second_i / second_b).
+    With E_b = t E_a both win if every other E_i exceeds E_a max(first_i / first_a, t second_i / second_b).
     Integrating over E_a and substituting τ = t first_a / second_b gives the probability
 
         first_a second_b ∫ 1 / H(τ)² dτ         H(τ) = Σ max(first_i, τ second_i)
 
     with τ from first_b / second_b to first_a / second_a.  Between two neighbouring ratios first_i /
-    second_i, H is a straight line F + S τ, and the integral is (1 / H(left) - 1 / H(right)) / S.  a wins
-    both races with probability first_a / H(first_a / second_a).
+    second_i, H is a straight line F + S τ, and the integral is (1 / H(left) - 1 / H(right)) / S.  If b is a,
+    the probability is first_a / H(first_a / second_a).
 
-    >>> race_twice(np.array([.5, .5]), np.array([0., 1.]), 0).tolist()     # 1 wins the second for sure
+    >>> race_twice(np.array([.5, .5]), np.array([0., 1.]), 0).tolist()     # 1 is sure to win the second
     [0.0, 0.5]
     """
     ratio = np.divide(first, second, out=np.full(len(first), np.inf), where=second > 0)
@@ -449,8 +444,8 @@ def race_twice(first, second, a):
 # Trees ------------------------------------------------------------------------------------------------------
 
 class Tree:
-    """Lossless. Each child is drawn from what is left of p and judged against what is left of q. So the test
-    divides by the distribution that the child was drawn from."""
+    """Lossless. A rejected child is taken out of p, and q becomes the residual. So the test of the next child
+    divides by the distribution that this child was drawn from."""
     grow = None
     draw, select = map(staticmethod, SEQUOIA)
     walk = staticmethod(tree.walk)
@@ -469,8 +464,8 @@ class TreeMatch(Tree):
 
 
 class TopTokens(Tree):
-    """Lossless. The children are chosen, so each is a point mass: it is kept with probability q(x). Otherwise
-    x is taken out of q, and q is normalized for the next child."""
+    """Lossless. The children are chosen, so each is a point mass. A child x is kept with probability q(x).
+    Otherwise x is taken out of q, and q is normalized for the next child."""
     @staticmethod
     def draw(p, width, rng):
         return [token for token in most(p, width) if p[token] > 0]
@@ -486,8 +481,8 @@ class TopTokens(Tree):
 
 class TopTokensPairedByPlace(TopTokens):
     """Wrong, twice. The top candidates are proposed every time, but the test divides by their softmax as if
-    they were drawn from it. And after top-k, the same index means different tokens in the two lists, yet one
-    is subtracted from the other index by index."""
+    they were drawn from it. After top-k, p and q are lists of different tokens, but p is subtracted from q
+    index by index."""
     @staticmethod
     def select(q, p, tokens, rng):
         for i, token in enumerate(tokens):
@@ -502,8 +497,8 @@ class TopTokensPairedByPlace(TopTokens):
 
 
 class OneCoin(TopTokens):
-    """Lossless. Comparing one coin with the running sum of the children's q is a draw from q by its
-    cumulative sum."""
+    """Lossless. One coin is compared with the running sum of the children's q. This is a draw from q by its
+    cumulative sum, with the children first. If it takes no child, a new number draws from the rest of q."""
     @staticmethod
     def select(q, p, tokens, rng, again=None):
         coin, passed = rng.random(), 0.0
@@ -516,13 +511,13 @@ class OneCoin(TopTokens):
 
 
 class OneCoinToTheEnd(OneCoin):
-    """Wrong. The coin that rejected the children also draws the last token. It is known to be large, so the
-    last tokens in the order come too often."""
+    """Wrong. The coin that rejected the children also draws the last token. This coin is known to be large,
+    so tokens at the end of the vocabulary come too often."""
     select = staticmethod(partial(OneCoin.select, again=lambda coin: SimpleNamespace(random=lambda: coin)))
 
 
 class ResidualInPlace(Tree):
-    """Lossless. The last token seems to be drawn from q, but by then this array holds the residual."""
+    """Lossless. The last token seems to be drawn from the target, but by then q holds the residual."""
     @staticmethod
     def select(q, p, tokens, rng):
         q = q.copy()
