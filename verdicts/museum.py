@@ -5,7 +5,7 @@
 
 They test lossless.py, which must find every wrong one and let the others pass.
 
-Other mistakes in trees, blocks, batches and constraints are planted in the tests of those modules.
+
 """
 import numpy as np
 

@@ -174,7 +174,7 @@ class LookedUpAllAccepted(Algorithm2):
 class LengthFromAllDrafts(Algorithm2):
     """Wrong. The best number of drafts to verify is found after all were drawn. So whether a draft is
     verified depends on which token it is, and some tokens are dropped more often than others."""
-    seconds = 1, 1.7, *np.arange(1.8, 4, .1)            # of a pass over 1, 2, .. rows
+    seconds = 1, 1.7, *np.arange(1.8, 4, .1)            # that a pass over 1, 2, .. tokens takes
 
     def propose(self, *run):
         drafts, p = super().propose(*run)
@@ -473,7 +473,7 @@ class TopTokens(Tree):
     @staticmethod
     def select(q, p, tokens, rng):
         for i, token in enumerate(tokens):
-            if rng.random() < q[token]:                         # q / 1
+            if rng.random() < q[token]:                         # p is 1
                 return i, token
             q = normalized(np.where(np.arange(len(q)) == token, 0, q))
         return None, sample(q, rng)
