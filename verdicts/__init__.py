@@ -36,7 +36,7 @@ class Case(NamedTuple):
     date: str                   # "2026-04"
     status: str                 # of STATUS
     claim: str
-    says: str                   # the claim's verdict: "wrong", "lossless", "asks", or "ours" (found by reading)
+    says: str                   # by the claim: "wrong", "lossless", "asks", or "ours" (found by reading)
     outcome: str                # versions, options, what became of the thread, as of the copy read
     quote: str                  # the sentence or line of code that decides what the rule is
     rule: str                   # a name of museum.RULES

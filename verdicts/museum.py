@@ -4,8 +4,6 @@
     RULES               {name: its class}: these, and those that public threads are about (rules.py)
 
 They test lossless.py, which must find every wrong one and let the others pass.
-
-
 """
 import numpy as np
 
