@@ -6,7 +6,7 @@
 A page is first written to a temporary file beside its place, which is then renamed.  Our pages begin with
 MARK.  A symbolic link stays one: the page is written where the link points.
 
-Limitations: pipes and devices (/dev/stdout) are refused, because no file can be written beside them.
+Limitations: pipes and devices (/dev/stdout) are refused: renaming would replace them by a file.
 """
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ def check_place(path):
     real = Path(os.path.realpath(path))                         # where symbolic links point
     if real.is_dir() or not real.parent.is_dir() or not os.access(real.parent, os.W_OK):
         raise ValueError(f"cannot write {path}: name a file in a folder that you can write to")
-    there = os.path.exists(path) or os.path.lexists(real)   # exists: /dev/stdout may have no real path
+    there = os.path.exists(path) or os.path.lexists(real)   # /dev/stdout may point at no file
     if there and not (is_ours(real) and os.access(real, os.W_OK)):
         raise ValueError(f"{path} exists and was not written by this program, or is write-protected: take "
                          "another name")

@@ -82,8 +82,8 @@ class TreeGPT2(GPT2):
 
     @property
     def exact_paths(self):
-        """True if a node's logits have the same bits as in a single step.  The pass may have at most
-        `exact_rows` rows, and 1,280 tokens and nodes together."""
+        """True if a node's logits have the same bits as in a single step.  True holds only for passes of at
+        most `exact_rows` rows, in which the tokens and the nodes together are at most 1,280."""
         return keeps_paths(self.cache.shape[-1])
 
     def reset(self):
@@ -101,11 +101,11 @@ class TreeGPT2(GPT2):
 
     def tree(self, tokens, nodes, parents, n_last=None):
         """Logits after `tokens`, and after `tokens` and the path to each node: [1 + n, n_vocab].  `n_last`
-        asks for only the last n_last rows.
+        asks for the last n_last rows instead; if it is above 1 + n, the rows after earlier tokens come first.
 
         The arguments are explained at the top of the file; the answer depends only on them.
-        Raises ValueError for ids outside the vocabulary, a path too long for the context, or more rows
-        than there are.
+        Raises ValueError for ids outside the vocabulary, a path too long for the context, or an n_last above
+        the number of tokens and nodes.
         """
         tokens, nodes, parents = [*map(index, tokens)], [*map(index, nodes)], list(parents)
         n, total = len(tokens), len(tokens) + len(nodes)

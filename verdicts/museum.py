@@ -329,7 +329,7 @@ class NoBonus(Algorithm2):
         return kept, x if self.keeps(q[kept], p[kept], x, rng) else self.correction(q[kept], p[kept], x, rng)
 
 
-class FewerIfSure(Algorithm2):
+class FewerIfUnsure(Algorithm2):
     """Lossless. Drafting ends when the draft model's next distribution is flat. This is decided before
     anything is drawn from that distribution."""
     def propose(self, draft, x, k, probs, rng):

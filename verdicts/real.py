@@ -7,7 +7,7 @@ It needs an environment of its own:     pip install torch transformers==4.44.0  
 The models are GPT-2s with a vocabulary of five tokens and random weights, in float64.  torch.multinomial and
 torch.rand_like are replaced by the walk of lossless.py.  README.md says what was found, with which versions.
 
-Limitations: one sequence, sampling without filters, two drafts per round, two tokens.
+Limitations: one sequence, sampling without filters, at most two drafts per round, three tokens.
 """
 import json
 import sys
@@ -17,7 +17,7 @@ import numpy as np
 
 from lossless import distance, distribution_of_text, exact_distribution
 
-PROMPT, N_TOKENS, N_DRAFTS = [2, 0], 2, 2
+PROMPT, N_TOKENS, N_DRAFTS = [2, 0], 3, 2
 
 
 class Coins:

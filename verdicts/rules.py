@@ -200,7 +200,7 @@ class LengthByEarlyStop(LengthFromAllDrafts):
 class LengthFromTheRoundBefore(LengthFromAllDrafts):
     """Lossless. The number of drafts to verify follows from the drafts of an earlier round, so it does not
     depend on those of this round."""
-    before = 99
+    before = float("inf")                       # the first round has no limit
 
     def best(self, worth):
         n, self.before = self.before, super().best(worth)
