@@ -1,5 +1,5 @@
-"""Checks of what callers, models and drafters pass in.  Each raises ValueError with one sentence that says
-what is wrong and what to do.
+"""Checks of what callers pass in, and of what drafters and rules return.  Each raises ValueError with one
+sentence that says what is wrong.
 """
 from numbers import Integral, Real
 from operator import index
@@ -107,7 +107,7 @@ def checked_drafts(drafts, k, target):
 
 
 def checked_probs(draft_probs, drafts, target):
-    """The draft_probs [k, n_vocab].  Raises ValueError unless they are distributions that the drafts can have
+    """The draft_probs [k, n_vocab].  Raises ValueError unless they are distributions that the drafts could have
     been drawn from."""
     shapes = [np.shape(p) for p in draft_probs]
     wanted = (target.n_vocab,) if hasattr(target, "n_vocab") else (shapes or [()])[0]

@@ -1,8 +1,8 @@
 """Which tree is best: Sequoia, Chen et al. 2024 (arXiv 2402.12374).
 
     accepted = by_rank(rounds)                          # reporting/stats.py, of a run with a wide tree
-    shape = fastest(accepted, target_seconds, draft_seconds)    # of passes over 1, 2, .., say, 33 rows
-    tree_sampling(draft, target, tokens, n_tokens, shape, rng)      # 33 rows: the root and up to 32 nodes
+    shape = fastest(accepted, target_seconds, draft_seconds)    # seconds of passes over 1, 2, .. rows
+    tree_sampling(draft, target, tokens, n_tokens, shape, rng)
 
 The assumption, as in the paper: at every node child b (the first is 0) is accepted with the same probability
 accepted[b].  The worth of a node is the probability that its whole path is accepted, the product of these
@@ -54,7 +54,7 @@ def fastest(accepted, target_seconds, draft_seconds, depth=6):
         tokens, parents = tree
         if parents is None:
             return 0.0
-        rows = np.bincount([0, *depths(parents)])[:-1]          # of the draft's pass over each level
+        rows = np.bincount([0, *depths(parents)])[:-1]          # of the draft's passes: none for leaves
         # the pass has len(parents) + 1 rows, one of them the root's
         return tokens / (target_seconds[len(parents)] + sum(draft_seconds[n - 1] for n in rows))
 

@@ -63,7 +63,7 @@ class Coins:
 
 
 def untraced(function):
-    """The function, not traced during its calls: traced, a model's calls take a fifth longer."""
+    """The function, but its calls are not traced: tracing makes a model a fifth slower."""
     def called(*arguments):
         traced = sys.gettrace()
         sys.settrace(None)
@@ -131,7 +131,7 @@ class Lines:
         """Adds to a step what the names on its line hold afterwards."""
         names, series = frame.f_locals, {}
         text = self.sources[step["source"]]["lines"][step["line"]].split("#")[0].strip()
-        shown = text if self.steps[-1] is step else text.split(" = ")[-1]   # a call: no result yet
+        shown = text if self.steps[-1] is step else text.split(" = ")[-1]   # its call is shown first
         for name in dict.fromkeys(re.findall(r"(?<![\w.'\"])[^\W\d_]\w*", shown)):
             if name in names:
                 self.note(name, names[name], step["facts"], series, f"{name}.append" in text)
@@ -191,7 +191,7 @@ class Shown:
     coins       a Coins, the run's random generator
     propose, verify     as in speculative_sampling; if verify is None, no lines are shown
     loop        the function or generator that calls them
-    code        the text of the editor, if propose or verify come from there
+    code        the text of the editor, if propose or verify comes from there
     """
 
     def __init__(self, encoder, coins, propose, verify, *, loop=LOOP, tests_all=False, code=""):
@@ -209,7 +209,8 @@ class Shown:
                 tuple(parts))), None) for line in source["lines"]]
 
     def about(self):
-        """For JSON: the sources, and the steps of Algorithm 2 if all sources are in speculative.py."""
+        """For JSON: the sources, and the steps of Algorithm 2 if all sources but the editor's are in
+        speculative.py."""
         kept = ("name", "file", "first", "lines", "doc", "paper")
         return dict(sources=[{key: source[key] for key in kept} for source in self.sources],
                     steps=[text for text, _ in STEPS] if self.beside_paper else [])

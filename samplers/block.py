@@ -10,8 +10,8 @@ less.  Block verification judges prefixes: given the first j drafts, all of them
 
 On average no fewer drafts are accepted: P_j is at least the product of Algorithm 2's min(1, q / p), since
 min(1, P r) >= P min(1, r) for P <= 1.  With the q and p of the example below, Algorithm 2 accepts 10/9 drafts
-on average, block verification 11/9.  The paper proves that no lossless rule accepts more, if the tokens of
-each round have to follow q.
+on average, block verification 11/9.  The paper proves that no rule accepts more on average if every round
+has to be lossless by itself, so that no later round makes up for it.
 
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
 of drafts (gamma).  P_j, h_j and tau are the paper's.
@@ -29,8 +29,8 @@ Why it is lossless.  Claim: given the first j drafts, tau >= j has probability P
 h_k = P_k.  Let it hold for j + 1.  Then the next draft is x and accepted (tau > j) with probability p(x)
 min(1, P_j q(x) / p(x)) = min(p(x), P_j q(x)).  The sum over x is P_j - z_j.  So all later coins fail with
 probability 1 - P_j + z_j.  If coin j then passes, tau = j: the probability is (1 - P_j + z_j) h_j = z_j,
-which proves the claim.  Then the correction is x with probability max(0, P_j q(x) - p(x)).  As draft or as
-correction, x has probability P_j q(x) in all, that is, q(x) given tau >= j.
+which proves the claim.  That tau = j and the correction is x has probability max(0, P_j q(x) - p(x)).  As
+draft or as correction, x has probability P_j q(x) in all, that is, q(x) given tau >= j.
 
 Limitations: at temperature 0, and if the drafts are point masses, it accepts no more than Algorithm 2.
 """
