@@ -107,8 +107,8 @@ def checked_drafts(drafts, k, target):
 
 
 def checked_probs(draft_probs, drafts, target):
-    """The draft_probs [k, n_vocab].  Raises ValueError unless they are distributions that the drafts could have
-    been drawn from."""
+    """The draft_probs [k, n_vocab].  Raises ValueError unless they are distributions that the drafts could
+    have been drawn from."""
     shapes = [np.shape(p) for p in draft_probs]
     wanted = (target.n_vocab,) if hasattr(target, "n_vocab") else (shapes or [()])[0]
     if shapes != [wanted] * len(drafts):

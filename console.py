@@ -177,7 +177,7 @@ def rewrite(path, content):
         new.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(new, path)
     except OSError as error:
-        error.filename = path                                   # it names the new file, or no file
+        error.filename = path                                   # until here the temporary file, or none
         raise
     finally:
         new.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from methods import DRAFTERS, VERIFIERS
 def main(what, name=""):
     """Count tokens, measure costs, and make tables and pictures from both.
 
-    counts takes hours, without a clock, and resumes where it stopped.  costs takes eight minutes, on a
+    counts takes hours and measures no time; stopped, it resumes there.  costs takes eight minutes, on a
     machine that has nothing else to do.  speed rewrites the numbers in the pages, and the pictures, in
     seconds.  film draws the README's moving picture from a recorded run.
 

@@ -10,7 +10,8 @@
 
 The loop is that of speculative.py.  A *rule* (tree_rules.py) says how the children of a node are drawn and
 which of them is accepted.  The *walk* begins at the root and goes on from the accepted child.  If there is
-none, the rule has drawn the token that ends the round.  The token after a node has the distribution q, so the
+none, the rule has drawn the token that ends the round; after a leaf, that token is drawn from q.  The token
+after a node has the distribution q, so the
 text has the target's, by the same induction as for a line of drafts.
 
 tree_rules.py also has the ways to grow a tree, tree_model.py a GPT2 that scores a tree in one pass.
@@ -58,7 +59,7 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     Returns a generator of rounds (sampling.Round).
 
     draft, target   as in speculative_sampling.  A GPT2 scores a tree in one pass, as does anything with a
-                    method `tree` (tree_model.py); any other model is called once per node
+                    method `tree` (tree_model.py); any other model is called 1 + n times
     widths          children per node, by level: (3, 2, 1) is 3 + 6 + 6 nodes, and (1, 1, 1) is K = 3.  Or the
                     parent of each node, for any tree: in [-1, -1, 0] the root has two children, and the
                     first of them has one.  Near the end of the text the lowest levels are left out
@@ -67,7 +68,8 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     grow            drawn, likeliest, surest or another.  None: likeliest at temperature 0, else drawn
     walk            how the tree is judged: from the root down, as above, or another (traversal.walk)
     The rest        as in speculative_sampling
-    Bad arguments raise ValueError at the call, not at the first round.  Mistakes of `grow` do so later.
+    Bad arguments raise ValueError at the call, not at the first round.  A bad tree from `grow`
+    raises ValueError in its round.
     """
     shape = shape_of(widths)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)

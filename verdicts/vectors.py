@@ -25,7 +25,7 @@ from verdicts import HERE
 
 LINES = {"algorithm 2": verify, "block": block.verify, "point masses": verify}
 NODES = {"k-seq": k_seq.K_SEQ, "sequoia": SEQUOIA}
-MARGIN, NEAR = 1e-4, .02            # distance of a uniform number from a threshold: least, and small
+MARGIN, NEAR = 1e-4, .02            # from a uniform number to a threshold: the least distance; a small one
 
 
 def listed(uniforms):
@@ -53,8 +53,8 @@ def vector(rule, q, p, drafts, uniforms):
 
 
 def step(rule, rng, k, n_vocab, wanted):
-    """A vector in which `kept` is `wanted`.  Each uniform number is nearer than NEAR to a threshold if one of
-    100 tries is.  None is nearer than MARGIN."""
+    """A vector in which `kept` is `wanted`.  For each uniform number 100 values are tried: it is the first
+    that is nearer than NEAR to a threshold, or the first of all if none is.  None is nearer than MARGIN."""
     while True:
         q, p = [row(rng, n_vocab) for _ in range(k + 1)], [row(rng, n_vocab) for _ in range(k)]
         drafts = [sample(np.array(one), rng) for one in p]
