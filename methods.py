@@ -4,7 +4,7 @@
     python main.py --verifier tree:3,2,1
     python main.py --drafter my_drafter.py              # a file that defines `propose`; a verifier: `verify`
 
-The tables are DRAFTERS and VERIFIERS; there is no other list.  Adding a method takes three steps:
+The tables are DRAFTERS and VERIFIERS.  Adding a method takes three steps:
 
     1. a file in drafters/ or samplers/, whose docstring names the paper
     2. an entry here

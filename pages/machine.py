@@ -1,7 +1,7 @@
 """Which method on my machine?  Tokens per round, counted once, divided by costs, which the reader sets.
 
     speedup(row, c, h, v)       of one bar of the page: tokens per round over what the round costs
-    rows(counts, costs)         benchmarks/results/counts.json and costs_*.json -> the bars of the page
+    rows(counts, costs)         benchmarks/results/counts.json and one costs_*.json -> the bars of the page
     presets(costs, kernels)     what was measured, as settings of the page's sliders
 
 A step of a model is a pass over one row (a token).  All costs are in steps of the target.  A round costs its
@@ -21,10 +21,10 @@ from methods import DRAFTERS, VERIFIERS
 
 TITLE = "Which method on my machine?"
 RESULTS = Path(__file__).resolve().parent.parent / "benchmarks" / "results"
-PLACES = 1, 2, 5, 9, 17, 33                                     # rows of a pass at which v can be set
+PLACES = 1, 2, 5, 9, 17, 33                                     # rows of a pass; in between, v is linear
 UNITS = {"draft": "model token K=4 T=1", "head": "eagle token K=4 T=1"}         # rounds of four such steps
 KERNELS = {"avx512": "AVX-512", "avx2": "AVX2"}                 # in file names: in words
-ASSUMED = {     # (texts at once, rows, those of all texts together, that cost as much as one row)
+ASSUMED = {     # (texts at once, how many rows, of all texts together, cost as much as one row)
     "a laptop, one text (assumed)": (1, 5),
     "a GPU, one text (assumed)": (1, 128),
     "a GPU, 16 texts at once (assumed)": (16, 128),
@@ -33,7 +33,7 @@ ASSUMED = {     # (texts at once, rows, those of all texts together, that cost a
 
 
 def speedup(row, c, h, v):
-    """Tokens per round over its cost.
+    """Tokens per round over the cost of a round.
 
     row     a bar: dict(tokens, rows (of its pass), steps: {"draft": .., "head": .., "own": ..})
     c, h    the cost of a step of the draft model, and of the head, in steps of the target
@@ -87,8 +87,8 @@ def needs(drafter):
 
 
 def drafting(name, drafter, n_drafts, costs):
-    """(the unit, how many units a round's drafting takes).  If this cell was not timed, the time is that of
-    the tree 3,2,1 per level, or of K = 4 per draft."""
+    """(the unit, how many units a round's drafting takes).  If this cell was not timed, the time per
+    level of the tree 3,2,1 is taken, or the time per draft at K = 4."""
     source = "own" if drafter.startswith("early_exit") else needs(drafter)      # layers of the target itself
     unit = median(costs, "alone T=1", "pass") if source == "own" else \
         median(costs, UNITS[source], "drafting") / 4

@@ -138,8 +138,8 @@ class BeamAsPointMasses(BeamSoftmaxRecorded):
 
 
 class UnlikelyLastDropped(ArgmaxSoftmaxRecorded):
-    """Lossless. The draft is the argmax, which does not depend on chance. So leaving it out only makes the
-    round shorter. If drafts were drawn, this would be wrong."""
+    """Lossless. Each draft is an argmax, which does not depend on chance. So leaving out an unlikely last one
+    only makes the round shorter. If drafts were drawn, this would be wrong."""
     def propose(self, *run):
         drafts, p = super().propose(*run)
         return drafts[:-1] if drafts and p[-1][drafts[-1]] < .4 else drafts, None
@@ -147,8 +147,8 @@ class UnlikelyLastDropped(ArgmaxSoftmaxRecorded):
 
 class ExitByTheCoinOfTheTest(Algorithm2):
     """Lossless. One random number decides both whether drafting ends after a draft and whether that draft is
-    kept. But it does not affect which token this draft is, and the token after it has the target's
-    distribution, drafted or not."""
+    kept. But the number does not affect which token the draft is, and the token after a kept draft has the
+    target's distribution, drafted or not."""
     def propose(self, draft, x, k, probs, rng):
         drafts, p, self.coins = [], [], []
         while len(drafts) < k and not (drafts and p[-1][drafts[-1]] < .5 and 1 - self.coins[-1] <= .5):
@@ -333,7 +333,7 @@ class MatchArgmax(Match, ArgmaxAsPointMasses):
 
 class MatchOrRatio(Match):
     """Wrong. The correction is a draw from q that is not the draft. That would be right if the draft were
-    kept with probability q(draft). But the ratio test is a second chance, so it is kept more often."""
+    kept with probability q(draft). But the ratio test is a second chance, so the draft is kept more often."""
     def keeps(self, *run):
         return super().keeps(*run) or Algorithm2.keeps(self, *run)
 
@@ -393,8 +393,9 @@ class BlockPointMasses(Block, ArgmaxAsPointMasses):
 
 
 class ProductsOfCoins(Algorithm2):
-    """Wrong. A product of uniform numbers is not uniform. u_1 u_2 is small too often, so too many drafts are
-    kept. Here only rounds of two drafts do this. P(u_1 u_2 < c) = c (1 - log c)."""
+    """Wrong. Two drafts are kept if u_1 u_2 is below the product of their ratios. But a product of uniform
+    numbers is small too often: P(u_1 u_2 < c) = c (1 - log c), not c. Here only rounds of two drafts do
+    this."""
     def verify(self, q, p, drafts, rng):
         if len(drafts) != 2:
             return super().verify(q, p, drafts, rng)
