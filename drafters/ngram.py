@@ -33,7 +33,7 @@ from gpt2 import common_prefix
 class NGram:
     """model(tokens, n_last) -> log-probabilities float32 [n_last, n_vocab].
 
-    order       tokens in the longest n-gram, including its last one; at least 1
+    order       tokens in the longest n-gram, the predicted one included; at least 1
 
     >>> model = NGram(n_vocab=4, order=2)
     >>> np.exp(model([0, 1, 0])[0]).round(3)            # 1 is what followed 0 before
@@ -71,9 +71,9 @@ class NGram:
         self.follow([])
 
     def count_anew(self):
-        """Count everything from the beginning: there is a new text, or the last count was interrupted."""
+        """Count everything from the beginning: on first use, or after an interrupted count."""
         self.unigrams = np.zeros(self.n_vocab)                      # c((), x), in an array: there are many
-        self.after = defaultdict(Counter)                           # h -> {x: c(h, x)}, 1 .. order - 1 tokens
+        self.after = defaultdict(Counter)                           # h of 1 .. order - 1 tokens: {x: c(h, x)}
         self.cached = []                                            # the running text, as far as counted
         for text in self.texts:
             self.count_all(text)

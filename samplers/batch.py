@@ -10,8 +10,8 @@ speculative.py would.  So it gets the tokens that it would get alone, if its log
 bit.  They are while a pass has at most `model.exact_rows` rows.  With more rows, a token may differ where two
 choices are nearly equal.
 
-Batches and speculation exploit the same fact: a few more rows cost next to nothing.  With 8 sequences a
-verification has 8 (K + 1) rows, and so many are no longer free.
+Batches and speculation exploit the same fact: a few more rows cost little.  With 8 sequences a verification
+has 8 (K + 1) rows, and on a CPU these take much longer than 8.
 
 Limitations: all sequences begin together (no queue from which to replace one that has ended).
 """
@@ -107,7 +107,7 @@ def propose_in_step(drafters, x, k, to_probs, rngs):
 class Slots:
     """One model for several sequences: slots({i: tokens}, {i: n_last}) -> {i: logits [n_last, n_vocab]}.
 
-    slots[i] is a GPT2 with the weights of the model and a cache of its own, as long as the sequence will be.
+    slots[i] is a GPT2 with the weights of the model and a cache of its own, for at least lengths[i] tokens.
     A call does what GPT2.__call__ does, for all sequences at once.  If the model is not a plain GPT2, it is
     called for one sequence after another.
     """

@@ -54,7 +54,7 @@ def page():
 
 
 def section(rule, cases):
-    """A rule, its code, what the judge finds, and a line for each thread about it."""
+    """A rule, its code, what the judge finds, and a line for each case."""
     code = inspect.getsource(RULES[rule]).rstrip()
     return "\n".join([f"### {rule}: {cases[0].verdict}", "", "```python", code, "```", "",
                       finding(cases[0]), "", *map(in_a_line, cases), ""])
