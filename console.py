@@ -1,4 +1,4 @@
-"""For all programs here: flags from the command line (parsed by the package fire), and for each error one
+"""For the programs here: flags from the command line (parsed by the package fire), and for each error one
 sentence and an exit status.
 
     if __name__ == "__main__":

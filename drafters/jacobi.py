@@ -19,8 +19,7 @@ lossless.
 If nothing is known for a position, its draft is the token before it, repeated.  So every round has k drafts.
 
 Limitations: earlier runs change the drafts, so use a new Jacobi for a run that should be repeatable from its
-seed.  Without the pool, Jacobi decoding gains next to nothing on language
-models.
+seed.  Without the pool, Jacobi decoding gains next to nothing on language models.
 
 Not here: lookahead's window of several guesses for each position, and its verification of several n-grams in
 one pass (a tree).

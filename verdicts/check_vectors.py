@@ -45,7 +45,7 @@ def check(verify, vectors):
                 counts[(kept, *drafts[:kept], token)] += 1
             impossible = counts.keys() - expected.keys()
             chi, n = sum((counts[o] - e) ** 2 / e for o, e in expected.items()), len(expected) - 1
-            if impossible or chi > n + 3.8 * (2 * n) ** .5 + 10:        # beyond 1 in 10,000
+            if impossible or chi > n + 3.8 * (2 * n) ** .5 + 10:        # false alarm: under 1 in 10,000
                 yield f"distribution {i}: chi-square {chi:.0f} of {n}, impossible: {sorted(impossible)}"
 
 
