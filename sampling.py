@@ -1,7 +1,7 @@
 """Logits -> the distribution to sample from -> a token.
 
-Draft, target and baseline all go through `probabilities`, so the p and q of the accept test are the very
-distributions that the tokens were drawn from (the "standardized sampling" of Leviathan et al. 2022, section
+Draft, target and baseline all go through `probabilities`, so in the accept test p is what the drafts were
+drawn from, and q what the baseline draws from (the "standardized sampling" of Leviathan et al. 2022, section
 2.2).  All probabilities are float64: in float32 the cumulative sum over 50,257 tokens may end at 0.99996, and
 now and then a draw would fall beyond it.
 
@@ -45,7 +45,7 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
         probs = np.zeros(logits.shape)
         np.put_along_axis(probs, logits.argmax(axis=-1, keepdims=True), 1.0, axis=-1)
         return probs
-    logits = logits.astype(np.float64, order="C")               # C order: the reshapes below must be views
+    logits = logits.astype(np.float64, order="C")               # C order: the reshape below must be a view
     with np.errstate(over="ignore"):                            # a tiny temperature gives -inf, so 0: right
         probs = np.exp((logits - largest) / temperature)        # [..., n_vocab], the largest is 1
     if 0 < top_k < logits.shape[-1]:

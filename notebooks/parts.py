@@ -18,7 +18,7 @@ PARTS = {
 
 @contextlib.contextmanager
 def parts_timed():
-    """Gives a Counter, which after the `with` block holds the seconds that each part of a pass took in it.
+    """Gives a Counter.  After the `with` block it holds the seconds that each part of a pass took there.
 
     They are measured by Python's own profiler: how long each function took, by caller.
     """
