@@ -3,7 +3,8 @@
     python -m benchmarks film       # draws results/race.json, which was recorded once
 
 A round takes its shortest time in 100 equal runs, because other programs can only make it longer.  The
-picture states how much it is slowed down.  A still picture shows the first frame, the end of the race.
+picture states how much it is slowed down.  The first frame is the end of the race, for readers who see a
+still picture.
 
 Limitations: one run of one prompt, on one core of an AMD EPYC with AVX-512 kernels; the time to read the
 prompt is left out.  For averages, see results/speed.md.
@@ -21,7 +22,7 @@ from console import rewrite
 
 RUN, PICTURE = RESULTS / "race.json", RESULTS / "race.webp"
 WIDTH, HEIGHT, SCALE, MARGIN, LINE = 800, 454, 2, 28, 27        # for screens with two dots per pixel
-PER_SECOND, SECONDS, HOLD = 15, 9, 2                            # frames; of the race; of its end, shown twice
+PER_SECOND, SECONDS, HOLD = 15, 9, 2                            # frames a second; seconds: race, its end
 PAPER, FAINT, GREY, WHITE = "#12161d", "#3a4350", "#98a3b3", "#eceff4"
 GREEN, RED, BLUE = "#7fd18b", "#f0787a", "#74b2ff"
 FONTS = Path(matplotlib.get_data_path()) / "fonts/ttf"
@@ -65,7 +66,7 @@ def write(draw, pieces, y):
 
 
 def frame(race, now, factor, total):
-    """The picture at the time `now` of the race, in seconds of the run."""
+    """The picture at the time `now`, in seconds of the recorded run."""
     picture = Image.new("RGB", (WIDTH * SCALE, HEIGHT * SCALE), PAPER)
     draw = ImageDraw.Draw(picture)
 

@@ -1,5 +1,5 @@
 """Suffix decoding: the drafts are what most often followed the last tokens  (SuffixDecoding, Oliaro et al.
-2024, arXiv 2411.04975; with a file of texts, REST, He et al. 2023, arXiv 2311.08252).
+2024, arXiv 2411.04975; with a file of texts, as in REST, He et al. 2023, arXiv 2311.08252).
 
     memory = Suffix()
     memory.learn(encoder.encode(open("notes.txt").read()))          # optional
@@ -9,9 +9,9 @@
 Prompt lookup follows one match of at most three tokens.  Here the match may be long, all its occurrences
 are counted, and earlier outputs are remembered.
 
-A trie counts strings of up to `depth` tokens.  A path in it ends where its string occurred only once: what
-followed is read from the text.  `open` lists the nodes of those suffixes of the text that occurred before,
-shortest first.
+A trie counts strings of up to `depth` tokens.  A path in it ends at that length, or where its string occurred
+only once.  What followed is then read from the text.  `open` lists the nodes of the suffixes of the text, of
+fewer than `depth` tokens, that occurred before, shortest first.
 
 The paper's letters (from memory, not looked up):
 
@@ -19,8 +19,8 @@ The paper's letters (from memory, not looked up):
     C(N)            count of a node                         times its parent's worth
     MAX_SPEC(p)     ALPHA p, the most drafts     SCORE(T)   the sum of all worths: the best tree is taken
 
-Drafts are chosen, not drawn: a point mass (None), and in a tree the rule is select_chosen.  They depend only
-on what was written before the round, so the output is lossless.
+Drafts are chosen, not drawn: p is a point mass (None), and in a tree the rule is select_chosen.  The drafts
+depend only on what was written before the round, so the output is lossless.
 
 Limitations: at `memory` tokens the older half is forgotten.  (In novels a token takes 1.3 nodes, or 0.2 kB.)
 Earlier runs change the drafts: use a new Suffix for a run that should be repeatable from its seed.  For one
