@@ -50,7 +50,7 @@ def check_ids(tokens, n_vocab):
 
 
 def check_call(tokens, n_last, n_ctx):
-    """Raises ValueError if a model is asked about too many tokens, or for more rows than there are."""
+    """Raises ValueError unless a model gets 1 .. n_ctx tokens and is asked for 1 .. len(tokens) rows."""
     if not 1 <= len(tokens) <= n_ctx:
         raise ValueError(f"{len(tokens)} tokens do not fit into the context: it takes 1 .. {n_ctx}")
     if not 1 <= n_last <= len(tokens):

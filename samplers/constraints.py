@@ -1,4 +1,4 @@
-"""Penalties, forbidden tokens, grammar masks: speculative sampling works with them unchanged.
+"""Penalties, forbidden tokens, grammar masks: speculative sampling needs no change for them.
 
     target = constrained(target, penalty(1.2))
     speculative_sampling(draft, target, ..)                             # lossless for the constrained target
@@ -19,7 +19,7 @@ another position, or to leave some rows out.
 Not here: compiling a grammar to an automaton (Willard and Louf 2023, arXiv 2307.09702).
 
 Limitations: rows are processed one by one, which is slow if the vocabulary is large.  A tree calls a
-constrained model once per node, and a batch once per sequence.
+constrained model once per row, and a batch once per sequence.
 """
 from functools import reduce
 

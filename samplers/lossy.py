@@ -7,8 +7,7 @@ than by any lossless rule.  (`lenient` accepts at least as many as Algorithm 2, 
     typical     "typical acceptance" of Medusa, Cai et al. 2024 (arXiv 2401.10774)
 
 For each rule, `.._probs` computes the distribution that it gives a token.  Notebook 6 shows how far this is
-from the target's.  The distance grows with the text, because a wrongly accepted draft changes the prefix of
-everything that follows.
+from the target's.  The distance grows with the length of the text.
 
 The letters are Chen's: q the target, p the draft (Leviathan et al. swap them; Medusa's p_original is q).
 
