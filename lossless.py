@@ -20,26 +20,26 @@ Limitations: the models have a vocabulary of a few tokens, and speed is not judg
 - The 396 standard cases take two seconds for speculative.py.  They test each draft of rounds of up to
   eight drafts, in texts of up to eighteen tokens.  `thorough=True` takes a minute.  It also tests any two
   positions of a text of up to fifteen tokens, and all settings with up to four drafts.  A mistake is not
-  found if it shows only in longer rounds or texts, only for a ratio between .90 and .91, or only in trees of
-  another shape than the sampler makes of K.
-- Nor is it found if it shows only when p and q differ by less than 3e-8, when the temperature is below 1e-7
-  or above 13, or when top_p is below .03 or above .9995.  A rule that accepts every draft with
-  q > 1 - 1e-7 passes, too.
+  found if it shows only in longer rounds or texts, only for ratios q / p in some narrow range, or only in
+  trees that the sampler does not build at K = 1 .. 8.
+- Nor is it found if it shows only when p and q differ by less than 3e-8, when the temperature is between 0
+  and 1e-7 or above 13, or when top_p is below .03 or between .9995 and 1.  A rule that accepts every draft
+  with q > 1 - 1e-7 passes, too.
 - In each case the likeliest branches are walked first, for 7,000 steps (random numbers, calls of a model,
   rounds).  For speculative.py that is enough for all branches.  A sampler that draws more often leaves some
-  unwalked, and a mistake that shows only there may be missed.  The report says in how many cases: in 152
-  of 396 if drafts are drawn by the alias method, in 366 (and it takes 45 seconds) if they are drawn by
+  unwalked, and a mistake that shows only there may be missed.  The report says how many cases are affected:
+  152 of 396 if drafts are drawn by the alias method, 366 (and it takes 45 seconds) if they are drawn by
   rejection.  With the alias method, for example, accepting the last of five drafts without a test is missed.
 - A random number may be shifted, scaled, put through `log`, and compared with numbers and arrays, but not
   with another random number.  So a race of exponentials or Gumbel noise cannot be walked.  What happens at
   exactly u = 0 is not seen.  A sampler that catches NumPy's TypeError for an array of random numbers may be
   judged wrongly.
-- An endless loop that draws no random number, calls no model and yields nothing is not noticed.
-- If top_p is exactly a sum of probabilities, rounding decides.
+- If a loop never ends, draws no random number, calls no model and yields nothing, the check never ends.
+- If top_p is exactly a sum of probabilities, rounding decides which tokens are kept.
 
 Two sets of samplers were written by somebody who had not seen the cases.  All of the first 21 were judged
-correctly.  Of the next 22 (11 wrong, 11 lossless), 21 were judged correctly.  The last, a loop that ends only
-by chance, was refused then and is judged correctly now.
+correctly.  Of the next 22 (11 wrong, 11 lossless), 21 were judged correctly.  The other, a loop that ends
+only by chance, was refused then and is judged correctly now.
 """
 import contextlib
 import copy
@@ -202,7 +202,7 @@ class Walk(np.random.Generator):
             i = self.index(weights)
             weights[i] *= replace
             return i
-        drawn = values[self.several(size, draw)]            # a number, or an array: a row, or several values
+        drawn = values[self.several(size, draw)]            # an array if `a` has rows or `size` is given
         return drawn if drawn.ndim else drawn.item()
 
     def index(self, weights):
@@ -225,8 +225,8 @@ for name in {*dir(np.random.Generator)} - {*vars(Walk)}:
 
 
 class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
-    """A number computed from u, which is uniform in `interval`.  The number is below c if u is below cut(c).
-    If it `falls` as u grows, u must be above cut(c).  Numbers computed from one u share the interval."""
+    """A number computed from u, which is uniform in `interval`.  The number is below c if u is below cut(c),
+    or above cut(c) if the number `falls` as u grows.  Numbers computed from one u share the interval."""
     __class__ = float                                       # for isinstance
 
     def __init__(self, walk, interval=None, cut=float, falls=False):
@@ -235,7 +235,7 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
             walk.step()
 
     def made(self, inverse, falls=False):
-        """A function of this number: below c if this is below inverse(c) (above it, if it `falls`)."""
+        """A function of this number, below c if this number is below inverse(c) (above, if `falls`)."""
         return Uniform(self.walk, self.interval, lambda c: self.cut(inverse(c)), self.falls != falls)
 
     def below(self, c):
@@ -410,21 +410,22 @@ def scripted(text, n_vocab=10):
 
 # A pair of models is written as a word, with a letter for each position of the new text.  The letter says
 # which tokens the draft and the target can give there.  There are five tokens (24 if the word contains a w),
-# shuffled after every prefix.  A capital means the same kind, with `a` as the EOS.  Elsewhere `e` is the EOS.
+# called a, b, .. in KINDS, and shuffled after every prefix.  A capital letter means the same kind.  If pair()
+# is given an EOS, that is token a where the letter is a capital, and token e elsewhere.
 LETTERS, FLAT = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)]
 KINDS = {       # letter: (the draft's tokens, the target's), the likeliest first, and weights if not random
     ".": ("a", "a", [1], [1]),  # both are certain of the same: sure to be accepted
     "x": ("b", "a", [1], [1]),  # both are certain, and differ: sure to be rejected
     "=": ("abc", "abc"),        # the same distribution
     "s": ("cd", "abc"),         # sparse: c is accepted now and then, d never; the residual is a and b
-    "b": ("dceb", "abcd"),      # broad: b is sure to be accepted
+    "b": ("dceb", "abcd"),      # broad: b is sure to be accepted, with few exceptions
     "f": ("bcaed", "abcde"),    # full: all tokens in both
     "o": ("cd", "ab"),          # disjoint
     "t": ("a", "abc"),          # the draft is certain
     "p": ("ba", "a"),           # the target is certain
-    "e": ("bac", "abc", [.5, .3, .2], [.6, .3, .1]),        # a is accepted, the correction, or the bonus
+    "e": ("bac", "abc", [.5, .3, .2], [.6, .3, .1]),        # token a: accepted, the correction, or the bonus
     "l": ("abc", "abc", [.9988, .001, .0002], [.993, .004, .003]),  # a is likely, and drafted too often
-    "c": ("a", "abc", [1], [1, 2e-7, 1e-7]),                # the target is nearly certain, too
+    "c": ("a", "abc", [1], [1, 2e-7, 1e-7]),                # the draft is certain, the target nearly
     "n": ("abc", "abc", [.4, .4, .2], [.4 + 3e-8, .4 - 3e-8, .2]),  # nearly the same: hardly any residual
     "r": ("bdca", "abcde", [1, 6e-4, 1e-4, 6e-6], [1, .14, 9e-4, 5e-5, 8e-8]),      # rare tokens in both
     "2": ("baecd", "abcde", *2 * [np.exp([2, 2, 1, 1, 0])]),        # two are equally likely, and two others
@@ -512,7 +513,7 @@ def standard_cases():
 
 
 def numbered(cases, first=0):
-    """Gives each case its own prompt, so that a sampler's memory of one does no harm in the next."""
+    """Gives each case a new prompt (of 625), so that a sampler's memory of one does no harm in the next."""
     for i, case in enumerate(cases, first):
         yield case._replace(prompt=[i // 5 ** j % 5 for j in range(4)])
 

@@ -8,15 +8,15 @@ from methods import DRAFTERS, VERIFIERS
 
 
 def main(what, name=""):
-    """Count tokens, measure costs, and make tables and pictures from both.
+    """Count tokens, measure costs, and put both into tables and pictures.
 
-    counts takes hours and measures no time; stopped, it resumes there.  costs takes eight minutes, on a
-    machine that has nothing else to do.  speed rewrites the numbers in the pages, and the pictures, in
+    counts takes hours and measures no time.  After a stop, it goes on from there.  costs takes eight minutes,
+    on a machine that has nothing else to do.  speed rewrites the numbers in the pages, and the pictures, in
     seconds.  film draws the README's moving picture from a recorded run.
 
     Args:
         what: counts, costs, speed or film
-        name: with counts, one method of the table: only its row in docs/methods.md is counted, in minutes
+        name: with counts, a method in docs/methods.md: only its row there is counted, in minutes
     """
     if what not in ("counts", "costs", "speed", "film"):
         raise ValueError(f"there is no {what!r}: use counts, costs, speed or film")

@@ -44,7 +44,7 @@ def caption():
     line = f"{m['CPU']}, {m['cores']} cores, NumPy {m['NumPy']}, {m['BLAS']}, {m['dtype']}"
     A = np.ones((512, 512), np.float32)
     times, = in_turns({"": lambda: A @ A}, 60).values()
-    ratio = sum(times) / len(times) / min(times)                # 1 if nothing else runs
+    ratio = sum(times) / len(times) / min(times)                # near 1 if nothing else runs
     return line if ratio < 1.4 else (f"{line}\nBUSY: other programs make a product take {ratio:.1f} times as "
                                      "long as it can. Run this again when they are done.")
 

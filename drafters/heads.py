@@ -1,7 +1,7 @@
 """What the drafters with a trained head have in common: reading the head's weights and the target's states.
 
 A head reads the hidden states of a target and ends in the target's output matrix, so it works with that
-target only.  Its folder (written by training/heads.py) names the target by a checksum of its token
+target only.  The head's folder (written by training/heads.py) holds a checksum of the target's token
 embeddings.
 """
 import hashlib
@@ -106,13 +106,13 @@ def states_before(target, x, first, layers=()):
     x = [*map(index, x)]
     n = len(x) - 1
     check_ids(x[n:], target.n_vocab)
-    if hasattr(target, "follow"):           # a TreeGPT2: moves the accepted path's states to the text's
+    if hasattr(target, "follow"):           # a TreeGPT2: joins the accepted path's states to the text's
         target.follow(x[:n])
     if common_prefix(target.cached, x) < n:
         target.prefill(x, 1)                # a long text, in the same chunks as without a head
     if common_prefix(target.cached, x) < n:
         target(x[:n])                       # a short text, which prefill leaves to the next call
-    *early, last = target.states[[*layers, -1], max(first - 1, 0):n]            # [n, n_embd] each
+    *early, last = target.states[[*layers, -1], max(first - 1, 0):n]            # [rows, n_embd] each
     states = xp.concatenate([*map(unit, early), layer_norm(last, **target.params["ln_f"])], axis=1)
     return states if first else xp.pad(states, [(1, 0), (0, 0)])
 

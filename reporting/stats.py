@@ -34,7 +34,7 @@ class Timed:
         return partial(self.timed, value) if name == "tree" else value
 
     def seconds(self, n_last):
-        """Median time of the calls for n_last rows, without the first call (the prompt); None without any."""
+        """Median time of calls for n_last rows after the first call (the prompt); None if there is none."""
         times = [time for n, time in self.calls[1:] if n == n_last]
         return median(times) if times else None
 
@@ -107,7 +107,7 @@ def acceptance(rounds, block=False):
 
 def by_rank(rounds):
     """How often the first child of a node was accepted, how often the second, ..: each is a share of the
-    nodes that were reached and had that many children.
+    nodes that were reached and had at least that many children.
 
     >>> from sampling import Round
     >>> by_rank([Round([7, 1], [5, 7], 1, [], [], [-1, -1]), Round([3], [5, 7], 0, [], [], [-1, -1])])

@@ -246,8 +246,8 @@ class TopPIgnoredWithTopK(Changed):
 
 
 class FiltersJointly(Algorithm2):
-    """Wrong. Top-k and top-p are computed independently, and a token must pass both. That can leave other
-    tokens than top-p after top-k does."""
+    """Wrong. Top-k and top-p both filter the distribution at temperature 1, and a token must pass both. Top-p
+    should come after temperature and top-k."""
     def rows(self, target, x, drafts, probs, ends):
         logits, filters = target(x + drafts, len(drafts) + 1), ("top_k", "top_p")
         q = probabilities(logits, self.settings.get("temperature", 1.0))
