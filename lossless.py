@@ -549,7 +549,7 @@ class Report(NamedTuple):
     def __str__(self):
         walked = f"{self.n_branches:,} branches of {self.n_cases} case{'s' * (self.n_cases != 1)}"
         if self.n_unfinished:
-            walked += f", {self.n_unfinished} of them not to the end"
+            walked += f", {self.n_unfinished} case{'s' * (self.n_unfinished != 1)} not to the end"
         if self.lossless:
             return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked})"
         digits = 6 if abs(self.probability - self.wanted) > 2e-6 else 12

@@ -272,7 +272,7 @@ def test_a_case_of_too_many_branches_is_walked_in_part(monkeypatch, capsys):
     monkeypatch.setattr(lossless, "ENOUGH", 500)
     found = report(speculative_sampling)
     assert found.lossless and (found.n_cases, found.n_unfinished) == (1, 1) and found.n_branches < 100
-    assert str(found).endswith("branches of 1 case, 1 of them not to the end)")
+    assert str(found).endswith("branches of 1 case, 1 case not to the end)")
     assert check(speculative_sampling) < 1e-12 and capsys.readouterr().out == str(found) + "\n"
     found = report(WRONG["AbsoluteResidual"])
     assert not found.lossless and found.n_unfinished

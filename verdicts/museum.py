@@ -246,13 +246,14 @@ class TopPIgnoredWithTopK(Changed):
 
 
 class FiltersJointly(Algorithm2):
-    """Wrong. Top-k and top-p both filter the distribution at temperature 1, and a token must pass both. Top-p
-    should come after temperature and top-k."""
+    """Wrong. Top-k and top-p are computed independently, and a token must pass both. Top-p should see only
+    what top-k has left."""
     def rows(self, target, x, drafts, probs, ends):
         logits, filters = target(x + drafts, len(drafts) + 1), ("top_k", "top_p")
-        q = probabilities(logits, self.settings.get("temperature", 1.0))
+        temperature = self.settings.get("temperature", 1.0)
+        q = probabilities(logits, temperature)
         for name in self.settings.keys() & filters:
-            q = q * (probabilities(logits, **{name: self.settings[name]}) > 0)
+            q = q * (probabilities(logits, temperature, **{name: self.settings[name]}) > 0)
         return q / q.sum(axis=1, keepdims=True)
 
 
