@@ -5,7 +5,7 @@
 
     python -m benchmarks speed      rewrites these numbers, and the pictures, in seconds
 
-A number keeps as many digits as it has in the page; "-" means not counted or not measured.
+A number keeps as many decimals as it has in the page; "-" means not counted or not measured.
 """
 import re
 from functools import cache

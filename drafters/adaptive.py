@@ -13,8 +13,8 @@ Each class wraps a drafter, and asks it for at most the k drafts that the loop w
                     It follows from a running estimate of the acceptance rate alpha, the cost c of a draft
                     and the cost v of a verification
 
-Lossless, because each round is lossless for any number of drafts (notebook 2, "The induction").  That number
-may depend on everything emitted before the round, and on the distributions that its drafts are drawn from.
+Lossless, because each round is lossless for any number of drafts (notebook 2, "The induction").  Whether
+a round makes another draft may depend on the text, the earlier drafts and p, but not on that draft itself.
 A round may end after an unlikely draft, but must not drop it.
 
 Limitations: no trees of drafts.  c and v are measured before the run, since a clock inside the run would

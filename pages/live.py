@@ -6,11 +6,11 @@
     live.judge('{"code": "def verify(..", ..}')         is the code in the editor lossless?
     openings()                                          what can be opened in the editor
 
-The methods take and return JSON; an error is returned as one sentence under "error".  The code in the editor
-can use the names of verdicts/rules.py, sampling.py and speculative.py.  It defines `propose`, `verify` or
-both, or else a subclass of Algorithm2.  Of several subclasses the last one counts.
+The methods return JSON; an error is returned as one sentence under "error".  The code in the editor can use
+the names of verdicts/rules.py, sampling.py and speculative.py.  It defines `propose`, `verify` or both, or
+else a subclass of Algorithm2 or Tree.  Of several subclasses the last one counts.
 
-Limitations: one text at a time; no trees.  The judge stops at the first case that is wrong;
+Limitations: one text at a time; trees only in the editor.  The judge stops at the first case that is wrong;
 python -m lossless --thorough searches longer.
 """
 import ast
@@ -124,7 +124,7 @@ def recorded(settings):
 
 def typed(code):
     """Runs the editor's code.  Returns {"rule": a class}, or the functions {"propose": .., "verify": ..}."""
-    from verdicts import rules  # here and below: a race without them begins sooner
+    from verdicts import rules  # not at the top: a race without the editor's code begins sooner
     names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)
     classes = [value for value in names.values() if getattr(value, "__module__", "") == "editor"
@@ -185,7 +185,7 @@ def without_docstring(function):
 
 
 def code_of(name):
-    """The source of the rule's class, after the sources of the classes in verdicts/ that it inherits from."""
+    """The source of the rule's class, after those of other classes of museum.py that it inherits from."""
     from verdicts import museum, rules
     own = [cls for cls in museum.RULES[name].__mro__[::-1]
            if cls.__module__.startswith("verdicts") and cls.__name__ not in vars(rules)]

@@ -2,8 +2,8 @@
 
 A rule is a pair of functions:
 
-    draw(p, width, rng) -> tokens                               the children of a node
-    select(q, p, tokens, rng) -> (index or None, token)         the child that is accepted, and the next token
+    draw(p, width, rng) -> tokens                           the children of a node
+    select(q, p, tokens, rng) -> (index or None, token)     the accepted child and its token; or a new token
 
 The letters are Chen's: q the target (P in SpecInfer and Sequoia), p the draft (Q).
 
@@ -67,7 +67,7 @@ def select_with_replacement(q, p, tokens, rng):
 def select_chosen(q, p, tokens, rng):
     """Children that were chosen, not drawn: draw x ~ q, and go to the child that is x, if there is one.
 
-    This is the same as trying them in turn as point masses.
+    The distribution is the same as if they were tried in turn as point masses.
     """
     token = sample(q, rng)
     return (tokens.index(token) if token in tokens else None), token
@@ -111,8 +111,8 @@ def surest(draft, x, shape, rule, to_probs, rng):
     """EAGLE-2's tree: it grows where the draft is most confident, to at most the shape's nodes and levels.
 
     A node's worth is the product of the draft's probabilities (at temperature 1) on its path.  On each level
-    the k nodes of most worth get their k likeliest tokens as children.  k is the number of the root's
-    children.  In the end the nodes of most worth stay.
+    but the last, the k nodes of most worth get their k likeliest tokens as children.  k is the number of the
+    root's children in the shape.  In the end the nodes of most worth stay.
     """
     k, nodes, parents, worth = shape.count(-1), [], [], []
     seen, level = [], [-1]                                      # nodes the draft sees; those to score next
