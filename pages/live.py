@@ -132,7 +132,7 @@ def typed(code):
     found = {name: names[name] for name in ("propose", "verify")
              if getattr(names[name], "__module__", "") == "editor"}
     if not classes and not found:
-        raise ValueError("the code defines neither propose nor verify, nor a subclass of Algorithm2")
+        raise ValueError("the code defines neither propose nor verify, nor a subclass of Algorithm2 or Tree")
     return {"rule": classes[-1]} if classes else found
 
 
