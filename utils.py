@@ -25,8 +25,8 @@ def load_model(name_or_folder, models_dir="models"):
 
     name_or_folder  "124M" "355M" "774M" "1558M" "distilgpt2", kept in models_dir and downloaded if they are
                     not there; "demo-draft" "demo-target"; or a folder in OpenAI's or Hugging Face's layout
-    Raises ValueError, with one sentence, for an unknown model, or for files that are missing, damaged or do
-    not fit together.
+    Raises ValueError, with one sentence, for an unknown model, or for files that are missing or damaged, or
+    do not fit together.
     """
     folder = folder_of(str(name_or_folder), models_dir)
     hparams, arrays = read_folder(folder)
@@ -37,7 +37,7 @@ def load_model(name_or_folder, models_dir="models"):
 def nested(arrays, hparams, folder, wanted=None):
     """Flat arrays -> nested float32 parameters.  Raises ValueError for a wrong shape, NaN or infinity.
 
-    arrays      emptied on the way, so that no matrix is in memory both as read and as tiles
+    arrays      emptied on the way, to save memory
     wanted      the shapes by name; those of a GPT-2 by default
     """
     params = {"blocks": [{} for _ in range(hparams["n_layer"])]}

@@ -3,15 +3,16 @@
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, verify=block.verify)
 
 Algorithm 2 of Chen et al. judges each draft by itself, and the first rejection ends the round.  But a draft
-that the target likes much more than the drafter does (q / p above 1) could make up for one that it likes
-less.  Block verification judges prefixes: given the first j drafts, all of them are accepted with probability
+that the target likes much more than the drafter does (q / p above 1) could make up for an earlier one with
+q / p below 1.  Block verification judges prefixes: given the first j drafts, all of them are accepted with
+probability
 
     P_j = min(1, P_{j-1} q / p),    P_0 = 1         (q and p at the j-th draft)
 
 On average no fewer drafts are accepted: P_j is at least the product of Algorithm 2's min(1, q / p), since
 min(1, P r) >= P min(1, r) for P <= 1.  With the q and p of the example below, Algorithm 2 accepts 10/9 drafts
 on average, block verification 11/9.  The paper proves that no rule accepts more on average if every round
-has to be lossless by itself, so that no later round makes up for it.
+has to be lossless by itself.
 
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
 of drafts (gamma).  P_j, h_j and tau are the paper's.

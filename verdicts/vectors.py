@@ -2,9 +2,9 @@
 
     python -m verdicts.vectors
 
-A *step* fixes q, p, the drafts and the uniform numbers in their order.  It says how many drafts are kept and
-which token follows.  Most uniform numbers lie close to a *threshold*, where the result changes, so a rule
-that is a little off fails.
+A *step* fixes q, p, the drafts and the uniform numbers in their order, and gives the result: `kept` and
+`next`.  Most uniform numbers lie close to a *threshold*, where the result changes, so a rule that is a little
+off fails.
 A *distribution* fixes q and p, and gives the exact probability of each outcome of a round.
 
 Limitations: one round; q and p do not depend on the drafts.
@@ -25,7 +25,7 @@ from verdicts import HERE
 
 LINES = {"algorithm 2": verify, "block": block.verify, "point masses": verify}
 NODES = {"k-seq": k_seq.K_SEQ, "sequoia": SEQUOIA}
-MARGIN, NEAR = 1e-4, .02            # from a uniform number to a threshold: the least distance; a small one
+MARGIN, NEAR = 1e-4, .02            # distance from a threshold: MARGIN at least, below NEAR if possible
 
 
 def listed(uniforms):
@@ -54,7 +54,8 @@ def vector(rule, q, p, drafts, uniforms):
 
 def step(rule, rng, k, n_vocab, wanted):
     """A vector in which `kept` is `wanted`.  For each uniform number 100 values are tried: it is the first
-    that is nearer than NEAR to a threshold, or the first of all if none is.  None is nearer than MARGIN."""
+    that is nearer than NEAR to a threshold, or the first of all if none is.  No number used is nearer than
+    MARGIN."""
     while True:
         q, p = [row(rng, n_vocab) for _ in range(k + 1)], [row(rng, n_vocab) for _ in range(k)]
         drafts = [sample(np.array(one), rng) for one in p]
@@ -105,7 +106,7 @@ def text():
         q, p = (q[0], p[0]) if node else (q, p)
         made["steps"] += [step(rule, rng, k, 3 + i % 2, i % (k + 1) - node) for k in (1 + node, 2, 3)
                           for i in range(4)]
-        made["steps"].append(                           # the target rules the draft out, and the coin is 0
+        made["steps"].append(                           # the target rules the draft out, and u is 0
             vector(rule, q, None if rule == "point masses" else p, [0], [0.0, .5]))
         made["distributions"] += [distribution(rule, rng, k, n) for k, n in ((1, 3), (2, 3), (2, 4))]
     parts = [f'"{part}": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]" for part, rows in made.items()]
