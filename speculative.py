@@ -86,7 +86,7 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     eos             an id, several ids, or None: generation ends with the first of them, which is emitted
     temperature, top_k, top_p   as in sampling.probabilities, for both models; the results are p and q
     propose, verify     as above
-    Bad arguments raise ValueError at the call, not at the first round; a drafter's mistakes during the run.
+    Bad arguments raise ValueError at the call; a drafter's mistakes raise it during the run.
     """
     K = check_K(K)
     tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)

@@ -11,7 +11,7 @@ The speed-up is the tokens of a round divided by its cost:
 
     tokens per pass / ((drafting + the target's pass + settling) / (a round of the target alone))
 
-The times are medians of the timed rounds (costs.py), adjusted to the mean number of drafts in the counts.
+The times come from medians of timed rounds (costs.py), adjusted to the mean number of drafts in the counts.
 The error combines those of the tokens, of the method's median pass and of that of the target alone.
 """
 import json
@@ -50,7 +50,7 @@ def of_counts(name, field):
         "rows": cell["drafts"] + 1,
         "rate": ratio(sum(cell["kept"]), sum(cell["tested"])),              # accepted over tested
         "filled": cell["tokens"] / (K + 1),                                 # Chen et al., figure 1
-        "predicted": expected_tokens(ratio(sum(cell["kept"]), sum(cell["tested"])) or 0, K),    # equation 1
+        "predicted": expected_tokens(ratio(sum(cell["kept"]), sum(cell["tested"])) or 0, K),  # Leviathan (1)
         "text": f"{cell['tokens']:.2f} ± {cell['se']:.2f}"}[field]
 
 
@@ -59,7 +59,7 @@ def of_rounds(kernels, name, field):
     rounds, tokens = costs(kernels)["rounds"], of_counts(name, "tokens")
     mine = rounds[re.sub(r" (places|prompts):\S+", "", name)]
     alone = rounds[f"alone T={name.split('T=')[-1]}"]
-    more = of_counts(name, "drafts") - mine["drafts"]           # drafts than in the timed rounds
+    more = of_counts(name, "drafts") - mine["drafts"]           # drafts, beyond those of timed rounds
     cost = (mine["typical"] + mine["slope"] * more) / alone["typical"]      # in rounds of the target alone
     parts = of_counts(name, "se") / tokens, spread(mine["pass"]), spread(alone["pass"])
     speed, error = tokens / cost, tokens / cost * sum(part**2 for part in parts) ** .5

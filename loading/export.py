@@ -3,7 +3,7 @@
     python -m loading.export demo-target served                 # transformers, vLLM, SGLang, TGI
     python -m loading.export demo-target served --to gguf       # llama.cpp: served/demo-target.gguf
 
-Hugging Face's layout is a config.json, the weights (safetensors: a JSON header, then the bytes) and the two
+Hugging Face's layout is a config.json, the weights (safetensors: a JSON header, then the bytes) and the
 files of the tokenizer; this project reads such a folder, too.  GGUF is one file with all of that.  It is
 written with the package gguf (pip install -e ".[gguf]").  How to serve the result: docs/production.md.
 
@@ -55,9 +55,9 @@ def tensors(hparams, arrays, to):
 
 
 def write_huggingface(folder, _, hparams, arrays, encoder):
-    """config.json, model.safetensors, vocab.json, merges.txt."""
+    """config.json, model.safetensors, tokenizer_config.json, vocab.json, merges.txt."""
     sizes = {size: hparams[size] for size in ("n_embd", "n_head", "n_layer")}
-    ends = dict(bos_token_id=encoder.eos, eos_token_id=encoder.eos)     # null, not the default 50256
+    ends = dict(bos_token_id=encoder.eos, eos_token_id=encoder.eos)     # null if there is none, not 50256
     config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=hparams["n_vocab"],
                   n_positions=hparams["n_ctx"], **sizes, activation_function="gelu_new",
                   layer_norm_epsilon=1e-5, tie_word_embeddings=True, dtype="float32", **ends)

@@ -131,7 +131,7 @@ class Lines:
         """Adds to a step what the names on its line hold afterwards."""
         names, series = frame.f_locals, {}
         text = self.sources[step["source"]]["lines"][step["line"]].split("#")[0].strip()
-        shown = text if self.steps[-1] is step else text.split(" = ")[-1]   # its call is shown first
+        shown = text if self.steps[-1] is step else text.split(" = ")[-1]   # only what the call was given
         for name in dict.fromkeys(re.findall(r"(?<![\w.'\"])[^\W\d_]\w*", shown)):
             if name in names:
                 self.note(name, names[name], step["facts"], series, f"{name}.append" in text)
