@@ -18,7 +18,7 @@ SIZES = {"tiny": dict(n_vocab=300, n_ctx=128, n_embd=32, n_head=2, n_layer=4),  
          "355M": dict(n_vocab=50257, n_ctx=1024, n_embd=1024, n_head=16, n_layer=24),
          "774M": dict(n_vocab=50257, n_ctx=1024, n_embd=1280, n_head=20, n_layer=36),
          "1558M": dict(n_vocab=50257, n_ctx=1024, n_embd=1600, n_head=25, n_layer=48)}
-EMBEDDING = 0.02        # standard deviation; near 1, a layer's, tokens would predict themselves
+EMBEDDING = 0.02        # standard deviation; if it were 1, tokens would predict themselves
 LOGITS = 4.0            # standard deviation; a few of 50,257 tokens hold most of the probability
 
 

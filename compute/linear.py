@@ -11,7 +11,7 @@ as reading. (For one row the library calls `gemv`, which does not pack.)
 
 OpenBLAS on AVX-512 has another kernel, for products of at most a million multiplications. It does not pack,
 and it adds up the inputs in order, each row by itself. So the weights are laid out once as tiles of 64
-outputs, each contiguous in memory. (In a model too large for any cache they have 32: narrow tiles stream
+outputs, each contiguous in memory. (In a model too large for most caches they have 32: narrow tiles stream
 faster.) Up to 12 rows are multiplied with a tile at a time: 12 rows * 64 outputs * 1280 inputs = 983,040.
 More rows cost only arithmetic, because a tile is read once for all of them. Prefill is cut into blocks of up
 to 12 rows, which is no slower than `gemm`.
@@ -25,7 +25,7 @@ A tile takes the largest number of inputs (its depth) at which they do: with one
 did at 768, but not at 1024. There may be no such depth, as on AVX2. Then each of up to 16 rows is multiplied
 with a tile by a `gemv` of its own, while the tile is in the cache: rows keep their bits again, though extra
 rows cost more. With `FAST` (main.py's --fast) these rows are multiplied together anyway, and may not keep
-them. More than 16 rows, as in a prompt, are then multiplied with a tile all at once, by `gemm`:
+their bits. Without such a depth, more than 16 rows (a prompt) are multiplied all at once, by `gemm`:
 
     rows        if rows keep their bits     if not              if not, with FAST
     1 .. 16     blocks of up to 12          one by one          blocks of up to 12
@@ -48,7 +48,7 @@ FAST = False                        # True, set before a model is loaded: bits m
 TILE, ROWS = 64, 12                 # outputs and rows of the largest product that is not packed
 DEPTHS = 1280, 1024, 768, 512, 384, 256     # inputs of a tile: the first at which rows keep their bits
 NARROW = 32                         # outputs of a tile if weights come from memory, or rows go one by one
-LARGE = 25_000_000                  # weights: more than any cache holds
+LARGE = 25_000_000                  # weights (100 MB): more than most caches hold
 FEW = 16                            # the most rows that may go one by one, to keep their bits
 SUM = 16                            # columns of ones that add up a row; a single column would mean `gemv`
 
@@ -79,7 +79,7 @@ def deepest(width):
 
 
 def at_once(n, depth, width, by_columns=False, dtype="f"):
-    """Whether n rows are multiplied with a tile in one product, up to ROWS at a time (the table above)."""
+    """Whether n rows are multiplied with a tile in blocks of up to ROWS (the table above)."""
     return exact(depth, width, by_columns, dtype) or (FAST and 1 < n <= FEW)
 
 

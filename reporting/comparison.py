@@ -9,7 +9,7 @@
 The clock runs while the sampler does, not while its rounds are shown.  Each model call and each proposal is
 timed, too.  The medians give c, the cost of a draft, and v, the cost of a verification.
 
-Limitations: the times come from about one second, on a machine that does other things, too.  The benchmarks
+Limitations: the times come from few passes, on a machine that does other things, too.  The benchmarks
 give numbers with errors.
 """
 import re
@@ -87,7 +87,7 @@ def ready(pair, tokens):
 # Numbers ----------------------------------------------------------------------------------------------------
 
 def compared(alone, spec, pair, method, n_tokens, K, encoder, speedups):
-    """Two runs -> the figures that main.py --json prints; None if one could not be measured.
+    """Two runs -> the figures that main.py --json prints; one that could not be measured is None.
 
     pair        as made by `ready`, for both runs
     method      methods.Method
@@ -127,7 +127,7 @@ def all_have_K(rounds, n_tokens, K):
 def c_and_v(alone, spec, pair, tree, K):
     """(c, v) in target steps; None if not measured.
 
-    c   the cost of a draft step; of any drafter but speculative.propose, per draft; in a tree, of a level
+    c   a step of the draft model; of other drafters, the time per draft; in a tree, the time per level
     v   the cost of a pass over K + 1 tokens, or over the tree
     """
     step = alone.target.seconds(1)
@@ -157,7 +157,7 @@ def predicted(spec, alone, steady, alpha, per_pass, K, c, v):
 
 
 def check_flags(n_tokens_to_generate, K, seed, prompt, **settings):
-    """Raises ValueError for anything that can be checked before a model is loaded.
+    """Checks these arguments before a model is loaded.  Raises ValueError.
 
     settings    temperature, top_k, top_p
     """
