@@ -1,7 +1,7 @@
 """GPT-2: token ids -> logits, in NumPy  (Radford et al. 2019; parameters named after OpenAI's checkpoint).
 
 On first reading `linear(x, w, b)` is `x @ w + b`, `row_products(a, b)` is `a @ b`, and `row_sums(x)` is
-`x.sum(axis=-1, keepdims=True)`.  Each token is a row.  A row of their result is the same, to the last bit,
+`x.sum(axis=-1, keepdims=True)`.  Each token is a row.  A row of the result is the same, to the last bit,
 whichever other rows are computed with it (compute/linear.py gives the limits).  So a pass over several drafts
 gives the same logits as passes over one token each.
 
@@ -121,7 +121,7 @@ class GPT2:
         self.cached = []                                        # the tokens whose keys and values it holds
 
     def __call__(self, tokens, n_last=1):
-        """Raises ValueError for ids outside the vocabulary, or more tokens or rows than there can be."""
+        """Raises ValueError for ids outside the vocabulary, or an impossible number of tokens or rows."""
         tokens, n_last = [*map(index, tokens)], int(n_last)     # NumPy's small integers overflow
         n_past = self.prefill(tokens, n_last)
         x = self.forward(tokens, n_past)                        # [n, n_embd]

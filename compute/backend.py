@@ -22,7 +22,7 @@ def use(name):
     try:
         module = importlib.import_module(name)
         one = module.ones((1, 1), dtype=module.float32)
-        to_host(one @ one)                              # fails if driver, device or CUDA's libraries do
+        to_host(one @ one)                              # fails without driver, device or CUDA's libraries
     except Exception as error:                          # CuPy raises exceptions of its own
         raise ValueError(f"the backend {name} does not work here ({error!r:.200}): it needs an NVIDIA GPU, "
                          "its driver and pip install 'cupy-cuda12x[ctk]'; or use --backend numpy") from None

@@ -10,15 +10,15 @@ drafts k tokens.  After x_1 .. x_n it reads mask embeddings in place of the firs
 So row j knows the text, but none of the drafts before its own.  If "New York" and "San Francisco" are both
 likely, it cannot tell which of the two was begun.  The Markov head is told the draft just before:
 
-    x̃_{j+1} ~ softmax(row j + U[x̃_j] V)        x̃_0 = x_n, U [n_vocab, rank], V = B wte^T [rank, n_vocab]
+    x̃_{j+1} ~ softmax(row j + U[x̃_j] V)        x̃_0 = x_n, V = B wte^T
 
-The drafts are drawn one by one, each from this distribution, which `verify` gets as p.  So the text is
-lossless whatever U and V hold.
+U [n_vocab, rank] and B [rank, n_embd] are learnt.  The drafts are drawn one by one, each from this
+distribution, which `verify` gets as p.  So the text is lossless whatever U and B hold.
 
     P-EAGLE     (AWS 2026)  EAGLE with learnt embeddings in place of what is not yet known: m_j here
     DFlash      (arXiv 2602.06036)  a head of several layers drafts a whole block of tokens
 
-Limitations: only for the target that it was trained on; at most one more draft than there are mask
+Limitations: only for the target that the head was trained on; at most one more draft than there are mask
 embeddings; no trees.
 """
 from compute.backend import xp

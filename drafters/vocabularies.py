@@ -20,8 +20,8 @@ on with "e", together they would be the token "the".  If such a token lies acros
 nothing is proposed.
 
 Limitations: the text is encoded again for each row of logits (TLI) or token of the draft model (SLEM).  If
-the text is longer than the draft model's context, its end is read, from scratch each time.  To the draft
-model a token that is part of a character is U+FFFD, and the end-of-text token is spelled out.
+the text is longer than the draft model's context, its end is read, from scratch for each row (TLI) or round
+(SLEM).  To the draft model an incomplete character is U+FFFD, and the end-of-text token is spelled out.
 SLEM is greedy at every temperature; the paper draws.
 
 Not here: the paper's third method, SLRS, which sums p over all ways to write a string.

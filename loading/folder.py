@@ -3,7 +3,7 @@
     folder_of(name)         the folder of "demo-target", "124M" .., downloaded if necessary
     read_folder(folder)     (hparams, arrays) of a folder in OpenAI's or Hugging Face's layout
     shapes(**hparams)       the shape of every parameter of such a GPT-2
-    checked(array, ..)      an array in its shape, and finite
+    checked(array, ..)      the array in float32, if its shape is right and all numbers are finite
     openai_names(arrays)    Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
 
 Limitations: plain GPT-2 only: another activation, epsilon, scale of attention or a separate output head is
@@ -28,7 +28,7 @@ def folder_of(name, models_dir):
     """The folder of a model, downloaded if necessary.  Raises ValueError if there is none."""
     if name in EMBEDDED:
         return Path(__file__).resolve().parent.parent / "models" / name
-    # Imported here, because `requests` takes longer to load than the embedded pair.
+    # Imported here, because `requests` takes almost as long to load as the embedded pair.
     from loading.download import MODELS, download
     if name in MODELS:
         return download(name, models_dir)
