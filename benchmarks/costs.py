@@ -6,7 +6,7 @@ Each kind of kernels is measured in a process of its own (OpenBLAS chooses them 
 writes
 
     bandwidth       GB/s of the memory: a product of one row with 268 MB of weights, before the passes
-    passes          milliseconds of each model's pass over 1, 2 .. rows, after 60 tokens
+    passes          milliseconds of each model's pass over 1, 2 .. rows (tokens), after 60 others
     rounds          milliseconds of each method's rounds, on texts of the embedded pair, in three parts:
                     drafting, the target's pass, and settling (from the target's logits to the new tokens)
 
@@ -56,11 +56,11 @@ def quartiles(seconds):
 def passes(name, seconds):
     """What is written about a model, and the quartiles of the bandwidth in GB/s, with the number of calls."""
     model = load_model(name)[0] if name.startswith("demo") else random_model(name)
-    products, n_bytes = streams(MATRIX)         # before the passes: they empty the cache
+    products, n_bytes = streams(MATRIX)         # not among the passes: this empties the cache
     rates = [n_bytes / second / 1e9 for second in min(in_turns(products, CALLS).values(), key=np.median)]
     tokens = [i % model.n_vocab for i in range(model.n_ctx)]
     runs = {n: partial(model, tokens[:N_CACHED + n], n) for n in sorted(ROWS + SELDOM, reverse=True)
-            if N_CACHED + n <= model.n_ctx}                     # most first: one row follows few rows
+            if N_CACHED + n <= model.n_ctx}                     # most first: 1 row comes after 2 or 5, not 81
     times = in_turns(runs, CALLS, seconds, () if name.startswith("demo") else SELDOM)
     rows = {n: quartiles(times[n]) for n in sorted(times)}
     return dict(bytes=size_of(model), rows=rows), [*np.percentile(rates, [25, 50, 75]).round(2), len(rates)]

@@ -17,7 +17,7 @@ def label(drafter, verifier="token"):
 
 
 def by_method(axes, T):
-    """The speed-up of every method, with its error: lines with K = 4, trees 3,2,1."""
+    """The speed-up of every method, with its error: at K = 4, or with the tree 3,2,1."""
     names = [name for name in costs("avx512")["rounds"] if name in counts()
              and name.endswith((f"K=4 T={T:g}", f":3,2,1 T={T:g}"))]
     names.sort(key=lambda name: of_rounds("avx512", name, "speedup"))
@@ -33,7 +33,7 @@ def by_method(axes, T):
 
 
 def by_rows(axes):
-    """v: the time of a pass over several rows in passes over one, with the middle half of the times."""
+    """v: the time of a pass over several rows, relative to one row, with the middle half of the times."""
     for kernels, style in zip(NAMES, ("-", "--")):
         for model, colour in zip(("demo-target", "124M", "355M"), ("#0072B2", "#E69F00", "#009E73")):
             rows = costs(kernels)["passes"][model]["rows"]

@@ -74,7 +74,7 @@ def share(f, n, work):
 
 @functools.cache
 def blas_threads():
-    """(get, set) for the number of threads of NumPy's library, if BLAS lists it."""
+    """(get, set) for the number of threads of NumPy's library, if the list above has their names."""
     wheels = Path(np.__file__).parents[1].glob("numpy.libs/*openblas*")
     for path, (get, set_) in itertools.product([*wheels, np._core._multiarray_umath.__file__], BLAS):
         with contextlib.suppress(AttributeError, OSError):

@@ -17,8 +17,8 @@ Differences from the papers (whose features f_1 .. f_n are the states here):
     EAGLE-1     is trained to match the target's features.  The head here is trained to have its tokens
                 accepted (training/heads.py)
     EAGLE-2     (2406.16858) grows its tree where the head is most confident, as tree_rules.surest does here
-    EAGLE-3     (2503.01840) fuses low, middle and high states and is trained on its own drafts for several
-                steps, as here.  Its reduced vocabulary is not here: see notebook 8
+    EAGLE-3     (2503.01840) fuses low, middle and high states and learns to continue from its own states,
+                as here.  Its reduced vocabulary is not here: see notebook 8
 
 To draft a tree, the head must read the very model that scores it:
 

@@ -42,8 +42,8 @@ def need(ok, what):
 
 @contextlib.contextmanager
 def opened(path):
-    """An open file.  Wrong bytes in it can raise any of the errors below: each becomes a ValueError, one
-    sentence with the file's name."""
+    """An open file.  If it is missing or damaged, any of the errors below can occur: each becomes a
+    ValueError, one sentence with the file's name."""
     try:
         with open(path, "rb") as file:
             yield file
@@ -86,7 +86,8 @@ def read_arrays(path, start, tensors, verify=False):
 
 @functools.cache
 def zeros(k):
-    """[4, 256]: what each byte of a state, lowest first, with each value, becomes after 2^k zero bytes."""
+    """[4, 256]: at [i, v] is what a state becomes after 2^k zero bytes if its byte i (0: the lowest) is v and
+    its other bytes are 0."""
     if k > 0:
         return after_zeros(zeros(k - 1), k - 1)
     byte = lowest = np.arange(256, dtype=np.uint32)

@@ -2,8 +2,9 @@
 
     python notebooks/run.py [--untimed] [notebook.ipynb ...]
 
-A cell that measures the machine begins with "# On this machine".  A cell that fails, or writes to standard
-error, ends the program with an error.  tests/test_notebooks.py compares the stored outputs with a new run.
+A cell whose output depends on the machine begins with "# On this machine".  A cell that fails, or writes to
+standard error, ends the program with an error.  tests/test_notebooks.py compares the stored outputs of the
+other cells with a new run.
 """
 import re
 import sys
@@ -55,7 +56,7 @@ def main(*paths, untimed=False):
 
     Args:
         paths: notebooks; all, if none is named
-        untimed: keep the stored outputs of cells that measure the machine (for a busy machine)
+        untimed: keep the stored outputs of cells that depend on the machine (for a busy machine)
     """
     for path in map(Path, paths or sorted(HERE.glob("*.ipynb"))):
         start, stored = perf_counter(), nbformat.read(path, as_version=4)

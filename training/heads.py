@@ -6,7 +6,7 @@
 
     eagle       one block that drafts token by token, first from the target's hidden states, then from its own
                 (EAGLE, Li et al. 2024).  As in EAGLE-3 (Li et al. 2025), low, middle and last states of the
-                target are fused, and the head is trained on its own drafts, too
+                target are fused, and the head also learns to continue from its own states
     medusa      residual blocks, zero at first, each for a token further ahead (Medusa-1, Cai et al. 2024)
     exit        one more block and norm after the first layers of the target (lucidrains' extra transformer
                 block; early exit as in LayerSkip, Elhoushi et al. 2024, but the target is not trained for it)
@@ -16,7 +16,8 @@
 Every head ends in the target's own output matrix, so it is small.  The target stays as it is: its states
 are computed once, for `--pieces` pieces of the text, and kept in `--work` (0.6 MB each).  The states give the
 target's distributions q, which the heads learn at random positions of the text.  The loss is first the
-cross-entropy, then the share of drafts that the target rejects, 1 - sum min(p, q), p the head's distribution.
+cross-entropy, then the share of drafts that the target rejects, 1 - sum min(p, q); p is the head's
+distribution.
 
 Limitations: states are computed on the text, not on what the target would write itself; one process, one
 device; `--work` belongs to one target, one text and one set of settings.
@@ -43,11 +44,11 @@ N_ROWS, RANK = 8, 24                # of a parallel head, as in drafters/heads.p
 #
 # forward(at, low, middle, last, tokens, token, position) -> [B, A, K, n]
 #
-# The result at [b, a, j], times the output matrix, gives logits for the token at i + j + 1, i = at[a].  It
-# may depend on the tokens up to i + j and on the target's states up to i - 1 (in an exit head: up to i).
+# The result at [b, a, j], times the output matrix, gives logits for the token at i + j + 1, where i = at[a].
+# It may depend on the tokens up to i + j and on the target's states up to i - 1 (in an exit head: up to i).
 #
 #   at          [A]         the positions i to learn from
-#   low, middle [B, T, n]   the target's states after its first layers, and after half of them
+#   low, middle [B, T, n]   the target's states after its first layers, and after half of its layers
 #   last        [B, T, n]   after its last norm
 #   tokens      [B, T]
 #   token       [B, T, n]   their embeddings, each with mean 0 and variance 1
@@ -91,7 +92,7 @@ class Eagle(nn.Module):
 
 
 def attention_over_steps(q, k, v, cache):
-    """The attention of step s = len(cache) + 1; all are [B, n_head, T, d_head], and k and v join the cache.
+    """The attention of step s = len(cache) + 1; q, k, v are [B, n_head, T, d_head]; k and v join the cache.
 
     Query i sees the keys of step 1 up to position i - (s - 1), and one key of each of the steps 2 .. s."""
     cache.append((k, v))
