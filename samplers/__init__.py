@@ -1,5 +1,5 @@
-"""Other ways to verify, one file per paper.  The text keeps the target's distribution; only the rules in
-lossy.py change it.
+"""Other samplers, and their parts.  The text keeps the target's distribution; only the rules in lossy.py
+change it.
 
     block, lossy            a `verify` for speculative_sampling
     tree, batch, coupling   a loop that replaces speculative_sampling

@@ -23,8 +23,9 @@ weight 1.
 Without replacement, traversal accepts on average no fewer drafts than the walk from the root down, on the
 small trees of tests/test_traversal.py (computed exactly).
 
-Limitations: with replacement it may accept fewer, because equal siblings do not go on together (in tree.py
-they do).  At temperature 0 it accepts what any walk does.  `visit` recurses once per level.
+Limitations: with replacement it may accept fewer, because the children of equal siblings are judged
+separately (in tree.py together).  At temperature 0 it accepts what any walk does.  `visit` recurses once per
+level.
 """
 import numpy as np
 
@@ -65,10 +66,10 @@ def walk(q, p, nodes, parents, rule, rng):
                 return [child, *path], token
             r = np.maximum(weight * t - d, 0)
             S = r.sum()
-            if S == 0:                      # nothing is missing
+            if S == 0:                      # nothing of P t is left
                 weight = 0.0
                 break
-            weight, t = S / (S + (1 - weight)), r / S          # in this order: S may be tiny
+            weight, t = S / (S + (1 - weight)), r / S          # not S + 1 - weight: S may be tiny
             if draw is draw_without_replacement:
                 d = normalized(np.where(np.arange(len(d)) == x, 0, d))
         if node == -1 or rng.random() < weight:

@@ -6,7 +6,7 @@
 The text is UTF-8, its documents separated by <|endoftext|>.  A few whole documents are held out; every
 reported result is measured on them.  A draft should be accepted often, so it learns the target's
 distributions, not the text.  First it learns them in the same loop as the target (`--steps`); the loss is the
-forward KL at temperature 1.  Then it learns them from the finished target (`--draft_steps`); the loss is the
+cross-entropy with them.  Then it learns them from the finished target (`--draft_steps`); the loss is the
 share of its tokens that the target rejects.
 
 The state is saved every `--save_every` steps, and the same command resumes from there.
@@ -111,8 +111,8 @@ def read_documents(path):
 
 
 def train_tokenizer(documents, folder, n_vocab):
-    """Byte-level BPE in OpenAI's two files: encoder.json (256 bytes, the merges, <|endoftext|>) and vocab.bpe
-    (the merges)."""
+    """Byte-level BPE in OpenAI's two files: encoder.json (every byte, the merges, <|endoftext|>) and
+    vocab.bpe (the merges)."""
     trainer = ByteLevelBPETokenizer()
     trainer.train_from_iterator(documents, vocab_size=n_vocab - 1, special_tokens=[], show_progress=False)
     trainer.save_model(str(folder))                                      # vocab.json, merges.txt
@@ -204,11 +204,11 @@ def evaluate(target, draft, tokens, n_bytes, device, batch=16):
                 acceptance_temperature_1=overlap, acceptance_temperature_0=agreement)
 
 
-NEW = "masks", "previous", "bias"       # parameters of a parallel head that EAGLE lacks: they learn faster
+NEW = "masks", "previous", "bias"       # in a parallel head, but not in EAGLE's: they learn faster
 
 
 def optimizers(models, lr):
-    """Muon for the matrices inside the blocks, AdamW for embeddings, norms and biases."""
+    """Muon for the matrices, AdamW for embeddings, norms, biases and NEW."""
     named = [pair for model in models for pair in model.named_parameters()]
     new = [p for name, p in named if name in NEW]
     matrices = [p for name, p in named if p.ndim == 2 and name not in ("wte", "wpe", *NEW)]

@@ -32,12 +32,12 @@ STATUS = {                      # of a case's rule
 
 class Case(NamedTuple):
     name: str                   # "vllm-40149", or "proposal-3" if no project shipped the rule
-    thread: str                 # where it is discussed, on github.com
+    thread: str                 # the thread, paper or file: its path on github.com
     date: str                   # "2026-04"
     status: str                 # of STATUS
     claim: str
-    says: str                   # by the claim: "wrong", "lossless", "asks", or "ours" (found by reading)
-    outcome: str                # versions, options, what became of the thread, as of the copy read
+    says: str                   # the claim: "wrong", "lossless"; "asks": a question; "ours": found by reading
+    outcome: str                # versions, options, what had become of the thread when it was read
     quote: str                  # the sentence or line of code that decides what the rule is
     rule: str                   # a name of museum.RULES
     settings: dict
@@ -65,7 +65,8 @@ class Case(NamedTuple):
         return reports(sampler(RULES[self.rule]), self.settings, self.penalty)
 
     def judge(self):
-        """The Report of the first pair that shows a wrong text, with the largest deviation of any pair."""
+        """The Report of the first pair that shows a wrong text, else of the first pair, with the largest
+        deviation of any pair."""
         found = [*self.reports()]
         first = next((report for report in found if not report.lossless), found[0])
         return first._replace(deviation=max(report.deviation for report in found))
