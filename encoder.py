@@ -1,9 +1,9 @@
 """Byte-level BPE, GPT-2's tokenizer: text -> token ids, and back  (Radford et al. 2019, section 2.2).
 
-Three steps.  A regular expression cuts the text into chunks: words with the space before them, numbers,
-punctuation, white space.  Each chunk becomes UTF-8 bytes, each written as one printable character.  Then
-adjacent pairs are merged (`Encoder.merge`).  A list of merges says which; a pair's index in it is its rank.
-The pair of lowest rank is merged, again and again, until no adjacent pair is in the list.
+Three steps.  A regular expression cuts the text into chunks: words, numbers or punctuation, with the
+space before them, and other white space.  Each chunk becomes UTF-8 bytes, each written as one printable
+character.  Then adjacent pairs are merged (`Encoder.merge`).  A list of merges says which; a pair's index in
+it is its rank.  The pair of lowest rank is merged, again and again, until no adjacent pair is in the list.
 
 Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  Only the token of
 that name ends a text, whatever a config.json says.  Tens of thousands of letters without a space are slow.

@@ -9,14 +9,15 @@
     EAGLE-2     Li et al. 2024 (arXiv 2406.16858)       the same, where the draft is most confident
 
 The loop is that of speculative.py.  A *rule* (tree_rules.py) says how the children of a node are drawn and
-which of them is accepted.  The *walk* begins at the root and goes on from the accepted child.  If there is
-none, the rule has drawn the token that ends the round; after a leaf, that token is drawn from q.  The token
-after a node has the distribution q, so the
-text has the target's, by the same induction as for a line of drafts.
+which of them is accepted.  The *walk* begins at the root, the last token of the text, and goes on from the
+accepted child.  If no child is accepted, the rule has drawn the token that ends the round; after a leaf, that
+token is drawn from q.  The token after a node has the distribution q, so the text has the target's, by the
+same induction as for a line of drafts.
 
 tree_rules.py also has the ways to grow a tree, tree_model.py a GPT2 that scores a tree in one pass.
 
-The letters are Chen's, as in speculative.py: q the target (P in SpecInfer and Sequoia), p the draft (Q).
+The letters are Chen's, as in speculative.py: q the target (P in SpecInfer and Sequoia), p the draft
+(Q in Sequoia).
 
 At temperature 0 the text is the baseline's, token for token, if the logits along a path have the same bits as
 in single steps (tested by `TreeGPT2.exact_paths`; true with OpenBLAS on AVX-512).  Else the texts may differ
@@ -38,7 +39,7 @@ def walk(q, p, nodes, parents, rule, rng):
     """From the root down.  Returns (the indices of the accepted nodes, the token that follows them).
 
     q   [1 + n, n_vocab]    the target's, after the root and after each node
-    p   [n, n_vocab]        the draft's, at each node's parent; None: the nodes were chosen
+    p   [n, n_vocab]        the draft's, after each node's parent; None: the nodes were chosen
     """
     select = select_chosen if p is None else rule[1]
     path, here = [], [-1]
@@ -59,7 +60,7 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     Returns a generator of rounds (sampling.Round).
 
     draft, target   as in speculative_sampling.  A GPT2 scores a tree in one pass, as does anything with a
-                    method `tree` (tree_model.py); any other model is called 1 + n times
+                    method `tree` (tree_model.py); any other target is called 1 + n times for n nodes
     widths          children per node, by level: (3, 2, 1) is 3 + 6 + 6 nodes, and (1, 1, 1) is K = 3.  Or the
                     parent of each node, for any tree: in [-1, -1, 0] the root has two children, and the
                     first of them has one.  Near the end of the text the lowest levels are left out

@@ -82,8 +82,8 @@ class TreeGPT2(GPT2):
 
     @property
     def exact_paths(self):
-        """True if a node's logits have the same bits as in a single step.  True holds only for passes of at
-        most `exact_rows` rows, in which the tokens and the nodes together are at most 1,280."""
+        """True if a node's logits have the same bits as in a single step.  True covers only passes of at
+        most `exact_rows` rows, after which at most 1,280 tokens and nodes are in the cache."""
         return keeps_paths(self.cache.shape[-1])
 
     def reset(self):

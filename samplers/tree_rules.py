@@ -5,7 +5,7 @@ A rule is a pair of functions:
     draw(p, width, rng) -> tokens                           the children of a node
     select(q, p, tokens, rng) -> (index or None, token)     the accepted child and its token; or a new token
 
-The letters are Chen's: q the target (P in SpecInfer and Sequoia), p the draft (Q).
+The letters are Chen's: q the target (P in SpecInfer and Sequoia), p the draft (Q in Sequoia).
 
 Not here: SpecInfer's several small models and merged trees; Sequoia's uniform draw if the draft has no more
 tokens (here a node then has fewer children).
