@@ -6,7 +6,7 @@ whichever other rows are computed with it (compute/linear.py gives the limits). 
 gives the same logits as passes over one token each.
 
 The logits depend on the tokens alone.  The model keeps the keys and values of the last call (the KV cache).
-A new call reuses those of the longest common prefix and runs only the rest.  So a sampler calls
+A new call reuses those of the longest common prefix and runs the rest.  So a sampler calls
 `model(x + drafts, K + 1)` and never deals with caches: rejected tokens are not in the common prefix.
 
 Everything is float32.  Scalars come from `math`, because a NumPy scalar such as np.sqrt(2) is float64 and

@@ -68,7 +68,7 @@ def verify(target_probs, draft_probs, drafts, rng):
         q, p = target_probs[j], draft_probs[j]                  # [n_vocab] each
         if rng.random() * p[token] < q[token]:                  # r < min(1, q / p), without the division
             continue                                            # accept: the token stays, try the next
-        residual = np.maximum(q - p, 0)                         # (q - p)_+ once `sample` divides by the sum
+        residual = np.maximum(q - p, 0)                         # (q - p)_+; `sample` normalizes
         # If p = q up to rounding, nothing is left, and the rejection was itself a rounding error.
         return j, sample(residual if residual.any() else q, rng)
     return len(drafts), sample(target_probs[-1], rng)           # all accepted: x ~ q(. | .., x̃_1 .. x̃_k)

@@ -1,15 +1,18 @@
 """The value of each quantity in the README, notebooks and pages, from counts and costs.
 
-    value("model token K=4 T=1: tokens")            per target pass; also se, rows, rate, kept 1, text
-    value("avx2 model token K=4 T=1: speedup")      counts over costs; also error, measured, c, v, round, text
+    value("model token K=4 T=1: tokens")            per target pass; other fields: of_counts
+    value("avx2 model token K=4 T=1: speedup")      counts over costs; other fields: of_rounds
     value("avx2 best model token T=1: K")           the fastest of the K or trees that were measured
-    value("avx512 passes 124M: v 5")                a pass over 5 rows, in passes over one; also ms 5, mbu 5
+    value("avx512 passes 124M: v 5")                the time of a pass over 5 rows over that of one row;
+                                                    other fields: of_passes
     value("model token K=4 places:0-20 T=0: tokens")        of rounds that begin there (counts.py)
     value("A over B")                               the quotient of two of these
 
 The speed-up is the tokens of a round divided by its cost:
 
     tokens per pass / ((drafting + the target's pass + settling) / (a round of the target alone))
+
+Settling is the time from the target's logits to the new tokens.
 
 The times come from medians of timed rounds (costs.py), adjusted to the mean number of drafts in the counts.
 The error combines those of the tokens, of the method's median pass and of that of the target alone.
@@ -66,7 +69,7 @@ def of_rounds(kernels, name, field):
     return {"speedup": speed, "error": error, "text": f"{speed:.2f} ± {error:.2f}", "round": cost,
             "K": int(name.split("K=")[1].split()[0]) if "K=" in name else None,
             "measured": mine["speedup"],
-            "quotient": mine["tokens"] / mine["typical"] * alone["typical"],   # by the timed runs' tokens
+            "quotient": mine["tokens"] / mine["typical"] * alone["typical"],   # with the timed runs' tokens
             "c": ratio(mine["drafting"][1] / alone["pass"][1], of_counts(name, "drafts")),
             "v": mine["pass"][1] / alone["pass"][1]}[field]
 

@@ -1,4 +1,4 @@
-"""How long a pass takes here, in transformers on PyTorch and in llama.cpp, on the same machine.  By hand:
+"""How long a pass takes in this project, in transformers (on PyTorch) and in llama.cpp.  By hand:
 
     python -m benchmarks.peers llama.cpp/build/bin/llama-bench      milliseconds; results/peers.md has them
 

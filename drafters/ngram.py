@@ -16,10 +16,11 @@ c is a count, and T(h) is the number of different tokens that followed h: the mo
 trusted.  After a context that was never seen, p_n = p_{n-1}.
 
 It is a model like any other, tokens -> logits (here log-probabilities).  It counts the texts that it learnt
-and the tokens of the call, drafts included (the running text).  The counts of rejected drafts are removed.
+and the running text: the tokens that it is called with, drafts included.  The counts of rejected drafts are
+removed.
 
 Limitations: the learnt texts and the running text have the same weight.  No Kneser-Ney smoothing.  Always on
-the CPU; for one thread.
+the CPU.  It must not be called from several threads at once.
 """
 import copy
 from collections import Counter, defaultdict
@@ -72,7 +73,7 @@ class NGram:
 
     def count_anew(self):
         """Count everything from the beginning: on first use, or after an interrupted count."""
-        self.unigrams = np.zeros(self.n_vocab)                      # c((), x), in an array: there are many
+        self.unigrams = np.zeros(self.n_vocab)                      # c((), x) of every x
         self.after = defaultdict(Counter)                           # h of 1 .. order - 1 tokens: {x: c(h, x)}
         self.cached = []                                            # the running text, as far as counted
         for text in self.texts:
@@ -83,7 +84,7 @@ class NGram:
             self.count(text[max(0, end - self.order):end], 1)
 
     def count(self, ngram, times):
-        """Add `times` to the count of the last token after each suffix of the others, () too."""
+        """Add `times` to c(h, x): x is the last token, h each suffix of the tokens before it, () included."""
         *context, token = ngram
         self.unigrams[token] += times
         for start in range(len(context)):

@@ -81,8 +81,8 @@ def read_arrays(path, start, tensors, verify=False):
 #
 # Python's zlib.crc32 uses another polynomial.  A checksum is computed byte by byte, in a state of 32 bits.
 # Let the bytes A be followed by the bytes B.  The state at the end is the XOR of two states: the one after A
-# and as many zeros as B has bytes, and the one after B if B starts from 0.  So the states of all words of
-# four bytes are computed at once, each from 0.  Then neighbours are joined: 8 bytes, 16, ..
+# and as many zeros as B has bytes, and the one after B if B starts from 0.  So the states after each word
+# of four bytes are computed at once, as if each word came first.  Then neighbours are joined: 8 bytes, 16, ..
 
 @functools.cache
 def zeros(k):
@@ -164,7 +164,7 @@ def read_block(index, offset, size):
 
     An entry begins with three numbers: how many bytes its key shares with the key before, how many more the
     key has, and how many the value has.  Then come the rest of the key and the value.  After the entries come
-    the restarts (for binary search; not needed here) and their number.
+    the places of those with whole keys (for binary search; not needed here) and the number of these places.
     """
     block, checksum = index[offset:offset + size + 1], index[offset + size + 1:offset + size + 5]
     need(masked_crc(block) == int.from_bytes(checksum, "little"), "a block does not match its checksum")
@@ -251,18 +251,18 @@ def to_message(*fields):
 
 
 def to_block(entries, interval):
-    """[(key, value)], keys ascending -> a block.  Every interval-th entry is a restart: it shares nothing."""
-    block, restarts, last = b"", [], b""
+    """[(key, value)], keys ascending -> a block.  Every interval-th entry has its whole key."""
+    block, whole, last = b"", [], b""
     for i, (key, value) in enumerate(entries):
         if i % interval == 0:
-            restarts.append(len(block))
+            whole.append(len(block))
             last = b""
         shared = len(os.path.commonprefix([last, key]))
         block += to_varint(shared) + to_varint(len(key) - shared) + to_varint(len(value))
         block += key[shared:] + value
         last = key
-    restarts = restarts or [0]
-    block += b"".join(n.to_bytes(4, "little") for n in [*restarts, len(restarts)])
+    whole = whole or [0]
+    block += b"".join(n.to_bytes(4, "little") for n in [*whole, len(whole)])
     block += b"\0"  # not compressed
     return block + masked_crc(block).to_bytes(4, "little")
 

@@ -22,7 +22,7 @@ def check_place(path):
     real = Path(os.path.realpath(path))                         # where symbolic links point
     if real.is_dir() or not real.parent.is_dir() or not os.access(real.parent, os.W_OK):
         raise ValueError(f"cannot write {path}: name a file in a folder that you can write to")
-    there = os.path.exists(path) or os.path.lexists(real)   # /dev/stdout may point at no file
+    there = os.path.exists(path) or os.path.lexists(real)   # /dev/stdout exists; its `real` may not
     if there and not (is_ours(real) and os.access(real, os.W_OK)):
         raise ValueError(f"{path} exists and was not written by this program, or is write-protected: take "
                          "another name")

@@ -139,7 +139,8 @@ def typed(code):
 def judged(code, settings=None, penalty=False, disputed=False):
     """lossless.Report, as a dict, about this code.
 
-    disputed    judge it on the models of verdicts/, with these settings and this penalty
+    disputed    judge it on the models of verdicts/, with these settings
+    penalty     the target has a repetition penalty
     """
     import lossless
     from verdicts import museum, reports

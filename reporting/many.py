@@ -26,7 +26,7 @@ from samplers.batch import batch_sampling
 BATCH = 16              # prompts at once; with more, a pass has too many tokens to be cheap
 
 
-def main(file, n_tokens_to_generate=60, draft_model_size="demo-draft", target_model_size="demo-target", K=4,
+def main(file, n_tokens_to_generate=40, draft_model_size="demo-draft", target_model_size="demo-target", K=4,
          temperature=0.0, top_k=0, top_p=1.0, seed=0, models_dir="models", backend="numpy", drafter="model",
          verifier="token", json=False):
     """Continue every line of a file, up to 16 at once, autoregressively and speculatively.

@@ -3,8 +3,8 @@
     tree_sampling(draft, target, tokens, n_tokens, (3, 2, 1), rng, rule=GREEDY)
 
 Of the k children of a node, k - 1 are chosen: the draft's likeliest tokens.  The last is drawn from the rest.
-Only the last is judged by a coin, as in Algorithm 2 of Chen et al.  If it is rejected, the correction may
-still be one of the chosen tokens.
+Only the last is judged by a coin, as in Algorithm 2 of Chen et al.  If it is rejected, a token is drawn from
+the residual.  If this token is one of the chosen children, that child is accepted.
 
 The letters are Chen's, as in speculative.py: q the target, p the draft (the paper swaps them).  S is the
 set of chosen tokens, X the one that is drawn, and p' is what X is drawn from: p outside S, normalized.
