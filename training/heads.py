@@ -5,7 +5,7 @@
     python training/heads.py parallel ... --start my_models/demo-eagle
 
     eagle       one block that drafts token by token, first from the target's hidden states, then from its own
-                (EAGLE, Li et al. 2024).  As in EAGLE-3 (Li et al. 2025), low, middle and last states of the
+                (EAGLE, Li et al. 2024).  As in EAGLE-3 (Li et al. 2025), low, middle and high states of the
                 target are fused, and the head also learns to continue from its own states
     medusa      residual blocks, zero at first, each for a token further ahead (Medusa-1, Cai et al. 2024)
     exit        one more block and norm after the first layers of the target (lucidrains' extra transformer
