@@ -1,6 +1,6 @@
 """Counts: how many tokens a target pass gives, for each method of methods.py.  No clock.
 
-    python -m benchmarks counts             hours; stop it with Ctrl-C at any time, and it resumes from there
+    python -m benchmarks counts             hours; Ctrl-C stops it, and finished counts are kept
     python -m benchmarks counts lookup      only what this method's row in docs/methods.md needs
 
 The number of tokens per pass depends on the pair of models, the method, the temperature, K and the prompts,
@@ -12,14 +12,14 @@ temperature 1.  The rounds that begin in the next 60 tokens are counted; these t
 small enough.  A cell of counts.json, say "model token K=4 T=1", has
 
     tokens, se      tokens per target pass, and the standard error, from the differences between texts
-    drafts          drafts per round; in a tree, nodes.  A target pass has one row more
+    drafts          drafts per round; in a tree, nodes
     kept            [j] the share of rounds in which at least j + 1 drafts were accepted
     tested          [j] the share of rounds that accepted the first j drafts and had one more (in a tree: one
                     more level); kept / tested is the acceptance rate of draft j + 1
 
 Counting without coins.  A coin is the random number of an accept test.  A run draws drafts and coins, and
-both decide its text and its rounds.  Without trees neither has to be drawn.  Instead the target alone writes
-a text X.  Then the probability of each round is computed, given that a run writes X.  This gives the same
+both decide its text and its rounds.  Often neither has to be drawn.  Instead the target alone writes a
+text X.  Then the probability of each round is computed, given that a run writes X.  This gives the same
 averages, because a lossless run writes X with the same probability as the target does.
 
 One draft.  At the place of a draft, X has the token x.  A run emits x here with probability q(x) in all, and
@@ -74,7 +74,7 @@ from utils import load_model
 HERE = Path(__file__).resolve().parent
 FILE = HERE / "results" / "counts.json"
 DRAFT, TARGET = "demo-draft", "demo-target"
-N_MORE, N_TOKENS, MOST, UNITS = 16, 60, 8, 46   # tokens, see above; most drafts per round; texts at a time
+N_MORE, N_TOKENS, MOST, UNITS = 16, 60, 8, 46   # N_: tokens; MOST drafts per round; UNITS texts at a time
 # Only rounds that begin at these places of a text are counted.
 WHERE = {"": (0, N_TOKENS), "places:0-20": (0, 20), "places:20-40": (20, 40), "places:40-60": (40, 60),
          "prompts:copying": (0, 20)}
@@ -165,7 +165,7 @@ def loaded(drafter, verifier, T):
 
 @cache
 def ranks(drafter, T):
-    """How often the first child of the root is accepted, how often the second, .., of sixteen."""
+    """How often the root's first child is accepted, its second, .., its sixteenth."""
     method, models = loaded(drafter, "tree:16", T)
     return by_rank([r for seed, prompt in enumerate(prompts(0, UNITS))
                     for r in rounds_of(method, made(method, models, 1), prompt, 1, T, seed)])
@@ -186,7 +186,7 @@ def openings(file="openings.txt"):
 @cache
 def prompts(first, n, where=""):
     """n prompts, from number `first` on.  The number is the seed of the opening's continuation.
-    The prompts of copying.txt have none."""
+    The prompts of copying.txt are not continued."""
     if where == "prompts:copying":
         return openings("copying.txt")[first:first + n]
     numbers = range(first, first + n)
@@ -273,8 +273,8 @@ def summed(r, chances, K, places=(0, N_TOKENS)):
     """One text's r [N_TOKENS, MOST] -> the tally of the rounds that begin in these places, averaged over all
     coins."""
     r = r[:, :K]
-    there = ~np.isnan(r)                                        # [n, K]   is there such a draft?
-    kept = chances(np.where(there, r, 0.0))                     # [n, K]   P(at least j + 1 accepted)
+    there = ~np.isnan(r)                                        # [N_TOKENS, K]   is there such a draft?
+    kept = chances(np.where(there, r, 0.0))                     # [N_TOKENS, K]   P(at least j + 1 accepted)
     begins = np.zeros(len(r) + K + 1)                           # the chance that a round begins here
     begins[0] = 1
     for t, chance in enumerate(kept):

@@ -105,7 +105,7 @@ class Eagle:
             self.nodes, self.parents, self.states = nodes[:start], parents[:start], self.states[:1 + start]
             before = self.states[[1 + parent for parent in parents[start:end]]]
             new = self.step(before, nodes[start:end], len(x) + start, len(x), parents[:end])
-            self.states = xp.concatenate([self.states, new])    # before the nodes: spare states do no harm
+            self.states = xp.concatenate([self.states, new])    # set first: states without nodes do no harm
             self.nodes, self.parents = nodes[:end], parents[:end]
         return linear(self.states[:1 + len(nodes)][-(n_last or 1 + len(nodes)):], **self.target.head)
 
@@ -122,6 +122,6 @@ class Eagle:
         return drafts, p
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree drawn by the rule, or of the likeliest tokens if only one is possible (temperature 0)."""
+        """A tree drawn by the rule or, if p is one-hot (as at temperature 0), of the likeliest tokens."""
         certain = not shape or to_probs(self.tree(x, [], []), 1).max() == 1
         return (likeliest if certain else drawn)(self, x, shape, rule, to_probs, rng)

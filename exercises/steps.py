@@ -4,7 +4,7 @@ Your code runs with lossless.py's `Walk` in place of the random generator, throu
 chance could take.  So its distribution is computed, not estimated, and a mistake that shows in one text in a
 million is found like any other.
 
-Limitations: nothing here stops code that runs for ever; __main__.py does, from another process.
+Limitations: an endless loop that neither calls a model nor draws goes on until __main__.py kills the process.
 """
 import contextlib
 import itertools
@@ -53,7 +53,7 @@ class Says:
 
 
 def asked(model, rng):
-    """Wraps a model: a wrong call raises `Wrong`, and so many calls that the run seems endless an error."""
+    """Wraps a model: a wrong call raises `Wrong`.  A run that seems endless is stopped by an error."""
     def call(tokens, n_last=1):
         rng.step()
         if len(np.shape(tokens)) != 1:
