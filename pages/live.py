@@ -170,9 +170,9 @@ def openings():
     for function in speculative.verify, speculative.propose:
         yield dict(group="Algorithm 2", name=function.__name__, code=without_docstring(function), wrong=False)
     for case in CASES:
-        yield dict(group=f"disputed: {case.verdict}", name=case.name, code=code_of(case.rule),
-                   wrong=case.verdict == "wrong", settings=case.settings, penalty=case.penalty, disputed=True,
-                   claim=case.claim, link=case.link)
+        yield dict(group="disputed: " + case.verdict.replace("wrong", "not lossless"), name=case.name,
+                   code=code_of(case.rule), wrong=case.verdict == "wrong", settings=case.settings,
+                   penalty=case.penalty, disputed=True, claim=case.claim, link=case.link)
     for group, table in (
             ("mistakes that are easily made", museum.WRONG), ("right, though it looks wrong", museum.RIGHT)):
         for name in table:
