@@ -95,14 +95,14 @@ class ArgmaxSoftmaxRecorded(Algorithm2):
 
 
 class ArgmaxAsPointMasses(ArgmaxSoftmaxRecorded):
-    """Lossless. The draft is kept with probability q(draft), and a rejection draws from q without it.
-    Together that is q. More or fewer drafts may be kept than if they were drawn."""
+    """Lossless. The draft x is kept with probability q(x). After a rejection, which has probability 1 - q(x),
+    each other token y is drawn with probability q(y) / (1 - q(x)). So y comes with probability q(y)."""
     def propose(self, *run):
         return super().propose(*run)[0], None
 
 
 class FilteredRawRecorded(Algorithm2):
-    """Wrong. After a filter that leaves the mass Z, a token is drawn with probability p / Z, not p. The test
+    """Wrong. A filter keeps tokens whose p adds up to Z < 1, and draws them with probability p / Z. The test
     divides by p, so its ratio is too large by the factor 1 / Z."""
     def propose(self, draft, x, k, probs, rng):
         drafts, _ = super().propose(draft, x, k, probs, rng)
@@ -146,9 +146,9 @@ class UnlikelyLastDropped(ArgmaxSoftmaxRecorded):
 
 
 class ExitByTheCoinOfTheTest(Algorithm2):
-    """Lossless. One random number decides both whether drafting ends after a draft and whether that draft is
-    kept. But the number does not affect which token the draft is, and the token after a kept draft has the
-    target's distribution, drafted or not."""
+    """Lossless. One coin decides whether drafting ends after a draft, and whether that draft is kept. But it
+    does not affect which token was drafted. If the draft is kept, the next token has the target's
+    distribution, whether it is drafted or not."""
     def propose(self, draft, x, k, probs, rng):
         drafts, p, self.coins = [], [], []
         while len(drafts) < k and not (drafts and p[-1][drafts[-1]] < .5 and 1 - self.coins[-1] <= .5):
@@ -210,14 +210,15 @@ class LengthFromTheRoundBefore(LengthFromAllDrafts):
 # A different target from the one asked for ------------------------------------------------------------------
 
 class SettingsForTheDraftAlone(Algorithm2):
-    """Wrong. Only the draft gets the settings, so the text has the target's distribution without them."""
+    """Wrong. Temperature, top-k and top-p are applied to the draft only, so the text has the distribution of
+    a target without them."""
     def rows(self, target, x, drafts, probs, ends):
         return probabilities(target(x + drafts, len(drafts) + 1))
 
 
 class SettingsForTheBonusAlone(SettingsForTheDraftAlone):
-    """Wrong. Drafts are judged and corrected by the target without the settings. Only the bonus token is
-    drawn with them."""
+    """Wrong. Drafts are judged and corrected by the target without temperature, top-k and top-p. Only the
+    bonus token is drawn with them."""
     def rows(self, *run):
         return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
 
@@ -242,7 +243,7 @@ def penalty(tokens, logits, size=2.0):
 
 
 class PenaltyIgnored(Algorithm2):
-    """Wrong. The target has a penalty, and the rule undoes it."""
+    """Wrong. The repetition penalty is left out. (The target applies it, so this code takes it back.)"""
     def rows(self, target, *more):
         return super().rows(constrained(target, partial(penalty, size=-2.0)), *more)
 
@@ -332,15 +333,15 @@ class MatchArgmax(Match, ArgmaxAsPointMasses):
 
 
 class MatchOrRatio(Match):
-    """Wrong. The correction is a draw from q that is not the draft. That would be right if the draft were
-    kept with probability q(draft). But the ratio test is a second chance, so the draft is kept more often."""
+    """Wrong. The correction is a draw from q that differs from the draft. That is right if the draft is kept
+    with probability q(draft). But the ratio test is a second chance, so the draft is kept more often."""
     def keeps(self, *run):
         return super().keeps(*run) or Algorithm2.keeps(self, *run)
 
 
 class OnePositionLate(Algorithm2):
-    """Wrong. The correction is drawn from the row after the rejected draft, so it continues a text in which
-    that draft was kept."""
+    """Wrong. The correction is drawn from the target's distribution after the rejected draft, as if that
+    draft were in the text."""
     def verify(self, q, p, drafts, rng):
         kept, token = super().verify(q, p, drafts, rng)
         return kept, token if kept == len(drafts) else sample(q[kept + 1], rng)
@@ -353,8 +354,8 @@ class RejectedDraftsStay(Algorithm2):
 
 
 class BonusFromTheRowBefore(Algorithm2):
-    """Wrong. If all drafts are kept, the next token is drawn from the row that judged the last draft, as if
-    that draft were not in the text."""
+    """Wrong. If all drafts are kept, the bonus is drawn from the distribution that judged the last draft, as
+    if that draft were not in the text."""
     def bonus(self, q, drafts, rng):
         return sample(q[-2 if drafts else -1], rng)
 
@@ -389,13 +390,14 @@ class Block(Algorithm2):
 
 
 class BlockPointMasses(Block, ArgmaxAsPointMasses):
-    """Lossless. With p = 1 at each draft, block verification keeps as many on average as Algorithm 2."""
+    """Lossless. Each draft is a point mass. Block verification then keeps as many on average as a
+    token-by-token test."""
 
 
 class ProductsOfCoins(Algorithm2):
-    """Wrong. Two drafts are kept if u_1 u_2 is below the product of their ratios. But a product of uniform
-    numbers is small too often: P(u_1 u_2 < c) = c (1 - log c), not c. Here only rounds of two drafts do
-    this."""
+    """Wrong. In a round of two drafts, both are kept if the product of their coins, u_1 u_2, is below the
+    product of their ratios. But such a product is small too often: P(u_1 u_2 < c) = c (1 - log c), not c.
+    Other rounds follow Algorithm 2."""
     def verify(self, q, p, drafts, rng):
         if len(drafts) != 2:
             return super().verify(q, p, drafts, rng)
@@ -407,9 +409,9 @@ class ProductsOfCoins(Algorithm2):
 
 
 class NoiseUsedTwice(Algorithm2):
-    """Wrong. The draft won a race, argmin E / p with exponential noise E. A token that is likely under p
-    loses only if its noise is large. The correction uses the same noise again, so such tokens come too
-    rarely."""
+    """Wrong. Each token gets exponential noise E. The draft is the token with the smallest E / p, and the
+    correction the one with the smallest E / residual. If a token with a large p was not drafted, its E is
+    large. The correction uses the same E, so such tokens come too rarely."""
     def correction(self, q, p, x, rng):
         given = race_twice(p, self.residual(q, p, x), x)        # x won the first race: who wins again
         return rng.choice(len(q), p=given / given.sum())
@@ -459,8 +461,8 @@ class Tree:
 
 
 class TreeMatch(Tree):
-    """Lossless. The target draws once at each node, and the walk goes to the child that equals this draw. So
-    the text consists of the target's own draws."""
+    """Lossless. The target draws once at each node, and the child that equals this draw is kept. So the text
+    consists of the target's own draws."""
     grow = staticmethod(likeliest)
 
 
@@ -499,7 +501,7 @@ class TopTokensPairedByPlace(TopTokens):
 
 class OneCoin(TopTokens):
     """Lossless. One coin is compared with the running sum of the children's q. This is a draw from q by its
-    cumulative sum, with the children first. If it takes no child, a new number draws from the rest of q."""
+    cumulative sum, with the children first. If no child is taken, a new number draws from the rest of q."""
     @staticmethod
     def select(q, p, tokens, rng, again=None):
         coin, passed = rng.random(), 0.0
@@ -531,8 +533,8 @@ class ResidualInPlace(Tree):
 
 
 class LeftoverAfterTheLeaf(Tree):
-    """Wrong. If a sibling was rejected before the accepted leaf, the next token is drawn from what was left
-    of q at that point, not from the target's distribution after the leaf."""
+    """Wrong. If a sibling was rejected before the last node of the path was kept, the next token is drawn
+    from the residual after this rejection, not from the target's distribution after the path."""
     def walk(self, q, p, nodes, parents, rule, rng):
         path, here = [], -1
         while children := [i for i, parent in enumerate(parents) if parent == here]:
