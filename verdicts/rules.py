@@ -243,7 +243,7 @@ def penalty(tokens, logits, size=2.0):
 
 
 class PenaltyIgnored(Algorithm2):
-    """Wrong. The repetition penalty is left out. (The target applies it, so this code takes it back.)"""
+    """Wrong. The repetition penalty is left out. In this code, the target applies it and the rule takes it back."""
     def rows(self, target, *more):
         return super().rows(constrained(target, partial(penalty, size=-2.0)), *more)
 
