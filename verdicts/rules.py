@@ -146,8 +146,8 @@ class UnlikelyLastDropped(ArgmaxSoftmaxRecorded):
 
 
 class ExitByTheCoinOfTheTest(Algorithm2):
-    """Lossless. One coin decides whether drafting ends after a draft, and whether that draft is kept. But it
-    does not affect which token was drafted. If the draft is kept, the next token has the target's
+    """Lossless. One coin decides whether drafting ends after a draft, and whether that draft is kept. But
+    the coin does not affect which token was drafted. If the draft is kept, the next token has the target's
     distribution, whether it is drafted or not."""
     def propose(self, draft, x, k, probs, rng):
         drafts, p, self.coins = [], [], []
@@ -243,7 +243,7 @@ def penalty(tokens, logits, size=2.0):
 
 
 class PenaltyIgnored(Algorithm2):
-    """Wrong. The repetition penalty is left out. In this code, the target applies it and the rule takes it back."""
+    """Wrong. The repetition penalty is left out: the target applies it, and the rule takes it back."""
     def rows(self, target, *more):
         return super().rows(constrained(target, partial(penalty, size=-2.0)), *more)
 
