@@ -52,7 +52,7 @@ def test_what_is_said_is_whether_a_claim_holds():
     answers = {case.name: case.answer for case in CASES}
     assert answers["transformers-32867"] == "The claim holds."
     assert answers["mlx-swift-lm-459"] == answers["proposal-6"] == "The claim does not hold."
-    assert answers["EAGLE-183"] == "A question." and answers["ssd-verify"] == "Found by reading it."
+    assert answers["EAGLE-183"] == "A question." and answers["ssd-verify"] == "Found by reading the code."
 
 
 @pytest.mark.long

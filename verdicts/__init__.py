@@ -59,7 +59,7 @@ class Case(NamedTuple):
     def answer(self):
         if self.says in ("wrong", "lossless"):
             return "The claim holds." if self.says == self.verdict else "The claim does not hold."
-        return {"asks": "A question.", "ours": "Found by reading it."}[self.says]
+        return {"asks": "A question.", "ours": "Found by reading the code."}[self.says]
 
     def reports(self):
         return reports(sampler(RULES[self.rule]), self.settings, self.penalty)

@@ -66,8 +66,9 @@ def finding(case):
     settings += ["a repetition penalty"] * case.penalty
     given = f" with {' and '.join(settings)}" if settings else ""
     if report.lossless:
-        two, most = "two levels" if hasattr(RULES[case.rule], "shapes") else "two drafts", kept("Algorithm2")
-        return f"Lossless{given}. It keeps {kept(case.rule):.2f} of {two} (Algorithm 2: {most:.2f})."
+        n, usual, tree = kept(case.rule), kept("Algorithm2"), hasattr(RULES[case.rule], "shapes")
+        what = f"a child at {n:.2f} of two levels" if tree else f"{n:.2f} of two drafts"
+        return f"Lossless{given}. It keeps {what} (Algorithm 2: {usual:.2f})."
     text, digits = " ".join(map(str, report.text)), 3 if abs(report.probability - report.wanted) > .002 else 5
     has, should = (f"{chance:.{digits}f}" for chance in (report.probability, report.wanted))
     worst = f"{report.deviation:.2g}"
