@@ -68,7 +68,7 @@ def finding(case):
     if report.lossless:
         n, usual, tree = kept(case.rule), kept("Algorithm2"), hasattr(RULES[case.rule], "shapes")
         what = f"a child at {n:.2f} of two levels" if tree else f"{n:.2f} of two drafts"
-        return f"Lossless{given}. It keeps {what} (Algorithm 2: {usual:.2f})."
+        return f"Lossless{given and ', here' + given}. It keeps {what} (Algorithm 2: {usual:.2f})."
     text, digits = " ".join(map(str, report.text)), 3 if abs(report.probability - report.wanted) > .002 else 5
     has, should = (f"{chance:.{digits}f}" for chance in (report.probability, report.wanted))
     worst = f"{report.deviation:.2g}"

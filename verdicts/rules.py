@@ -243,7 +243,7 @@ def penalty(tokens, logits, size=2.0):
 
 
 class PenaltyIgnored(Algorithm2):
-    """Wrong. The repetition penalty is left out: the target applies it, and the rule takes it back."""
+    """Wrong. The repetition penalty is left out. (Here the toy target applies it, and the rule undoes it.)"""
     def rows(self, target, *more):
         return super().rows(constrained(target, partial(penalty, size=-2.0)), *more)
 
@@ -279,8 +279,8 @@ class UniformIsZero(Algorithm2):
 
 
 class OverTheLargest(Algorithm2):
-    """Wrong. The acceptance probability q(draft) / max q ignores how often the draft is proposed. After a
-    rejection, this reduction draws from q."""
+    """Wrong. The acceptance probability q(draft) / max q ignores how often the draft is proposed. What the
+    program draws after a rejection was not read; this rule draws from q."""
     def keeps(self, q, p, x, rng):
         return rng.random() * q.max() < q[x]
 
