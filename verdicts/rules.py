@@ -243,7 +243,7 @@ def penalty(tokens, logits, size=2.0):
 
 
 class PenaltyIgnored(Algorithm2):
-    """Wrong. The repetition penalty is left out. (Here the toy target applies it, and the rule undoes it.)"""
+    """Wrong. The repetition penalty is left out. Here the toy target applies it, and the rule undoes it."""
     def rows(self, target, *more):
         return super().rows(constrained(target, partial(penalty, size=-2.0)), *more)
 
