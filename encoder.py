@@ -8,7 +8,7 @@ it is its rank.  The pair of lowest rank is merged, again and again, until no ad
 Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  Only the token of
 that name ends a text, whatever a config.json says.  Tens of thousands of letters without a space are slow.
 
-Not here: training a vocabulary (training/train.py).
+Not here: training a vocabulary (models/training/train.py).
 """
 import codecs
 import json

@@ -17,10 +17,10 @@ Differences from the printed Algorithm 2: n stays the same within a round (the p
 inside the accept loop).  Rounds near the end draft fewer than K tokens, so that the text, prompt included,
 has length T exactly.  An EOS may end it sooner.
 
-Other ways to draft are other `propose` functions (drafters/).  Other accept rules are other `verify`
-functions (samplers/).
+Other ways to draft are other `propose` functions (methods/drafters/).  Other accept rules are other `verify`
+functions (methods/samplers/).
 
-Limitations: no trees of drafts (samplers/tree.py), no batches of texts (samplers/batch.py).
+Limitations: no trees of drafts (methods/samplers/tree.py), no batches of texts (methods/samplers/batch.py).
 """
 import numpy as np
 

@@ -1,10 +1,10 @@
 """What speculation gains, and why: counts, which hold on every machine, and costs, which hold on one."""
 import sys
 
-import console
 from benchmarks import costs, counts, tables
 from benchmarks.figures import RESULTS
-from methods import DRAFTERS, VERIFIERS
+from loading import command_line
+from methods.table import DRAFTERS, VERIFIERS
 
 
 def main(what, name=""):
@@ -39,4 +39,4 @@ def main(what, name=""):
 
 
 if __name__ == "__main__":
-    sys.exit(console.run(main))
+    sys.exit(command_line.run(main))

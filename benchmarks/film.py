@@ -18,7 +18,7 @@ import matplotlib
 from PIL import Image, ImageDraw, ImageFont
 
 from benchmarks.figures import RESULTS
-from console import rewrite
+from loading.files import rewrite
 
 RUN, PICTURE = RESULTS / "race.json", RESULTS / "race.webp"
 WIDTH, HEIGHT, SCALE, MARGIN, LINE = 800, 454, 2, 28, 27        # for screens with two dots per pixel

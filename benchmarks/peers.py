@@ -15,12 +15,11 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-import console
 from benchmarks.counts import TARGET
 from benchmarks.measure import in_turns
 from benchmarks.synthetic import SIZES, random_arrays, random_model, vocabulary
 from compute.threads import THREADS
-from loading import export
+from loading import command_line, export
 
 N_CACHED, ROWS = 60, (1, 5, 9)
 
@@ -83,4 +82,4 @@ def main(llama_bench="", repetitions=15):
 
 
 if __name__ == "__main__":
-    sys.exit(console.run(main))
+    sys.exit(command_line.run(main))

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from benchmarks.figures import costs, counts, of_rounds
 from benchmarks.tables import NAMES
-from console import rewrite
-from methods import VERIFIERS
+from loading.files import rewrite
+from methods.table import VERIFIERS
 
 
 def label(drafter, verifier="token"):

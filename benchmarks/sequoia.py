@@ -18,8 +18,8 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from samplers.tree import shape_of
-from samplers.tree_model import depths
+from methods.samplers.tree import shape_of
+from methods.samplers.tree_model import depths
 
 
 def best_tree(accepted, n, depth):

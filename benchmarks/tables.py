@@ -1,7 +1,7 @@
 """In pages a number is followed by a comment that names its quantity.
 
     3.12<!-- model token K=4 T=1: tokens -->                            a value of figures.py
-    1.53 at K = 2<!-- eagle T=0 on a GPU, one text (assumed) -->        by the cost model of pages/machine.py
+    1.53 at K = 2<!-- eagle T=0 on a GPU, one text (assumed) -->        by cost_model.py
 
     python -m benchmarks speed      rewrites these numbers, and the pictures, in seconds
 
@@ -11,25 +11,25 @@ import re
 from functools import cache
 from pathlib import Path
 
+from benchmarks import cost_model
 from benchmarks.figures import value
-from console import rewrite
-from pages import machine
+from loading.files import rewrite
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [path for places in ("*.md", "docs/*.md", "models/*/README.md", "benchmarks/results/*.md")
          for path in sorted(ROOT.glob(places))]
 NUMBER = re.compile(r"(-|\d+\.?\d*(?: ± [\d.]+)?(?: \([\d.]+ to [\d.]+\)| at K = \d+)?)<!-- (.+?) -->")
-NAMES = machine.KERNELS
+NAMES = cost_model.KERNELS
 
 
 @cache
 def on_machines(T):
     """{machine: {method: (speed-up, K)}}, at the K that is best on this machine."""
-    data, found = machine.data(), {}
+    data, found = cost_model.data(), {}
     for row in data["rows"]:
         if row["T"] == T and row["K"] and row["lossless"]:
             for name, settings in data["presets"].items():
-                here, gain = found.setdefault(name, {}), (machine.speedup(row, **settings), row["K"])
+                here, gain = found.setdefault(name, {}), (cost_model.speedup(row, **settings), row["K"])
                 here[row["method"]] = max(here.get(row["method"], gain), gain)
     return found
 

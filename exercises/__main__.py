@@ -10,8 +10,8 @@ import sys
 import threading
 from pathlib import Path
 
-import console
 from exercises.steps import SHOWN, STEPS
+from loading import command_line
 from reporting.terminal import harmless
 
 SECONDS = 60            # allowed for a step; the slowest takes two
@@ -80,4 +80,4 @@ def reply(child, seconds):
 
 
 if __name__ == "__main__":
-    sys.exit(console.run(main))
+    sys.exit(command_line.run(main))

@@ -1,6 +1,6 @@
 """The checks for each step of README.md: `mistakes(step, mine)` returns sentences, none if the step is right.
 
-Your code runs with lossless.py's `Walk` in place of the random generator, through every branch that
+Your code runs with lossless/walk.py's `Walk` in place of the random generator, through every branch that
 chance could take.  So its distribution is computed, not estimated, and a mistake that shows in one text in a
 million is found like any other.
 
@@ -21,14 +21,14 @@ from pathlib import Path
 
 import numpy as np
 
-import lossless
 import sampling
 from compute.backend import clock
-from lossless import distribution_of_text, distribution_of_token, exact_distribution, memoryless, table
+from lossless import distribution_of_text, exact_distribution, judge, toys
+from lossless.toys import distribution_of_token, memoryless, table
+from lossless.verdicts.museum import RULES, WRONG
+from lossless.verdicts.rules import Algorithm2
 from reporting.stats import Timed
 from speculative import speculative_sampling
-from verdicts.museum import RULES, WRONG
-from verdicts.rules import Algorithm2
 
 Q = np.array([[.1, .6, .3], [.6, 0, .4], [.2, .2, .6]])             # the target's distributions
 P = np.array([[.5, .3, .2], [.8, .2, 0]])                           # the draft's
@@ -98,7 +98,7 @@ def text(sampler, *arguments, **settings):
     before, rng = list(prompt), arguments[-1]
     result = sampler(*[asked(a, rng) if callable(a) else a for a in arguments], **settings)
     try:
-        new = lossless.text_of(result, rng)
+        new = judge.text_of(result, rng)
     except TypeError:
         raise Wrong(f"the function returns {result!r}: it should return the list of the new tokens") from None
     if prompt != before:
@@ -120,7 +120,7 @@ def compared(what, sampler, models, prompt, n, *K, first=None, **settings):
     wrong = [*differences(found, distribution_of_text(models[-1], prompt, n, **settings), what)]
     if wrong:
         wrong[0] += "".join(f"\n    (these are the texts {instead})" for instead, texts in simpler(
-            models[-1], prompt, n, **settings) if lossless.distance(texts, found) < 1e-9)
+            models[-1], prompt, n, **settings) if judge.distance(texts, found) < 1e-9)
     yield from wrong
 
 
@@ -266,7 +266,7 @@ def step_4(mine):
                                 (table(3), dict(temperature=0))):
             yield from compared(f"the first three tokens at K = {K}", mine.speculative_sampling,
                                 [draft, table(2, zeros=.2)], [0], 3, K, first=3, **settings)
-    model = Timed(lossless.scripted([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]))
+    model = Timed(toys.scripted([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]))
     exact_distribution(lambda rng: text(mine.speculative_sampling, model.model, model, [0], 8, 3, rng))
     if len(model.calls) != 2:
         yield ("8 tokens of a perfect draft at K = 3 take 2 passes of the target, "
@@ -325,16 +325,16 @@ def mistakes(step, mine):
 
 
 def known(step, mine):
-    """Yields the mistakes of verdicts/museum.py that give exactly the texts of your code, each with why it is
+    """Yields the mistakes of the museum that give exactly the texts of your code, each with why it is
     wrong."""
     def texts(sampler, zeros, settings):
         draft, target = table(6, zeros=zeros), table(5, zeros=zeros)
-        return exact_distribution(lambda rng: lossless.text_of(
+        return exact_distribution(lambda rng: judge.text_of(
             sampler(draft, target, [0], 3, 2, rng, **settings), rng)[:None if "eos" in settings else 3])
 
     def alike(sampler, found):
         with contextlib.suppress(Exception):            # it may raise an error, or never end
-            return all(lossless.distance(texts(sampler, *case), found[i]) < 1e-9
+            return all(judge.distance(texts(sampler, *case), found[i]) < 1e-9
                        for i, case in enumerate(KNOWN[step]))
 
     yours = partial(speculative_sampling, verify=mine.verify) if step is step_3 else mine.speculative_sampling
@@ -394,7 +394,7 @@ def measured(mine, n=60, K=4):
             model(prompt), model.reset()
         models = [Timed(model) for model in models]
         start = clock()
-        lossless.text_of(sampler(*models, prompt, n, *more, np.random.default_rng(0)))
+        judge.text_of(sampler(*models, prompt, n, *more, np.random.default_rng(0)))
         runs.append((clock() - start, models))
     (base, (alone,)), (spec, (small, large)) = runs
     c, v = small.seconds(1) / alone.seconds(1), large.seconds(K + 1) / alone.seconds(1)

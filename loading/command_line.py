@@ -1,8 +1,8 @@
-"""For the programs here: flags from the command line (parsed by the package fire), and for each error one
+"""The command line of every program here: words -> flags (parsed by the package fire), and for each error one
 sentence and an exit status.
 
     if __name__ == "__main__":
-        sys.exit(console.run(main))
+        sys.exit(command_line.run(main))
 
 The parameters of `main` are the command line, and its docstring is the help.  A value has the type of its
 default, so a prompt stays as typed.  `main` returns its exit status, or None for 0.
@@ -12,22 +12,20 @@ default, so a prompt stays as typed.  `main` returns its exit status, or None fo
     exit status 0       also if the reader of the output went away (| head)
 
 Limitations: Ctrl-C while Python loads NumPy prints a traceback, and so does a bug in this project.  A bug in
-a user's file, loaded by `function_in`, is reported with its file and line.
+a user's file, loaded by user_file.py, is reported with its file and line.
 """
-import errno
 import functools
-import importlib.util
 import inspect
 import io
 import os
 import sys
-import traceback
 from contextlib import redirect_stderr, suppress
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
 
-LOADED = {}         # {absolute path of a file that function_in has loaded: the path as typed}
+from loading.files import told
+from loading.user_file import place_in_loaded
 
 
 def run(program, words=None):
@@ -77,6 +75,8 @@ def sentence_of(error):
 
 
 # Words -> flags ---------------------------------------------------------------------------------------------
+
+
 
 def call(program, words):
     """Calls the program with the values that fire finds in the words.
@@ -156,78 +156,3 @@ def typed(name, default):
         wanted = {int: "a whole number", float: "a number"}.get(kind, "no value")
         raise ValueError(f"--{name} {word}: give {wanted}")
     return parse
-
-
-# Files ------------------------------------------------------------------------------------------------------
-
-def read_text(path, advice):
-    """A text file in UTF-8.  Raises ValueError, with the advice, if it cannot be read."""
-    try:
-        return Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ValueError(f"cannot read {path} ({reason}): {advice}") from None
-
-
-def rewrite(path, content):
-    """Write text or bytes to a new file, then rename it to `path`.  If this fails, the old file stays."""
-    path = Path(os.path.realpath(path))
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        new.write_bytes(content.encode() if isinstance(content, str) else content)
-        os.replace(new, path)
-    except OSError as error:
-        error.filename = path                                   # until here the temporary file, or none
-        raise
-    finally:
-        new.unlink(missing_ok=True)
-
-
-def told(error):
-    """An OSError as a sentence.  (errno is None if NumPy could not write everything.)
-
-    >>> told(OSError(errno.ENOSPC, "No space left on device", "run.html"))
-    'cannot write run.html (No space left on device): free some space, or write to another disk'
-    """
-    what = f"{error.filename or 'the output'} ({error.strerror or error})"
-    if error.errno in (None, errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-        return f"cannot write {what}: free some space, or write to another disk"
-    return f"cannot use {what}: is the path right, and are you allowed to?"
-
-
-def function_in(path, name, like):
-    """The function `name` in a user's Python file, which must take the arguments of `like`.
-
-    Raises ValueError if it cannot be loaded.
-    """
-    function = getattr(module_of(path, read_text(path, "name a Python file")), name, None)
-    if not callable(function):
-        raise ValueError(f"{path} has no function {name}")
-    arguments = inspect.signature(like).parameters
-    try:
-        inspect.signature(function).bind(*arguments)
-    except TypeError:
-        raise ValueError(f"{path}: {name} must take the arguments ({', '.join(arguments)})") from None
-    return function
-
-
-@functools.cache                                        # a drafter and a rule from one file share its globals
-def module_of(path, source):
-    name = os.path.abspath(path)
-    LOADED[name] = path
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, None, origin=name))
-    sys.modules[name] = module                          # where dataclasses look
-    try:
-        exec(compile(source, name, "exec"), vars(module))       # `import` might run old bytecode
-    except (Exception, SystemExit) as error:
-        place = f"{path}, line {error.lineno}" if isinstance(error, SyntaxError) else place_in_loaded(error)
-        said = error.msg if isinstance(error, SyntaxError) else error
-        raise ValueError(f"{place or path}: {type(error).__name__}: {said}") from None
-    return module
-
-
-def place_in_loaded(error):
-    """'my_drafter.py, line 7': the last line of a loaded file in the error's traceback, or None."""
-    lines = [f"{LOADED[frame.filename]}, line {frame.lineno}"
-             for frame in traceback.extract_tb(error.__traceback__) if frame.filename in LOADED]
-    return lines[-1] if lines else None

@@ -22,7 +22,7 @@ from pathlib import Path
 import requests
 from tqdm import tqdm
 
-import console
+from loading import command_line
 from loading.checkpoint import read_arrays, read_index
 
 OPENAI = ("https://openaipublic.blob.core.windows.net/gpt-2/models",
@@ -193,4 +193,4 @@ def main(name, models_dir="models"):
 
 
 if __name__ == "__main__":
-    sys.exit(console.run(main))
+    sys.exit(command_line.run(main))

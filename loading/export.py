@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-import console
 from encoder import load_encoder
+from loading import command_line
 from loading.folder import checked, folder_of, read_folder, shapes
 
 NAMES = {       # OpenAI's: Hugging Face's, llama.cpp's
@@ -150,4 +150,4 @@ def main(model, folder, to="huggingface", models_dir="models"):
 
 
 if __name__ == "__main__":
-    sys.exit(console.run(main))
+    sys.exit(command_line.run(main))

@@ -15,9 +15,9 @@ import nbformat
 from nbclient import NotebookClient
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))                                # console.py
+sys.path.insert(0, str(HERE.parent))                                # loading/command_line.py
 
-import console
+from loading import command_line, files
 
 METADATA = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"}}
@@ -64,9 +64,9 @@ def main(*paths, untimed=False):
         for old, new in zip(stored.cells, notebook.cells):
             if untimed and new.source.startswith("# On this machine"):
                 new.outputs = old.outputs
-        console.rewrite(path, nbformat.writes(notebook) + "\n")
+        files.rewrite(path, nbformat.writes(notebook) + "\n")
         print(f"{path.name}: {perf_counter() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(console.run(main))
+    sys.exit(command_line.run(main))

@@ -1,7 +1,7 @@
 """A static site to use without an install.  python -m pages FOLDER"""
 import sys
 
-import console
+from loading import command_line
 from pages.files import write_folder
 from pages.site import pages
 
@@ -18,4 +18,4 @@ def main(folder, repository=""):
 
 
 if __name__ == "__main__":
-    sys.exit(console.run(main))
+    sys.exit(command_line.run(main))

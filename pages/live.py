@@ -29,10 +29,10 @@ from autoregressive import autoregressive_sampling
 from checks import checked_rule
 from compute import threads
 from compute.backend import clock
-from drafters import lookup
-from drafters.eagle import Eagle
+from methods.drafters import lookup
+from methods.drafters.eagle import Eagle
+from methods.samplers import block
 from pages.rounds import EDITOR, Coins, Shown, Untraced, untraced
-from samplers import block
 from utils import load_model
 
 if sys.platform == "emscripten":                        # where memory counts even if it was never written to
@@ -124,7 +124,7 @@ def recorded(settings):
 
 def typed(code):
     """Runs the editor's code.  Returns {"rule": a class}, or the functions {"propose": .., "verify": ..}."""
-    from verdicts import rules  # not at the top: a race without the editor's code begins sooner
+    from lossless.verdicts import rules  # not at the top: a race without the editor's code begins sooner
     names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)
     classes = [value for value in names.values() if getattr(value, "__module__", "") == "editor"
@@ -139,11 +139,11 @@ def typed(code):
 def judged(code, settings=None, penalty=False, disputed=False):
     """lossless.Report, as a dict, about this code.
 
-    disputed    judge it on the models of verdicts/, with these settings
+    disputed    judge it on the models of lossless/verdicts/, with these settings
     penalty     the target has a repetition penalty
     """
     import lossless
-    from verdicts import museum, reports
+    from lossless.verdicts import museum, reports
     own = typed(code)
     sampler = museum.sampler(own["rule"]) if "rule" in own else (
         lambda *run, **settings: speculative.speculative_sampling(*run, **own, **settings))
@@ -166,7 +166,7 @@ def sentence(error):
 
 def openings():
     """[{group, name, code, wrong, ..}, ..]"""
-    from verdicts import CASES, museum
+    from lossless.verdicts import CASES, museum
     for function in speculative.verify, speculative.propose:
         yield dict(group="Algorithm 2", name=function.__name__, code=without_docstring(function), wrong=False)
     for case in CASES:
@@ -187,9 +187,9 @@ def without_docstring(function):
 
 def code_of(name):
     """The source of the rule's class, after those of other classes of museum.py that it inherits from."""
-    from verdicts import museum, rules
+    from lossless.verdicts import museum, rules
     own = [cls for cls in museum.RULES[name].__mro__[::-1]
-           if cls.__module__.startswith("verdicts") and cls.__name__ not in vars(rules)]
+           if cls.__module__.startswith("lossless.verdicts") and cls.__name__ not in vars(rules)]
     return "\n\n".join(sources(cls.__module__)[cls.__name__] for cls in own or [museum.RULES[name]])
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from pages import live, machine
+from benchmarks import cost_model
+from pages import live
 from pages.files import MARK
 from pages.frame import page
 
@@ -21,13 +22,15 @@ ROOT = Path(__file__).resolve().parent.parent
 PYODIDE = "https://cdn.jsdelivr.net/pyodide/v0.27.7/full/"
 TIDE = ("The tide was going out. Along the edge of the water a girl was walking barefoot, "
         "with her shoes in")
+MACHINE = "Which method on my machine?"
 REPEATING = ("The rain fell on the roof, and the rain fell on the road, and the rain fell on the river; "
              "the rain fell on the roof, and the rain fell on the road, and the rain fell on")
 START = dict(prompt=TIDE, n_tokens=40, K=4, temperature=0, top_p=1, seed=0, drafter="model", verifier="token")
 MODELS = "demo-draft", "demo-target", "demo-eagle"
 FILES = ("hparams.json", "encoder.json", "vocab.bpe", "checkpoint", "model.ckpt.index",
          "model.ckpt.data-00000-of-00001")
-CODE = ".", "compute", "drafters", "loading", "pages", "reporting", "samplers", "verdicts"
+CODE = (".", "compute", "loading", "lossless", "lossless/verdicts", "methods", "methods/drafters",
+        "methods/samplers", "pages", "reporting")
 INDEX = (MARK + '<meta http-equiv="refresh" content="0; url=live.html">\n'
          '<a href="live.html">Speculative sampling, live</a>\n')
 
@@ -45,7 +48,7 @@ def packed(paths):
 def packs():
     """{file: bytes} that live.html loads: the code, and the models."""
     code = [path.relative_to(ROOT) for folder in CODE for path in sorted((ROOT / folder).glob("*.py"))]
-    files = {"code.zip": packed([*code, "verdicts/cases.ini"])}
+    files = {"code.zip": packed([*code, "lossless/verdicts/cases.ini"])}
     for name in MODELS:
         paths = [Path("models", name, file) for file in FILES]
         files[f"{name}.zip"] = packed(path for path in paths if (ROOT / path).exists())
@@ -59,15 +62,15 @@ def live_page(files, repository="", base=PYODIDE):
     data = dict(packs=about, openings=[*live.openings()], settings=START,
                 recorded=live.recorded(START))
     link = f'<a href="{repository}">this repository</a>' if repository else "this repository"
-    more = f'<a href="machine.html">{machine.TITLE}</a> is a page of its own.'
+    more = f'<a href="machine.html">{MACHINE}</a> is a page of its own.'
     policy = f" {base} 'wasm-unsafe-eval'; connect-src 'self' {base}; worker-src blob:"
     return page("Speculative sampling, live", "live.html", data, policy, base=base, repository=link,
                 machine=more, repeating=quote(REPEATING))
 
 
 def machine_page():
-    data = machine.data()
-    return page(machine.TITLE, "machine.html", data, measured=data["measured"])
+    data = cost_model.data()
+    return page(MACHINE, "machine.html", data, measured=data["measured"])
 
 
 def pages(repository=""):

@@ -6,10 +6,13 @@ import pytest
 from helpers import PAIRS, tiny_gpt2
 
 from autoregressive import autoregressive_sampling
-from drafters import lookup
-from lossless import PROMPT, distribution_of_text, exact_distribution, scripted, table, text_of
-from samplers import block
-from samplers.batch import Slots, batch_sampling
+from lossless import distribution_of_text, exact_distribution
+from lossless.cases import PROMPT
+from lossless.judge import text_of
+from lossless.toys import scripted, table
+from methods.drafters import lookup
+from methods.samplers import block
+from methods.samplers.batch import Slots, batch_sampling
 from speculative import speculative_sampling
 from utils import load_model
 

@@ -4,7 +4,7 @@ import pytest
 from helpers import PAIRS
 
 from lossless import exact_distribution
-from samplers import block
+from methods.samplers import block
 from speculative import speculative_sampling, verify
 
 

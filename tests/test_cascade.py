@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 
 import speculative
-from drafters import cascade
-from lossless import exact_distribution, table
+from lossless import exact_distribution
+from lossless.toys import table
+from methods.drafters import cascade
 from sampling import prepare
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from helpers import full_disk
 
-import console
-from console import rewrite
 from exercises import steps
+from loading import command_line, user_file
+from loading.files import rewrite
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -40,7 +40,7 @@ def no_arguments():
                     "[1, 2]", "a\\nb", "a\nb", " x ", ""]],
     (["f", "--prompt=--x"], ["f", "x", "--x", 4, 0.5, False])])
 def test_every_value_arrives_as_typed(words, values, capsys):
-    assert console.run(program, words) == 0
+    assert command_line.run(program, words) == 0
     assert capsys.readouterr().out == f"{values}\n"
 
 
@@ -53,13 +53,13 @@ def test_every_value_arrives_as_typed(words, values, capsys):
     "f --prompt --json": "needs a value", "f --json=1": "--json 1: give no value",
     "f -- x": "'--' is not a flag", "f -t 1 -x 2": "'-x' is not a flag"}.items())
 def test_words_that_are_not_understood_get_one_sentence_before_the_work(words, says, capsys):
-    assert console.run(program, words.split()) == 2
+    assert command_line.run(program, words.split()) == 2
     out, err = capsys.readouterr()
     assert says in err and err.startswith("error: ") and err.count("\n") == 1 and not out
 
 
 def test_help_names_every_flag_with_its_default_and_does_nothing(capsys):
-    assert console.run(program, ["--K", "3", "--help"]) == console.run(program, ["-h"]) == 0
+    assert command_line.run(program, ["--K", "3", "--help"]) == command_line.run(program, ["-h"]) == 0
     out, err = capsys.readouterr()
     for line in "FILE\n        what to read", "-K, --K=K\n        Default: 4\n        drafts", "--json":
         assert line in out and not err
@@ -76,7 +76,7 @@ def test_help_names_every_flag_with_its_default_and_does_nothing(capsys):
 def test_an_error_is_a_sentence_and_a_status(error, status, says, capsys):
     def fails():
         raise error
-    assert console.run(fails, []) == status
+    assert command_line.run(fails, []) == status
     assert capsys.readouterr().err.startswith(says)
 
 
@@ -85,12 +85,12 @@ def test_a_mistake_here_keeps_its_traceback_and_one_in_a_loaded_file_says_its_li
     def broken():
         return {}["x"]
     with pytest.raises(KeyError):
-        console.run(broken, [])
+        command_line.run(broken, [])
     mine = tmp_path / "mine.py"
     mine.write_text("def propose(x):\n    return len(x\n        + 1)\n")
     monkeypatch.chdir(tmp_path)
     for typed in mine, "mine.py", "./mine.py":
-        assert console.run(lambda: console.function_in(typed, "propose", len)(3), []) == 2
+        assert command_line.run(lambda: user_file.function_in(typed, "propose", len)(3), []) == 2
         said = capsys.readouterr().err.replace("line 2", "line 3")
         assert f"error: {typed}, line 3: TypeError: " in said
 
@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_used_says_why(text, says, tmp_path):
     if text is not None:
         path.write_text(text)
     with pytest.raises(ValueError, match=says):
-        console.function_in(path, "propose", no_arguments)
+        user_file.function_in(path, "propose", no_arguments)
 
 
 def test_an_edit_within_a_second_counts(tmp_path, monkeypatch):
@@ -115,7 +115,7 @@ def test_an_edit_within_a_second_counts(tmp_path, monkeypatch):
         path.write_text(f"raise ValueError('{said}')")
         os.utime(path, (0, 0))
         with pytest.raises(ValueError, match=said):
-            console.function_in(path, "propose", no_arguments)
+            user_file.function_in(path, "propose", no_arguments)
         assert said in next(steps.answers(path))[0]
 
 
@@ -135,7 +135,7 @@ def test_a_file_is_rewritten_whole_or_stays_as_it_was(tmp_path):
 def test_a_full_disk_behind_standard_output_is_told(monkeypatch, capfd):
     with open("/dev/full", "w") as full, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", full)
-        assert console.run(program, ["f"]) == 2
+        assert command_line.run(program, ["f"]) == 2
         full.write("more")                              # Python flushes the rest at exit: now to nobody
     assert "cannot write the output (No space left on device): free some" in capfd.readouterr().err
 
@@ -144,7 +144,7 @@ def test_a_full_disk_behind_standard_output_is_told(monkeypatch, capfd):
 def test_what_a_terminal_cannot_show_becomes_a_question_mark(name, monkeypatch):
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, name, stream)
-    assert console.run(lambda: print("caf\u00e9", file=stream), []) == 0
+    assert command_line.run(lambda: print("caf\u00e9", file=stream), []) == 0
     stream.flush()
     assert stream.buffer.getvalue() == b"caf?\n"
 
@@ -156,13 +156,14 @@ def test_a_reader_who_goes_away_is_not_an_error_and_a_verdict_is_still_the_exit_
     os.close(reader)
     with open(writer, "w") as pipe, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", pipe)
-        assert console.run(lambda: print("not lossless") or status, []) == status
+        assert command_line.run(lambda: print("not lossless") or status, []) == status
         pipe.write("more")
     assert capfd.readouterr().err == ""
 
 
 PROGRAMS = ["main.py", "-m reporting.many", "-m benchmarks", "-m exercises", "-m loading.download",
-            "-m loading.export", "-m lossless", "-m pages", "-m verdicts", "training/fetch.py"]
+            "-m loading.export", "-m lossless", "-m pages", "-m lossless.verdicts",
+            "-m models.training.fetch"]
 
 
 @pytest.mark.long

@@ -7,8 +7,10 @@ import pytest
 from helpers import tiny_gpt2
 
 from autoregressive import autoregressive_sampling
-from lossless import exact_distribution, scripted, table, text_of
-from samplers.constraints import brackets, constrained, forbidden, penalty
+from lossless import exact_distribution
+from lossless.judge import text_of
+from lossless.toys import scripted, table
+from methods.samplers.constraints import brackets, constrained, forbidden, penalty
 from speculative import speculative_sampling
 
 DRAFT, TARGET = table(1), table(2)

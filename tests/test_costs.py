@@ -13,7 +13,7 @@ from benchmarks.measure import arrays_of, size_of
 from benchmarks.synthetic import SIZES, random_arrays, random_model
 from loading.checkpoint import read_tensorflow
 from loading.folder import shapes
-from lossless import table
+from lossless.toys import table
 from notebooks.parts import PARTS, parts_timed, textbook
 from speculative import speculative_sampling
 from utils import load_model

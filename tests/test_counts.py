@@ -10,7 +10,8 @@ import lossless
 from benchmarks import counts, tables
 from benchmarks.__main__ import main
 from benchmarks.counts import CHANCES, FILE, MEMORYLESS, counted, figures, name_of, summed
-from samplers import block
+from lossless import toys
+from methods.samplers import block
 from sampling import probabilities
 from speculative import speculative_sampling, verify
 
@@ -21,7 +22,7 @@ VERIFY = {"token": verify, "block": block.verify}
 @pytest.mark.parametrize("verifier, seed", [*product(CHANCES, (1, 2, 3))])
 def test_the_chances_along_texts_are_those_of_all_drafts_and_coins(verifier, seed):
     """P(at least j drafts are accepted): the formula sums over texts, the judge over drafts and coins."""
-    draft, target, K = lossless.table(seed, zeros=.2), lossless.table(seed + 7, zeros=.2), 3
+    draft, target, K = toys.table(seed, zeros=.2), toys.table(seed + 7, zeros=.2), 3
     found = lossless.exact_distribution(lambda rng: next(
         speculative_sampling(draft, target, [0], K + 1, K, rng, verify=VERIFY[verifier])).n_accepted)
     due = [sum(chance for n, chance in found.items() if n > j) for j in range(K)]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import console
-import methods
+from loading import command_line
 from main import main
+from methods import table
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
@@ -24,7 +24,7 @@ def test_links_lead_somewhere():
 
 
 def test_the_lessons_methods_are_in_the_table():
-    names = {*methods.DRAFTERS, *methods.VERIFIERS}
+    names = {*table.DRAFTERS, *table.VERIFIERS}
     assert all(name in names for name in re.findall(r"--(?:drafter|verifier) (\w+)", PAGES["lesson"]))
 
 
@@ -33,7 +33,7 @@ def test_the_lessons_methods_are_in_the_table():
 def test_the_lessons_commands_run(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").symlink_to(ROOT / "models")
-    assert console.run(main, shlex.split(words)) == 0 and capsys.readouterr().out
+    assert command_line.run(main, shlex.split(words)) == 0 and capsys.readouterr().out
 
 
 def test_every_exercise_and_every_try_of_the_notebooks_has_a_solution():

@@ -27,8 +27,7 @@ import numpy as np
 import pytest
 from helpers import full_disk
 
-import console
-from loading import checkpoint
+from loading import checkpoint, command_line
 from loading import download as module
 from loading.download import MODELS, download
 from loading.folder import shapes
@@ -244,7 +243,7 @@ def test_a_wrong_file_is_named_and_kept(server, tmp_path, file, mine, says, caps
     """mine: the wrong contents; None: the file with one bit flipped."""
     completes(server, tmp_path)
     path, mine = tmp_path / "tiny" / file, mine or flip(server.files[file])
-    run = partial(console.run, module.main, ["tiny", "--models_dir", str(tmp_path)])
+    run = partial(command_line.run, module.main, ["tiny", "--models_dir", str(tmp_path)])
     path.write_bytes(mine)
     server.log.clear()
     assert run() == 2 and re.search(f"error: .*{file}.*{says}.*delete it", capsys.readouterr().err)

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis.strategies import booleans, integers, lists, sampled_from, tuples
 
 import gpt2
-from drafters import adaptive, lookup, suffix
-from drafters.adaptive import Confident, Optimum, Schedule
-from drafters.early_exit import EarlyExit
-from drafters.layer_skip import DraftExit, LayerSkip, search, seconds_per_token
-from drafters.ngram import NGram
-from lossless import memoryless, scripted, table
+from lossless.toys import memoryless, scripted, table
+from methods.drafters import adaptive, lookup, suffix
+from methods.drafters.adaptive import Confident, Optimum, Schedule
+from methods.drafters.early_exit import EarlyExit
+from methods.drafters.layer_skip import DraftExit, LayerSkip, search, seconds_per_token
+from methods.drafters.ngram import NGram
+from methods.samplers import lossy
 from reporting.stats import predicted_speedup
-from samplers import lossy
 from speculative import speculative_sampling
 
 

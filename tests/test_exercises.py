@@ -18,9 +18,9 @@ import sampling
 import speculative
 from exercises.__main__ import check, main
 from exercises.steps import FILTERS, STEPS, mistakes, step_3, step_4, step_5
+from lossless.verdicts.museum import RULES, WRONG
+from lossless.verdicts.rules import Algorithm2
 from reporting import stats
-from verdicts.museum import RULES, WRONG
-from verdicts.rules import Algorithm2
 
 ROOT = Path(__file__).parent.parent
 NAMES = {name: n + 1 for n, names in enumerate(STEPS.values()) for name in names}               # name: step
@@ -241,7 +241,8 @@ def test_ctrl_c_ends_the_program_and_the_process_of_the_file(tmp_path):
     file, alive = tmp_path / "mine.py", tmp_path / "alive"
     file.write_text(f"import os, time\nopen({str(alive)!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n")
     obeys = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); " \
-            "import console; from exercises.__main__ import main; sys.exit(console.run(main, sys.argv[1:]))"
+            "from loading.command_line import run; from exercises.__main__ import main; " \
+            "sys.exit(run(main, sys.argv[1:]))"
     with subprocess.Popen([sys.executable, "-c", obeys, file], cwd=ROOT, stderr=subprocess.PIPE) as program:
         while not (alive.exists() and alive.read_text()):
             time.sleep(.05)

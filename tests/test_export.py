@@ -10,8 +10,8 @@ from helpers import full_disk, write_folder
 
 from autoregressive import autoregressive_sampling
 from benchmarks.synthetic import SIZES, random_arrays
-from console import run
 from loading import export
+from loading.command_line import run
 from loading.export import main
 from utils import load_model
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpt2
-from samplers.tree_model import with_tree
+from methods.samplers.tree_model import with_tree
 
 TOKENS = [int(token) for token in np.random.default_rng(0).integers(13, size=80)]  # fills the context
 

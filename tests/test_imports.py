@@ -7,49 +7,84 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 READING = ["autoregressive", "speculative", "sampling", "checks", "gpt2", "encoder", "utils"]
-MAY = {         # a directory ("room") or file: what it may import besides itself
-    "autoregressive": ["sampling"], "speculative": ["sampling", "checks"], "sampling": ["checks", "compute"],
-    "checks": [], "console": [], "gpt2": ["checks", "compute"], "encoder": [],
-    "utils": ["loading", "compute", "encoder", "gpt2"], "compute": [],
-    "loading": ["encoder", "compute", "console"],
-    "lossless": ["sampling", "speculative", "checks", "autoregressive", "console"],
-    "samplers": [*READING, "compute"], "drafters": [*READING, "compute", "loading", "samplers"],
-    "methods": [*READING, "compute", "loading", "drafters", "samplers", "console"],
+METHODS = ["methods", "methods.drafters", "methods.samplers"]
+JUDGE = ["lossless", "lossless.verdicts"]
+MAY = {         # a room (a directory, or a file at the top): what it may import besides itself
+    "checks": [], "encoder": [], "compute": [],
+    "sampling": ["checks", "compute"], "gpt2": ["checks", "compute"],
+    "autoregressive": ["sampling", "checks"], "speculative": ["sampling", "checks"],
+    "loading": ["encoder"],
+    "utils": ["loading", "compute", "encoder", "gpt2"],
+    "lossless": ["sampling", "speculative", "checks"],
+    "methods.samplers": [*READING, "compute"],
+    "methods.drafters": [*READING, "compute", "loading", "methods.samplers"],
+    "methods": [*READING, "compute", "loading", *METHODS],
+    "lossless.verdicts": [*READING, "compute", "lossless", *METHODS],
+    "reporting": [*READING, "compute", *METHODS],
+    "benchmarks": [*READING, "compute", "loading", *METHODS, *JUDGE, "reporting"],
+    "pages": [*READING, "compute", "loading", *METHODS, *JUDGE, "reporting", "benchmarks"],
+    "main": [*READING, "compute", "loading", *METHODS, "reporting", "pages"],
+    "models": [*READING, "compute", "loading", *METHODS],
 }
 
 
-def room_of(path):
-    first = path.relative_to(ROOT).parts[0]
-    return first.removesuffix(".py")
+def room_of(module):
+    """The room with the longest name that begins this dotted name; otherwise its first part."""
+    parts = module.split(".")
+    names = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+    return next((name for name in names if name in MAY), parts[0])
+
+
+def module_of(path):
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
 @cache
 def imported(path):
-    """The top-level names of all modules that a file imports, at any place in it."""
+    """The dotted names of all modules that a file imports, at any place in it."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names |= {name.name.split(".")[0] for name in node.names}
+            names |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
-            names.add(node.module.split(".")[0])
+            names |= {f"{node.module}.{name.name}" for name in node.names}
     return names
 
 
 FILES = [path for path in sorted(ROOT.rglob("*.py")) if not path.relative_to(ROOT).parts[0].startswith(".")]
-ROOMS = {room_of(path) for path in FILES}
+ROOMS = {room_of(module_of(path)) for path in FILES}
+
+
+def arrows(path):
+    """The other rooms that a file imports.  A program may read its flags with loading.command_line and
+    loading.user_file, and write its file with loading.files, wherever it is."""
+    text = path.read_text(encoding="utf-8")
+    names = imported(path)
+    if '__name__ == "__main__"' in text:
+        names = {name for name in names if not name.startswith("loading")}
+    return {room_of(name) for name in names} & ROOMS - {room_of(module_of(path))}
 
 
 @pytest.mark.parametrize("room", MAY)
 def test_no_arrow_runs_back_up(room):
     """Each directory or file imports only what MAY allows."""
     for path in FILES:
-        if room_of(path) == room:
-            assert imported(path) & ROOMS <= {room, *MAY[room]}, path
+        if room_of(module_of(path)) == room:
+            assert arrows(path) <= {*MAY[room]}, path
+
+
+def test_no_two_rooms_need_each_other():
+    """MAY itself has no circle: each room may import only rooms that could be built before it."""
+    built, left = set(), {room: {*may} - {room} for room, may in MAY.items()}
+    while ready := {room for room, may in left.items() if may <= built}:
+        built |= ready
+        left = {room: may for room, may in left.items() if room not in built}
+    assert not left
 
 
 def test_nobody_imports_main_and_only_programs_of_its_kind_read_the_table():
-    """The table is methods.py."""
-    importers = {name: {room_of(path) for path in FILES if name in imported(path)}
-                 for name in ("main", "methods")}
+    importers = {name: {room_of(module_of(path)) for path in FILES
+                        if any(one == name or one.startswith(f"{name}.") for one in imported(path))}
+                 for name in ("main", "methods.table")}
     assert importers["main"] <= {"tests"}
-    assert importers["methods"] <= {"main", "reporting", "benchmarks", "pages", "tests", "verdicts"}
+    assert importers["methods.table"] <= {"main", "reporting", "benchmarks", "pages", "tests"}

@@ -4,9 +4,9 @@ import numpy as np
 from helpers import tiny_gpt2
 
 from autoregressive import autoregressive_sampling
-from drafters import jacobi
-from drafters.jacobi import Jacobi
-from lossless import as_model
+from lossless.toys import as_model
+from methods.drafters import jacobi
+from methods.drafters.jacobi import Jacobi
 from speculative import speculative_sampling
 
 

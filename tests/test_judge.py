@@ -12,26 +12,17 @@ import numpy as np
 import pytest
 from helpers import PAIRS
 
-import console
 import lossless
 from autoregressive import autoregressive_sampling
-from lossless import (
-    CASES,
-    PROMPT,
-    SETTINGS,
-    check,
-    distance,
-    distribution_of_text,
-    exact_distribution,
-    memoryless,
-    report,
-    table,
-    text_of,
-)
+from loading import command_line
+from lossless import __main__, cases, check, distribution_of_text, exact_distribution, judge, report, toys
+from lossless.cases import CASES, PROMPT, SETTINGS
+from lossless.judge import distance, text_of
+from lossless.toys import memoryless, table
+from lossless.verdicts.museum import WRONG
+from lossless.verdicts.rules import Algorithm2
 from sampling import Round, probabilities, sample
 from speculative import propose, speculative_sampling, verify
-from verdicts.museum import WRONG
-from verdicts.rules import Algorithm2
 
 # One step ---------------------------------------------------------------------------------------------------
 
@@ -142,9 +133,9 @@ def test_the_targets_distribution_by_hand():
 
 
 def test_the_words_mean_what_the_table_of_kinds_says():
-    """Each letter in a case's name gives draft and target the supports that lossless.KINDS lists."""
-    for kind, (by_draft, by_target, *_) in lossless.KINDS.items():
-        p, q = (np.exp(model([2, 0, 1])[0]) for model in lossless.pair(f".{kind}"))
+    """Each letter in a case's name gives draft and target the supports that cases.KINDS lists."""
+    for kind, (by_draft, by_target, *_) in cases.KINDS.items():
+        p, q = (np.exp(model([2, 0, 1])[0]) for model in cases.pair(f".{kind}"))
         assert (p > 0).sum() == len(by_draft) and (q > 0).sum() == len(by_target)
         assert ((p > 0) & (q > 0)).sum() == len({*by_draft} & {*by_target})
         if kind == "s":
@@ -247,13 +238,13 @@ KINDS_OF_MISTAKES = {
 @pytest.mark.parametrize("name", KINDS_OF_MISTAKES)
 def test_the_standard_cases_see_each_kind_of_mistake(name, monkeypatch):
     setting = name.split()[0].lower()
-    monkeypatch.setattr(lossless, "CASES", sorted(CASES, key=lambda case: setting not in case.settings))
+    monkeypatch.setattr(judge, "CASES", sorted(CASES, key=lambda case: setting not in case.settings))
     assert not report(KINDS_OF_MISTAKES[name]).lossless
 
 
 def test_what_is_remembered_of_one_case_does_no_harm_in_another(monkeypatch):
     """A model may cache by prompt: every case has a prompt of its own."""
-    monkeypatch.setattr(lossless, "CASES", CASES[::6])
+    monkeypatch.setattr(judge, "CASES", CASES[::6])
     rows = {}
 
     def once(model):
@@ -268,8 +259,8 @@ def test_what_is_remembered_of_one_case_does_no_harm_in_another(monkeypatch):
 
 
 def test_a_case_of_too_many_branches_is_walked_in_part(monkeypatch, capsys):
-    monkeypatch.setattr(lossless, "CASES", [case for case in CASES if case.name.startswith("'ff.'")][:1])
-    monkeypatch.setattr(lossless, "ENOUGH", 500)
+    monkeypatch.setattr(judge, "CASES", [case for case in CASES if case.name.startswith("'ff.'")][:1])
+    monkeypatch.setattr(judge, "ENOUGH", 500)
     found = report(speculative_sampling)
     assert found.lossless and (found.n_cases, found.n_unfinished) == (1, 1) and found.n_branches < 100
     assert str(found).endswith("branches of 1 case, 1 case not to the end)")
@@ -332,7 +323,7 @@ def test_check_takes_settings_pairs_and_shapes():
     dict(temperature=1000.), dict(temperature=1e-320), dict(temperature=1e308), dict(top_p=1 - 2 ** -53),
     dict(eos=np.array(1)), dict(eos=np.int8(1)), dict(eos=range(1, 3)), dict(eos=[99])], ids=str)
 def test_the_definition_holds_for_extreme_settings_too(settings):
-    far_apart = lossless.as_model(lambda prefix: np.array([0, -1000, -500, -1e-3]))
+    far_apart = toys.as_model(lambda prefix: np.array([0, -1000, -500, -1e-3]))
     pairs = [(table(1, n_vocab=4), far_apart), PAIRS["zeros in both"], PAIRS["draft is certain"]]
     assert report(speculative_sampling, pairs, [2], 3, **settings).lossless
 
@@ -370,13 +361,13 @@ def test_a_sampler_that_never_ends_is_told_so_and_not_waited_for(sampler):
 
 
 def test_a_sampler_that_changes_its_settings_is_judged_by_those_it_was_given(monkeypatch):
-    monkeypatch.setattr(lossless, "CASES", [case for case in CASES if "eos" in case.settings])
+    monkeypatch.setattr(judge, "CASES", [case for case in CASES if "eos" in case.settings])
     def endless(*run, eos=None, **settings):
         if isinstance(eos, (list, set)):
             eos.clear()
         return speculative_sampling(*run, eos=None if isinstance(eos, (list, set)) else eos, **settings)
-    before = [str(case) for case in lossless.CASES]
-    assert "eos" in lossless.report(endless).case and [str(case) for case in lossless.CASES] == before
+    before = [str(case) for case in cases.CASES]
+    assert "eos" in lossless.report(endless).case and [str(case) for case in cases.CASES] == before
 
 
 def test_models_in_single_precision_are_judged_in_double():
@@ -429,9 +420,9 @@ OWN = {  # the contents of a file: (exit status, the beginning of what is printe
 
 @pytest.mark.parametrize("source", OWN)
 def test_the_program_judges_a_file_of_ones_own(source, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(lossless, "CASES", CASES[:9])
+    monkeypatch.setattr(judge, "CASES", CASES[:9])
     path = tmp_path / "mine.py"
     path.write_text(source)
     status, says = OWN[source]
-    assert console.run(lossless.main, [str(path)]) == status
+    assert command_line.run(__main__.main, [str(path)]) == status
     assert "".join(capsys.readouterr()).replace(str(path), "PATH").startswith(says)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from lossless import exact_distribution
-from samplers.k_seq import K_SEQ, division_factor, select
-from samplers.tree import walk
+from methods.samplers.k_seq import K_SEQ, division_factor, select
+from methods.samplers.tree import walk
 
 
 def test_equal_drafts_are_both_candidates_for_the_next_place():

@@ -15,13 +15,13 @@ import get_pyodide
 import numpy as np
 import pytest
 
-import lossless
+from lossless import cases, judge
+from lossless.verdicts import CASES
+from lossless.verdicts.museum import RIGHT, RULES, WRONG
 from pages import site
 from pages.live import Live, openings
 from pages.rounds import STEPS, Coins, Shown
 from speculative import propose, speculative_sampling, verify
-from verdicts import CASES
-from verdicts.museum import RIGHT, RULES, WRONG
 
 NODE = Path(__file__).resolve().parent / "tools" / "live_in_node.mjs"
 RUN = dict(prompt="The tide was going out.", n_tokens=12, K=4, temperature=.8, top_p=.95, seed=0,
@@ -99,7 +99,7 @@ def judged(live, name):
 
 @pytest.mark.parametrize("name", ["verify", "Swapped", "OneCoinForAll", CASES[0].name])
 def test_what_is_opened_runs_a_race_and_is_judged(live, name, monkeypatch):
-    monkeypatch.setattr(lossless, "CASES", lossless.CASES[:60])
+    monkeypatch.setattr(judge, "CASES", cases.CASES[:60])
     about, rounds = raced(live, code=OPENED[name]["code"])
     assert rounds and not any("error" in r for r in rounds), (about, rounds)
     assert judged(live, name)["lossless"] != OPENED[name]["wrong"]

@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 from helpers import PAIRS
 
-from lossless import exact_distribution, memoryless
-from samplers.lossy import lenient, lenient_probs, typical, typical_probs
+from lossless import exact_distribution
+from lossless.toys import memoryless
+from methods.samplers.lossy import lenient, lenient_probs, typical, typical_probs
 from speculative import speculative_sampling
 
 RULES = {"lenient .5": (lenient(.5), lambda q, p: lenient_probs(q, p, .5)),

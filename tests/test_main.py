@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from helpers import full_disk
 
-import console
-import methods
 from encoder import Encoder
+from loading import command_line
 from main import main
+from methods import table
 from utils import load_model
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def run(capsys, *words):
-    status = console.run(main, words)
+    status = command_line.run(main, words)
     return status, *capsys.readouterr()
 
 
@@ -28,8 +28,8 @@ def result(capsys, *words):
 
 def test_the_help_of_each_flag_names_every_method(capsys):
     words = " ".join(run(capsys, "--help")[1].split())
-    for table in methods.DRAFTERS, methods.VERIFIERS:
-        assert f" {' '.join(table)}, or a file" in words
+    for names in table.DRAFTERS, table.VERIFIERS:
+        assert f" {' '.join(names)}, or a file" in words
     assert "{" not in words
 
 
@@ -65,7 +65,7 @@ def test_the_seed_fixes_the_text(capsys):
 def test_drafters_and_verifiers_are_named_and_the_draft_is_loaded_only_if_it_is_used(
         capsys, monkeypatch):
     loaded = []
-    monkeypatch.setattr(methods, "load_model", lambda *name: loaded.append(name[0]) or load_model(*name))
+    monkeypatch.setattr(table, "load_model", lambda *name: loaded.append(name[0]) or load_model(*name))
     r = result(capsys, "--drafter", "lookup", "-n", "5")
     assert r["draft"] == "lookup" and loaded == ["demo-target"] and r["same_text"]
     assert result(capsys, "--verifier", "tree:2,1", "-n", "5")["K"] == 2 and loaded[1:] == ["demo-target",
@@ -111,7 +111,7 @@ def test_bad_input_ends_in_one_sentence_and_status_2(capsys, typed, monkeypatch)
 
 
 def test_a_place_that_cannot_be_written_is_told_before_a_model_is_loaded(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(methods, "load_model", None)
+    monkeypatch.setattr(table, "load_model", None)
     status, out, err = run(capsys, "--trace", str(tmp_path / "none" / "run.html"))
     assert (status, out, err.count("\n")) == (2, "", 1) and "cannot write" in err
 
@@ -135,7 +135,7 @@ class Counts:
 def counting(monkeypatch):
     encoder = Encoder({char: i for i, char in enumerate("abcd")} | {"<|endoftext|>": 4}, [])
     found = {name: Counts() for name in ("demo-draft", "demo-target")}
-    monkeypatch.setattr(methods, "load_model", lambda name, _: (found[name], encoder))
+    monkeypatch.setattr(table, "load_model", lambda name, _: (found[name], encoder))
     return found
 
 

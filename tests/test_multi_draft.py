@@ -5,9 +5,9 @@ import pytest
 from nodes import LIKELIEST, RULES, acceptance, ceiling, pairs
 
 from lossless import exact_distribution
-from samplers.k_seq import K_SEQ
-from samplers.multi_draft import GREEDY, draw
-from samplers.tree_rules import SEQUOIA, SPECINFER
+from methods.samplers.k_seq import K_SEQ
+from methods.samplers.multi_draft import GREEDY, draw
+from methods.samplers.tree_rules import SEQUOIA, SPECINFER
 
 
 def test_the_chosen_are_the_likeliest_and_the_last_is_drawn_from_the_rest():

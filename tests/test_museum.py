@@ -4,11 +4,12 @@ the rules are built, does what speculative.py does."""
 import numpy as np
 import pytest
 
-from lossless import report, table
+from lossless import report
+from lossless.toys import table
+from lossless.verdicts import CASES, PAIRS, kept, texts
+from lossless.verdicts.museum import RIGHT, RULES, WRONG
+from lossless.verdicts.rules import Algorithm2
 from speculative import speculative_sampling
-from verdicts import CASES, PAIRS, kept, texts
-from verdicts.museum import RIGHT, RULES, WRONG
-from verdicts.rules import Algorithm2
 
 FEW = [([pair], Ks, n_tokens) for *pair, n_tokens, Ks in map(
     PAIRS.get, ("five tokens of vocabulary", "a distribution after every prefix"))]

@@ -8,12 +8,13 @@ import pytest
 
 from benchmarks import counts, figures
 from benchmarks.sequoia import best_tree
-from drafters import lookup
 from encoder import Encoder, bytes_to_unicode, load_encoder
-from lossless import exact_distribution, memoryless
+from lossless import exact_distribution
+from lossless.toys import memoryless
+from methods.drafters import lookup
+from methods.samplers import block
+from methods.samplers.tree import walk
 from reporting.stats import acceptance, expected_tokens
-from samplers import block
-from samplers.tree import walk
 from sampling import Round, point_masses, probabilities
 from speculative import speculative_sampling, verify
 
@@ -99,7 +100,7 @@ def test_transformers_nucleus(probs, kept):
     ([1, 2, 3, 100, 1, 2, 3, 200, 1, 2, 3, 300, 1, 2, 3], 2, [300, 1])], ids=str)
 def test_vllms_look_ups(x, k, drafts):
     """vllm-project/vllm, tests/v1/spec_decode/test_ngram.py.  The last case differs by design: vLLM takes the
-    first match, [100, 1], and drafters/lookup.py the last."""
+    first match, [100, 1], and methods/drafters/lookup.py the last."""
     assert lookup.propose(None, x, k, None, None) == (drafts, None)
 
 

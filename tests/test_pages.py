@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from helpers import full_disk
 
-from console import rewrite
+from loading.files import rewrite
 from pages.__main__ import main
 from pages.files import MARK, check_place, is_ours, write_folder
 from pages.frame import page
 
 ROOT = Path(__file__).resolve().parent.parent
-REFUSED = (ValueError, OSError)         # console.py turns both into one sentence
+REFUSED = (ValueError, OSError)         # loading/command_line.py turns both into one sentence
 
 
 def state(folder):

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import console
+from loading import command_line
 from loading.download import MODELS
 from lossless import check
+from lossless.verdicts import CASES
 from main import main
-from verdicts import CASES
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,11 +30,11 @@ def test_it_has_one_line_that_runs_the_program_and_one_that_runs_the_tests():
 def test_each_command_runs(arguments, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if not set(arguments) & set(MODELS):
-        assert console.run(main, [*arguments, "--n_tokens_to_generate", "9"]) == 0
+        assert command_line.run(main, [*arguments, "--n_tokens_to_generate", "9"]) == 0
         assert capsys.readouterr().out
     else:  # these would first download gigabytes, so only their flags are checked
         defaults = {name: p.default for name, p in inspect.signature(main).parameters.items()}
-        assert console.with_values(arguments, defaults)
+        assert command_line.with_values(arguments, defaults)
 
 
 def test_the_output_shown_is_what_the_program_prints(capsys):
@@ -44,7 +44,7 @@ def test_the_output_shown_is_what_the_program_prints(capsys):
         return re.sub(r"[\d.]+(?=x| s,| tokens per second)|(?<=[cv] = )[\d.]+", "N", text).strip()
 
     shown = re.search(r"```text\n(Autoregressive.*?)```", README, re.S).group(1)
-    assert console.run(main, []) == 0
+    assert command_line.run(main, []) == 0
     out, err = capsys.readouterr()
     assert without_times(shown) == without_times(out) and err == ""
 

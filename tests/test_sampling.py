@@ -8,7 +8,7 @@ from helpers import Says
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lossless import distribution_of_token
+from lossless.toys import distribution_of_token
 from sampling import probabilities, sample
 
 LARGEST_UNIFORM = 1 - 2.0**-53  # the largest number that Generator.random() returns

@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 
 from benchmarks.sequoia import best_tree, fastest
-from samplers.tree import shape_of
-from samplers.tree_model import depths
+from methods.samplers.tree import shape_of
+from methods.samplers.tree_model import depths
 
 
 def tokens_of(parents, accepted):

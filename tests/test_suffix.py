@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers, lists
 
-from drafters.suffix import Suffix
+from methods.drafters.suffix import Suffix
 
 
 def test_the_score_of_a_tree_is_the_number_of_its_nodes_that_are_expected():

@@ -2,18 +2,17 @@
 import json
 import math
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import console
 from autoregressive import autoregressive_sampling
-from drafters.eagle import Eagle
-from drafters.early_exit import EarlyExit
-from drafters.medusa import Medusa
-from drafters.parallel import Parallel
+from loading import command_line
+from methods.drafters.eagle import Eagle
+from methods.drafters.early_exit import EarlyExit
+from methods.drafters.medusa import Medusa
+from methods.drafters.parallel import Parallel
 from sampling import prepare
 from speculative import speculative_sampling
 from utils import load_model
@@ -39,23 +38,19 @@ def trained(tmp_path_factory):
     documents = [path.read_text(encoding="utf-8") for path in sorted(ROOT.glob("**/README.md"))]
     (folder / "text.txt").write_text("<|endoftext|>".join(documents), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "training"))
-        import heads
-        import train
+        from models.training import heads, train
         patch.setattr(train, "TARGET", dict(SIZE, n_layer=3))
         patch.setattr(train, "DRAFT", dict(SIZE, n_layer=1))
         patch.setattr(train, "N_CTX", SIZE["n_ctx"])
-        assert not console.run(train.main, words(folder, "work", "--steps", "40", "--draft_steps", "20",
+        assert not command_line.run(train.main, words(folder, "work", "--steps", "40", "--draft_steps", "20",
                                                  "--batch", "8", "--save_every", "60", "--no_compile"))
         for kind in heads.HEADS:
             run = [kind, *words(folder, "heads"), "--target", f"{folder}/demo-target", "--layers", "1,2",
                    "--places", "24", "--save_every", "10", "--held_out_pieces", "8", "--steps"]
-            assert not console.run(heads.main, [*run, "20"])
+            assert not command_line.run(heads.main, [*run, "20"])
             shutil.rmtree(folder / f"demo-{kind}")              # no directory is overwritten
-            assert not console.run(heads.main, [*run, "40"])    # resumes at step 20
+            assert not command_line.run(heads.main, [*run, "40"])    # resumes at step 20
         yield folder, heads, torch
-        for name in "heads", "train":
-            sys.modules.pop(name)
 
 
 def log(path):
@@ -79,7 +74,7 @@ def test_losses_fall_and_acceptance_rises(trained):
 def test_no_result_is_overwritten(trained, capsys):
     folder, heads, _ = trained
     for main, more in (heads.train.main, []), (heads.main, ["exit"]):
-        assert console.run(main, [*more, *words(folder, "work")]) == 2
+        assert command_line.run(main, [*more, *words(folder, "work")]) == 2
         assert "name another directory with --out" in capsys.readouterr().err
 
 

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from helpers import named, with_shape
 
-from lossless import distance, exact_distribution, table
-from samplers import block, traversal, tree
-from samplers.multi_draft import GREEDY
-from samplers.tree import tree_sampling
-from samplers.tree_rules import SEQUOIA
+from lossless import exact_distribution
+from lossless.judge import distance
+from lossless.toys import table
+from methods.samplers import block, traversal, tree
+from methods.samplers.multi_draft import GREEDY
+from methods.samplers.tree import tree_sampling
+from methods.samplers.tree_rules import SEQUOIA
 
 with_shape = partial(with_shape, walk=traversal.walk)
 

@@ -1,16 +1,18 @@
 """Trees of drafts: which nodes they have, and that a pass over a tree gives the logits of its paths.
 
-The distribution of their texts and wrong rules are in test_judgements.py, greedy texts in test_methods.py."""
+The distribution of their texts and wrong rules are in test_judgements.py, greedy texts in test_table.py."""
 import numpy as np
 import pytest
 from helpers import tiny_gpt2, without_cache
 
-from lossless import exact_distribution, memoryless, scripted, table, text_of
+from lossless import exact_distribution
+from lossless.judge import text_of
+from lossless.toys import memoryless, scripted, table
+from methods.samplers import tree_model
+from methods.samplers.tree import shape_of, tree_sampling
+from methods.samplers.tree_model import CallByCall, TreeGPT2, depths, with_tree
+from methods.samplers.tree_rules import SEQUOIA, SPECINFER, drawn, likeliest, surest
 from reporting.stats import taken
-from samplers import tree_model
-from samplers.tree import shape_of, tree_sampling
-from samplers.tree_model import CallByCall, TreeGPT2, depths, with_tree
-from samplers.tree_rules import SEQUOIA, SPECINFER, drawn, likeliest, surest
 from utils import load_model
 
 PROMPT = [1, 2]

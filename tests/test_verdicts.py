@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import console
+from loading import command_line
+from lossless.verdicts import CASES, HERE, STATUS, __main__, check_vectors, vectors
+from lossless.verdicts.museum import RULES, WRONG
 from sampling import point_masses
-from verdicts import CASES, HERE, STATUS, __main__, check_vectors, vectors
-from verdicts.museum import RULES, WRONG
 
 VECTORS = json.loads((HERE / "vectors.json").read_text(encoding="utf-8"))
 PAGE = (HERE / "README.md").read_text(encoding="utf-8")
@@ -65,14 +65,14 @@ def test_the_page_is_what_its_program_writes():
 
 
 def test_the_program_prints_all_cases_or_one_of_them(capsys):
-    assert console.run(__main__.main, []) == 0
+    assert command_line.run(__main__.main, []) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(CASES)
-    assert console.run(__main__.main, ["eagle-47"]) == 0
+    assert command_line.run(__main__.main, ["eagle-47"]) == 0
     told = capsys.readouterr().out
     assert all(part in told for part in ("class LeftoverAfterTheLeaf", "Wrong: the text",
                                          "The largest error is", "until 61020ed", "SafeAILab/EAGLE/pull/47",
                                          "adjustflag and accept_length"))
-    assert console.run(__main__.main, ["vllm-4014"]) == 2
+    assert command_line.run(__main__.main, ["vllm-4014"]) == 2
     assert "did you mean vllm-40149" in capsys.readouterr().err
 
 
@@ -81,7 +81,8 @@ def test_the_program_prints_all_cases_or_one_of_them(capsys):
 def test_transformers_own_code_does_what_the_page_says(python):
     if not python:
         pytest.skip("set ENGINES to the path of a Python that has transformers")
-    run = subprocess.run([python, "-m", "verdicts.real"], cwd=HERE.parent, capture_output=True, text=True)
+    run = subprocess.run([python, "-m", "lossless.verdicts.real"], cwd=HERE.parent.parent,
+                         capture_output=True, text=True)
     found = json.loads(run.stdout.splitlines()[-1])
     if found["transformers"] == "4.44.0":
         assert f"{found['probability']:.4f} and should have {found['wanted']:.4f}".replace("0.", ".") in PAGE

@@ -7,9 +7,9 @@ import pytest
 from helpers import tiny_gpt2
 
 from autoregressive import autoregressive_sampling
-from drafters.vocabularies import SLEM, TLI
 from encoder import Encoder, load_encoder
-from lossless import scripted, table
+from lossless.toys import scripted, table
+from methods.drafters.vocabularies import SLEM, TLI
 from speculative import speculative_sampling
 
 DEMO = Path(__file__).parent.parent / "models" / "demo-target"

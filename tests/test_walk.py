@@ -8,10 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import lossless
-from lossless import branches, exact_distribution, memoryless, text_of
+from lossless import exact_distribution, walk
+from lossless.judge import text_of
+from lossless.toys import memoryless
+from lossless.verdicts.museum import RIGHT, WRONG
+from lossless.walk import branches
 from speculative import speculative_sampling
-from verdicts.museum import RIGHT, WRONG
 
 # What a sampler may do with chance --------------------------------------------------------------------------
 
@@ -115,7 +117,7 @@ def test_choice_takes_the_sums_that_numpy_takes():
     np.random.default_rng(0).choice(10, p=p)
     assert len(exact_distribution(lambda rng: rng.choice(10, p=p))) == 10
     for off in p * np.float32(1.01), p.astype(float):
-        for rng in np.random.default_rng(0), lossless.Walk([]):
+        for rng in np.random.default_rng(0), walk.Walk([]):
             with pytest.raises(ValueError):
                 rng.choice(10, p=off)
 
@@ -270,7 +272,7 @@ def test_a_sampler_that_does_not_repeat_itself_is_told_so():
 
 
 def test_too_many_branches_are_told(monkeypatch):
-    monkeypatch.setattr(lossless, "BRANCHES", 7)
+    monkeypatch.setattr(walk, "BRANCHES", 7)
     assert len(exact_distribution(lambda rng: [rng.random() < 0.5 for _ in range(2)].count(True))) == 3
     with pytest.raises(ValueError, match="more than 7 branches"):
         exact_distribution(lambda rng: [rng.random() < 0.5 for _ in range(3)].count(True))

@@ -1,7 +1,7 @@
-"""Public disputes about "lossless" (cases.ini), each reduced to a rule that lossless.py can judge.
+"""Public disputes about "lossless" (cases.ini), each reduced to a rule that lossless/ can judge.
 
-    CASES[0].judge()        judges the case and returns a lossless.Report
-    python -m verdicts      the same as a program: see __main__.py
+    CASES[0].judge()        judges the case and returns a judge.Report
+    python -m lossless.verdicts      the same as a program: see __main__.py
 """
 import configparser
 import json
@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import lossless
-from lossless import exact_distribution, memoryless, table
-from samplers.constraints import constrained
-from verdicts.museum import RULES, sampler
-from verdicts.rules import penalty
+from lossless import exact_distribution, judge
+from lossless.toys import memoryless, table
+from lossless.verdicts.museum import RULES, sampler
+from lossless.verdicts.rules import penalty
+from methods.samplers.constraints import constrained
 
 HERE = Path(__file__).parent
 PAIRS = {                                               # name: (draft, target, n_tokens, Ks)
@@ -73,7 +74,7 @@ class Case(NamedTuple):
 
 
 def reports(sampler, settings, punished):
-    """Yields the lossless.Report of each pair as it is judged.
+    """Yields the judge.Report of each pair as it is judged.
 
     punished    whether the target has a repetition penalty
     """
@@ -92,7 +93,7 @@ def texts(rule, q, p, K, settings):
     """{(text, drafts kept in the first round): probability}"""
     def run(rng):
         rounds = [*sampler(RULES[rule])(memoryless(p), memoryless(q), [0, 0], K + 1, K, rng, **settings)]
-        return lossless.text_of(rounds, rng), rounds[0].n_accepted
+        return judge.text_of(rounds, rng), rounds[0].n_accepted
     return exact_distribution(run)
 
 

@@ -1,16 +1,16 @@
 """Public disputes about "lossless", decided exactly.
 
-    python -m verdicts                  a line for each case
-    python -m verdicts EAGLE-47         judges one case anew
-    python -m verdicts --write          judges all cases and writes README.md (ten seconds)
+    python -m lossless.verdicts                  a line for each case
+    python -m lossless.verdicts EAGLE-47         judges one case anew
+    python -m lossless.verdicts --write          judges all cases and writes README.md (ten seconds)
 """
 import inspect
 import re
 import sys
 from difflib import get_close_matches
 
-import console
-from verdicts import CASES, HERE, RULES, STATUS, kept
+from loading import command_line, files
+from lossless.verdicts import CASES, HERE, RULES, STATUS, kept
 
 
 def main(name="", *, write=False):
@@ -21,7 +21,7 @@ def main(name="", *, write=False):
         write: judge all cases and write README.md
     """
     if write:
-        console.rewrite(HERE / "README.md", page())
+        files.rewrite(HERE / "README.md", page())
     elif name:
         case = case_named(str(name))
         print(re.sub("<a id.*?</a>", "", section(case.rule, [case])))
@@ -83,4 +83,4 @@ def in_a_line(case):
 
 
 if __name__ == "__main__":
-    sys.exit(console.run(main))
+    sys.exit(command_line.run(main))

@@ -3,13 +3,13 @@
     WRONG, RIGHT        {name: sampler}, samplers as lossless.report takes them
     RULES               {name: its class}: these, and those that public threads are about (rules.py)
 
-They test lossless.py, which must find every wrong one and let the others pass.
+They test lossless/, which must find every wrong one and let the others pass.
 """
 import numpy as np
 
+from lossless.verdicts.rules import RULES as DISPUTED
+from lossless.verdicts.rules import Algorithm2
 from sampling import probabilities, sample
-from verdicts.rules import RULES as DISPUTED
-from verdicts.rules import Algorithm2
 
 # The accept test --------------------------------------------------------------------------------------------
 

@@ -1,11 +1,11 @@
 """Runs transformers' own generate() with an assistant through every branch of chance:
 
-    /where/it/is/installed/python -m verdicts.real          prints what it finds, as one line of JSON
+    /where/it/is/installed/python -m lossless.verdicts.real          prints what it finds, as one line of JSON
 
 It needs an environment of its own:     pip install torch transformers==4.44.0         (or ==5.23.0)
 
 The models are GPT-2s with a vocabulary of five tokens and random weights, in float64.  torch.multinomial and
-torch.rand_like are replaced by the walk of lossless.py.  README.md says what was found, with which versions.
+torch.rand_like are replaced by the walk of lossless/.  README.md says what was found, with which versions.
 
 Limitations: one sequence, sampling without filters, at most two drafts per round, three tokens.
 """
@@ -15,7 +15,8 @@ from unittest import mock
 
 import numpy as np
 
-from lossless import distance, distribution_of_text, exact_distribution
+from lossless import distribution_of_text, exact_distribution
+from lossless.judge import distance
 
 PROMPT, N_TOKENS, N_DRAFTS = [2, 0], 3, 2
 

@@ -3,12 +3,12 @@
     RULES["TargetAfterRejection"]()(draft, target, tokens, n_tokens, K, rng, **settings) -> rounds
 
 The first word of a rule's docstring says whether it is wrong or lossless, and the rest says why.  The tests
-compare that word with what lossless.py finds.  As in speculative.py, q is the target's distribution and p the
+compare that word with what lossless/ finds.  As in speculative.py, q is the target's distribution and p the
 draft model's.  A draft that passes its test is "kept".  A "correction" follows a rejected draft.  A "bonus"
 token follows if all drafts of a round are kept.
 
 Limitations: these are reductions, written from what a thread or a file says.  They show what an engine does
-to one sequence, without its batches, kernels and precision.  lossless.py cannot walk a race of exponentials
+to one sequence, without its batches, kernels and precision.  lossless/ cannot walk a race of exponentials
 (argmin E / p), so a rule that uses such a race draws from the distribution that the race gives.
 """
 from functools import partial
@@ -17,10 +17,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from checks import check_settings
-from drafters import lookup
-from samplers import block, lossy, tree
-from samplers.constraints import constrained
-from samplers.tree_rules import SEQUOIA, likeliest, most, normalized
+from methods.drafters import lookup
+from methods.samplers import block, lossy, tree
+from methods.samplers.constraints import constrained
+from methods.samplers.tree_rules import SEQUOIA, likeliest, most, normalized
 from sampling import Round, cut_after, point_masses, probabilities, sample
 
 

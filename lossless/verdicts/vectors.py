@@ -1,6 +1,6 @@
 """Test vectors for engines in any language: writes vectors.json, whose format and rules are in vectors.md.
 
-    python -m verdicts.vectors
+    python -m lossless.verdicts.vectors
 
 A *step* fixes q, p, the drafts and the uniform numbers in their order, and gives the result: `kept` and
 `next`.  Most uniform numbers lie close to a *threshold*, where the result changes, so a rule that is a little
@@ -15,13 +15,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
-import console
+from loading import files
 from lossless import exact_distribution
-from samplers import block, k_seq
-from samplers.tree_rules import SEQUOIA
+from lossless.verdicts import HERE
+from methods.samplers import block, k_seq
+from methods.samplers.tree_rules import SEQUOIA
 from sampling import point_masses, sample
 from speculative import verify
-from verdicts import HERE
 
 LINES = {"algorithm 2": verify, "block": block.verify, "point masses": verify}
 NODES = {"k-seq": k_seq.K_SEQ, "sequoia": SEQUOIA}
@@ -114,4 +114,4 @@ def text():
 
 
 if __name__ == "__main__":
-    console.rewrite(HERE / "vectors.json", text())
+    files.rewrite(HERE / "vectors.json", text())

@@ -17,7 +17,7 @@ draft model a pass.
 
 Not here: the horizontal cascade (a smaller draft model for the later tokens of a round); a tree of guesses.
 """
-from drafters import lookup
+from methods.drafters import lookup
 from sampling import point_masses
 from speculative import verify
 

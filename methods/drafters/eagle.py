@@ -15,7 +15,7 @@ which token was drawn.  Before the first token the state is zero.
 Differences from the papers (whose features f_1 .. f_n are the states here):
 
     EAGLE-1     is trained to match the target's features.  The head here is trained to have its tokens
-                accepted (training/heads.py)
+                accepted (models/training/heads.py)
     EAGLE-2     (2406.16858) grows its tree where the head is most confident, as tree_rules.surest does here
     EAGLE-3     (2503.01840) fuses low, middle and high states and learns to continue from its own states,
                 as here.  Its reduced vocabulary is not here: see notebook 8
@@ -31,10 +31,10 @@ from operator import index
 
 from compute.backend import xp
 from compute.linear import linear
-from drafters.heads import load_head, states_before, unit
 from gpt2 import common_prefix, layer_norm
-from samplers.tree_model import TreeGPT2, check_nodes, depths, tree_mask
-from samplers.tree_rules import drawn, likeliest
+from methods.drafters.heads import load_head, states_before, unit
+from methods.samplers.tree_model import TreeGPT2, check_nodes, depths, tree_mask
+from methods.samplers.tree_rules import drawn, likeliest
 from sampling import sample
 
 

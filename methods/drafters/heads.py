@@ -1,7 +1,7 @@
 """What the drafters with a trained head have in common: reading the head's weights and the target's states.
 
 A head reads the hidden states of a target and ends in the target's output matrix, so it works with that
-target only.  The head's folder (written by training/heads.py) holds a checksum of the target's token
+target only.  The head's folder (written by models/training/heads.py) holds a checksum of the target's token
 embeddings.
 """
 import hashlib
@@ -33,17 +33,17 @@ def load_head(kind, name_or_folder, target):
         return name_or_folder
     folder = Path(name_or_folder)
     if str(name_or_folder) in EMBEDDED:
-        folder = Path(__file__).resolve().parent.parent / "models" / folder
+        folder = Path(__file__).resolve().parent.parent.parent / "models" / folder
     if not folder.is_dir():
         raise ValueError(f"there is no head or folder {str(name_or_folder)!r}: use one of "
-                         f"{', '.join(EMBEDDED)}, or a folder that training/heads.py has written")
+                         f"{', '.join(EMBEDDED)}, or a folder that models/training/heads.py has written")
     try:
         hparams, arrays = read_json(folder / "hparams.json"), read_tensorflow(folder / "model.ckpt")
         if hparams.get("kind") != kind:
             raise ValueError(f"it is of the kind {hparams.get('kind')!r}, not {kind!r}")
         if hparams.get("target") != checksum(target):
             raise ValueError("it was trained on another target: use it with that one, or train one on this "
-                             "(training/heads.py)")
+                             "(models/training/heads.py)")
         size = SIZES[kind]
         sizes = hparams.get(size) if size == "layers" else [hparams.get(size)]
         most = math.inf if kind == "medusa" else len(target.params["blocks"])

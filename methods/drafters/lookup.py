@@ -17,7 +17,7 @@ wrong: notebook 5 tries one.
 
 If several places match, the last one is taken; Saxena and transformers take the first.
 
-Limitations: only one match is used; drafters/suffix.py counts what followed all of them.
+Limitations: only one match is used; methods/drafters/suffix.py counts what followed all of them.
 """
 N = 3           # tokens that must match, at first
 

@@ -25,9 +25,9 @@ from collections import Counter
 
 from compute.backend import xp
 from compute.linear import linear
-from drafters.heads import load_head, states_before
-from samplers.tree_model import depths
-from samplers.tree_rules import most
+from methods.drafters.heads import load_head, states_before
+from methods.samplers.tree_model import depths
+from methods.samplers.tree_rules import most
 from sampling import sample
 
 
@@ -60,7 +60,7 @@ class Medusa:
         return [sample(row, rng) for row in p], p
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree of at most this shape: samplers.tree_rules.likeliest, without a draft model."""
+        """A tree of at most this shape: methods.samplers.tree_rules.likeliest, without a draft model."""
         levels = [level for level in depths(shape) if level <= self.n_heads]        # level by level
         if not levels:
             return [], [], None

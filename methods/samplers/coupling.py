@@ -25,7 +25,7 @@ least (1 - TV) / (1 + TV).  No method guarantees more if neither side knows the 
 
 Limitations: where the two best times of a race are nearly equal, the last bits of the logits decide.  If
 these bits depend on which positions share a pass (compute/linear.py), texts of one seed may differ.
-lossless.py cannot check this sampler, because a race compares random numbers with one another.
+The judge cannot walk this sampler, because a race compares random numbers with one another.
 tests/test_coupling.py tests the text and its distribution instead.
 """
 import functools

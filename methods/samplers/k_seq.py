@@ -23,7 +23,7 @@ children without replacement, usually accepts more often.  If many are, K-SEQ ma
 """
 import numpy as np
 
-from samplers.tree_rules import draw_with_replacement
+from methods.samplers.tree_rules import draw_with_replacement
 from sampling import sample
 
 HALVINGS = 30

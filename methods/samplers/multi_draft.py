@@ -22,7 +22,7 @@ Limitations: whether it accepts more than SEQUOIA (tree_rules.py) depends on p a
 """
 import numpy as np
 
-from samplers.tree_rules import most, normalized
+from methods.samplers.tree_rules import most, normalized
 from sampling import sample
 
 

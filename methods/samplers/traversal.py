@@ -29,8 +29,8 @@ level.
 """
 import numpy as np
 
-from samplers.tree_model import children_of
-from samplers.tree_rules import draw_with_replacement, draw_without_replacement, normalized
+from methods.samplers.tree_model import children_of
+from methods.samplers.tree_rules import draw_with_replacement, draw_without_replacement, normalized
 from sampling import sample
 
 
@@ -41,7 +41,7 @@ def walk(q, p, nodes, parents, rule, rng):
     The arguments are those of tree.walk; of the rule only `draw` matters.  In the example the second node has
     the weight min(1, 1/2 * 2), so both nodes are accepted.
 
-    >>> from samplers.tree_rules import SEQUOIA
+    >>> from methods.samplers.tree_rules import SEQUOIA
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
     >>> walk(q, p, [0, 1], [-1, 0], SEQUOIA, np.random.default_rng(0))
     ([0, 1], 0)

@@ -28,8 +28,8 @@ Limitations: one sequence, and one draft model.
 from operator import index
 
 from checks import checked_drafts, checked_probs
-from samplers.tree_model import children_of, depths, with_tree
-from samplers.tree_rules import SEQUOIA, drawn, likeliest, select_chosen
+from methods.samplers.tree_model import children_of, depths, with_tree
+from methods.samplers.tree_rules import SEQUOIA, drawn, likeliest, select_chosen
 from sampling import Round, cut_after, prepare, sample
 
 MOST_NODES = 1000

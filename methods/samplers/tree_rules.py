@@ -13,7 +13,7 @@ tokens (here a node then has fewer children).
 import numpy as np
 
 from compute.backend import to_host
-from samplers.tree_model import depths
+from methods.samplers.tree_model import depths
 from sampling import probabilities, sample
 
 

@@ -1,6 +1,6 @@
 """Downloads the text that the embedded pair was trained on: novels.txt, 62 MB, the same to the byte.
 
-    python training/fetch.py [novels.txt]
+    python -m models.training.fetch [novels.txt]
 
 The 80 novels of titles.txt come from a public collection, where some paragraphs are cut into lines of a
 page's width.  In novels.txt each paragraph is one line, and <|endoftext|> stands between the books.
@@ -16,9 +16,8 @@ from pathlib import Path
 import requests
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # console.py
-
-import console
+from loading import command_line
+from loading.files import rewrite
 
 TITLES = Path(__file__).with_name("titles.txt")
 CORPUS = ("https://raw.githubusercontent.com/computationalstylistics/100_english_novels/"
@@ -36,7 +35,7 @@ def main(path="novels.txt"):
     """
     if os.path.lexists(path):
         raise ValueError(f"{path} is there already: move it away, or name another file")
-    console.rewrite(path, novels())
+    rewrite(path, novels())
 
 
 def novels():
@@ -71,4 +70,4 @@ def paragraphs(text):
 
 
 if __name__ == "__main__":
-    sys.exit(console.run(main))
+    sys.exit(command_line.run(main))

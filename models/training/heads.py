@@ -1,8 +1,8 @@
 """Train heads on a finished target: drafters that read its hidden states, not only the text.
 
     pip install -e ".[training]"
-    python training/heads.py eagle --text my_books.txt --target my_models/demo-target --out my_models
-    python training/heads.py parallel ... --start my_models/demo-eagle
+    python -m models.training.heads eagle --text my_books.txt --target my_models/demo-target --out my_models
+    python -m models.training.heads parallel ... --start my_models/demo-eagle
 
     eagle       one block that drafts token by token, first from the target's hidden states, then from its own
                 (EAGLE, Li et al. 2024).  As in EAGLE-3 (Li et al. 2025), low, middle and high states of the
@@ -33,11 +33,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import train  # it puts the directory above on the path
-from train import Block, LayerNorm, Linear, console
+from loading import command_line
+from models.training import train
+from models.training.train import Block, LayerNorm, Linear
 
 EAGLE_STEPS, MEDUSA_HEADS = 5, 5
-N_ROWS, RANK = 8, 24                # of a parallel head, as in drafters/heads.py
+N_ROWS, RANK = 8, 24                # of a parallel head, as in methods/drafters/heads.py
 
 
 # The heads --------------------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ def begin(head, target, args):
         train.load(head, folder)
 
 
-def main(kind, text, out, target="models/demo-target", start="", work="training/work/heads", device="",
+def main(kind, text, out, target="models/demo-target", start="", work="models/training/work/heads", device="",
          pieces=3000, layers="2,8", steps=1500, cross_entropy=0.4, own=0.6, decay=0.8,
          places=48, batch=8, lr=3e-3, held_out=4, held_out_pieces=64, save_every=100, seed=0):
     """Train a head on a finished target.
@@ -359,4 +360,4 @@ def main(kind, text, out, target="models/demo-target", start="", work="training/
 
 
 if __name__ == "__main__":
-    sys.exit(console.run(main))
+    sys.exit(command_line.run(main))

@@ -1,7 +1,7 @@
 """Train the embedded pair: a byte-level BPE tokenizer, a GPT-2 target, and a draft distilled from it.
 
     pip install -e ".[training]"
-    python training/train.py --text my_books.txt --out my_models
+    python -m models.training.train --text my_books.txt --out my_models
 
 The text is UTF-8, its documents separated by <|endoftext|>.  A few whole documents are held out; every
 reported result is measured on them.  A draft should be accepted often, so it learns the target's
@@ -28,10 +28,8 @@ from tokenizers import ByteLevelBPETokenizer
 from torch import nn
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))     # console.py, encoder.py and loading/
-
-import console
 from encoder import EOS, bytes_to_unicode
+from loading import command_line
 from loading.checkpoint import read_tensorflow, write_tensorflow
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -324,8 +322,8 @@ def export(model, hparams, folder):
                                        'all_model_checkpoint_paths: "model.ckpt"\n')
 
 
-def main(text, out, work="training/work/pair", device="", steps=2000, draft_steps=2000, start="", batch=16,
-         micro_batch=4, lr=3e-3, held_out=4, save_every=250, no_compile=False, seed=0):
+def main(text, out, work="models/training/work/pair", device="", steps=2000, draft_steps=2000, start="",
+         batch=16, micro_batch=4, lr=3e-3, held_out=4, save_every=250, no_compile=False, seed=0):
     """Train the embedded pair.
 
     Args:
@@ -370,4 +368,4 @@ def main(text, out, work="training/work/pair", device="", steps=2000, draft_step
 
 
 if __name__ == "__main__":
-    sys.exit(console.run(main))
+    sys.exit(command_line.run(main))

@@ -16,13 +16,13 @@ import pytest
 
 import gpt2
 from benchmarks.synthetic import SIZES, random_arrays, vocabulary
-from drafters import heads
 from encoder import EOS, Encoder
 from exercises.steps import Says  # noqa: F401  # replaces a random generator
 from loading.checkpoint import write_tensorflow
-from lossless import as_model, memoryless, scripted, table
-from methods import DRAFTERS, VERIFIERS, choose
-from samplers.tree import tree_sampling
+from lossless.toys import as_model, memoryless, scripted, table
+from methods.drafters import heads
+from methods.samplers.tree import tree_sampling
+from methods.table import DRAFTERS, VERIFIERS, choose
 from utils import nested
 
 # Models given by tables -------------------------------------------------------------------------------------

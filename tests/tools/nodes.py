@@ -16,9 +16,9 @@ from itertools import chain, combinations
 import numpy as np
 
 from lossless import exact_distribution
-from samplers.k_seq import K_SEQ
-from samplers.multi_draft import GREEDY
-from samplers.tree_rules import SEQUOIA, SPECINFER, most, select_chosen
+from methods.samplers.k_seq import K_SEQ
+from methods.samplers.multi_draft import GREEDY
+from methods.samplers.tree_rules import SEQUOIA, SPECINFER, most, select_chosen
 
 LIKELIEST = (lambda p, k, rng: most(p, k)), select_chosen
 RULES = {"SpecInfer": SPECINFER, "K-SEQ": K_SEQ, "Sequoia": SEQUOIA, "greedy drafts": GREEDY,

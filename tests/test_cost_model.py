@@ -4,8 +4,8 @@ import json
 import numpy as np
 import pytest
 
-from pages import machine
-from pages.machine import ASSUMED, PLACES, assumed, presets, rows, speedup
+from benchmarks import cost_model
+from benchmarks.cost_model import ASSUMED, PLACES, assumed, presets, rows, speedup
 from pages.site import machine_page
 
 
@@ -63,9 +63,9 @@ def test_a_gpu_that_is_busy_already_need_not_speculate():
 @pytest.fixture
 def page(browser, tmp_path, monkeypatch):
     (tmp_path / "counts.json").write_text(json.dumps(COUNTS))
-    for kernels in machine.KERNELS:
+    for kernels in cost_model.KERNELS:
         (tmp_path / f"costs_{kernels}.json").write_text(json.dumps(COSTS))
-    monkeypatch.setattr(machine, "RESULTS", tmp_path)
+    monkeypatch.setattr(cost_model, "RESULTS", tmp_path)
     html = machine_page()
     (tmp_path / "machine.html").write_text(html, encoding="utf-8")
     browser.open(tmp_path / "machine.html")

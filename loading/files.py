@@ -1,0 +1,39 @@
+"""Files on disk: a text is read, or a new file replaces an old one whole.  Each error is one sentence."""
+import errno
+import os
+from pathlib import Path
+
+
+def read_text(path, advice):
+    """A text file in UTF-8.  Raises ValueError, with the advice, if it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ValueError(f"cannot read {path} ({reason}): {advice}") from None
+
+
+def rewrite(path, content):
+    """Write text or bytes to a new file, then rename it to `path`.  If this fails, the old file stays."""
+    path = Path(os.path.realpath(path))
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        new.write_bytes(content.encode() if isinstance(content, str) else content)
+        os.replace(new, path)
+    except OSError as error:
+        error.filename = path                                   # until here the temporary file, or none
+        raise
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def told(error):
+    """An OSError as a sentence.  (errno is None if NumPy could not write everything.)
+
+    >>> told(OSError(errno.ENOSPC, "No space left on device", "run.html"))
+    'cannot write run.html (No space left on device): free some space, or write to another disk'
+    """
+    what = f"{error.filename or 'the output'} ({error.strerror or error})"
+    if error.errno in (None, errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        return f"cannot write {what}: free some space, or write to another disk"
+    return f"cannot use {what}: is the path right, and are you allowed to?"
