@@ -17,12 +17,12 @@ def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, to
     temperature, top_k, top_p   as in sampling.probabilities; the result is the paper's q
     Bad arguments raise ValueError at the call, not at the first round.
     """
-    tokens, to_probs, ends = prepare([model], tokens, n_tokens, temperature, top_k, top_p, eos)
+    (model,), tokens, to_probs, ends = prepare([model], tokens, n_tokens, temperature, top_k, top_p, eos)
 
     def rounds():
         x, T = list(tokens), len(tokens) + int(n_tokens)
         while len(x) < T:
-            q = to_probs(model(x[:]), 1)                        # [1, n_vocab]    q(. | x_1 .. x_n)
+            q = to_probs(model(x[:]))                           # [1, n_vocab]    q(. | x_1 .. x_n)
             new = [sample(q[0], rng)]                           # x_{n+1} ~ q(. | x_1 .. x_n)
             x += new
             yield Round(tokens=new, drafts=[], n_accepted=0, target_probs=q, draft_probs=[])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from checks import check_ids, check_room, check_settings, check_vocabularies, token_list
+from checks import CheckedModel, check_ids, check_room, check_settings, check_vocabularies, token_list
 from compute.backend import to_host
 
 
@@ -107,32 +107,23 @@ def cut_after(tokens, ends):
 
 
 def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
-    """Check the arguments of a sampler.  Returns (tokens, to_probs, ends).
+    """Check the arguments of a sampler.  Returns (models, tokens, to_probs, ends).
 
-    models      the models that will be called; a None is skipped
+    models      the models that will be called, or None; they are returned as checks.CheckedModel
     tokens      the prompt as a list
-    to_probs    logits [n_rows, n_vocab] -> probabilities [n_rows, n_vocab], the same for all models.
-                If `n_rows` is given, another number of rows raises ValueError
+    to_probs    logits [n_rows, n_vocab] -> probabilities [n_rows, n_vocab], the same for all models
     ends        the set of EOS ids
     Raises ValueError.
     """
-    models = [model for model in models if model is not None]
     ends = check_settings(n_tokens, temperature, top_k, top_p, eos)
     tokens = token_list(tokens, "the prompt must be a list of token ids: encode a text first")
-    n_ctx = min((getattr(model, "n_ctx", float("inf")) for model in models), default=float("inf"))
-    vocabularies = {model.n_vocab for model in models if hasattr(model, "n_vocab")}
-    check_vocabularies(vocabularies)
-    check_ids(tokens, min(vocabularies, default=float("inf")))
+    n_ctx = min((getattr(model, "n_ctx", float("inf")) for model in models if model), default=float("inf"))
+    sizes = {model.n_vocab for model in models if hasattr(model, "n_vocab")}
+    check_vocabularies(sizes)
+    check_ids(tokens, min(sizes, default=float("inf")))
     check_room(len(tokens), int(n_tokens), n_ctx)
 
-    def to_probs(logits, n_rows=None):
-        logits = to_host(logits)
-        *rows, n_vocab = np.shape(logits)
-        if n_rows is not None and rows != [n_rows]:
-            raise ValueError(f"a model was asked for the logits of {n_rows} positions and returned an array "
-                             f"of shape {np.shape(logits)}: it must be [n_last, n_vocab]")
-        vocabularies.add(n_vocab)
-        check_vocabularies(vocabularies)
-        return probabilities(logits, float(temperature), int(top_k), top_p)
+    def to_probs(logits):
+        return probabilities(to_host(logits), float(temperature), int(top_k), top_p)
 
-    return tokens, to_probs, ends
+    return [model and CheckedModel(model, sizes) for model in models], tokens, to_probs, ends

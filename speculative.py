@@ -36,13 +36,13 @@ def propose(draft, x, k, to_probs, rng):
     to_probs        logits -> probabilities, with the settings of the run (temperature, top-k, top-p)
 
     drafts          x̃_1 .. x̃_k.  A drafter of your own may return fewer, or none.
-    draft_probs     [k, n_vocab]    p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1}), what each draft was drawn from.
+    draft_probs     [k, n_vocab]    p(. | x_1 .. x_n, x̃_1 .. x̃_{t-1}), what each draft was drawn from.
                     None means point masses: the drafts were chosen, not drawn.
     """
     drafts, p = [], []
     for _ in range(k):
-        p.append(to_probs(draft(x + drafts), 1)[0])             # [n_vocab]    p(. | .., x̃_1 .. x̃_{j-1})
-        drafts.append(sample(p[-1], rng))                       # x̃_j ~ p(. | .., x̃_1 .. x̃_{j-1})
+        p.append(to_probs(draft(x + drafts))[0])                # [n_vocab]    p(. | .., x̃_1 .. x̃_{t-1})
+        drafts.append(sample(p[-1], rng))                       # x̃_t ~ p(. | .., x̃_1 .. x̃_{t-1})
     return drafts, p
 
 
@@ -50,8 +50,8 @@ def verify(target_probs, draft_probs, drafts, rng):
     """The accept loop.  Returns (n_accepted, next_token): how many drafts are accepted, and the token that
     follows them.
 
-    target_probs    [k + 1, n_vocab]    q(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k + 1
-    draft_probs     [k, n_vocab]        p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})   for j = 1 .. k
+    target_probs    [k + 1, n_vocab]    q(. | x_1 .. x_n, x̃_1 .. x̃_{t-1})   for t = 1 .. k + 1
+    draft_probs     [k, n_vocab]        p(. | x_1 .. x_n, x̃_1 .. x̃_{t-1})   for t = 1 .. k
     drafts          [k]                 x̃_1 .. x̃_k;  k <= K is the number drafted in this round, possibly 0
 
     Lossless (Chen's Theorem 1): a token x is emitted in one of two ways.  As an accepted draft, it has
@@ -64,13 +64,13 @@ def verify(target_probs, draft_probs, drafts, rng):
     >>> verify(q, p, [1], np.random.default_rng(0))             # q > p at token 1: accepted, then one from q
     (1, 2)
     """
-    for j, token in enumerate(drafts):                          # x̃_{j+1}; j drafts are accepted so far
-        q, p = target_probs[j], draft_probs[j]                  # [n_vocab] each
+    for t, token in enumerate(drafts):                          # x̃_{t+1}; t drafts are accepted so far
+        q, p = target_probs[t], draft_probs[t]                  # [n_vocab] each
         if rng.random() * p[token] < q[token]:                  # r < min(1, q / p), without the division
             continue                                            # accept: the token stays, try the next
         residual = np.maximum(q - p, 0)                         # (q - p)_+; `sample` normalizes
         # If p = q up to rounding, nothing is left, and the rejection was itself a rounding error.
-        return j, sample(residual if residual.any() else q, rng)
+        return t, sample(residual if residual.any() else q, rng)
     return len(drafts), sample(target_probs[-1], rng)           # all accepted: x ~ q(. | .., x̃_1 .. x̃_k)
 
 
@@ -89,7 +89,8 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     Bad arguments raise ValueError at the call; a drafter's mistakes raise it during the run.
     """
     K = check_K(K)
-    tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
+    (draft, target), tokens, to_probs, ends = prepare(
+        [draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
     propose = checked_propose(propose, target)
 
     def rounds():
@@ -98,7 +99,7 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
             k = min(K, T - len(x) - 1)                          # the last token comes from the target
             drafts, p = propose(draft, x[:], k, to_probs, rng)  # x̃_1 .. x̃_k, and the p they were drawn from
             k = len(drafts)                                     # a drafter may return fewer
-            q = to_probs(target(x + drafts, k + 1), k + 1)      # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{j-1})
+            q = to_probs(target(x + drafts, k + 1))             # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{t-1})
             p = point_masses(drafts, q.shape[1]) if p is None else p        # [k, n_vocab]
             n_accepted, next_token = verify(q, p, drafts, rng)
             new = cut_after(drafts[:n_accepted] + [next_token], ends)

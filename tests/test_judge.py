@@ -202,7 +202,7 @@ def counted(draft, x, k, to_probs, rng, n=4):
     """Drafts the most frequent of n draws, and claims that it was drawn from their frequencies."""
     drafts, p = [], []
     for _ in range(k):
-        row = to_probs(draft(x + drafts), 1)[0]
+        row = to_probs(draft(x + drafts))[0]
         p.append(np.bincount([sample(row, rng) for _ in range(n)], minlength=len(row)) / n)
         drafts.append(int(p[-1].argmax()))
     return drafts, p

@@ -99,7 +99,7 @@ def test_numpys_head_says_what_pytorchs_says(trained, kind):
     module = heads.HEADS[kind](SIZE["n_embd"], SIZE["n_head"], SIZE["n_vocab"])
     module.load_state_dict(torch.load(folder / "heads" / f"{kind}.pt")["head"])
     x = encoder.encode("The target looks at all drafts in one pass.")[:30]
-    to_probs = prepare([target], x, 0, 1.0, 0, 1.0, None)[1]
+    to_probs = prepare([target], x, 0, 1.0, 0, 1.0, None)[2]
     head = MAKE[kind](target, folder / f"demo-{kind}")
     drafts, p = head.propose(None, x, 4, to_probs, np.random.default_rng(0))
 

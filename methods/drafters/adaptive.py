@@ -104,9 +104,9 @@ class Confident:
         self.propose, self.threshold = propose, threshold
 
     def __call__(self, draft, x, k, to_probs, rng):
-        def to_probs_seen(logits, *n_rows):
+        def to_probs_seen(logits):
             seen.append(logits)
-            return to_probs(logits, *n_rows)
+            return to_probs(logits)
 
         seen, drafts, p, propose = [], [], [], checked_propose(self.propose, draft)
         while len(drafts) < k:                                          # one at a time

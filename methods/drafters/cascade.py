@@ -29,7 +29,7 @@ def cascade(guess=lookup.propose, smaller=None):
         while len(drafts) < k:
             y, most = x + drafts, k - len(drafts) - 1           # the last token is the draft model's own
             guesses, o = guess(smaller, y[:], most, to_probs, rng)
-            rows = to_probs(draft(y + guesses, len(guesses) + 1), len(guesses) + 1)  # after y and each guess
+            rows = to_probs(draft(y + guesses, len(guesses) + 1))    # after y and each guess
             o = point_masses(guesses, rows.shape[1]) if o is None else o    # the guesses were drawn from o
             n_accepted, token = verify(rows, o, guesses, rng)
             drafts += guesses[:n_accepted] + [token]

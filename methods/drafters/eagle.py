@@ -117,11 +117,11 @@ class Eagle:
         """k tokens after x, one at a time: speculative.propose, without a draft model."""
         drafts, p = [], []
         for j in range(k):
-            p.append(to_probs(self.tree(x, drafts, range(-1, j - 1), 1), 1)[0])
+            p.append(to_probs(self.tree(x, drafts, range(-1, j - 1), 1))[0])
             drafts.append(sample(p[-1], rng))                   # x̃_j ~ p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})
         return drafts, p
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
         """A tree drawn by the rule or, if p is one-hot (as at temperature 0), of the likeliest tokens."""
-        certain = not shape or to_probs(self.tree(x, [], []), 1).max() == 1
+        certain = not shape or to_probs(self.tree(x, [], [])).max() == 1
         return (likeliest if certain else drawn)(self, x, shape, rule, to_probs, rng)

@@ -56,7 +56,7 @@ class Medusa:
         k = min(k, self.n_heads)
         if k == 0:
             return [], []
-        p = to_probs(self.logits(x, k), k)                              # [k, n_vocab]
+        p = to_probs(self.logits(x, k))                                 # [k, n_vocab]
         return [sample(row, rng) for row in p], p
 
     def grow(self, draft, x, shape, rule, to_probs, rng):

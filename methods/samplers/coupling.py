@@ -92,9 +92,9 @@ def coupled(propose):
     def propose_winners(draft, x, k, to_probs, race):
         n, j = len(x), 0                                        # now: `propose` may change its x
 
-        def to_winners(logits, *n_rows):                        # [rows, n_vocab] -> [rows, n_vocab]
+        def to_winners(logits):                                 # [rows, n_vocab] -> [rows, n_vocab]
             nonlocal j
-            probs = to_probs(logits, *n_rows)
+            probs = to_probs(logits)
             winners = np.zeros_like(probs)
             for one, row in zip(winners, probs):                # the rows are for the places j, j + 1, ..
                 one[race.winner(row, j)] = 1
@@ -106,7 +106,9 @@ def coupled(propose):
             j = len(tokens) - n_last - n + 1
             return draft(tokens, n_last)
 
-        functools.update_wrapper(placed, draft, assigned=())    # with the draft's n_vocab and n_ctx
+        for name in "n_vocab", "n_ctx":
+            if hasattr(draft, name):
+                setattr(placed, name, getattr(draft, name))
         return propose(draft and placed, x, k, to_winners, race)
     return propose_winners
 

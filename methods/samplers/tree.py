@@ -73,9 +73,9 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     raises ValueError in its round.
     """
     shape = shape_of(widths)
-    tokens, to_probs, ends = prepare([draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
+    (draft, target), tokens, to_probs, ends = prepare(
+        [with_tree(draft), with_tree(target)], tokens, n_tokens, temperature, top_k, top_p, eos)
     grow = grow or (likeliest if temperature == 0 else drawn)
-    draft, target = with_tree(draft), with_tree(target)
 
     def rounds():
         x, T = list(tokens), len(tokens) + int(n_tokens)
@@ -83,7 +83,7 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
             left = T - len(x) - 1                        # the last token comes from the target
             nodes, parents, p = grow(draft, x[:], cut(shape, left), rule, to_probs, rng)
             nodes, parents = checked_tree(nodes, parents, left, target)
-            q = to_probs(target.tree(x[:], nodes, parents), 1 + len(nodes))     # [1 + n, n_vocab]
+            q = to_probs(target.tree(x[:], nodes, parents))         # [1 + n, n_vocab]
             p = p if p is None else checked_probs(p, nodes, target)             # [n, n_vocab]
             path, next_token = walk(q, p, nodes, parents, rule, rng)
             new = cut_after([nodes[i] for i in path] + [next_token], ends)

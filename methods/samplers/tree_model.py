@@ -53,17 +53,16 @@ def with_tree(model):
 
 class CallByCall:
     """`tree` for any model: one call for each row of the answer."""
+    model = None                                                # in a copy, until it is set
 
     def __init__(self, model):
         self.model = model
-        if hasattr(model, "n_vocab"):
-            self.n_vocab = model.n_vocab
 
     def __call__(self, tokens, n_last=1):
         return self.model(tokens, n_last)
 
-    def reset(self):
-        self.model.reset()
+    def __getattr__(self, name):                                # n_ctx, n_vocab, reset, if it has them
+        return getattr(self.model, name)
 
     def tree(self, tokens, nodes, parents, n_last=None):
         texts = [list(tokens)]

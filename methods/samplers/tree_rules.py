@@ -94,7 +94,7 @@ def drawn(draft, x, shape, rule, to_probs, rng):
     p = []
 
     def children(logits, width):
-        probs = to_probs(logits[None], 1)[0]                    # [n_vocab]
+        probs = to_probs(logits[None])[0]                       # [n_vocab]
         tokens = draw(probs, width, rng)
         p.extend([probs] * len(tokens))
         return tokens
