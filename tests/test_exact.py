@@ -17,8 +17,9 @@ import pytest
 
 from autoregressive import autoregressive_sampling
 from compute import linear as linear_module
-from compute import threads
-from compute.linear import FEW, LARGE, NARROW, TILE, exact_rows, lay_out, linear, row_products
+from compute import probe, threads
+from compute.linear import LARGE, lay_out, linear, row_products
+from compute.probe import FEW, NARROW, TILE, exact_rows
 from speculative import speculative_sampling
 from utils import load_model
 
@@ -56,24 +57,24 @@ def test_logits_of_a_verification_are_those_of_single_steps_bit_for_bit(n_prompt
 
 @pytest.fixture
 def exact_if(monkeypatch):
-    """Replaces `exact`, so that it answers as on another machine."""
-    def answers(exact):
-        monkeypatch.setattr(linear_module, "exact", exact)
-        monkeypatch.setattr(linear_module, "deepest", inspect.unwrap(linear_module.deepest))
+    """Replaces `batch_invariant`, so that it answers as on another machine."""
+    def answers(batch_invariant):
+        monkeypatch.setattr(probe, "batch_invariant", batch_invariant)
+        monkeypatch.setattr(probe, "deepest", inspect.unwrap(probe.deepest))
     return answers
 
 
 @pytest.fixture(params=["blocks of rows", "as on MKL", "row by row"])
 def most_rows(request, exact_if):
     """For each way of linear.py, a function: how many rows of products of these shapes keep their bits."""
-    exact = linear_module.exact
+    exact = probe.batch_invariant
     if request.param == "row by row":
         exact_if(lambda *shape: False)
     elif not exact(768, TILE):
         pytest.skip("this BLAS has no kernel for small products whose rows keep their bits")
     elif request.param == "as on MKL":
         exact_if(lambda depth, *rest: depth <= 768 and exact(depth, *rest))
-    return lambda *shapes: 40 if all(linear_module.exact(*shape) for shape in shapes) else FEW
+    return lambda *shapes: 40 if all(probe.batch_invariant(*shape) for shape in shapes) else FEW
 
 
 @pytest.mark.parametrize("n_in, n_out, n_weights", [
@@ -98,7 +99,7 @@ def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, d_head, most
     rng = np.random.default_rng(n_tokens)
     # products with the keys, with the values, and with the rest of the values if there are too many
     width = min(d_head, TILE)
-    deepest = linear_module.deepest(width)
+    deepest = probe.deepest(width)
     most = most_rows((d_head, TILE, True), (min(n_tokens, deepest), width), (n_tokens % deepest, width))
     q = rng.standard_normal((3, most, d_head), dtype=np.float32)
     k = rng.standard_normal((3, TILE, d_head), dtype=np.float32).transpose(0, 2, 1)
@@ -141,10 +142,10 @@ def test_a_tile_is_as_deep_as_rows_keep_their_bits(n_in, depth, exact_if):
 @pytest.mark.parametrize("fast, rows", [(True, 6), (False, 1)])
 def test_bits_are_given_up_only_if_asked(fast, rows, exact_if, monkeypatch):
     exact_if(lambda *shape: False)
-    monkeypatch.setattr(linear_module, "FAST", fast)
+    monkeypatch.setattr(probe, "FAST", fast)
     met = []
-    blocks = linear_module.blocks
-    monkeypatch.setattr(linear_module, "blocks", lambda *x: met.append(blocks(*x).shape[1]) or blocks(*x))
+    split = linear_module.split_rows
+    monkeypatch.setattr(linear_module, "split_rows", lambda *x: met.append(split(*x).shape[1]) or split(*x))
     x, w, b = np.ones((5, 192), np.float32), lay_out(np.ones((192, 64), np.float32)), np.zeros(64, np.float32)
     for n in 1, 5:
         assert (linear(x[:n], w, b) == 192).all()

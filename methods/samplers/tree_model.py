@@ -14,7 +14,8 @@ import numpy as np
 
 from checks import check_ids
 from compute.backend import on_gpu, xp
-from compute.linear import DEPTHS, SUM, TILE, row_products
+from compute.linear import row_products
+from compute.probe import DEPTHS, SUM, TILE
 from gpt2 import BLOCK, GPT2, common_prefix, whole_blocks
 
 

@@ -23,7 +23,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 from benchmarks.measure import seconds  # noqa: E402
-from compute.linear import DEPTHS, TILE, exact  # noqa: E402
+from compute.probe import DEPTHS, TILE, batch_invariant  # noqa: E402
 from utils import load_model  # noqa: E402
 
 
@@ -44,5 +44,5 @@ if __name__ == "__main__":
     blas, model = np.show_config(mode="dicts")["Build Dependencies"]["blas"], load_model("demo-target")[0]
     one, five, nine = seconds(25, *(a_pass(model, n) for n in (1, 5, 9)))
     print(f"| {blas['name']} {blas['version']} | {os.environ.get('OPENBLAS_CORETYPE', 'default')} "
-          f"| {[depth for depth in DEPTHS if exact(depth, TILE)] or 'none'} "
+          f"| {[depth for depth in DEPTHS if batch_invariant(depth, TILE)] or 'none'} "
           f"| {five / one:.2f}, {nine / one:.2f} | {speedup():.2f}, {speedup('--fast'):.2f} |")
