@@ -10,7 +10,7 @@ from autoregressive import autoregressive_sampling
 from lossless import exact_distribution
 from lossless.judge import text_of
 from lossless.toys import scripted, table
-from methods.samplers.constraints import brackets, constrained, forbidden, penalty
+from methods.samplers.constraints import brackets, constrained, forbid, penalty
 from speculative import speculative_sampling
 
 DRAFT, TARGET = table(1), table(2)
@@ -21,7 +21,7 @@ def test_more_is_accepted_if_the_draft_is_constrained_too():
         draft, target = tiny_gpt2(0, np.float64, n_layer=1), tiny_gpt2(0, np.float64)
         return sum(r.n_accepted for seed in range(8) for r in speculative_sampling(
             of(draft, process), constrained(target, process), [1, 2], 40, 3, np.random.default_rng(seed)))
-    process = forbidden(range(5))
+    process = forbid(range(5))
     assert accepted(process, constrained) > 1.1 * accepted(process, lambda draft, _: draft)
 
 
@@ -63,7 +63,7 @@ def test_brackets_close():
 
 
 def test_a_constraint_that_leaves_nothing_gets_one_sentence():
-    model = constrained(scripted([1, 2]), forbidden([2]))
+    model = constrained(scripted([1, 2]), forbid([2]))
     with pytest.raises(ValueError, match=r"forbids every token after \[1\]: leave at least one"):
         model([1])
     with pytest.raises(ValueError, match="the penalty is 0"):

@@ -100,7 +100,7 @@ def test_the_optimum_is_the_number_that_promises_most():
     optimum.learn(71, 98)                               # (71 + 1) / (98 + 2)
     optimum.fade = 1
     speed = [predicted_speedup(0.72, n, c, 1 + (v - 1) * n / K) for n in range(K + 1)]
-    assert optimum.number(K) == int(np.argmax(speed)) == 3
+    assert optimum.choose_number(K) == int(np.argmax(speed)) == 3
 
 
 def test_the_optimum_drafts_less_where_drafts_are_rejected_and_tries_again():
@@ -114,7 +114,7 @@ def test_what_the_optimum_saw_fades():
     optimum.learn(2, 3)
     optimum.learn(0, 1)
     assert (optimum.accepted, optimum.tested) == pytest.approx((2 * old, 3 * old + 1))
-    assert optimum.number(4) == 0 and optimum.tested == pytest.approx((3 * old + 1) * old)
+    assert optimum.choose_number(4) == 0 and optimum.tested == pytest.approx((3 * old + 1) * old)
     optimum.start()
     assert optimum.accepted == optimum.tested == 0
 
@@ -133,7 +133,7 @@ def test_what_drafting_and_rows_cost_is_the_median_of_several_turns(monkeypatch)
         takes(2 if n_last == 1 else 3, n_last)
     target.n_ctx = 9
     monkeypatch.setattr(adaptive, "clock", lambda: now[0])
-    found = adaptive.measured_costs("draft", target, lambda draft, x, k, *_: takes(2, "drafts"),
+    found = adaptive.measure_costs("draft", target, lambda draft, x, k, *_: takes(2, "drafts"),
                                     [5, 6, 7, 8, 9, 10], 4, None)
     assert found == {"c": .25, "v": 1.5} and calls.keys() == {1, 5, "drafts"}   # 2 / 4 / 2 and 3 / 2
 
@@ -260,7 +260,7 @@ def test_the_defaults_are_those_of_the_papers_and_the_originals():
     assert (default(DraftExit, "gamma"), DraftExit.GOAL, DraftExit.STEP) == (.6, .9, .01)
     assert (DraftExit.OLD_RATE, DraftExit.OLD_GAMMA) == (.5, .9)
     assert (default(Schedule, "first"), default(Confident, "threshold"), lookup.N) == (5, .4, 3)
-    assert (suffix.ALPHA, suffix.LEAST) == (4, .1)
+    assert (suffix.ALPHA, suffix.MIN_WORTH) == (4, .1)
     assert (default(lossy.typical, "epsilon"), default(lossy.typical, "delta")) == (.09, .3)
     assert lossy.typical_probs.__defaults__ == (.09, .3)
 

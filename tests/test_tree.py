@@ -11,7 +11,7 @@ from lossless.toys import memoryless, scripted, table
 from methods.samplers import tree_model
 from methods.samplers.tree import shape_of, tree_sampling
 from methods.samplers.tree_model import CallByCall, TreeGPT2, depths, with_tree
-from methods.samplers.tree_rules import SEQUOIA, SPECINFER, drawn, likeliest, surest
+from methods.samplers.tree_rules import SEQUOIA, SPECINFER, grow_drawn, grow_likeliest, grow_surest
 from reporting.stats import taken
 from utils import load_model
 
@@ -32,7 +32,7 @@ def test_the_nodes_that_stay_are_those_that_the_draft_thinks_likeliest():
     for shape, nodes, parents in [
             ([-1, -1], [1, 2], [-1, -1]), ([-1, -1, 0], [1, 2, 1], [-1, -1, 0]),
             ([-1, -1, 0, 0], [1, 2, 1, 2], [-1, -1, 0, 0]), ([-1, -1, 0, 2], [1, 2, 1, 1], [-1, -1, 0, 2])]:
-        assert surest(draft, [0], shape, None, None, None) == (nodes, parents, None)
+        assert grow_surest(draft, [0], shape, None, None, None) == (nodes, parents, None)
 
 
 def test_a_tree_of_one_line_is_algorithm_2_and_more_children_are_accepted_more_often():
@@ -177,7 +177,7 @@ def test_the_context_can_be_filled(temperature):
     ([9, 1, 2, 3], [9, 1, 2, 3]), ([1, 9, 2, 3], [1, 9, 2, 3]), ([1, 2, 9, 3], [1, 2, 9, 3]),
     ([9, 1], [5, 1]), ([1, 9, 9], [1, 9, 9])])
 def test_eos_is_the_last_token_wherever_it_falls(says, guesses):
-    for grow in (drawn, likeliest):
+    for grow in (grow_drawn, grow_likeliest):
         rounds = run(scripted(PROMPT + guesses), scripted(PROMPT + says), 30, (2, 1), eos=9, grow=grow)
         assert list(text_of(rounds)) == says[:says.index(9) + 1]
 

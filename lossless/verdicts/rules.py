@@ -20,7 +20,7 @@ from checks import check_settings
 from methods.drafters import lookup
 from methods.samplers import block, lossy, tree
 from methods.samplers.constraints import constrained
-from methods.samplers.tree_rules import SEQUOIA, likeliest, most, normalized
+from methods.samplers.tree_rules import SEQUOIA, grow_likeliest, normalize, top_tokens
 from sampling import Round, cut_after, point_masses, probabilities, sample
 
 
@@ -126,7 +126,7 @@ class BeamSoftmaxRecorded(Algorithm2):
             grown = []
             for drafts, rows, chance in found:
                 p = probs(draft(x + drafts))[0]
-                grown += [([*drafts, t], [*rows, p], chance * p[t]) for t in most(p, width)]
+                grown += [([*drafts, t], [*rows, p], chance * p[t]) for t in top_tokens(p, width)]
             found = sorted(grown, key=lambda text: -text[2])[:width]
         return found[0][:2]
 
@@ -463,7 +463,7 @@ class Tree:
 class TreeMatch(Tree):
     """Lossless. The target draws once at each node, and the child that equals this draw is kept. So the text
     consists of the target's own draws."""
-    grow = staticmethod(likeliest)
+    grow = staticmethod(grow_likeliest)
 
 
 class TopTokens(Tree):
@@ -471,14 +471,14 @@ class TopTokens(Tree):
     Otherwise x is taken out of q, and q is normalized for the next child."""
     @staticmethod
     def draw(p, width, rng):
-        return [token for token in most(p, width) if p[token] > 0]
+        return [token for token in top_tokens(p, width) if p[token] > 0]
 
     @staticmethod
     def select(q, p, tokens, rng):
         for i, token in enumerate(tokens):
             if rng.random() < q[token]:                         # p is 1
                 return i, token
-            q = normalized(np.where(np.arange(len(q)) == token, 0, q))
+            q = normalize(np.where(np.arange(len(q)) == token, 0, q))
         return None, sample(q, rng)
 
 
@@ -495,7 +495,7 @@ class TopTokensPairedByPlace(TopTokens):
             n = min(len(places), len(others))
             left = q.copy()
             left[places[:n]] = np.maximum(left[places[:n]] - others[:n], 0)
-            q = normalized(left) if left.any() else q
+            q = normalize(left) if left.any() else q
         return None, sample(q, rng)
 
 
@@ -527,8 +527,8 @@ class ResidualInPlace(Tree):
         for i, token in enumerate(tokens):
             if rng.random() * p[token] < q[token]:
                 return i, token
-            q[:] = normalized(np.maximum(q - p, 0))
-            p = normalized(np.where(np.arange(len(p)) == token, 0, p))
+            q[:] = normalize(np.maximum(q - p, 0))
+            p = normalize(np.where(np.arange(len(p)) == token, 0, p))
         return None, sample(q, rng)
 
 
@@ -543,8 +543,8 @@ class LeftoverAfterTheLeaf(Tree):
                 x = nodes[child]
                 if rng.random() * p_left[x] < left[x]:
                     break
-                left = normalized(np.maximum(left - p_left, 0))
-                p_left = normalized(np.where(np.arange(len(left)) == x, 0, p_left))
+                left = normalize(np.maximum(left - p_left, 0))
+                p_left = normalize(np.where(np.arange(len(left)) == x, 0, p_left))
             else:
                 return path, sample(left, rng)
             path.append(child)

@@ -42,7 +42,7 @@ class Schedule:
         elif self.drafts:
             accepted = common_prefix(self.drafts, x[len(self.x):])
             self.learn(accepted, accepted + (accepted < len(self.drafts)))
-        n = self.number(k)
+        n = self.choose_number(k)
         drafts, p = checked_propose(self.propose, draft)(draft, x[:], n, to_probs, rng)
         self.x, self.drafts = list(x), drafts
         return drafts, p
@@ -54,7 +54,7 @@ class Schedule:
         """Learn from the last round.  Drafts after a rejection were not tested."""
         self.K = self.K + 2 if accepted == tested else max(1, self.K - 1)
 
-    def number(self, k):
+    def choose_number(self, k):
         """How many drafts, if the loop takes at most k."""
         self.K = min(self.K, max(1, k))
         return min(self.K, k)
@@ -86,7 +86,7 @@ class Optimum(Schedule):
     def forget(self):
         self.accepted, self.tested = self.fade * self.accepted, self.fade * self.tested
 
-    def number(self, k):
+    def choose_number(self, k):
         alpha = (self.accepted + 1) / (self.tested + 2)
         gains = [sum(alpha**i for i in range(n + 1)) / (1 + n * (self.c + self.row)) for n in range(k + 1)]
         best = int(np.argmax(gains))
@@ -123,7 +123,7 @@ class Confident:
         return drafts, p
 
 
-def measured_costs(draft, target, propose, tokens, K, to_probs):
+def measure_costs(draft, target, propose, tokens, K, to_probs):
     """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that two
     measurements mostly lead to the same choices."""
     n_ctx = min(model.n_ctx for model in (draft, target) if hasattr(model, "n_ctx"))
@@ -137,8 +137,8 @@ def measured_costs(draft, target, propose, tokens, K, to_probs):
             start = clock()
             run()
             times[i].append(clock() - start)
-    one, more, drafting = (np.median(mine[1:]) for mine in times)
-    return dict(c=float(f"{drafting / K / one:.2g}"), v=float(f"{more / one:.2g}"))
+    step, verification, drafting = (np.median(turns[1:]) for turns in times)
+    return dict(c=float(f"{drafting / K / step:.2g}"), v=float(f"{verification / step:.2g}"))
 
 
 def confidence(logits, token):

@@ -27,11 +27,12 @@ def cascade(guess=lookup.propose, smaller=None):
     def propose(draft, x, k, to_probs, rng):
         drafts, p = [], []
         while len(drafts) < k:
-            y, most = x + drafts, k - len(drafts) - 1           # the last token is the draft model's own
-            guesses, o = guess(smaller, y[:], most, to_probs, rng)
-            rows = to_probs(draft(y + guesses, len(guesses) + 1))    # after y and each guess
-            o = point_masses(guesses, rows.shape[1]) if o is None else o    # the guesses were drawn from o
-            n_accepted, token = verify(rows, o, guesses, rng)
+            text, wanted = x + drafts, k - len(drafts) - 1      # the last token is the draft model's own
+            guesses, guess_probs = guess(smaller, text[:], wanted, to_probs, rng)       # [g], [g, n_vocab]
+            rows = to_probs(draft(text + guesses, len(guesses) + 1))    # after the text and each guess
+            if guess_probs is None:
+                guess_probs = point_masses(guesses, rows.shape[1])
+            n_accepted, token = verify(rows, guess_probs, guesses, rng)
             drafts += guesses[:n_accepted] + [token]
             p += [*rows[:n_accepted + 1]]
         return drafts, p

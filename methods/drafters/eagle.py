@@ -16,7 +16,7 @@ Differences from the papers (whose features f_1 .. f_n are the states here):
 
     EAGLE-1     is trained to match the target's features.  The head here is trained to have its tokens
                 accepted (models/training/heads.py)
-    EAGLE-2     (2406.16858) grows its tree where the head is most confident, as tree_rules.surest does here
+    EAGLE-2     (2406.16858) grows its tree where the head is most confident: tree_rules.grow_surest here
     EAGLE-3     (2503.01840) fuses low, middle and high states and learns to continue from its own states,
                 as here.  Its reduced vocabulary is not here: see notebook 8
 
@@ -32,9 +32,9 @@ from operator import index
 from compute.backend import xp
 from compute.linear import linear
 from gpt2 import common_prefix, layer_norm
-from methods.drafters.heads import load_head, states_before, unit
+from methods.drafters.heads import load_head, standardize, states_before
 from methods.samplers.tree_model import TreeGPT2, check_nodes, depths, tree_mask
-from methods.samplers.tree_rules import drawn, likeliest
+from methods.samplers.tree_rules import grow_drawn, grow_likeliest
 from sampling import sample
 
 
@@ -56,8 +56,8 @@ class Eagle:
         self.fuse, self.from_state = params["fuse"], params["from_state"]
         self.n_vocab, self.n_ctx = target.n_vocab, target.n_ctx
         # products with each token and each position, computed once
-        self.tokens = unit(target.params["wte"]) @ params["from_token"]             # [n_vocab, n_embd]
-        self.positions = unit(target.params["wpe"]) @ params["from_position"]       # [n_ctx, n_embd]
+        self.tokens = standardize(target.params["wte"]) @ params["from_token"]      # [n_vocab, n_embd]
+        self.positions = standardize(target.params["wpe"]) @ params["from_position"]      # [n_ctx, n_embd]
         # never called as a model: it provides the head's layers and their cache
         self.block = TreeGPT2(target.params | {"blocks": params["blocks"], "ln_f": params["ln_f"]},
                               target.n_head)
@@ -123,5 +123,5 @@ class Eagle:
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
         """A tree drawn by the rule or, if p is one-hot (as at temperature 0), of the likeliest tokens."""
-        certain = not shape or to_probs(self.tree(x, [], [])).max() == 1
-        return (likeliest if certain else drawn)(self, x, shape, rule, to_probs, rng)
+        greedy = not shape or to_probs(self.tree(x, [], [])).max() == 1
+        return (grow_likeliest if greedy else grow_drawn)(self, x, shape, rule, to_probs, rng)

@@ -46,8 +46,8 @@ def load_head(kind, name_or_folder, target):
                              "(models/training/heads.py)")
         size = SIZES[kind]
         sizes = hparams.get(size) if size == "layers" else [hparams.get(size)]
-        most = math.inf if kind == "medusa" else len(target.params["blocks"])
-        if type(sizes) is not list or not all(type(n) is int and 1 <= n <= most for n in sizes):
+        largest = math.inf if kind == "medusa" else len(target.params["blocks"])
+        if type(sizes) is not list or not all(type(n) is int and 1 <= n <= largest for n in sizes):
             raise ValueError(f"{size} is {hparams.get(size)!r}, which is not a size")
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder} is not a head for this target: {error}") from None
@@ -55,7 +55,7 @@ def load_head(kind, name_or_folder, target):
     return nested(arrays, {"n_layer": 1}, folder, wanted) | {size: hparams[size]}
 
 
-def head_beside(name_or_folder, kind, target):
+def find_head(name_or_folder, kind, target):
     """The head that goes with a target: for "demo-target" the embedded one, for a folder the one beside it
     (models/demo-eagle beside models/my-target).  None if there is none, or it belongs to another target.
 
@@ -113,10 +113,10 @@ def states_before(target, x, first, layers=()):
     if common_prefix(target.cached, x) < n:
         target(x[:n])                       # a short text, which prefill leaves to the next call
     *early, last = target.states[[*layers, -1], max(first - 1, 0):n]            # [rows, n_embd] each
-    states = xp.concatenate([*map(unit, early), layer_norm(last, **target.params["ln_f"])], axis=1)
+    states = xp.concatenate([*map(standardize, early), layer_norm(last, **target.params["ln_f"])], axis=1)
     return states if first else xp.pad(states, [(1, 0), (0, 0)])
 
 
-def unit(x):
+def standardize(x):
     """Rows with mean 0 and variance 1: the layer norm without gain and bias."""
     return layer_norm(x, 1, 0)

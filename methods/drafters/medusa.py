@@ -27,7 +27,7 @@ from compute.backend import xp
 from compute.linear import linear
 from methods.drafters.heads import load_head, states_before
 from methods.samplers.tree_model import depths
-from methods.samplers.tree_rules import most
+from methods.samplers.tree_rules import top_tokens
 from sampling import sample
 
 
@@ -60,11 +60,11 @@ class Medusa:
         return [sample(row, rng) for row in p], p
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree of at most this shape: methods.samplers.tree_rules.likeliest, without a draft model."""
+        """A tree of at most this shape: tree_rules.grow_likeliest, without a draft model."""
         levels = [level for level in depths(shape) if level <= self.n_heads]        # level by level
         if not levels:
             return [], [], None
         parents = shape[:len(levels)]
-        best = [most(row, max(Counter(parents).values())) for row in self.logits(x, max(levels))]
+        best = [top_tokens(row, max(Counter(parents).values())) for row in self.logits(x, max(levels))]
         elder = [parents[:i].count(parent) for i, parent in enumerate(parents)]     # elder siblings: the rank
         return [best[level - 1][rank] for level, rank in zip(levels, elder)], parents, None

@@ -28,6 +28,7 @@ from operator import index
 
 import numpy as np
 
+from checks import check_ids
 from gpt2 import common_prefix
 
 
@@ -45,33 +46,26 @@ class NGram:
         if order < 1:
             raise ValueError(f"the order of the n-grams is {order}: it must be 1 or more")
         self.n_vocab, self.order = n_vocab, order
-        self.texts, self.whole = [], False                          # the texts learnt; are all counted?
+        self.texts, self.complete = [], False                       # the texts learnt; are all counted?
 
     def __copy__(self):                                             # with counts of its own
         return copy.deepcopy(self)
 
     def learn(self, tokens):
         """Count a text for good.  Raises ValueError for ids outside the vocabulary."""
-        tokens = self.known(tokens)
+        tokens = [*map(index, tokens)]
+        check_ids(tokens, self.n_vocab)
         self.reset()
-        self.whole = False
+        self.complete = False
         self.texts.append(tokens)
         self.count_all(tokens)
-        self.whole = True
-
-    def known(self, tokens):
-        tokens = [*map(index, tokens)]
-        for token in tokens:
-            if not 0 <= token < self.n_vocab:
-                raise ValueError(f"token id {token} is not in 0 .. {self.n_vocab - 1}: "
-                                 "is this the model's own encoder?")
-        return tokens
+        self.complete = True
 
     def reset(self):
         """Forget the running text."""
         self.follow([])
 
-    def count_anew(self):
+    def recount(self):
         """Count everything from the beginning: on first use, or after an interrupted count."""
         self.unigrams = np.zeros(self.n_vocab)                      # c((), x) of every x
         self.after = defaultdict(Counter)                           # h of 1 .. order - 1 tokens: {x: c(h, x)}
@@ -95,21 +89,22 @@ class NGram:
 
     def follow(self, tokens):
         """Make `tokens` the running text: uncount what is not in it, count what is new."""
-        if not self.whole:
-            self.count_anew()
-        self.whole = False                                          # an interrupt would leave half a count
-        kept = common_prefix(tokens, self.cached)
-        while len(self.cached) > kept:
+        if not self.complete:
+            self.recount()
+        self.complete = False                                       # an interrupt would leave half a count
+        n_common = common_prefix(tokens, self.cached)
+        while len(self.cached) > n_common:
             self.count(self.cached[-self.order:], -1)
             self.cached.pop()
-        for token in tokens[kept:]:
+        for token in tokens[n_common:]:
             self.cached.append(token)
             self.count(self.cached[-self.order:], 1)
-        self.whole = True
+        self.complete = True
 
     def __call__(self, tokens, n_last=1):
         """Raises ValueError for ids outside the vocabulary, or if there are no tokens."""
-        tokens = self.known(tokens)
+        tokens = [*map(index, tokens)]
+        check_ids(tokens, self.n_vocab)
         if not 1 <= n_last <= len(tokens):
             raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: n_last must be 1 .. the number of "
                              "tokens")
@@ -119,8 +114,8 @@ class NGram:
     def probs(self, tokens):
         """p(. | tokens), [n_vocab]."""
         self.follow(tokens)
-        different = np.count_nonzero(self.unigrams)                 # T(()), at least 1 because of tokens[0]
-        p = (self.unigrams + different / self.n_vocab) / (self.unigrams.sum() + different)
+        n_distinct = np.count_nonzero(self.unigrams)                # T(()), at least 1 because of tokens[0]
+        p = (self.unigrams + n_distinct / self.n_vocab) / (self.unigrams.sum() + n_distinct)
         for length in range(1, min(self.order, len(tokens) + 1)):
             counts = self.after.get(tuple(tokens[-length:]))        # c(h, x) for every x that followed h
             if not counts:

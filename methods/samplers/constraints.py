@@ -69,10 +69,10 @@ def penalty(theta):
     return process
 
 
-def forbidden(ids):
+def forbid(ids):
     """Tokens that never come.
 
-    >>> forbidden([0, 2])([1], np.array([4., -4, 1]))
+    >>> forbid([0, 2])([1], np.array([4., -4, 1]))
     array([-inf,  -4., -inf])
     """
     ids = list(ids)
@@ -97,10 +97,10 @@ def automaton(start, step, allowed, n_prompt):
     array([-inf,  -4.,   1.])
     """
     def process(tokens, logits):
-        state, kept = reduce(step, tokens[n_prompt:], start), np.full_like(logits, -np.inf)
+        state, masked = reduce(step, tokens[n_prompt:], start), np.full_like(logits, -np.inf)
         ids = allowed(state, logits)
-        kept[ids] = logits[ids]
-        return kept
+        masked[ids] = logits[ids]
+        return masked
     return process
 
 

@@ -87,7 +87,7 @@ def walk(q, p, nodes, parents, rule, race):
         path.append(here)
 
 
-def coupled(propose):
+def couple(propose):
     """Returns `propose` with races: each distribution to draw from becomes a point mass at the winner."""
     def propose_winners(draft, x, k, to_probs, race):
         n, j = len(x), 0                                        # now: `propose` may change its x
@@ -101,21 +101,21 @@ def coupled(propose):
                 j += 1
             return winners
 
-        def placed(tokens, n_last=1):                           # sets j for the first row of the answer
+        def draft_at_place(tokens, n_last=1):                   # sets j for the first row of the answer
             nonlocal j
             j = len(tokens) - n_last - n + 1
             return draft(tokens, n_last)
 
         for name in "n_vocab", "n_ctx":
             if hasattr(draft, name):
-                setattr(placed, name, getattr(draft, name))
-        return propose(draft and placed, x, k, to_winners, race)
+                setattr(draft_at_place, name, getattr(draft, name))
+        return propose(draft and draft_at_place, x, k, to_winners, race)
     return propose_winners
 
 
 def coupled_sampling(draft, target, tokens, n_tokens, K, rng, *, propose=speculative.propose, **settings):
     """The arguments (but `verify`), rounds and errors of speculative_sampling."""
-    return speculative_sampling(draft, target, tokens, n_tokens, K, Race(rng), propose=coupled(propose),
+    return speculative_sampling(draft, target, tokens, n_tokens, K, Race(rng), propose=couple(propose),
                                 verify=verify, **settings)
 
 

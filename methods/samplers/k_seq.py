@@ -37,8 +37,8 @@ def division_factor(q, p, k):
     >>> round(division_factor(np.array([1., 0]), np.array([.5, .5]), 2), 4)
     1.5
     """
-    drawn = p > 0
-    q, p = q[drawn], p[drawn]
+    possible = p > 0
+    q, p = q[possible], p[possible]
     low, high = 1.0, float(k)
     for _ in range(HALVINGS if k > 1 else 0):
         rho = (low + high) / 2

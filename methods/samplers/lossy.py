@@ -47,8 +47,8 @@ def lenient_probs(q, p, lenience):
     >>> lenient_probs(np.array([.1, .6, .3]), np.array([.5, .3, .2]), .5)
     array([0.2  , 0.525, 0.275])
     """
-    kept, residual = np.minimum(p, q / lenience), np.maximum(q - p, 0)
-    return kept + (1 - kept.sum()) * residual / residual.sum() if residual.any() else q
+    accepted, residual = np.minimum(p, q / lenience), np.maximum(q - p, 0)
+    return accepted + (1 - accepted.sum()) * residual / residual.sum() if residual.any() else q
 
 
 def typical(epsilon=.09, delta=.3):
@@ -81,11 +81,11 @@ def typical_probs(q, p, epsilon=.09, delta=.3):
     >>> typical_probs(np.array([.1, .6, .3]), np.array([.5, .3, .2]))   # all are typical: p itself
     array([0.5, 0.3, 0.2])
     """
-    kept = np.where(q > threshold(q, epsilon, delta), p, 0)
-    return kept + (1 - kept.sum()) * q
+    accepted = np.where(q > threshold(q, epsilon, delta), p, 0)
+    return accepted + (1 - accepted.sum()) * q
 
 
-def with_numbers(rule, option):
+def parse_numbers(rule, option):
     """lenient, "0.5" -> lenient(0.5).  Raises ValueError."""
     try:
         return rule(*map(float, option.split(","))) if option else rule()

@@ -22,7 +22,7 @@ Limitations: whether it accepts more than SEQUOIA (tree_rules.py) depends on p a
 """
 import numpy as np
 
-from methods.samplers.tree_rules import most, normalized
+from methods.samplers.tree_rules import normalize, top_tokens
 from sampling import sample
 
 
@@ -32,15 +32,15 @@ def draw(p, width, rng):
     >>> draw(np.array([.2, .5, .3, 0]), 3, np.random.default_rng(0))
     [1, 2, 0]
     """
-    chosen = most(p, min(width, np.count_nonzero(p)) - 1)
-    return [*chosen, sample(without(p, chosen), rng)]
+    chosen = top_tokens(p, min(width, np.count_nonzero(p)) - 1)
+    return [*chosen, sample(exclude(p, chosen), rng)]
 
 
-def without(p, chosen):
+def exclude(p, chosen):
     """Returns p': [n_vocab] -> [n_vocab]."""
     rest = p.copy()
     rest[chosen] = 0
-    return normalized(rest)
+    return normalize(rest)
 
 
 def select(q, p, tokens, rng):
@@ -51,7 +51,7 @@ def select(q, p, tokens, rng):
     (0, 0)
     """
     *chosen, x = tokens
-    p = without(p, chosen)
+    p = exclude(p, chosen)
     if rng.random() * p[x] < q[x]:                              # u < min(1, q / p')
         return len(chosen), x
     residual = np.maximum(q - p, 0)

@@ -30,7 +30,7 @@ level.
 import numpy as np
 
 from methods.samplers.tree_model import children_of
-from methods.samplers.tree_rules import draw_with_replacement, draw_without_replacement, normalized
+from methods.samplers.tree_rules import draw_with_replacement, draw_without_replacement, normalize
 from sampling import sample
 
 
@@ -60,9 +60,9 @@ def walk(q, p, nodes, parents, rule, rng):
             if p is None:
                 d = np.zeros(len(t))                                    # chosen: x with probability 1
                 d[x] = 1
-            found = visit(child, min(1, weight * t[x] / d[x]))
-            if found:
-                path, token = found
+            result = visit(child, min(1, weight * t[x] / d[x]))
+            if result:
+                path, token = result
                 return [child, *path], token
             r = np.maximum(weight * t - d, 0)
             S = r.sum()
@@ -71,7 +71,7 @@ def walk(q, p, nodes, parents, rule, rng):
                 break
             weight, t = S / (S + (1 - weight)), r / S          # not S + 1 - weight: S may be tiny
             if draw is draw_without_replacement:
-                d = normalized(np.where(np.arange(len(d)) == x, 0, d))
+                d = normalize(np.where(np.arange(len(d)) == x, 0, d))
         if node == -1 or rng.random() < weight:
             return [], sample(t, rng)
         return None

@@ -29,7 +29,7 @@ from operator import index
 
 from checks import checked_drafts, checked_probs
 from methods.samplers.tree_model import children_of, depths, with_tree
-from methods.samplers.tree_rules import SEQUOIA, drawn, likeliest, select_chosen
+from methods.samplers.tree_rules import SEQUOIA, grow_drawn, grow_likeliest, select_chosen
 from sampling import Round, cut_after, prepare, sample
 
 MOST_NODES = 1000
@@ -66,7 +66,8 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
                     first of them has one.  Near the end of the text the lowest levels are left out
     rule            for drawn children: SPECINFER, SEQUOIA, k_seq.K_SEQ or another (draw, select).  Chosen
                     children are always judged by select_chosen
-    grow            drawn, likeliest, surest or another.  None: likeliest at temperature 0, else drawn
+    grow            grow_drawn, grow_likeliest, grow_surest or another.  None: grow_drawn, or grow_likeliest
+                    at temperature 0
     walk            how the tree is judged: from the root down, as above, or another (traversal.walk)
     The rest        as in speculative_sampling
     Bad arguments raise ValueError at the call, not at the first round.  A bad tree from `grow`
@@ -75,14 +76,14 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     shape = shape_of(widths)
     (draft, target), tokens, to_probs, ends = prepare(
         [with_tree(draft), with_tree(target)], tokens, n_tokens, temperature, top_k, top_p, eos)
-    grow = grow or (likeliest if temperature == 0 else drawn)
+    grow = grow or (grow_likeliest if temperature == 0 else grow_drawn)
 
     def rounds():
         x, T = list(tokens), len(tokens) + int(n_tokens)
         while len(x) < T:
             left = T - len(x) - 1                        # the last token comes from the target
             nodes, parents, p = grow(draft, x[:], cut(shape, left), rule, to_probs, rng)
-            nodes, parents = checked_tree(nodes, parents, left, target)
+            nodes, parents = check_tree(nodes, parents, left, target)
             q = to_probs(target.tree(x[:], nodes, parents))         # [1 + n, n_vocab]
             p = p if p is None else checked_probs(p, nodes, target)             # [n, n_vocab]
             path, next_token = walk(q, p, nodes, parents, rule, rng)
@@ -123,7 +124,7 @@ def shape_of(widths):
     return [place[parents[node]] for node in order]
 
 
-def shape_of_option(option):
+def parse_shape(option):
     """"3,2,1" or "3-2-1" -> the parents of the nodes; "" means "3,2,1"."""
     try:
         widths = [int(width) for width in (option or "3,2,1").replace("-", ",").split(",")]
@@ -152,7 +153,7 @@ def cut(shape, depth):
     return [parent for parent, d in zip(shape, depths(shape)) if d <= depth]
 
 
-def checked_tree(nodes, parents, depth, target):
+def check_tree(nodes, parents, depth, target):
     """(nodes, parents) as lists of ints.  Raises ValueError if they are not a tree of at most this depth."""
     nodes, parents = checked_drafts(nodes, MOST_NODES, target), list(map(index, parents))
     if (len(parents) != len(nodes) or any(not -1 <= parent < node for node, parent in enumerate(parents))

@@ -120,8 +120,8 @@ class TreeGPT2(GPT2):
             n_past = n + common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
         n_past = min(n_past, total - n_last)
         self.make_room(total)
-        kept = max(n_past - n, 0)                               # if we are interrupted, only these are valid
-        self.cached, self.nodes, self.parents = tokens[:n_past], nodes[:kept], parents[:kept]
+        n_valid = max(n_past - n, 0)                            # if we are interrupted, only these are valid
+        self.cached, self.nodes, self.parents = tokens[:n_past], nodes[:n_valid], parents[:n_valid]
         x = self.params["wte"][(tokens + nodes)[n_past:]] + self.params["wpe"][positions[n_past:]]
         x = self.layers(x, n_past, tree_mask(n_past, n, parents))           # [total - n_past, n_embd]
         self.cached, self.nodes, self.parents = tokens, nodes, parents
@@ -138,11 +138,11 @@ class TreeGPT2(GPT2):
             if not here:
                 break
             path.append(here[0])                                # equal siblings have equal keys and values
-        taken, places = [self.nodes[i] for i in path], [n + i for i in path]
+        accepted, places = [self.nodes[i] for i in path], [n + i for i in path]
         self.nodes = []                                         # if we are interrupted, none of it is valid
         self.cache[:, :, :, n:n + len(path)] = self.cache[:, :, :, places]
         self.states[:, n:n + len(path)] = self.states[:, places]
-        self.cached = self.cached + taken
+        self.cached = self.cached + accepted
 
     def make_room(self, n):
         """Makes room for n tokens and nodes in all; they may exceed the context."""

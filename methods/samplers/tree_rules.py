@@ -30,7 +30,7 @@ def draw_without_replacement(p, width, rng):
     return tokens
 
 
-def normalized(weights):
+def normalize(weights):
     return weights / weights.sum() if weights.any() else weights
 
 
@@ -54,9 +54,9 @@ def select_drawn(q, p, tokens, rng, replacement=False):
             return i, token
         residual = np.maximum(q - p, 0)
         # normalized, because it is compared with p again; nothing left: p = q up to rounding
-        q = normalized(residual) if residual.any() else q
+        q = normalize(residual) if residual.any() else q
         if not replacement:
-            p = normalized(np.where(np.arange(len(p)) == token, 0, p))
+            p = normalize(np.where(np.arange(len(p)) == token, 0, p))
     return None, sample(q, rng)
 
 
@@ -79,7 +79,7 @@ SEQUOIA = draw_without_replacement, select_drawn
 
 # Growing the tree -------------------------------------------------------------------------------------------
 
-def drawn(draft, x, shape, rule, to_probs, rng):
+def grow_drawn(draft, x, shape, rule, to_probs, rng):
     """A tree whose children are drawn from the draft.  Returns (nodes, parents, draft_probs).
 
     draft           a model with `tree` (see `with_tree`)
@@ -99,15 +99,15 @@ def drawn(draft, x, shape, rule, to_probs, rng):
         p.extend([probs] * len(tokens))
         return tokens
 
-    return *by_level(draft, x, shape, children), p
+    return *grow_by_level(draft, x, shape, children), p
 
 
-def likeliest(draft, x, shape, rule, to_probs, rng):
+def grow_likeliest(draft, x, shape, rule, to_probs, rng):
     """A tree of the draft's likeliest tokens.  Nothing is drawn, so there is no p."""
-    return *by_level(draft, x, shape, most), None
+    return *grow_by_level(draft, x, shape, top_tokens), None
 
 
-def surest(draft, x, shape, rule, to_probs, rng):
+def grow_surest(draft, x, shape, rule, to_probs, rng):
     """EAGLE-2's tree: it grows where the draft is most confident, to at most the shape's nodes and levels.
 
     A node's worth is the product of the draft's probabilities (at temperature 1) on its path.  On each level
@@ -121,11 +121,11 @@ def surest(draft, x, shape, rule, to_probs, rng):
         logits = draft.tree(x, [nodes[i] for i in seen], [place[parents[i]] for i in seen], len(level))
         first = len(nodes)
         for node, row in zip(level, logits):                    # row [n_vocab]
-            sure = probabilities(to_host(row))
-            for token in most(row, k):
+            probs = probabilities(to_host(row))
+            for token in top_tokens(row, k):
                 nodes.append(token)
                 parents.append(node)
-                worth.append(sure[token] * (worth[node] if node >= 0 else 1.0))
+                worth.append(probs[token] * (worth[node] if node >= 0 else 1.0))
         level = sorted(range(first, len(nodes)), key=lambda i: -worth[i])[:k]
         seen += level
     # A parent is worth no less than its child and comes before it, so it stays if the child does.
@@ -134,10 +134,10 @@ def surest(draft, x, shape, rule, to_probs, rng):
     return [nodes[i] for i in best], [place[parents[i]] for i in best], None
 
 
-def most(logits, width):
+def top_tokens(logits, width):
     """The tokens with the `width` largest of logits [n_vocab], the largest first.
 
-    >>> most(np.array([.1, .7, .2]), 2)
+    >>> top_tokens(np.array([.1, .7, .2]), 2)
     [1, 2]
     """
     logits = to_host(logits)
@@ -145,7 +145,7 @@ def most(logits, width):
     return tokens[np.argsort(-logits[tokens], kind="stable")].tolist()
 
 
-def by_level(draft, x, shape, children):
+def grow_by_level(draft, x, shape, children):
     """Grow a tree of at most this shape, with one draft pass per level.  Returns (nodes, parents).
 
     children    (logits [n_vocab], width) -> at most `width` tokens

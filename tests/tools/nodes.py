@@ -18,9 +18,9 @@ import numpy as np
 from lossless import exact_distribution
 from methods.samplers.k_seq import K_SEQ
 from methods.samplers.multi_draft import GREEDY
-from methods.samplers.tree_rules import SEQUOIA, SPECINFER, most, select_chosen
+from methods.samplers.tree_rules import SEQUOIA, SPECINFER, select_chosen, top_tokens
 
-LIKELIEST = (lambda p, k, rng: most(p, k)), select_chosen
+LIKELIEST = (lambda p, k, rng: top_tokens(p, k)), select_chosen
 RULES = {"SpecInfer": SPECINFER, "K-SEQ": K_SEQ, "Sequoia": SEQUOIA, "greedy drafts": GREEDY,
          "likeliest": LIKELIEST}
 
