@@ -1,6 +1,6 @@
 """Which tree is best: Sequoia, Chen et al. 2024 (arXiv 2402.12374).
 
-    accepted = by_rank(rounds)                          # reporting/stats.py, of a run with a wide tree
+    accepted = rate_by_rank(rounds)                     # reporting/stats.py, of a run with a wide tree
     shape = fastest(accepted, target_seconds, draft_seconds)    # seconds of passes over 1, 2, .. tokens
     tree_sampling(draft, target, tokens, n_tokens, shape, rng)
 

@@ -20,7 +20,7 @@ as they are.
 """
 import os
 
-from reporting.stats import is_tree, taken
+from reporting.stats import accepted_path, is_tree
 
 STYLES = {"+": "32", "-": "31;9", ".": "2", "=": "1;94"}
 LEGEND = [("+", "accepted"), ("-", "rejected"), (".", "not used"), ("=", "the target's own")]
@@ -34,27 +34,27 @@ def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False
     block       the rounds come from block verification
     """
     colour = wants_colour(out) if colour is None else colour
-    text, stream, drafted = [harmless(prompt)], encoder.stream(), False
+    text, stream, drafted = [escape_controls(prompt)], encoder.stream(), False
     out.write(f"{title}\n{'-' * len(title)}\n")
     out.write(line("round      ", LEGEND, colour) if show_rounds else text[0])
     try:
         for number, r in enumerate(rounds, 1):
             drafted = drafted or len(r.drafts) > 0
-            text.append("".join(running(r, encoder, stream, colour and not show_rounds, block)))
-            tokens = [(sign, label(encoder, token)) for sign, token in signs(r, block)]
+            text.append("".join(format_text(r, encoder, stream, colour and not show_rounds, block)))
+            tokens = [(sign, label_token(encoder, token)) for sign, token in sign_tokens(r, block)]
             head = f"{number:5} {f'{r.n_accepted}/{len(r.drafts)}':>5}"
             out.write(line(head, tokens, colour) if show_rounds else text[-1])
             out.flush()
             yield r
     finally:                                            # an error message gets a line of its own
-        text.append(harmless(stream([], final=True)))   # half a character, if the last token ends in one
+        text.append(escape_controls(stream([], final=True)))    # half a character, if the text ends in one
         out.write(("\n" + "".join(text) if show_rounds else text[-1]) + "\n")
     if colour and drafted and not show_rounds:
         names = [paint(name, sign, colour) for sign, name in LEGEND if sign != "."]
         out.write(f"(colours: {', '.join(names)})\n")
 
 
-def progress(rounds, title, show_rounds=False):
+def show_progress(rounds, title, show_rounds=False):
     """Pass the rounds on, and show their number on standard error if that is a terminal."""
     from tqdm import tqdm  # here: it loads more modules than all the rest
     return tqdm(rounds, desc=title, unit=" rounds", leave=False, disable=None)
@@ -64,21 +64,21 @@ def line(head, tokens, colour):
     return head + "".join(f" {sign}{paint(text, sign, colour)}" for sign, text in tokens) + "\n"
 
 
-def running(r, encoder, stream, colour, block=False):
+def format_text(r, encoder, stream, colour, block=False):
     """A round as running text, token by token; the rejected drafts only in colour."""
-    for sign, token in signs(r, block):
+    for sign, token in sign_tokens(r, block):
         if token == encoder.eos or sign == "." or sign == "-" and not colour:
             continue
-        text = visible(encoder, token) if sign == "-" else harmless(stream([token]))
+        text = show_token(encoder, token) if sign == "-" else escape_controls(stream([token]))
         yield paint(text, sign, colour and len(r.drafts) > 0)
 
 
-def signs(r, block=False):
+def sign_tokens(r, block=False):
     """The tokens of a round in the order they were made: [("+", 5), ("-", 7), (".", 2), ("=", 8)].
 
     In a tree the accepted path comes first, then the other nodes.
     """
-    n, path = r.n_accepted, taken(r)
+    n, path = r.n_accepted, accepted_path(r)
     left = [token for i, token in enumerate(r.drafts) if i not in path]
     ended = len(r.tokens) == n                          # by an EOS among the accepted: nothing was rejected
     rejected = 0 if ended or is_tree(r) else len(left) if block else 1
@@ -87,23 +87,23 @@ def signs(r, block=False):
             + [("=", token) for token in r.tokens[n:]])
 
 
-def visible(encoder, token):
+def show_token(encoder, token):
     """A token by itself, on one line; a byte that is not part of a character as \\x80."""
     text = encoder.to_bytes(token).decode("utf-8", errors="backslashreplace")
-    return harmless(text.replace("\n", "\u21b5").replace("\t", "\\t"))
+    return escape_controls(text.replace("\n", "\u21b5").replace("\t", "\\t"))
 
 
-def harmless(text):
+def escape_controls(text):
     r"""Control codes are shown, not sent.
 
-    >>> print(harmless("\x1b[2Jclear the screen"))
+    >>> print(escape_controls("\x1b[2Jclear the screen"))
     \x1b[2Jclear the screen
     """
     return text.translate(CONTROLS)
 
 
-def label(encoder, token):
-    return "(end)" if token == encoder.eos else visible(encoder, token).replace(" ", "\u00b7")
+def label_token(encoder, token):
+    return "(end)" if token == encoder.eos else show_token(encoder, token).replace(" ", "\u00b7")
 
 
 def paint(text, sign, colour):

@@ -9,7 +9,7 @@ import pytest
 import lossless
 from benchmarks import counts, tables
 from benchmarks.__main__ import main
-from benchmarks.counts import CHANCES, FILE, MEMORYLESS, counted, figures, name_of, summed
+from benchmarks.counts import CHANCES, FILE, MEMORYLESS, count_texts, figures, name_of, tally_exactly
 from lossless import toys
 from methods.samplers import block
 from sampling import probabilities
@@ -37,22 +37,22 @@ def test_the_chances_along_texts_are_those_of_all_drafts_and_coins(verifier, see
 
 def test_rounds_are_summed_over_where_they_begin():
     r = np.full((40, 3), .5)
-    _, rounds, tokens, drafts, *_ = total = summed(r, CHANCES["token"], 2)
+    _, rounds, tokens, drafts, *_ = total = tally_exactly(r, CHANCES["token"], 2)
     assert tokens / rounds == pytest.approx(1.75) and drafts / rounds == 2      # 1 + 1/2 + 1/4
     assert total[7:] / rounds == pytest.approx([.5, .25, 1, .5])                # kept, tested
-    sure = summed(np.full((9, 3), 2.), CHANCES["token"], 2)
+    sure = tally_exactly(np.full((9, 3), 2.), CHANCES["token"], 2)
     assert sure[1:3] == pytest.approx([3, 9])
     r[:, 1] = np.nan                                                           # never a second draft
-    _, rounds, tokens, drafts, *_ = summed(r, CHANCES["block"], 2)
+    _, rounds, tokens, drafts, *_ = tally_exactly(r, CHANCES["block"], 2)
     assert (tokens / rounds, drafts / rounds) == (pytest.approx(1.5), 1)
 
 
 def test_only_rounds_that_begin_in_these_places_are_counted():
     r = np.full((40, 3), .5)
     places = (0, 40), (0, 7), (7, 30), (30, 40)
-    whole, *parts = (summed(r, CHANCES["token"], 2, some) for some in places)
+    whole, *parts = (tally_exactly(r, CHANCES["token"], 2, some) for some in places)
     assert sum(part[1:4] for part in parts) == pytest.approx(whole[1:4])
-    sure = summed(np.full((9, 3), 2.), CHANCES["token"], 2, (2, 7))             # rounds begin at 0, 3, 6
+    sure = tally_exactly(np.full((9, 3), 2.), CHANCES["token"], 2, (2, 7))      # rounds begin at 0, 3, 6
     assert sure[1:3] == pytest.approx([2, 6])
 
 
@@ -63,18 +63,18 @@ def test_summing_over_coins_equals_running_the_method_at_temperature_0(drafter, 
     cell = drafter, "token", 4, 0, where
     monkeypatch.setattr(counts, "N_TOKENS", 8)
     monkeypatch.setitem(counts.WHERE, where, (3, 8) if where == "places:20-40" else (0, 8))
-    sums = counted(cell, 7, 1)                                  # texts are cached: take one of our own
+    sums = count_texts(cell, 7, 1)                              # texts are cached: take one of our own
     monkeypatch.setattr(counts, "is_exact", lambda *_: False)
-    assert sums == pytest.approx(counted(cell, 7, 1))
+    assert sums == pytest.approx(count_texts(cell, 7, 1))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("cell", [("model", "token", 4, 1, ""), ("model", "block", 8, 1, "places:20-40"),
                                   ("eagle", "token", 3, .5, ""), ("medusa", "token", 4, 1, "")], ids=str)
 def test_summing_over_coins_agrees_with_runs_within_three_standard_errors(cell, monkeypatch):
-    exact = figures(counted(cell, 0, 46))
+    exact = figures(count_texts(cell, 0, 46))
     monkeypatch.setattr(counts, "is_exact", lambda *_: False)
-    runs = figures(counted(cell, 0, 46))
+    runs = figures(count_texts(cell, 0, 46))
     assert abs(exact["tokens"] - runs["tokens"]) < 3 * (exact["se"] ** 2 + runs["se"] ** 2) ** .5
 
 
@@ -110,12 +110,12 @@ def test_a_cell_goes_on_where_it_stopped_but_not_with_other_weights(monkeypatch,
         asked.append(first)
         return sum(counts.tally(r, 60, 0, [0], [0]) for r in (18 + (first + i) % 9 for i in range(n)))
 
-    monkeypatch.setattr(counts, "counted", some)
+    monkeypatch.setattr(counts, "count_texts", some)
     monkeypatch.setattr(counts, "plan", lambda: [cell])
-    monkeypatch.setattr(counts, "wanted", lambda _: .03)
+    monkeypatch.setattr(counts, "wanted_error", lambda _: .03)
     counts.write(file, {"another": {"tokens": 2}})
     coarse = counts.count(file=file)
-    monkeypatch.setattr(counts, "wanted", lambda _: .01)
+    monkeypatch.setattr(counts, "wanted_error", lambda _: .01)
     fine = counts.count(file=file)
     assert asked == list(range(0, 46 * len(asked), 46)) and fine[name]["texts"] > coarse[name]["texts"]
     assert fine[name]["se"] <= .01 * fine[name]["tokens"] and counts.count(file=file) == fine

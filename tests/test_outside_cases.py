@@ -14,7 +14,7 @@ from lossless.toys import memoryless
 from methods.drafters import lookup
 from methods.samplers import block
 from methods.samplers.tree import walk
-from reporting.stats import acceptance, expected_tokens
+from reporting.stats import count_acceptance, expected_tokens
 from sampling import Round, point_masses, probabilities
 from speculative import speculative_sampling, verify
 
@@ -137,7 +137,7 @@ def test_vllms_metrics():
     total = counts.tally(len(rounds), sum(len(r.tokens) for r in rounds), 3 * len(rounds), kept, tested)
     cell = counts.figures(total)
     assert (cell["tokens"], cell["drafts"]) == (pytest.approx(1.2325581395348837, abs=1e-4), 3)
-    accepted, n_tested = acceptance(rounds)
+    accepted, n_tested = count_acceptance(rounds)
     assert accepted / (3 * len(rounds)) == pytest.approx(0.07751937984496124)
     assert (accepted, n_tested) == (10, 39 * 1 + 1 * 2 + 3 * 3)
 

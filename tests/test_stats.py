@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reporting import stats
-from reporting.stats import by_rank, expected_tokens, predicted_speedup
+from reporting.stats import expected_tokens, predicted_speedup, rate_by_rank
 from sampling import Round
 
 
@@ -44,4 +44,4 @@ def test_children_are_counted_by_rank_over_the_nodes_that_were_reached():
     taken_second = Round([5, 9], [4, 5, 6, 7, 8], 1, [], [], parents)    # stops at a leaf: no test there
     all_the_way = Round([4, 6, 8, 1], [4, 5, 6, 7, 8], 3, [], [], parents)
     ended = Round([4], [4, 5, 6, 7, 8], 1, [], [], parents)        # EOS: no test below
-    assert by_rank([taken_second, all_the_way, ended]) == [4 / 5, 1 / 4]
+    assert rate_by_rank([taken_second, all_the_way, ended]) == [4 / 5, 1 / 4]

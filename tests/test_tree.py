@@ -12,7 +12,7 @@ from methods.samplers import tree_model
 from methods.samplers.tree import shape_of, tree_sampling
 from methods.samplers.tree_model import CallByCall, TreeGPT2, depths, with_tree
 from methods.samplers.tree_rules import SEQUOIA, SPECINFER, grow_drawn, grow_likeliest, grow_surest
-from reporting.stats import taken
+from reporting.stats import accepted_path
 from utils import load_model
 
 PROMPT = [1, 2]
@@ -185,7 +185,7 @@ def test_eos_is_the_last_token_wherever_it_falls(says, guesses):
 @RULES
 def test_a_round_holds_the_tree_and_the_path_is_found_in_it(rule):
     for r in run(table(1, n_vocab=6), table(2, n_vocab=6), 60, (3, 2), rule=rule):
-        assert [r.drafts[i] for i in taken(r)] == r.tokens[:r.n_accepted]
+        assert [r.drafts[i] for i in accepted_path(r)] == r.tokens[:r.n_accepted]
         assert len(r.target_probs) == len(r.drafts) + 1 == len(r.parents) + 1 == len(r.draft_probs) + 1
 
 
