@@ -1,5 +1,6 @@
 """Imports go one way only: from programs to directories to the files of the reading path."""
 import ast
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -88,3 +89,10 @@ def test_nobody_imports_main_and_only_programs_of_its_kind_read_the_table():
                  for name in ("main", "methods.table")}
     assert importers["main"] <= {"tests"}
     assert importers["methods.table"] <= {"main", "reporting", "benchmarks", "pages", "tests"}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone: git cannot be asked what it ignores")
+def test_git_ignores_downloaded_models_and_not_the_training_beside_them():
+    asked = ["models/124M/hparams.json", "models/training/new.py", "models/training/work/pair.pt"]
+    run = subprocess.run(["git", "check-ignore", *asked], cwd=ROOT, capture_output=True, text=True)
+    assert run.stdout.split() == [asked[0], asked[2]]
