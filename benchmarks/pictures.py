@@ -4,7 +4,6 @@ from functools import partial
 from io import BytesIO
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from benchmarks.figures import costs, counts, of_rounds
 from benchmarks.tables import NAMES
@@ -45,6 +44,7 @@ def by_rows(axes):
 
 def save(path, *panels, height=3.6):
     """Write a picture of panels side by side.  A panel is a function that draws on axes."""
+    from matplotlib.figure import Figure  # here: the doctests of a plain installation lack matplotlib
     figure = Figure(figsize=(5 * len(panels), height), layout="constrained")
     for axes, draw in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels):
         draw(axes)

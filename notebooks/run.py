@@ -14,11 +14,9 @@ from time import perf_counter
 import nbformat
 from nbclient import NotebookClient
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))                                # loading/command_line.py
-
 from loading import command_line, files
 
+HERE = Path(__file__).resolve().parent
 METADATA = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"}}
 PICTURES = ["--InlineBackend.figure_formats=svg", "--InlineBackend.rc=svg.fonttype=none",

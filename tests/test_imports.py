@@ -1,6 +1,7 @@
 """Imports go one way only: from programs to directories to the files of the reading path."""
 import ast
 import subprocess
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -91,8 +92,21 @@ def test_nobody_imports_main_and_only_programs_of_its_kind_read_the_table():
     assert importers["methods.table"] <= {"main", "reporting", "benchmarks", "pages", "tests"}
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone: git cannot be asked what it ignores")
+a_clone = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone: git cannot be asked")
+
+
+@a_clone
 def test_git_ignores_downloaded_models_and_not_the_training_beside_them():
     asked = ["models/124M/hparams.json", "models/training/new.py", "models/training/work/pair.pt"]
     run = subprocess.run(["git", "check-ignore", *asked], cwd=ROOT, capture_output=True, text=True)
     assert run.stdout.split() == [asked[0], asked[2]]
+
+
+@a_clone
+def test_the_installation_lists_every_module_and_every_package():
+    """`pip install -e .` makes these importable from any folder."""
+    git = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True)
+    files = [Path(name) for name in git.stdout.splitlines()]
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    assert {*listed["py-modules"]} == {path.stem for path in files if len(path.parts) == 1}
+    assert {*listed["packages"]} == {".".join(path.parent.parts) for path in files if path.stem == "__init__"}

@@ -48,6 +48,25 @@ def test_what_is_stored_is_small_and_tells_nothing_of_the_machines_folders(path)
 
 
 @each_notebook
+def test_on_colab_a_bare_kernel_fetches_the_project_once(path, tmp_path, monkeypatch):
+    def system(command):
+        (tmp_path / "project/notebooks").mkdir(parents=True)
+        (tmp_path / "project/speculative.py").touch()
+        commands.append(command)
+
+    commands, cell = [], "".join(cells(path, "code")[0]["source"]).split("\n\nimport matplotlib")[0]
+    monkeypatch.setitem(sys.modules, "google.colab", sys)
+    monkeypatch.setattr("builtins.input", lambda _: "us/it")
+    monkeypatch.setattr("os.system", system)
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        exec(cell, {})
+        assert Path.cwd() == tmp_path / "project/notebooks" and sys.path[0] == str(tmp_path / "project")
+    assert commands == ["git clone -q https://github.com/us/it project && pip install -q -e project"]
+
+
+@each_notebook
 def test_the_tests_it_points_to_exist(path):
     for cell in cells(path, "markdown"):
         for file, name in re.findall(r"(tests/\w+\.py)(?:::(\w+))?", "".join(cell["source"])):
@@ -114,6 +133,7 @@ def run_module(monkeypatch):
     for module in "nbclient", "nbformat", "ipykernel", "matplotlib":
         pytest.importorskip(module, reason=f"{module} is missing: pip install -e '.[notebooks]'")
     monkeypatch.syspath_prepend(ROOT / "notebooks")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))             # its kernels run this folder, not one installed
     monkeypatch.delitem(sys.modules, "run", raising=False)
     import run
     return run

@@ -11,15 +11,12 @@ blocks as TensorFlow reads them.
 """
 import lzma
 import os
-import sys
 import tempfile
 from pathlib import Path
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 import numpy as np
 import tensorflow as tf
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 FOLDER = Path(__file__).resolve().parent.parent / "fixtures" / "tensorflow"
 

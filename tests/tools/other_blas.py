@@ -20,11 +20,11 @@ from statistics import median
 
 import numpy as np
 
+from benchmarks.measure import seconds
+from compute.probe import DEPTHS, TILE, batch_invariant
+from utils import load_model
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
-from benchmarks.measure import seconds  # noqa: E402
-from compute.probe import DEPTHS, TILE, batch_invariant  # noqa: E402
-from utils import load_model  # noqa: E402
 
 
 def a_pass(model, n):
