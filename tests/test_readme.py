@@ -91,14 +91,6 @@ def test_lines_are_within_110_columns():
     assert not [line for line in text.splitlines() if len(line) > 110 and not line.startswith(("|", "!"))]
 
 
-def test_the_workflow_runs_the_lines_for_windows():
-    """For other systems, the workflow takes the lines from the README itself."""
-    workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
-    lines = re.search(r"```bat\n(.*?)```", README, re.S).group(1).splitlines()
-    assert len(lines) == 4
-    assert "\n".join(" " * 10 + line for line in lines) in workflow
-
-
 def test_it_has_at_most_1500_words():
     """All words in the file, as `wc -w` counts them."""
     assert len(README.split()) <= 1500
