@@ -14,7 +14,6 @@ from pages.files import MARK
 from pages.site import PYODIDE, machine_page
 
 ROOT = Path(__file__).resolve().parent.parent
-WORKFLOW = (ROOT / ".github" / "workflows" / "pages.yml").read_text(encoding="utf-8")
 FILES = {"index.html", "live.html", "machine.html"}
 PACKS = {"code.zip", "demo-draft.zip", "demo-target.zip", "demo-eagle.zip"}      # live.html loads these
 LOADING = ("src", "srcset", "poster", "data", "background", "action", "formaction", "xlink:href")
@@ -71,16 +70,6 @@ def test_the_check_sees_what_a_page_would_load():
     for wrong in html.replace("live.html", "nowhere.html"), html.replace("img-src", f"img-src {PYODIDE}"):
         with pytest.raises(AssertionError):
             check_links({"machine.html": wrong, "live.html": html})
-
-
-def test_the_workflow_builds_the_site_and_publishes_what_it_built():
-    command = r'- run: python -m pages (\S+) "\$GITHUB_SERVER_URL/\$GITHUB_REPOSITORY"\n'
-    folder = re.search(command, WORKFLOW).group(1)
-    build, deploy = WORKFLOW.split("\njobs:\n")[1].split("\n  deploy:\n")
-    assert f"actions/upload-pages-artifact@v4\n        with:\n          path: {folder}\n" in build
-    assert "pip install -q -e ." in build and "write" not in build
-    assert "needs: build\n" in deploy and "actions/deploy-pages@v4\n        id: deployment\n" in deploy
-    assert re.findall(r"(\S+): write", deploy) == ["pages", "id-token"]
 
 
 def check_packs(files, html):
