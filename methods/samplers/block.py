@@ -12,7 +12,10 @@ probability
 On average no fewer drafts are accepted: P_j is at least the product of Algorithm 2's min(1, q / p), since
 min(1, P r) >= P min(1, r) for P <= 1.  With the q and p of the example below, Algorithm 2 accepts 10/9 drafts
 on average, block verification 11/9.  The paper proves that no rule accepts more on average if every round
-has to be lossless by itself.
+has to be lossless by itself; Thomas and Pal (arXiv 2602.16961) state it for rules that also look at tokens
+that were not drafted.  Hierarchical speculative decoding (Zhou et al., arXiv 2601.05724) is this method:
+its capped ratio r_j / max(1, r_1, .., r_j), with r_j the product of the first j q / p, is P_j, and it tests
+the same h_j from the back.
 
 The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
 of drafts (gamma).  P_j, h_j and tau are the paper's.
