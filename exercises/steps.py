@@ -343,7 +343,7 @@ def known(step, mine):
         if not alike(speculative_sampling, found):
             for name, sampler in WRONG.items():
                 if issubclass(RULES[name], Algorithm2) and alike(sampler, found):
-                    why = " ".join(RULES[name].__doc__.split()).removeprefix("Wrong. ")
+                    why = " ".join((RULES[name].__doc__ or "").split())
                     yield f"{name}. {why}"
 
 

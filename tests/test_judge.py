@@ -152,8 +152,8 @@ class Mistake(Algorithm2):
     def __call__(self, *run, **settings):
         return super().__call__(*run, **settings | (self.change(settings) if self.change else {}))
 
-    def keeps(self, q, p, x, rng):
-        return self.sure and self.sure(q, p, x) or super().keeps(q, p, x, rng)
+    def accepts(self, q, p, x, rng):
+        return self.sure and self.sure(q, p, x) or super().accepts(q, p, x, rng)
 
     def residual(self, q, p, x):
         left = super().residual(q, p, x)

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from lossless import report
+from lossless.judge import distance
 from lossless.toys import table
-from lossless.verdicts import CASES, PAIRS, kept, texts
+from lossless.verdicts import CASES, PAIRS, mean_accepted, texts
 from lossless.verdicts.museum import RIGHT, RULES, WRONG
 from lossless.verdicts.rules import Algorithm2
 from speculative import speculative_sampling
@@ -16,11 +17,9 @@ FEW = [([pair], Ks, n_tokens) for *pair, n_tokens, Ks in map(
 OF_CASES = {case.rule for case in CASES}    # test_verdicts.py judges these
 
 
-def test_each_rule_says_first_what_it_is():
-    assert 60 <= len(RULES) <= 90 and {*WRONG} | {*RIGHT} == {*RULES}
-    for rule in RULES.values():
-        word, *why = rule.__doc__.split()
-        assert word.strip(".,") in ("Wrong", "Lossless") and len(why) > 2 and rule.__doc__.endswith(".")
+def test_each_rule_says_why():
+    assert 60 <= len(RULES) <= 100 and {*WRONG} | {*RIGHT} == {*RULES}
+    assert all(len(rule.__doc__.split()) > 2 and rule.__doc__.endswith(".") for rule in RULES.values())
 
 
 @pytest.mark.parametrize("name", [name for name in WRONG if name not in OF_CASES])
@@ -67,20 +66,36 @@ def first_token(rule, q, p, K=1, **settings):
 
 @pytest.mark.parametrize("rule, first", [
     ("Algorithm2", Q),
-    ("ArgmaxSoftmaxRecorded", (.2, .6, .2)),                    # 0 is drafted: .2 kept, .8 of (0, .75, .25)
-    ("TargetAfterRejection", (.14, .54, .32)),                    # .6 is kept, .4 is drawn from q
+    ("ArgmaxSoftmaxRecorded", (.2, .6, .2)),                      # 0 is accepted with .2, else (0, .75, .25)
+    ("TargetAfterRejection", (.14, .54, .32)),                    # .6 is accepted, .4 is drawn from q
     ("UniformIsZero", P),
     ("GreedyTarget", (0, 1, 0)),
     ("DrawnAsPointMasses", Q),
-    ("KeptIfTheArgmax", (.07, .3 + .42, .21)),                  # 1 is drafted with .3; or a draw from q
+    ("AcceptedIfTheArgmax", (.07, .3 + .42, .21)),              # 1 is drafted with .3; or a draw from q
 ])
 def test_the_first_token_by_hand(rule, first):
     assert first_token(rule, Q, P) == pytest.approx(first, abs=1e-12)
 
 
-def test_how_many_drafts_are_kept_by_hand():
+def test_how_many_drafts_are_accepted_by_hand():
     rules = "Algorithm2", "Match", "MatchArgmax", "DrawnAsPointMasses", "TopTokens"
-    assert [kept(rule, Q, P, K=1) for rule in rules] == pytest.approx([.6, .29, .1, .29, .7])
+    assert [mean_accepted(rule, Q, P, K=1) for rule in rules] == pytest.approx([.6, .29, .1, .29, .7])
+
+
+def test_hierarchical_speculative_decoding_is_block_verification():
+    """P(text, drafts accepted) is the same, and the last ratio must be capped.  The means are for the example
+    of section 2 of Sun et al."""
+    rules, example = ("HSD", "Block", "HSDLastUncapped"), ((1 / 3, 2 / 3), (2 / 3, 1 / 3))
+    assert [mean_accepted(rule, *example) for rule in rules] == pytest.approx([11 / 9, 11 / 9, 12 / 9])
+    for K in 1, 2, 3:
+        q, p = np.random.default_rng(K).dirichlet(np.ones(3), 2)
+        ours, block, uncapped = (texts(rule, q, p, K, {}) for rule in rules)
+        assert distance(ours, block) < 1e-12 and (distance(uncapped, block) > .001 or K == 1)
+
+
+def test_a_draft_that_is_accepted_for_equality_or_ratio_by_hand():
+    """The draft is 0.  It equals the draw (.6), or else passes with .6 / .75.  The correction is the draw."""
+    assert first_token("MatchOrRatio", (.6, .3, .1), (.75, .2, .05)) == pytest.approx([.92, .06, .02])
 
 
 def test_a_length_that_is_chosen_after_all_drafts_were_seen(monkeypatch):
@@ -98,7 +113,7 @@ def test_a_length_that_is_chosen_after_all_drafts_were_seen(monkeypatch):
                 self.drawn.append(super().draw(p, rng))
                 return self.drawn[-1]
 
-            def confidence(self, p):
+            def confidence(self, p, x):
                 self.asked += 1
                 return .8 if self.asked == 1 else .9 * (self.drawn[0] == 0)
         monkeypatch.setitem(RULES, "Appendix", Appendix)
@@ -107,7 +122,7 @@ def test_a_length_that_is_chosen_after_all_drafts_were_seen(monkeypatch):
     assert appendix("LengthByEarlyStop") == pytest.approx([.7, .3])
 
 
-def test_a_draft_that_the_target_rules_out_is_kept_once_in_2_to_the_24():
+def test_a_draft_that_the_target_rules_out_is_accepted_once_in_2_to_the_24():
     assert first_token("CoinUpTo", (0, 1), (.5, .5))[0] == pytest.approx(.5 / 2**24)
 
 
@@ -126,4 +141,4 @@ def test_products_of_coins_are_what_a_grid_of_coins_gives():
         r, s = min(1, Q[d] / P[d]), min(1, Q[e] / P[e])
         two = (both < r * s).mean()
         wanted += P[d] * P[e] * (2 * two + ((both >= r * s) & (first < r)).mean())
-    assert kept("ProductsOfCoins", Q, P) == pytest.approx(wanted, abs=.005)
+    assert mean_accepted("ProductsOfCoins", Q, P) == pytest.approx(wanted, abs=.005)

@@ -54,13 +54,13 @@ class Case(NamedTuple):
 
     @property
     def verdict(self):
-        return "wrong" if RULES[self.rule].__doc__.startswith("Wrong") else "lossless"
+        return "lossless" if RULES[self.rule].lossless else "wrong"
 
     @property
     def answer(self):
         if self.says in ("wrong", "lossless"):
-            return "The claim holds." if self.says == self.verdict else "The claim does not hold."
-        return {"asks": "A question.", "ours": "Found by reading the code."}[self.says]
+            return "True." if self.says == self.verdict else "Not true."
+        return {"asks": "A question.", "ours": "Found in the code."}[self.says]
 
     def reports(self):
         return reports(sampler(RULES[self.rule]), self.settings, self.penalty)
@@ -84,13 +84,13 @@ def reports(sampler, settings, punished):
         yield report if report.lossless else report._replace(case=report.case.replace("pair 0", name))
 
 
-def kept(rule, q=(.6, .3, .1), p=(.75, .2, .05), K=2):
-    """The expected number of the first round's K drafts that are kept."""
-    return sum(n * chance for (_, n), chance in texts(rule, q, p, K, {}).items())
+def mean_accepted(rule, q=(.6, .3, .1), p=(.75, .2, .05), K=2, **settings):
+    """The expected number of the first round's K drafts that are accepted."""
+    return sum(n * chance for (_, n), chance in texts(rule, q, p, K, settings).items())
 
 
 def texts(rule, q, p, K, settings):
-    """{(text, drafts kept in the first round): probability}"""
+    """{(text, drafts accepted in the first round): probability}"""
     def run(rng):
         rounds = [*sampler(RULES[rule])(memoryless(p), memoryless(q), [0, 0], K + 1, K, rng, **settings)]
         return judge.text_of(rounds, rng), rounds[0].n_accepted

@@ -10,7 +10,7 @@ import sys
 from difflib import get_close_matches
 
 from loading import command_line, files
-from lossless.verdicts import CASES, HERE, RULES, STATUS, kept
+from lossless.verdicts import CASES, HERE, RULES, STATUS, mean_accepted
 
 
 def main(name="", *, write=False):
@@ -48,7 +48,7 @@ def page():
     facts = dict(
         n=len(CASES), projects=len({case.project for case in shipped}), museum=len(RULES),
         wrong=sum(case.verdict == "wrong" for case in CASES),
-        lossless=sum(case.verdict == "lossless" for case in CASES),
+        lossless=sum(case.verdict == "lossless" for case in CASES), usual=mean_accepted("Algorithm2"),
         status="\n".join(f"- **{status}**: the rule {meaning}." for status, meaning in STATUS.items()))
     return (HERE / "page.in.md").read_text(encoding="utf-8").format(**facts) + "\n" + "\n".join(sections)
 
@@ -61,18 +61,20 @@ def section(rule, cases):
 
 
 def finding(case):
-    """What the judge finds: a text with a wrong probability, or how many drafts the rule keeps."""
+    """What the judge finds: a text with a wrong probability, or how many drafts the rule accepts."""
     report, settings = case.judge(), [f"{key} = {value}" for key, value in case.settings.items()]
     settings += ["a repetition penalty"] * case.penalty
     given = f" with {' and '.join(settings)}" if settings else ""
     if report.lossless:
-        n, usual, tree = kept(case.rule), kept("Algorithm2"), hasattr(RULES[case.rule], "shapes")
-        what = f"a child at {n:.2f} of two levels" if tree else f"{n:.2f} of two drafts"
-        return f"Lossless{given and ', here' + given}. It keeps {what} (Algorithm 2: {usual:.2f})."
+        n, usual = (mean_accepted(rule, **case.settings) for rule in (case.rule, "Algorithm2"))
+        is_tree = hasattr(RULES[case.rule], "shapes")
+        accepted = f"a child at {n:.2f} of two levels" if is_tree else f"{n:.2f} of two drafts"
+        beside = f" (Algorithm 2: {usual:.2f})" * bool(settings)
+        return f"Lossless{given and ', here' + given}. It accepts {accepted}{beside}."
     text, digits = " ".join(map(str, report.text)), 3 if abs(report.probability - report.wanted) > .002 else 5
     has, should = (f"{chance:.{digits}f}" for chance in (report.probability, report.wanted))
     worst = f"{report.deviation:.2g}"
-    return f"Wrong{given}: the text {text} has probability {has}, not {should}. The largest error is {worst}."
+    return f"Wrong{given}: the text {text} has probability {has}, not {should}. Largest error: {worst}."
 
 
 def in_a_line(case):

@@ -8,34 +8,13 @@ They test lossless/, which must find every wrong one and let the others pass.
 import numpy as np
 
 from lossless.verdicts.rules import RULES as DISPUTED
-from lossless.verdicts.rules import Algorithm2
+from lossless.verdicts.rules import Algorithm2, CoinDrawsTheCorrection
 from sampling import probabilities, sample
 
 # The accept test --------------------------------------------------------------------------------------------
 
-class OneCoinForAll(Algorithm2):
-    """Wrong. One coin judges all drafts of a round. A round with a single draft does not show it."""
-    def verify(self, *run):
-        self.coin = run[-1].random()
-        return super().verify(*run)
-
-    def keeps(self, q, p, x, rng):
-        return self.coin * p[x] < q[x]
-
-
-class CoinDrawsTheCorrection(Algorithm2):
-    """Wrong. The coin that rejected the draft is known to be large, but it also draws the correction."""
-    def keeps(self, q, p, x, rng):
-        self.coin = rng.random()
-        return self.coin * p[x] < q[x]
-
-    def correction(self, q, p, x, rng):
-        r = self.residual(q, p, x)
-        return int((np.cumsum(r) > self.coin * r.sum()).argmax())
-
-
 class CoinOfTheDraft(Algorithm2):
-    """Wrong. The number that drew a draft also judges it."""
+    """The number that drew a draft also judges it."""
     def propose(self, *run):
         self.coins = []
         return super().propose(*run)
@@ -44,91 +23,84 @@ class CoinOfTheDraft(Algorithm2):
         self.coins.append(rng.random())
         return int((np.cumsum(p) > self.coins[-1]).argmax())
 
-    def keeps(self, q, p, x, rng):
+    def accepts(self, q, p, x, rng):
         return self.coins.pop(0) * p[x] < q[x]
 
 
 class Swapped(Algorithm2):
-    """Wrong. p and q are swapped in the accept test."""
-    def keeps(self, q, p, x, rng):
+    """p and q are swapped in the accept test."""
+    def accepts(self, q, p, x, rng):
         return rng.random() * q[x] < p[x]
 
 
 class ByTheProbabilityAlone(Algorithm2):
-    """Wrong. A draft is kept with probability q(draft), which is right for point masses, not for drawn
+    """A draft is accepted with probability q(draft), which is right for point masses, not for drawn
     drafts."""
-    def keeps(self, q, p, x, rng):
+    def accepts(self, q, p, x, rng):
         return rng.random() < q[x]
 
 
 class FirstUntested(Algorithm2):
-    """Wrong. The first draft of a round is kept without a test, so it has the drafter's distribution."""
+    """The first draft of a round is accepted without a test, so it has the drafter's distribution."""
     def verify(self, q, p, drafts, rng):
-        kept, token = super().verify(q[1:] if drafts else q, p[1:], drafts[1:], rng)
-        return kept + len(drafts[:1]), token
+        n_accepted, token = super().verify(q[1:] if drafts else q, p[1:], drafts[1:], rng)
+        return n_accepted + len(drafts[:1]), token
 
 
-class EveryDraftKept(Algorithm2):
-    """Wrong. No draft is tested, so all but the bonus tokens are the drafter's text."""
-    def keeps(self, *_):
+class EveryDraftAccepted(Algorithm2):
+    """No draft is tested, so all but the bonus tokens are the drafter's text."""
+    def accepts(self, *_):
         return True
 
 
-class NoDraftKept(Algorithm2):
-    """Wrong. Every draft is rejected, but the correction still comes from the residual."""
-    def keeps(self, *_):
+class NoDraftAccepted(Algorithm2):
+    """Every draft is rejected, but the correction still comes from the residual."""
+    def accepts(self, *_):
         return False
 
 
-class KeptIfLiked(Algorithm2):
-    """Wrong. A draft is kept if the target gives it a higher probability than the drafter does. No coin is
+class AcceptedIfLiked(Algorithm2):
+    """A draft is accepted if the target gives it a higher probability than the drafter does. No coin is
     thrown."""
-    def keeps(self, q, p, x, rng):
+    def accepts(self, q, p, x, rng):
         return p[x] < q[x]
 
 
 class ALittleLenience(Algorithm2):
-    """Wrong. The test uses .9 p instead of p."""
-    def keeps(self, q, p, x, rng):
+    """The test uses .9 p instead of p."""
+    def accepts(self, q, p, x, rng):
         return rng.random() * .9 * p[x] < q[x]
 
 
 class FloorUnderP(Algorithm2):
-    """Wrong. p is at least .001 in the accept test. Only drafts with a smaller p show it."""
-    def keeps(self, q, p, x, rng):
+    """p is at least .001 in the accept test. Only drafts with a smaller p show it."""
+    def accepts(self, q, p, x, rng):
         return rng.random() * max(p[x], 1e-3) < q[x]
 
 
 class CoinUpTo(Algorithm2):
-    """Wrong. The test is u <= q / p. A uniform float32 is 0 once in 2^24, and 0 <= 0 keeps a draft
-    that is impossible under the target."""
-    def keeps(self, q, p, x, rng):
+    """The test is u <= q / p. A uniform float32 is 0 once in 2^24, and 0 <= 0 accepts a draft that is
+    impossible under the target."""
+    def accepts(self, q, p, x, rng):
         return rng.random() < (np.floor(min(q[x] / p[x], 1) * 2**24) + 1) / 2**24
 
 
 # The correction and the bonus -------------------------------------------------------------------------------
 
-class TargetWithoutTheDraft(Algorithm2):
-    """Wrong. Only the rejected draft is taken out of q. That is right for point masses. If drafts are drawn,
-    other tokens also get part of their q from accepted drafts."""
-    def residual(self, q, p, x):
-        return np.where(np.arange(len(q)) == x, 0, q)
-
-
 class AbsoluteResidual(Algorithm2):
-    """Wrong. The residual is |q - p|, so tokens with q < p can be corrections, too."""
+    """The residual is |q - p|, so tokens with q < p can be corrections, too."""
     def residual(self, q, p, x):
         return np.abs(q - p)
 
 
 class NeverQuiteZero(Algorithm2):
-    """Wrong. Every entry of the residual is at least a millionth, "for numerical stability"."""
+    """Every entry of the residual is at least a millionth, "for numerical stability"."""
     def residual(self, q, p, x):
         return np.maximum(q - p, 1e-6)
 
 
 class BonusFromTheDraft(Algorithm2):
-    """Wrong. The bonus token is drawn from the draft model's last distribution."""
+    """The bonus token is drawn from the draft model's last distribution."""
     def verify(self, q, p, drafts, rng):
         return super().verify(np.concatenate([q[:-1], p[-1:]]) if drafts else q, p, drafts, rng)
 
@@ -136,69 +108,69 @@ class BonusFromTheDraft(Algorithm2):
 # Positions and rounds ---------------------------------------------------------------------------------------
 
 class BlockUntilFirstFailure(Algorithm2):
-    """Wrong. Block verification must not stop at the first coin that fails. A draft whose own coin fails is
-    still kept if a later coin passes."""
+    """Block verification must not stop at the first coin that fails. A draft whose own coin fails is still
+    accepted if a later coin passes."""
     def verify(self, q, p, drafts, rng):
-        p, weight, kept = [*p, np.zeros_like(q[-1])], 1.0, 0
+        p, weight, n_accepted = [*p, np.zeros_like(q[-1])], 1.0, 0
         residual = np.maximum(q[0] - p[0], 0)
         for j, x in enumerate(drafts, 1):
             weight = min(weight * q[j - 1][x] / p[j - 1][x], 1)
             rest = np.maximum(weight * q[j] - p[j], 0)
             if not rng.random() * (rest.sum() + 1 - weight) < rest.sum():
                 break
-            kept, residual = j, rest
-        return kept, sample(residual if residual.any() else q[kept], rng)
+            n_accepted, residual = j, rest
+        return n_accepted, sample(residual if residual.any() else q[n_accepted], rng)
 
 
 class LastRowForAll(Algorithm2):
-    """Wrong. The draft's last distribution is used for every position. A round with a single draft does not
-    show it."""
+    """The draft's last distribution is used for every position. A round with a single draft does not show
+    it."""
     def verify(self, q, p, drafts, rng):
         return super().verify(q, [p[-1]] * len(p) if drafts else p, drafts, rng)
 
 
 class RowsOneTooEarly(Algorithm2):
-    """Wrong. Each draft but the first is judged by the target's row before its own."""
+    """Each draft but the first is judged by the target's row before its own."""
     def verify(self, q, p, drafts, rng):
         return super().verify(np.concatenate([q[:1], q[:-2], q[-1:]]) if drafts else q, p, drafts, rng)
 
 
 class LateRound(Algorithm2):
-    """Wrong. Once the text, prompt included, is longer than five tokens, nothing is tested."""
+    """Once the text, prompt included, is longer than five tokens, nothing is tested."""
     def propose(self, draft, x, *run):
         self.n = len(x)
         return super().propose(draft, x, *run)
 
-    def keeps(self, *run):
-        return self.n > 5 or super().keeps(*run)
+    def accepts(self, *run):
+        return self.n > 5 or super().accepts(*run)
 
 
 class RejectedDraftIsRead(Algorithm2):
-    """Wrong. The target continues from the rejected draft instead of the correction, as if a cache were not
-    rolled back."""
+    """The target continues from the rejected draft instead of the correction, as if a cache were not rolled
+    back."""
     rejected = ()
 
     def rows(self, target, x, drafts, *more):
         return super().rows(target, [*x[:len(x) - len(self.rejected)], *self.rejected], drafts, *more)
 
     def verify(self, q, p, drafts, rng):
-        kept, token = super().verify(q, p, drafts, rng)
-        self.rejected = drafts[kept:kept + 1]
-        return kept, token
+        n_accepted, token = super().verify(q, p, drafts, rng)
+        self.rejected = drafts[n_accepted:n_accepted + 1]
+        return n_accepted, token
 
 
 class EOSOnlyAtTheEnd(Algorithm2):
-    """Wrong. EOS ends the text only as the last token of a round. An EOS among the accepted drafts is left
-    out, and the text goes on."""
-    def text(self, drafts, kept, token, ends):
-        new = drafts[:kept] + [token]
+    """EOS ends the text only as the last token of a round. An EOS among the accepted drafts is left out, and
+    the text goes on."""
+    def text(self, drafts, n_accepted, token, ends):
+        new = drafts[:n_accepted] + [token]
         return [x for x in new[:-1] if x not in ends] + new[-1:]
 
 
 # Drafting ---------------------------------------------------------------------------------------------------
 
 class UnlikelyThrownAway(Algorithm2):
-    """Wrong. Unlikely drafts are thrown away after they were drawn, so unlikely tokens come too rarely."""
+    """Unlikely drafts are thrown away after they were drawn, so unlikely tokens come too rarely."""
     def propose(self, *run):
         drafts, p = super().propose(*run)
         n = next((j for j, x in enumerate(drafts) if p[j][x] < .4), len(drafts))
@@ -206,13 +178,13 @@ class UnlikelyThrownAway(Algorithm2):
 
 
 class LikelierOfTwo(Algorithm2):
-    """Wrong. The draft is the likelier of two draws, but p is the distribution of a single one."""
+    """The draft is the likelier of two draws, but p is the distribution of a single one."""
     def draw(self, p, rng):
         return max(sample(p, rng), sample(p, rng), key=p.__getitem__)
 
 
 class HalfPrecision(Algorithm2):
-    """Wrong. p is recorded in half precision, but drafts are drawn in full precision."""
+    """p is recorded in half precision, but drafts are drawn in full precision."""
     def recorded(self, p):
         p = p.astype(np.float16).astype(float)
         return p / p.sum()
@@ -228,26 +200,26 @@ class Changed(Algorithm2):
 
 
 class TemperatureIgnored(Changed):
-    """Wrong. Draft and target both run at temperature 1."""
+    """Draft and target both run at temperature 1."""
     def change(self, **_):
         return dict(temperature=1.0)
 
 
 class TopKOneTooMany(Changed):
-    """Wrong. Top-k keeps one token too many."""
+    """Top-k leaves one token too many."""
     def change(self, top_k, **_):
         return dict(top_k=top_k and top_k + 1)
 
 
 class TopPIgnoredWithTopK(Changed):
-    """Wrong. Top-p is ignored if top-k is given."""
+    """Top-p is ignored if top-k is given."""
     def change(self, top_k, top_p, **_):
         return dict(top_p=1.0 if top_k else top_p)
 
 
 class FiltersJointly(Algorithm2):
-    """Wrong. Top-k and top-p are computed independently, and a token must pass both. Top-p should see only
-    what top-k has left."""
+    """Top-k and top-p are computed independently, and a token must pass both. Top-p should see only what
+    top-k has left."""
     def rows(self, target, x, drafts, probs, ends):
         logits, filters = target(x + drafts, len(drafts) + 1), ("top_k", "top_p")
         temperature = self.settings.get("temperature", 1.0)
@@ -258,81 +230,70 @@ class FiltersJointly(Algorithm2):
 
 
 class EOSIgnoredIfZero(Changed):
-    """Wrong. If EOS is token 0, it is taken for "no EOS"."""
+    """If EOS is token 0, it is taken for "no EOS"."""
     def change(self, eos, **_):
         return dict(eos=None if np.ndim(eos) == 0 and not isinstance(eos, set) and not eos else eos)
 
 
 # Unusual, and right -----------------------------------------------------------------------------------------
 
-class DrawnAsPointMasses(Algorithm2):
-    """Lossless. The rule for point masses does not depend on how the draft came about, so a drawn draft may
-    be judged like a chosen one. The draft is kept with probability sum p q instead of sum min(p, q)."""
-    def propose(self, *run):
-        return super().propose(*run)[0], None
-
-
-class Divided(Algorithm2):
-    """Lossless. The ratio is divided out and capped at 1, and the coin is 1 - u, on the right of the
-    comparison."""
-    def keeps(self, q, p, x, rng):
+class Divided(Algorithm2, lossless=True):
+    """The ratio is divided out and capped at 1, and the coin is 1 - u, on the right of the comparison."""
+    def accepts(self, q, p, x, rng):
         return min(1, q[x] / p[x]) > 1 - rng.random()
 
 
-class Logarithms(Algorithm2):
-    """Lossless. The test compares logarithms."""
-    def keeps(self, q, p, x, rng):
+class Logarithms(Algorithm2, lossless=True):
+    """The test compares logarithms."""
+    def accepts(self, q, p, x, rng):
         return q[x] > 0 and np.log(rng.random()) < np.log(q[x]) - np.log(p[x])
 
 
-class CoinForAnArray(Algorithm2):
-    """Lossless. The coin is compared with all tokens' ratios at once."""
-    def keeps(self, q, p, x, rng):
+class CoinForAnArray(Algorithm2, lossless=True):
+    """The coin is compared with all tokens' ratios at once."""
+    def accepts(self, q, p, x, rng):
         return (rng.random() * p < q)[x]
 
 
-class AllCoinsAtOnce(Algorithm2):
-    """Lossless. All coins of a round are thrown and compared at once. Those after a rejection have no
-    effect."""
+class AllCoinsAtOnce(Algorithm2, lossless=True):
+    """All coins of a round are thrown and compared at once. Those after a rejection have no effect."""
     def verify(self, q, p, drafts, rng):
         chances = np.array([row[x] for row, x in zip(p, drafts)])
         passes = rng.random(len(drafts)) * chances < q[np.arange(len(drafts)), drafts] if drafts else []
-        kept = next((j for j, passed in enumerate(passes) if not passed), len(drafts))
-        if kept == len(drafts):
-            return kept, sample(q[-1], rng)
-        return kept, self.correction(q[kept], p[kept], drafts[kept], rng)
+        n = next((j for j, passed in enumerate(passes) if not passed), len(drafts))
+        return n, sample(q[-1], rng) if n == len(drafts) else self.correction(q[n], p[n], drafts[n], rng)
 
 
-class CoinStretched(CoinDrawsTheCorrection):
-    """Lossless. The coin that rejected a draft is uniform between the ratio and 1. Stretched to [0, 1), it
-    may draw the correction."""
+class CoinStretched(CoinDrawsTheCorrection, lossless=True):
+    """The coin that rejected a draft is uniform between the ratio and 1. Stretched to [0, 1), it may draw the
+    correction."""
     def correction(self, q, p, x, rng):
         self.coin = (self.coin - q[x] / p[x]) / (1 - q[x] / p[x])
         return super().correction(q, p, x, rng)
 
 
-class LenienceCorrected(Algorithm2):
-    """Lossless. The test halves the ratio, and the residual is what is left of q."""
-    def keeps(self, q, p, x, rng):
+class LenienceCorrected(Algorithm2, lossless=True):
+    """The test halves the ratio, and the residual is what is left of q."""
+    def accepts(self, q, p, x, rng):
         return rng.random() * 2 * p[x] < q[x]
 
     def residual(self, q, p, x):
         return q - np.minimum(p, q / 2)
 
 
-class NoBonus(Algorithm2):
-    """Lossless. If all drafts are accepted, the last one ends the round, and nothing is drawn after it."""
+class NoBonus(Algorithm2, lossless=True):
+    """If all drafts are accepted, the last one ends the round, and nothing is drawn after it."""
     def verify(self, q, p, drafts, rng):
-        kept, token = super().verify(q[:-1] if drafts else q, p[:-1], drafts[:-1], rng)
-        if not drafts or kept < len(drafts) - 1:
-            return kept, token
+        n, token = super().verify(q[:-1] if drafts else q, p[:-1], drafts[:-1], rng)
+        if not drafts or n < len(drafts) - 1:
+            return n, token
         x = drafts[-1]
-        return kept, x if self.keeps(q[kept], p[kept], x, rng) else self.correction(q[kept], p[kept], x, rng)
+        return n, x if self.accepts(q[n], p[n], x, rng) else self.correction(q[n], p[n], x, rng)
 
 
-class FewerIfUnsure(Algorithm2):
-    """Lossless. Drafting ends when the draft model's next distribution is flat. This is decided before
-    anything is drawn from that distribution."""
+class FewerIfUnsure(Algorithm2, lossless=True):
+    """Drafting ends when the draft model's next distribution is flat. This is decided before anything is
+    drawn from that distribution."""
     def propose(self, draft, x, k, probs, rng):
         drafts, p = [], []
         while len(drafts) < k and (row := probs(draft(x + drafts))[0]).max() > .5:
@@ -350,5 +311,5 @@ def sampler(rule):
     return lambda *run, **settings: rule()(*run, **settings)
 
 
-WRONG, RIGHT = ({name: sampler(rule) for name, rule in RULES.items() if rule.__doc__.startswith(word)}
-                for word in ("Wrong", "Lossless"))
+WRONG, RIGHT = ({name: sampler(rule) for name, rule in RULES.items() if rule.lossless is lossless}
+                for lossless in (False, True))

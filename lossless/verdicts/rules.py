@@ -2,10 +2,9 @@
 
     RULES["TargetAfterRejection"]()(draft, target, tokens, n_tokens, K, rng, **settings) -> rounds
 
-The first word of a rule's docstring says whether it is wrong or lossless, and the rest says why.  The tests
-compare that word with what lossless/ finds.  As in speculative.py, q is the target's distribution and p the
-draft model's.  A draft that passes its test is "kept".  A "correction" follows a rejected draft.  A "bonus"
-token follows if all drafts of a round are kept.
+A rule's class line says if it is lossless, and its docstring says why.  The tests compare this with what
+lossless/ finds.  As in speculative.py, q is the target's distribution and p the draft model's.  A
+"correction" follows a rejected draft.  A "bonus" token follows if all drafts of a round are accepted.
 
 Limitations: these are reductions, written from what a thread or a file says.  They show what an engine does
 to one sequence, without its batches, kernels and precision.  lossless/ cannot walk a race of exponentials
@@ -24,9 +23,15 @@ from methods.samplers.tree_rules import SEQUOIA, grow_likeliest, normalize, top_
 from sampling import Round, cut_after, point_masses, probabilities, sample
 
 
-class Algorithm2:
-    """Lossless. A token comes as a kept draft with probability min(p, q), and as a correction with
-    max(0, q - p). The sum is q, whatever p is. This is speculative.py cut into steps."""
+class Rule:
+    """A rule's class line says if it is lossless: `class Match(Algorithm2, lossless=True)`."""
+    def __init_subclass__(cls, lossless=False):
+        cls.lossless = lossless
+
+
+class Algorithm2(Rule, lossless=True):
+    """A token comes as an accepted draft with probability min(p, q), and as a correction with max(0, q - p).
+    The sum is q, whatever p is. This is speculative.py cut into steps."""
     def __call__(self, draft, target, tokens, n_tokens, K, rng, *, eos=None, **settings):
         x, T, ends = list(tokens), len(tokens) + n_tokens, check_settings(n_tokens, eos=eos)
         self.settings, probs = settings, partial(probabilities, **settings)
@@ -34,10 +39,10 @@ class Algorithm2:
             drafts, p = self.propose(draft, x, min(K, T - len(x) - 1), probs, rng)
             q = self.rows(target, x, drafts, probs, ends)
             p = point_masses(drafts, q.shape[1]) if p is None else p
-            kept, token = self.verify(q, p, drafts, rng)
-            new = self.text(drafts, kept, token, ends)[:T - len(x)]
+            n_accepted, token = self.verify(q, p, drafts, rng)
+            new = self.text(drafts, n_accepted, token, ends)[:T - len(x)]
             x += new
-            yield Round(new, drafts, min(kept, len(new)), q, p)
+            yield Round(new, drafts, min(n_accepted, len(new)), q, p)
             if ends & {*new}:
                 return
 
@@ -63,11 +68,11 @@ class Algorithm2:
     # Judging
     def verify(self, q, p, drafts, rng):
         for j, x in enumerate(drafts):
-            if not self.keeps(q[j], p[j], x, rng):
+            if not self.accepts(q[j], p[j], x, rng):
                 return j, self.correction(q[j], p[j], x, rng)
         return len(drafts), self.bonus(q, drafts, rng)
 
-    def keeps(self, q, p, x, rng):
+    def accepts(self, q, p, x, rng):
         return rng.random() * p[x] < q[x]
 
     def correction(self, q, p, x, rng):
@@ -81,28 +86,35 @@ class Algorithm2:
         return sample(q[-1], rng)
 
     # The text
-    def text(self, drafts, kept, token, ends):
-        return cut_after(drafts[:kept] + [token], ends)
+    def text(self, drafts, n_accepted, token, ends):
+        return cut_after(drafts[:n_accepted] + [token], ends)
 
 
 # Drawn from one distribution, recorded as another -----------------------------------------------------------
 
 class ArgmaxSoftmaxRecorded(Algorithm2):
-    """Wrong. The ratio q / p is right for drafts that were drawn from p. The argmax is proposed every time,
-    so its p is 1, and dividing by a smaller p keeps it too often."""
+    """The ratio q / p is right for drafts that were drawn from p. The argmax is proposed every time, so its p
+    is 1, and dividing by a smaller p accepts it too often."""
     def draw(self, p, rng):
         return int(p.argmax())
 
 
-class ArgmaxAsPointMasses(ArgmaxSoftmaxRecorded):
-    """Lossless. The draft x is kept with probability q(x). After a rejection, which has probability 1 - q(x),
-    each other token y is drawn with probability q(y) / (1 - q(x)). So y comes with probability q(y)."""
+class ArgmaxAsPointMasses(ArgmaxSoftmaxRecorded, lossless=True):
+    """The draft x is accepted with probability q(x). After a rejection, which has probability 1 - q(x), each
+    other token y is drawn with probability q(y) / (1 - q(x)). So y comes with probability q(y)."""
+    def propose(self, *run):
+        return super().propose(*run)[0], None
+
+
+class DrawnAsPointMasses(Algorithm2, lossless=True):
+    """The rule for point masses does not depend on how the draft came about, so a drawn draft may be judged
+    like a chosen one. The draft is accepted with probability sum p q instead of sum min(p, q)."""
     def propose(self, *run):
         return super().propose(*run)[0], None
 
 
 class FilteredRawRecorded(Algorithm2):
-    """Wrong. A filter keeps tokens whose p adds up to Z < 1, and draws them with probability p / Z. The test
+    """A filter lets through tokens whose p adds up to Z < 1, and draws them with probability p / Z. The test
     divides by p, so its ratio is too large by the factor 1 / Z."""
     def propose(self, draft, x, k, probs, rng):
         drafts, _ = super().propose(draft, x, k, probs, rng)
@@ -110,16 +122,16 @@ class FilteredRawRecorded(Algorithm2):
 
 
 class DrawnFromRounded(Algorithm2):
-    """Wrong. Drafts are drawn from rounded probabilities, but the test divides by the exact ones. Here the
-    mantissa is rounded to 8 bits, as in bfloat16."""
+    """Drafts are drawn from rounded probabilities, but the test divides by the exact ones. Here the mantissa
+    is rounded to 8 bits, as in bfloat16."""
     def draw(self, p, rng):
         mantissa, exponent = np.frexp(p)
         return sample(np.ldexp(np.round(mantissa * 256) / 256, exponent), rng)
 
 
 class BeamSoftmaxRecorded(Algorithm2):
-    """Wrong. A beam search chooses a likely text, it does not draw it. So p is a point mass, and the test
-    must not divide by the text's probability under the drafter."""
+    """A beam search chooses a likely text, it does not draw it. So p is a point mass, and the test must not
+    divide by the text's probability under the drafter."""
     def propose(self, draft, x, k, probs, rng, width=2):
         found = [([], [], 1.0)]                         # (drafts, their p, the probability of them all)
         for _ in range(k):
@@ -131,23 +143,49 @@ class BeamSoftmaxRecorded(Algorithm2):
         return found[0][:2]
 
 
-class BeamAsPointMasses(BeamSoftmaxRecorded):
-    """Lossless. The text is chosen, not drawn, so p = 1 at each draft."""
+class BeamAsPointMasses(BeamSoftmaxRecorded, lossless=True):
+    """The text is chosen, not drawn, so p = 1 at each draft."""
     def propose(self, *run):
         return super().propose(*run)[0], None
 
 
-class UnlikelyLastDropped(ArgmaxSoftmaxRecorded):
-    """Lossless. Each draft is an argmax, which does not depend on chance. So leaving out an unlikely last one
-    only makes the round shorter. If drafts were drawn, this would be wrong."""
+class UnlikelyLastDropped(ArgmaxSoftmaxRecorded, lossless=True):
+    """Each draft is an argmax, which does not depend on chance. So leaving out an unlikely last one only
+    makes the round shorter. If drafts were drawn, this would be wrong."""
     def propose(self, *run):
         drafts, p = super().propose(*run)
         return drafts[:-1] if drafts and p[-1][drafts[-1]] < .4 else drafts, None
 
 
-class ExitByTheCoinOfTheTest(Algorithm2):
-    """Lossless. One coin decides whether drafting ends after a draft, and whether that draft is kept. But
-    the coin does not affect which token was drafted. If the draft is kept, the next token has the target's
+class ForbiddenDropped(ArgmaxAsPointMasses, lossless=True):
+    """A draft that a grammar forbids (here: with q = 0) is dropped before the test. It was chosen, so the
+    residual would be q without it, which is q. If drafts were drawn, this would be wrong."""
+    def verify(self, q, p, drafts, rng):
+        n = next((j for j, x in enumerate(drafts) if not q[j][x]), len(drafts))
+        return super().verify(q[:n + 1], p[:n], drafts[:n], rng)
+
+
+class Shortlist(Algorithm2, lossless=True):
+    """The drafter knows only some tokens (here two). p is 0 elsewhere, and the others come as corrections."""
+    def propose(self, draft, *run):
+        def short(tokens, n_last=1):
+            logits = draft(tokens, n_last)
+            logits = np.where(np.arange(logits.shape[-1]) < 2, logits, -np.inf)
+            logits[:, 0] = np.maximum(logits[:, 0], -50)        # if it knows none that is possible
+            return logits
+        return super().propose(short, *run)
+
+
+class FiltersForTheTargetAlone(Algorithm2, lossless=True):
+    """The drafter ignores top-k and top-p. A draft outside the target's set has q = 0 and is always rejected,
+    which is slower, not wrong."""
+    def propose(self, draft, x, k, probs, rng):
+        return super().propose(draft, x, k, partial(probs, top_k=0, top_p=1.0), rng)
+
+
+class ExitByTheCoinOfTheTest(Algorithm2, lossless=True):
+    """One coin decides whether drafting ends after a draft, and whether it is accepted. But the coin does
+    not affect which token was drafted. If the draft is accepted, the next token has the target's
     distribution, whether it is drafted or not."""
     def propose(self, draft, x, k, probs, rng):
         drafts, p, self.coins = [], [], []
@@ -157,49 +195,56 @@ class ExitByTheCoinOfTheTest(Algorithm2):
             self.coins.append(rng.random())
         return drafts, p
 
-    def keeps(self, q, p, x, rng):
+    def accepts(self, q, p, x, rng):
         return self.coins.pop(0) * p[x] < q[x]
 
 
 class LookedUpAllAccepted(Algorithm2):
-    """Wrong. If drafts are never rejected, the text is the drafter's, not the target's."""
+    """If drafts are never rejected, the text is the drafter's, not the target's."""
     propose = staticmethod(lookup.propose)
 
-    def keeps(self, *_):
+    def accepts(self, *_):
         return True
 
 
 # How many drafts are verified -------------------------------------------------------------------------------
 
 class LengthFromAllDrafts(Algorithm2):
-    """Wrong. The best number of drafts to verify is found after all were drawn. So whether a draft is
-    verified depends on which token it is, and some tokens are dropped more often than others."""
+    """The best number of drafts to verify is found after all were drawn. So whether a draft is verified
+    depends on which token it is, and some tokens are dropped more often than others."""
     seconds = 1, 1.7, *np.arange(1.8, 4, .1)            # that a pass over 1, 2, .. tokens takes
 
     def propose(self, *run):
         drafts, p = super().propose(*run)
-        surely = np.cumprod([1, *map(self.confidence, p)])      # [n]: a guess of P(first n kept)
+        surely = np.cumprod([1, *map(self.confidence, p, drafts)])      # [n]: a guess of P(first n accepted)
         worth = np.cumsum(surely) / self.seconds[:len(surely)]  # tokens per second, with n drafts
         n = self.best(worth)
         return drafts[:n], p[:n]
 
-    def confidence(self, p):
+    def confidence(self, p, x):
         return p.max()
 
     def best(self, worth):
         return int(worth.argmax())
 
 
-class LengthByEarlyStop(LengthFromAllDrafts):
-    """Lossless. The search stops at the first length after which the speed drops, so whether a draft is
-    verified depends only on the drafts before it."""
+class LengthFromDrawnTokens(LengthFromAllDrafts):
+    """The best number of drafts is found from the probabilities of the tokens that were drawn. So an unlikely
+    draft is dropped more often than a likely one."""
+    def confidence(self, p, x):
+        return p[x]
+
+
+class LengthByEarlyStop(LengthFromAllDrafts, lossless=True):
+    """The search stops at the first length after which the speed drops, so whether a draft is verified
+    depends only on the drafts before it."""
     def best(self, worth):
         return next((n for n in range(len(worth) - 1) if worth[n + 1] < worth[n]), len(worth) - 1)
 
 
-class LengthFromTheRoundBefore(LengthFromAllDrafts):
-    """Lossless. The number of drafts to verify follows from the drafts of an earlier round, so it does not
-    depend on those of this round."""
+class LengthFromTheRoundBefore(LengthFromAllDrafts, lossless=True):
+    """The number of drafts to verify follows from the drafts of an earlier round, so it does not depend on
+    those of this round."""
     before = float("inf")                       # the first round has no limit
 
     def best(self, worth):
@@ -210,28 +255,28 @@ class LengthFromTheRoundBefore(LengthFromAllDrafts):
 # A different target from the one asked for ------------------------------------------------------------------
 
 class SettingsForTheDraftAlone(Algorithm2):
-    """Wrong. Temperature, top-k and top-p are applied to the draft only, so the text has the distribution of
-    a target without them."""
+    """Temperature, top-k and top-p are applied to the draft only, so the text has the distribution of a
+    target without them."""
     def rows(self, target, x, drafts, probs, ends):
         return probabilities(target(x + drafts, len(drafts) + 1))
 
 
 class SettingsForTheBonusAlone(SettingsForTheDraftAlone):
-    """Wrong. Drafts are judged and corrected by the target without temperature, top-k and top-p. Only the
-    bonus token is drawn with them."""
+    """Drafts are judged and corrected by the target without temperature, top-k and top-p. Only the bonus
+    token is drawn with them."""
     def rows(self, *run):
         return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
 
 
 class GreedyTarget(Algorithm2):
-    """Wrong. The text is greedy at every temperature."""
+    """The text is greedy at every temperature."""
     def rows(self, *run):
         q = super().rows(*run)
         return point_masses(q.argmax(axis=1), q.shape[1])
 
 
 class GreedyButForTheBonus(GreedyTarget):
-    """Wrong. Accepted and corrected tokens are greedy, and only bonus tokens are drawn."""
+    """Accepted and corrected tokens are greedy, and only bonus tokens are drawn."""
     def rows(self, *run):
         return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
 
@@ -243,21 +288,21 @@ def penalty(tokens, logits, size=2.0):
 
 
 class PenaltyIgnored(Algorithm2):
-    """Wrong. The repetition penalty is left out. Here the toy target applies it, and the rule undoes it."""
+    """The repetition penalty is left out. Here the toy target applies it, and the rule undoes it."""
     def rows(self, target, *more):
         return super().rows(constrained(target, partial(penalty, size=-2.0)), *more)
 
 
 class PenaltyFromBeforeTheRound(PenaltyIgnored):
-    """Wrong. Every position gets the penalties of the tokens before the round. The penalties of the round's
-    own drafts are missing."""
+    """Every position gets the penalties of the tokens before the round. The penalties of the round's own
+    drafts are missing."""
     def rows(self, target, x, *more):
         plain = constrained(target, partial(penalty, size=-2.0))
         return Algorithm2.rows(self, constrained(plain, lambda _, logits: penalty(x, logits)), x, *more)
 
 
 class EOSImpossibleAtDrafts(Algorithm2):
-    """Wrong. The target gives EOS some probability at the drafts' positions, and the rule sets it to 0."""
+    """The target gives EOS some probability at the drafts' positions, and the rule sets it to 0."""
     def rows(self, target, x, drafts, probs, ends):
         q = super().rows(target, x, drafts, probs, ends)
         q[:-1, [*ends]] = 0
@@ -265,33 +310,54 @@ class EOSImpossibleAtDrafts(Algorithm2):
 
 
 class OnAfterEOS(Algorithm2):
-    """Wrong. Drafts after an accepted EOS stay in the text, which should have ended there."""
-    def text(self, drafts, kept, token, ends):
-        return drafts[:kept] + [token]
+    """Drafts after an accepted EOS stay in the text, which should have ended there."""
+    def text(self, drafts, n_accepted, token, ends):
+        return drafts[:n_accepted] + [token]
 
 
 # The accept test, and what follows a rejection --------------------------------------------------------------
 
 class UniformIsZero(Algorithm2):
-    """Wrong. 0 is below every ratio above 0, so every draft that is possible under the target is kept."""
-    def keeps(self, q, p, x, rng):
+    """0 is below every ratio above 0, so every draft that is possible under the target is accepted."""
+    def accepts(self, q, p, x, rng):
         return 0 < q[x]
 
 
-class OverTheLargest(Algorithm2):
-    """Wrong. The acceptance probability q(draft) / max q ignores how often the draft is proposed. What the
-    program draws after a rejection was not read; this rule draws from q."""
-    def keeps(self, q, p, x, rng):
+class OneCoinForAll(Algorithm2):
+    """One coin judges all drafts of a round. A round with a single draft does not show it."""
+    def verify(self, *run):
+        self.coin = run[-1].random()
+        return super().verify(*run)
+
+    def accepts(self, q, p, x, rng):
+        return self.coin * p[x] < q[x]
+
+
+class CoinDrawsTheCorrection(Algorithm2):
+    """The coin that rejected the draft is known to be large, but it also draws the correction."""
+    def accepts(self, q, p, x, rng):
+        self.coin = rng.random()
+        return self.coin * p[x] < q[x]
+
+    def correction(self, q, p, x, rng):
+        r = self.residual(q, p, x)
+        return int((np.cumsum(r) > self.coin * r.sum()).argmax())
+
+
+class OverTheLargest(ArgmaxSoftmaxRecorded):
+    """The draft is the drafter's argmax, and is accepted with probability q(draft) / max q. Otherwise a token
+    is drawn from q. So the draft comes too often."""
+    def accepts(self, q, p, x, rng):
         return rng.random() * q.max() < q[x]
 
     def residual(self, q, p, x):
         return q
 
 
-class KeptIfTheArgmax(Algorithm2):
-    """Wrong. A draft is kept if it is the target's likeliest token; otherwise a token is drawn from q. So the
+class AcceptedIfTheArgmax(Algorithm2):
+    """A draft is accepted if it is the target's likeliest token; otherwise a token is drawn from q. So the
     likeliest token comes too often."""
-    def keeps(self, q, p, x, rng):
+    def accepts(self, q, p, x, rng):
         return x == q.argmax()
 
     def residual(self, q, p, x):
@@ -299,28 +365,35 @@ class KeptIfTheArgmax(Algorithm2):
 
 
 class SoftmaxOfResidual(Algorithm2):
-    """Wrong. The residual should be divided by its sum. Its softmax gives some probability to every token,
-    even to those that get all of their q from accepted drafts."""
+    """The residual should be divided by its sum. Its softmax gives some probability to every token, even to
+    those that get all of their q from accepted drafts."""
     def residual(self, q, p, x):
         return np.exp(np.maximum(q - p, 0))
 
 
 class TargetAfterRejection(Algorithm2):
-    """Wrong. Tokens with q < p get all of their q from accepted drafts, and a draw from q adds more."""
+    """Tokens with q < p get all of their q from accepted drafts, and a draw from q adds more."""
     def residual(self, q, p, x):
         return q
 
 
+class TargetWithoutTheDraft(Algorithm2):
+    """Only the rejected draft is taken out of q. That is right for point masses. If drafts are drawn, other
+    tokens also get part of their q from accepted drafts."""
+    def residual(self, q, p, x):
+        return np.where(np.arange(len(q)) == x, 0, q)
+
+
 class LargestOfResidual(Algorithm2):
-    """Wrong. The correction is always the token with the largest residual, not a draw."""
+    """The correction is always the token with the largest residual, not a draw."""
     def correction(self, q, p, x, rng):
         return int((q - p).argmax())
 
 
-class Match(Algorithm2):
-    """Lossless. The text consists of the target's own draws. A draft only decides whether the next draw can
-    come from the same pass, so p does not affect the text."""
-    def keeps(self, q, p, x, rng):
+class Match(Algorithm2, lossless=True):
+    """The text consists of the target's own draws. A draft only decides whether the next draw can come from
+    the same pass, so p does not affect the text."""
+    def accepts(self, q, p, x, rng):
         self.drawn = sample(q, rng)
         return self.drawn == x
 
@@ -328,47 +401,58 @@ class Match(Algorithm2):
         return self.drawn
 
 
-class MatchArgmax(Match, ArgmaxAsPointMasses):
-    """Lossless. As in `Match`, but the draft is the argmax of p, and is kept with probability q(draft)."""
+class MatchArgmax(Match, ArgmaxAsPointMasses, lossless=True):
+    """As in `Match`, but the draft is the argmax of p, and is accepted with probability q(draft)."""
 
 
-class MatchOrRatio(Match):
-    """Wrong. The correction is a draw from q that differs from the draft. That is right if the draft is kept
-    with probability q(draft). But the ratio test is a second chance, so the draft is kept more often."""
-    def keeps(self, *run):
-        return super().keeps(*run) or Algorithm2.keeps(self, *run)
+class MatchOrRatio(ArgmaxSoftmaxRecorded):
+    """The draft is the argmax, and p its softmax. It is accepted if it equals the target's draw, or passes
+    the ratio test. With two chances it comes too often. The correction is the target's draw, or comes from
+    the residual if an accepted draft differed from its draw."""
+    def verify(self, q, p, drafts, rng):
+        self.equal = True
+        return super().verify(q, p, drafts, rng)
+
+    def accepts(self, q, p, x, rng):
+        self.drawn = sample(q, rng)
+        accepted = self.drawn == x or super().accepts(q, p, x, rng)
+        self.equal &= self.drawn == x or not accepted
+        return accepted
+
+    def correction(self, *run):
+        return self.drawn if self.equal else super().correction(*run)
 
 
 class OnePositionLate(Algorithm2):
-    """Wrong. The correction is drawn from the target's distribution after the rejected draft, as if that
-    draft were in the text."""
+    """The correction is drawn from the target's distribution after the rejected draft, as if that draft were
+    in the text."""
     def verify(self, q, p, drafts, rng):
-        kept, token = super().verify(q, p, drafts, rng)
-        return kept, token if kept == len(drafts) else sample(q[kept + 1], rng)
+        n_accepted, token = super().verify(q, p, drafts, rng)
+        return n_accepted, token if n_accepted == len(drafts) else sample(q[n_accepted + 1], rng)
 
 
 class RejectedDraftsStay(Algorithm2):
-    """Wrong. Rejected drafts stay in the text."""
-    def text(self, drafts, kept, token, ends):
+    """Rejected drafts stay in the text."""
+    def text(self, drafts, n_accepted, token, ends):
         return cut_after(drafts + [token], ends)
 
 
 class BonusFromTheRowBefore(Algorithm2):
-    """Wrong. If all drafts are kept, the bonus is drawn from the distribution that judged the last draft, as
-    if that draft were not in the text."""
+    """If all drafts are accepted, the bonus is drawn from the distribution that judged the last draft, as if
+    that draft were not in the text."""
     def bonus(self, q, drafts, rng):
         return sample(q[-2 if drafts else -1], rng)
 
 
 class BonusIsTheArgmax(Algorithm2):
-    """Wrong. If all drafts are kept, the next token is the target's likeliest instead of a draw."""
+    """If all drafts are accepted, the next token is the target's likeliest instead of a draw."""
     def bonus(self, q, drafts, rng):
         return int(q[-1].argmax())
 
 
-class ZeroedAndRestored(ArgmaxAsPointMasses):
-    """Lossless. q(draft) is set to zero while the correction is drawn, and restored before the test. This is
-    the rule for point masses."""
+class ZeroedAndRestored(ArgmaxAsPointMasses, lossless=True):
+    """q(draft) is set to zero while the correction is drawn, and restored before the test. This is the rule
+    for point masses."""
     def verify(self, q, p, drafts, rng):
         left = np.where(p, 0, q[:-1])
         corrections = [sample(r if r.any() else row, rng) for row, r in zip(q, left)]
@@ -379,39 +463,92 @@ class ZeroedAndRestored(ArgmaxAsPointMasses):
 
 
 class Typical(Algorithm2):
-    """Wrong. A draft is kept if the target finds it likely enough, however often it is proposed."""
+    """A draft is accepted if the target finds it likely enough, however often it is proposed."""
     verify = staticmethod(lossy.typical())
 
 
-class Block(Algorithm2):
-    """Lossless. Whole prefixes are judged, and the longest one that passes is kept. On average it keeps at
-    least as many drafts as Algorithm 2 (Sun et al.)."""
+class StaticEnsemble(Algorithm2):
+    """The test uses v = w q + (1 - w) p instead of q, here with w = .7. The residual max(0, v - p) is w
+    max(0, q - p), so a tested position has exactly the distribution v. The bonus comes from q."""
+    def accepts(self, q, p, x, rng, w=.7):
+        return rng.random() * p[x] < w * q[x] + (1 - w) * p[x]
+
+
+class Block(Algorithm2, lossless=True):
+    """Whole prefixes are judged, and the longest one that passes is accepted. On average it accepts at least
+    as many drafts as Algorithm 2 (Sun et al.)."""
     verify = staticmethod(block.verify)
 
 
-class BlockPointMasses(Block, ArgmaxAsPointMasses):
-    """Lossless. Each draft is a point mass. Block verification then keeps as many on average as a
-    token-by-token test."""
+class BlockPointMasses(Block, ArgmaxAsPointMasses, lossless=True):
+    """Each draft is a point mass. Block verification then accepts as many on average as a token-by-token
+    test."""
+
+
+class HSD(Algorithm2, lossless=True):
+    """Hierarchical speculative decoding is block verification, scanned from the back: the capped ratio
+    P_t = r_t / max(1, r_1, .., r_t) is min(1, P_{t-1} q / p)."""
+    def ratios(self, q, p, drafts):                             # [k + 1] r_t, [k + 1] P_t
+        r = np.cumprod([1.0, *(q[j][x] / p[j][x] for j, x in enumerate(drafts))])
+        return r, r / np.maximum.accumulate(np.maximum(r, 1))
+
+    def verify(self, q, p, drafts, rng):
+        k, (r, P) = len(drafts), self.ratios(q, p, drafts)
+        if rng.random() < self.whole(r, P):
+            return k, sample(q[k], rng)
+        for t in range(k - 1, -1, -1):
+            change = P[t] * q[t] - p[t]
+            more, less = change.clip(0), -change.clip(max=0)
+            if t == 0 or rng.random() * less.sum() < more.sum():
+                return t, sample(more if more.any() else q[t], rng)
+
+    def whole(self, r, P):
+        return P[-1]
+
+
+class HSDLastUncapped(HSD):
+    """The ratio of the whole text is not capped. So after a prefix with a ratio above 1, all drafts are
+    accepted too often."""
+    def whole(self, r, P):
+        return r[-1]
+
+
+class HSDOneTooEarly(HSD):
+    """Each prefix is judged by the ratios of the prefix that is one draft shorter. So in rounds of two drafts
+    or more, the first is accepted without a test."""
+    def verify(self, q, p, drafts, rng):
+        k, (_, P) = len(drafts), self.ratios(q, p, drafts)
+        if k < 2:
+            return super().verify(q, p, drafts, rng)
+        if rng.random() < P[k - 1]:
+            return k, sample(q[k], rng)
+        for t in range(k - 1, 0, -1):
+            change = P[t - 1] * q[t - 1] - p[t - 1]
+            more, less = change.clip(0), -change.clip(max=0)
+            if rng.random() * less.sum() < more.sum():
+                weights = p[t] * more / np.where(p[t - 1] > 0, p[t - 1], np.inf)
+                return t, sample(weights if weights.any() else q[t], rng)
+        return 0, self.correction(q[0], p[0], drafts[0], rng)
 
 
 class ProductsOfCoins(Algorithm2):
-    """Wrong. In a round of two drafts, both are kept if the product of their coins, u_1 u_2, is below the
-    product of their ratios. But such a product is small too often: P(u_1 u_2 < c) = c (1 - log c), not c.
-    Other rounds follow Algorithm 2."""
+    """In rounds of two, both drafts are accepted if the product of their coins is below that of their
+    ratios. But it is small too often: P(u_1 u_2 < c) = c (1 - log c), not c. Other rounds follow
+    Algorithm 2."""
     def verify(self, q, p, drafts, rng):
         if len(drafts) != 2:
             return super().verify(q, p, drafts, rng)
         r, s = (min(1, q[j][x] / p[j][x]) for j, x in enumerate(drafts))
         both = r * s * (1 - np.log(r * s)) if r * s else 0.0
         first = r - r * s + r * s * np.log(s) if r * s else r   # u_1 < r and u_1 u_2 > r s
-        kept = int(rng.choice(3, p=np.maximum([1 - both - first, first, both], 0)))
-        return kept, sample(q[2], rng) if kept == 2 else self.correction(q[kept], p[kept], None, rng)
+        n = int(rng.choice(3, p=np.maximum([1 - both - first, first, both], 0)))
+        return n, sample(q[2], rng) if n == 2 else self.correction(q[n], p[n], None, rng)
 
 
 class NoiseUsedTwice(Algorithm2):
-    """Wrong. Each token gets exponential noise E. The draft is the token with the smallest E / p, and the
-    correction the one with the smallest E / residual. If a token with a large p was not drafted, its E is
-    large. The correction uses the same E, so such tokens come too rarely."""
+    """Each token gets exponential noise E. The draft has the smallest E / p, and the correction the smallest
+    E / residual. If a token with a large p was not drafted, its E is large. The correction uses the same E,
+    so such tokens come too rarely."""
     def correction(self, q, p, x, rng):
         given = race_twice(p, self.residual(q, p, x), x)        # x won the first race: who wins again
         return rng.choice(len(q), p=given / given.sum())
@@ -446,9 +583,9 @@ def race_twice(first, second, a):
 
 # Trees ------------------------------------------------------------------------------------------------------
 
-class Tree:
-    """Lossless. A rejected child is taken out of p, and q becomes the residual. So the test of the next child
-    divides by the distribution that this child was drawn from."""
+class Tree(Rule, lossless=True):
+    """A rejected child is taken out of p, and q becomes the residual. So the test of the next child divides
+    by the distribution that this child was drawn from."""
     grow = None
     draw, select = map(staticmethod, SEQUOIA)
     walk = staticmethod(tree.walk)
@@ -460,14 +597,14 @@ class Tree:
                                   rule=(self.draw, self.select), walk=self.walk, **settings)
 
 
-class TreeMatch(Tree):
-    """Lossless. The target draws once at each node, and the child that equals this draw is kept. So the text
+class TreeMatch(Tree, lossless=True):
+    """The target draws once at each node, and the child that equals this draw is accepted. So the text
     consists of the target's own draws."""
     grow = staticmethod(grow_likeliest)
 
 
-class TopTokens(Tree):
-    """Lossless. The children are chosen, so each is a point mass. A child x is kept with probability q(x).
+class TopTokens(Tree, lossless=True):
+    """The children are chosen, so each is a point mass. A child x is accepted with probability q(x).
     Otherwise x is taken out of q, and q is normalized for the next child."""
     @staticmethod
     def draw(p, width, rng):
@@ -483,7 +620,7 @@ class TopTokens(Tree):
 
 
 class TopTokensPairedByPlace(TopTokens):
-    """Wrong, twice. The top candidates are proposed every time, but the test divides by their softmax as if
+    """Two mistakes. The top candidates are proposed every time, but the test divides by their softmax as if
     they were drawn from it. After top-k, p and q are lists of different tokens, but p is subtracted from q
     index by index."""
     @staticmethod
@@ -499,9 +636,9 @@ class TopTokensPairedByPlace(TopTokens):
         return None, sample(q, rng)
 
 
-class OneCoin(TopTokens):
-    """Lossless. One coin is compared with the running sum of the children's q. This is a draw from q by its
-    cumulative sum, with the children first. If no child is taken, a new number draws from the rest of q."""
+class OneCoin(TopTokens, lossless=True):
+    """One coin is compared with the running sum of the children's q. This is a draw from q by its cumulative
+    sum, with the children first. If no child is accepted, a new number draws from the rest of q."""
     @staticmethod
     def select(q, p, tokens, rng, again=None):
         coin, passed = rng.random(), 0.0
@@ -514,13 +651,13 @@ class OneCoin(TopTokens):
 
 
 class OneCoinToTheEnd(OneCoin):
-    """Wrong. The coin that rejected the children also draws the last token. This coin is known to be large,
-    so tokens at the end of the vocabulary come too often."""
+    """The coin that rejected the children also draws the last token. This coin is known to be large, so
+    tokens at the end of the vocabulary come too often."""
     select = staticmethod(partial(OneCoin.select, again=lambda coin: SimpleNamespace(random=lambda: coin)))
 
 
-class ResidualInPlace(Tree):
-    """Lossless. The last token seems to be drawn from the target, but by then q holds the residual."""
+class ResidualInPlace(Tree, lossless=True):
+    """The last token seems to be drawn from the target, but by then q holds the residual."""
     @staticmethod
     def select(q, p, tokens, rng):
         q = q.copy()
@@ -533,8 +670,8 @@ class ResidualInPlace(Tree):
 
 
 class LeftoverAfterTheLeaf(Tree):
-    """Wrong. If a sibling was rejected before the last node of the path was kept, the next token is drawn
-    from the residual after this rejection, not from the target's distribution after the path."""
+    """If a sibling was rejected before the last node of the path was accepted, the next token is drawn from
+    the residual after this rejection, not from the target's distribution after the path."""
     def walk(self, q, p, nodes, parents, rule, rng):
         path, here = [], -1
         while children := [i for i, parent in enumerate(parents) if parent == here]:
@@ -553,4 +690,4 @@ class LeftoverAfterTheLeaf(Tree):
 
 
 RULES = {name: rule for name, rule in [*vars().items()]
-         if isinstance(rule, type) and rule.__module__ == __name__}
+         if isinstance(rule, type) and issubclass(rule, Rule) and rule is not Rule}
