@@ -212,7 +212,7 @@ def step_1(mine):
     yield from wrong
     walks = []
     found = exact_distribution(lambda rng: walks.append(rng) or token(mine.sample(Q[0], rng), "sample"))
-    if not any(walk.taken for walk in walks):
+    if not any(walk.forks for walk in walks):
         yield "sample asks rng for no number, so it does not draw (or draws from elsewhere)"
     yield from differences(found, dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
     weights = np.random.default_rng(2).random(50_257).astype(np.float32)

@@ -22,8 +22,9 @@ def function_in(path, name, like):
     if not callable(function):
         raise ValueError(f"{path} has no function {name}")
     arguments = inspect.signature(like).parameters
+    flags = {name for name, argument in arguments.items() if argument.kind is argument.KEYWORD_ONLY}
     try:
-        inspect.signature(function).bind(*arguments)
+        inspect.signature(function).bind(*arguments.keys() - flags, **dict.fromkeys(flags))
     except TypeError:
         raise ValueError(f"{path}: {name} must take the arguments ({', '.join(arguments)})") from None
     return function

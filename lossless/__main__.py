@@ -1,53 +1,99 @@
 """python -m lossless my_rule.py: is it lossless?"""
+import contextlib
+import itertools
 import sys
+from functools import partial
+from numbers import Integral
+
+import numpy as np
 
 import speculative
-from checks import checked_rule
+from checks import check_settings, checked_rule
 from loading import command_line
-from lossless.judge import report
+from lossless.cases import CASES, give_prompts, thorough_cases
+from lossless.judge import FEW_TOKENS, MAX_STEPS, ROUNDING, distance, report, walk_case
+from lossless.ledger import write_ledger
 
 
-def main(path="", *, thorough=False):
+def main(path="", *, thorough=False, explain=False):
     """Is it lossless?  Judges speculative.py, with your own drafter or accept rule if you name a file:
 
-    python -m lossless my_drafter.py    # propose(draft, x, k, to_probs, rng) -> (drafts, draft_probs)
-    python -m lossless my_rule.py       # verify(q, p, drafts, rng) -> (n_accepted, next_token)
+    python -m lossless my_drafter.py        # propose(draft, x, k, to_probs, rng) -> (drafts, draft_probs)
+    python -m lossless my_rule.py           # verify(q, p, drafts, rng) -> (n_accepted, next_token)
+    python -m lossless my_speculative.py    # speculative_sampling(..), a loop of your own: judged as it is
 
     The first word of the answer is "lossless" or "not"; the exit status is 0, 1 (not lossless), or 2 (it
     cannot be judged).
 
     Args:
-        path: a Python file with a function `propose`, a function `verify`, or both
+        path: a Python file with one of these functions, or with propose and verify
         thorough: search for a minute instead of seconds
+        explain: show each step on the way to a wrong text, to be checked with a pencil
     """
-    own = own_functions(path) if path else {}
-    drafted = set()
+    own, drafted = own_functions(path) if path else {}, set()
 
     def sampler(*run, **settings):
         for r in speculative.speculative_sampling(*run, **settings, **own):
             drafted.update(r.drafts)
             yield r
-    found = report(sampler, thorough=thorough)
-    if found.lossless and not drafted:
+    judged = own.get("speculative_sampling", sampler)
+    found = report(judged, thorough=thorough)
+    if found.lossless and judged is sampler and not drafted:
         raise ValueError(f"{path} drafts nothing in these texts of a few tokens, so there is nothing to "
                          "judge: let it draft sooner")
     print(found)
+    loop = " in the loop of speculative.py" * (judged is sampler)
+    print(f"judged: {' and '.join(own)} of {path}{loop}" if own else "judged: speculative.py")
+    if explain and not found.lossless:
+        cases = itertools.chain(CASES, give_prompts(thorough_cases(), len(CASES)))
+        case = next(case for case in cases if (case.prompt, str(case)) == (found.prompt, found.case))
+        print("", write_ledger(judged, case), *find_in_museum(judged, case), sep="\n")
     return 0 if found.lossless else 1
 
 
 def own_functions(path):
-    """{"propose": .., "verify": ..} of a user's file, if it has them.  Raises ValueError if it has none."""
+    """{name: function} of a user's file: a loop, or else propose, verify or both.  Raises ValueError if it
+    has none of its own."""
     from loading import files, user_file
     module = user_file.module_of(path, files.read_text(path, "name a Python file"))
-    own = {name: user_file.function_in(path, name, like=getattr(speculative, name))
-           for name in ("propose", "verify") if hasattr(module, name)}
+    own = {name: user_file.function_in(path, name, like=like)
+           for name, like in dict(propose=speculative.propose, verify=speculative.verify,
+                                  speculative_sampling=example).items()
+           if getattr(module, name, None) not in (None, getattr(speculative, name))}      # or imported
+    if not own:
+        raise ValueError(f"{path} has no function propose, verify or speculative_sampling: see --help")
+    if "speculative_sampling" in own:
+        return {"speculative_sampling": partial(call_loop, path, own["speculative_sampling"])}
     if "verify" in own:
         own["verify"] = checked_rule(own["verify"])
-    if not own:
-        raise ValueError(f"{path} has neither a function propose nor a function verify: see --help")
     return own
 
 
+def example(draft, target, tokens, n_tokens, K, rng, *, temperature, top_k, top_p, eos):
+    """What a loop must take."""
+
+
+def call_loop(path, loop, *run, eos=None, **settings):
+    """Yields the tokens or rounds of a user's loop, to which EOS is None or a list of ids."""
+    result = loop(*run, eos=None if eos is None else sorted(check_settings(0, eos=eos)), **settings)
+    for part in result if np.iterable(result) else [result]:
+        if not isinstance(part, Integral) and not hasattr(part, "tokens"):
+            raise ValueError(f"{path}: speculative_sampling gave {part!r} instead of new tokens or rounds")
+        yield part
+
+
+def find_in_museum(sampler, case):
+    """Yields a sentence if a wrong rule of the museum does the same in this case and in all of few tokens."""
+    from lossless.verdicts.museum import RULES, WRONG
+    cases = [case, *(case for case in CASES if case.n_tokens <= FEW_TOKENS)]
+    with contextlib.suppress(Exception):                # the sampler may fail in some cases
+        for name, wrong in WRONG.items():
+            both = ([walk_case(one, case, MAX_STEPS)[0] for one in (wrong, sampler)] for case in cases)
+            if all(distance(*two) < ROUNDING for two in both):
+                reason = " ".join(RULES[name].__doc__.removeprefix("Wrong. ").split())
+                yield f"{name} of the museum does the same: {reason}"
+                return
+
+
 if __name__ == "__main__":
-    from loading import command_line
     sys.exit(command_line.run(main))

@@ -1,7 +1,13 @@
 """The standard cases: on which pairs of toy models, with which K, lengths and settings a sampler is tried.
 
+A wrong sampler is often right by luck: at the first draft, at K = 1, if p and q share all tokens, if a round
+begins after a rejection.  So a pair of models is made position by position.  It is written as a word with a
+letter for each position of the new text, and the letter says which tokens the two models can give there
+(KINDS).  In the word "..s.", draft and target are certain of the same token at all positions but the third.
+So the walk has few branches, and all of them test the third draft.
+
 >>> len(CASES)
-396
+428
 """
 import functools
 import itertools
@@ -13,13 +19,12 @@ from lossless.toys import as_model
 
 PROMPT = [2, 0]
 
+# Pairs of models --------------------------------------------------------------------------------------------
 
-
-# A pair of models is written as a word, with a letter for each position of the new text.  The letter says
-# which tokens the draft and the target can give there.  There are five tokens (24 if the word contains a w),
-# called a, b, .. in KINDS, and shuffled after every prefix.  A capital letter means the same kind.  If pair()
-# is given an EOS, that is token a where the letter is a capital, and token e elsewhere.
-LETTERS, FLAT = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)]
+# There are five tokens (24 if the word contains a w).  They play the parts a, b, .. of KINDS; which token
+# plays which part is drawn anew after every prefix.  A capital letter means the same kind.  An EOS that is
+# given to pair() plays part a where the letter is a capital, and part e elsewhere.
+PARTS, FLAT = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)]
 KINDS = {       # letter: (the draft's tokens, the target's), the likeliest first, and weights if not random
     ".": ("a", "a", [1], [1]),  # both are certain of the same: sure to be accepted
     "x": ("b", "a", [1], [1]),  # both are certain, and differ: sure to be rejected
@@ -30,13 +35,13 @@ KINDS = {       # letter: (the draft's tokens, the target's), the likeliest firs
     "o": ("cd", "ab"),          # disjoint
     "t": ("a", "abc"),          # the draft is certain
     "p": ("ba", "a"),           # the target is certain
-    "e": ("bac", "abc", [.5, .3, .2], [.6, .3, .1]),        # token a: accepted, the correction, or the bonus
+    "e": ("bac", "acb", [.5, .3, .2], [.6, .3, .1]),        # easy numbers; a comes in each way
     "l": ("abc", "abc", [.9988, .001, .0002], [.993, .004, .003]),  # a is likely, and drafted too often
     "c": ("a", "abc", [1], [1, 2e-7, 1e-7]),                # the draft is certain, the target nearly
     "n": ("abc", "abc", [.4, .4, .2], [.4 + 3e-8, .4 - 3e-8, .2]),  # nearly the same: hardly any residual
     "r": ("bdca", "abcde", [1, 6e-4, 1e-4, 6e-6], [1, .14, 9e-4, 5e-5, 8e-8]),      # rare tokens in both
     "2": ("baecd", "abcde", *2 * [np.exp([2, 2, 1, 1, 0])]),        # two are equally likely, and two others
-    "w": (LETTERS[1:] + "a", LETTERS, FLAT, FLAT),          # wide, and nearly flat
+    "w": (PARTS[1:] + "a", PARTS, FLAT, FLAT),              # wide, and nearly flat
 }
 
 
@@ -46,27 +51,30 @@ def pair(word, n_prompt=2, end=None):
 
     @functools.cache
     def at(prefix):
+        """(the letter of KINDS, {part: token}) after the prefix"""
         letter = word[max(len(prefix) - n_prompt, 0):][:1] or "."
         shuffled = np.random.default_rng([*seed, *prefix]).permutation(n_vocab).tolist()
         if end is not None:
             i, j = 0 if letter.isupper() else 4, shuffled.index(end)
             shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
-        return letter.lower(), dict(zip(LETTERS, shuffled))
+        return letter.lower(), dict(zip(PARTS, shuffled))
 
     def model(which):
         def row(prefix):
             (kind, token), logits = at(prefix), np.full(n_vocab, -np.inf)
-            letters, *weights = KINDS[kind][which::2]
+            parts, *weights = KINDS[kind][which::2]
             rng = None if weights else np.random.default_rng([*seed, *prefix, which if kind != "=" else 2])
-            logits[[token[letter] for letter in letters]] = (
-                np.log(weights[0]) if weights else -np.sort(rng.exponential(size=len(letters))))
+            logits[[token[part] for part in parts]] = (
+                np.log(weights[0]) if weights else -np.sort(rng.exponential(size=len(parts))))
             return logits
         return as_model(row)
     return model(0), model(1)
 
 
+# What is tried ----------------------------------------------------------------------------------------------
+
 class Case(NamedTuple):
-    name: str
+    name: str                   # what a mistake here would be about, for the report
     draft: object
     target: object
     n_tokens: int
@@ -76,14 +84,14 @@ class Case(NamedTuple):
 
     def __str__(self):
         settings = "".join(f", {key} = {value}" for key, value in self.settings.items())
-        return f"{self.name}; K = {self.K}, {self.n_tokens} tokens{settings}"
+        return f"{self.name}; K = {self.K}, {self.n_tokens} token{'s' * (self.n_tokens != 1)}{settings}"
 
 
-def of_words(K, words, about, end=None, **settings):
+def make_cases(K, words, name, end=None, **settings):
     """A case for each word.  Its text has as many tokens as the word has letters."""
     if end is not None:
         settings["eos"] = [end]
-    return [Case(f"{word!r}, {about}", *pair(word, 4, end), len(word), K, settings) for word in words.split()]
+    return [Case(name, *pair(word, 4, end), len(word), K, settings) for word in words.split()]
 
 
 SETTINGS = [*(dict(temperature=t) for t in (1e-7, .013, .08, .36, .5, 1.04, 2.7, 13.)),
@@ -96,49 +104,58 @@ EOS = [dict(eos=0), dict(eos=[1]), dict(eos={2, 4}), dict(eos=(0, 1, 3)), dict(e
 
 
 def standard_cases():
-    yield Case("no token", *pair(""), 0, 2, {})
+    """Easy numbers come first, because the first mistake that is found is the one that is shown."""
+    yield Case("no token is wanted", *pair(""), 0, 2, {})
+    yield from make_cases(1, "ee", "easy numbers") + make_cases(2, "eee", "easy numbers")
     for K, words in {1: "ff f rr 22 ss bb == oo te pf xs ef nf ll c. w ..............s.s. x.ss s.s.s..",
                      2: "ff. sb. sss .ss es. so. bs. rn. .sl .nr ...x..bs. x.xbs.", 3: "bf.. .bs. s.s.",
                      4: "f ss s.s ..........ss.", 8: "s.......s.......s"}.items():
-        yield from of_words(K, words, "chance at several places")
+        yield from make_cases(K, words, "chance at several positions")
     for K in range(1, 9):
         for i in range(K + 1):
-            before, after = "." * i, "." * K
-            yield from of_words(K, f"{before}ss{after}", "each place, and the next round's first draft")
-            if K <= 4:
-                yield from of_words(K, f"{before}x.s{after} {before}xs", "the next round's second draft")
-                yield from of_words(K, f"{before}to{after} {before}p={after}", "each place")
-                yield from of_words(K, f"{before}E{after} x{before}E{after}", "EOS", (K + i) % 5)
-                yield from of_words(K, f"{before}st x{before}st", "the length limit") if i < K else ()
+            yield from position_cases(K, "." * i, "." * K)
     for setting in SETTINGS:
-        yield from of_words(1, "f. 2. r. n. w" + " ff" * (len(setting) > 1), "settings", **setting)
-        yield from of_words(2, "..f ...f.", "settings", **setting)
+        words = "f. 2. r. n. w" + " ff" * (len(setting) > 1)
+        yield from make_cases(1, words, "temperature, top-k and top-p", **setting)
+        yield from make_cases(2, "..f ...f.", "temperature, top-k and top-p in a longer round", **setting)
     for setting in EOS:
-        yield from of_words(2, "se. .bs.s", "EOS", **setting)
+        yield from make_cases(2, "se. .bs.s", "the ways to give EOS", **setting)
     for K in 1, 2, 3, 4, 6:
-        yield from of_words(K, "=.fx2.s=..xf", "the likeliest tokens", temperature=0)
+        yield from make_cases(K, "=.fx2.s=..xf", "the likeliest token, and ties", temperature=0)
 
 
-def numbered(cases, first=0):
+def position_cases(K, before, after):
+    """A mistake at one position of a round of K, the one after `before`, or in the next round."""
+    i = len(before)
+    yield from make_cases(K, f"{before}ss{after}", "one position of a round, and the first of the next")
+    yield from make_cases(K, f"{before}E{after}", "EOS at one position of a round", (K + i) % 5)
+    if K <= 4:
+        yield from make_cases(K, f"{before}x.s{after} {before}xs", "the second position of the next round")
+        yield from make_cases(K, f"{before}to{after} {before}p={after}", "sure drafts at one position")
+        yield from make_cases(K, f"x{before}E{after}", "EOS at one position of a later round", (K + i) % 5)
+        yield from make_cases(K, f"{before}st x{before}st", "the length limit") if i < K else ()
+
+
+def give_prompts(cases, first=0):
     """Gives each case a new prompt (of 625), so that a sampler's memory of one does no harm in the next."""
     for i, case in enumerate(cases, first):
         yield case._replace(prompt=[i // 5 ** j % 5 for j in range(4)])
 
 
-CASES = [*numbered(standard_cases())]
+CASES = [*give_prompts(standard_cases())]
 
 
-def more_cases():
+def thorough_cases():
     """Every two positions of a text, and all settings with more drafts."""
     for K in range(1, 7):
         for i, j in itertools.combinations(range(2 * K + 3), 2):
             word = "." * i + "{}" + "." * (j - i - 1) + "{}" + "." * (2 * K + 2 - j)
-            yield from of_words(K, " ".join(map(word.format, "sxbf=", "sbsxe")), "two positions")
+            yield from make_cases(K, " ".join(map(word.format, "sxbf=", "sbsxe")), "two positions of a text")
     for K, setting in itertools.product(range(1, 5), SETTINGS + EOS):
-        yield from of_words(K, "f.f bs.s .es.s 2bs", "settings", **setting)
+        yield from make_cases(K, "f.f bs.s .es.s 2bs", "settings in all rounds", **setting)
 
 
-def of_pairs(pairs, Ks, n_tokens, settings):
+def pair_cases(pairs, Ks, n_tokens, settings):
     """A case for each pair and each K.  Without settings, the first two pairs are tried with some, too."""
     for n, (draft, target) in enumerate(pairs):
         for K in Ks:

@@ -55,9 +55,16 @@ def scripted(text, n_vocab=10):
     return as_model(row)
 
 
+def spell(tokens):
+    """Token ids -> letters, for people.
+
+    >>> spell([1, 0, 2])
+    'b a c'
+    """
+    return " ".join(chr(ord("a") + token) if token < 26 else str(token) for token in tokens) or "(no token)"
+
+
 # The target's distribution, from the definition -------------------------------------------------------------
-
-
 
 def distribution_of_token(logits, temperature=1.0, top_k=0, top_p=1.0):
     """An independent version of sampling.probabilities: logits [n_vocab] -> probabilities [n_vocab]."""

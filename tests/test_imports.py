@@ -18,6 +18,7 @@ MAY = {         # a room (a directory, or a file at the top): what it may import
     "loading": ["encoder"],
     "utils": ["loading", "compute", "encoder", "gpt2"],
     "lossless": ["sampling", "speculative", "checks"],
+    "lossless.__main__": ["speculative", "checks", *JUDGE],
     "methods.samplers": [*READING, "compute"],
     "methods.drafters": [*READING, "compute", "loading", "methods.samplers"],
     "methods": [*READING, "compute", "loading", *METHODS],

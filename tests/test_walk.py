@@ -12,7 +12,7 @@ from lossless import exact_distribution, walk
 from lossless.judge import text_of
 from lossless.toys import memoryless
 from lossless.verdicts.museum import RIGHT, WRONG
-from lossless.walk import branches
+from lossless.walk import walk_branches
 from speculative import speculative_sampling
 
 # What a sampler may do with chance --------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_a_tree_of_chance_by_hand():
 
     by_hand = {"a": 0.5 * 0.2, "b": 0.5 * 0.8 + 0.5 * 0.25, "c": 0.5 * 0.5, "d": 0.5 * 0.25}
     assert exact_distribution(run) == pytest.approx(by_hand)
-    assert len(list(branches(run))) == 5
+    assert len(list(walk_branches(run))) == 5
 
 
 def test_a_sampler_that_does_not_repeat_itself_is_told_so():
@@ -272,7 +272,7 @@ def test_a_sampler_that_does_not_repeat_itself_is_told_so():
 
 
 def test_too_many_branches_are_told(monkeypatch):
-    monkeypatch.setattr(walk, "BRANCHES", 7)
+    monkeypatch.setattr(walk, "MAX_BRANCHES", 7)
     assert len(exact_distribution(lambda rng: [rng.random() < 0.5 for _ in range(2)].count(True))) == 3
     with pytest.raises(ValueError, match="more than 7 branches"):
         exact_distribution(lambda rng: [rng.random() < 0.5 for _ in range(3)].count(True))

@@ -1,0 +1,83 @@
+"""A wrong sampler -> a ledger that can be checked with a pencil: all ways in which a text comes about, with
+the chance of each step, and their sum beside the target's probability.
+
+Limitations: a round's drafts are listed as if each were tested as soon as it is drawn.  If a sampler gives
+tokens instead of rounds, only these are listed.
+"""
+import numpy as np
+
+from checks import check_settings
+from lossless.judge import ROUNDING, clearest, compare, walk_case
+from lossless.toys import distribution_of_text, distribution_of_token, spell
+
+
+def write_ledger(sampler, case):
+    """The ledger of the shortest beginning of a text that comes about with a clearly wrong probability."""
+    found = add_beginnings(walk_case(sampler, case)[0])
+    wanted = add_beginnings(distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings))
+    wrong = compare(found, wanted, missing=1 - found[()])
+    text, _ = clearest((text, error) for text, error in wrong.items() if text in found)
+    n_sure = sum(min(found[text[:n]], wanted.get(text[:n], 0)) > 1 - ROUNDING for n in range(1, len(text)))
+    rows = {}
+    ways, _ = walk_case(sampler, case, outcome=lambda result, rng: follow(result, n_sure, text, rows, rng))
+    chances = add_beginnings({steps: chance for (steps, _), chance in ways.items()})
+    return "\n".join([
+        f'How a text after "{spell([*case.prompt, *text[:n_sure]])}" comes to go on with '
+        f'"{spell(text[n_sure:])}" ({case}):', *list_rows(case, n_sure, text, rows),
+        "the chance of each step, and their product:",
+        *(f"    {multiply(chances, steps):44}  {', '.join(steps)}"
+          for (steps, new), _ in sorted(ways.items(), key=lambda way: -way[1]) if new == text),
+        f"sum {found[text]:.4g}; the target: {multiply(wanted, text, n_sure)}"])
+
+
+def add_beginnings(distribution):
+    """{text: probability} -> {beginning of a text: probability}; the same for the steps of a way."""
+    result = {(): 0.0}
+    for text, chance in distribution.items():
+        for n in range(len(text) + 1):
+            result[text[:n]] = result.get(text[:n], 0) + chance
+    return result
+
+
+def follow(result, n_sure, wanted, rows, rng):
+    """Follows a run for as many tokens as `wanted` has.  Returns (the steps after the first n_sure tokens,
+    the text), and notes in rows what each draft was drawn from: {the text so far: [n_vocab]}."""
+    steps, text = [], []
+    for r in result:
+        rng.step()
+        tokens, drafts = getattr(r, "tokens", [r]), getattr(r, "drafts", [])
+        n_new = min(len(wanted) - len(text), len(tokens))
+        n_accepted = min(r.n_accepted, n_new) if drafts else 0
+        for j, draft in enumerate(drafts[:n_accepted + (n_accepted < n_new)]):
+            rows[(*text, *drafts[:j])] = r.draft_probs[j]
+            if len(text) + j >= n_sure:
+                steps += [f"draft {spell([draft])}", "accept" if j < n_accepted else "reject"]
+        text += tokens[:n_new]
+        if n_accepted < n_new and len(text) > n_sure:
+            steps.append(f"then {spell(tokens[n_accepted:n_new])}")
+        if len(text) == len(wanted):
+            break
+    return tuple(steps), tuple(text)
+
+
+def list_rows(case, n_sure, text, rows):
+    """Yields q and p at each position of the text that is not sure."""
+    settings = dict(case.settings)
+    ends = check_settings(0, eos=settings.pop("eos", None))
+    for i in range(n_sure, len(text)):
+        at = [*case.prompt, *text[:i]]
+        if i and text[i - 1] in ends:
+            yield f'"{spell(at)}" ends with an EOS, so the text should end here'
+            break
+        q, p = distribution_of_token(case.target(at)[0], **settings), rows.get(text[:i], [])    # []: no draft
+        for name, row in ("q", q), ("p", p):
+            if len(row):
+                yield f'{name} after "{spell(at)}":' + "".join(
+                    f"  {chance:8.4g} {spell([token])}" for token, chance in enumerate(row))
+
+
+def multiply(chances, steps, first=0):
+    """The chance of each step from the first on, and their product, such as "0.5 x 0.8 = 0.4"."""
+    each = [chances.get(steps[:i + 1], 0) / (chances.get(steps[:i]) or 1) for i in range(first, len(steps))]
+    product = f" = {np.prod(each):.4g}" if len(each) > 1 else ""
+    return " x ".join(f"{chance:.4g}" for chance in each) + product
