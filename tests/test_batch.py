@@ -5,14 +5,18 @@ import numpy as np
 import pytest
 from helpers import PAIRS, tiny_gpt2
 
+import gpt2
 from autoregressive import autoregressive_sampling
+from checks import CheckedModel
 from lossless import distribution_of_text, exact_distribution
 from lossless.cases import PROMPT
 from lossless.judge import text_of
 from lossless.toys import scripted, table
 from methods.drafters import lookup
-from methods.samplers import block
-from methods.samplers.batch import Slots, batch_sampling
+from methods.drafters.early_exit import EarlyExit
+from methods.samplers import batch, block
+from methods.samplers.batch import Slots, batch_sampling, with_own_caches
+from methods.samplers.constraints import constrained, penalty
 from speculative import speculative_sampling
 from utils import load_model
 
@@ -56,7 +60,12 @@ def tiny_pair(**size):
     return tuple(tiny_gpt2(seed, np.float64, n_vocab=5, **size) for seed in (1, 2))
 
 
-MODELS = {"tables": lambda: (table(1), table(2)), "tiny GPT-2s": tiny_pair}
+def halves_of_one():
+    halves = EarlyExit(tiny_gpt2(2, np.float64, n_vocab=5), 1)
+    return halves.draft, halves.target
+
+
+MODELS = {"tables": lambda: (table(1), table(2)), "tiny GPT-2s": tiny_pair, "halves": halves_of_one}
 SETTINGS = [dict(), dict(temperature=0), dict(temperature=.7, top_k=2), dict(top_p=.8, eos=[1])]
 
 
@@ -147,11 +156,29 @@ def test_the_rows_of_all_sequences_meet_the_weights_at_once():
     assert passes == [6, 3, 3, 3]                       # the prompts, then one row for each sequence
 
 
+@pytest.mark.parametrize("models", ["halves", "constrained"])
+def test_as_many_rows_are_computed_as_alone(models, monkeypatch):
+    def counted(x, *given, right=gpt2.transformer_block, **block):
+        rows[-1] += len(x)
+        return right(x, *given, **block)
+    for module in gpt2, batch:
+        monkeypatch.setattr(module, "transformer_block", counted)
+    draft, target = tiny_pair()
+    pair = halves_of_one() if models == "halves" else (draft, constrained(target, penalty(2)))
+    prompts, rows = random_prompts(4, 9, 5), [0]
+    for i, prompt in enumerate(prompts):
+        pair[1].reset(), pair[0].reset()
+        alone(*pair, prompt, 9, 3, i)
+    rows.append(0)
+    together(*pair, prompts, 9, 3)
+    assert rows[0] == rows[1] > 0
+
+
 def test_slots_are_gpt2s_that_can_be_asked_alone():
     model = tiny_gpt2(2, np.float64, n_vocab=5)
-    slots = Slots(model, [10, 12])
-    both, further = slots({0: [1, 2], 1: [3]}, {0: 1, 1: 1}), slots[1]([3, 4], 2)   # after the batch
-    assert model.cached == [] and slots[1].params is model.params
+    slots = Slots([with_own_caches([CheckedModel(model, set())])[0] for _ in range(2)], 12)
+    both, further = slots({0: [1, 2], 1: [3]}, {0: 1, 1: 1}), slots.models[1]([3, 4], 2)   # after the batch
+    assert model.cached == [] and slots.models[1].params is model.params
     assert np.abs(both[0] - model([1, 2])).max() < 1e-12 and np.abs(further - model([3, 4], 2)).max() < 1e-12
 
 

@@ -19,7 +19,7 @@ another position, or to leave some rows out.
 Not here: compiling a grammar to an automaton (Willard and Louf 2023, arXiv 2307.09702).
 
 Limitations: rows are processed one by one, which is slow if the vocabulary is large.  A tree calls a
-constrained model once per row, and a batch once per sequence.
+constrained model once per row.  A batch calls it once per sequence, each with a cache of its own.
 """
 from functools import reduce
 
@@ -28,26 +28,33 @@ import numpy as np
 from compute.backend import to_host
 
 
+class Constrained:
+    """A model with its logits processed: `constrained(model, process)`."""
+
+    def __init__(self, model, process):
+        self.model, self.process = model, process
+        for name in "n_ctx", "n_vocab", "reset":
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
+
+    def __call__(self, tokens, n_last=1):
+        tokens, rows = list(tokens), []
+        for i, logits in enumerate(to_host(self.model(tokens[:], n_last))):         # [n_vocab]
+            so_far = tokens[:len(tokens) - n_last + 1 + i]
+            rows.append(np.array(self.process(so_far[:], logits * 1.0)))            # copies, in floats
+            if not (rows[-1] > -np.inf).any():
+                raise ValueError(f"the constraint forbids every token after {so_far[-5:]}: leave at least "
+                                 "one, such as the one that ends a text")
+        return np.stack(rows)                                   # [n_last, n_vocab]
+
+
 def constrained(model, process):
     """The model with its logits processed.
 
     process     may change the list and the array that it gets
     The model raises ValueError if no token is left that could follow.
     """
-    def answer(tokens, n_last=1):
-        tokens, rows = list(tokens), []
-        for i, logits in enumerate(to_host(model(tokens[:], n_last))):  # [n_vocab]
-            so_far = tokens[:len(tokens) - n_last + 1 + i]
-            rows.append(np.array(process(so_far[:], logits * 1.0)))     # copies, in floats
-            if not (rows[-1] > -np.inf).any():
-                raise ValueError(f"the constraint forbids every token after {so_far[-5:]}: leave at least "
-                                 "one, such as the one that ends a text")
-        return np.stack(rows)                                   # [n_last, n_vocab]
-
-    for name in "n_ctx", "n_vocab", "reset":
-        if hasattr(model, name):
-            setattr(answer, name, getattr(model, name))
-    return answer
+    return Constrained(model, process)
 
 
 def penalty(theta):
