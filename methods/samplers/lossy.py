@@ -1,23 +1,47 @@
 """Lossy rules: the text does *not* have the target's distribution.  In exchange, more drafts may be accepted
-than by any lossless rule.  (`lenient` accepts at least as many as Algorithm 2, `typical` sometimes fewer.)
+than by any lossless rule.  (`lenient` and `ensemble` accept at least as many as Algorithm 2, `typical`
+sometimes fewer.)
 
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, verify=lossy.lenient(.5))
 
     lenient     Leviathan et al. 2022 (arXiv 2211.17192), appendix A.5
+    ensemble    the static ensemble of DIVERSED, 2026 (arXiv 2604.07622); assistant_ensemble_weight in
+                transformers
     typical     "typical acceptance" of Medusa, Cai et al. 2024 (arXiv 2401.10774)
 
 For each rule, `.._probs` computes the distribution that it gives a token.  Notebook 6 shows how far this is
-from the target's.  The distance grows with the length of the text.
+from the target's.  The distance grows with the length of the text.  Wang et al. 2026 (arXiv 2607.26627)
+compute such distributions for many rules, and find the harm where the draft's probability far exceeds the
+target's.  `lenient` bounds this: no token gets more than q / lenience.  `ensemble` does not: a token gets
+(1 - weight) p even if q is 0.
 
 The letters are Chen's: q the target, p the draft (Leviathan et al. swap them; Medusa's p_original is q).
 
-At temperature 0 both rules accept what Algorithm 2 accepts.
+At temperature 0 `lenient` and `typical` accept what Algorithm 2 accepts.
 
-Not here: Leviathan's lenience for greedy text; Medusa's greedy choice of each round's first token.
+Not here: Leviathan's lenience for greedy text; Medusa's greedy choice of each round's first token; DIVERSED's
+weight that a trained head chooses anew for each token.
 """
 import numpy as np
 
 from sampling import sample
+
+
+def verify_by(accepts, correct):
+    """speculative.verify with another test of a draft x, accepts(q, p, x, rng), and another distribution of
+    the token after a rejection, correct(q, p)."""
+    def verify(target_probs, draft_probs, drafts, rng):
+        for j, x in enumerate(drafts):
+            q, p = target_probs[j], draft_probs[j]              # [n_vocab] each
+            if not accepts(q, p, x, rng):
+                return j, sample(correct(q, p), rng)
+        return len(drafts), sample(target_probs[-1], rng)
+    return verify
+
+
+def residual(q, p):
+    """Algorithm 2's, not normalized; q if nothing is left."""
+    return np.maximum(q - p, 0) if (q > p).any() else q
 
 
 def lenient(lenience=.3):
@@ -28,17 +52,7 @@ def lenient(lenience=.3):
     """
     if not 0 < lenience <= 1:
         raise ValueError(f"lenience is {lenience}: it must be above 0 and at most 1 (lossless)")
-
-    def verify_leniently(target_probs, draft_probs, drafts, rng):
-        for j, token in enumerate(drafts):
-            q, p = target_probs[j], draft_probs[j]              # [n_vocab] each
-            if rng.random() * lenience * p[token] < q[token]:
-                continue
-            residual = np.maximum(q - p, 0)
-            return j, sample(residual if residual.any() else q, rng)
-        return len(drafts), sample(target_probs[-1], rng)
-
-    return verify_leniently
+    return verify_by(lambda q, p, x, rng: rng.random() * lenience * p[x] < q[x], residual)
 
 
 def lenient_probs(q, p, lenience):
@@ -47,8 +61,35 @@ def lenient_probs(q, p, lenience):
     >>> lenient_probs(np.array([.1, .6, .3]), np.array([.5, .3, .2]), .5)
     array([0.2  , 0.525, 0.275])
     """
-    accepted, residual = np.minimum(p, q / lenience), np.maximum(q - p, 0)
-    return accepted + (1 - accepted.sum()) * residual / residual.sum() if residual.any() else q
+    accepted, rest = np.minimum(p, q / lenience), residual(q, p)
+    return accepted + (1 - accepted.sum()) * rest / rest.sum()
+
+
+def ensemble(weight=.7):
+    """A `verify` that tests drafts against the mixture m = weight q + (1 - weight) p.  1 is Algorithm 2.
+
+    Its law: wherever a draft is tested, the token has exactly the distribution m.  A draft is accepted with
+    probability 1 - weight * TV(p, q), where TV is the total variation distance.
+
+    Proof.  This is Algorithm 2 with the target m.  Its residual, max(0, m - p) = weight max(0, q - p), is
+    Algorithm 2's own up to a factor.  It accepts with probability sum min(p, m) = 1 - sum max(0, m - p).
+
+    A token without a draft (the bonus, the last of a text) comes from q.  So the distribution of a text also
+    depends on where its rounds end: at K = 1, the token after an accepted draft has the distribution q.
+    At temperature 0, (1 - weight) of the drafts that Algorithm 2 would reject are accepted.
+    """
+    if not 0 < weight <= 1:
+        raise ValueError(f"the weight is {weight}: it must be above 0 and at most 1 (lossless)")
+    return verify_by(lambda q, p, x, rng: rng.random() * p[x] < weight * q[x] + (1 - weight) * p[x], residual)
+
+
+def ensemble_probs(q, p, weight):
+    """The distribution of a token at a position with a draft: [n_vocab], [n_vocab] -> [n_vocab].
+
+    >>> ensemble_probs(np.array([.5, .3, .2]), np.array([.2, .7, .1]), .7)      # .72 of the drafts accepted
+    array([0.41, 0.42, 0.17])
+    """
+    return weight * q + (1 - weight) * p
 
 
 def typical(epsilon=.09, delta=.3):
@@ -59,15 +100,7 @@ def typical(epsilon=.09, delta=.3):
     """
     if not (0 < epsilon < 1 and 0 < delta < 1):
         raise ValueError(f"epsilon is {epsilon} and delta {delta}: both must be above 0 and below 1")
-
-    def verify_typical(target_probs, draft_probs, drafts, rng):
-        for j, token in enumerate(drafts):
-            q = target_probs[j]
-            if q[token] <= threshold(q, epsilon, delta):
-                return j, sample(q, rng)
-        return len(drafts), sample(target_probs[-1], rng)
-
-    return verify_typical
+    return verify_by(lambda q, p, x, rng: q[x] > threshold(q, epsilon, delta), lambda q, p: q)
 
 
 def threshold(q, epsilon, delta):
