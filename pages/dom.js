@@ -1,0 +1,22 @@
+// Small helpers of every page.
+"use strict";
+const $ = id => document.getElementById(id), data = JSON.parse($("data").textContent);
+const STILL = matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+function el(tag, name, ...children) {                   // strings become text nodes, never markup
+  const element = document.createElement(tag);
+  if (name) element.className = name;
+  element.append(...children);
+  return element;
+}
+function button(words, name, click) {
+  const one = el("button", name, words);
+  one.type = "button";
+  one.onclick = click;
+  return one;
+}
+const sum = (list, value) => list.reduce((total, item) => total + value(item), 0);
+const many = (n, word, end = "s") => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : end}`;
+const number = x => Number.isInteger(x) ? String(x) : x >= .001 ? x.toFixed(3).replace(/^0/, "") : x.toExponential(1);
+const seen = text => JSON.stringify(text).slice(1, -1).replace(/\\\\/g, "\\").replace(/ /g, "·");
+const quoted = text => `“${text.trim() || seen(text)}”`;
