@@ -11,12 +11,17 @@ function el(tag, name, ...children) {                   // strings become text n
 }
 function button(words, name, click) {
   const one = el("button", name, words);
-  one.type = "button";
   one.onclick = click;
   return one;
 }
+const b = (words, name = "") => el("b", name, words);
 const sum = (list, value) => list.reduce((total, item) => total + value(item), 0);
 const many = (n, word, end = "s") => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : end}`;
-const number = x => Number.isInteger(x) ? String(x) : x >= .001 ? x.toFixed(3).replace(/^0/, "") : x.toExponential(1);
+const number = x => Number.isInteger(x) ? String(x) : x < .001 ? x.toExponential(1)
+  : x.toFixed(3).replace(/^0/, "");
+function words(strings, ...values) {                    // words`p = ${.25}` -> ["p = ", ".250", ..]
+  const shown = value => typeof value === "number" ? number(value) : value ?? "";
+  return strings.flatMap((text, i) => [text, shown(values[i])]);
+}
 const seen = text => JSON.stringify(text).slice(1, -1).replace(/\\\\/g, "\\").replace(/ /g, "·");
 const quoted = text => `“${text.trim() || seen(text)}”`;

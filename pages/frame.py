@@ -9,23 +9,24 @@ from pages.files import MARK
 HERE = Path(__file__).parent
 
 
-def page(title, file, data, policy="", **parts):
+def page(title, file, data, policy="", description="", **parts):
     """The whole page as a string.
 
-    file    a file in this folder: the body, with its style and script; {{name}} in it is replaced
+    file    a file in this folder: the body.  In it {{name}} is replaced by that part, and {{race.js}} by that
+            file of this folder
     data    goes into <script id="data"> as JSON; "<" is escaped, so nothing in it can end that element
     policy  what the page may load besides its own content
     parts   {name: HTML, or escaped text} for {{name}}
     """
-    parts |= dict(data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"), mark=MARK,
-                  title=escape(title), policy=policy)
-    parts["race"] = filled("race.html", parts) if "{{race}}" in read(file) else ""
-    return filled("frame.html", parts | dict(body=filled(file, parts)))
+    parts = dict(preview="") | parts | dict(
+        data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"), mark=MARK, title=escape(title),
+        policy=policy, description=escape(description))
 
+    def part(match):
+        return filled(match[1]) if "." in match[1] else parts[match[1]]
 
-def filled(file, parts):
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], read(file))
+    def filled(file):
+        return re.sub(r"\{\{([\w.]+)\}\}", part, (HERE / file).read_text(encoding="utf-8").rstrip("\n"))
 
-
-def read(file):
-    return (HERE / file).read_text(encoding="utf-8")
+    parts["body"] = filled(file)
+    return filled("frame.html") + "\n"

@@ -1,8 +1,9 @@
-"""The page in which the pair runs: live.html runs this file and its imports, unchanged, in Pyodide.
+"""The pair itself on the page: index.html runs this file and its imports, unchanged, in Pyodide.
 
     live = Live()
     live.start('{"prompt": "The tide", "K": 4, ..}')    begin two runs: the target alone, and speculation
     live.advance("alone"), live.advance("spec")         the next target pass of that run
+    live.costs()                                        c and v, as measured during these runs
     live.judge('{"code": "def verify(..", ..}')         is the code in the editor lossless?
     openings()                                          what can be opened in the editor
 
@@ -10,7 +11,7 @@ The methods return JSON; an error is returned as one sentence under "error".  Th
 the names of verdicts/rules.py, sampling.py and speculative.py.  It defines `propose`, `verify` or both, or
 else a subclass of Algorithm2 or Tree.  Of several subclasses the last one counts.
 
-Limitations: one text at a time; trees only in the editor.  The judge stops at the first case that is wrong;
+Limitations: one text at a time; one tree, 3,2,1.  The judge stops at the first case that is wrong;
 python -m lossless --thorough searches longer.
 """
 import ast
@@ -20,6 +21,7 @@ import json
 import sys
 import traceback
 from functools import cache, cached_property, partial
+from statistics import median
 
 import numpy as np
 
@@ -28,16 +30,19 @@ import speculative
 from autoregressive import autoregressive_sampling
 from checks import checked_rule
 from compute import threads
-from compute.backend import clock
 from methods.drafters import lookup
 from methods.drafters.eagle import Eagle
 from methods.samplers import block
+from methods.samplers.tree import shape_of, tree_sampling
+from methods.samplers.tree_model import depths, with_tree
 from pages.rounds import EDITOR, Coins, Shown, Untraced, untraced
+from reporting.stats import TimedDrafter, ratio
 from utils import load_model
 
 if sys.platform == "emscripten":                        # where memory counts even if it was never written to
     threads.ARENA = 2 ** 22
-VERIFIERS = {"token": speculative.verify, "block": block.verify}
+VERIFIERS = {"token": speculative.verify, "block": block.verify, "tree": None}
+TREE = shape_of([3, 2, 1])
 
 
 def as_json(method):
@@ -71,38 +76,54 @@ class Live:
     def begin(self, prompt, n_tokens, K, temperature, top_p, seed, drafter, verifier, code=""):
         tokens, eos = self.encoder.encode(prompt), self.encoder.eos
         settings = dict(temperature=temperature, top_p=top_p, eos=eos)
-        for model in self.draft, self.target, self.alone:
+        is_tree = verifier == "tree" and not code
+        if is_tree and drafter != "model":
+            raise ValueError(f"the drafter {drafter} drafts a line of tokens: for a tree, choose the model")
+        draft, target = (with_tree(model) if is_tree else model for model in (self.draft, self.target))
+        draft, target, alone = self.models = [Untraced(model) for model in (draft, target, self.alone)]
+        for model in self.models:
             model.reset()
-        draft, target = Untraced(self.draft), Untraced(self.target)
-        propose = dict(model=speculative.propose, lookup=lookup.propose,
-                       eagle=self.eagle.propose if drafter == "eagle" else None)[drafter]
-        verify, coins = VERIFIERS[verifier], Coins(np.random.default_rng(seed))
-        own = typed(code) if code else {}
-        shown = partial(Shown, self.encoder, coins, tests_all=verify is block.verify, code=code)
+        self.proposing = TimedDrafter(dict(model=speculative.propose, lookup=lookup.propose,
+                                           eagle=self.eagle.propose if drafter == "eagle" else None)[drafter])
+        coins, own = Coins(np.random.default_rng(seed)), typed(code) if code else {}
+        propose, verify = own.get("propose", self.proposing), own.get("verify", VERIFIERS[verifier])
+        shown = partial(Shown, self.encoder, coins, trace=False, code=code)
         if "rule" in own:
             rule = own["rule"]()
             spec = rule(draft, target, tokens, n_tokens, K, coins, **settings)
             self.shown = shown(getattr(rule, "propose", None), getattr(rule, "verify", None),
-                               loop=type(rule).__call__)
+                               loop=own["rule"].__call__)
+        elif is_tree:
+            spec = tree_sampling(draft, target, tokens, n_tokens, TREE, coins, **settings)
+            self.shown = shown(None, None)
         else:
-            propose, verify = own.get("propose", propose), own.get("verify", verify)
             spec = speculative.speculative_sampling(draft, target, tokens, n_tokens, K, coins, **settings,
                                                     propose=propose, verify=checked_rule(verify))
             self.shown = shown(propose, verify)
-        alone = autoregressive_sampling(self.alone, tokens, n_tokens, np.random.default_rng(seed), **settings)
+        alone = autoregressive_sampling(alone, tokens, n_tokens, np.random.default_rng(seed), **settings)
         self.runs, self.stream = dict(alone=alone, spec=spec), self.encoder.stream()
-        return self.shown.about()
+        self.most = 1 + (len(TREE) if is_tree else K)
+        return self.shown.about() | dict(most=self.most, n_drafting=max(depths(TREE)) if is_tree else K,
+                                         edited=bool(code))
 
     @as_json
     def advance(self, lane):
-        """Runs the next target pass of a run ("alone" or "spec").  Returns what is shown of it, with its
-        seconds, or None after the last."""
+        """Runs the next target pass of a run ("alone" or "spec").  Returns what is shown of it, or None
+        after the last."""
         if lane == "spec":
             return self.shown.next(self.runs[lane])
-        began = clock()
         r = next(self.runs[lane], None)
         return r and dict(tokens=r.tokens, text=[self.stream([t] if t != self.encoder.eos else [])
-                                                 for t in r.tokens], seconds=round(clock() - began, 5))
+                                                 for t in r.tokens])
+
+    @as_json
+    def costs(self):
+        """{c, v}: what a draft (of a tree: a level) costs, and a pass over the most rows, in steps of the
+        target alone; medians of the last run.  None for what did not happen."""
+        draft, target, alone = self.models
+        step, drafting = alone.seconds(1), [seconds for _, seconds in draft.calls[1:]]
+        draft_seconds = median(drafting) if drafting else self.proposing.seconds(1)
+        return dict(c=ratio(draft_seconds, step), v=ratio(target.seconds(self.most), step))
 
     @as_json
     def judge(self, request):
@@ -111,7 +132,7 @@ class Live:
 
 
 def recorded(settings):
-    """Runs a race now and returns it as the page shows it.  The page plays it until Run is pressed."""
+    """Runs a race now and returns it as the page shows it."""
     live, rounds = Live(), {"alone": [], "spec": []}
     about = json.loads(live.start(json.dumps(settings)))
     for lane, done in rounds.items():
@@ -137,22 +158,31 @@ def typed(code):
 
 
 def judged(code, settings=None, penalty=False, disputed=False):
-    """lossless.Report, as a dict, about this code.
+    """lossless.Report, as a dict, about this code.  What its `verify` returns is checked as in a race.
 
-    disputed    judge it on the models of lossless/verdicts/, with these settings
+    disputed    judge it on the models of verdicts/, with these settings
     penalty     the target has a repetition penalty
     """
     import lossless
     from lossless.verdicts import museum, reports
     own = typed(code)
-    sampler = museum.sampler(own["rule"]) if "rule" in own else (
-        lambda *run, **settings: speculative.speculative_sampling(*run, **own, **settings))
+    if "verify" in own:
+        own["verify"] = checked_rule(own["verify"])
+    sampler = museum.sampler(checked(own["rule"])) if "rule" in own else (
+        partial(speculative.speculative_sampling, **own))
     if not disputed:
         return lossless.report(sampler)._asdict()
     for found in reports(sampler, settings or {}, penalty):
         if not found.lossless:
             break
     return found._asdict()
+
+
+def checked(rule):
+    """The rule's class, but what its `verify` returns is checked.  (The walk of a tree is its own.)"""
+    verify = getattr(rule, "verify", None)
+    return type(rule.__name__, (rule,), {"verify": lambda self, *run: checked_rule(
+        partial(verify, self))(*run)}) if verify else rule
 
 
 def sentence(error):
@@ -172,11 +202,21 @@ def openings():
     for case in CASES:
         yield dict(group="disputed: " + case.verdict.replace("wrong", "not lossless"), name=case.name,
                    code=code_of(case.rule), wrong=case.verdict == "wrong", settings=case.settings,
-                   penalty=case.penalty, disputed=True, claim=case.claim, link=case.link)
+                   penalty=case.penalty, disputed=True, claim=case.claim, link=case.link,
+                   thread=case.thread)
     for group, table in (
             ("mistakes that are easily made", museum.WRONG), ("right, though it looks wrong", museum.RIGHT)):
         for name in table:
             yield dict(group=group, name=name, code=code_of(name), wrong=table is museum.WRONG)
+
+
+def paper():
+    """{function or method: its source}: Algorithm 2, with which the editor's code is compared."""
+    from lossless.verdicts.rules import Algorithm2
+    methods = [value for value in vars(Algorithm2).values() if inspect.isfunction(value)]
+    return ({"    " + method.__name__: inspect.getsource(method) for method in methods}
+            | {function.__name__: without_docstring(function)
+               for function in (speculative.verify, speculative.propose)})
 
 
 def without_docstring(function):

@@ -1,14 +1,14 @@
 """The site: {file: its text or bytes}.
 
-    index.html          leads to live.html
-    live.html           the pair itself, in the browser; it loads the zips beside it, and Python (Pyodide)
+    index.html          the race, a round, the game, and the pair itself: it loads the zips beside it, and
+                        Python (Pyodide)
     machine.html        which method on my machine?  It loads nothing from the network
     code.zip, demo-*.zip    this repository's files, unchanged
-
-Limitations: the recorded race that is shown first has the times of the machine that made the page.
+    card.png            the preview of a link (only if the site's address is known)
 """
 import hashlib
 import io
+from html import escape
 from pathlib import Path
 from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -16,23 +16,39 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from benchmarks import cost_model
 from pages import live
 from pages.files import MARK
-from pages.frame import page
+from pages.frame import HERE, page
+from pages.game import game
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = HERE.parent
 PYODIDE = "https://cdn.jsdelivr.net/pyodide/v0.27.7/full/"
-TIDE = ("The tide was going out. Along the edge of the water a girl was walking barefoot, "
-        "with her shoes in")
-MACHINE = "Which method on my machine?"
+PYODIDE_SIZE = 16_000_000                               # bytes of Python, NumPy and regex, about
+TITLE, MACHINE = "Speculative sampling: watch the race, open a round", "Which method on my machine?"
+ABOUT = ("A small model drafts, a large one checks all drafts in one pass. Watch the race, open a round, and "
+         "guess which accept rules leave the text's distribution unchanged.")
+START = dict(prompt="The tide was going out. Along the edge of the water a girl was walking barefoot, "
+                    "with her shoes in",
+             n_tokens=40, K=4, temperature=0, top_p=1, seed=0, drafter="model", verifier="token")
+PROMPTS = (START["prompt"], "The captain looked at the sea, and said that",
+           "\"Where have you been?\" asked the king.")
 REPEATING = ("The rain fell on the roof, and the rain fell on the road, and the rain fell on the river; "
              "the rain fell on the roof, and the rain fell on the road, and the rain fell on")
-START = dict(prompt=TIDE, n_tokens=40, K=4, temperature=0, top_p=1, seed=0, drafter="model", verifier="token")
 MODELS = "demo-draft", "demo-target", "demo-eagle"
 FILES = ("hparams.json", "encoder.json", "vocab.bpe", "checkpoint", "model.ckpt.index",
          "model.ckpt.data-00000-of-00001")
 CODE = (".", "compute", "loading", "lossless", "lossless/verdicts", "methods", "methods/drafters",
         "methods/samplers", "pages", "reporting")
-INDEX = (MARK + '<meta http-equiv="refresh" content="0; url=live.html">\n'
-         '<a href="live.html">Speculative sampling, live</a>\n')
+COSTS = {       # the race's presets: a machine of machine.html, and where its costs come from
+    "CPU, AVX-512": ("the embedded pair, AVX-512", "measured with this pair: {measured}, AVX-512 kernels"),
+    "CPU, AVX2": ("the embedded pair, AVX2", "measured with this pair: {measured}, AVX2 kernels"),
+    "GPU, one text (assumed)": (
+        "a GPU, one text (assumed)",
+        "not measured: we assume that a pass over up to 128 tokens takes no longer than a pass over one, and that "
+        "a draft costs .12"),
+    "GPU, 128 texts (assumed)": (
+        "a GPU, 128 texts at once (assumed)",
+        "not measured: we assume that 128 texts fill the pass, so each further token costs as much as the first, "
+        "and that a draft costs .12"),
+}
 
 
 def packed(paths):
@@ -46,7 +62,7 @@ def packed(paths):
 
 
 def packs():
-    """{file: bytes} that live.html loads: the code, and the models."""
+    """{file: bytes} that index.html loads: the code, and the models."""
     code = [path.relative_to(ROOT) for folder in CODE for path in sorted((ROOT / folder).glob("*.py"))]
     files = {"code.zip": packed([*code, "lossless/verdicts/cases.ini"])}
     for name in MODELS:
@@ -55,26 +71,47 @@ def packs():
     return files
 
 
-def live_page(files, repository="", base=PYODIDE):
+def index_page(files, repository="", address="", base=PYODIDE):
     """files: what `packs` returned; base: where Pyodide is loaded from."""
     about = [dict(file=file, size=len(data), sha256=hashlib.sha256(data).hexdigest())
              for file, data in files.items()]
-    data = dict(packs=about, openings=[*live.openings()], settings=START,
-                recorded=live.recorded(START))
+    data = dict(packs=about, base=base, python_size=PYODIDE_SIZE, settings=START, presets=presets(),
+                runs=recordings(), game=game(), openings=[*live.openings()], paper=live.paper())
     link = f'<a href="{repository}">this repository</a>' if repository else "this repository"
-    more = f'<a href="machine.html">{MACHINE}</a> is a page of its own.'
     policy = f" {base} 'wasm-unsafe-eval'; connect-src 'self' {base}; worker-src blob:"
-    return page("Speculative sampling, live", "live.html", data, policy, base=base, repository=link,
-                machine=more, repeating=quote(REPEATING))
+    preview = "".join(f'<meta property="og:{name}" content="{escape(text)}">\n' for name, text in [
+        ("type", "website"), ("title", TITLE), ("description", ABOUT), ("url", address + "/"),
+        ("image", address + "/card.png"), ("image:width", "1200"), ("image:height", "630")] if address)
+    return page(TITLE, "index.html", data, policy, description=ABOUT, preview=preview, repository=link,
+                repeating=quote(REPEATING))
+
+
+def recordings():
+    """A run of each prompt at temperature 0 and .8, made now."""
+    return [live.recorded(START | dict(prompt=prompt, temperature=T)) for prompt in PROMPTS for T in (0, .8)]
+
+
+def presets():
+    """[{name, words, c, v: [[rows, cost], ..]}, ..]"""
+    costs = cost_model.data()
+    return [dict(name=name, words=words.format(**costs), c=costs["presets"][machine]["c"],
+                 v=[*zip(costs["places"], costs["presets"][machine]["v"])])
+            for name, (machine, words) in COSTS.items()] + [dict(name="this browser", words="")]
 
 
 def machine_page():
-    data = cost_model.data()
-    return page(MACHINE, "machine.html", data, measured=data["measured"])
+    data = cost_model.data(greedy_places="0-20")
+    return page(MACHINE, "machine.html", data, measured=data["measured"],
+                description="The speed-up of each method of speculative sampling at the costs that you set.")
 
 
-def pages(repository=""):
-    """The whole site."""
+def pages(repository="", address=""):
+    """The whole site.
+
+    repository  the web address of the code, or ""
+    address     where the site will be, or ""; without it there is no preview of a link
+    """
     files = packs()
-    return files | {"index.html": INDEX, "live.html": live_page(files, repository),
-                    "machine.html": machine_page()}
+    card = {"card.png": (HERE / "card.png").read_bytes()} if address else {}
+    return files | card | {"index.html": index_page(files, repository, address),
+                           "machine.html": machine_page()}

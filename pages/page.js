@@ -1,0 +1,60 @@
+// The form, the address that says what is set, and how the page begins.
+const KEYS = ["prompt", "K", "temperature", "top_p", "seed", "n_tokens", "drafter", "verifier"];
+const TEXTS = ["prompt", "drafter", "verifier"], START = data.settings, root = document.documentElement;
+let touched = false;                                    // has the reader begun to look at something?
+
+const asSet = () => Object.fromEntries(KEYS.map(key =>
+  [key, TEXTS.includes(key) ? $(key).value : Number($(key).value)]));
+function remember() {                                   // in the address: what is set, opened and typed
+  const code = $("editor").value, more = rule === openings[0] ? {} : { open: rule.name };
+  if (code !== rule.code) more.code = code;
+  if (root.className) more.view = root.className;
+  history.replaceState(null, "", "#" + new URLSearchParams({ ...asSet(), ...more }));
+}
+function race(code = "") {
+  if (!$("form").checkValidity()) showForm(true);
+  if (!$("form").reportValidity()) return false;
+  remember();
+  request({ race: { ...asSet(), code } });
+  return true;
+}
+function showForm(on) {
+  $("form").hidden = !on;
+  $("yours").ariaExpanded = String(on);
+}
+function linked(first) {                                // the address, at the start and when it changes
+  const given = new URLSearchParams(location.hash.slice(1)), settings = KEYS.some(key => given.has(key));
+  root.className = (given.get("view") ?? "").replace("card", "stage card");
+  $("leave").hidden = root.className !== "stage";
+  for (const key of KEYS) if (settings || first) {
+    $(key).value = given.get(key) ?? START[key];
+    if (key !== "prompt" && !$(key).value) $(key).value = START[key];
+  }
+  if (given.has("open")) open(Math.max(0, openings.findIndex(it => it.name === given.get("open"))));
+  if (given.get("code")) $("editor").value = given.get("code");
+  if (given.get("code")) differences();
+  if (given.has("at")) {                                // a still: #run=1&at=14.2
+    [touched, playing] = [true, false];
+    choose(runs[Number(given.get("run"))] ?? runs[0]);
+    now = Number(given.get("at"));
+    draw();
+  }
+  if (!first && settings) race();
+}
+const ready = () => touched || race();                  // Python has loaded by itself
+$("form").onsubmit = event => { event.preventDefault(); race(); };
+$("yours").onclick = () => {
+  showForm($("form").hidden);
+  if (!$("form").hidden) $("prompt").focus();
+};
+addEventListener("hashchange", () => linked(false));
+addEventListener("keydown", event => { if (event.key === "Escape" && root.className) location.hash = ""; });
+for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, () => { touched = true; });
+
+open(0);
+begin();
+linked(true);
+const loads = !matchMedia("(pointer: coarse)").matches && !navigator.connection?.saveData && !touched;
+if (loads && location.protocol !== "file:") setTimeout(() => asked || request({}), 1500);
+else $("status").textContent = `A recording plays. Your own run loads Python and two models: ${Math.round(
+  (sum(data.packs, pack => pack.size) + data.python_size) / 1e6)} MB.`;

@@ -1,0 +1,151 @@
+// Python, in a worker of its own.
+function inside() {                                     // becomes the worker's program
+  let live = null, stopped = 0, queue = Promise.resolve(), loaded = 0, total = 0;
+  const count = n => { loaded += n; postMessage({ loaded: Math.min(loaded, total), total }); };
+  const plainly = self.fetch, counting = () => new TransformStream({
+    transform(part, out) { count(part.length); out.enqueue(part); } });
+  self.fetch = async (...what) => {
+    const response = await plainly(...what);
+    return new Response(response.body.pipeThrough(counting()), response);
+  };
+  async function fetched({ file, sha256 }, home) {
+    const response = await self.fetch(`${home}${file}?${sha256.slice(0, 16)}`).catch(() => null);
+    if (response?.ok) return response.arrayBuffer();
+    throw Error(`${file} could not be downloaded `
+      + (response ? `(error ${response.status}): try again later.` : "from this site: is there a network?"));
+  }
+  async function load({ base, home, packs, size }) {
+    [loaded, total] = [0, size];
+    const files = packs.map(pack => fetched(pack, home));
+    files.forEach(file => file.catch(() => null));      // a failure is reported below, where it is awaited
+    if (!self.python) {
+      try { importScripts(base + "pyodide.js"); } catch {
+        throw Error(`Python could not be loaded from ${base}: `
+          + (navigator.onLine ? "something on the way blocks that address." : "there is no network."));
+      }
+      self.python = await loadPyodide({ indexURL: base });
+      await python.loadPackage(["numpy", "regex"], { messageCallback: () => {} });
+    }
+    for (const file of files) python.unpackArchive(await file, "zip", { extractDir: "/project" });
+    live ??= python.runPython("import os, sys, shutil; os.chdir('/project'); sys.path[:0] = ['/project']\n"
+      + "from pages.live import Live; live = Live(); shutil.rmtree('models/demo-target'); live");
+  }
+  async function run(id, race) {
+    const began = JSON.parse(live.start(JSON.stringify(race))), lanes = began.error ? [] : ["alone", "spec"];
+    postMessage({ id, began });
+    while (lanes.length && stopped < id) for (const lane of [...lanes]) {
+      const round = JSON.parse(live.advance(lane));
+      if (round) postMessage({ id, lane, round });
+      if (!round || round.error) lanes.splice(lanes.indexOf(lane), 1);
+      await new Promise(go => setTimeout(go));          // hears "stop"
+    }
+    if (!began.error) postMessage({ id, costs: JSON.parse(live.costs()) });
+  }
+  async function handle({ id, needs, race, judge }) {
+    try {
+      if (needs) await load(needs);
+      if (judge) postMessage({ id, verdict: JSON.parse(live.judge(JSON.stringify(judge))) });
+      if (race) await run(id, race);
+      postMessage({ id, done: true });
+    } catch (error) {
+      const words = String(error.message ?? error).trim().split("\n").pop();
+      const full = "There is too little memory for Python and the models: close other pages.";
+      postMessage({ id, failed: /memory|allocat|RangeError/i.test(words) ? full : words });
+    }
+  }
+  onmessage = ({ data }) => {
+    if (data.stop) stopped = data.id;
+    else queue = queue.then(() => handle(data));
+  };
+}
+
+let worker = null, had = [], asked = 0, asking = {}, busy = false, mine = null;
+function request(what) {                                // {race}, {judge}, or {}: only load
+  if (location.protocol === "file:") return fail("This page was opened as a file, which cannot fetch the "
+    + "models: run python -m http.server -d site and open http://localhost:8000.");
+  fail("");
+  if (!worker) {
+    worker = new Worker(URL.createObjectURL(new Blob([`(${inside})()`], { type: "text/javascript" })));
+    worker.onmessage = ({ data }) => heard(data);
+    had = [];
+  }
+  const eagle = what.race?.drafter === "eagle";
+  const packs = data.packs.filter(({ file }) => !had.includes(file) && (eagle || file !== "demo-eagle.zip"));
+  const size = sum(packs, pack => pack.size) + (had.length ? 0 : data.python_size);
+  had.push(...packs.map(pack => pack.file));
+  asking = what;
+  working(Boolean(what.race ?? what.judge), what.judge ? "Every possible outcome is being followed." : "");
+  worker.postMessage({ id: ++asked, ...what,
+    needs: packs.length ? { base: data.base, home: new URL(".", location.href).href, packs, size } : null });
+}
+function working(on, words = "") {
+  busy = on;
+  $("stop").hidden = !on;
+  for (const id of ["run", "try", "judge"]) $(id).disabled = on;
+  $("status").textContent = words;
+  $("progress").hidden = true;
+}
+function fail(text) {
+  $("error").textContent = text;
+  $("error").hidden = !text;
+}
+function over(stopped) {                                // your run has ended, or was stopped
+  if (!mine || mine.over) return;
+  Object.assign(mine, { over: true, stopped });
+  if (run !== mine) return;
+  lay();
+  if (STILL || stopped) { now = finish(); draw(); say(outcome()); }
+  if (!onRound()) openBest([run]);
+}
+function endWorker() {                                 // with all that it has loaded
+  worker?.terminate();
+  worker = null;
+  working(false);
+}
+$("stop").onclick = () => {                             // code that does not listen is ended
+  const id = asked;
+  over(true);
+  verdictIs("", "");
+  worker?.postMessage({ id, stop: true });
+  setTimeout(() => busy && id === asked && endWorker(), 700);
+};
+function heard({ id, loaded, total, failed, began, lane, round, costs, verdict, done }) {
+  if (total) {
+    const [part, all] = [loaded, total].map(bytes => Math.round(bytes / 1e6));
+    $("progress").hidden = false;
+    $("progress").value = loaded / total;
+    $("status").textContent = `Python and the models: ${part} of ${all} MB` + (mine ? "" : "; a recording plays");
+  }
+  if (id !== asked) return;
+  const wrong = failed ?? began?.error ?? round?.error ?? costs?.error;
+  if (wrong) over(true);
+  if (wrong && asking.judge) judged({ error: wrong }); else if (wrong) fail(wrong);
+  else if (began) enter(began);
+  else if (round) arrived(lane, round);
+  else if (costs) measured(costs);
+  else if (verdict) judged(verdict);
+  else if (done) {
+    working(false, mine ? "" : "Python is ready: press Run.");
+    if (asking.race) over(false); else if (!asking.judge) ready();
+  }
+  if (failed) endWorker();
+}
+function enter(about) {                                 // your run takes the place of what is shown
+  const edited = about.sources.find(source => source.file === "<editor>");
+  if (edited) edited.differs = compare().flatMap(([kind, , n]) => kind === "plus" ? n : []);
+  mine = { settings: asking.race, about, alone: [], spec: [], over: false };
+  runs.splice(0, runs.length, ...runs.filter(one => one.recorded), mine);
+  choose(mine);
+  play(true);
+}
+function arrived(lane, round) {
+  Object.assign(names, round.names);
+  mine[lane].push(round);
+  if (run === mine) lay();
+}
+function measured({ c, v }) {
+  if (c === null || v === null) return;
+  Object.assign(data.presets.at(-1), { c, v: [[1, 1], [mine.about.most, v]],
+    words: `measured here: c = ${c.toFixed(2)}, v = ${v.toFixed(2)} (WebAssembly multiplies slowly)` });
+  lay();
+}

@@ -1,0 +1,85 @@
+// Your own rule: the editor, the judge, and what differs from Algorithm 2.
+const { openings } = data;
+let rule = openings[0];
+function paperFor(lines) {                              // the same code, but with the paper's functions
+  const expected = [];
+  for (let i = 0; i < lines.length; i++) {
+    const [, indent, name] = lines[i].match(/^( *)def (\w+)/) ?? [], own = name && data.paper[indent + name];
+    if (own) expected.push(...own.trimEnd().split("\n"));
+    else if (!name) expected.push(lines[i]);
+    while (own && i + 1 < lines.length && !/\S/.test(lines[i + 1].slice(0, indent.length + 1))) i++;
+  }
+  return expected;
+}
+function compare() {                                    // [["plus" | "minus", line, its number], ..]
+  const bare = line => line.split(" #")[0].trimEnd(), lines = $("editor").value.trimEnd().split("\n");
+  const a = paperFor(lines).filter(bare), c = [...lines.entries()].filter(([, line]) => bare(line));
+  const longest = Array.from({ length: a.length + 1 }, () => Array(c.length + 1).fill(0));
+  const same = (i, j) => bare(a[i]) === bare(c[j][1]);
+  for (let i = a.length; i--;) for (let j = c.length; j--;)     // the longest common part of a[i..], c[j..]
+    longest[i][j] = same(i, j) ? longest[i + 1][j + 1] + 1 : Math.max(longest[i + 1][j], longest[i][j + 1]);
+  const found = [];
+  for (let i = 0, j = 0; i < a.length || j < c.length;) {
+    const ended = i === a.length || j === c.length;
+    if (!ended && same(i, j)) i++, j++;
+    else if (ended ? i < a.length : longest[i + 1][j] >= longest[i][j + 1]) found.push(["minus", a[i++]]);
+    else found.push(["plus", c[j][1], c[j++][0]]);
+  }
+  return found;
+}
+function differences() {
+  const lines = compare().map(([kind, line]) => el("li", kind, line));
+  $("differences").replaceChildren(...lines.length ? lines : [el("li", "soft", "no line differs")]);
+}
+function open(i) {
+  rule = openings[i];
+  $("choice").value = i;
+  $("editor").value = rule.code;
+  const settings = Object.entries(rule.settings ?? {}).map(setting => setting.join(" "));
+  if (rule.penalty) settings.push("a penalty on repetition");
+  $("about").replaceChildren(rule.claim ?? "", settings.length ? ` Judged with ${settings.join(", ")}.` : "",
+    " ", rule.link ? thread(rule) : "");
+  verdictIs("", "");
+  differences();
+}
+function verdictIs(kind, title, ...rest) {
+  $("verdict").className = kind;
+  $("verdict").replaceChildren(...title ? [el("p", "verdict", title), el("p", "", ...rest)] : []);
+}
+function judged(found) {
+  if (found.error) return verdictIs("no", "cannot be judged", found.error);
+  if (found.lossless) return verdictIs("yes", "lossless", ...words`No text's probability is off by more than
+    ${found.deviation.toExponential(0)}, over ${many(found.n_branches, "random branch", "es")}.`);
+  verdictIs("no", "not lossless", ...words`The first text with a wrong probability is the tokens
+    [${found.text.join(", ")}] after the prompt [${found.prompt.join(", ")}]: it comes with probability
+    ${plain(found.probability)} and must come with ${plain(found.wanted)}.`);
+}
+for (const group of new Set(openings.map(it => it.group))) {
+  const box = el("optgroup", "");
+  box.label = group;
+  openings.forEach((it, i) => it.group === group && box.append(new Option(it.name, i)));
+  $("choice").append(box);
+}
+$("choice").onchange = () => { open(Number($("choice").value)); remember(); };
+$("try").onclick = () => {
+  if (race($("editor").value || " ")) $("top").scrollIntoView({ behavior: STILL ? "auto" : "smooth" });
+};
+$("judge").onclick = () => {
+  const { settings, penalty, disputed } = rule;
+  remember();
+  verdictIs("", "…");
+  request({ judge: { code: $("editor").value, settings, penalty, disputed } });
+};
+let typing = 0;
+$("editor").oninput = () => {                           // what was typed survives a reload
+  clearTimeout(typing);
+  typing = setTimeout(() => { differences(); remember(); }, 300);
+};
+$("editor").onkeydown = event => {                      // Tab indents; Escape, then Tab, leaves the editor
+  const box = $("editor");
+  if (event.key === "Tab" && !event.shiftKey && box.dataset.key !== "Escape") {
+    event.preventDefault();
+    box.setRangeText("    ", box.selectionStart, box.selectionEnd, "end");
+  }
+  box.dataset.key = event.key;
+};
