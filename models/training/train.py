@@ -3,13 +3,14 @@
     pip install -e ".[training]"
     python -m models.training.train --text my_books.txt --out my_models
 
-The text is UTF-8, its documents separated by <|endoftext|>.  A few whole documents are held out; every
-reported result is measured on them.  A draft should be accepted often, so it learns the target's
-distributions, not the text.  First it learns them in the same loop as the target (`--steps`); the loss is the
-cross-entropy with them.  Then it learns them from the finished target (`--draft_steps`); the loss is the
-share of its tokens that the target rejects.
+The text is UTF-8, its documents separated by <|endoftext|>.  The last of them are held out; every reported
+result is measured on them.  First the target learns the text (`--steps`).  A draft should be accepted often,
+so it learns the finished target's distributions, not the text (`--draft_steps`): the loss is first the
+cross-entropy with them, then the share of its tokens that the target rejects.
 
-The state is saved every `--save_every` steps, and the same command resumes from there.
+The state is saved every `--save_every` steps, and the same command resumes from there.  Without that state,
+a training goes on from a target in half precision: `--start` names its folder, `--done` the steps it has had.
+The schedule and the order of the text stay the same; the optimizers' momentum begins anew.
 
 Limitations: one process, one device; no dropout.  `--work` belongs to one text and one set of settings.
 """
@@ -62,8 +63,17 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, x.shape[-1:], self.g, self.b, 1e-5)
 
 
-def attention(q, k, v):
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+def attention(q, k, v, n_rows=128):                         # each [B, n_head, T, d_head], as is the result
+    """Causal, a few rows at a time, without the columns after them: on a CPU this takes half the time of
+    PyTorch's own."""
+    heads = []
+    for i in range(0, q.shape[2], n_rows):
+        rows = q[:, :, i: i + n_rows] * q.shape[-1] ** -0.5
+        scores = rows @ k[:, :, : i + n_rows].transpose(-1, -2)
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(i + 1)
+        weights = scores.float().masked_fill(later, -torch.inf).softmax(-1)
+        heads.append(weights.to(v.dtype) @ v[:, :, : i + n_rows])
+    return torch.cat(heads, dim=2)
 
 
 class Block(nn.Module):
@@ -132,15 +142,14 @@ def tokenize(documents, folder):
                            for encoding in tokenizer.encode_batch(documents)])
 
 
-def prepare_text(path, n_held_out, vocabulary):
-    """Text -> (tokens to train on, tokens held out, bytes held out).  If the directory `vocabulary` has no
-    vocabulary, one is trained and written there."""
+def prepare_text(path, n_held_out, n_measured, vocabulary):
+    """Text -> (tokens to train on, tokens and bytes of the documents to measure on).  The last documents are
+    held out; the last `n_measured` of these are measured on, 0 for all of them.  If the directory
+    `vocabulary` has no vocabulary, one is trained and written there."""
     documents = read_documents(path)
     if not 0 < n_held_out < len(documents):
         raise ValueError(f"{path} has {len(documents)} documents: hold out fewer of them (--held_out)")
-    apart = len(documents) // n_held_out
-    held_out = documents[apart // 2:: apart][:n_held_out]
-    documents = [document for document in documents if document not in held_out]
+    documents, held_out = documents[:-n_held_out], documents[-(n_measured or n_held_out):]
     if not (vocabulary / "encoder.json").exists():
         train_tokenizer(documents, vocabulary, TARGET["n_vocab"])
     tokens, test_tokens = tokenize(documents, vocabulary), tokenize(held_out, vocabulary)
@@ -163,68 +172,69 @@ def batch_of(tokens, step, batch, seed):
 
 # Training ---------------------------------------------------------------------------------------------------
 
-def losses(target, draft, batch, finished):
-    """Target: the cross-entropy with the text.  Draft: that with the target's distribution q; or,
-    if the target is `finished`, the rejection rate 1 - sum min(p, q), p the draft's distribution (Leviathan
-    et al., corollary 3.6, who swap the letters)."""
+def loss_of(target, draft, batch, rejections=False):
+    """Without a draft: the target's cross-entropy with the text.  Else the draft's with the target's
+    distribution q, or its rejection rate 1 - sum min(p, q), p the draft's distribution (Leviathan et al.,
+    corollary 3.6, who swap the letters)."""
     inputs, labels = batch[:, :-1], batch[:, 1:].flatten()
     with torch.autocast(batch.device.type, dtype=torch.bfloat16):
-        with torch.set_grad_enabled(not finished):
-            log_q = target(inputs).float().log_softmax(-1)
+        log_q = target(inputs).float().log_softmax(-1)
+        if draft is None:
+            return F.nll_loss(log_q, labels)
         log_p = draft(inputs).float().log_softmax(-1)
-    if finished:
-        draft_loss = 1 - torch.minimum(log_p, log_q).exp().sum(-1).mean()
-    else:
-        draft_loss = -(log_q.detach().exp() * log_p).sum(-1).mean()
-    return F.nll_loss(log_q, labels), draft_loss
+    if rejections:
+        return 1 - torch.minimum(log_p, log_q).exp().sum(-1).mean()
+    return -(log_q.exp() * log_p).sum(-1).mean()
 
 
 @torch.no_grad()
-def evaluate(target, draft, tokens, n_bytes, device, batch=16):
-    """On held-out text: nats per token and bits per byte of both models, and the acceptance rates of drafts
-    that continue this text (at temperature 1 the mean of sum min(p, q), at temperature 0 the share of equal
-    argmaxes)."""
+def evaluate(target, draft, tokens, n_bytes, device, pieces=None, batch=16):
+    """On held-out text, or on `pieces` of it: nats per token and bits per byte of each model; with a draft also
+    the acceptance rates of drafts that continue this text (at temperature 1 the mean of sum min(p, q), at
+    temperature 0 the share of equal argmaxes)."""
     n = (len(tokens) - 1) // N_CTX
-    windows = np.stack([tokens[i * N_CTX: (i + 1) * N_CTX + 1] for i in range(n)])
-    windows = torch.from_numpy(windows.astype(np.int64))
-    totals = np.zeros(4)
+    chosen = np.linspace(0, n - 1, min(n, pieces or n)).astype(int)
+    windows = np.stack([tokens[i * N_CTX: (i + 1) * N_CTX + 1] for i in chosen])
+    windows, totals = torch.from_numpy(windows.astype(np.int64)), np.zeros(4)
     for rows in windows.split(batch):
-        rows = rows.to(device)
-        labels = rows[:, 1:].flatten()
-        log_q, log_p = (model(rows[:, :-1]).float().log_softmax(-1) for model in (target, draft))
+        inputs, labels = rows[:, :-1].to(device), rows[:, 1:].flatten().to(device)
+        log_q = target(inputs).float().log_softmax(-1)
+        log_p = draft(inputs).float().log_softmax(-1) if draft else log_q
         nll_target, nll_draft = (F.nll_loss(x, labels, reduction="sum").item() for x in (log_q, log_p))
         totals += [nll_target, nll_draft, torch.minimum(log_p, log_q).exp().sum().item(),
                    (log_p.argmax(-1) == log_q.argmax(-1)).sum().item()]
-    loss_target, loss_draft, overlap, agreement = totals / (n * N_CTX)
+    nats, draft_nats, overlap, agreement = totals / (len(chosen) * N_CTX)
     per_byte = len(tokens) / n_bytes / math.log(2)
-    return dict(target_nats=loss_target, draft_nats=loss_draft,
-                target_bits_per_byte=loss_target * per_byte, draft_bits_per_byte=loss_draft * per_byte,
-                acceptance_temperature_1=overlap, acceptance_temperature_0=agreement)
+    found = dict(target_nats=nats, target_bits_per_byte=nats * per_byte)
+    return found if draft is None else dict(
+        found, draft_nats=draft_nats, draft_bits_per_byte=draft_nats * per_byte,
+        acceptance_temperature_1=overlap, acceptance_temperature_0=agreement)
 
 
 NEW = "masks", "previous", "bias"       # in a parallel head, but not in EAGLE's: they learn faster
 
 
-def optimizers(models, lr):
+def optimizers(models, lr, weight_decay=0.02):
     """Muon for the matrices, AdamW for embeddings, norms, biases and NEW."""
     named = [pair for model in models for pair in model.named_parameters()]
     new = [p for name, p in named if name in NEW]
     matrices = [p for name, p in named if p.ndim == 2 and name not in ("wte", "wpe", *NEW)]
     others = [p for name, p in named if name not in NEW and (p.ndim != 2 or name in ("wte", "wpe"))]
-    muon = torch.optim.Muon(matrices, lr=lr, weight_decay=0.02, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    muon = torch.optim.Muon(matrices, lr=lr, weight_decay=weight_decay, momentum=0.95, adjust_lr_fn="match_rms_adamw")
     groups = [dict(params=others), dict(params=new, faster=4)]
     return [muon, torch.optim.AdamW(groups, lr=lr, weight_decay=0.0, betas=(0.9, 0.98))]
 
 
-def schedule(step, steps):
-    """Warm-up, a long plateau, then straight to zero over the second half."""
-    return min(1.0, (step + 1) / min(100, steps / 20), 2 * (1 - step / steps))
+def schedule(step, steps, fall, done=0):
+    """Warm-up, a long plateau, then straight to zero over the last part, the fraction `fall`.  From `done` on,
+    the optimizers are new."""
+    return min(1.0, (step + 1 - done) / min(100, steps / 20), (1 - step / steps) / fall)
 
 
-def resume(path, models, opts, device):
-    """Restores models {name: model} and optimizers as last saved.  Returns the steps done, 0 if none."""
+def resume(path, models, opts, device, done):
+    """Restores models {name: model} and optimizers as last saved.  Returns the steps done, `done` if none."""
     if not path.exists():
-        return 0
+        return done
     saved = torch.load(path, map_location=device)
     for name, model in models.items():
         model.load_state_dict(saved[name])
@@ -242,46 +252,52 @@ def save(path, step, models, opts):
     part.replace(path)
 
 
-def fit(name, steps, models, trained, learn, evaluated, args):
+def fit(name, steps, models, trained, learn, evaluated, args, begun=0):
     """Trains up to step `steps`, from the last saved step on.
 
     name            NAME.pt and NAME.jsonl in args.work are the saved state and the log
     models          {name: model}: all that are saved; `trained` lists those that learn
-    learn(step)     computes the gradients; returns this step's entries of the log
+    learn(step)     computes the gradients; returns the loss
     evaluated()     returns the entries about held-out text
+    begun           the step that the models handed over have reached
     """
-    state, opts = Path(args.work) / f"{name}.pt", optimizers(trained, args.lr)
-    done, start = resume(state, models, opts, args.device), time.time()
+    state, opts = Path(args.work) / f"{name}.pt", optimizers(trained, args.lr, args.weight_decay)
+    done, start, losses = resume(state, models, opts, args.device, begun), time.time(), []
     for step in tqdm(range(done, steps), desc=name, initial=done, total=steps, unit="step"):
         for group in (group for opt in opts for group in opt.param_groups):
-            group["lr"] = args.lr * schedule(step, steps) * group.get("faster", 1)
-        row = learn(step)
+            group["lr"] = args.lr * schedule(step, steps, args.fall, begun) * group.get("faster", 1)
+        losses.append(learn(step))
         for opt in opts:
             opt.step()
             opt.zero_grad()
         if (step + 1) % args.save_every == 0 or step + 1 == steps:
-            row = json.dumps(dict(step=step + 1, seconds=round(time.time() - start), **row, **evaluated()))
+            row = json.dumps(dict(step=step + 1, seconds=round(time.time() - start),
+                                  train_loss=round(np.mean(losses), 4), **evaluated()))
             with open(state.with_suffix(".jsonl"), "a") as log:
                 log.write(row + "\n")
             save(state, step + 1, models, opts)                 # if interrupted here, it is logged twice
+            losses.clear()
             tqdm.write(row)
 
 
-def train(stage, steps, target, draft, tokens, test_tokens, n_bytes, args):
-    """Stage "pair": both models.  Stage "draft": the draft alone, from the finished target."""
-    finished, compiled = stage == "draft", losses if args.no_compile else torch.compile(losses)
-    target.requires_grad_(not finished)
+def train(stage, steps, target, draft, data, args):
+    """Stage "target": the target, from the text.  Stage "draft": the draft, from the finished target."""
+    tokens, test_tokens, n_bytes = data
+    loss_of_batch = loss_of if args.no_compile else torch.compile(loss_of)
+    target.requires_grad_(draft is None)
 
     def learn(step):
-        batch = batch_of(tokens, step, args.batch, args.seed + finished).to(args.device)
+        batch = batch_of(tokens, step, args.batch, args.seed + (stage == "draft")).to(args.device)
+        losses = []
         for piece in (pieces := batch.split(args.micro_batch)):
-            loss_target, loss_draft = compiled(target, draft, piece, finished)
-            ((loss_draft if finished else loss_target + loss_draft) / len(pieces)).backward()
-        return dict(tokens=(step + 1 + finished * args.steps) * args.batch * N_CTX,
-                    train_target_nats=loss_target.item(), train_draft_loss=loss_draft.item())
+            losses.append(loss_of_batch(target, draft, piece, step >= steps * args.cross_entropy))
+            (losses[-1] / len(pieces)).backward()
+        return sum(losses).item() / len(pieces)
 
-    fit(stage, steps, dict(target=target, draft=draft), [draft] if finished else [target, draft], learn,
-        lambda: evaluate(target, draft, test_tokens, n_bytes, args.device), args)
+    models = dict(target=target) if draft is None else dict(draft=draft)
+    fit(stage, steps, models, [*models.values()], learn,
+        lambda: evaluate(target, draft, test_tokens, n_bytes, args.device, pieces=64), args,
+        args.done if draft is None else 0)
 
 
 # The result -------------------------------------------------------------------------------------------------
@@ -322,8 +338,9 @@ def export(model, hparams, folder):
                                        'all_model_checkpoint_paths: "model.ckpt"\n')
 
 
-def main(text, out, work="models/training/work/pair", device="", steps=2000, draft_steps=2000, start="",
-         batch=16, micro_batch=4, lr=3e-3, held_out=4, save_every=250, no_compile=False, seed=0):
+def main(text, out, work="models/training/work/pair", device="", steps=4000, draft_steps=2000, start="", done=0,
+         fall=0.25, cross_entropy=0.4, batch=16, micro_batch=4, lr=2e-3, weight_decay=0.2, held_out=4,
+         measured=0, save_every=50, no_compile=False, seed=0):
     """Train the embedded pair.
 
     Args:
@@ -331,13 +348,18 @@ def main(text, out, work="models/training/work/pair", device="", steps=2000, dra
         out: the pair is written to OUT/demo-target and OUT/demo-draft, at the end
         work: for the vocabulary, the logs and the training state
         device: cuda or cpu; by default a GPU if there is one
-        steps: steps for both models
-        draft_steps: steps for the draft alone, afterwards
-        start: a directory with demo-target and demo-draft to start from, instead of random weights
+        steps: steps for the target
+        draft_steps: steps for the draft, afterwards
+        start: a directory with a demo-target to start from, and perhaps a demo-draft, instead of random weights
+        done: the steps that this target has had already: a training that goes on elsewhere
+        fall: the share of the steps, at the end, in which the learning rate falls to 0
+        cross_entropy: the share of the draft's steps that use cross-entropy
         batch: pieces of n_ctx tokens per step
         micro_batch: how many of these at once (4 suits a CPU, 16 a GPU)
         lr: learning rate
-        held_out: documents that are never trained on
+        weight_decay: of the matrices; more of it for a text that is read more often
+        held_out: documents that are never trained on: the last ones
+        measured: how many of these, the last ones, results are measured on; 0 for all
         save_every: steps between two saved states
         no_compile: do not compile the model (compiling takes minutes)
         seed: random seed
@@ -350,13 +372,13 @@ def main(text, out, work="models/training/work/pair", device="", steps=2000, dra
     torch.manual_seed(seed)
 
     vocabulary = Path(start) / "demo-target" if start else work
-    tokens, test_tokens, n_bytes = prepare_text(text, held_out, vocabulary)
+    data = tokens, test_tokens, n_bytes = prepare_text(text, held_out, measured, vocabulary)
     target, draft = GPT2(**TARGET).to(args.device), GPT2(**DRAFT).to(args.device)
-    if start:
-        load(target, Path(start) / "demo-target"), load(draft, Path(start) / "demo-draft")
-    some = test_tokens[: 64 * N_CTX + 1]
-    for stage, n_steps in (("pair", steps), ("draft", draft_steps)):
-        train(stage, n_steps, target, draft, tokens, some, n_bytes * len(some) / len(test_tokens), args)
+    for model, name in zip((target, draft), NAMES):
+        if start and (Path(start) / name).exists():
+            load(model, Path(start) / name)
+    train("target", steps, target, None, data, args)
+    train("draft", draft_steps, target, draft, data, args)
 
     results = json.dumps(evaluate(target, draft, test_tokens, n_bytes, args.device), indent=1)
     (work / "results.json").write_text(results + "\n")
