@@ -29,11 +29,12 @@ def check_place(path):
 
 
 def is_ours(path):
-    """Is this a file that begins as our pages do?"""
+    """Is this a file that begins as our pages do?  (A picture has MARK as its first comment.)"""
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(500).replace(b"\r\n", b"\n").startswith(MARK.encode())
+        head = file.read(500).replace(b"\r\n", b"\n")
+    return head.startswith(MARK.encode()) or head.startswith(b"\x89PNG") and MARK.encode() in head
 
 
 def write_folder(folder, pages):

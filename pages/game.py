@@ -7,6 +7,7 @@ Limitations: one draft a round, and models that do not look at the text.  A case
 the models of lossless/verdicts/.
 """
 import configparser
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ TOKENS, P, Q = ["tea", "milk", "cocoa", "juice"], np.array([.4, .3, .2, .1]), np
 INI = Path(__file__).parent / "game.ini"
 
 
+@cache
 def game():
     parser = configparser.ConfigParser(interpolation=None, delimiters="=")
     parser.read(INI, encoding="utf-8")

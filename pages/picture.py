@@ -11,7 +11,7 @@ import numpy as np
 N_TOP = 4               # tokens of each distribution that are shown
 LINES = {       # the lines that a picture is about, by how they begin (round.js has a sentence for each)
     "token": {"show": "q, p =", "test": "if rng.random()", "accept": "continue", "left": "residual =",
-              "draw": "return j", "last": "return len"},
+              "draw": "return t", "last": "return len"},
     "block": {"weight": "weight = min", "coin": "if rng.random()", "prefix": "tau, residual = j",
               "block": "return tau"},
 }
@@ -63,7 +63,7 @@ def rows(distributions, marked, n_top):
     best = np.argsort(-probs, axis=-1, kind="stable")[:, :n_top]
     shown = np.unique([*best[np.take_along_axis(probs, best, -1) > 0], *marked]).astype(int)
     shown = shown[np.argsort(-probs[:, shown].max(axis=0), kind="stable")]
-    others = np.maximum(probs.sum(axis=-1) - probs[:, shown].sum(axis=-1), 0)
+    others = np.maximum(probs.sum(axis=-1) - probs[:, shown].sum(axis=-1), 0).round(12)
     columns = [*probs[:, shown].T, others]
     return [[token, *map(short, column)] for token, column in zip([*shown.tolist(), None], columns)]
 

@@ -70,7 +70,7 @@ function bars(rows, kinds, { marked, drawn, z = 0, mode = "" } = {}) {
     if (real) pair.append(...shares.map((x, i) => bar(kinds[i], 0, x)));
     if (real && more) pair.append(normal ? bar("left", 0, more) : bar("left", row[1], row[2]));
     const said = !mode ? shares.map((x, i) => `${kinds[i]} ${number(x)}`).join(" ")
-      : more < 5e-4 ? "" : normal ? number(more) : "+" + number(z * more);
+      : more < 5e-4 && id !== drawn ? "" : normal ? number(more) : "+" + number(z * more);
     const is = real && id === drawn ? " drawn" : real && id === marked ? " drafted" : "";
     return el("div", "one" + is, el("span", "word", wordOf(id)), pair,
       el("span", "nums", said + (is === " drawn" ? is : "")));

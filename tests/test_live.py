@@ -1,5 +1,5 @@
-"""live.html, where the embedded pair runs: it shows the lines of code that really ran, it computes the same
-in WebAssembly as here, and wrong input gets a sentence."""
+"""The pair on the page: it shows what really ran, it computes the same in WebAssembly as here, its numbers are
+those worked out by hand, and wrong input gets a sentence."""
 import base64
 import functools
 import http.server
@@ -15,9 +15,11 @@ import get_pyodide
 import numpy as np
 import pytest
 
+from benchmarks import cost_model
 from lossless import cases, judge
 from lossless.verdicts import CASES
 from lossless.verdicts.museum import RIGHT, RULES, WRONG
+from methods.drafters import lookup
 from pages import site
 from pages.live import Live, openings
 from pages.rounds import STEPS, Coins, Shown
@@ -44,14 +46,31 @@ def raced(live, **changes):
     return about, rounds
 
 
-@pytest.mark.parametrize("drafter", ["model", "lookup", "eagle"])
-@pytest.mark.parametrize("verifier", ["token", "block"])
-def test_every_round_is_run_again_line_by_line(live, drafter, verifier):
+@pytest.mark.parametrize("drafter, verifier, picture", [
+    (drafter, verifier, verifier) for drafter in ("model", "lookup", "eagle") for verifier in ("token", "block")]
+    + [("model", "tree", None)])
+def test_each_round_has_its_picture(live, drafter, verifier, picture):
     about, rounds = raced(live, drafter=drafter, verifier=verifier)
-    assert sum(len(r["tokens"]) for r in rounds) == 12
-    assert bool(about["steps"]) == ((drafter, verifier) == ("model", "token"))
-    for r in rounds:
-        assert r["steps"][-1]["facts"][-1][1] == {"tokens": r["tokens"], "of": len(r["tokens"])}
+    assert sum(len(r["tokens"]) for r in rounds) == 12 and about["picture"] == picture
+    assert (about["most"], about["n_drafting"]) == ((16, 3) if verifier == "tree" else (5, 4))
+    assert all(("tests" in r) == bool(picture) == ("nodes" not in r) and "steps" not in r for r in rounds)
+    assert len(rounds[0].get("nodes", rounds[0].get("drafts"))) <= about["most"] - 1
+
+
+def test_edited_code_is_shown_line_by_line(live):
+    about, rounds = raced(live, code=OPENED["verify"]["code"])
+    assert about["edited"] and [source["name"] for source in about["sources"]] == ["propose", "your code", "the loop"]
+    assert all(r["steps"][-1]["facts"][-1][1] == {"tokens": r["tokens"], "of": len(r["tokens"])} for r in rounds)
+
+
+def test_costs_are_medians_of_the_passes_of_this_run(live, monkeypatch):
+    raced(live)
+    while json.loads(live.advance("alone")):
+        pass
+    draft, target, alone = live.models
+    alone.calls, draft.calls = [(1, 9.), (1, 2.), (1, 2.)], [(1, 9.), (1, .5), (1, .7), (1, .6)]
+    target.calls = [(5, 9.), (5, 3.), (5, 5.), (2, 1.), (5, 4.)]
+    assert json.loads(live.costs()) == dict(c=.3, v=2)
 
 
 def test_a_rounds_lines_have_the_values_of_the_run(live):
@@ -69,14 +88,14 @@ def test_a_rounds_lines_have_the_values_of_the_run(live):
 
 
 def test_each_step_of_the_paper_names_lines_of_the_source(live):
-    about, _ = raced(live)
+    about = Shown(live.encoder, Coins(None), propose, verify).about()
     lines = [line.strip() for source in about["sources"] for line in source["lines"]]
     assert all(any(line.startswith(part) for line in lines) for _, parts in STEPS for part in parts)
 
 
 @pytest.mark.parametrize("changes, words", [
     (dict(prompt=""), "the prompt is empty"), (dict(prompt="word " * 600), "do not fit into the context"),
-    (dict(code="def verify(:"), "line 1: SyntaxError"), (dict(code="x = 1"), "neither propose nor verify")])
+    (dict(drafter="lookup", verifier="tree"), "for a tree, choose the model"), (dict(code="def verify(:"), "line 1: SyntaxError"), (dict(code="x = 1"), "neither propose nor verify")])
 def test_what_cannot_be_run_is_one_sentence(live, changes, words):
     about, _ = raced(live, **changes)
     assert about.keys() == {"error"} and words in about["error"] and "\n" not in about["error"]
@@ -84,11 +103,16 @@ def test_what_cannot_be_run_is_one_sentence(live, changes, words):
 
 @pytest.mark.parametrize("code, words", [
     ("return 0, nothing", "line 2: NameError: name 'nothing' is not defined"),
-    ("return 0, rng.poisson()", "line 2: the judge cannot walk rng.poisson")])
+    ("return 0, rng.poisson()", "line 2: the judge cannot walk rng.poisson"),
+    ("return None", "the rule returned None"), ("return -1, 0", "the rule returned (-1, 0)"),
+    ("return 0, 99", "the rule returned (0, 99)")])
 def test_what_cannot_be_judged_is_one_sentence_with_its_line(live, code, words):
     found = json.loads(live.judge(json.dumps({"code": "def verify(q, p, drafts, rng):\n    " + code})))
     assert found.keys() == {"error"} and words in found["error"] and "\n" not in found["error"]
     assert "neither propose nor verify" in json.loads(live.judge('{"code": ""}'))["error"]
+    rule = "class Mine(Algorithm2):\n    def verify(self, q, p, drafts, rng):\n        "
+    found = json.loads(live.judge(json.dumps({"code": rule + code.replace("return", "return ", 1)})))
+    assert words.replace("line 2", "line 3") in found["error"]
 
 
 def judged(live, name):
@@ -141,14 +165,14 @@ def test_in_webassembly_the_same_is_written_shown_and_judged(live, pyodide):
     for settings, rounds in zip(races, found["races"], strict=True):
         here = raced(live, **settings)[1]
         assert [r["tokens"] for r in rounds] == [r["tokens"] for r in here], settings
-        assert [[(s["source"], s["line"]) for s in r["steps"]] for r in rounds] == [
-            [(s["source"], s["line"]) for s in r["steps"]] for r in here]
+        assert [[d["token"] for d in r["drafts"]] for r in rounds] == [
+            [d["token"] for d in r["drafts"]] for r in here]
     assert [report["lossless"] for report in found["judged"]] == [True, False]
 
 
 @pytest.fixture(scope="module")
 def address(pyodide, tmp_path_factory):
-    """live.html on a server, with Pyodide beside it."""
+    """index.html on a server, with Pyodide beside it."""
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_):
             pass
@@ -157,57 +181,99 @@ def address(pyodide, tmp_path_factory):
     served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
     home = f"http://127.0.0.1:{served.server_port}/"
     files = site.packs()
-    page = site.live_page(files, base=home + "pyodide/")
+    page = site.index_page(files, base=home + "pyodide/")
     assert site.PYODIDE == get_pyodide.BASE and site.PYODIDE not in page
-    for file, data in {**files, "live.html": page.encode()}.items():
+    for file, data in {**files, "index.html": page.encode()}.items():
         (folder / file).write_bytes(data)
     (folder / "pyodide").symlink_to(pyodide)
     threading.Thread(target=served.serve_forever, daemon=True).start()
-    yield home + "live.html"
+    yield home + "index.html"
     served.shutdown()
 
 
 def until(browser, condition, seconds=90):
     end = time.monotonic() + seconds
     while not browser.run(f"return !!({condition})"):
-        assert time.monotonic() < end, browser.texts("#error, #status")
+        assert time.monotonic() < end, browser.texts("#error, #status, #verdict")
         time.sleep(.05)
+
+
+def rounds_in_python(temperature, drafter="model", n_tokens=40):
+    """(drafts, n_accepted, tokens) of each round of the page's first run, without the page."""
+    live, settings = Live(), site.START
+    proposing = dict(model=propose, lookup=lookup.propose)[drafter]
+    run = speculative_sampling(live.draft, live.target, live.encoder.encode(settings["prompt"]), n_tokens,
+                               settings["K"], np.random.default_rng(settings["seed"]), temperature=temperature,
+                               propose=proposing)
+    return [[list(r.drafts), r.n_accepted, list(r.tokens)] for r in run]
+
+
+SHOWN = "return run.spec.map(r => [r.drafts.map(d => d.token), r.kept, r.tokens])"
+
+
+@pytest.mark.long
+@pytest.mark.browser
+def test_in_a_browser_your_run_takes_the_recordings_place_and_is_that_of_python(browser, address):
+    browser.visit(address)
+    assert browser.texts("#badge") == ["a recording"]
+    until(browser, "!run.recorded && run.over")         # by itself
+    assert browser.texts("#badge") == ["your run"] and browser.run(SHOWN) == rounds_in_python(0)
+    for temperature, drafter in (.8, "model"), (.8, "lookup"):
+        browser.visit("about:blank")
+        browser.visit(address + f"#temperature={temperature}&drafter={drafter}")
+        until(browser, "!run.recorded && run.over")
+        assert browser.run(SHOWN) == rounds_in_python(temperature, drafter)
+        assert drafter == "lookup" or browser.run("return data.presets.at(-1).c > 0")      # measured here
+    assert browser.complaints() == []
 
 
 @pytest.mark.long
 @pytest.mark.browser
 def test_in_a_browser_one_runs_stops_opens_a_round_and_judges(live, browser, address):
     def click(name, done="!busy"):
-        browser.driver.find_element("id", name).click()
+        browser.run(f"$('{name}').click()")
         until(browser, done)
 
-    def typed(code):
-        browser.run(f"$('editor').value = {json.dumps(code)}")
+    def type_code(code):
+        browser.run(f"$('editor').value = {json.dumps(code)}; $('editor').oninput()")
 
-    browser.visit(address + "#prompt=The+old+man&temperature=0.8&seed=7&n_tokens=12")
-    click("run", "busy && run.spec.length")             # while the race runs
+    browser.visit("about:blank")
+    browser.visit(address + "#prompt=The+old+man&temperature=0.8&seed=7&n_tokens=12&verifier=block")
+    click("yours", "!$('form').hidden")
+    click("run", "busy && !run.recorded && run.spec.length")    # while the race runs
     until(browser, "!busy")
-    settings = RUN | dict(prompt="The old man", top_p=1, seed=7)
+    settings = RUN | dict(prompt="The old man", top_p=1, seed=7, verifier="block")
     assert browser.run("return run.spec.flatMap(r => r.tokens)") == [
         token for r in raced(live, **settings)[1] for token in r["tokens"]]
-    browser.run("time = Infinity")
-    until(browser, "chosen !== null")
-    browser.driver.find_element("css selector", "#text-spec .round:nth-of-type(2)").click()
-    click("next")
-    assert browser.texts("#place")[0].startswith("line 2 of ") and len(browser.texts("#paper .lit")) <= 1
+    browser.run("play(false); now = Infinity; draw()")
+    browser.driver.find_element("css selector", "#text-spec .can:nth-of-type(3)").click()
+    until(browser, "opened.of === run && opened.i === 1")
+    assert browser.run("return document.activeElement.id") == "r-next"
+    click("r-next")
+    assert browser.texts("#place")[0].startswith("round 2 of ") and len(browser.texts("#source .lit")) == 1
 
     browser.run("open(openings.findIndex(it => it.name === 'Swapped'))")
+    assert browser.texts("#differences .minus, #differences .plus") == [
+        "        return rng.random() * p[x] < q[x]", "        return rng.random() * q[x] < p[x]"]
     click("judge")
-    assert browser.texts("#verdict h3") == ["not lossless"] and browser.texts("#verdict .differs")
-    typed(OPENED["verify"]["code"])
+    assert browser.texts("#verdict .verdict") == ["not lossless"]
+    type_code(OPENED["verify"]["code"].replace("        residual = np.maximum(q - p, 0)", "        residual = q"))
+    until(browser, "$('differences').children.length === 2")
     click("judge")
-    assert browser.texts("#verdict h3") == ["lossless"]
-    typed(ENDLESS)
-    click("race", "busy")
+    assert browser.texts("#verdict .verdict") == ["not lossless"]
+    assert [line.split("#")[0].strip() for line in browser.texts("#differences .minus")] == [
+        "residual = np.maximum(q - p, 0)"]
+    click("try")
+    assert len(browser.texts("#source .differs")) == 1 and browser.run("return scrollY < 100")
+    type_code(ENDLESS)
+    click("try", "busy")
     click("stop")
-    typed("def verify(q, p, drafts, rng):\n    return '<img src=x onerror=hacked=1>', 0")
-    click("race")
-    assert "<img" in browser.texts("#error")[0]
+    for code, words in [("return '<img src=x onerror=hacked=1>', 0", "<img"), ("return None", "returned None")]:
+        type_code("def verify(q, p, drafts, rng):\n    " + code)
+        click("try")
+        assert words in browser.texts("#error")[0]
+    click("judge")
+    assert "returned None" in browser.texts("#verdict")[0]
     last = "<script>hacked = 1</script> 😀"
     for prompt, words in [("", "is empty"), ("letters" * 2000, "do not fit into the context"), (last, "")]:
         browser.run(f"$('prompt').value = {json.dumps(prompt)}")
@@ -217,18 +283,105 @@ def test_in_a_browser_one_runs_stops_opens_a_round_and_judges(live, browser, add
     browser.visit("about:blank")
     browser.visit(link)
     assert browser.run("return [$('prompt').value, $('seed').value]") == [last, "7"]
+    assert browser.run("return $('editor').value").endswith("return None")      # it survives a reload
     assert [line for line in browser.complaints() if line["level"] == "SEVERE"] == []
 
 
+# From a file, without a network -----------------------------------------------------------------------------
+
+@pytest.fixture
+def page(browser, tmp_path_factory):
+    path = tmp_path_factory.getbasetemp() / "index.html"
+    if not path.exists():
+        path.write_text(site.index_page({"code.zip": b""}), encoding="utf-8")
+    yield lambda address="", *size: browser.open(path, *size, address=address) or browser
+    assert browser.complaints() == []
+
+
 @pytest.mark.browser
-def test_in_a_browser_a_recorded_race_plays_from_a_file_which_says_what_it_cannot_do(browser, tmp_path):
-    """Opened as a file, the page cannot run Python, and names the command that serves it."""
-    page = site.live_page({"code.zip": b""})
-    (tmp_path / "live.html").write_text(page, encoding="utf-8")
-    browser.open(tmp_path / "live.html")
-    until(browser, "$('count-alone').textContent.startsWith('40 tokens')")
-    assert browser.texts("#text-alone") == [browser.run(
-        "document.querySelectorAll('#text-spec .rejected').forEach(e => e.remove());"
-        "return $('text-spec').textContent")]
-    browser.driver.find_element("id", "run").click()
-    assert "python -m http.server" in browser.texts("#error")[0] and browser.complaints() == []
+def test_in_a_browser_a_recording_plays_at_once_and_the_page_says_what_a_file_cannot_do(page):
+    browser = page()
+    assert browser.run("return playing") and browser.texts("#badge") == ["a recording"]
+    browser.run("now = Infinity; draw()")
+    assert browser.texts("#text-alone") == [
+        browser.run("return $('text-spec').textContent.replaceAll('\u200b', '')")]
+    browser.run("race()")
+    assert "python -m http.server" in browser.texts("#error")[0]
+
+
+@pytest.mark.browser
+def test_in_a_browser_the_speed_up_is_that_worked_out_by_hand(page):
+    """Tokens / the sum over the rounds of (k c + v(k)), where a pass over 1 row costs 1, one over K + 1 rows
+    costs v, and in between it is linear in k."""
+    browser, shown = page(), []
+    for i, run in enumerate(browser.run("return data.runs")):
+        assert run["settings"]["K"] == 4 and sum(len(r["tokens"]) for r in run["spec"]) == 40
+        for c, v in (0, 1), (.15, 1.37), (.6, 4.9), (1, 5):
+            steps = sum(k * c + 1 + (v - 1) * k / 4 for k in (len(r["drafts"]) for r in run["spec"]))
+            browser.run(f"choose(runs[{i}]); dial({c}, {v})")
+            assert browser.run("return 40 / speedup(run, c, v)") == pytest.approx(steps, rel=1e-12)
+            assert browser.texts("#speed") == [f"{40 / steps:.2f}×"]
+            assert ("switch it off" in browser.texts("#advice")[0]) == (40 < steps)
+            browser.run("now = Infinity; draw()")
+            ends = [text.split("after ")[1] for text in browser.texts("#count-alone, #count-spec")]
+            assert [float(text.split()[0]) for text in ends] == pytest.approx([40, steps], abs=.051)
+            first = ["first" in text for text in browser.texts("#count-alone, #count-spec")]
+            assert first == [steps >= 40, steps < 40]
+            shown.append(40 < steps)
+    assert {*shown} == {True, False}
+    costs = cost_model.data()["presets"]["the embedded pair, AVX2"]
+    browser.run("use(data.presets[1])")
+    assert browser.run("return [c, v]") == [costs["c"], costs["v"][cost_model.PLACES.index(5)]]
+
+
+@pytest.mark.browser
+def test_in_a_browser_a_round_is_gone_through(page):
+    browser = page()
+    assert browser.run("return opened.of.settings.temperature") == .8
+    assert browser.run("return opened.r.kept < opened.r.drafts.length")
+    browser.run("openRound(runs[1], 0, true)")
+    for i in range(browser.run("return runs[1].spec.length")):
+        for _ in range(browser.run("return stops.length")):
+            stop = browser.run("return stops[at]")
+            assert browser.texts("#place")[0].startswith(f"round {i + 1} of ")
+            assert len(browser.texts("#source .lit")) == 1
+            said = " ".join(browser.texts("#words")[0].split())
+            if stop["kind"] == "test":
+                t = stop["t"]
+                assert ("rejected" in said) == (t["r"] >= t["ratio"]) == ("not less than" in said)
+                lefts = browser.run("return [...document.querySelectorAll('#needle .yes, #needle .r')].map("
+                                    "e => parseFloat(e.style.getPropertyValue('--x')))")
+                assert lefts == pytest.approx([100 * t["ratio"], 100 * t["r"]])
+            if stop["kind"] == "draw":                  # the shares of what is missing add up to 1
+                shares = [float(text.split()[0] or 0) for text in browser.texts("#picture .nums") if text]
+                assert sum(shares) == pytest.approx(1, abs=.01)
+            assert not {"undefined", "NaN"} & {*said.split(), *" ".join(browser.texts("#picture")).split()}
+            browser.press("\ue014")
+
+
+@pytest.mark.browser
+def test_in_a_browser_the_game_is_played(page):
+    browser = page("#guess")
+    for i, rule in enumerate(site.game()["rules"]):
+        buttons = browser.texts("#card button")
+        assert buttons == ["Lossless", "Not lossless"]
+        browser.run(f"document.querySelectorAll('#card button')[{i % 2}].click()")
+        said = browser.texts("#card")[0]
+        assert ("Not lossless." in said) != rule["lossless"] and rule["reason"] in said
+        assert ("You saw it." in said) == (rule["lossless"] == (i % 2 == 0))
+        assert (f"{rule['probability']:.4g}" in said) if rule["text"] else "no text is wrong" in said
+        browser.press("\ue007")                         # Enter: the next button has the focus
+    right = sum(rule["lossless"] == (i % 2 == 0) for i, rule in enumerate(site.game()["rules"]))
+    assert f"{right} right" in browser.texts("#card")[0]
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("size", [(375, 800), (1280, 720)], ids=["narrow", "wide"])
+def test_in_a_browser_the_race_fits_the_first_screen_and_a_projector(page, size):
+    browser = page("#at=14&run=1", *size)
+    assert browser.run("return $('speed').getBoundingClientRect().bottom") < size[1]
+    assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+    for width, height in (1280, 720), (1920, 1080):
+        browser = page("#view=stage&at=14&run=1", width, height)
+        assert browser.run("return document.documentElement.scrollHeight") <= height
+        assert not browser.run("return $('round').offsetHeight")

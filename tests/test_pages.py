@@ -61,7 +61,8 @@ def test_a_page_is_written_where_the_path_leads(folder):
         assert state(folder) == before
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "pages").glob("*.html")))
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "pages").glob("*.*")
+                                        if path.suffix != ".png"))
 def test_no_template_is_taken_for_a_page(name):
     with pytest.raises(ValueError, match="was not written by this program"):
         check_place(ROOT / "pages" / name)
@@ -108,7 +109,7 @@ def test_a_site_replaces_its_own_pages_alone(folder):
 
 @pytest.mark.parametrize("name", ["text", "circle", "nowhere/site", "x" * 300])
 def test_a_place_that_cannot_be_a_folder_is_refused_in_one_sentence(folder, monkeypatch, name):
-    monkeypatch.setattr("pages.__main__.pages", lambda repository: {"index.html": MARK})
+    monkeypatch.setattr("pages.__main__.pages", lambda *_: {"index.html": MARK})
     before = state(folder)
     with pytest.raises(REFUSED, match=r"^[^\n]+$"):
         main(str(folder / name))
@@ -116,14 +117,14 @@ def test_a_place_that_cannot_be_a_folder_is_refused_in_one_sentence(folder, monk
 
 
 def test_the_program_writes_the_site(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("pages.__main__.pages", lambda repository: {"index.html": MARK, "a.html": repository})
-    main(str(tmp_path / "site"), "https://code.org/us/")
+    monkeypatch.setattr("pages.__main__.pages", lambda *two: {"index.html": MARK, "a.html": " ".join(two)})
+    main(str(tmp_path / "site"), "https://code.org/us/", "https://us.org/")
     assert f"python -m http.server -d {tmp_path}/site " in capsys.readouterr().out
-    assert (tmp_path / "site" / "a.html").read_text() == "https://code.org/us"
+    assert (tmp_path / "site" / "a.html").read_text() == "https://code.org/us https://us.org"
 
 
 def test_the_page_of_a_run_may_be_written_again(tmp_path):
     for _ in range(2):
         check_place(tmp_path / "run.html")
-        rewrite(tmp_path / "run.html", page("", "trace.html", {}, about=""))
+        rewrite(tmp_path / "run.html", page("", "trace.html", {}, about="", cut=""))
     assert is_ours(tmp_path / "run.html") and len(list(tmp_path.iterdir())) == 1

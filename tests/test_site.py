@@ -3,6 +3,7 @@ import hashlib
 import io
 import json
 import re
+import struct
 import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from pages.__main__ import main
-from pages.files import MARK
-from pages.site import PYODIDE, machine_page
+from pages.files import MARK, is_ours
+from pages.site import PYODIDE, index_page, machine_page
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = {"index.html", "live.html", "machine.html"}
-PACKS = {"code.zip", "demo-draft.zip", "demo-target.zip", "demo-eagle.zip"}      # live.html loads these
+FILES = {"index.html", "machine.html"}
+PACKS = {"code.zip", "demo-draft.zip", "demo-target.zip", "demo-eagle.zip"}      # index.html loads these
 LOADING = ("src", "srcset", "poster", "data", "background", "action", "formaction", "xlink:href")
 
 
@@ -54,7 +55,7 @@ def check_links(pages):
         policy = re.search(r'Content-Security-Policy"\s+content="([^"]*)"', html)[1]
         assert policy.startswith("default-src 'none'") and html.startswith(MARK), file
         others = {*re.findall(r"https?:[^\s;]+", policy)}
-        assert others <= ({PYODIDE} if file == "live.html" else set()), file
+        assert others <= ({PYODIDE} if file == "index.html" else set()), file
         for link in page.links:
             to, _, place = link.partition("#")
             assert to.startswith("https://") or (to or file) in pages, (file, link)
@@ -67,13 +68,13 @@ def test_the_check_sees_what_a_page_would_load():
                  "<style>p { background: url(//a.org/x) }</style>", "<p style='background: url(//a.org/x)'>"):
         assert [load.split("//")[1][:7] for load in Links(part).loads] == ["a.org/x"]
     html = machine_page()
-    for wrong in html.replace("live.html", "nowhere.html"), html.replace("img-src", f"img-src {PYODIDE}"):
+    for wrong in html.replace("index.html", "nowhere.html"), html.replace("img-src", f"img-src {PYODIDE}"):
         with pytest.raises(AssertionError):
-            check_links({"machine.html": wrong, "live.html": html})
+            check_links({"machine.html": wrong, "index.html": html})
 
 
 def check_packs(files, html):
-    """live.html loads this repository's files unchanged, and knows the size and checksum of each pack."""
+    """index.html loads this repository's files unchanged, and knows the size and checksum of each pack."""
     said = json.loads(re.search(r'type="application/json">(.*?)</script>', html, re.S)[1])["packs"]
     for pack in said:
         data = files[pack["file"]]
@@ -91,28 +92,36 @@ def check_packs(files, html):
 def site(tmp_path_factory):
     """A folder with the whole site, built as in the workflow."""
     folder = tmp_path_factory.mktemp("built") / "site"
-    main(str(folder), "https://github.com/name/repository")
+    main(str(folder), "https://github.com/name/repository", "https://name.github.io/repository")
     return folder
 
 
 def test_the_whole_site_is_small_and_asks_nothing_of_the_network_but_python(site):
     files = {path.name: path.read_bytes() for path in site.iterdir()}
     pages = {file: data.decode() for file, data in files.items() if file.endswith(".html")}
-    assert pages.keys() == FILES and files.keys() == FILES | PACKS and sum(map(len, files.values())) < 20e6
-    assert 'url=live.html"' in pages.pop("index.html")
+    assert pages.keys() == FILES and files.keys() == FILES | PACKS | {"card.png"}
+    assert sum(map(len, files.values())) < 20e6
     check_links(pages)
-    check_packs(files, pages["live.html"])
-    assert "https://github.com/name/repository" in pages["live.html"]
+    check_packs(files, pages["index.html"])
+    assert "https://github.com/name/repository" in pages["index.html"]
+
+
+def test_a_link_to_the_site_has_a_preview_if_its_address_is_known(site):
+    html, size = (site / "index.html").read_text(encoding="utf-8"), (site / "card.png").read_bytes()[16:24]
+    said = dict(re.findall(r'<meta property="og:(\S+)" content="([^"]*)">', html))
+    assert said["image"] == "https://name.github.io/repository/card.png"
+    assert [int(said["image:" + side]) for side in ("width", "height")] == [*struct.unpack(">II", size)]
+    assert "og:" not in index_page({}) and is_ours(site / "card.png")
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("size", [(390, 844), (1280, 800)], ids=["narrow", "wide"])
+@pytest.mark.parametrize("size", [(375, 800), (1280, 720)], ids=["narrow", "wide"])
 def test_in_a_browser_every_page_fits_the_screen_and_nothing_complains(site, browser, size):
-    for name in "live.html", "machine.html", "index.html":
+    for name in "machine.html", "index.html":
         for dark in False, True:
             browser.open(site / name, *size, dark=dark)
             assert browser.run("return document.documentElement.scrollWidth") <= size[0], name
             assert browser.complaints() == [], name
             ground = browser.run("return getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark
-    assert browser.texts("h1") == ["Speculative sampling, live"]        # where index.html leads
+    assert browser.texts("h1") == ["Speculative sampling"]
