@@ -12,14 +12,14 @@ def main(what, name=""):
 
     counts takes hours and measures no time.  After a stop, it goes on from there.  costs takes eight minutes,
     on a machine that has nothing else to do.  speed rewrites the numbers in the pages, and the pictures, in
-    seconds.  film draws the README's moving picture from a recorded run.
+    seconds.
 
     Args:
-        what: counts, costs, speed or film
+        what: counts, costs or speed
         name: with counts, a method in docs/methods.md: only its row there is counted, in minutes
     """
-    if what not in ("counts", "costs", "speed", "film"):
-        raise ValueError(f"there is no {what!r}: use counts, costs, speed or film")
+    if what not in ("counts", "costs", "speed"):
+        raise ValueError(f"there is no {what!r}: use counts, costs or speed")
     if name and (what != "counts" or name not in DRAFTERS | VERIFIERS):
         raise ValueError(f"{what} {name}: a name goes with counts, and is one of "
                          f"{', '.join(DRAFTERS | VERIFIERS)}")
@@ -29,9 +29,6 @@ def main(what, name=""):
             print(f"{cell:40} {found['tokens']:.2f} ± {found['se']:.2f} tokens per pass")
     elif what == "costs":
         return costs.costs(RESULTS)
-    elif what == "film":
-        from benchmarks import film  # here: counts and costs do not need matplotlib
-        return film.write_film()
     tables.write_numbers()
     if what == "speed":
         from benchmarks.pictures import draw_all
