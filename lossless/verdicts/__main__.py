@@ -10,6 +10,7 @@ import sys
 from difflib import get_close_matches
 
 from loading import command_line, files
+from lossless.toys import spell
 from lossless.verdicts import CASES, HERE, RULES, STATUS, mean_accepted
 
 
@@ -71,10 +72,10 @@ def finding(case):
         accepted = f"a child at {n:.2f} of two levels" if is_tree else f"{n:.2f} of two drafts"
         beside = f" (Algorithm 2: {usual:.2f})" * bool(settings)
         return f"Lossless{given and ', here' + given}. It accepts {accepted}{beside}."
-    text, digits = " ".join(map(str, report.text)), 3 if abs(report.probability - report.wanted) > .002 else 5
+    digits = 3 if abs(report.probability - report.wanted) > .002 else 5
     has, should = (f"{chance:.{digits}f}" for chance in (report.probability, report.wanted))
-    worst = f"{report.deviation:.2g}"
-    return f"Wrong{given}: the text {text} has probability {has}, not {should}. Largest error: {worst}."
+    text, worst = spell(report.text), f"{report.deviation:.2g}"
+    return f'Wrong{given}: the text "{text}" has probability {has}, not {should}. Largest error: {worst}.'
 
 
 def in_a_line(case):
