@@ -80,9 +80,8 @@ def sample(probs, rng):
     if probs[likeliest] == probs.sum():             # as at temperature 0
         return int(likeliest)
     cumulative = np.cumsum(probs, dtype=np.float64)
-    token = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
-    # The product may round up to cumulative[-1]: then take the last token that adds to the sum.
-    return int(min(token, np.searchsorted(cumulative, cumulative[-1])))
+    # u <= 1 - 2^-53, so the product is below the sum (unless that is below 2.2e-308), and probs[token] > 0.
+    return int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
 
 
 def point_masses(tokens, n_vocab):

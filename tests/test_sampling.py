@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lossless.toys import distribution_of_token
 from sampling import probabilities, sample
 
+SMALLEST = np.finfo(float).tiny  # normal number: 2.2e-308
 LARGEST_UNIFORM = 1 - 2.0**-53  # the largest number that Generator.random() returns
 V = 50257
 
@@ -156,9 +157,9 @@ def test_the_callers_logits_are_not_changed(settings, dtype):
 # Drawing ----------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.one_of(st.just(0.0), st.floats(0, 1)), min_size=1, max_size=9).filter(any),
+@given(st.lists(st.one_of(st.just(0.0), st.floats(SMALLEST, 1)), min_size=1, max_size=9).filter(any),
        st.sampled_from([0.0, 5e-324, 0.25, 0.5, LARGEST_UNIFORM]))
-@example([5e-324, 0.0], LARGEST_UNIFORM)  # their product rounds to 5e-324
+@example([SMALLEST, SMALLEST, 0.0], LARGEST_UNIFORM)
 @settings(max_examples=100)
 def test_a_token_without_mass_is_never_drawn(probs, u):
     assert probs[sample(np.array(probs), Says(u))] > 0
