@@ -1,10 +1,13 @@
 """Is a sampler lossless?  Computes its exact output distribution, and how far that is from the target's.
-Nothing is sampled.
+Nothing is sampled, so a mistake that shows in one text of a million is found like any other.
+
+The modules are chapters, in this order:
 
     walk.py     a random generator that takes every branch
     toys.py     small models, and the exact distribution of their texts
     cases.py    what is tried
     judge.py    check and report
+    ledger.py   a wrong text, to be checked with a pencil
 
 An idea of your own is checked in three lines.  Here it is a drafter that always proposes token 1 twice
 (`python -m lossless` checks speculative.py itself):
@@ -15,22 +18,20 @@ An idea of your own is checked in three lines.  Here it is a drafter that always
 >>> check(partial(speculative_sampling, propose=ones), Ks=[2]) < 1e-12
 True
 
-So a mistake that shows in one text of a million is found like any other.
-
 Limitations: the models have a vocabulary of a few tokens, and speed is not judged.
 
-- The 396 standard cases take two seconds for speculative.py.  They test each draft of rounds of up to
-  eight drafts, in texts of up to eighteen tokens.  `thorough=True` takes a minute.  It also tests any two
-  positions of a text of up to fifteen tokens, and all settings with up to four drafts.  A mistake is not
-  found if it shows only in longer rounds or texts, only for ratios q / p in some narrow range, or only in
-  trees that the sampler does not build at K = 1 .. 8.
+- The 428 standard cases take two seconds for speculative.py.  They test each draft of rounds of up to
+  eight drafts, in texts of up to eighteen tokens, and an EOS at each of these drafts.  `thorough=True` takes
+  a minute.  It also tests any two positions of a text of up to fifteen tokens, and all settings with up to
+  four drafts.  A mistake is not found if it shows only in longer rounds or texts, only for ratios q / p in
+  some narrow range, or only in trees that the sampler does not build at K = 1 .. 8.
 - Nor is it found if it shows only when p and q differ by less than 3e-8, when the temperature is between 0
   and 1e-7 or above 13, or when top_p is below .03 or between .9995 and 1.  A rule that accepts every draft
   with q > 1 - 1e-7 passes, too.
 - In each case the likeliest branches are walked first, for 7,000 steps (random numbers, calls of a model,
   rounds).  For speculative.py that is enough for all branches.  A sampler that draws more often leaves some
   unwalked, and a mistake that shows only there may be missed.  The report says how many cases are affected:
-  152 of 396 if drafts are drawn by the alias method, 366 (and it takes 45 seconds) if they are drawn by
+  188 of 428 if drafts are drawn by the alias method, 398 (and it takes a minute) if they are drawn by
   rejection.  With the alias method, for example, accepting the last of five drafts without a test is missed.
 - A sampler that catches NumPy's TypeError for an array of random numbers may be judged wrongly; walk.py
   says what else cannot be walked.

@@ -1,4 +1,4 @@
-"""A wrong sampler -> a ledger that can be checked with a pencil: all ways in which a text comes about, with
+"""A wrong sampler -> a ledger that can be checked with a pencil: all ways in which a token comes about, with
 the chance of each step, and their sum beside the target's probability.
 
 Limitations: a round's drafts are listed as if each were tested as soon as it is drawn.  If a sampler gives
@@ -12,22 +12,22 @@ from lossless.toys import distribution_of_text, distribution_of_token, spell
 
 
 def write_ledger(sampler, case):
-    """The ledger of the shortest beginning of a text that comes about with a clearly wrong probability."""
+    """The ledger of the shortest beginning of a text that is clearly too likely."""
     found = add_beginnings(walk_case(sampler, case)[0])
     wanted = add_beginnings(distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings))
-    wrong = compare(found, wanted, missing=1 - found[()])
-    text, _ = clearest((text, error) for text, error in wrong.items() if text in found)
-    n_sure = sum(min(found[text[:n]], wanted.get(text[:n], 0)) > 1 - ROUNDING for n in range(1, len(text)))
+    errors = compare(found, wanted, missing=1 - found[()])
+    text, _ = clearest((text, errors[text]) for text in found if found[text] > wanted.get(text, 0))
+    n = next(n for n in range(len(text)) if errors[text[:n + 1]] > ROUNDING)        # so many tokens are right
     rows = {}
-    ways, _ = walk_case(sampler, case, outcome=lambda result, rng: follow(result, n_sure, text, rows, rng))
-    chances = add_beginnings({steps: chance for (steps, _), chance in ways.items()})
+    ways, _ = walk_case(sampler, case, outcome=lambda result, rng: follow(result, n, len(text), rows, rng))
+    ways = {way: chance for way, chance in ways.items() if way[0][:n] == text[:n]}
+    chances = add_beginnings({steps: chance for (_, steps), chance in ways.items()})
     return "\n".join([
-        f'How a text after "{spell([*case.prompt, *text[:n_sure]])}" comes to go on with '
-        f'"{spell(text[n_sure:])}" ({case}):', *list_rows(case, n_sure, text, rows),
-        "the chance of each step, and their product:",
+        f'How a text goes on with "{spell(text[n:])}" after "{spell([*case.prompt, *text[:n]])}" ({case}):',
+        *list_rows(case, n, text, rows), "the chance of each step, and their product:",
         *(f"    {multiply(chances, steps):44}  {', '.join(steps)}"
-          for (steps, new), _ in sorted(ways.items(), key=lambda way: -way[1]) if new == text),
-        f"sum {found[text]:.4g}; the target: {multiply(wanted, text, n_sure)}"])
+          for (new, steps), _ in sorted(ways.items(), key=lambda way: -way[1]) if new == text),
+        f"sum {found[text] / found[text[:n]]:.4g}; the target: {multiply(wanted, text, n)}"])
 
 
 def add_beginnings(distribution):
@@ -39,32 +39,33 @@ def add_beginnings(distribution):
     return result
 
 
-def follow(result, n_sure, wanted, rows, rng):
-    """Follows a run for as many tokens as `wanted` has.  Returns (the steps after the first n_sure tokens,
-    the text), and notes in rows what each draft was drawn from: {the text so far: [n_vocab]}."""
-    steps, text = [], []
+def follow(result, start, end, rows, rng):
+    """Follows a run until its text has `end` tokens.  Returns (the text, the steps after its first `start`
+    tokens), and notes in rows what each draft was drawn from: {the text so far: [n_vocab]}."""
+    text, steps = [], []
     for r in result:
         rng.step()
         tokens, drafts = getattr(r, "tokens", [r]), getattr(r, "drafts", [])
-        n_new = min(len(wanted) - len(text), len(tokens))
+        n_new = min(end - len(text), len(tokens))
         n_accepted = min(r.n_accepted, n_new) if drafts else 0
         for j, draft in enumerate(drafts[:n_accepted + (n_accepted < n_new)]):
             rows[(*text, *drafts[:j])] = r.draft_probs[j]
-            if len(text) + j >= n_sure:
+            if len(text) + j >= start:
+                steps += [f"at place {j + 1} of a round"] * (0 < start == len(text) + j)
                 steps += [f"draft {spell([draft])}", "accept" if j < n_accepted else "reject"]
         text += tokens[:n_new]
-        if n_accepted < n_new and len(text) > n_sure:
+        if n_accepted < n_new and len(text) > start:
             steps.append(f"then {spell(tokens[n_accepted:n_new])}")
-        if len(text) == len(wanted):
+        if len(text) == end:
             break
-    return tuple(steps), tuple(text)
+    return tuple(text), tuple(steps)
 
 
-def list_rows(case, n_sure, text, rows):
-    """Yields q and p at each position of the text that is not sure."""
+def list_rows(case, start, text, rows):
+    """Yields q and p at each position of the text from `start` on."""
     settings = dict(case.settings)
     ends = check_settings(0, eos=settings.pop("eos", None))
-    for i in range(n_sure, len(text)):
+    for i in range(start, len(text)):
         at = [*case.prompt, *text[:i]]
         if i and text[i - 1] in ends:
             yield f'"{spell(at)}" ends with an EOS, so the text should end here'

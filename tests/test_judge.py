@@ -472,7 +472,7 @@ def test_a_ledger_is_what_a_pencil_gives(tmp_path, capsys):
         "    n, token = speculative.verify(q, p, drafts, rng)\n    return n, sample(q[n], rng)\n")
     assert command_line.run(__main__.main, [str(path), "--explain"]) == 1
     assert " ".join(capsys.readouterr().out.split("judged")[1].split("\n\n")[1].split()) == (
-        'How a text after "b a a a" comes to go on with "d" (easy numbers; K = 1, 2 tokens): '
+        'How a text goes on with "d" after "b a a a" (easy numbers; K = 1, 2 tokens): '
         'q after "b a a a": 0.3 a 0 b 0.1 c 0.6 d 0 e p after "b a a a": 0.2 a 0 b 0.5 c 0.3 d 0 e '
         "the chance of each step, and their product: 0.3 x 1 = 0.3 draft d, accept "
         "0.5 x 0.8 x 0.6 = 0.24 draft c, reject, then d sum 0.54; the target: 0.6 "
