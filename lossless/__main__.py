@@ -90,7 +90,7 @@ def find_in_museum(sampler, case):
         for name, wrong in WRONG.items():
             both = ([walk_case(one, case, MAX_STEPS)[0] for one in (wrong, sampler)] for case in cases)
             if all(distance(a, b) < ROUNDING + 2 - sum([*a.values(), *b.values()]) for a, b in both):
-                reason = " ".join(RULES[name].__doc__.removeprefix("Wrong. ").split())
+                reason = " ".join(RULES[name].__doc__.split())
                 yield f"{name} of the museum does the same: {reason}"
                 return
 

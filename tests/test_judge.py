@@ -466,15 +466,15 @@ def test_the_program_says_what_it_judged(source, says, tmp_path, capsys, monkeyp
 
 
 def test_a_ledger_is_what_a_pencil_gives(tmp_path, capsys):
-    """q (.6, .3, .1) and p (.3, .2, .5): .3 is accepted, .5 * .8 is rejected and drawn from q again."""
+    """q(c) = .1 and p(c) = .5: c is accepted with .5 * .2, or rejected with .5 * .8 and drawn from q again."""
     (path := tmp_path / "mine.py").write_text(
         "import speculative\nfrom sampling import sample\ndef verify(q, p, drafts, rng):\n"
         "    n, token = speculative.verify(q, p, drafts, rng)\n    return n, sample(q[n], rng)\n")
     assert command_line.run(__main__.main, [str(path), "--explain"]) == 1
     assert " ".join(capsys.readouterr().out.split("judged")[1].split("\n\n")[1].split()) == (
-        'How a text goes on with "d" after "b a a a" (easy numbers; K = 1, 2 tokens): '
+        'How a text goes on with "c" after "b a a a" (easy numbers; K = 1, 2 tokens): '
         'q after "b a a a": 0.3 a 0 b 0.1 c 0.6 d 0 e p after "b a a a": 0.2 a 0 b 0.5 c 0.3 d 0 e '
-        "the chance of each step, and their product: 0.3 x 1 = 0.3 draft d, accept "
-        "0.5 x 0.8 x 0.6 = 0.24 draft c, reject, then d sum 0.54; the target: 0.6 "
+        "the chance of each step, and their product: 0.5 x 0.2 = 0.1 draft c, accept "
+        "0.5 x 0.8 x 0.1 = 0.04 draft c, reject, then c sum 0.14; the target: 0.1 "
         "TargetAfterRejection of the museum does the same: Tokens with q < p get all of their q from "
         "accepted drafts, and a draw from q adds more.")
