@@ -12,10 +12,14 @@ Each class wraps a drafter, and asks it for at most the k drafts that the loop w
     Optimum         the number that promises the most tokens per second (Leviathan et al. 2022, theorem 3.8).
                     It follows from a running estimate of the acceptance rate alpha, the cost c of a draft
                     and the cost v of a verification
+    EarlyStop       the same, but decided before each draft, from how sure the drafter is there: the scheduler
+                    of DSpark (arXiv 2607.05147, Algorithm 1), in vLLM called adaptive verification
 
 Lossless, because each round is lossless for any number of drafts (notebook 2, "The induction").  Whether
 a round makes another draft may depend on the text, the earlier drafts and p, but not on that draft itself.
-A round may end after an unlikely draft, but must not drop it.
+A round may end after an unlikely draft, but must not drop it.  Nor may the best number be chosen after all
+have been drawn: EarlyStop ends the round before the first draft that would lower the speed, even if later
+ones would raise it again.  (Notebook 6 has the example from DSpark's appendix A.)
 
 Limitations: no trees of drafts.  c and v are measured before the run, since a clock inside the run would
 make it unrepeatable.
@@ -25,6 +29,7 @@ import numpy as np
 from checks import checked_propose
 from compute.backend import clock, to_host
 from gpt2 import common_prefix
+from sampling import probabilities
 from speculative import propose as draft_propose
 
 
@@ -93,6 +98,48 @@ class Optimum(Schedule):
         if best == 0:
             self.forget()
         return best
+
+
+class EarlyStop(Optimum):
+    """For a head that computes the logits of a block of drafts in one pass (parallel.Parallel).  A draft is
+    drawn and verified only if that is expected to raise the round's number of tokens per unit of time.
+
+    c, v, K, memory     as in Optimum: the pass costs K c
+    head                calls `is_worthwhile` before it draws a draft
+
+    The chance that a draft will be accepted is estimated before it is drawn: it is the share of accepted
+    drafts among those for which the head was about as sure.  (By its largest probability at temperature 1, in
+    BINS classes.  DSpark trains another head for this.)
+    """
+    BINS = 8
+
+    def __init__(self, c, v, K, head, memory=100):
+        self.pass_cost, head.is_worthwhile = K * c, self.is_worthwhile
+        super().__init__(c, v, K, head.propose, memory)
+
+    def start(self):
+        self.accepted, self.tested = np.zeros((2, self.BINS))
+
+    def learn(self, accepted, tested):
+        for j, sure in enumerate(self.classes[:tested]):
+            self.accepted[sure] += j < accepted
+            self.tested[sure] += 1
+
+    def choose_number(self, k):
+        self.forget()
+        self.classes, self.survival, self.tokens, self.seconds = [], 1.0, 1.0, 1 + self.pass_cost
+        return k
+
+    def is_worthwhile(self, logits):
+        """Whether to draw a draft from these logits [1, n_vocab].  Time is in target steps."""
+        sure = int(probabilities(to_host(logits)).max() * (self.BINS - .001))
+        survival = self.survival * (self.accepted[sure] + 1) / (self.tested[sure] + 2)      # Laplace's rule
+        tokens, seconds = self.tokens + survival, self.seconds + self.row
+        if tokens / seconds < self.tokens / self.seconds:
+            return False
+        self.classes.append(sure)
+        self.survival, self.tokens, self.seconds = survival, tokens, seconds
+        return True
 
 
 class Confident:
