@@ -59,7 +59,7 @@ class Live:
     def __init__(self):
         self.draft, self.encoder = load_model("demo-draft")
         self.target, _ = load_model("demo-target")
-        self.alone = copy.copy(self.target)             # the same weights, a cache of its own
+        self.alone = copy.deepcopy(self.target)         # the same weights, a cache of its own
         self.runs = {}
 
     @cached_property

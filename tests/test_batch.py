@@ -7,7 +7,6 @@ from helpers import PAIRS, tiny_gpt2
 
 import gpt2
 from autoregressive import autoregressive_sampling
-from checks import CheckedModel
 from lossless import distribution_of_text, exact_distribution
 from lossless.cases import PROMPT
 from lossless.judge import text_of
@@ -15,9 +14,9 @@ from lossless.toys import scripted, table
 from methods.drafters import lookup
 from methods.drafters.early_exit import EarlyExit
 from methods.samplers import batch, block
-from methods.samplers.batch import Slots, batch_sampling, with_own_caches
+from methods.samplers.batch import batch_sampling
 from methods.samplers.constraints import constrained, penalty
-from speculative import speculative_sampling
+from speculative import propose, speculative_sampling
 from utils import load_model
 
 
@@ -86,6 +85,7 @@ def test_another_verify_and_another_drafter(models):
     prompts = random_prompts(4, 9, 3)
     assert_as_alone(*MODELS[models](), prompts, 9, 3, verify=block.verify)
     assert_as_alone(None, MODELS[models]()[1], prompts, 9, 3, propose=lookup.propose)
+    assert_as_alone(*MODELS[models](), prompts, 9, 3, propose=lambda *asked: propose(*asked))
 
 
 def test_two_sequences_of_a_batch_are_independent():
@@ -172,14 +172,6 @@ def test_as_many_rows_are_computed_as_alone(models, monkeypatch):
     rows.append(0)
     together(*pair, prompts, 9, 3)
     assert rows[0] == rows[1] > 0
-
-
-def test_slots_are_gpt2s_that_can_be_asked_alone():
-    model = tiny_gpt2(2, np.float64, n_vocab=5)
-    slots = Slots([with_own_caches([CheckedModel(model, set())])[0] for _ in range(2)], 12)
-    both, further = slots({0: [1, 2], 1: [3]}, {0: 1, 1: 1}), slots.models[1]([3, 4], 2)   # after the batch
-    assert model.cached == [] and slots.models[1].params is model.params
-    assert np.abs(both[0] - model([1, 2])).max() < 1e-12 and np.abs(further - model([3, 4], 2)).max() < 1e-12
 
 
 # Arguments --------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ import pytest
 from helpers import PAIRS
 
 from lossless import exact_distribution
-from lossless.judge import text_of
 from lossless.toys import memoryless
 from methods.samplers.lossy import ensemble, ensemble_probs, lenient, lenient_probs, typical, typical_probs
 from sampling import probabilities
@@ -59,9 +58,6 @@ def test_the_worked_example_of_the_ensemble():
     assert first_token(draft, target, ensemble(.7)) == pytest.approx([.41, .42, .17])
     found = first_round(draft, target, 2, 1, ensemble(.7))
     assert sum(chance for (_, n_accepted), chance in found.items() if n_accepted) == pytest.approx(.72)
-    texts = exact_distribution(lambda rng: text_of(speculative_sampling(
-        draft, target, [2, 0], 2, 1, rng, verify=ensemble(.7))))
-    assert sum(chance for text, chance in texts.items() if text[1] == 0) == pytest.approx(.5)       # q again
 
 
 def test_the_worked_example_of_lenience():

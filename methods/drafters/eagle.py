@@ -63,9 +63,6 @@ class Eagle:
                               target.n_head)
         self.reset()
 
-    def __copy__(self):                                         # with a cache of its own
-        return type(self)(self.target, self.params)
-
     def reset(self):
         """Empty the cache."""
         self.cached, self.nodes, self.parents = [], [], []      # in the cache: a text, and drafts after x_n

@@ -22,7 +22,6 @@ removed.
 Limitations: the learnt texts and the running text have the same weight.  No Kneser-Ney smoothing.  Always on
 the CPU.  It must not be called from several threads at once.
 """
-import copy
 from collections import Counter, defaultdict
 from operator import index
 
@@ -47,9 +46,6 @@ class NGram:
             raise ValueError(f"the order of the n-grams is {order}: it must be 1 or more")
         self.n_vocab, self.order = n_vocab, order
         self.texts, self.complete = [], False                       # the texts learnt; are all counted?
-
-    def __copy__(self):                                             # with counts of its own
-        return copy.deepcopy(self)
 
     def learn(self, tokens):
         """Count a text for good.  Raises ValueError for ids outside the vocabulary."""

@@ -14,7 +14,8 @@ another position, or to leave some rows out.
 
     penalty     Keskar et al. 2019 (arXiv 1909.05858, CTRL), section 4.1
     forbidden   tokens that never come
-    automaton   only tokens that an automaton allows, as in a JSON mask; `brackets` is an example
+    automaton   only tokens that an automaton allows, as in a JSON mask; `brackets` is an example, and
+                methods/drafters/grammar.py, which also drafts what the mask forces, another
 
 Not here: compiling a grammar to an automaton (Willard and Louf 2023, arXiv 2307.09702).
 
