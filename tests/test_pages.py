@@ -68,14 +68,6 @@ def test_no_template_is_taken_for_a_page(name):
         check_place(ROOT / "pages" / name)
 
 
-def test_of_a_large_file_only_the_head_is_read(tmp_path):
-    """This file has a terabyte, which would not fit into memory."""
-    with (tmp_path / "film").open("wb") as film:
-        film.truncate(1 << 40)
-    with pytest.raises(ValueError, match="was not written by this program"):
-        check_place(tmp_path / "film")
-
-
 @pytest.mark.parametrize("write, there", [
     (lambda folder, html: rewrite(folder / "index.html", html), MARK),
     (lambda folder, html: write_folder(folder, {"index.html": html, "new.html": html}), MARK)])
