@@ -120,7 +120,7 @@ def server(files, monkeypatch):
     table = {name: (len(files[name]), "sha256:" + hashlib.sha256(files[name]).hexdigest())
              for name in ("hparams.json", JSON)} | {name: (len(files[name]), None) for name in (INDEX, DATA)}
     monkeypatch.setattr(module, "WAIT", 0.0001)
-    monkeypatch.setattr(module, "PATIENCE", (1, 0.3))
+    monkeypatch.setattr(module, "PATIENCE", (60, 60))           # only a server that stalls is waited for less
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with served(files) as server:
         monkeypatch.setattr(module, "MODELS", {"tiny": {"urls": [server.url], "files": table}})
@@ -153,7 +153,7 @@ def flip(file):
     return file[:i] + bytes([file[i] ^ 4]) + file[i + 1:]
 
 
-NAP, SLEEP, UNSAID = partial(time.sleep, .01), partial(time.sleep, 3), [("Connection", "close")]
+NAP, SLEEP, UNSAID = partial(time.sleep, .01), partial(time.sleep, 9), [("Connection", "close")]
 FLIPPED, NOTHING, HALF, STALLS = Answer(body=flip), Answer(cut=0), Answer(cut=150_000), (10**6, SLEEP)
 ALWAYS = {      # what the server does: (its Answer, what the error says)
     "an error page": (Answer(200, PAGE * 15), "instead of"),
@@ -184,7 +184,9 @@ SCENARIOS = {   # (file, answers before the server works again, what the error s
 
 @pytest.mark.parametrize("file, answers, says, asked", SCENARIOS.values(), ids=SCENARIOS)
 def test_a_failing_server_is_resumed_or_reported_and_a_second_start_completes(
-        server, tmp_path, file, answers, says, asked):
+        server, tmp_path, file, answers, says, asked, request, monkeypatch):
+    if "stall" in request.node.callspec.id:
+        monkeypatch.setattr(module, "PATIENCE", (60, 1))
     server.answers = {file: iter(answers)}
     fails(server, tmp_path, says) if says else completes(server, tmp_path)
     found = [ALL if one == ALL else REST for one in server.asked(file)]
