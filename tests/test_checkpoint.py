@@ -405,7 +405,7 @@ DAMAGED_SAFETENSORS = {
     "a header of a byte more than there is": (safetensors(b"{}", size=3), "not a safetensors"),
     "not UTF-8": (safetensors(b'{"\xff": 1}'), "decode"), "half": (safetensors(b'{"x": 1'), "Expecting"),
     "a long integer": (safetensors(b'{"x": ' + b"9" * 5000 + b"}"), "integer"),
-    "deep": (safetensors(b'{"x":' * 200_000 + b"1" + b"}" * 200_000), "recursion"),
+    "deep": (safetensors(b'{"x":' * 200_000 + b"1" + b"}" * 200_000), "[Rr]ecursion"),
     "same key twice": (safetensors(b'{"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "x": '
                                    b'{"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}', D), HOLE),
     "old key": (safetensors({"x": {"dtype": "F32", "shape": [2], "offsets": [0, 8]}}, D), "data_offsets"),
