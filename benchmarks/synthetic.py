@@ -10,7 +10,7 @@ import numpy as np
 
 from encoder import EOS, Encoder, bytes_to_unicode
 from gpt2 import GPT2
-from loading.folder import shapes
+from loading.folder import list_shapes
 from utils import nested
 
 SIZES = {"tiny": dict(n_vocab=300, n_ctx=128, n_embd=32, n_head=2, n_layer=4),          # for the tests
@@ -25,7 +25,7 @@ LOGITS = 4.0            # standard deviation; a few of 50,257 tokens hold most o
 def random_arrays(size):
     """{OpenAI's name: array}, float32."""
     hparams, rng, arrays = SIZES[size], np.random.default_rng(0), {}
-    for name, shape in shapes(**hparams).items():
+    for name, shape in list_shapes(**hparams).items():
         part, last = name.split("/")[1], name.split("/")[-1]    # "model/h11/attn/c_proj/w" -> "h11", "w"
         if last == "b":
             arrays[name] = np.zeros(shape, dtype=np.float32)

@@ -69,11 +69,15 @@ def tile_depth(n_in, width):
                  and batch_invariant(depth, width)), divisors[0])
 
 
-def exact_rows(n_embd, d_head, n_ctx):
-    """How many rows at once are batch-invariant in all products of such a model; 1 if several may not be."""
+def exact_rows(n_embd, d_head, n_ctx, blocks=()):
+    """How many rows at once are batch-invariant in all products of such a model; 1 if several may not be.
+
+    blocks      the model's, which say how wide their feed-forward layers are; 4 * n_embd if there are none
+    """
     if on_gpu():
         return 1
-    weights = [(tile_depth(n_in, width), width) for n_in in (n_embd, 4 * n_embd) for width in (TILE, NARROW)]
+    n_inner = {len(block["mlp"]["c_fc"]["b"]) for block in blocks} or {4 * n_embd}
+    weights = [(tile_depth(n_in, width), width) for n_in in {n_embd} | n_inner for width in (TILE, NARROW)]
     keys = [(d_head, TILE, True)]
     values = [(n, width) for width in {min(d_head, TILE), d_head % TILE or TILE, SUM}
               for n in range(TILE, min(n_ctx, deepest(width)) + TILE, TILE)]

@@ -31,28 +31,32 @@ BFLOAT16 = "bfloat16"  # the upper half of a float32
 TENSORFLOW_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "|u1", 5: "<i2", 6: "|i1", 8: "<c8", 9: "<i8",
                     10: "|b1", 14: BFLOAT16, 17: "<u2", 18: "<c16", 19: "<f2", 22: "<u4", 23: "<u8"}
 SAFETENSORS_TYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": BFLOAT16, "BOOL": "|b1", "U8": "|u1",
-                     "I32": "<i4", "I64": "<i8"}
+                     "I8": "|i1", "I16": "<i2", "I32": "<i4", "I64": "<i8"}
 
 
-def need(ok, what):
-    """Raise ValueError(what) unless ok."""
+class Unsupported(ValueError):
+    """The file is whole, but of a kind that is not read here."""
+
+
+def need(ok, what, error=ValueError):
+    """Raise the error, with this sentence, unless ok."""
     if not ok:
-        raise ValueError(what)
+        raise error(what)
 
 
 @contextlib.contextmanager
-def opened(path):
-    """An open file.  If it is missing or damaged, any of the errors below can occur: each becomes a
-    ValueError, one sentence with the file's name."""
+def open_file(path):
+    """An open file.  What a missing, damaged or unsupported one raises becomes one sentence with its name."""
     try:
         with open(path, "rb") as file:
             yield file
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}; is every file of the model there?") from None
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except Unsupported as error:
+        raise ValueError(f"{path}: {error}, which is not read here") from None
+    except (ValueError, LookupError, OverflowError, RecursionError) as error:
         what = str(error) if isinstance(error, ValueError) else repr(error)
-        raise ValueError(f"{path}: {what:.300}; it is damaged, incomplete, or of an unsupported kind: "
-                         "delete it and get it again") from None
+        raise ValueError(f"{path}: {what:.300}; it is damaged or cut off: get it again") from None
 
 
 def read_arrays(path, start, tensors, verify=False):
@@ -62,7 +66,7 @@ def read_arrays(path, start, tensors, verify=False):
     tensors     [(begin, end, name, NumPy's type, shape, checksum)]
     verify      also compare the checksums
     """
-    with opened(path) as file:
+    with open_file(path) as file:
         tensors, size = sorted(tensors), os.path.getsize(path)
         ends = [start, *(end for _, end, *_ in tensors)]
         need(ends == sorted(ends) and ends[:-1] == [begin for begin, *_ in tensors],
@@ -168,7 +172,7 @@ def read_block(index, offset, size):
     """
     block, checksum = index[offset:offset + size + 1], index[offset + size + 1:offset + size + 5]
     need(masked_crc(block) == int.from_bytes(checksum, "little"), "a block does not match its checksum")
-    need(block[-1] == 0, "it is compressed")
+    need(block[-1] == 0, "it is compressed", Unsupported)
     end, at, key, entries = size - 4 * (1 + int.from_bytes(block[-5:-1], "little")), 0, b"", []
     while at < end:
         shared, at = read_varint(block, at)
@@ -183,7 +187,7 @@ def read_block(index, offset, size):
 
 def read_index(path):
     """An .index file -> (number of data files, [what read_entry returns for each tensor])."""
-    with opened(path) as file:
+    with open_file(path) as file:
         index = file.read()
         need(index[-8:] == MAGIC, "it is not a TensorFlow .index file")
         # the footer: where the metaindex block (empty) and the index block are
@@ -198,16 +202,16 @@ def read_index(path):
             entries += read_block(index, offset, size)
         (_, header), *tensors = entries
         header = dict(read_message(header))
-        need(0x10 not in header, "it is big-endian")
+        need(0x10 not in header, "it is big-endian", Unsupported)
         return header[0x08], [read_entry(key, value) for key, value in tensors]
 
 
 def read_entry(key, value):
     """One tensor -> (number of the data file, its tuple for read_arrays)."""
     entry, name = dict(read_message(value)), key.decode("utf-8", "replace")
-    need(0x3A not in entry, f"tensor {name!r} is cut into slices")
+    need(0x3A not in entry, f"tensor {name!r} is cut into slices", Unsupported)
     kind, begin, size = (entry.get(tag, 0) for tag in (0x08, 0x20, 0x28))
-    need(kind in TENSORFLOW_TYPES, f"tensor {name!r} is of TensorFlow's type {kind}")
+    need(kind in TENSORFLOW_TYPES, f"tensor {name!r} is of TensorFlow's type {kind}", Unsupported)
     shape = [dict(read_message(dim)).get(0x08, 0) for tag, dim in read_message(entry.get(0x12, b""))
              if tag == 0x12]
     checksum = int.from_bytes(entry.get(0x35, b""), "little")
@@ -313,12 +317,20 @@ def read_safetensors(path):
     The header is {name: {"dtype": "F32", "shape": [768], "data_offsets": [begin, end]}}; the offsets count
     from the end of the header.  Raises ValueError.
     """
-    with opened(path) as file:
+    with open_file(path) as file:
         start = 8 + int.from_bytes(file.read(8), "little")
         need(start <= os.path.getsize(path), "it is not a safetensors file, or it ends within its header")
         header = json.loads(file.read(start - 8))
+        need(isinstance(header, dict), "its header is not a JSON object")
         header.pop("__metadata__", None)
-        tensors = [(start + entry["data_offsets"][0], start + entry["data_offsets"][1], name,
-                    SAFETENSORS_TYPES[entry["dtype"]], entry["shape"], None)
-                   for name, entry in header.items()]
+        tensors = [describe_tensor(start, name, entry) for name, entry in header.items()]
     return dict(read_arrays(path, start, tensors))
+
+
+def describe_tensor(start, name, entry):
+    """An entry of the header -> its tuple for read_arrays."""
+    need(isinstance(entry, dict) and all(type(entry[key]) is list for key in ("shape", "data_offsets"))
+         and {*map(type, entry["shape"] + entry["data_offsets"])} == {int}, f"tensor {name!r} has no place")
+    (begin, end), dtype = entry["data_offsets"], str(entry["dtype"])
+    need(dtype in SAFETENSORS_TYPES, f"tensor {name!r} is of the type {dtype} (quantized?)", Unsupported)
+    return start + begin, start + end, name, SAFETENSORS_TYPES[dtype], entry["shape"], None

@@ -32,26 +32,29 @@ VOCABULARY = (1042301, "sha256:196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36
 MERGES = (456318, "sha256:1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5")
 
 
-def openai(size, n_embd, n_head, n_layer, index, data, checksum=None):
+def openai(size, hub, n_embd, n_head, n_layer, index, data, checksum=None):
     """One of OpenAI's models.  index, data: bytes in its two model.ckpt files; checksum: that of the data."""
     sizes = {"n_vocab": 50257, "n_ctx": 1024, "n_embd": n_embd, "n_head": n_head, "n_layer": n_layer}
     hparams = (json.dumps(sizes, indent=2) + "\n").encode()     # as in OpenAI's file
-    return {"urls": [f"{base}/{size}" for base in OPENAI],
+    return {"names": [hub, f"openai-community/{hub}", size.lower()],
+            "urls": [f"{base}/{size}" for base in OPENAI],
             "files": {"hparams.json": (len(hparams), f"sha256:{hashlib.sha256(hparams).hexdigest()}"),
                       "encoder.json": VOCABULARY, "vocab.bpe": MERGES, "model.ckpt.index": (index, None),
                       "model.ckpt.data-00000-of-00001": (data, checksum)}}
 
 
-# name: the addresses of its folder, in the order in which they are tried, and its files, each with its size
-# in bytes and its checksum, if known.  The sizes of 124M, 355M and distilgpt2 are as reported by others;
-# those of 774M and 1558M follow from the shapes of the tensors and the format.
+# name: its other names, in small letters, the addresses of its folder, in the order in which they are tried,
+# and its files, each with its size in bytes and its checksum, if known.  The sizes of 124M, 355M and
+# distilgpt2 are as reported by others; those of 774M and 1558M follow from the shapes of the tensors and the
+# format.  No public checksum of the model.ckpt files of 355M, 774M and 1558M was found: their lengths and the
+# checksums inside them, are all there is.
 MODELS = {
-    "124M": openai("124M", 768, 12, 12, 5215, 497759232, "md5:f48b9cf1a525a603be52258f69bf9162"),
-    "355M": openai("355M", 1024, 16, 24, 10399, 1419292672),
-    "774M": openai("774M", 1280, 20, 36, 15535, 3096120320),
-    "1558M": openai("1558M", 1600, 25, 48, 20724, 6230444800),
+    "124M": openai("124M", "gpt2", 768, 12, 12, 5215, 497759232, "md5:f48b9cf1a525a603be52258f69bf9162"),
+    "355M": openai("355M", "gpt2-medium", 1024, 16, 24, 10399, 1419292672),
+    "774M": openai("774M", "gpt2-large", 1280, 20, 36, 15535, 3096120320),
+    "1558M": openai("1558M", "gpt2-xl", 1600, 25, 48, 20724, 6230444800),
     "distilgpt2": {
-        "urls": [DISTILGPT2],
+        "names": ["distilgpt2", "distilbert/distilgpt2"], "urls": [DISTILGPT2],
         "files": {
             "config.json": (762, "sha256:4ec5947c1d59fee6212cdf3b0ec1a53eac02092554c5ff0a733488cbd2c64f3a"),
             "vocab.json": VOCABULARY, "merges.txt": MERGES,
@@ -94,6 +97,11 @@ def missing(name, folder):
             raise ValueError(f"{path} has {size_of(path)} bytes and should have {size}: delete it and start "
                              "again")
     return [file for file in files if not file[0].exists()]
+
+
+def is_unfinished(name, folder):
+    """Whether a download has begun here, with the first file of the table, and other files are missing."""
+    return (folder / next(iter(MODELS[name]["files"]))).exists() and bool(missing(name, folder))
 
 
 def size_of(path):

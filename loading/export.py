@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder import load_encoder
 from loading import command_line
-from loading.folder import checked, folder_of, read_folder, shapes
+from loading.folder import list_shapes, read_folder
+from loading.names import find_folder
 
 NAMES = {       # OpenAI's: Hugging Face's, llama.cpp's
     "": ("transformer", ""), "h": ("h.", "blk."),
-    "wte": ("wte", "token_embd"), "wpe": ("wpe", "position_embd"),
+    "lm_head": ("lm_head", "output"), "wte": ("wte", "token_embd"), "wpe": ("wpe", "position_embd"),
     "ln_f": ("ln_f", "output_norm"), "ln_1": ("ln_1", "attn_norm"), "ln_2": ("ln_2", "ffn_norm"),
     "attn/c_attn": ("attn.c_attn", "attn_qkv"), "attn/c_proj": ("attn.c_proj", "attn_output"),
     "mlp/c_fc": ("mlp.c_fc", "ffn_up"), "mlp/c_proj": ("mlp.c_proj", "ffn_down"),
@@ -37,64 +37,61 @@ def name_there(name, to):
 
     >>> [name_there("model/h11/attn/c_attn/w", to) for to in FORMATS]
     ['transformer.h.11.attn.c_attn.weight', 'blk.11.attn_qkv.weight']
-    >>> [name_there(name, "gguf") for name in ("model/wte", "model/ln_f/b")]
-    ['token_embd.weight', 'output_norm.bias']
+    >>> [name_there(name, "gguf") for name in ("model/wte", "model/ln_f/b", "model/lm_head")]
+    ['token_embd.weight', 'output_norm.bias', 'output.weight']
     """
     layer, part, last = re.fullmatch(r"model/(?:h(\d+)/)?(\w+|\w+/\w+?)(?:/([wgb]))?", name).groups()
     column = [*FORMATS].index(to)
-    words = [NAMES[key][column] for key in ("", part, last or "w")]
+    words = [NAMES[key][column] for key in ("", part, last or "w")[part == "lm_head":]]
     if layer:
         words.insert(1, NAMES["h"][column] + layer)
     return ".".join(filter(None, words))
 
 
-def tensors(hparams, arrays, to):
-    """(name in the format `to`, OpenAI's name, float32 array), one after another."""
-    for name in shapes(**hparams):
-        yield name_there(name, to), name, np.asarray(arrays[name], dtype="<f4")
-
-
-def write_huggingface(folder, _, hparams, arrays, encoder):
+def write_huggingface(folder, _, sizes, arrays, encoder):
     """config.json, model.safetensors, tokenizer_config.json, vocab.json, merges.txt."""
-    sizes = {size: hparams[size] for size in ("n_embd", "n_head", "n_layer")}
-    ends = dict(bos_token_id=encoder.eos, eos_token_id=encoder.eos)     # null if there is none, not 50256
-    config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=hparams["n_vocab"],
-                  n_positions=hparams["n_ctx"], **sizes, activation_function="gelu_new",
-                  layer_norm_epsilon=1e-5, tie_word_embeddings=True, dtype="float32", **ends)
+    same = {size: sizes[size] for size in ("n_embd", "n_head", "n_layer", "n_inner")}
+    ends = dict(bos_token_id=min(encoder.ends, default=None), eos_token_id=encoder.eos)     # null, not 50256
+    config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=sizes["n_vocab"],
+                  n_positions=sizes["n_ctx"], **same, activation_function="gelu_new", layer_norm_epsilon=1e-5,
+                  tie_word_embeddings=sizes["tied"], dtype="float32", **ends)
     texts = {"config.json": json.dumps(config, indent=2), "vocab.json": json.dumps(encoder.ids),
+             "added_tokens.json": json.dumps({token: i for i, token in encoder.added.items()}),
              "tokenizer_config.json": json.dumps(dict(tokenizer_class="GPT2Tokenizer")),
              "merges.txt": "\n".join(["#version: 0.2", *map(" ".join, encoder.ranks), ""])}
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     header, end = {"__metadata__": {"format": "pt"}}, 0
-    for name, _, array in tensors(hparams, arrays, "huggingface"):
-        header[name] = dict(dtype="F32", shape=array.shape, data_offsets=[end, end := end + array.nbytes])
+    for name, array in arrays.items():
+        header[name_there(name, "huggingface")] = dict(dtype="F32", shape=array.shape,
+                                                       data_offsets=[end, end := end + array.nbytes])
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)                             # so that the numbers after it are aligned
     with open(folder / "model.safetensors", "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for _, _, array in tensors(hparams, arrays, "huggingface"):
+        for array in arrays.values():
             file.write(np.ascontiguousarray(array))             # tofile does not notice that a disk is full
 
 
-def write_gguf(folder, name, hparams, arrays, encoder):
+def write_gguf(folder, name, sizes, arrays, encoder):
     """One file, NAME.gguf: hyperparameters, tokenizer and weights."""
     try:
         import gguf
     except ImportError:
         raise ValueError('the package gguf is not installed: pip install -e ".[gguf]"') from None
     writer = gguf.GGUFWriter(folder / f"{name}.gguf", "gpt2")
-    writer.add_context_length(hparams["n_ctx"])
-    writer.add_embedding_length(hparams["n_embd"])
-    writer.add_feed_forward_length(4 * hparams["n_embd"])
-    writer.add_block_count(hparams["n_layer"])
-    writer.add_head_count(hparams["n_head"])
+    writer.add_context_length(sizes["n_ctx"])
+    writer.add_embedding_length(sizes["n_embd"])
+    writer.add_feed_forward_length(sizes["n_inner"] or 4 * sizes["n_embd"])
+    writer.add_block_count(sizes["n_layer"])
+    writer.add_head_count(sizes["n_head"])
     writer.add_layer_norm_eps(1e-5)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     add_tokenizer(writer, encoder, gguf.TokenType)
     # llama.cpp keeps the weights of one output together: [n_in, n_out] -> [n_out, n_in]
-    for there, ours, array in tensors(hparams, arrays, "gguf"):
-        writer.add_tensor(there, np.ascontiguousarray(array.T if ours.endswith("/w") else array))
+    for name, array in arrays.items():
+        array = array.T if name.endswith("/w") else array
+        writer.add_tensor(name_there(name, "gguf"), np.ascontiguousarray(array))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -112,9 +109,9 @@ def add_tokenizer(writer, encoder, types):
     writer.add_token_types([types.NORMAL if token in merged else types.CONTROL for token in tokens])
     writer.add_token_merges([" ".join(pair) for pair in encoder.ranks])
     writer.add_add_bos_token(False)
-    if encoder.eos is not None:
-        writer.add_bos_token_id(encoder.eos)
-        writer.add_eos_token_id(encoder.eos)
+    if encoder.ends:
+        writer.add_bos_token_id(min(encoder.ends))
+        writer.add_eos_token_id(min(encoder.ends))
 
 
 FORMATS = {"huggingface": write_huggingface, "gguf": write_gguf}
@@ -135,14 +132,13 @@ def main(model, folder, to="huggingface", models_dir="models"):
     for place in folder, part:
         if os.path.lexists(place) or not place.parent.is_dir():
             raise ValueError(f"cannot write {place}: name a new folder, in one that exists")
-    source = folder_of(model, models_dir)                       # the model may have to be downloaded
-    hparams, arrays = read_folder(source)
-    encoder = load_encoder(source, hparams["n_vocab"])
-    arrays = {name: checked(arrays.get(name), name, shape, source)
-              for name, shape in shapes(**hparams).items()}
+    source = find_folder(model, models_dir)                     # the model may have to be downloaded
+    sizes, arrays, encoder = read_folder(source)
+    if encoder.space or any(encoder.around) or to == "gguf" and len(encoder.ends) > 1:
+        raise ValueError(f"{source} adds to each text, or ends it in several ways, which is not exported")
     part.mkdir()
     try:
-        FORMATS[to](part, source.resolve().name, hparams, arrays, encoder)
+        FORMATS[to](part, source.resolve().name, sizes, arrays, encoder)
         os.replace(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)

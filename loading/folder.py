@@ -1,134 +1,222 @@
-"""A model's name -> its folder -> its sizes and its weights under OpenAI's names, checked against each other.
+"""A model's folder -> its sizes, its weights under OpenAI's names, and its encoder, which fit together.
 
-    folder_of(name)         the folder of "demo-target", "124M" .., downloaded if necessary
-    read_folder(folder)     (hparams, arrays) of a folder in OpenAI's or Hugging Face's layout
-    shapes(**hparams)       the shape of every parameter of such a GPT-2
-    checked(array, ..)      the array in float32, if its shape is right and all numbers are finite
-    openai_names(arrays)    Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
+    read_folder(folder)         (sizes, arrays, encoder) of a folder in OpenAI's or Hugging Face's layout
+    list_shapes(**sizes)        {name: shape} of the parameters of such a GPT-2
+    check_weights(arrays, ..)   the arrays in float32, if they have these shapes and all numbers are finite
+    rename(arrays)              Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
 
-Limitations: plain GPT-2 only: another activation, epsilon, scale of attention or a separate output head is
+What a file says about the logits, the token ids or the end of a text is applied, or the folder is refused.
+So is a folder that holds two models.
+
+Limitations: the exact gelu, other epsilons and scales of attention, and pickled or quantized weights are
 refused.  Not checked: whether the number of heads and the weights are the right ones.
 """
-import json
+import fnmatch
 import re
-from pathlib import Path
 
 import numpy as np
 
+from encoder import check_keys, load_encoder, read_json
 from loading.checkpoint import read_safetensors, read_tensorflow
 
-EMBEDDED = ("demo-draft", "demo-target")                        # in models/
 SIZES = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
-PLAIN = {"model_type": "gpt2", "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
-         "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
-         "add_cross_attention": False}              # of a plain GPT-2, in Hugging Face's config.json
+DEFAULTS = {"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12}
+ALIASES = {"hidden_size": "n_embd", "max_position_embeddings": "n_positions",
+           "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}
 
+# The values in config.json with which a model computes what gpt2.py computes; the first is the default.
+PLAIN = {
+    "model_type": ("gpt2",), "layer_norm_epsilon": (1e-5,), "scale_attn_weights": (True,),
+    "activation_function": ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh"),
+    "scale_attn_by_inverse_layer_idx": (False,), "add_cross_attention": (False,), "pruned_heads": (None, {}),
+    "quantization_config": (None,), "tie_word_embeddings": (True, False)}
+# The values in generation_config.json, or config.json, that change neither the logits nor the end of a text.
+NEUTRAL = dict.fromkeys(["repetition_penalty", "encoder_repetition_penalty", "guidance_scale"], (None, 1))
+NEUTRAL |= dict.fromkeys(
+    ["bad_words_ids", "begin_suppress_tokens", "exponential_decay_length_penalty", "forced_bos_token_id",
+     "forced_eos_token_id", "min_length", "min_new_tokens", "no_repeat_ngram_size", "sequence_bias",
+     "stop_strings", "suppress_tokens", "watermarking_config"], (None, 0, [], {}))
 
-def folder_of(name, models_dir):
-    """The folder of a model, downloaded if necessary.  Raises ValueError if there is none."""
-    if name in EMBEDDED:
-        return Path(__file__).resolve().parent.parent / "models" / name
-    # Imported here, because `requests` takes almost as long to load as the embedded pair.
-    from loading.download import MODELS, download
-    if name in MODELS:
-        return download(name, models_dir)
-    if not name or not Path(name).is_dir():
-        raise ValueError(f"there is no model or folder {name!r}: use one of "
-                         f"{', '.join([*MODELS, *EMBEDDED])}, or a folder with a GPT-2 checkpoint")
-    return Path(name)
+SAVE = "AutoModelForCausalLM.from_pretrained(FOLDER{}).save_pretrained(NEW) writes model.safetensors"
+INSTEAD = {         # what may lie there in place of weights that are read here, and what to do with it
+    "adapter_config.json": "an adapter, not a model: save what merge_and_unload() of peft makes of it",
+    "model-*-of-*.safetensors": "a part of the weights: fetch model.safetensors.index.json, too",
+    "*.safetensors": "not called model.safetensors: rename it, if it is the whole model",
+    "pytorch_model*": "a pickle, which could run any code: in transformers, " + SAVE.format(""),
+    "tf_model*": "Keras's: in version 4 of transformers, " + SAVE.format(", from_tf=True"),
+    "flax_model*": "Flax's: in version 4 of transformers, " + SAVE.format(", from_flax=True"),
+    "*.gguf": "an export: name the folder of the model that it was made from",
+    "*onnx": "an export: name the folder of the model that it was made from"}
 
 
 def read_folder(folder):
-    """(hparams, arrays under OpenAI's names) of a folder in OpenAI's or Hugging Face's layout.
+    """(sizes, {OpenAI's name: float32 array}, encoder) of a model's folder.
 
+    sizes       n_vocab, n_ctx, n_embd, n_head, n_layer; n_inner, of the feed-forward layers, if it is not
+                4 * n_embd; tied: False if the model has an output head of its own, model/lm_head
     Raises ValueError, with one sentence, if a file is missing or damaged, or is not a plain GPT-2's.
     """
     try:
-        if (folder / "hparams.json").exists():
-            hparams = read_json(folder / "hparams.json")
-            arrays = read_tensorflow(folder / "model.ckpt")
-        elif (folder / "config.json").exists():
-            config = read_json(folder / "config.json")
-            names = {"n_vocab": "vocab_size", "n_ctx": "n_positions"}
-            hparams = {size: config.get(names.get(size, size)) for size in SIZES}
-            for key, ours in PLAIN.items():
-                if config.get(key, ours) != ours:
-                    raise ValueError(f"{key} is {config[key]!r} there and {ours!r} here: take a plain GPT-2")
-            arrays = openai_names(read_safetensors(folder / "model.safetensors"))
+        names = sorted(path.name for path in folder.iterdir())
+        check_pointers(folder, names)
+        weights = find_weights(folder, names)
+        sizes = read_sizes(folder, names)
+        if weights.endswith((".safetensors", ".json")):
+            arrays = tie(rename(read_shards(folder / weights)), sizes["tied"])
         else:
-            raise ValueError("there is neither hparams.json (OpenAI) nor config.json (Hugging Face)")
-        check_sizes(hparams, arrays)
+            arrays = read_tensorflow(folder / weights)
+        check_sizes(sizes, arrays)
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder} is not a usable GPT-2 folder: {error}") from None
-    return hparams, arrays
+    encoder = load_encoder(folder, sizes["n_vocab"])
+    arrays = check_weights(arrays, list_shapes(**sizes), folder)
+    for name in arrays.keys() & {"model/wte", "model/lm_head"}:
+        arrays[name] = arrays[name][:encoder.n_vocab]           # without the rows that have no token
+    return sizes | {"n_vocab": encoder.n_vocab}, arrays, encoder
 
 
-def read_json(path):
-    """The JSON object in a small file.  Raises ValueError, with the file's name, if it holds none."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path.name} is damaged ({error}): get it again") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path.name} is damaged (it does not hold a JSON object): get it again")
-    return found
+def check_pointers(folder, names):
+    """Raises ValueError if a file holds only Git LFS's note of where its content is."""
+    for name in names:
+        if re.search(r"\.(json|txt|bpe|safetensors|index|data-.*)$", name) and (folder / name).is_file():
+            with open(folder / name, "rb") as file:
+                if file.read(24) == b"version https://git-lfs.":
+                    raise ValueError(f"{name} is a Git LFS pointer, not the file itself: run git lfs pull")
 
 
-def check_sizes(hparams, arrays):
+def find_weights(folder, names):
+    """The folder's weights: a safetensors file, the index of several, or the prefix of TensorFlow's files.
+
+    Raises ValueError if there are none, or those of two models, or if the file with the sizes is missing.
+    """
+    prefixes = [name.removesuffix(".index") for name in fnmatch.filter(names, "*.index")]
+    if len(prefixes) > 1 and "checkpoint" in names:             # where TensorFlow says which is the latest
+        latest = re.search(r'path: "(?:.*[/\\])?(.+)"', (folder / "checkpoint").read_text(encoding="utf-8"))
+        prefixes = [prefix for prefix in prefixes if latest and prefix == latest[1]] or prefixes
+    found = prefixes + fnmatch.filter(names, "model.safetensors*")
+    for pattern, what in INSTEAD.items():
+        if fnmatch.filter(names, pattern) and (not found or pattern == "adapter_config.json"):
+            raise ValueError(f"{fnmatch.filter(names, pattern)[0]} is {what}")
+    if not found:
+        inner = [path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/*.json")
+                 if path.name in ("hparams.json", "config.json")]
+        raise ValueError("there is neither model.ckpt.index (OpenAI) nor model.safetensors (Hugging Face)"
+                         + (f": did you mean {max(inner)}?" if inner else ""))
+    if len(found) > 1:
+        raise ValueError(f"there are {' and '.join(found)}: keep the files of one model")
+    file = "hparams.json" if prefixes else "config.json"
+    if file not in names:
+        raise ValueError(f"{file} is missing, which has the sizes: copy it from where the model came from")
+    return found[0]
+
+
+def read_sizes(folder, names):
+    """The sizes as in read_folder.  Raises ValueError if two files differ, or say what is not done here."""
+    found = []
+    if "hparams.json" in names:
+        hparams = read_json(folder / "hparams.json")
+        found.append({size: hparams.get(size) for size in SIZES} | {"n_inner": None, "tied": True})
+    if "config.json" in names:
+        config = read_json(folder / "config.json")
+        for alias in ALIASES.keys() & config.keys():
+            if config.setdefault(ALIASES[alias], config[alias]) != config[alias]:
+                raise ValueError(f"config.json has another {alias} than {ALIASES[alias]}: remove one")
+        check_keys("config.json", config, PLAIN | NEUTRAL)
+        generation = read_json(folder / "generation_config.json", optional=True)
+        check_keys("generation_config.json", generation, NEUTRAL)
+        sizes = [config.get(key, default) for key, default in DEFAULTS.items()]
+        found.append(dict(zip(SIZES, sizes), n_inner=config.get("n_inner"),
+                          tied=config.get("tie_word_embeddings", True)))
+    if found[0] != found[-1]:
+        raise ValueError("hparams.json and config.json have different sizes: keep the files of one model")
+    return found[0]
+
+
+def check_sizes(sizes, arrays):
     """Raises ValueError for impossible sizes, or if the checkpoint has a different number of layers."""
-    for size in SIZES:
-        if type(hparams.get(size)) is not int or hparams[size] < 1:
-            raise ValueError(f"{size} is {hparams.get(size)!r}, which is not a size")
-    if hparams["n_embd"] % hparams["n_head"]:
-        raise ValueError(f"n_embd {hparams['n_embd']} does not divide into {hparams['n_head']} heads")
+    for size in [*SIZES, "n_inner"][:5 + (sizes.get("n_inner") is not None)]:
+        if type(sizes[size]) is not int or sizes[size] < 1:
+            raise ValueError(f"{size} is {sizes[size]!r}, which is not a size")
+    if sizes["n_embd"] % sizes["n_head"]:
+        raise ValueError(f"n_embd {sizes['n_embd']} does not divide into {sizes['n_head']} heads")
     n_layer = len({name.split("/")[1] for name in arrays if name.startswith("model/h")})
-    if hparams["n_layer"] != n_layer:
-        raise ValueError(f"n_layer is {hparams['n_layer']}, and the checkpoint has {n_layer} layers")
+    if sizes["n_layer"] != n_layer:
+        raise ValueError(f"n_layer is {sizes['n_layer']}, and the checkpoint has {n_layer} layers")
 
 
-def shapes(n_vocab, n_ctx, n_embd, n_layer, **_):
+def list_shapes(n_vocab, n_ctx, n_embd, n_layer, n_inner=None, tied=True, **_):
     """The shape of every parameter, by OpenAI's name."""
-    n = n_embd
+    n, m = n_embd, n_inner or 4 * n_embd
     block = {"ln_1/g": (n,), "ln_1/b": (n,),
              "attn/c_attn/w": (n, 3 * n), "attn/c_attn/b": (3 * n,),
              "attn/c_proj/w": (n, n), "attn/c_proj/b": (n,),
              "ln_2/g": (n,), "ln_2/b": (n,),
-             "mlp/c_fc/w": (n, 4 * n), "mlp/c_fc/b": (4 * n,),
-             "mlp/c_proj/w": (4 * n, n), "mlp/c_proj/b": (n,)}
+             "mlp/c_fc/w": (n, m), "mlp/c_fc/b": (m,),
+             "mlp/c_proj/w": (m, n), "mlp/c_proj/b": (n,)}
     return {"model/wte": (n_vocab, n), "model/wpe": (n_ctx, n), "model/ln_f/g": (n,), "model/ln_f/b": (n,),
+            **({} if tied else {"model/lm_head": (n_vocab, n)}),
             **{f"model/h{i}/{name}": shape for i in range(n_layer) for name, shape in block.items()}}
 
 
-def checked(array, name, shape, folder):
-    """The array in float32.  Raises ValueError if it is missing (None), of another shape, or not finite."""
-    if array is None:
-        raise ValueError(f"{folder}: {name} is missing from the checkpoint")
-    if array.shape not in (shape, (1, *shape)):                 # OpenAI's convolutions: [1, n_in, n_out]
-        raise ValueError(f"{folder}: {name} has the shape {array.shape}, and should have {shape}")
-    array = np.asarray(array, dtype=np.float32).reshape(shape)
-    if not np.isfinite(array).all():
-        raise ValueError(f"{folder}: {name} holds NaN or infinity: the file is damaged, get it again")
-    return array
+def check_weights(arrays, shapes, folder):
+    """{name: array in float32} for all names in `shapes`.  `arrays` is emptied on the way, to save memory.
+
+    Raises ValueError if one is missing, of another shape, of whole numbers, or not finite.
+    """
+    checked = {}
+    for name, shape in shapes.items():
+        array = arrays.pop(name, None)
+        if array is None:
+            raise ValueError(f"{folder}: {name} is missing from the checkpoint")
+        if array.shape not in (shape, (1, *shape)):             # OpenAI's convolutions: [1, n_in, n_out]
+            raise ValueError(f"{folder}: {name} has the shape {array.shape}, and should have {shape}")
+        if array.dtype.kind != "f":
+            raise ValueError(f"{folder}: {name} is of type {array.dtype}: quantized weights are not read")
+        checked[name] = np.asarray(array, dtype=np.float32).reshape(shape)
+        if not np.isfinite(checked[name]).all():
+            raise ValueError(f"{folder}: {name} holds NaN or infinity: get the file again, or another model")
+    return checked
 
 
-def openai_names(arrays):
+# Hugging Face's weights -------------------------------------------------------------------------------------
+
+def read_shards(path):
+    """All tensors of a safetensors file, or of those that an index names.  Raises ValueError."""
+    if path.suffix != ".json":
+        return read_safetensors(path)
+    files, arrays = read_json(path)["weight_map"], {}
+    for file in sorted({*files.values()}):
+        arrays |= read_safetensors(path.with_name(file))
+    if arrays.keys() != files.keys():
+        raise ValueError(f"{path.name} and its files name different tensors: fetch all of them again")
+    return arrays
+
+
+def tie(arrays, tied):
+    """The arrays without lm_head, if `tied`: it is wte.  Raises ValueError if the two differ."""
+    if tied and "model/lm_head" in arrays:
+        head = arrays.pop("model/lm_head")
+        if not np.array_equal(head, arrays.setdefault("model/wte", head)):
+            raise ValueError("lm_head.weight differs from wte.weight, and config.json does not have "
+                             "tie_word_embeddings: false: add it if the model has an output head of its own")
+    return arrays
+
+
+def rename(arrays):
     """Hugging Face's names, with or without the prefix "transformer.", -> OpenAI's; the arrays are the same.
 
-    >>> openai_names({"transformer.h.0.attn.c_attn.weight": 1, "wte.weight": 2, "h.0.attn.bias": 3})
+    >>> rename({"transformer.h.0.attn.c_attn.weight": 1, "wte.weight": 2, "h.0.attn.bias": 3})
     {'model/h0/attn/c_attn/w': 1, 'model/wte': 2}
     """
-    renamed, arrays = {}, {name.removeprefix("transformer."): array for name, array in arrays.items()}
+    renamed = {}
     for name, array in arrays.items():
+        name = name.removeprefix("transformer.")
         if name.endswith((".attn.bias", ".attn.masked_bias")):      # the causal mask, not .attn.c_attn.bias
             continue
-        if name == "lm_head.weight":
-            if not np.array_equal(array, arrays.get("wte.weight")):
-                raise ValueError("lm_head.weight differs from wte.weight: take a plain GPT-2 language model")
-            continue
-        if not re.fullmatch(r"w[tp]e\.weight|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)",
-                            name):
+        if not re.fullmatch(r"(w[tp]e|lm_head)\.weight"
+                            r"|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)", name):
             raise ValueError(f"tensor {name!r} is not one of GPT-2's: take a plain GPT-2 language model")
-        name = re.sub(r"(w[tp]e)\.weight", r"\1", name)
+        name = re.sub(r"(w[tp]e|lm_head)\.weight", r"\1", name)
         name = re.sub(r"(ln_.)\.weight", r"\1/g", name).replace(".weight", "/w").replace(".bias", "/b")
         renamed["model/" + name.replace("h.", "h", 1).replace(".", "/")] = array
     return renamed

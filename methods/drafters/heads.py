@@ -15,8 +15,9 @@ from checks import check_ids
 from compute.backend import to_host, xp
 from gpt2 import common_prefix, layer_norm
 from loading.checkpoint import read_tensorflow
-from loading.folder import read_json, shapes
-from utils import nested
+from encoder import read_json
+from loading.folder import check_weights, list_shapes
+from utils import nest
 
 EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit", "demo-parallel")      # in models/, for demo-target
 SIZES = dict(eagle="layers", medusa="n_heads", exit="exit_layer", parallel="layers")     # in hparams.json
@@ -24,7 +25,7 @@ N_ROWS, RANK = 8, 24            # of a parallel head: the most drafts of a pass,
 
 
 def load_head(kind, name_or_folder, target):
-    """The parameters of a head of this kind (a key of SIZES), nested as in utils.nested.
+    """The parameters of a head of this kind (a key of SIZES), nested as in utils.nest.
     A dict is returned unchanged.
 
     Raises ValueError for files that are missing or damaged, another kind of head, or another target's head.
@@ -52,7 +53,7 @@ def load_head(kind, name_or_folder, target):
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder} is not a head for this target: {error}") from None
     wanted = head_shapes(kind, target.params["wte"].shape[1], hparams[size], target.n_vocab)
-    return nested(arrays, {"n_layer": 1}, folder, wanted) | {size: hparams[size]}
+    return nest(check_weights(arrays, wanted, folder), n_layer=1) | {size: hparams[size]}
 
 
 def find_head(name_or_folder, kind, target):
@@ -82,7 +83,7 @@ def head_shapes(kind, n, size, n_vocab=0):
     """The shape of every parameter of a head, by name.  n is the target's n_embd; for size see SIZES."""
     if kind == "medusa":
         return {"model/residuals/w": (n, size * n), "model/residuals/b": (size * n,)}
-    gpt2 = shapes(n_vocab=0, n_ctx=0, n_embd=n, n_layer=1)
+    gpt2 = list_shapes(n_vocab=0, n_ctx=0, n_embd=n, n_layer=1)
     block = {name: gpt2[name] for name in gpt2 if name not in ("model/wte", "model/wpe")}
     if kind == "exit":
         return block

@@ -23,7 +23,7 @@ from lossless.toys import as_model, memoryless, scripted, table
 from methods.drafters import heads
 from methods.samplers.tree import tree_sampling
 from methods.table import DRAFTERS, VERIFIERS, choose
-from utils import nested
+from utils import nest
 
 # Models given by tables -------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class TinyModels:
         wanted = heads.head_shapes(kind, n, size, self.target.n_vocab)
         arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(np.float32)
                   for name, shape in wanted.items()}
-        return nested(arrays, {"n_layer": 1}, Path("tiny"), wanted) | {heads.SIZES[kind]: size}
+        return nest(arrays, n_layer=1) | {heads.SIZES[kind]: size}
 
 
 def small():
@@ -223,7 +223,7 @@ def synthetic_pair(size, n_first, dial):
     for name, array in arrays.items():
         if name.endswith("c_proj/w") and int(name.split("/")[1][1:]) >= n_first:
             array *= dial
-    params = nested(arrays, SIZES[size], Path("a random model"))
+    params = nest(arrays, SIZES[size]["n_layer"])
     first = {**params, "blocks": params["blocks"][:n_first]}
     return (gpt2.GPT2(some, SIZES[size]["n_head"]) for some in (first, params))
 

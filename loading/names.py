@@ -1,0 +1,60 @@
+"""A model's name -> its folder: in this repository, in --models_dir, in Hugging Face's cache, or downloaded.
+
+    find_folder("gpt2-medium", "models")        # or 355M: the same model
+"""
+import os
+from difflib import get_close_matches
+from pathlib import Path
+
+EMBEDDED = ("demo-draft", "demo-target")                        # in models/
+
+
+def find_folder(name, models_dir):
+    """The folder of a model: the first of models_dir/NAME, the folder NAME, Hugging Face's cache, a download.
+
+    Raises ValueError if there is none.
+    """
+    if name in EMBEDDED:
+        return Path(__file__).resolve().parent.parent / "models" / name
+    # Imported here, because `requests` takes almost as long to load as the embedded pair.
+    from loading.download import MODELS, download, is_unfinished
+    size = next((one for one in MODELS if name.lower() in MODELS[one]["names"]), None)
+    names = [one for one in (name, size, *(MODELS[size]["names"] if size else [])) if one]
+    for folder in [Path(models_dir, one) for one in names] + [*map(Path, names[:1])]:
+        if holds_model(folder) and not (folder.name == size and is_unfinished(size, folder)):
+            return folder
+    snapshots = [folder for folder in map(find_snapshot, names) if folder and holds_model(folder)]
+    whole = [folder for folder in snapshots if any(folder.glob("*.safetensors"))]
+    if whole or snapshots and not size:
+        return (whole or snapshots)[0]
+    if size:
+        try:
+            return download(size, models_dir)
+        except ValueError as error:
+            raise ValueError(f"{name} is neither in {models_dir} nor in {hub_cache()}, and {error}") from None
+    if name and Path(name).is_dir():
+        return Path(name)                                       # what it lacks is said when it is read
+    known = [*MODELS, *EMBEDDED]
+    near = get_close_matches(name, known + [one for model in MODELS.values() for one in model["names"]], n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise ValueError(f"there is no model or folder {name!r}{hint}: use one of {', '.join(known)}, a name in "
+                     f"{hub_cache()}, or a folder with a GPT-2 checkpoint")
+
+
+def holds_model(folder):
+    return any((folder / file).exists() for file in ("hparams.json", "config.json"))
+
+
+def hub_cache():
+    """Where Hugging Face's libraries keep what they download."""
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
+
+
+def find_snapshot(name):
+    """The folder in the cache of a model's branch main, or None."""
+    repository = hub_cache() / f"models--{name.replace('/', '--')}"
+    try:
+        return repository / "snapshots" / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
