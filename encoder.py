@@ -151,15 +151,19 @@ def load_encoder(folder, n_vocab=None):
         whole, special, config, more = (read_json(folder / f"{name}.json", optional=True) for name in (
             "tokenizer", "special_tokens_map", "tokenizer_config", "added_tokens"))
         check_keys("tokenizer_config.json", config := config | special, CONFIG)
+        if whole:
+            check_keys("tokenizer.json", whole, {"normalizer": (None,)})
+            check_keys("tokenizer.json", whole.get("model", {}), MODEL)
+            check_keys("tokenizer.json", whole.get("pre_tokenizer") or {"type": None}, PRE_TOKENIZER)
         added = list_added(whole, config, more)
         ids, merges = read_vocabulary(folder, whole, added)
         check_vocabulary(ids, merges, added)
         spare = 0 if (folder / "encoder.json").exists() else SPARE
         if n_vocab is not None and not len(ids) <= n_vocab <= len(ids) + spare:
             raise ValueError(f"it has {len(ids)} tokens, and the model beside it {n_vocab}: keep one model's "
-                             "files, or make room with model.resize_token_embeddings(len(tokenizer))")
-        space, around = read_pipeline(whole, config, ids)
-        ends = list_ends(folder, ids)
+                             "files, or call model.resize_token_embeddings(len(tokenizer)) and save both")
+        space = config.get("add_prefix_space", (whole.get("pre_tokenizer") or {}).get("add_prefix_space", False))
+        around, ends = read_template(whole, config, ids), list_ends(folder, ids)
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot read the vocabulary in {folder}: {error}") from None
     return Tokenizer(ids, merges, added.keys() - {EOS}, space, around, ends)     # EOS stays text: see the top
@@ -182,13 +186,13 @@ def read_json(path, optional=False):
     return found
 
 
-def check_keys(file, found, plain):
+def check_keys(file, found, plain, advice="take a plain GPT-2, not quantized"):
     """Raises ValueError if a key has another value than those in `plain`, the first of which is the default.
     """
     for key, values in plain.items():
         if found.get(key, values[0]) not in values:
             raise ValueError(f"{file} has {key}: {json.dumps(found[key])[:100]}, and only "
-                             f"{' or '.join(map(json.dumps, values))} is understood here")
+                             f"{' or '.join(map(json.dumps, values))} is done here: {advice}")
 
 
 def list_added(whole, config, more):
@@ -244,14 +248,9 @@ def check_vocabulary(ids, merges, added):
         raise ValueError(f"tokens and merges do not fit together {strange[:3] or ''}: fetch its files again")
 
 
-def read_pipeline(whole, config, ids):
-    """(space, around) of a Tokenizer, as tokenizer.json and tokenizer_config.json say.  Raises ValueError."""
-    pre, post = whole.get("pre_tokenizer") or {"type": None}, whole.get("post_processor") or {}
-    if whole:
-        check_keys("tokenizer.json", whole, {"normalizer": (None,)})
-        check_keys("tokenizer.json", whole["model"], MODEL)
-        check_keys("tokenizer.json", pre, PRE_TOKENIZER)
-    around = [], []
+def read_template(whole, config, ids):
+    """([ids before a text], [ids after it]), as tokenizer.json and tokenizer_config.json say."""
+    post, around = whole.get("post_processor") or {}, ([], [])
     for step in post.get("processors", [post]):                 # a Sequence has several
         check_keys("tokenizer.json", step, {"type": ("ByteLevel", "TemplateProcessing")})
         side = 0
@@ -266,7 +265,7 @@ def read_pipeline(whole, config, ids):
                              "does otherwise: make them agree")
         if asked and not side:
             side.append(ids[text_of(config.get(name)) or EOS])
-    return config.get("add_prefix_space", pre.get("add_prefix_space", False)), around
+    return around
 
 
 def list_ends(folder, ids):
@@ -275,4 +274,7 @@ def list_ends(folder, ids):
         return [ids.get(EOS)]
     ends = (read_json(folder / "config.json").get("eos_token_id", 50256),
             read_json(folder / "generation_config.json", optional=True).get("eos_token_id"))
-    return [i for end in ends for i in (end if isinstance(end, list) else [end])]
+    ends = [i for end in ends for i in (end if isinstance(end, list) else [end])]
+    if not {*map(type, ends)} <= {int, type(None)}:
+        raise ValueError(f"eos_token_id is {ends}: it must be an id, several, or null")
+    return ends

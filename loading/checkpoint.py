@@ -218,21 +218,17 @@ def read_entry(key, value):
     return entry.get(0x18, 0), (begin, begin + size, name, TENSORFLOW_TYPES[kind], shape, checksum)
 
 
-def each_tensor(prefix, verify=False):
-    """(name, array) of every tensor, one after another; arguments and errors as in read_tensorflow."""
-    n_files, entries = read_index(f"{prefix}.index")
-    for number in sorted({file for file, _ in entries}):
-        tensors = [tensor for file, tensor in entries if file == number]
-        yield from read_arrays(f"{prefix}.data-{number:05d}-of-{n_files:05d}", 0, tensors, verify)
-
-
 def read_tensorflow(prefix, verify=False):
     """read_tensorflow("models/124M/model.ckpt")["model/wte"] -> float32 [50257, 768]
 
     verify      also compare the checksum of every tensor
     Raises ValueError.
     """
-    return dict(sorted(each_tensor(prefix, verify)))
+    (n_files, entries), arrays = read_index(f"{prefix}.index"), {}
+    for number in {file for file, _ in entries}:
+        tensors = [tensor for file, tensor in entries if file == number]
+        arrays |= read_arrays(f"{prefix}.data-{number:05d}-of-{n_files:05d}", 0, tensors, verify)
+    return dict(sorted(arrays.items()))
 
 
 # Writing TensorFlow's files ---------------------------------------------------------------------------------
@@ -254,11 +250,11 @@ def to_message(*fields):
     return b"".join(bytes([tag]) + encode[tag & 7](value) for tag, value in fields if value != 0)
 
 
-def to_block(entries, interval):
-    """[(key, value)], keys ascending -> a block.  Every interval-th entry has its whole key."""
+def to_block(entries):
+    """[(key, value)], keys ascending -> a block.  Every 16th entry has its whole key."""
     block, whole, last = b"", [], b""
     for i, (key, value) in enumerate(entries):
-        if i % interval == 0:
+        if i % 16 == 0:
             whole.append(len(block))
             last = b""
         shared = len(os.path.commonprefix([last, key]))
@@ -273,11 +269,11 @@ def to_block(entries, interval):
 
 def to_index(entries):
     """[(key, value)] -> an .index file: data block, metaindex block (empty), index block, footer."""
-    data, meta = to_block(entries, 16), to_block([], 1)
+    data, meta = to_block(entries), to_block([])
     # the index block has one key, the shortest above the last name: b"n" for GPT-2
     first = entries[-1][0][:1]
     key = bytes([first[0] + 1]) if first else b""
-    index = to_block([(key, to_varint(0) + to_varint(len(data) - 5))], 1)
+    index = to_block([(key, to_varint(0) + to_varint(len(data) - 5))])
     footer = b"".join(map(to_varint, (len(data), len(meta) - 5, len(data) + len(meta), len(index) - 5)))
     return data + meta + index + footer.ljust(40, b"\0") + MAGIC
 

@@ -32,39 +32,36 @@ PLAIN = {
     "quantization_config": (None,), "tie_word_embeddings": (True, False)}
 # The values in generation_config.json, or config.json, that change neither the logits nor the end of a text.
 NEUTRAL = dict.fromkeys(["repetition_penalty", "encoder_repetition_penalty", "guidance_scale"], (None, 1))
-NEUTRAL |= dict.fromkeys(
-    ["bad_words_ids", "begin_suppress_tokens", "exponential_decay_length_penalty", "forced_bos_token_id",
-     "forced_eos_token_id", "min_length", "min_new_tokens", "no_repeat_ngram_size", "sequence_bias",
-     "stop_strings", "suppress_tokens", "watermarking_config"], (None, 0, [], {}))
+NEUTRAL |= dict.fromkeys((
+    "bad_words_ids begin_suppress_tokens exponential_decay_length_penalty forced_bos_token_id "
+    "forced_eos_token_id min_length min_new_tokens no_repeat_ngram_size sequence_bias stop_strings "
+    "suppress_tokens watermarking_config").split(), (None, 0, [], {}))
 
+DELETE = "delete that line to generate without it"
 SAVE = "AutoModelForCausalLM.from_pretrained(FOLDER{}).save_pretrained(NEW) writes model.safetensors"
 INSTEAD = {         # what may lie there in place of weights that are read here, and what to do with it
     "adapter_config.json": "an adapter, not a model: save what merge_and_unload() of peft makes of it",
     "model-*-of-*.safetensors": "a part of the weights: fetch model.safetensors.index.json, too",
-    "*.safetensors": "not called model.safetensors: rename it, if it is the whole model",
-    "pytorch_model*": "a pickle, which could run any code: in transformers, " + SAVE.format(""),
-    "tf_model*": "Keras's: in version 4 of transformers, " + SAVE.format(", from_tf=True"),
-    "flax_model*": "Flax's: in version 4 of transformers, " + SAVE.format(", from_flax=True"),
-    "*.gguf": "an export: name the folder of the model that it was made from",
-    "*onnx": "an export: name the folder of the model that it was made from"}
+    "pytorch_model*": f"a pickle, which could run any code: in transformers, {SAVE.format('')}",
+    "tf_model*": f"Keras's: in version 4 of transformers, {SAVE.format(', from_tf=True')}",
+    "flax_model*": f"Flax's: in version 4 of transformers, {SAVE.format(', from_flax=True')}",
+    "*onnx": "an export: name the folder of the model that it was made from",
+    "*.gguf": "an export: name the folder of the model that it was made from"}
 
 
 def read_folder(folder):
     """(sizes, {OpenAI's name: float32 array}, encoder) of a model's folder.
 
-    sizes       n_vocab, n_ctx, n_embd, n_head, n_layer; n_inner, of the feed-forward layers, if it is not
+    sizes       n_vocab, n_ctx, n_embd, n_head, n_layer; n_inner, of the feed-forward layers, None for
                 4 * n_embd; tied: False if the model has an output head of its own, model/lm_head
     Raises ValueError, with one sentence, if a file is missing or damaged, or is not a plain GPT-2's.
     """
     try:
-        names = sorted(path.name for path in folder.iterdir())
-        check_pointers(folder, names)
-        weights = find_weights(folder, names)
-        sizes = read_sizes(folder, names)
-        if weights.endswith((".safetensors", ".json")):
-            arrays = tie(rename(read_shards(folder / weights)), sizes["tied"])
+        weights, sizes = find_weights(folder), read_sizes(folder)
+        if weights.suffix in (".safetensors", ".json"):
+            arrays = tie(rename(read_shards(weights)), sizes["tied"])
         else:
-            arrays = read_tensorflow(folder / weights)
+            arrays = read_tensorflow(weights)
         check_sizes(sizes, arrays)
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder} is not a usable GPT-2 folder: {error}") from None
@@ -75,58 +72,49 @@ def read_folder(folder):
     return sizes | {"n_vocab": encoder.n_vocab}, arrays, encoder
 
 
-def check_pointers(folder, names):
-    """Raises ValueError if a file holds only Git LFS's note of where its content is."""
-    for name in names:
-        if re.search(r"\.(json|txt|bpe|safetensors|index|data-.*)$", name) and (folder / name).is_file():
-            with open(folder / name, "rb") as file:
-                if file.read(24) == b"version https://git-lfs.":
-                    raise ValueError(f"{name} is a Git LFS pointer, not the file itself: run git lfs pull")
-
-
-def find_weights(folder, names):
+def find_weights(folder):
     """The folder's weights: a safetensors file, the index of several, or the prefix of TensorFlow's files.
 
-    Raises ValueError if there are none, or those of two models, or if the file with the sizes is missing.
+    Raises ValueError if there are none, or those of two models, or if a file is not really there.
     """
+    names = sorted(path.name for path in folder.iterdir())
+    for path in map(folder.joinpath, names):
+        if (re.search(r"\.(json|txt|bpe|safetensors|index|data-.*)$", path.name) and path.is_file()
+                and path.stat().st_size < 999 and path.read_bytes().startswith(b"version https://git-lfs.")):
+            raise ValueError(f"{path.name} is a Git LFS pointer, not the file itself: run git lfs pull")
     prefixes = [name.removesuffix(".index") for name in fnmatch.filter(names, "*.index")]
     if len(prefixes) > 1 and "checkpoint" in names:             # where TensorFlow says which is the latest
         latest = re.search(r'path: "(?:.*[/\\])?(.+)"', (folder / "checkpoint").read_text(encoding="utf-8"))
         prefixes = [prefix for prefix in prefixes if latest and prefix == latest[1]] or prefixes
-    found = prefixes + fnmatch.filter(names, "model.safetensors*")
+    found = prefixes + [name for name in names if re.fullmatch(r"model\.safetensors(\.index\.json)?", name)]
     for pattern, what in INSTEAD.items():
         if fnmatch.filter(names, pattern) and (not found or pattern == "adapter_config.json"):
             raise ValueError(f"{fnmatch.filter(names, pattern)[0]} is {what}")
     if not found:
-        inner = [path.parent for depth in ("*", "*/*") for path in folder.glob(f"{depth}/*.json")
-                 if path.name in ("hparams.json", "config.json")]
-        raise ValueError("there is neither model.ckpt.index (OpenAI) nor model.safetensors (Hugging Face)"
-                         + (f": did you mean {max(inner)}?" if inner else ""))
+        names.sort(key=lambda name: name.endswith((".json", ".txt", ".md")))
+        raise ValueError("there is neither model.ckpt.index (OpenAI) nor model.safetensors (Hugging Face), but "
+                         f"{', '.join(names[:5]) or 'nothing'}: name the folder that holds the model")
     if len(found) > 1:
         raise ValueError(f"there are {' and '.join(found)}: keep the files of one model")
-    file = "hparams.json" if prefixes else "config.json"
-    if file not in names:
+    if (file := "hparams.json" if prefixes else "config.json") not in names:
         raise ValueError(f"{file} is missing, which has the sizes: copy it from where the model came from")
-    return found[0]
+    return folder / found[0]
 
 
-def read_sizes(folder, names):
+def read_sizes(folder):
     """The sizes as in read_folder.  Raises ValueError if two files differ, or say what is not done here."""
+    hparams, config, generation = (read_json(folder / f"{name}.json", optional=True)
+                                   for name in ("hparams", "config", "generation_config"))
+    check_keys("config.json", config, PLAIN)
+    check_keys("config.json", config, NEUTRAL, DELETE)
+    check_keys("generation_config.json", generation, NEUTRAL, DELETE)
+    config = {ALIASES.get(key, key): value for key, value in config.items()}
     found = []
-    if "hparams.json" in names:
-        hparams = read_json(folder / "hparams.json")
+    if hparams or not config:
         found.append({size: hparams.get(size) for size in SIZES} | {"n_inner": None, "tied": True})
-    if "config.json" in names:
-        config = read_json(folder / "config.json")
-        for alias in ALIASES.keys() & config.keys():
-            if config.setdefault(ALIASES[alias], config[alias]) != config[alias]:
-                raise ValueError(f"config.json has another {alias} than {ALIASES[alias]}: remove one")
-        check_keys("config.json", config, PLAIN | NEUTRAL)
-        generation = read_json(folder / "generation_config.json", optional=True)
-        check_keys("generation_config.json", generation, NEUTRAL)
-        sizes = [config.get(key, default) for key, default in DEFAULTS.items()]
-        found.append(dict(zip(SIZES, sizes), n_inner=config.get("n_inner"),
-                          tied=config.get("tie_word_embeddings", True)))
+    if config:
+        found.append(dict(zip(SIZES, (config.get(key, default) for key, default in DEFAULTS.items())),
+                          n_inner=config.get("n_inner"), tied=config.get("tie_word_embeddings", True)))
     if found[0] != found[-1]:
         raise ValueError("hparams.json and config.json have different sizes: keep the files of one model")
     return found[0]
@@ -134,9 +122,9 @@ def read_sizes(folder, names):
 
 def check_sizes(sizes, arrays):
     """Raises ValueError for impossible sizes, or if the checkpoint has a different number of layers."""
-    for size in [*SIZES, "n_inner"][:5 + (sizes.get("n_inner") is not None)]:
-        if type(sizes[size]) is not int or sizes[size] < 1:
-            raise ValueError(f"{size} is {sizes[size]!r}, which is not a size")
+    for size, value in sizes.items():
+        if size != "tied" and (size, value) != ("n_inner", None) and (type(value) is not int or value < 1):
+            raise ValueError(f"{size} is {value!r}, which is not a size")
     if sizes["n_embd"] % sizes["n_head"]:
         raise ValueError(f"n_embd {sizes['n_embd']} does not divide into {sizes['n_head']} heads")
     n_layer = len({name.split("/")[1] for name in arrays if name.startswith("model/h")})
@@ -171,7 +159,7 @@ def check_weights(arrays, shapes, folder):
         if array.shape not in (shape, (1, *shape)):             # OpenAI's convolutions: [1, n_in, n_out]
             raise ValueError(f"{folder}: {name} has the shape {array.shape}, and should have {shape}")
         if array.dtype.kind != "f":
-            raise ValueError(f"{folder}: {name} is of type {array.dtype}: quantized weights are not read")
+            raise ValueError(f"{folder}: {name} is quantized ({array.dtype}): get the unquantized model")
         checked[name] = np.asarray(array, dtype=np.float32).reshape(shape)
         if not np.isfinite(checked[name]).all():
             raise ValueError(f"{folder}: {name} holds NaN or infinity: get the file again, or another model")
@@ -184,7 +172,7 @@ def read_shards(path):
     """All tensors of a safetensors file, or of those that an index names.  Raises ValueError."""
     if path.suffix != ".json":
         return read_safetensors(path)
-    files, arrays = read_json(path)["weight_map"], {}
+    files, arrays = read_json(path).get("weight_map", {}), {}
     for file in sorted({*files.values()}):
         arrays |= read_safetensors(path.with_name(file))
     if arrays.keys() != files.keys():
@@ -193,12 +181,12 @@ def read_shards(path):
 
 
 def tie(arrays, tied):
-    """The arrays without lm_head, if `tied`: it is wte.  Raises ValueError if the two differ."""
+    """The arrays; if `tied`, without lm_head, which is wte.  Raises ValueError if the two differ."""
     if tied and "model/lm_head" in arrays:
         head = arrays.pop("model/lm_head")
         if not np.array_equal(head, arrays.setdefault("model/wte", head)):
-            raise ValueError("lm_head.weight differs from wte.weight, and config.json does not have "
-                             "tie_word_embeddings: false: add it if the model has an output head of its own")
+            raise ValueError("lm_head.weight differs from wte.weight: if the model has a head of its own, "
+                             'write "tie_word_embeddings": false into config.json')
     return arrays
 
 
