@@ -120,7 +120,7 @@ class Tokenizer(Encoder):
 
     def __init__(self, ids, merges, added, space, around, ends):
         super().__init__(ids, merges)
-        self.added, self.space, self.around = {ids[token]: token for token in added}, space, around
+        self.added, self.space, self.around = {ids[token]: token for token in added}, bool(space), around
         self.ends = {i for i in ends if i in self.tokens}
         names = map(regex.escape, sorted(added, key=len, reverse=True))     # of two that fit, the longer one
         self.split = regex.compile(f"({'|'.join(names)})" if added else "((?!))").split
@@ -162,7 +162,7 @@ def load_encoder(folder, n_vocab=None):
         if n_vocab is not None and not len(ids) <= n_vocab <= len(ids) + spare:
             raise ValueError(f"it has {len(ids)} tokens, and the model beside it {n_vocab}: keep one model's "
                              "files, or call model.resize_token_embeddings(len(tokenizer)) and save both")
-        space = config.get("add_prefix_space", (whole.get("pre_tokenizer") or {}).get("add_prefix_space", False))
+        space = config.get("add_prefix_space", whole and whole["pre_tokenizer"].get("add_prefix_space"))
         around, ends = read_template(whole, config, ids), list_ends(folder, ids)
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot read the vocabulary in {folder}: {error}") from None

@@ -9,7 +9,11 @@ default, so a prompt stays as typed.  `main` returns its exit status, or None fo
 
     exit status 2       ValueError, OSError, MemoryError, a missing package: one sentence on standard error
     exit status 130     Ctrl-C
-    exit status 0       also if the reader of the output went away (| head)
+    exit status 0       also if the reader of the output went away (| head), or never was there (>&-)
+
+What fire does badly is done here: it runs a program before it notices a misspelt flag (`call`), it guesses
+types, so that the prompt "1,2" is a tuple (`make_parser`), it takes the word after a switch for a prompt, and
+a value such as "-5" for a flag (`join_values`), and it knows no hints (`find_flag`).
 
 Limitations: Ctrl-C while Python loads NumPy prints a traceback, and so does a bug in this project.  A bug in
 a user's file, loaded by user_file.py, is reported with its file and line.
@@ -18,29 +22,29 @@ import functools
 import inspect
 import io
 import os
+import re
 import sys
 from contextlib import redirect_stderr, suppress
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
 
-from loading.files import told
-from loading.user_file import place_in_loaded
+from loading.files import describe
+from loading.user_file import locate
+
+SWITCH = {"true": True, "1": True, "false": False, "0": False}
 
 
 def run(program, words=None):
     """Run `program`, a function, with the words of the command line.  Returns the exit status."""
     words = sys.argv[1:] if words is None else words
-    return status_of(lambda: call(program, words))
-
-
-def status_of(program):
-    """Call `program`, without arguments.  Returns the exit status."""
-    for stream in sys.stdout, sys.stderr:
-        stream.reconfigure(errors="replace")                    # what a terminal cannot show becomes "?"
+    for name in "stdout", "stderr":
+        if getattr(sys, name) is None:                          # closed: >&-
+            setattr(sys, name, open(os.devnull, "w"))
+        getattr(sys, name).reconfigure(errors="replace")        # what a terminal cannot show becomes "?"
     status = 0
     try:
-        status = program() or 0
+        status = call(program, words) or 0
         sys.stdout.flush()
         return status
     except BrokenPipeError:
@@ -50,21 +54,21 @@ def status_of(program):
         print("interrupted", file=sys.stderr)
     except (Exception, SystemExit) as error:                    # a user's file may call sys.exit
         status = 2
-        print("error:", sentence_of(error), file=sys.stderr)
-    with suppress(OSError):
+        print("error:", explain(error), file=sys.stderr)
+    try:
         sys.stdout.flush()
-        return status
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())      # else the flush at exit fails, too
+    except OSError:                                             # else the flush at exit fails, too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
 
-def sentence_of(error):
+def explain(error):
     """The sentence for an error; a bug in this project is raised again."""
-    if place := place_in_loaded(error):
+    if place := locate(error):
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         return f"{place}: {kind}{error}"
     if isinstance(error, OSError):
-        return told(error)
+        return describe(error)
     if isinstance(error, MemoryError):
         return "there is not enough memory for this: use smaller models"
     if isinstance(error, ModuleNotFoundError):
@@ -76,26 +80,21 @@ def sentence_of(error):
 
 # Words -> flags ---------------------------------------------------------------------------------------------
 
-
-
 def call(program, words):
-    """Calls the program with the values that fire finds in the words.
-
-    By itself, fire runs a program before it notices a misspelt flag, and reads "1,2" as a tuple.  So here
-    it calls a function that only notes the values, and `typed` decides their types.
-    """
+    """Call the program with the values that fire finds in the words.  Fire calls a function that only notes
+    them, so that a misspelt flag is noticed before any work is done."""
     import fire  # here: not every importer of this file has flags
     if {"--help", "-h"} & {*words}:
         name = Path(sys.argv[0]).name
         return print(fire.helptext.HelpText(program, fire.trace.FireTrace(program, name=name)))
-    parameters, noted = inspect.signature(program).parameters, []
+    defaults, noted = {name: p.default for name, p in inspect.signature(program).parameters.items()}, []
 
-    @fire.decorators.SetParseFns(**{name: typed(name, p.default) for name, p in parameters.items()})
+    @fire.decorators.SetParseFns(**{name: make_parser(name, default) for name, default in defaults.items()})
     @functools.wraps(program)
     def note(*places, **flags):
         noted[:] = places, flags
 
-    words = with_values(words, {name: p.default for name, p in parameters.items()})
+    words = join_values(words, defaults)
     try:
         with redirect_stderr(io.StringIO()):                    # fire prints two pages about an unknown word
             fire.Fire(note, words)
@@ -108,51 +107,54 @@ def call(program, words):
     return program(*places, **flags)
 
 
-def with_values(words, defaults):
-    """Joins each flag and its value into one word, so that fire need not guess.  Raises ValueError.
+def join_values(words, defaults):
+    """Join each flag and its value into one word, so that fire need not guess.  Raises ValueError.
 
-    >>> with_values(["a.txt", "-K", "3", "--json", "--prompt", "-5"], {"prompt": "", "K": 4, "json": False})
-    ['a.txt', '--K=3', '--json=True', '--prompt=-5']
+    >>> join_values(["a.txt", "-K", "3", "--json", "--prompt", "-5"], {"prompt": "", "K": 4, "json": False})
+    ['a.txt', '--K=3', '--json=true', '--prompt=-5']
     """
-    result, words = [], iter(words)
-    for word in words:
+    joined, words, n_needed = [], [*words], [*defaults.values()].count(inspect.Parameter.empty)
+    while words:
+        word, follows = words.pop(0), words[0] if words else "--"
         if not word.startswith("-"):
-            result.append(word)
+            joined, n_needed = [*joined, word], n_needed - 1
             continue
         typed, equals, value = word.partition("=")
-        name = flag_meant(typed, defaults)
-        if isinstance(defaults[name], bool):
-            value = value if equals else "True"
+        name = find_flag(typed, defaults)
+        if not equals and isinstance(defaults[name], bool):     # a word after a switch must be its value
+            wanted = follows.lower() in SWITCH or n_needed <= 0 and re.fullmatch(r"\w+", follows)
+            value = words.pop(0) if wanted else "true"
         elif not equals:
-            value = next(words, "--")
-            if value.startswith("--"):
+            if follows.startswith("--"):
                 raise ValueError(f"{typed} needs a value (one that begins with -- is written {typed}=--...)")
-        result.append(f"--{name}={value}")
-    return result
+            value = words.pop(0)
+        joined.append(f"--{name}={value}")
+    return joined
 
 
-def flag_meant(typed, flags):
-    """The name of the flag: --draft-model-size is draft_model_size, and -K is --K.  Raises ValueError."""
+def find_flag(typed, flags):
+    """The name of the flag: --draft-model-size is draft_model_size; -n and --n are the only flag that begins
+    with n, or the one with which all of these begin.  Raises ValueError, with a hint, if there is none.
+    """
     name = typed.lstrip("-").replace("-", "_")
-    meant = [flag for flag in flags if flag == name or typed == f"-{flag[0]}"]
-    if len(meant) == 1:
-        return meant[0]
-    near = get_close_matches(name.lower(), {flag.lower(): flag for flag in flags}, n=1)
-    hint = f"did you mean --{next(flag for flag in flags if flag.lower() in near)}?" if near else "see --help"
+    meant = [flag for flag in flags if flag == name or flag[0] == name]
+    if meant and all(flag.startswith(min(meant, key=len)) for flag in meant):
+        return min(meant, key=len)
+    near = [flag for flag in flags if name and flag.startswith(name)]
+    near += [flag for flag in flags if flag.lower() in get_close_matches(name.lower(), map(str.lower, flags))]
+    hint = f"did you mean --{near[0]}?" if near else "see --help"
     raise ValueError(f"{typed!r} is not a flag of this program: {hint}")
 
 
-def typed(name, default):
+def make_parser(name, default):
     """A parser of values of the default's type, which raises ValueError."""
-    kind = {int: int, float: float, bool: {"True": True, "False": False}.__getitem__}.get(type(default), str)
+    kind = {int: int, float: float, bool: lambda word: SWITCH[word.lower()]}.get(type(default), str)
 
     def parse(word):
-        try:
+        with suppress(KeyError, ValueError):
             value = kind(word)
             if kind is str or isfinite(value):
                 return value
-        except (KeyError, ValueError):
-            pass
-        wanted = {int: "a whole number", float: "a number"}.get(kind, "no value")
+        wanted = {int: "a whole number", float: "a number"}.get(kind, "true or false")
         raise ValueError(f"--{name} {word}: give {wanted}")
     return parse

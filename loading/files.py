@@ -27,10 +27,10 @@ def rewrite(path, content):
         new.unlink(missing_ok=True)
 
 
-def told(error):
+def describe(error):
     """An OSError as a sentence.  (errno is None if NumPy could not write everything.)
 
-    >>> told(OSError(errno.ENOSPC, "No space left on device", "run.html"))
+    >>> describe(OSError(errno.ENOSPC, "No space left on device", "run.html"))
     'cannot write run.html (No space left on device): free some space, or write to another disk'
     """
     what = f"{error.filename or 'the output'} ({error.strerror or error})"

@@ -92,8 +92,8 @@ def find_weights(folder):
             raise ValueError(f"{fnmatch.filter(names, pattern)[0]} is {what}")
     if not found:
         names.sort(key=lambda name: name.endswith((".json", ".txt", ".md")))
-        raise ValueError("there is neither model.ckpt.index (OpenAI) nor model.safetensors (Hugging Face), but "
-                         f"{', '.join(names[:5]) or 'nothing'}: name the folder that holds the model")
+        raise ValueError("there is neither model.ckpt.index (OpenAI) nor model.safetensors (Hugging Face), "
+                         f"only {', '.join(names[:5]) or 'nothing'}: name the folder that holds the model")
     if len(found) > 1:
         raise ValueError(f"there are {' and '.join(found)}: keep the files of one model")
     if (file := "hparams.json" if prefixes else "config.json") not in names:

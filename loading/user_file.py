@@ -10,15 +10,15 @@ import traceback
 
 from loading.files import read_text
 
-LOADED = {}         # {absolute path of a file that function_in has loaded: the path as typed}
+LOADED = {}         # {absolute path of a file that load_function has loaded: the path as typed}
 
 
-def function_in(path, name, like):
+def load_function(path, name, like):
     """The function `name` in a user's Python file, which must take the arguments of `like`.
 
     Raises ValueError if it cannot be loaded.
     """
-    function = getattr(module_of(path, read_text(path, "name a Python file")), name, None)
+    function = getattr(load_module(path, read_text(path, "name a Python file")), name, None)
     if not callable(function):
         raise ValueError(f"{path} has no function {name}")
     arguments = inspect.signature(like).parameters
@@ -31,7 +31,7 @@ def function_in(path, name, like):
 
 
 @functools.cache                                        # a drafter and a rule from one file share its globals
-def module_of(path, source):
+def load_module(path, source):
     name = os.path.abspath(path)
     LOADED[name] = path
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, None, origin=name))
@@ -39,13 +39,13 @@ def module_of(path, source):
     try:
         exec(compile(source, name, "exec"), vars(module))       # `import` might run old bytecode
     except (Exception, SystemExit) as error:
-        place = f"{path}, line {error.lineno}" if isinstance(error, SyntaxError) else place_in_loaded(error)
+        place = f"{path}, line {error.lineno}" if isinstance(error, SyntaxError) else locate(error)
         said = error.msg if isinstance(error, SyntaxError) else error
         raise ValueError(f"{place or path}: {type(error).__name__}: {said}") from None
     return module
 
 
-def place_in_loaded(error):
+def locate(error):
     """'my_drafter.py, line 7': the last line of a loaded file in the error's traceback, or None."""
     lines = [f"{LOADED[frame.filename]}, line {frame.lineno}"
              for frame in traceback.extract_tb(error.__traceback__) if frame.filename in LOADED]

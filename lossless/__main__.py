@@ -55,8 +55,8 @@ def own_functions(path):
     """{name: function} of a user's file: a loop, or else propose, verify or both.  Raises ValueError if it
     has none of its own."""
     from loading import files, user_file
-    module = user_file.module_of(path, files.read_text(path, "name a Python file"))
-    own = {name: user_file.function_in(path, name, like=like)
+    module = user_file.load_module(path, files.read_text(path, "name a Python file"))
+    own = {name: user_file.load_function(path, name, like=like)
            for name, like in dict(propose=speculative.propose, verify=speculative.verify,
                                   speculative_sampling=example).items()
            if getattr(module, name, None) not in (None, getattr(speculative, name))}      # or imported

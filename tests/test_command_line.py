@@ -90,7 +90,7 @@ def test_a_mistake_here_keeps_its_traceback_and_one_in_a_loaded_file_says_its_li
     mine.write_text("def propose(x):\n    return len(x\n        + 1)\n")
     monkeypatch.chdir(tmp_path)
     for typed in mine, "mine.py", "./mine.py":
-        assert command_line.run(lambda: user_file.function_in(typed, "propose", len)(3), []) == 2
+        assert command_line.run(lambda: user_file.load_function(typed, "propose", len)(3), []) == 2
         said = capsys.readouterr().err.replace("line 2", "line 3")
         assert f"error: {typed}, line 3: TypeError: " in said
 
@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_used_says_why(text, says, tmp_path):
     if text is not None:
         path.write_text(text)
     with pytest.raises(ValueError, match=says):
-        user_file.function_in(path, "propose", no_arguments)
+        user_file.load_function(path, "propose", no_arguments)
 
 
 def test_an_edit_within_a_second_counts(tmp_path, monkeypatch):
@@ -115,7 +115,7 @@ def test_an_edit_within_a_second_counts(tmp_path, monkeypatch):
         path.write_text(f"raise ValueError('{said}')")
         os.utime(path, (0, 0))
         with pytest.raises(ValueError, match=said):
-            user_file.function_in(path, "propose", no_arguments)
+            user_file.load_function(path, "propose", no_arguments)
         assert said in next(steps.answers(path))[0]
 
 

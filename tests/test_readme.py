@@ -32,7 +32,7 @@ def test_each_command_runs(arguments, capsys, tmp_path, monkeypatch):
         assert capsys.readouterr().out
     else:  # these would first download gigabytes, so only their flags are checked
         defaults = {name: p.default for name, p in inspect.signature(main).parameters.items()}
-        assert command_line.with_values(arguments, defaults)
+        assert command_line.join_values(arguments, defaults)
 
 
 def test_the_output_shown_is_what_the_program_prints(capsys):
