@@ -15,7 +15,7 @@ from compute.linear import lay_out
 from compute.threads import Arena
 from gpt2 import GPT2
 from loading.folder import read_folder
-from loading.names import find_folder
+from loading.names import EMBEDDED, find_folder
 
 
 def load_model(name_or_folder, models_dir="models"):
@@ -25,13 +25,13 @@ def load_model(name_or_folder, models_dir="models"):
                     "gpt2-medium": in models_dir or in the hub's cache, or else downloaded to models_dir;
                     another name in the cache; "demo-draft" "demo-target"; or a folder in OpenAI's or Hugging
                     Face's layout
-    encoder.folder  is where they were read from
+    encoder.source  is the folder they were read from, or None if it is the one that was named
     Raises ValueError, with one sentence, for an unknown model, or for files that are missing or damaged, do
     not fit together, or ask for what is not done here.
     """
     folder = find_folder(str(name_or_folder), models_dir)
     sizes, arrays, encoder = read_folder(folder)
-    encoder.folder = folder
+    encoder.source = None if str(name_or_folder) in (*EMBEDDED, str(folder)) else folder
     return GPT2(nest(arrays, sizes["n_layer"]), sizes["n_head"]), encoder
 
 

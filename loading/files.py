@@ -5,9 +5,11 @@ from pathlib import Path
 
 
 def read_text(path, advice):
-    """A text file in UTF-8.  Raises ValueError, with the advice, if it cannot be read."""
+    """A text file in UTF-8; - is standard input.  Raises ValueError, with the advice, if it cannot be read."""
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        typed = str(path) == "-"
+        with open(0 if typed else path, encoding="utf-8-sig", closefd=not typed) as file:
+            return file.read()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ValueError(f"cannot read {path} ({reason}): {advice}") from None

@@ -113,7 +113,7 @@ class Live:
         if lane == "spec":
             return self.shown.next(self.runs[lane])
         r = next(self.runs[lane], None)
-        return r and dict(tokens=r.tokens, text=[self.stream([t] if t != self.encoder.eos else [])
+        return r and dict(tokens=r.tokens, text=[self.stream([t] if t not in self.encoder.ends else [])
                                                  for t in r.tokens])
 
     @as_json
