@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from loading import command_line
-from loading.folder import list_shapes, read_folder
+from loading.folder import read_folder
 from loading.names import find_folder
 
 NAMES = {       # OpenAI's: Hugging Face's, llama.cpp's

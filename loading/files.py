@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def read_text(path, advice):
-    """A text file in UTF-8; - is standard input.  Raises ValueError, with the advice, if it cannot be read."""
+    """A text file in UTF-8; - is standard input.  Raises ValueError, with the advice, if that fails."""
     try:
         typed = str(path) == "-"
         with open(0 if typed else path, encoding="utf-8-sig", closefd=not typed) as file:

@@ -13,9 +13,9 @@ import numpy as np
 
 from checks import check_ids
 from compute.backend import to_host, xp
+from encoder import read_json
 from gpt2 import common_prefix, layer_norm
 from loading.checkpoint import read_tensorflow
-from encoder import read_json
 from loading.folder import check_weights, list_shapes
 from utils import nest
 
