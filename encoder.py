@@ -175,15 +175,21 @@ def read_json(path, optional=False):
     """
     if optional and not path.exists():
         return {}
+    text = read_text(path)
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError:
-        raise ValueError(f"{path.name} is not in UTF-8: save it as UTF-8, or fetch it again") from None
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is damaged ({error}): fetch it again") from None
     if not isinstance(found, dict):
         raise ValueError(f"{path.name} does not hold a JSON object: fetch it again")
     return found
+
+
+def read_text(path):
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path.name} is not in UTF-8: save it as UTF-8, or fetch it again") from None
 
 
 def check_keys(file, found, plain, advice="take a plain GPT-2, not quantized"):
@@ -217,7 +223,7 @@ def read_vocabulary(folder, whole, added):
     for files in PAIRS:
         there = [file for file in files if (folder / file).exists()]
         if len(there) == 2:
-            lines = (folder / files[1]).read_text(encoding="utf-8-sig").split("\n")
+            lines = read_text(folder / files[1]).split("\n")
             found[files[0]] = (read_json(folder / files[0]),
                                [line.strip() for line in lines if line and not line.startswith("#version")])
         elif there and not whole:

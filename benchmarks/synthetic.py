@@ -11,7 +11,7 @@ import numpy as np
 from encoder import EOS, Encoder, bytes_to_unicode
 from gpt2 import GPT2
 from loading.folder import list_shapes
-from utils import nested
+from utils import nest
 
 SIZES = {"tiny": dict(n_vocab=300, n_ctx=128, n_embd=32, n_head=2, n_layer=4),          # for the tests
          "124M": dict(n_vocab=50257, n_ctx=1024, n_embd=768, n_head=12, n_layer=12),
@@ -42,7 +42,7 @@ def random_arrays(size):
 
 
 def random_model(size):
-    return GPT2(nested(random_arrays(size), SIZES[size], Path(f"a random {size}")), SIZES[size]["n_head"])
+    return GPT2(nest(random_arrays(size), SIZES[size]["n_layer"]), SIZES[size]["n_head"])
 
 
 def vocabulary(n_vocab):

@@ -325,8 +325,8 @@ def read_safetensors(path):
 
 def describe_tensor(start, name, entry):
     """An entry of the header -> its tuple for read_arrays."""
-    need(isinstance(entry, dict) and all(type(entry[key]) is list for key in ("shape", "data_offsets"))
+    need(isinstance(entry, dict) and all(type(entry.get(key)) is list for key in ("shape", "data_offsets"))
          and {*map(type, entry["shape"] + entry["data_offsets"])} == {int}, f"tensor {name!r} has no place")
-    (begin, end), dtype = entry["data_offsets"], str(entry["dtype"])
+    (begin, end), dtype = entry["data_offsets"], str(entry.get("dtype"))
     need(dtype in SAFETENSORS_TYPES, f"tensor {name!r} is of the type {dtype} (quantized?)", Unsupported)
     return start + begin, start + end, name, SAFETENSORS_TYPES[dtype], entry["shape"], None

@@ -12,7 +12,7 @@ from benchmarks import costs, figures, measure
 from benchmarks.measure import arrays_of, size_of
 from benchmarks.synthetic import SIZES, random_arrays, random_model
 from loading.checkpoint import read_tensorflow
-from loading.folder import shapes
+from loading.folder import list_shapes
 from lossless.toys import table
 from notebooks.parts import PARTS, parts_timed, textbook
 from speculative import speculative_sampling
@@ -140,7 +140,7 @@ def test_the_sizes_are_gpt_2s():
     published = {"124M": 124_439_808, "355M": 354_823_168, "774M": 774_030_080, "1558M": 1_557_611_200}
     assert {*SIZES} == {"tiny", *published}
     for name, n_weights in published.items():
-        assert sum(map(math.prod, shapes(**SIZES[name]).values())) == n_weights
+        assert sum(map(math.prod, list_shapes(**SIZES[name]).values())) == n_weights
         assert SIZES[name]["n_head"] * 64 == SIZES[name]["n_embd"] and SIZES[name]["n_ctx"] == 1024
 
 

@@ -30,7 +30,7 @@ from helpers import full_disk
 from loading import checkpoint, command_line
 from loading import download as module
 from loading.download import MODELS, download
-from loading.folder import shapes
+from loading.folder import list_shapes
 
 ROOT = Path(__file__).resolve().parent.parent
 JSON, INDEX, DATA = "encoder.json", "model.ckpt.index", "model.ckpt.data-00000-of-00001"
@@ -386,7 +386,7 @@ def test_bytes_in_the_table_follow_from_the_shapes(name, n_embd, n_layer):
     """So do those of the index, which stores each size and offset in as many bytes as it needs."""
     sizes = dict(n_vocab=50257, n_ctx=1024, n_embd=n_embd, n_head=n_embd // 64, n_layer=n_layer)
     message, offset, entries = checkpoint.to_message, 0, [(b"", bytes.fromhex("08011a020801"))]
-    for part, shape in sorted(shapes(**sizes).items()):
+    for part, shape in sorted(list_shapes(**sizes).items()):
         size, shape = 4 * math.prod(shape), [1, *shape] if part.endswith("/w") else shape
         dims = message(*((0x12, message((0x08, d))) for d in shape))
         fields = (0x08, 1), (0x12, dims), (0x20, offset), (0x28, size), (0x35, b"1234")

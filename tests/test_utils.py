@@ -46,7 +46,7 @@ def test_the_models_of_the_repository_are_found_from_any_folder(tmp_path, monkey
 
 
 def test_the_error_for_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match="no model or folder '125M': use one of 124M, .*, demo-target, or"):
+    with pytest.raises(ValueError, match="no model or folder '125M' .did you mean 124M.*: use one of 124M, .*, demo-target, "):
         load_model("125M")
 
 
