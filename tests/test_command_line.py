@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from helpers import full_disk
 
-from exercises import steps
+from exercises import child
 from loading import command_line, user_file
 from loading.files import rewrite
 
@@ -116,7 +116,7 @@ def test_an_edit_within_a_second_counts(tmp_path, monkeypatch):
         os.utime(path, (0, 0))
         with pytest.raises(ValueError, match=said):
             user_file.load_function(path, "propose", no_arguments)
-        assert said in next(steps.answers(path))[0]
+        assert said in next(child.check_steps(path))[0]
 
 
 def test_a_file_is_rewritten_whole_or_stays_as_it_was(tmp_path):

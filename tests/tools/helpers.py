@@ -17,7 +17,6 @@ import pytest
 import gpt2
 from benchmarks.synthetic import SIZES, random_arrays, vocabulary
 from encoder import EOS, Encoder
-from exercises.steps import Says  # noqa: F401  # replaces a random generator
 from loading.checkpoint import write_tensorflow
 from lossless.toys import as_model, memoryless, scripted, table
 from methods.drafters import heads
@@ -39,6 +38,19 @@ PAIRS = {                                       # name: (draft, target), with a 
     "target is certain": (table(11), scripted([1, 2, 0, 1, 1, 0], n_vocab=3)),
     "draft knows nothing": (memoryless([1 / 3, 1 / 3, 1 / 3]), table(12)),
 }
+
+
+# A random generator -----------------------------------------------------------------------------------------
+
+
+class Says:
+    """Stands in for the random generator: `random()` returns these numbers, one after the other."""
+
+    def __init__(self, *numbers):
+        self.numbers = iter(numbers)
+
+    def random(self):
+        return next(self.numbers)
 
 
 # Names of parametrized tests --------------------------------------------------------------------------------

@@ -1,0 +1,114 @@
+"""python -m exercises.child my_speculative.py 60: checks the steps in order, and prints a line of JSON for each:
+a list of sentences, empty if the step is right.  The line after the last step says what is gained.
+
+__main__.py starts this in a process of its own, and reads it up to the first step that is not right.  A step that takes longer than so many
+seconds ends the process; the last lines then say where it was.
+"""
+import faulthandler
+import json
+import os
+import reprlib
+import sys
+import traceback
+from itertools import islice
+from types import SimpleNamespace
+
+import numpy as np
+
+from compute.backend import clock
+from exercises.steps import NAMED, STEPS
+from loading.files import read_text
+from loading.user_file import module_of
+from lossless.judge import text_of
+from reporting.stats import Timed
+
+def check_steps(path):
+    """Yields a list of sentences for each step, empty if it is right, then what is gained."""
+    try:
+        mine = module_of(path, read_text(path, "name a Python file"))
+    except ValueError as error:
+        return (yield [str(error)])
+    for step in STEPS:
+        yield find_mistakes(step, mine)
+    yield measure(mine)
+
+
+def find_mistakes(step, mine):
+    """Up to five sentences.  If your code raises an error, the last one says so."""
+    missing = [name for name in STEPS[step] if not callable(getattr(mine, name, None))]
+    if missing:
+        return [f"there is no function {name} yet" for name in missing]
+    noted = {name: note_call(name, value) if callable(value) else value for name, value in vars(mine).items()}
+    found = []
+    try:
+        found.extend(islice(step(SimpleNamespace(**noted)), 4))
+    except BaseException as error:                      # your code may raise SystemExit, too
+        found.append(describe_error(error, mine.__name__))
+    if found and step in NAMED:
+        found[0] += NAMED[step](mine)
+    return found
+
+
+def note_call(name, function):
+    """The function.  If it raises an error, the error says with which arguments it was called."""
+    def show(value):
+        return ("rng" if isinstance(value, np.random.Generator) else "model" if callable(value) else
+                reprlib.repr(value.tolist() if isinstance(value, np.ndarray) else value))
+
+    def call(*arguments, **settings):
+        try:
+            return function(*arguments, **settings)
+        except Exception as error:
+            shown = [*map(show, arguments), *(f"{key}={show(value)}" for key, value in settings.items())]
+            error.add_note(f"in the call {name}({', '.join(shown)})")
+            raise
+    return call
+
+
+def describe_error(error, file):
+    """The error that was raised, the line of your file where it was raised, and the call that led there."""
+    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    notes = [f"line {lines[-1].lineno}: {lines[-1].line}"] if lines else []
+    notes += getattr(error, "__notes__", [])
+    if "truth value of an array" in str(error):
+        notes.append("(is a [0] missing, as in model(x)[0]? Is there an `if eos`, where eos is an array?)")
+    return "\n    ".join([f"{kind}{error}", *notes])
+
+
+def measure(mine, n=60, K=4):
+    """Times your samplers on the embedded pair, with the draft model and with your drafter.  Returns text."""
+    from utils import load_model
+    (draft, encoder), (target, _) = load_model("demo-draft"), load_model("demo-target")
+    prompt = encoder.encode("The old man looked out over the sea, and for a long time he said nothing.")
+
+    def run(sampler, models, *K, **settings):
+        """(seconds, the models, timed)"""
+        for model in models:
+            model(prompt), model.reset()
+        models, start = [Timed(model) for model in models], clock()
+        text_of(sampler(*models, prompt, n, *K, np.random.default_rng(0), **settings))
+        return clock() - start, models
+
+    base, (alone,) = run(mine.autoregressive_sampling, [target])
+    spec, (small, large) = run(mine.speculative_sampling, [draft, target], K)
+    own, (_, own_large) = run(mine.speculative_sampling, [draft, target], K, propose=mine.propose)
+    tokens = n / len(large.calls)
+    alpha = next(a for a in np.linspace(0, 1, 101) if mine.expected_tokens(a, K) >= tokens - 1e-9)
+    c, v = small.seconds(1) / alone.seconds(1), large.seconds(K + 1) / alone.seconds(1)
+    return [f"\nOn the embedded pair, at temperature 1 and K = {K}, it gives {tokens:.2f} tokens per pass.  Your "
+            f"expected_tokens\ngives that at alpha = {alpha:.2f}; with c = {c:.2f} and v = {v:.2f} your "
+            f"predicted_speedup is {mine.predicted_speedup(alpha, K, c, v):.2f}.\n"
+            f"It took {spec:.2f} s instead of {base:.2f} s: {base / spec:.2f} times as fast as autoregressive "
+            f"sampling.\nWith your own drafter: {n / len(own_large.calls):.2f} tokens per pass, {own:.2f} s: "
+            f"{base / own:.2f} times as fast."]
+
+
+if __name__ == "__main__":
+    with os.fdopen(os.dup(1), "w") as out:
+        os.dup2(2, 1)                                   # what your code prints goes to standard error
+        faulthandler.dump_traceback_later(float(sys.argv[2]), exit=True, file=out)
+        for answer in check_steps(sys.argv[1]):
+            sys.stdout.flush()
+            print(json.dumps(answer), file=out, flush=True)
+            faulthandler.dump_traceback_later(float(sys.argv[2]), exit=True, file=out)      # from the beginning

@@ -1,0 +1,16 @@
+"""Vote 2.  One random number tests all drafts of a round.  Lossless?
+
+    python -m lossless exercises/votes/one_number.py
+
+No.  Suppose that the ratios q / p of two drafts are .2 and .75.  If the first is accepted, then u < .2, so the
+second is accepted every time, and not three times in four.  A round with a single draft does not show it.
+"""
+from sampling import sample
+
+
+def verify(q, p, drafts, rng):
+    u = rng.random()                                        # instead of a new one for each draft
+    for j, x in enumerate(drafts):
+        if u * p[j][x] >= q[j][x]:
+            return j, sample((q[j] - p[j]).clip(0), rng)
+    return len(drafts), sample(q[-1], rng)

@@ -1,0 +1,14 @@
+"""Vote 1.  After a rejection, the next token is drawn from q, not from the residual.  Lossless?
+
+    python -m lossless exercises/votes/residual.py
+
+No: the tokens that the draft proposes too rarely should get all of what is missing, and get only a part.
+"""
+from sampling import sample
+
+
+def verify(q, p, drafts, rng):
+    for j, x in enumerate(drafts):
+        if rng.random() * p[j][x] >= q[j][x]:
+            return j, sample(q[j], rng)                     # instead of max(0, q - p)
+    return len(drafts), sample(q[-1], rng)

@@ -1,0 +1,14 @@
+"""Vote 3.  Drafting stops before a token is drawn, if the draft model is unsure of it.  Lossless?
+
+    python -m lossless exercises/votes/stop_before.py
+
+Yes: the decision looks at p, and not at the token, which is still to be drawn.
+"""
+from sampling import sample
+
+
+def propose(draft, x, k, to_probs, rng):
+    drafts, p = [], []
+    while len(drafts) < k and (row := to_probs(draft(x + drafts))[0]).max() > .5:
+        drafts, p = [*drafts, sample(row, rng)], [*p, row]
+    return drafts, p

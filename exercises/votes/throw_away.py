@@ -1,0 +1,13 @@
+"""Vote 4.  A draft that turns out to be unlikely is thrown away, with those after it.  Lossless?
+
+    python -m lossless exercises/votes/throw_away.py
+
+No: the drafts that remain are likelier than p says, and unlikely tokens come too rarely.
+"""
+import speculative
+
+
+def propose(draft, x, k, to_probs, rng):
+    drafts, p = speculative.propose(draft, x, k, to_probs, rng)
+    n = next((j for j, token in enumerate(drafts) if p[j][token] < .3), len(drafts))
+    return drafts[:n], p[:n]
