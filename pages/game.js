@@ -33,7 +33,8 @@ function ask(focus = true) {
     ask();
   }));
   const buttons = !rule ? [again] : answered ? [next] : guesses;
-  const code = rule && el("ol", "code", ...rule.code.split("\n").map(line => el("li", "", line)));
+  const code = el("ol", "code", ...rule?.code.split("\n").map(line => el("li", "", line)) ?? []);
+  code.tabIndex = 0;
   const parts = !rule ? [el("p", "", ...words`A coin gets ${rules.length / 2}. The repository has ${n} such
     cases; in ${n_wrong} of them the rule is wrong.`)] : [el("p", "ask", rule.words), code,
     ...answered ? verdictOn(rule, answers[card] === rule.lossless) : []];

@@ -12,15 +12,11 @@ function remember() {                                   // in the address: what 
   history.replaceState(null, "", "#" + new URLSearchParams({ ...asSet(), ...more }));
 }
 function race(code = "") {
-  if (!$("form").checkValidity()) showForm(true);
+  if (!$("form").checkValidity()) $("drawer").open = true;
   if (!$("form").reportValidity()) return false;
   remember();
   request({ race: { ...asSet(), code } });
   return true;
-}
-function showForm(on) {
-  $("form").hidden = !on;
-  $("yours").ariaExpanded = String(on);
 }
 function linked(first) {                                // the address, at the start and when it changes
   const given = new URLSearchParams(location.hash.slice(1)), settings = KEYS.some(key => given.has(key));
@@ -41,12 +37,7 @@ function linked(first) {                                // the address, at the s
   }
   if (!first && settings) race();
 }
-const ready = () => touched || race();                  // Python has loaded by itself
 $("form").onsubmit = event => { event.preventDefault(); race(); };
-$("yours").onclick = () => {
-  showForm($("form").hidden);
-  if (!$("form").hidden) $("prompt").focus();
-};
 addEventListener("hashchange", () => linked(false));
 addEventListener("keydown", event => { if (event.key === "Escape" && root.className) location.hash = ""; });
 for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, () => { touched = true; });

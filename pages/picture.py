@@ -12,8 +12,7 @@ N_TOP = 4               # tokens of each distribution that are shown
 LINES = {       # the lines that a picture is about, by how they begin (round.js has a sentence for each)
     "token": {"show": "q, p =", "test": "if rng.random()", "accept": "continue", "left": "residual =",
               "draw": "return t", "last": "return len"},
-    "block": {"weight": "weight = min", "coin": "if rng.random()", "prefix": "tau, residual = j",
-              "block": "return tau"},
+    "block": {"weight": "weight = min", "coin": "if rng.random()", "block": "return tau"},
 }
 
 

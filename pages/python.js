@@ -1,9 +1,11 @@
 // Python, in a worker of its own.
 function inside() {                                     // becomes the worker's program
   let live = null, stopped = 0, queue = Promise.resolve(), loaded = 0, total = 0;
-  const count = n => { loaded += n; postMessage({ loaded: Math.min(loaded, total), total }); };
-  const plainly = self.fetch, counting = () => new TransformStream({
-    transform(part, out) { count(part.length); out.enqueue(part); } });
+  const plainly = self.fetch, counting = () => new TransformStream({ transform(part, out) {
+    loaded += part.length;
+    postMessage({ loaded: Math.min(loaded, total), total });
+    out.enqueue(part);
+  } });
   self.fetch = async (...what) => {
     const response = await plainly(...what);
     return new Response(response.body.pipeThrough(counting()), response);
@@ -11,8 +13,7 @@ function inside() {                                     // becomes the worker's 
   async function fetched({ file, sha256 }, home) {
     const response = await self.fetch(`${home}${file}?${sha256.slice(0, 16)}`).catch(() => null);
     if (response?.ok) return response.arrayBuffer();
-    throw Error(`${file} could not be downloaded `
-      + (response ? `(error ${response.status}): try again later.` : "from this site: is there a network?"));
+    throw Error(`${file} could not be downloaded (${response?.status ?? "no network"}): try again later.`);
   }
   async function load({ base, home, packs, size }) {
     [loaded, total] = [0, size];
@@ -20,8 +21,7 @@ function inside() {                                     // becomes the worker's 
     files.forEach(file => file.catch(() => null));      // a failure is reported below, where it is awaited
     if (!self.python) {
       try { importScripts(base + "pyodide.js"); } catch {
-        throw Error(`Python could not be loaded from ${base}: `
-          + (navigator.onLine ? "something on the way blocks that address." : "there is no network."));
+        throw Error(`Python could not be loaded from ${base}: is there a network, and is it allowed?`);
       }
       self.python = await loadPyodide({ indexURL: base });
       await python.loadPackage(["numpy", "regex"], { messageCallback: () => {} });
@@ -69,14 +69,13 @@ function request(what) {                                // {race}, {judge}, or {
     worker.onmessage = ({ data }) => heard(data);
     had = [];
   }
-  const eagle = what.race?.drafter === "eagle";
+  const eagle = what.race?.drafter === "eagle", home = new URL(".", location.href).href;
   const packs = data.packs.filter(({ file }) => !had.includes(file) && (eagle || file !== "demo-eagle.zip"));
   const size = sum(packs, pack => pack.size) + (had.length ? 0 : data.python_size);
   had.push(...packs.map(pack => pack.file));
   asking = what;
   working(Boolean(what.race ?? what.judge), what.judge ? "Every possible outcome is being followed." : "");
-  worker.postMessage({ id: ++asked, ...what,
-    needs: packs.length ? { base: data.base, home: new URL(".", location.href).href, packs, size } : null });
+  worker.postMessage({ id: ++asked, ...what, needs: packs.length && { base: data.base, home, packs, size } });
 }
 function working(on, words = "") {
   busy = on;
@@ -93,12 +92,12 @@ function over(stopped) {                                // your run has ended, o
   if (!mine || mine.over) return;
   Object.assign(mine, { over: true, stopped });
   if (run !== mine) return;
+  if (STILL || stopped) now = Infinity;
   lay();
-  if (STILL || stopped) { now = finish(); draw(); say(outcome()); }
   if (!onRound()) openBest([run]);
 }
-function endWorker() {                                 // with all that it has loaded
-  worker?.terminate();
+function endWorker() {                                  // with all that it has loaded
+  worker.terminate();
   worker = null;
   working(false);
 }
@@ -106,7 +105,7 @@ $("stop").onclick = () => {                             // code that does not li
   const id = asked;
   over(true);
   verdictIs("", "");
-  worker?.postMessage({ id, stop: true });
+  worker.postMessage({ id, stop: true });
   setTimeout(() => busy && id === asked && endWorker(), 700);
 };
 function heard({ id, loaded, total, failed, began, lane, round, costs, verdict, done }) {
@@ -114,19 +113,22 @@ function heard({ id, loaded, total, failed, began, lane, round, costs, verdict, 
     const [part, all] = [loaded, total].map(bytes => Math.round(bytes / 1e6));
     $("progress").hidden = false;
     $("progress").value = loaded / total;
-    $("status").textContent = `Python and the models: ${part} of ${all} MB` + (mine ? "" : "; a recording plays");
+    $("status").textContent = `Python and two models: ${part} of ${all} MB${mine ? "" : "; a recording plays"}`;
   }
   if (id !== asked) return;
   const wrong = failed ?? began?.error ?? round?.error ?? costs?.error;
   if (wrong) over(true);
-  if (wrong && asking.judge) judged({ error: wrong }); else if (wrong) fail(wrong);
+  if (wrong) (asking.judge ? error => judged({ error }) : fail)(wrong);
   else if (began) enter(began);
-  else if (round) arrived(lane, round);
-  else if (costs) measured(costs);
+  else if (round) {
+    Object.assign(names, round.names);
+    mine[lane].push(round);
+    if (run === mine) lay();
+  } else if (costs) measured(costs);
   else if (verdict) judged(verdict);
   else if (done) {
     working(false, mine ? "" : "Python is ready: press Run.");
-    if (asking.race) over(false); else if (!asking.judge) ready();
+    if (asking.race) over(false); else if (!asking.judge && !touched) race();
   }
   if (failed) endWorker();
 }
@@ -138,14 +140,10 @@ function enter(about) {                                 // your run takes the pl
   choose(mine);
   play(true);
 }
-function arrived(lane, round) {
-  Object.assign(names, round.names);
-  mine[lane].push(round);
-  if (run === mine) lay();
-}
 function measured({ c, v }) {
   if (c === null || v === null) return;
-  Object.assign(data.presets.at(-1), { c, v: [[1, 1], [mine.about.most, v]],
+  const all = Array.from({ length: 16 }, (_, i) => passCost(i + 1, mine.about.most, v));
+  Object.assign(data.presets.at(-1), { c, v: all,
     words: `measured here: c = ${c.toFixed(2)}, v = ${v.toFixed(2)} (WebAssembly multiplies slowly)` });
   lay();
 }

@@ -3,28 +3,16 @@
 // rounds as pages/rounds.py describes them.
 
 // The arithmetic: a round of k drafts costs k c + v(k) ---------------------------------------------------
-const rowsOf = r => 1 + (r.nodes ?? r.drafts).length;   // of the large model's pass
-const draftingOf = r => r.levels ?? r.drafts.length;    // passes of the small model; of a tree: its levels
 const tokensOf = rounds => sum(rounds, r => r.tokens.length);
 const passCost = (rows, most, v) => 1 + (v - 1) * (rows - 1) / (most - 1);     // v is the cost of `most` rows
 function timeline({ spec, about }, c, v) {              // when each round begins, has drafted, and ends
   let at = 0;
-  return spec.map(r => {
-    const begins = at, drafted = begins + draftingOf(r) * c;
-    return { begins, drafted, ends: at = drafted + passCost(rowsOf(r), about.most, v) };
+  return spec.map(({ depth, rows }) => {                // depth: passes of the small model
+    const begins = at, drafted = begins + depth * c;
+    return { begins, drafted, ends: at = drafted + passCost(rows, about.most, v) };
   });
 }
 const speedup = (run, c, v) => tokensOf(run.spec) / timeline(run, c, v).at(-1).ends;
-function costOf(rows, measured) {                       // [[rows, cost], ..]; linear between two of them
-  const last = measured.findIndex(([n]) => n >= rows), i = last < 0 ? measured.length - 1 : Math.max(last, 1);
-  const [[from, low], [to, high]] = measured.slice(i - 1, i + 1);
-  return low + (high - low) * (rows - from) / (to - from);
-}
-function acceptance(rounds) {                           // [accepted, tested]
-  const tested = r => r.nodes ? r.kept + (r.last?.kind === "correction")
-    : r.drafts.filter(d => d.verdict === "accepted" || d.verdict === "rejected").length;
-  return [sum(rounds, r => r.kept), sum(rounds, tested)];
-}
 
 // The state ----------------------------------------------------------------------------------------------
 const PACE = 300, LANES = ["alone", "spec"], names = {};        // milliseconds a step; names: token: its text
@@ -77,9 +65,8 @@ function draw() {
   const last = { alone: run.alone.length, spec: end() }, first = last.spec < last.alone ? "spec" : "alone";
   const all = run.over && passed(finish()), shown = [...Object.values(so), all].join();
   if (drawn.alone !== alone) lane("alone", run.alone.slice(0, alone).flatMap(r => r.text).join(""));
-  if (drawn.spec !== shown) lane("spec", ...next ? pending(next, so) : []);
-  if (drawn.spec !== shown) $("text-spec").firstChild.after(
-    ...run.spec.slice(0, so.done).map((r, i) => roundIn(r, i, i === so.done - 1 && !all)));
+  if (drawn.spec !== shown) lane("spec", ...run.spec.slice(0, so.done).map((r, i) =>
+    roundIn(r, i, i === so.done - 1 && !all)), ...next ? pending(next, so) : []);
   drawn = { alone, spec: shown };
   const counts = { alone: [alone, alone], spec: [tokensOf(run.spec.slice(0, so.done)), so.done] };
   for (const name of LANES) {
@@ -106,23 +93,19 @@ function outcome() {
 const say = words => { $("said").textContent = words; };
 function tracks() {                                     // both on one scale: only then their lengths compare
   const rect = (kind, x, width) => `<rect class="${kind}" x="${x}" width="${.88 * width}" height="1"/>`;
-  const drafts = ({ begins }, i) => Array.from({ length: draftingOf(run.spec[i]) },
-    (_, j) => rect("f-p", begins + j * c, c));
-  const parts = { alone: run.alone.map((_, i) => rect("f-q", i, 1)),
-    spec: line.flatMap((at, i) => [...drafts(at, i), rect("f-q", at.drafted, at.ends - at.drafted)]) };
-  for (const name of LANES) {
-    $("track-" + name).innerHTML = `<svg viewBox="0 0 ${finish() || 1} 1" preserveAspectRatio="none">`
-      + parts[name].join("") + "</svg><i class=later></i><i class=head></i>";
-    $("track-" + name).ariaLabel = name === "alone" ? many(run.alone.length, "pass", "es") + " of one step"
-      : `${many(run.spec.length, "round")} of drafts and a pass, ${end().toFixed(1)} steps in all`;
-  }
+  const drafts = (at, n) => Array.from({ length: n }, (_, j) => rect("f-p", at.begins + j * c, c));
+  const parts = { alone: run.alone.map((_, i) => rect("f-q", i, 1)), spec: line.flatMap((at, i) =>
+    [...drafts(at, run.spec[i].depth), rect("f-q", at.drafted, at.ends - at.drafted)]) };
+  for (const name of LANES) $("track-" + name).innerHTML = `<svg viewBox="0 0 ${finish() || 1} 1"
+    preserveAspectRatio="none">${parts[name].join("")}</svg><i></i><i class="head"></i>`;
 }
 
 // The costs ----------------------------------------------------------------------------------------------
 function lay() {                                        // after another run, other costs, or an arrival
   line = timeline(run, c, v);
   const { most, n_drafting } = run.about, speed = run.spec.length && speedup(run, c, v);
-  const [accepted, tested] = acceptance(run.spec), off = speed && speed < 1;
+  const [accepted, tested] = ["kept", "tested"].map(key => sum(run.spec, r => r[key]));
+  const off = speed && speed < 1;
   $("speed").textContent = speed ? speed.toFixed(2) + "×" : "…";
   $("speed").className = off ? "slow" : "";
   $("advice").textContent = !speed ? "" : off ? "Below 1: switch it off." : "Above 1: drafting pays.";
@@ -146,16 +129,13 @@ function lay() {                                        // after another run, ot
   draw();
 }
 function dial(c1, v1) {                                 // the lower lane stays where it is; the clock follows
-  const { done } = state(), at = line[done], over = passed(finish()), past = now - end();
-  const [from, to] = at && now < at.drafted ? ["begins", "drafted"] : ["drafted", "ends"];
-  const part = at && (now - at[from]) / (at[to] - at[from]);
+  const share = now / end(), over = passed(finish());
   [c, v, drawn] = [c1, v1, {}];
   line = timeline(run, c, v);
-  const then = line[done];
-  now = over ? Infinity : then ? then[from] + part * (then[to] - then[from]) : end() + past;
+  now = over ? Infinity : share ? share * end() : 0;
   lay();
 }
-const use = one => { preset = one; dial(one.c, costOf(run.about.most, one.v)); };
+const use = one => { preset = one; dial(one.c, one.v[run.about.most - 1]); };      // v: by rows
 $("presets").append(...data.presets.map(one => button(one.name, "", () => use(one))));
 for (const id of ["c", "v"]) $(id).oninput = () => {
   preset = null;
@@ -183,7 +163,7 @@ function step(by) {                                     // to the end of the nex
   now = by > 0 ? ends.find(at => !passed(at)) ?? finish() : ends.findLast(at => at < now - 1e-9) ?? 0;
   draw();
   const i = state().done, r = run.spec[i - 1];
-  if (r) say(`Round ${i}: ${r.kept} of ${many(draftingOf(r), r.nodes ? "level" : "draft")} accepted`
+  if (r) say(`Round ${i}: ${r.kept} of ${many(r.depth, r.nodes ? "level" : "draft")} accepted`
     + (r.last ? `, then ${quoted(r.text.at(-1))}.` : "."));
 }
 function choose(chosen) {
@@ -194,7 +174,7 @@ function choose(chosen) {
   $("which-run").value = runs.indexOf(run);
   $("badge").textContent = run.recorded ? "a recording" : "your run";
   $("badge").className = run.recorded ? "" : "yours";
-  if (preset) [c, v] = [preset.c, costOf(run.about.most, preset.v)];
+  if (preset) [c, v] = [preset.c, preset.v[run.about.most - 1]];
   v = Math.min(v, run.about.most);
   lay();
 }

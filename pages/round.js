@@ -15,7 +15,7 @@ const STOPS = {
     const found = tests.slice(1).flatMap((t, j) => {
       const before = { kind: "weight", j, t, n };
       if (t.passes) n = j + 1;
-      return [before, { kind: "coin", j, t, n }, ...t.passes ? [{ kind: "prefix", j, t, n }] : []];
+      return [before, { kind: "coin", j, t, n }];
     });
     return last ? [...found, { kind: "block", n: kept, t: tests[kept], out: true, own: true }] : found;
   },
@@ -40,13 +40,11 @@ function openRound(of, i, go = false) {
   $("round").scrollIntoView({ behavior: STILL ? "auto" : "smooth" });
   $("r-next").focus({ preventScroll: true });
 }
-function list({ sources, lines: pictured }) {           // docstrings are folded; a picture needs no comments
+function list({ sources }) {                            // docstrings are folded
   $("source").hidden = !sources.length;
   $("source").replaceChildren(...sources.flatMap(({ name, file, lines, doc, differs }) => {
-    const items = lines.map((line, n) => el("li", differs?.includes(n) ? "differs" : "",
-      (pictured ? line.replace(/\s*# .*/, "") : line) || " "));
-    for (const [n, item] of items.entries()) item.hidden = doc && n > doc[0] && n <= doc[1]
-      || pictured && item.textContent === " ";
+    const items = lines.map((line, n) => el("li", differs?.includes(n) ? "differs" : "", line || " "));
+    items.forEach((item, n) => item.hidden = doc && n > doc[0] && n <= doc[1]);
     if (doc) items[doc[0]].textContent = "    \"\"\" .. \"\"\"";
     return [el("h3", "", `${file}: ${name}`), el("ol", "code", ...items)];
   }));
@@ -117,8 +115,7 @@ const WORDS = {                                         // (the stop, its round,
     at the next place.`,
   coin: ({ j, t }) => words`r = ${t.r} is ${t.passes ? "" : "not"} less than h = z / (z + 1 − P) =
     ${t.ratio}, where z = ${t.z} is the hatched part: ${t.passes ? yes(`the first ${drafts(j + 1)} stay.`)
-    : "this does not accept them; a later r still may."}`,
-  prefix: ({ j }) => words`The last r that passes counts: so far ${drafts(j + 1)} accepted.`,
+    : "this does not accept them."} The last r that passes counts.`,
   block: (_, r) => words`${r.kept} of ${drafts(r.drafts.length)} accepted. The next token is drawn from the
     hatched part, (P q − p)₊, divided by its sum: ${own(r)}.`,
   whole: (_, r) => r.nodes ? words`${drafts(r.nodes.length)} in a tree, all checked in one pass. The children
@@ -157,7 +154,7 @@ function light() {
     ...drafts.flatMap((one, m) => chips(status(one, m) + (m === j ? " now" : ""), [names[one.token]])),
     ...r.nodes ? chips("accepted", r.text.slice(0, n)) : [],
     ...own && r.last ? chips("own", r.text.slice(r.kept)) : []);
-  $("words").className = out && !own ? "no" : /test|accept|last|prefix/.test(kind) ? "yes" : "";
+  $("words").className = out && !own ? "no" : /test|accept|last/.test(kind) ? "yes" : "";
   $("words").replaceChildren(...WORDS[kind](stop, r, drafts[j]));
   const nth = stop.line ?? of.about.lines?.[kind], box = $("source"), source = stop.source ?? 0;
   box.querySelectorAll(".lit").forEach(line => line.classList.remove("lit"));
@@ -195,9 +192,6 @@ addEventListener("keydown", event => {
   else if (arrow) (onRound() ? move : step)(arrow);
   else return;
   event.preventDefault();
-});
-addEventListener("click", event => {                    // after a click, Space is Play and Pause again
-  if (event.detail) event.target.closest?.("#race button")?.blur();
 });
 function openBest(among) {                              // a clear rejection, above temperature 0
   const worth = ({ r: { kept, drafts, tests } }) =>

@@ -92,10 +92,10 @@ def recordings():
 
 
 def presets():
-    """[{name, words, c, v: [[rows, cost], ..]}, ..]"""
+    """[{name, words, c, v: [the cost of a pass over 1 row, 2 rows, .. 16 rows]}, ..]"""
     costs = cost_model.data()
     return [dict(name=name, words=words.format(**costs), c=costs["presets"][machine]["c"],
-                 v=[*zip(costs["places"], costs["presets"][machine]["v"])])
+                 v=[cost_model.cost_of(n, costs["presets"][machine]["v"]) for n in range(1, 17)])
             for name, (machine, words) in COSTS.items()] + [dict(name="this browser", words="")]
 
 
