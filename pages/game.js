@@ -20,7 +20,7 @@ function verdictOn(rule, right) {
     `${rule.lossless ? "Lossless" : "Not lossless"}. ${right ? "You saw it." : "It fooled you."}`),
   el("p", "", rule.reason), el("p", "", ...rule.lossless
     ? words`The judge followed ${many(rule.n_branches, "random branch", "es")}: no text is wrong.`
-    : words`The first wrong text that the judge finds, ${b(`“${text}”`)}, comes with probability
+    : words`The judge's clearest wrong text, ${b(`“${text}”`)}, comes with probability
       ${plain(rule.probability)} and must come with ${plain(rule.wanted)}.`),
   el("p", "small soft", thread(rule), ` (${rule.date}): ${rule.claim}`)];
 }

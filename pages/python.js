@@ -113,7 +113,7 @@ function heard({ id, loaded, total, failed, began, lane, round, costs, verdict, 
     const [part, all] = [loaded, total].map(bytes => Math.round(bytes / 1e6));
     $("progress").hidden = false;
     $("progress").value = loaded / total;
-    $("status").textContent = `Python and two models: ${part} of ${all} MB${mine ? "" : "; a recording plays"}`;
+    $("status").textContent = `Python and models: ${part} of ${all} MB${mine ? "" : "; a recording plays"}`;
   }
   if (id !== asked) return;
   const wrong = failed ?? began?.error ?? round?.error ?? costs?.error;

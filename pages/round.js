@@ -67,21 +67,19 @@ function bars(rows, kinds, { marked, drawn, z = 0, mode = "" } = {}) {
     const [id, ...shares] = row, real = id !== null, pair = el("div", "pair"), more = z && left(row);
     if (real) pair.append(...shares.map((x, i) => bar(kinds[i], 0, x)));
     if (real && more) pair.append(normal ? bar("left", 0, more) : bar("left", row[1], row[2]));
-    const said = !mode ? shares.map((x, i) => `${kinds[i]} ${number(x)}`).join(" ")
+    const said = !mode ? shares.map((x, i) => (shares[1] >= 0 ? kinds[i] + " " : "") + number(x)).join(" ")
       : more < 5e-4 && id !== drawn ? "" : normal ? number(more) : "+" + number(z * more);
     const is = real && id === drawn ? " drawn" : real && id === marked ? " drafted" : "";
     return el("div", "one" + is, el("span", "word", wordOf(id)), pair,
       el("span", "nums", said + (is === " drawn" ? is : "")));
   }));
 }
-function needle({ r, ratio }, name) {                   // r against the probability of acceptance
-  const part = (kind, x, ...more) => {
-    const box = el("div", kind, ...more);
-    box.style.setProperty("--x", 100 * x + "%");
-    return box;
-  };
-  return [part("yes", ratio), part(ratio > .5 ? "cut far" : "cut", ratio, `${name} = ${number(ratio)}`),
-    ...r === undefined ? [] : [part("r", r, el("span", "", `r = ${number(r)}`))]];
+function needle({ r = -1, ratio }, name) {              // r against the probability of acceptance
+  const [, cut, at] = $("needle").children;
+  for (const [key, x] of [["--ratio", ratio], ["--r", r]]) $("needle").style.setProperty(key, 100 * x + "%");
+  [cut.textContent, at.firstChild.textContent] = [`${name} = ${number(ratio)}`, `r = ${number(r)}`];
+  cut.className = ratio > .5 ? "cut far" : "cut";
+  at.hidden = r < 0;
 }
 function tree(nodes, parent = -1) {                     // each node's children to its right
   const below = nodes.map((node, i) => [node, i]).filter(([node]) => node.parent === parent);
@@ -122,8 +120,8 @@ const WORDS = {                                         // (the stop, its round,
     of a node are tested in turn, each against what is then left of q; the first that passes is accepted
     (green). If none does, the next token comes from what is left.`
     : ["This method has a loop of its own: its lines are not shown."],
-  line: ({ facts, test, draw }) => [...facts.map(fact), ...!test ? [] : words`r = ${test.u} is
-    ${test.u < test.ratio ? "" : "not"} less than min(1, ${test.q} / ${test.p}) = ${test.ratio}`,
+  line: ({ facts, test, draw }) => [...facts.map(fact), ...!test ? [] : words`r = ${test.r} is
+    ${test.r < test.ratio ? "" : "not"} less than min(1, ${test.q} / ${test.p}) = ${test.ratio}`,
   ...!draw ? [] : draw.u === null ? words`“${wordOf(draw.token)}” has all of the probability.`
     : words`The random number ${draw.u} falls into the share of “${wordOf(draw.token)}”, ${draw.start} to
       ${draw.end} (the shares lie side by side in the order of the vocabulary).`],
@@ -142,11 +140,10 @@ function pictureOf({ kind, t, own, chart, draw }, r) {
 }
 function light() {
   const { of, i, r } = opened, stop = stops[at], { kind, j, n, out, own, t } = stop, drafts = r.drafts ?? [];
-  const test = stop.test ? { r: stop.test.u, ratio: stop.test.ratio } : /test|coin/.test(kind) ? t
-    : /show|weight/.test(kind) && { ratio: t.ratio };
+  const test = stop.test ?? (/test|coin/.test(kind) ? t : /show|weight/.test(kind) && { ratio: t.ratio });
   $("picture").replaceChildren(...pictureOf(stop, r));
   $("needle").hidden = !test;
-  $("needle").replaceChildren(...test ? needle(test, t?.weight === undefined ? "min(1, q / p)" : "h") : []);
+  if (test) needle(test, t?.weight === undefined ? "min(1, q / p)" : "h");
   const said = of.settings.prompt + of.spec.slice(0, i).flatMap(one => one.text).join("");
   const status = (one, m) => m < n ? "accepted" : out && (m === n || one.verdict === "rejected") ? "out"
     : own ? "unread" : "open";

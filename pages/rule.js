@@ -46,13 +46,14 @@ function verdictIs(kind, title, ...rest) {
   $("verdict").className = kind;
   $("verdict").replaceChildren(...title ? [el("p", "verdict", title), el("p", "", ...rest)] : []);
 }
+const spell = tokens => tokens.map(token => String.fromCharCode(97 + token)).join("");
 function judged(found) {
   if (found.error) return verdictIs("no", "cannot be judged", found.error);
   if (found.lossless) return verdictIs("yes", "lossless", ...words`No text's probability is off by more than
     ${found.deviation.toExponential(0)}, over ${many(found.n_branches, "random branch", "es")}.`);
-  verdictIs("no", "not lossless", ...words`The first text with a wrong probability is the tokens
-    [${found.text.join(", ")}] after the prompt [${found.prompt.join(", ")}]: it comes with probability
-    ${plain(found.probability)} and must come with ${plain(found.wanted)}.`);
+  verdictIs("no", "not lossless", ...words`After “${spell(found.prompt)}” the text
+    “${spell(found.text)}” comes with probability ${plain(found.probability)} and must come with
+    ${plain(found.wanted)}. (The judge's models know a few letters.)`);
 }
 for (const group of new Set(openings.map(it => it.group))) {
   const box = el("optgroup", "");

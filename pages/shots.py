@@ -18,7 +18,7 @@ from pages.frame import HERE
 from pages.site import index_page
 
 FLAGS = "--headless --no-sandbox --disable-gpu --hide-scrollbars".split()
-SECONDS, PER_SECOND, HOLD = 10, 10, 3                   # of the race; frames a second; seconds that the end stays
+SECONDS, PER_SECOND, HOLD = 10, 10, 3                   # of the race; frames a second; seconds of its end
 
 
 def main():

@@ -42,12 +42,12 @@ COSTS = {       # the race's presets: a machine of machine.html, and where its c
     "CPU, AVX2": ("the embedded pair, AVX2", "measured with this pair: {measured}, AVX2 kernels"),
     "GPU, one text (assumed)": (
         "a GPU, one text (assumed)",
-        "not measured: we assume that a pass over up to 128 tokens takes no longer than a pass over one, and that "
-        "a draft costs .12"),
+        "not measured: we assume that a pass over up to 128 tokens takes no longer than a pass over one, and "
+        "that a draft costs .12"),
     "GPU, 128 texts (assumed)": (
         "a GPU, 128 texts at once (assumed)",
-        "not measured: we assume that 128 texts fill the pass, so each further token costs as much as the first, "
-        "and that a draft costs .12"),
+        "not measured: we assume that 128 texts fill the pass, so each further token costs as much as the "
+        "first, and that a draft costs .12"),
 }
 
 

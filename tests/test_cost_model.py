@@ -26,7 +26,7 @@ COUNTS = {"cells": {name: dict(tokens=tokens, se=.03, drafts=drafts) for name, t
     ("eagle token K=2 T=0.5", 2.4, 2.0), ("lookup token K=4 T=0", 1.9, 2.5),
     ("medusa token K=8 T=1", 2.0, 8.0), ("early_exit:3 token K=4 T=1", 2.5, 4.0),
     ("model lenient K=4 T=1", 4.0, 4.0), ("model tree:2,2 T=0", 2.9, 6.0),
-    ("jacobi token K=4 T=1", 1.5, 4.0)]}}
+    ("jacobi token K=4 T=1", 1.5, 4.0), ("lookup token K=4 places:0-20 T=0", 1.6, 2.5)]}}
 
 
 def test_a_round_costs_its_drafting_and_a_pass_over_its_rows():
@@ -44,6 +44,8 @@ def test_a_round_costs_its_drafting_and_a_pass_over_its_rows():
     kinds = {row["method"]: (row["lossless"], row["needs"]) for row in all_rows}
     assert kinds["model, lenient"] == (False, "draft") and kinds["lookup"] == (True, "own")
     assert kinds["medusa"] == (True, "head") and kinds["early_exit"] == (True, "own")
+    before_the_loops = [row for row in rows(COUNTS, COSTS, "0-20") if row["T"] == 0]
+    assert [(row["method"], row["tokens"]) for row in before_the_loops] == [("lookup", 1.6)]
 
 
 def test_a_preset_is_what_was_measured():
@@ -75,7 +77,7 @@ def page(browser, tmp_path, monkeypatch):
 
 @pytest.mark.browser
 def test_in_a_browser_the_sliders_say_what_python_says(page):
-    rng, found = np.random.default_rng(0), rows(COUNTS, COSTS)
+    rng, found = np.random.default_rng(0), rows(COUNTS, COSTS, "0-20")
     settings = [dict(c=rng.random(), h=rng.random(), v=[1, *rng.uniform(.5, PLACES[1:])]) for _ in range(200)]
     settings = [{key: np.round(value, 3).tolist() for key, value in some.items()} for some in settings]
     shown = page.run(f"""return {json.dumps(settings)}.map(({{c, h, v}}) => {{

@@ -24,9 +24,9 @@ def test_what_is_shown_has_the_law_of_the_rule_that_is_judged(rule):
         memoryless(P), memoryless(Q), [0, 0], 2, 1, rng) for token in r.tokens))
     law = [sum(chance for text, chance in texts.items() if text[0] == token) for token in range(len(Q))]
     assert law == pytest.approx(rule["law"], abs=1e-12)
-    verdict = lossless.check(sampler(cls), [(memoryless(P), memoryless(Q))], Ks=(1,), n_tokens=2, temperature=1.0)
-    assert rule["lossless"] == (verdict < 1e-9) == np.allclose(law, Q, rtol=0, atol=1e-12)
+    off = lossless.check(sampler(cls), [(memoryless(P), memoryless(Q))], Ks=(1,), n_tokens=2, temperature=1.0)
+    assert rule["lossless"] == (off < 1e-9) == np.allclose(law, Q, rtol=0, atol=1e-12)
     assert rule["lossless"] == (NAMES[rule["thread"]].verdict == "lossless") == (rule["text"] is None)
-    if rule["text"]:                                    # the first wrong text, from two independent tokens
+    if rule["text"]:                                    # the clearest wrong text, of two independent tokens
         assert rule["wanted"] == pytest.approx(np.prod(Q[rule["text"]]))
         assert texts[tuple(rule["text"])] == pytest.approx(rule["probability"]) != rule["wanted"]

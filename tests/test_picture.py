@@ -18,8 +18,8 @@ RULES = {"token": verify, "block": block.verify}
 
 
 def test_a_rejection_by_hand():
-    """The first draft, 2, is accepted: q / p = 3.  The second, 1, has q / p = .25 / .8 = .3125.  It is replaced
-    by a draw from (.2, 0, .35), of which 0 comes out."""
+    """The first draft, 2, is accepted: q / p = 3.  The second, 1, has q / p = .25 / .8 = .3125.  A draw from
+    (.2, 0, .35) replaces it, and 0 comes out."""
     first, second = picture.tests(Round([2, 0], [2, 1], 1, Q, P), draws=[.9, .4])
     assert first == dict(x=2, r=.9, ratio=1.0, z=.2,
                          rows=[[1, .7, .6], [2, .1, .3], [0, .2, .1], [None, 0, 0]])
