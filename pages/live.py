@@ -11,7 +11,7 @@ The methods return JSON; an error is returned as one sentence under "error".  Th
 the names of verdicts/rules.py, sampling.py and speculative.py.  It defines `propose`, `verify` or both, or
 else a subclass of Algorithm2 or Tree.  Of several subclasses the last one counts.
 
-Limitations: one text at a time; one tree, 3,2,1.  The judge stops at the first case that is wrong;
+Limitations: one text at a time.  The judge stops at the first case that is wrong;
 python -m lossless --thorough searches longer.
 """
 import ast
@@ -20,7 +20,7 @@ import inspect
 import json
 import sys
 import traceback
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from statistics import median
 
 import numpy as np
@@ -30,19 +30,13 @@ import speculative
 from autoregressive import autoregressive_sampling
 from checks import checked_rule
 from compute import threads
-from methods.drafters import lookup
-from methods.drafters.eagle import Eagle
-from methods.samplers import block
-from methods.samplers.tree import shape_of, tree_sampling
-from methods.samplers.tree_model import depths, with_tree
-from pages.rounds import EDITOR, Coins, Shown, Untraced, untraced
-from reporting.stats import TimedDrafter, ratio
-from utils import load_model
+from methods.table import Models, choose, prepare
+from pages.rounds import EDITOR, Coins, Shown, source_of
+from reporting.stats import Timed, TimedDrafter, ratio
+from speculative import speculative_sampling
 
 if sys.platform == "emscripten":                        # where memory counts even if it was never written to
     threads.ARENA = 2 ** 22
-VERIFIERS = {"token": speculative.verify, "block": block.verify, "tree": None}
-TREE = shape_of([3, 2, 1])
 
 
 def as_json(method):
@@ -57,16 +51,9 @@ def as_json(method):
 
 class Live:
     def __init__(self):
-        self.draft, self.encoder = load_model("demo-draft")
-        self.target, _ = load_model("demo-target")
-        self.alone = copy.deepcopy(self.target)         # the same weights, a cache of its own
-        self.runs = {}
-
-    @cached_property
-    def eagle(self):
-        eagle = Eagle(self.target)
-        eagle.tree = untraced(eagle.tree)
-        return eagle
+        self.models = Models("demo-draft", "demo-target")
+        self.encoder, self.runs = self.models.encoder, {}
+        self.baseline = copy.deepcopy(self.models.target)       # the same weights, a cache of its own
 
     @as_json
     def start(self, request):
@@ -76,35 +63,27 @@ class Live:
     def begin(self, prompt, n_tokens, K, temperature, top_p, seed, drafter, verifier, code=""):
         tokens, eos = self.encoder.encode(prompt), self.encoder.eos
         settings = dict(temperature=temperature, top_p=top_p, eos=eos)
-        is_tree = verifier == "tree" and not code
-        if is_tree and drafter != "model":
-            raise ValueError(f"the drafter {drafter} drafts a line of tokens: for a tree, choose the model")
-        draft, target = (with_tree(model) if is_tree else model for model in (self.draft, self.target))
-        draft, target, alone = self.models = [Untraced(model) for model in (draft, target, self.alone)]
-        for model in self.models:
-            model.reset()
-        self.proposing = TimedDrafter(dict(model=speculative.propose, lookup=lookup.propose,
-                                           eagle=self.eagle.propose if drafter == "eagle" else None)[drafter])
-        coins, own = Coins(np.random.default_rng(seed)), typed(code) if code else {}
-        propose, verify = own.get("propose", self.proposing), own.get("verify", VERIFIERS[verifier])
-        shown = partial(Shown, self.encoder, coins, trace=False, code=code)
+        own, choice = typed(code) if code else {}, choose(drafter, "token" if code else verifier)
+        method = prepare(choice, self.models, tokens, K, settings, TimedDrafter)
+        draft, target, alone = self.timed = [
+            model and Timed(model) for model in (method.draft, method.target, self.baseline)]
+        method.reset()
+        alone.reset()
+        coins, self.proposing = Coins(np.random.default_rng(seed)), method.propose
+        propose, verify = own.get("propose", method.propose), own.get("verify", method.verify)
+        shown, sampler = partial(Shown, self.encoder, coins, trace=False, code=code), method.sampler
         if "rule" in own:
-            rule = own["rule"]()
-            spec = rule(draft, target, tokens, n_tokens, K, coins, **settings)
-            self.shown = shown(getattr(rule, "propose", None), getattr(rule, "verify", None),
+            sampler = own["rule"]()
+            self.shown = shown(getattr(sampler, "propose", None), getattr(sampler, "verify", None),
                                loop=own["rule"].__call__)
-        elif is_tree:
-            spec = tree_sampling(draft, target, tokens, n_tokens, TREE, coins, **settings)
-            self.shown = shown(None, None)
         else:
-            spec = speculative.speculative_sampling(draft, target, tokens, n_tokens, K, coins, **settings,
-                                                    propose=propose, verify=checked_rule(verify))
             self.shown = shown(propose, verify)
-        alone = autoregressive_sampling(alone, tokens, n_tokens, np.random.default_rng(seed), **settings)
-        self.runs, self.stream = dict(alone=alone, spec=spec), self.encoder.stream()
-        self.most = 1 + (len(TREE) if is_tree else K)
-        return self.shown.about() | dict(most=self.most, n_drafting=max(depths(TREE)) if is_tree else K,
-                                         edited=bool(code))
+            if verify:
+                sampler = partial(speculative_sampling, propose=propose, verify=checked_rule(verify))
+        self.runs = dict(spec=sampler(draft, target, tokens, n_tokens, method.K, coins, **settings), alone=(
+            autoregressive_sampling(alone, tokens, n_tokens, np.random.default_rng(seed), **settings)))
+        self.stream, self.most = self.encoder.stream(), 1 + len(method.shape or range(K))
+        return self.shown.about() | dict(most=self.most, n_drafting=method.K, edited=bool(code))
 
     @as_json
     def advance(self, lane):
@@ -120,8 +99,8 @@ class Live:
     def costs(self):
         """{c, v}: what a draft (of a tree: a level) costs, and a pass over the most rows, in steps of the
         target alone; medians of the last run.  None for what did not happen."""
-        draft, target, alone = self.models
-        step, drafting = alone.seconds(1), [seconds for _, seconds in draft.calls[1:]]
+        draft, target, alone = self.timed
+        step, drafting = alone.seconds(1), [seconds for _, seconds in draft.calls[1:]] if draft else []
         draft_seconds = median(drafting) if drafting else self.proposing.seconds(1)
         return dict(c=ratio(draft_seconds, step), v=ratio(target.seconds(self.most), step))
 
@@ -169,7 +148,7 @@ def judged(code, settings=None, penalty=False, disputed=False):
     if "verify" in own:
         own["verify"] = checked_rule(own["verify"])
     sampler = museum.sampler(checked(own["rule"])) if "rule" in own else (
-        partial(speculative.speculative_sampling, **own))
+        partial(speculative_sampling, **own))
     if not disputed:
         return lossless.report(sampler)._asdict()
     for found in reports(sampler, settings or {}, penalty):
@@ -220,9 +199,8 @@ def paper():
 
 
 def without_docstring(function):
-    lines = inspect.getsource(function).splitlines()
-    doc = ast.parse("\n".join(lines)).body[0].body[0]
-    return "\n".join(lines[:doc.lineno - 1] + lines[doc.end_lineno:]) + "\n"
+    source = source_of(function)
+    return "\n".join([source["lines"][0], *source["lines"][source["doc"][1] + 1:]]) + "\n"
 
 
 def code_of(name):

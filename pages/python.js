@@ -39,7 +39,7 @@ function inside() {                                     // becomes the worker's 
       if (!round || round.error) lanes.splice(lanes.indexOf(lane), 1);
       await new Promise(go => setTimeout(go));          // hears "stop"
     }
-    if (!began.error) postMessage({ id, costs: JSON.parse(live.costs()) });
+    if (!began.error && !race.code) postMessage({ id, costs: JSON.parse(live.costs()) });
   }
   async function handle({ id, needs, race, judge }) {
     try {

@@ -20,7 +20,7 @@ const STOPS = {
     return last ? [...found, { kind: "block", n: kept, t: tests[kept], out: true, own: true }] : found;
   },
   lines({ steps, kept }) {
-    const drawn = steps.findLastIndex(one => one.draw);
+    const drawn = steps.findIndex(one => one.facts.some(([name]) => name === "next_token"));
     return steps.map((one, i) => {
       const tested = steps.slice(0, i + 1).filter(other => other.test).length, own = i >= drawn;
       return { kind: "line", n: own ? kept : Math.min(tested, kept), out: own || tested > kept, own, ...one };
@@ -120,11 +120,8 @@ const WORDS = {                                         // (the stop, its round,
     of a node are tested in turn, each against what is then left of q; the first that passes is accepted
     (green). If none does, the next token comes from what is left.`
     : ["This method has a loop of its own: its lines are not shown."],
-  line: ({ facts, test, draw }) => [...facts.map(fact), ...!test ? [] : words`r = ${test.r} is
-    ${test.r < test.ratio ? "" : "not"} less than min(1, ${test.q} / ${test.p}) = ${test.ratio}`,
-  ...!draw ? [] : draw.u === null ? words`“${wordOf(draw.token)}” has all of the probability.`
-    : words`The random number ${draw.u} falls into the share of “${wordOf(draw.token)}”, ${draw.start} to
-      ${draw.end} (the shares lie side by side in the order of the vocabulary).`],
+  line: ({ facts, test }) => [...facts.map(fact), ...!test ? [] : words`r = ${test.r} is
+    ${test.r < test.ratio ? "" : "not"} less than min(1, ${test.q} / ${test.p}) = ${test.ratio}`],
 };
 function fact([name, x]) {                              // what a name holds after its line
   const value = typeof x === "number" ? number(x) : typeof x === "string" ? x
@@ -132,10 +129,10 @@ function fact([name, x]) {                              // what a name holds aft
   return el("div", "small", b(name), " ", value);
 }
 const MODES = { left: "missing", coin: "missing", draw: "normal", last: "normal", block: "normal" };
-function pictureOf({ kind, t, own, chart, draw }, r) {
-  const drawn = own && r.tokens.at(-1), marked = chart?.marked;
+function pictureOf({ kind, t, own, chart }, r) {
+  const drawn = own && r.tokens.at(-1);
   if (t) return [bars(t.rows, ["p", "q"], { marked: t.x, z: t.z, mode: MODES[kind], drawn })];
-  if (chart) return [bars(chart.rows, chart.series, draw ? { drawn: marked } : { marked })];
+  if (chart) return [bars(chart.rows, chart.series, chart)];
   return r.nodes ? [tree(r.nodes)] : [];
 }
 function light() {

@@ -10,7 +10,6 @@ import hashlib
 import io
 from html import escape
 from pathlib import Path
-from urllib.parse import quote
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from benchmarks import cost_model
@@ -30,25 +29,13 @@ START = dict(prompt="The tide was going out. Along the edge of the water a girl 
              n_tokens=40, K=4, temperature=0, top_p=1, seed=0, drafter="model", verifier="token")
 PROMPTS = (START["prompt"], "The captain looked at the sea, and said that",
            "\"Where have you been?\" asked the king.")
-REPEATING = ("The rain fell on the roof, and the rain fell on the road, and the rain fell on the river; "
-             "the rain fell on the roof, and the rain fell on the road, and the rain fell on")
 MODELS = "demo-draft", "demo-target", "demo-eagle"
 FILES = ("hparams.json", "encoder.json", "vocab.bpe", "checkpoint", "model.ckpt.index",
          "model.ckpt.data-00000-of-00001")
 CODE = (".", "compute", "loading", "lossless", "lossless/verdicts", "methods", "methods/drafters",
         "methods/samplers", "pages", "reporting")
-COSTS = {       # the race's presets: a machine of machine.html, and where its costs come from
-    "CPU, AVX-512": ("the embedded pair, AVX-512", "measured with this pair: {measured}, AVX-512 kernels"),
-    "CPU, AVX2": ("the embedded pair, AVX2", "measured with this pair: {measured}, AVX2 kernels"),
-    "GPU, one text (assumed)": (
-        "a GPU, one text (assumed)",
-        "not measured: we assume that a pass over up to 128 tokens takes no longer than a pass over one, and "
-        "that a draft costs .12"),
-    "GPU, 128 texts (assumed)": (
-        "a GPU, 128 texts at once (assumed)",
-        "not measured: we assume that 128 texts fill the pass, so each further token costs as much as the "
-        "first, and that a draft costs .12"),
-}
+MACHINES = ("the embedded pair, AVX-512", "the embedded pair, AVX2", "a GPU, one text (assumed)",
+            "a GPU, 128 texts at once (assumed)")       # of the cost model: the race's presets
 
 
 def packed(paths):
@@ -82,8 +69,7 @@ def index_page(files, repository="", address="", base=PYODIDE):
     preview = "".join(f'<meta property="og:{name}" content="{escape(text)}">\n' for name, text in [
         ("type", "website"), ("title", TITLE), ("description", ABOUT), ("url", address + "/"),
         ("image", address + "/card.png"), ("image:width", "1200"), ("image:height", "630")] if address)
-    return page(TITLE, "index.html", data, policy, description=ABOUT, preview=preview, repository=link,
-                repeating=quote(REPEATING))
+    return page(TITLE, "index.html", data, policy, description=ABOUT, preview=preview, repository=link)
 
 
 def recordings():
@@ -93,10 +79,15 @@ def recordings():
 
 def presets():
     """[{name, words, c, v: [the cost of a pass over 1 row, 2 rows, .. 16 rows]}, ..]"""
-    costs = cost_model.data()
-    return [dict(name=name, words=words.format(**costs), c=costs["presets"][machine]["c"],
-                 v=[cost_model.cost_of(n, costs["presets"][machine]["v"]) for n in range(1, 17)])
-            for name, (machine, words) in COSTS.items()] + [dict(name="this browser", words="")]
+    costs, found = cost_model.data(), []
+    for name in MACHINES:
+        (texts, free), (c, _, v) = cost_model.ASSUMED.get(name, (0, 0)), costs["presets"][name].values()
+        words = (f"not measured: we assume that a draft costs {c:.2f}, and that a pass over {free} tokens "
+                 f"(of {texts} text{'s' * (texts > 1)} at once) takes no longer than over one")
+        words = words if texts else f"measured with this pair: {costs['measured']}"
+        found.append(dict(name=name.replace("the embedded pair", "our CPU"), words=words, c=c,
+                          v=[cost_model.cost_of(n, v) for n in range(1, 17)]))
+    return [*found, dict(name="this browser", words="")]
 
 
 def machine_page():

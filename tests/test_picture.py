@@ -53,10 +53,11 @@ def test_r_is_what_the_rule_drew_and_decides_as_it_did(name):
         return RULES[name](q, p, drafts, random)
 
     run = [live.encoder.encode(START["prompt"]), 30, 4]
-    again = [*speculative_sampling(live.draft, live.target, *run, np.random.default_rng(5), verify=noting)]
+    pair = live.models.draft, live.models.target
+    again = [*speculative_sampling(*pair, *run, np.random.default_rng(5), verify=noting)]
     coins = Coins(np.random.default_rng(5))
     shown = Shown(live.encoder, coins, propose, RULES[name], trace=False)
-    spec = speculative_sampling(live.draft, live.target, *run, coins, verify=RULES[name])
+    spec = speculative_sampling(*pair, *run, coins, verify=RULES[name])
     for r, rs in zip(again, drawn, strict=True):
         found = [entry for entry in shown.next(spec)["tests"] if "r" in entry]
         assert [entry["r"] for entry in found] == pytest.approx(rs[:len(found)], rel=1e-3) and found
