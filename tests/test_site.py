@@ -8,6 +8,7 @@ import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pages.__main__ import main
@@ -125,3 +126,20 @@ def test_in_a_browser_every_page_fits_the_screen_and_nothing_complains(site, bro
             ground = browser.run("return getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark
     assert browser.texts("h1") == ["Speculative sampling"]
+
+
+@pytest.mark.browser
+def test_the_pictures_are_of_this_page(site, browser):
+    """The README's, and the preview of a link.  (If not: python tests/tools/take_pictures.py)"""
+    pytest.importorskip("PIL", reason="Pillow is missing: pip install pillow")
+    from PIL import Image
+    from take_pictures import CARD, RACE, shot
+    browser.open(site / "index.html")
+    end = browser.run("return finish()")
+    for file, now, size, dark in ("race.webp", end, RACE, False), ("card.png", 23, CARD, True):
+        committed, path = Image.open(ROOT / "pages" / file), site / "index.html"
+        shown = np.asarray(shot(browser, path, now, size, dark), int)
+        difference = np.asarray(committed.convert("RGB"), int) - shown
+        assert committed.size == size and abs(difference).mean() < 3, file
+    race = Image.open(ROOT / "pages" / "race.webp")
+    assert race.n_frames > 50 and (ROOT / "pages" / "race.webp").stat().st_size < 1.5e6

@@ -1,54 +1,42 @@
-"""Pictures of the page, taken in Chromium:  python -m pages.shots
+"""Takes the pictures of the page, in Chromium: python tests/tools/take_pictures.py
 
     pages/race.webp     the race, for the README; its first frame is the end, for readers who see a still one
     pages/card.png      the preview of a link to the site
 
-Needs Selenium, Pillow, Chromium and chromedriver.
+Take them anew when the page or the embedded pair changes.  Needs Selenium, Pillow, Chromium and chromedriver.
 """
-import shutil
-import sys
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from loading import command_line
+from browser import Browser
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
 from loading.files import rewrite
 from pages.files import MARK
 from pages.frame import HERE
 from pages.site import index_page
 
-FLAGS = "--headless --no-sandbox --disable-gpu --hide-scrollbars".split()
 SECONDS, PER_SECOND, HOLD = 10, 10, 3                   # of the race; frames a second; seconds of its end
+RACE, CARD = (900, 480), (1200, 630)
+
+
+def shot(browser, path, now, size, dark=False):
+    """The race on the page at `path`, at a time in steps -> an image."""
+    browser.open(path, *size, dark=dark, address=f"#view=card&at={now}")
+    return Image.open(BytesIO(browser.driver.get_screenshot_as_png())).convert("RGB")
 
 
 def main():
-    """Take the pictures of the page anew, and write them to pages/."""
-    from PIL import Image
-    from PIL.PngImagePlugin import PngInfo
-    from selenium import webdriver  # here: the site is built without them
-    options, driver = webdriver.ChromeOptions(), shutil.which("chromedriver")
-    options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
-    if not driver or not options.binary_location:
-        raise ValueError("Chromium or chromedriver is missing: apt-get install chromium chromium-driver")
-    for flag in FLAGS:
-        options.add_argument(flag)
-    with TemporaryDirectory() as folder, webdriver.Chrome(
-            options, webdriver.ChromeService(driver)) as driver:
-        path = Path(folder, "index.html")
+    with TemporaryDirectory() as folder:
+        path, browser = Path(folder, "index.html"), Browser(Path(folder, "profile"))
         path.write_text(index_page({}), encoding="utf-8")
-
-        def shot(view, now, width, height, scheme="light"):
-            metrics = dict(width=width, height=height, deviceScaleFactor=1, mobile=False)
-            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-            feature = dict(name="prefers-color-scheme", value=scheme)
-            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", dict(features=[feature]))
-            driver.get(f"{path.as_uri()}#view={view}&at={now}")
-            return Image.open(BytesIO(driver.get_screenshot_as_png())).convert("RGB")
-
-        card, mark = shot("card", 23, 1200, 630, "dark"), PngInfo()
-        end = driver.execute_script("return finish()")
+        card, mark = shot(browser, path, 23, CARD, dark=True), PngInfo()
+        end = browser.run("return finish()")
         times = [end * i / (SECONDS * PER_SECOND) for i in range(SECONDS * PER_SECOND)]
-        first, *frames = [shot("card", now, 900, 480) for now in [end, *times, end]]
+        first, *frames = [shot(browser, path, now, RACE) for now in [end, *times, end]]
+        browser.driver.quit()
     mark.add_text("Comment", MARK)
     card.quantize(64).save(png := BytesIO(), "PNG", pnginfo=mark, optimize=True)
     rewrite(HERE / "card.png", png.getvalue())
@@ -58,4 +46,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(command_line.run(main))
+    main()
