@@ -1,35 +1,79 @@
-"""fetch.py: a paragraph becomes one line; without the network, or if a text differs, nothing is written."""
-import hashlib
-
+"""fetch.py: of a file of Project Gutenberg the prose stays; if a text differs, nothing is written."""
 import pytest
 
 from loading import command_line
 from models.training import fetch
 
-LONG = "It was a dark and stormy night; the rain fell in torrents, except"
+BOOK = """\ufeffTitle: A Tale
+
+*** START OF THIS PROJECT GUTENBERG EBOOK A TALE ***
+
+Produced by a Reader
+
+THE TALE OF A FOX
+
+CHAPTER I
+
+ONE morning the fox, who lived under a hill and was a well-
+known thief,   woke up. “It’s late,” he said--"too late." [Illustration: A
+fox _wakes_ up]
+
+[Illustration: THE FOX]
+
+Roses are red,
+  Violets are blue;
+
+“Where are you going?” asked the _crow_.
+
+"Nowhere," said the wicked fox.
+
+This is the first volume of the series about the fox.
+
+The Fox.
+
+THE END
+
+Buy more of these fine stories.
+
+*** END OF THIS PROJECT GUTENBERG EBOOK A TALE ***
+
+License.
+"""
 
 
-@pytest.mark.parametrize("text, wanted", [
-    (f"CHAPTER I\r\n{LONG}\r\nat  times.\r\nThen", f"CHAPTER I\n{LONG} at times.\nThen"),
-    (f"{LONG}\n \n{LONG}\n", f"{LONG}\n{LONG}"),                     # an empty line ends any paragraph
-    (f"{'x' * 60}\ny", f"{'x' * 60} y"), (f"{'x' * 59}  \ny", f"{'x' * 59}\ny")])
-def test_a_paragraph_is_a_line(text, wanted):
-    assert fetch.paragraphs(text) == wanted
+@pytest.mark.parametrize("encode", [str.encode, lambda text: text.replace("\n", "\r\n").encode()],
+                         ids=["lines", "lines of Windows"])
+def test_of_a_book_the_prose_stays(encode, monkeypatch):
+    wanted = ["One morning the fox, who lived under a hill and was a well-known thief, woke up. \"It's late,\" "
+              'he said - "too late."', '"Where are you going?" asked the crow.']
+    monkeypatch.setattr(fetch, "LEFT_OUT", {fetch.digest("wicked")})
+    seen = set()
+    assert [*fetch.prose(encode(BOOK), seen)] == wanted
+    assert [*fetch.prose(encode(BOOK), seen)] == wanted[1:]                     # the long one once
+    monkeypatch.setattr(fetch, "LEFT_OUT", {fetch.digest("you going"), fetch.digest("wicked fox")})
+    assert [*fetch.prose(encode(BOOK), set())] == wanted[:1]
 
 
-def test_all_80_are_asked_for_and_only_the_very_text_is_written(monkeypatch, tmp_path, capsys):
-    asked, path = [], tmp_path / "novels.txt"
-    monkeypatch.setattr(fetch, "downloaded", lambda url: asked.append(url) or "The end.\r\n")
-    assert command_line.run(fetch.main, [str(path)]) == 2 and "checksum" in capsys.readouterr().err
-    assert len(set(asked)) == 80 and all(url.endswith(".txt") for url in asked) and not path.exists()
-    text = "<|endoftext|>".join(["The end."] * 80).encode()
-    monkeypatch.setattr(fetch, "CHECKSUM", hashlib.sha256(text).hexdigest())
-    assert command_line.run(fetch.main, [str(path)]) == 0 and path.read_bytes() == text
-    assert command_line.run(fetch.main, [str(path)]) == 2 and "is there already" in capsys.readouterr().err
+def test_all_books_are_asked_for_and_only_the_very_text_is_written(monkeypatch, tmp_path, capsys):
+    asked, path = [], tmp_path / "stories.txt"
+    run = [str(path), "--raw", str(tmp_path / "raw")]
+
+    def get(url, timeout):
+        asked.append(url)
+        return type("Answer", (), dict(content=BOOK.encode(), raise_for_status=lambda self: None))()
+
+    monkeypatch.setattr(fetch.requests, "get", get)
+    assert command_line.run(fetch.main, run) == 2 and "checksum" in capsys.readouterr().err
+    assert len(set(asked)) == len(asked) == 122 and not path.exists()
+    seen = set()
+    text = "<|endoftext|>".join("\n".join(fetch.prose(BOOK.encode(), seen)) for _ in asked)
+    monkeypatch.setattr(fetch, "CHECKSUM", fetch.digest(text))
+    assert command_line.run(fetch.main, run) == 0 and path.read_text() == text and len(asked) == 122
+    assert command_line.run(fetch.main, run) == 2 and "is there already" in capsys.readouterr().err
 
 
 def test_without_the_network_there_is_one_sentence(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(fetch, "CORPUS", "http://127.0.0.1:1/")
-    assert command_line.run(fetch.main, [str(tmp_path / "novels.txt")]) == 2
+    monkeypatch.setattr(fetch, "SITE", "http://127.0.0.1:1")
+    assert command_line.run(fetch.main, [str(tmp_path / "stories.txt"), "--raw", str(tmp_path / "raw")]) == 2
     said = capsys.readouterr().err.strip()
-    assert "check the connection" in said and "\n" not in said and not [*tmp_path.iterdir()]
+    assert "check the connection" in said and "\n" not in said and not (tmp_path / "stories.txt").exists()

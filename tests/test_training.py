@@ -41,7 +41,6 @@ def trained(tmp_path_factory):
         from models.training import heads, train
         patch.setattr(train, "TARGET", dict(SIZE, n_layer=3))
         patch.setattr(train, "DRAFT", dict(SIZE, n_layer=1))
-        patch.setattr(train, "N_CTX", SIZE["n_ctx"])
         assert not command_line.run(train.main, words(folder, "work", "--steps", "40", "--draft_steps", "20",
                                                  "--batch", "8", "--save_every", "60", "--no_compile"))
         for kind in heads.HEADS:
@@ -58,8 +57,9 @@ def log(path):
 
 
 def test_losses_fall_and_acceptance_rises(trained):
-    rows = log(trained[0] / "work" / "draft.jsonl")
-    assert rows[-1]["train_target_nats"] < math.log(SIZE["n_vocab"]) - 0.5      # below that of guessing
+    rows = log(trained[0] / "work" / "target.jsonl") + log(trained[0] / "work" / "draft.jsonl")
+    guessing = math.log(SIZE["n_vocab"])
+    assert max(rows[-1]["target_nats"], rows[-1]["draft_nats"], rows[0]["train_loss"]) < guessing - 0.5
     for kind in trained[1].HEADS:
         rows = log(trained[0] / f"demo-{kind}" / "training.jsonl")
         assert [row["step"] for row in rows] == [10, 20, 30, 40]    # resumed, no step twice
@@ -69,6 +69,29 @@ def test_losses_fall_and_acceptance_rises(trained):
             assert sum(last) > sum(first) - 0.05
         else:
             assert sum(last) > sum(first)
+
+
+def test_a_training_goes_on_from_half_precision(trained, monkeypatch):
+    folder, train = trained[0], trained[1].train
+    steps, batch_of = [], train.batch_of
+    monkeypatch.setattr(train, "batch_of", lambda *given: steps.append(given[2]) or batch_of(*given))
+    run = words(folder, "later", "--start", f"{folder}", "--steps", "40", "--done", "30", "--draft_steps", "1",
+                "--batch", "8", "--save_every", "5", "--no_compile", "--out", f"{folder}/later")
+    assert not command_line.run(train.main, run)
+    assert steps == [*range(30, 40), 0]                 # the batches that came next, then the draft's
+    before, (first, last) = (log(folder / work / "target.jsonl") for work in ("work", "later"))
+    assert first["step"] == 35 and abs(last["target_nats"] - before[-1]["target_nats"]) < 0.1
+    rates = [train.schedule(step, 40, 0.25, 30) for step in range(30, 40)]
+    assert rates[0] == 0.5 and rates[2:] == [train.schedule(step, 40, 0.25) for step in range(32, 40)]
+
+
+@pytest.mark.parametrize("T", [1, 129, 300])
+def test_attention_is_pytorchs(trained, T):
+    from models.training.model import attention
+    torch = trained[2]
+    q, k, v = torch.randn(3, 2, 3, T, 16)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert torch.allclose(attention(q, k, v), expected, atol=1e-5)
 
 
 def test_no_result_is_overwritten(trained, capsys):

@@ -1,14 +1,14 @@
-"""Downloads the text that the embedded pair is trained on: stories.txt, children's books, the same to the byte.
+"""Downloads the text that the embedded pair is trained on: stories.txt, 15 MB, the same to the byte.
 
     python -m models.training.fetch [stories.txt] [--raw DIRECTORY]
 
-books.tsv names 122 files of Project Gutenberg, each by repository and commit; those held out of the training
-come last.  A downloaded file is stored in --raw, and not downloaded again.  In stories.txt each paragraph is
-one line, and <|endoftext|> stands between the books.
+books.tsv names 122 children's books of Project Gutenberg, each by repository and commit; those held out of
+the training come last.  A downloaded file is stored in --raw, and not downloaded again.  In stories.txt each
+paragraph is one line, and <|endoftext|> stands between the books.
 
-Of each book the prose stays.  Gutenberg's header and footer, headings, lists, verse, notes, illustrations
-and advertisements go, and so does every paragraph with one of the words of left_out.txt: racial words,
-caricatured dialect, and words that mean something else by now.  That file holds their SHA-256.
+Of each book the prose stays.  Gutenberg's header and footer, headings, lists, verse, notes, captions and
+advertisements go, and so does every paragraph with a word, or two, of left_out.txt: racial words, caricatured
+dialect, and words that mean something else by now.  That file holds their SHA-256.
 """
 import csv
 import hashlib
@@ -29,16 +29,21 @@ BOOKS, LEFT_OUT = HERE / "books.tsv", set((HERE / "left_out.txt").read_text().sp
 SITE = "https://raw.githubusercontent.com/GITenberg"
 CHECKSUM = "f0c1fdc7bcdf0da29484437b33f36869790b8f205c9ef38914ad3561751d47cc"           # sha256 of the whole
 EOS = "<|endoftext|>"
-NO_STORY = re.compile(r"""gutenberg|transcri|proofread|produced\sby|copyright|publish|grosset|printed|illustrat
-    |frontispiece|postpaid|footnote|\bbound\sin|the\sauthor|author\sof|[;,]?\s(?-i:Or,?)\s|\bpage\s\d|changed\sto\b
-    |errors?\b|complete\sin\sitself|normalized|italicized|spirited\stales|brunette|compiled|by\s[A-Z]\w+\sotis
-    |dick\sand\sdolly|\breaders?\b|\beach\sbook|eagerly\swelcomed|\bbooks?\s(for|after)\b
-    |the\schild\b.*\breading|conservation|^(?-i:[A-Z]\w+)(\s(the|(?-i:[A-Z]\w+)))*\.$|(?-i:\bBy\s[A-Z]{2})|\b(this|these|the|that|same|other)\sseries\b
-    |\bvolumes?\b|\bchapters?\b|\betc\b|@|https?:|[|/*]|[;,]\sor,?\s(?-i:[A-Z])
-    |\b(this|first|second|third|last|next|other)\sbooks?\b|\bbooks?\s(before|called|named)\b""", re.I | re.X)
+NO_STORY = re.compile(r"""
+    gutenberg | transcri | proofread | produced\ by | normalized | italicized | errors?\b | changed\ to\b
+    | copyright | publish | grosset | printed | illustrat | frontispiece | postpaid | footnote | compiled
+    | the\ author | author\ of | \breaders?\b | conservation | the\ child\b.*\breading          # prefaces
+    | spirited\ tales | eagerly\ welcomed | brunette | dick\ and\ dolly | by\ [A-Z]\w+\ otis     # other books
+    | complete\ in\ itself | \bbound\ in | \beach\ book | \bvolumes?\b | \bchapters?\b | \betc\b
+    | \b(this | these | the | that | same | other)\ series\b
+    | \b(this | first | second | third | last | next | other)\ books?\b
+    | \bbooks?\ (for | after | before | called | named)\b
+    | (?-i:\bBy\ [A-Z]{2}) | [ ](?-i:Or,?)[ ] | [;,]\ or,?\ (?-i:[A-Z])                         # titles
+    | ^(?-i:[A-Z]\w+)(\ (the | (?-i:[A-Z]\w+)))*\.$                                              # captions
+    | \bpage\ \d | @ | https?: | [|/*]""", re.I | re.X)
 
 
-def main(path="stories.txt", raw="raw"):
+def main(path="stories.txt", raw="models/training/work/raw"):
     """Downloads the text that the embedded pair is trained on.
 
     Args:
@@ -47,25 +52,26 @@ def main(path="stories.txt", raw="raw"):
     """
     if os.path.lexists(path):
         raise ValueError(f"{path} is there already: move it away, or name another file")
-    rewrite(path, stories(raw))
+    rewrite(path, stories(Path(raw)))
 
 
 def stories(raw):
     """The text.  Raises ValueError if it is not the one that the pair was trained on."""
-    Path(raw).mkdir(parents=True, exist_ok=True)
-    seen, books = set(), []
-    with open(BOOKS, encoding="utf-8", newline="") as table:
-        for row in tqdm([*csv.DictReader(table, delimiter="\t")], disable=None):
-            books.append("\n".join(prose(raw_book(row, Path(raw)), seen)))
-    text = EOS.join(books)
+    raw.mkdir(parents=True, exist_ok=True)
+    rows, seen = [*csv.DictReader(BOOKS.read_text(encoding="utf-8").splitlines(), delimiter="\t")], set()
+    text = EOS.join("\n".join(prose(read(row, raw), seen)) for row in tqdm(rows, disable=None))
     if digest(text) != CHECKSUM:
         raise ValueError("the text is not the one that the pair was trained on (its checksum differs); "
                          "nothing was written")
     return text
 
 
-def raw_book(row, raw):
-    """The bytes of one row of books.tsv, from the directory `raw` if they are there."""
+def digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read(row, raw):
+    """A row of books.tsv -> the bytes of its file, from the directory `raw` if they are there."""
     path = raw / f"{row['repository']}.txt"
     if not path.exists():
         url = f"{SITE}/{row['repository']}/{row['commit']}/{row['file']}"
@@ -79,40 +85,36 @@ def raw_book(row, raw):
     return path.read_bytes()
 
 
-def digest(text):
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def plain(raw):
+def ascii_text(raw):
     """A file of Project Gutenberg -> its book in ASCII, an empty line between blocks."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = raw.decode("latin-1")
-    text = re.sub(r"\[[^][]*\]", "", re.sub("\r+\n?", "\n", text))                # illustrations, notes
+    text = re.sub(r"\[[^][]*\]", "", re.sub("\r+\n?", "\n", text))              # captions, notes
     text = re.search(r"\*\*\* ?START OF.*?\n(.*)\*\*\* ?END OF", text, re.S)[1]
-    text = re.split(r"\n\s*(?:THE END|The End)\W*\n", text)[0]                    # advertisements follow
-    for sign, ascii in ("“”", '"'), ("‘’", "'"), ("—", "--"), ("Æ", "AE"), ("_=", ""):
-        text = re.sub(f"[{sign}]", ascii, text)
+    text = re.split(r"\n\s*(?:THE END|The End)\W*\n", text)[0]                  # advertisements follow
+    for signs, plain in ("“”", '"'), ("‘’", "'"), ("—", "--"), ("Æ", "AE"), ("_=", ""):
+        text = re.sub(f"[{signs}]", plain, text)
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 
 def prose(raw, seen):
-    """The paragraphs of a book, each one line.  `seen` collects the long ones, which occur once in all books."""
-    for block in re.split(r"\n\s*\n", plain(raw)):
+    """The paragraphs of a book, each one line.  `seen` collects those of all books: a long one comes once."""
+    for block in re.split(r"\n\s*\n", ascii_text(raw)):
         lines = [" ".join(line.split()) for line in block.strip().split("\n")]
-        verse = len(lines) > 1 and max(map(len, lines)) < 55
         line = re.sub(r"(?<=\w)- (?=[a-z])", "-", " ".join(lines))              # well-\nknown
         line = re.sub(r" ?--+ ?", " - ", line).strip(" -")
         line = re.sub(r"""- (?=[.,;:!?)]|["'](\W|$)|$)""", "-", line)
+        verse = len(lines) > 1 and max(map(len, lines)) < 55
         heading = len(re.findall("[A-Z]", line)) > len(re.findall("[a-z]", line)) / 3
         line = re.sub(r"""^["']?(?=[A-Z ]*[A-Z]{2})[A-Z]+( [A-Z]+)*\b""", lambda run: run[0].title(), line)
-        if verse or heading or not re.search(r"""^["'A-Z].*[.!?:,-]["')]*$""", line) or NO_STORY.search(line):
-            continue
+        sentence = re.search(r"""^["'A-Z].*[.!?:,-]["')]*$""", line)
         words = re.findall("[a-z]+", line.lower())
-        if any(digest(word) in LEFT_OUT for word in [*words, *map(" ".join, zip(words, words[1:]))]):
-            continue
-        if len(line) < 100 or line not in seen:
+        pairs = map(" ".join, zip(words, words[1:]))
+        if (sentence and not verse and not heading and not NO_STORY.search(line)
+                and not any(digest(word) in LEFT_OUT for word in [*words, *pairs])
+                and (len(line) < 100 or line not in seen)):
             seen.add(line)
             yield line
 

@@ -35,7 +35,8 @@ from torch import nn
 
 from loading import command_line
 from models.training import train
-from models.training.train import Block, LayerNorm, Linear
+from models.training.model import GPT2, Block, LayerNorm, Linear, export, load
+from models.training.text import prepare_text, spread
 
 EAGLE_STEPS, MEDUSA_HEADS = 5, 5
 N_ROWS, RANK = 8, 24                # of a parallel head, as in methods/drafters/heads.py
@@ -274,7 +275,7 @@ def fit(kind, head, states, test_states, wte, args):
         loss = loss_of(head, wte, at, states[np.sort(order[i * batch: (i + 1) * batch])],
                        step >= args.steps * args.cross_entropy, args.decay)
         loss.backward()
-        return dict(tokens=(step + 1) * batch * n_ctx, loss=round(loss.item(), 4))
+        return loss.item()
 
     train.fit(kind, args.steps, dict(head=head), [head], learn, lambda: evaluate(head, test_states, wte),
               args)
@@ -288,15 +289,16 @@ def begin(head, target, args):
             head.ln_f.load_state_dict(target.ln_f.state_dict())
     elif args.kind == "parallel" and json.loads((folder / "hparams.json").read_text())["kind"] == "eagle":
         eagle = Eagle(target.wte.shape[1], target.h[0].n_head, 0)
-        train.load(eagle, folder)
+        load(eagle, folder)
         head.start_from_eagle(eagle)
     else:
-        train.load(head, folder)
+        load(head, folder)
 
 
 def main(kind, text, out, target="models/demo-target", start="", work="models/training/work/heads", device="",
          pieces=3000, layers="2,8", steps=1500, cross_entropy=0.4, own=0.6, decay=0.8,
-         places=48, batch=8, lr=3e-3, held_out=4, held_out_pieces=64, save_every=100, seed=0):
+         places=48, batch=8, lr=3e-3, fall=0.5, weight_decay=0.02, held_out=4, measured=0, held_out_pieces=64,
+         save_every=100, seed=0):
     """Train a head on a finished target.
 
     Args:
@@ -317,7 +319,10 @@ def main(kind, text, out, target="models/demo-target", start="", work="models/tr
         places: positions of each piece to learn from in a step
         batch: pieces per step
         lr: learning rate
-        held_out: documents that are never trained on
+        fall: the share of the steps, at the end, in which the learning rate falls to 0
+        weight_decay: of the matrices
+        held_out: documents that are never trained on: the last ones
+        measured: how many of these, the last ones, results are measured on; 0 for all
         held_out_pieces: pieces of these that are evaluated
         save_every: steps between two saved states
         seed: random seed
@@ -333,18 +338,17 @@ def main(kind, text, out, target="models/demo-target", start="", work="models/tr
     torch.manual_seed(seed)
 
     hparams = json.loads((folder / "hparams.json").read_text(encoding="utf-8"))
-    tokens, test_tokens, _ = train.prepare_text(text, held_out, folder)
-    target = train.GPT2(**hparams).requires_grad_(False)
-    train.load(target, folder)
+    tokens, test_tokens, _ = prepare_text(text, held_out, measured, folder, hparams["n_vocab"])
+    target = GPT2(**hparams).requires_grad_(False)
+    load(target, folder)
     target.to(args.device)
     n_ctx, rng = hparams["n_ctx"], np.random.default_rng(seed)
     whole = len(tokens) // n_ctx - 1
     starts = rng.integers(n_ctx) + n_ctx * np.sort(rng.permutation(whole)[:pieces])
-    n_test = min(len(test_tokens) // n_ctx, held_out_pieces)
     states, test_states = (
         States(target, p, layers, work / f"states-{name}-{len(p)}-{seed}.npy", args.device)
         for p, name in ((np.stack([tokens[s: s + n_ctx] for s in starts]), "train"),
-                        (test_tokens[: n_test * n_ctx].reshape(n_test, n_ctx), "held_out")))
+                        (spread(test_tokens, n_ctx, held_out_pieces)[:, :-1], "held_out")))
 
     head = HEADS[kind](hparams["n_embd"], hparams["n_head"], hparams["n_vocab"])
     begin(head, target, args)
@@ -353,7 +357,7 @@ def main(kind, text, out, target="models/demo-target", start="", work="models/tr
     digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()
     size = dict(medusa=dict(n_heads=MEDUSA_HEADS), exit=dict(exit_layer=layers[0]),
                 eagle=dict(layers=layers), parallel=dict(layers=layers))[kind]
-    train.export(head, dict(kind=kind, target=digest, **size), out)
+    export(head, dict(kind=kind, target=digest, **size), out)
     log = (work / f"{kind}.jsonl").read_text()
     (out / "training.jsonl").write_text(log)
     print(log.splitlines()[-1])
