@@ -11,12 +11,12 @@ def main(what, name=""):
     """Count tokens, measure costs, and put both into tables and pictures.
 
     counts takes hours and measures no time.  After a stop, it goes on from there.  costs takes eight minutes,
-    on a machine that has nothing else to do.  speed rewrites the numbers in the pages, and the pictures, in
+    on a machine that has nothing else to do.  speed makes the tables in the pages, and the pictures, in
     seconds.
 
     Args:
         what: counts, costs or speed
-        name: with counts, a method in docs/methods.md: only its row there is counted, in minutes
+        name: with counts, a method in docs/methods.md: only it is counted, in minutes
     """
     if what not in ("counts", "costs", "speed"):
         raise ValueError(f"there is no {what!r}: use counts, costs or speed")
@@ -29,7 +29,7 @@ def main(what, name=""):
             print(f"{cell:40} {found['tokens']:.2f} ± {found['se']:.2f} tokens per pass")
     elif what == "costs":
         return costs.costs(RESULTS)
-    tables.write_numbers()
+    tables.write_pages()
     if what == "speed":
         from benchmarks.pictures import draw_all
         draw_all(RESULTS)

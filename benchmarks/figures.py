@@ -2,7 +2,6 @@
 
     value("model token K=4 T=1: tokens")            per target pass; other fields: of_counts
     value("avx2 model token K=4 T=1: speedup")      counts over costs; other fields: of_rounds
-    value("avx2 best model token T=1: K")           the fastest of the K or trees that were measured
     value("avx512 passes 124M: v 5")                the time of a pass over 5 rows over that of one row;
                                                     other fields: of_passes
     value("model token K=4 places:0-20 T=0: tokens")        of rounds that begin there (counts.py)
@@ -67,7 +66,6 @@ def of_rounds(kernels, name, field):
     parts = of_counts(name, "se") / tokens, spread(mine["pass"]), spread(alone["pass"])
     speed, error = tokens / cost, tokens / cost * sum(part**2 for part in parts) ** .5
     return {"speedup": speed, "error": error, "text": f"{speed:.2f} ± {error:.2f}", "round": cost,
-            "K": int(name.split("K=")[1].split()[0]) if "K=" in name else None,
             "measured": mine["speedup"],
             "quotient": mine["tokens"] / mine["typical"] * alone["typical"],   # with the timed runs' tokens
             "c": ratio(mine["drafting"][1] / alone["pass"][1], of_counts(name, "drafts")),
@@ -91,13 +89,6 @@ def of_passes(kernels, model, field):
             "mbu": found["bytes"] / ms / 1e6 / bandwidth}[field]
 
 
-def best(kernels, drafter, verifier, T):
-    """The fastest cell of this drafter and verifier, among the K or trees that were measured."""
-    names = [name for name in costs(kernels)["rounds"] if name in counts() and name.endswith(f" {T}")
-             and name.split()[0] == drafter and name.split()[1].split(":")[0] == verifier]
-    return max(names, key=lambda n: of_rounds(kernels, n, "speedup"), default=f"{drafter} {verifier} {T}")
-
-
 def value(what):
     """The value of a quantity (see above).  Raises KeyError if it was not counted or measured."""
     if " over " in what:
@@ -108,6 +99,4 @@ def value(what):
         return of_counts(name, field)
     if rest.startswith("passes "):
         return of_passes(kernels, rest.removeprefix("passes "), field)
-    if rest.startswith("best "):
-        rest = best(kernels, *rest.split()[1:])
     return of_rounds(kernels, rest, field)

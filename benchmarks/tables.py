@@ -1,68 +1,137 @@
-"""In pages a number is followed by a comment that names its quantity.
+"""The tables of numbers in the pages, and the page of the papers' claims.
 
-    3.12<!-- model token K=4 T=1: tokens -->                            a value of figures.py
-    1.53 at K = 2<!-- eagle T=0 on a GPU, one text (assumed) -->        by cost_model.py
+    <!-- tokens in lines, T = 0 -->
+    | drafter, verifier | K = 2 | ..            `python -m benchmarks speed` makes such a table anew
+    <!-- end -->
 
-    python -m benchmarks speed      rewrites these numbers, and the pictures, in seconds
-
-A number keeps as many decimals as it has in the page; "-" means not counted or not measured.
+claims.md is made from claims.in.md, in which a quantity of figures.py stands in braces.  "-" means not
+counted or not measured.
 """
 import re
-from functools import cache
-from pathlib import Path
 
 from benchmarks import cost_model
-from benchmarks.figures import value
+from benchmarks.counts import SHAPES, cell_of, name_of, plan
+from benchmarks.figures import RESULTS, value
 from loading.files import rewrite
+from methods.table import DRAFTERS, VERIFIERS
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGES = [path for places in ("*.md", "docs/*.md", "models/*/README.md", "benchmarks/results/*.md")
-         for path in sorted(ROOT.glob(places))]
-NUMBER = re.compile(r"(-|\d+\.?\d*(?: ± [\d.]+)?(?: \([\d.]+ to [\d.]+\)| at K = \d+)?)<!-- (.+?) -->")
+TABLE = re.compile(r"(<!-- (.+) -->\n)[^<]*(?=<!-- end -->)")
 NAMES = cost_model.KERNELS
+PAGES = [RESULTS.parents[1] / "docs" / "methods.md",
+         *(RESULTS / f"{name}.md" for name in ("tokens", "speed", "passes", "machines"))]
 
 
-@cache
-def on_machines(T):
-    """{machine: {method: (speed-up, K)}}, at the K that is best on this machine."""
-    data, found = cost_model.data(), {}
-    for row in data["rows"]:
-        if row["T"] == T and row["K"] and row["lossless"]:
-            for name, settings in data["presets"].items():
-                here, gain = found.setdefault(name, {}), (cost_model.speedup(row, **settings), row["K"])
-                here[row["method"]] = max(here.get(row["method"], gain), gain)
+def show(what):
+    """
+    >>> show("model token K=4 T=1: tokens"), show("model token K=4 T=1: text"), show("no token T=1: text")
+    ('3.12', '3.12 ± 0.03', '-')
+    """
+    try:
+        found = value(what)
+    except KeyError:
+        return "-"
+    return "-" if found is None else found if isinstance(found, str) else f"{found:.2f}"
+
+
+def table(first, columns, rows, show=show):
+    """A Markdown table.  columns {head: quantity}, rows {label: name}.  In a quantity NAME is the row's name,
+    and METHOD is the name without K and shape.
+
+    >>> print(table("", {"K = 2": "METHOD K=2 T=1: tokens"}, {"`model`": "model token K=4"}), end="")
+    | | K = 2 |
+    | --- | --- |
+    | `model` | 2.31 |
+    """
+    lines = [[first, *columns], ["---"] * (len(columns) + 1)]
+    for label, name in rows.items():
+        method = re.sub(" K=.*|:3,2,1", "", name)
+        lines.append([label, *(show(what.replace("NAME", name).replace("METHOD", method))
+                               for what in columns.values())])
+    return "".join(f"| {' | '.join(cells).lstrip()} |\n" for cells in lines)
+
+
+def methods(*wanted):
+    """{label: name} of the cells of the plan with one of these (K, T, where): lines, and trees of 3,2,1."""
+    found = {}
+    for drafter, verifier, K, *more in plan():
+        if (K, *more) in wanted and (K or verifier.endswith(":3,2,1")):
+            rule = verifier.split(":")[0]
+            lossy = " (lossy)" * (VERIFIERS[rule].lossless is False)
+            found[f"{drafter.split(':')[0]} {rule}{lossy}"] = name_of(drafter, verifier, K)
     return found
 
 
-def quantity(what):
-    """A number or words.  Raises KeyError if it was not counted or measured."""
-    if " on " not in what:
-        return value(what)
-    method, name = what.split(" on ", 1)
-    method, T = method.split(" T=")
-    return "{:.2f} at K = {}".format(*on_machines(float(T))[name][method])
+def same(*names):
+    return {name: name for name in names}
 
 
-def filled(text):
-    """
-    >>> filled("9.99<!-- model token K=4 T=1: tokens --> and 9<!-- nothing K=4 T=1: tokens -->")
-    '3.12<!-- model token K=4 T=1: tokens --> and -<!-- nothing K=4 T=1: tokens -->'
-    """
-    def written(match):
-        digits = 2 if match[1] == "-" else len(match[1].partition(".")[2])
-        try:
-            found = quantity(match[2])
-        except KeyError:
-            found = None
-        if not isinstance(found, str):
-            found = "-" if found is None else f"{found:.{digits}f}"
-        return f"{found}<!-- {match[2]} -->"
-    return NUMBER.sub(written, text)
+# The tables: {mark: table} ----------------------------------------------------------------------------------
+
+def tables_of_tokens():
+    by_place = {"tokens 0 to 20": "places:0-20", "20 to 40": "places:20-40", "40 to 60": "places:40-60",
+                "tokens 0 to 20, prompts for copying": "prompts:copying"}
+    by_place = {head: f"NAME {where} T=0: text" for head, where in by_place.items()}
+    best = {f"{n}, T = {T}": f"NAME tree:best{n} T={T}: tokens" for T in (0, 1) for n in (4, 8, 16, 32)}
+    found = {"tokens by place, T = 0": table("drafter, verifier", by_place,
+                                             methods((4, 0, "places:0-20"), (None, 0, "places:0-20"))),
+             "tokens in trees of the best shape": table("drafter", best, same("model", "eagle"))}
+    for T in 0, 1:
+        columns = {f"K = {K}": f"METHOD K={K} T={T}: text" for K in (2, 4, 8)}
+        columns |= {f"{what} at K = 4": f"METHOD K=4 T={T}: {field}"
+                    for what, field in (("acceptance rate", "rate"), ("rows", "rows"))}
+        found[f"tokens in lines, T = {T}"] = table("drafter, verifier", columns, methods((2, T, "")))
+        columns = {shape: f"METHOD:{shape} T={T}: text" for shape in SHAPES if shape != "2,1,1,1"}
+        found[f"tokens in trees, T = {T}"] = table("drafter, rule", columns, methods((None, T, "")))
+    return found
 
 
-def write_numbers():
-    """Rewrite the numbers in all pages."""
-    for path in PAGES:
-        text = path.read_text(encoding="utf-8")
-        if filled(text) != text:
-            rewrite(path, filled(text))
+def tables_of_costs():
+    fields = {"ms": "text", "v of 5": "v 5", "v of 9": "v 9", "share": "mbu 1"}
+    columns = {f"{words}: {head}": f"{kernels} passes NAME: {field}"
+               for kernels, words in NAMES.items() for head, field in fields.items()}
+    found = {"passes": table("model", columns, same("demo-target", "demo-draft", "124M", "355M"))}
+    for T in 0, 1:
+        columns = {f"{words}, K = {K}": f"{kernels} METHOD K={K} T={T}: text"
+                   for kernels, words in NAMES.items() for K in (2, 4, 8)}
+        found[f"speed-up of lines, T = {T}"] = table("drafter, verifier", columns, methods((2, T, "")))
+        columns = {words: f"{kernels} NAME T={T}: text" for kernels, words in NAMES.items()}
+        found[f"speed-up of trees, T = {T}"] = table("drafter, rule", columns, methods((None, T, "")))
+        columns = {name: f"{name} on NAME" for name in ("model", "model, block", "eagle", "lookup", "medusa")}
+        machines = same(*cost_model.data()["presets"])
+        found[f"machines, T = {T}"] = table("machine", columns, machines, on_machines(T).get)
+    return found
+
+
+def on_machines(T):
+    """{"method on machine": its speed-up}, at the K that is best on this machine."""
+    data, best = cost_model.data(), {}
+    for row in data["rows"]:
+        for machine, settings in data["presets"].items():
+            if row["T"] == T and row["K"] and row["lossless"]:
+                name, gain = f"{row['method']} on {machine}", (cost_model.speedup(row, **settings), row["K"])
+                best[name] = max(best.get(name, gain), gain)
+    return {name: "{:.2f} at K = {}".format(*gain) for name, gain in best.items()}
+
+
+def table_of_methods():
+    columns = {}
+    for head, where in ("T = 1", "T=1"), ("T = 0", "places:0-20 T=0"), ("copying", "prompts:copying T=0"):
+        columns |= {head: f"NAME {where}: tokens", f"speed-up, {head}": f"avx512 NAME {where}: speedup"}
+    rows = {f"`{name}`": name_of(*cell_of(name)) for name in DRAFTERS | VERIFIERS}
+    return {"methods": table("method", columns, rows)}
+
+
+# The pages --------------------------------------------------------------------------------------------------
+
+def pages():
+    """{path: the page as it has to be}.  Raises KeyError for a mark that has no table."""
+    made = tables_of_tokens() | tables_of_costs() | table_of_methods()
+    found = {path: TABLE.sub(lambda mark: mark[1] + made[mark[2]], path.read_text(encoding="utf-8"))
+             for path in PAGES}
+    claims = (RESULTS / "claims.in.md").read_text(encoding="utf-8")
+    return found | {RESULTS / "claims.md": re.sub("{(.+?)}", lambda what: show(what[1]), claims)}
+
+
+def write_pages():
+    for path, text in pages().items():
+        rewrite(path, text)
