@@ -4,7 +4,6 @@
 
 Limitations: they write noise.
 """
-from pathlib import Path
 
 import numpy as np
 

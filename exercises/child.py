@@ -22,6 +22,7 @@ from loading.user_file import module_of
 from lossless.judge import text_of
 from reporting.stats import Timed
 
+
 def check_steps(path):
     """Yields a list of sentences for each step, empty if it is right, then what is gained."""
     try:
