@@ -18,7 +18,7 @@ import numpy as np
 from compute.backend import clock
 from exercises.steps import NAMED, STEPS
 from loading.files import read_text
-from loading.user_file import module_of
+from loading.user_file import load_module
 from lossless.judge import text_of
 from reporting.stats import Timed
 
@@ -26,7 +26,7 @@ from reporting.stats import Timed
 def check_steps(path):
     """Yields a list of sentences for each step, empty if it is right, then what is gained."""
     try:
-        mine = module_of(path, read_text(path, "name a Python file"))
+        mine = load_module(path, read_text(path, "name a Python file"))
     except ValueError as error:
         return (yield [str(error)])
     for step in STEPS:

@@ -22,7 +22,7 @@ from exercises.__main__ import check, main
 from exercises.child import find_mistakes
 from exercises.mistakes import FILTERS
 from exercises.steps import STEPS, step_3, step_4, step_5
-from loading.user_file import function_in
+from loading.user_file import load_function
 from lossless import report
 from lossless.verdicts.museum import RULES, WRONG
 from lossless.verdicts.rules import Algorithm2
@@ -265,7 +265,7 @@ VOTES = sorted((ROOT / "exercises" / "votes").glob("*.py"))
 
 @pytest.mark.parametrize("path", VOTES, ids=lambda path: path.stem)
 def test_a_vote_is_judged_as_its_docstring_says(path):
-    functions = {name: function_in(path, name, like=getattr(speculative, name))
+    functions = {name: load_function(path, name, like=getattr(speculative, name))
                  for name in ("propose", "verify") if f"def {name}(" in path.read_text(encoding="utf-8")}
     found = report(partial(speculative.speculative_sampling, **functions))
     assert found.lossless == ("\nYes: " in path.read_text(encoding="utf-8"))
