@@ -1,6 +1,7 @@
 """What drafters draft, and when they stop.  test_judgements.py checks that they are lossless."""
 import inspect
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis.strategies import booleans, integers, lists, sampled_from, tuple
 import gpt2
 from lossless.toys import memoryless, scripted, table
 from methods.drafters import adaptive, lookup, suffix
-from methods.drafters.adaptive import Confident, Optimum, Schedule
+from methods.drafters.adaptive import Confident, EarlyStop, Optimum, Schedule
 from methods.drafters.early_exit import EarlyExit
 from methods.drafters.layer_skip import DraftExit, LayerSkip, search, seconds_per_token
 from methods.drafters.ngram import NGram
@@ -117,6 +118,20 @@ def test_what_the_optimum_saw_fades():
     assert optimum.choose_number(4) == 0 and optimum.tested == pytest.approx((3 * old + 1) * old)
     optimum.start()
     assert optimum.accepted == optimum.tested == 0
+
+
+def test_an_early_stop_stops_before_the_first_draft_that_lowers_the_speed():
+    """By hand: 1 / 1.4 = .71, 1.9 / 1.9 = 1, 2.71 / 2.4 = 1.13, then 2.87 / 2.9 = .99.  The first class is
+    accepted at the rate .2, the last at .9.  What is learnt counts in the class of each tested draft."""
+    head = SimpleNamespace(propose=None)
+    stop = EarlyStop(c=.1, v=3, K=4, head=head)
+    stop.tested[[0, -1]], stop.accepted[[0, -1]] = 1e6, (.2e6, .9e6)
+    assert stop.choose_number(4) == 4
+    sure, unsure = np.array([[9., 0, 0]]), np.zeros((1, 99))
+    assert [head.is_worthwhile(logits) for logits in (sure, sure, unsure)] == [True, True, False]
+    before = stop.tested.copy()
+    stop.learn(accepted=0, tested=1)
+    assert (stop.tested - before).tolist() == [0] * 7 + [1]
 
 
 def test_what_drafting_and_rows_cost_is_the_median_of_several_turns(monkeypatch):

@@ -6,13 +6,13 @@
     speculative_sampling(constrained(draft, process), target, prompt, .., eos=eos, propose=propose)
 
 Much of a JSON text with a fixed schema is forced.  A forced token costs no pass of a draft model, and it is
-always accepted: with the mask (methods/samplers/constraints.py) q and p are both 1 there.  If there is a draft
-model, it drafts the tokens that are free, under the same mask.  (vLLM, pull request 45400, drafts what is
-forced; 47885 gives the drafter the mask; Ollama, 18105, only the target.)
+always accepted: with the mask (methods/samplers/constraints.py) q and p are both 1 there.  If there is a
+draft model, it drafts the tokens that are free, under the same mask.  (In vLLM, pull request 45400 drafts
+what is forced, and 47885 gives the drafter the mask.  In Ollama, 18105, only the target has it.)
 
 Lossless for the *constrained target*: every token has the target's distribution over the ids allowed there.
 That is not the target's distribution given that the text obeys the grammar, for two reasons.  The mask does
-not look ahead: a likely token may lead to where the target would hardly ever have gone on as the grammar wants
+not look ahead: after a token that is likely now, the target may find all texts of this form unlikely
 (arXiv 2605.07698).  And a fixed piece is spelled in one way, the encoder's, while the target gives some of
 its probability to other spellings of the same text.
 
@@ -71,7 +71,7 @@ def draft_forced(process, n_vocab):
     def propose(draft, x, k, to_probs, rng):
         drafts, p = [], []
         while len(drafts) < k:
-            logits = process(x + drafts, np.zeros(n_vocab))[None]       # [1, n_vocab]: 0, or -inf if forbidden
+            logits = process(x + drafts, np.zeros(n_vocab))[None]       # [1, n_vocab]: 0, forbidden -inf
             if np.isfinite(logits).sum() > 1:                           # a free token
                 if draft is None:
                     break
