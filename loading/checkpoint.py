@@ -56,7 +56,8 @@ def open_file(path):
         raise ValueError(f"{path}: {error}, which is not read here") from None
     except (ValueError, LookupError, OverflowError, RecursionError) as error:
         what = str(error) if isinstance(error, ValueError) else repr(error)
-        raise ValueError(f"{path}: {what:.300}; it is damaged or cut off: get it again") from None
+        raise ValueError(f"{path}: {what:.300}; it is damaged or cut off: delete it and get it again"
+                         ) from None
 
 
 def read_arrays(path, start, tensors, verify=False):

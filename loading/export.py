@@ -89,9 +89,9 @@ def write_gguf(folder, name, sizes, arrays, encoder):
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     add_tokenizer(writer, encoder, gguf.TokenType)
     # llama.cpp keeps the weights of one output together: [n_in, n_out] -> [n_out, n_in]
-    for name, array in arrays.items():
-        array = array.T if name.endswith("/w") else array
-        writer.add_tensor(name_there(name, "gguf"), np.ascontiguousarray(array))
+    for ours, array in arrays.items():
+        array = array.T if ours.endswith("/w") else array
+        writer.add_tensor(name_there(ours, "gguf"), np.ascontiguousarray(array))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -132,7 +132,7 @@ def main(model, folder, to="huggingface", models_dir="models"):
     for place in folder, part:
         if os.path.lexists(place) or not place.parent.is_dir():
             raise ValueError(f"cannot write {place}: name a new folder, in one that exists")
-    source = find_folder(model, models_dir)                     # the model may have to be downloaded
+    source = find_folder(str(model), models_dir)                # the model may have to be downloaded
     sizes, arrays, encoder = read_folder(source)
     if encoder.space or any(encoder.around) or to == "gguf" and len(encoder.ends) > 1:
         raise ValueError(f"{source} adds to each text, or ends it in several ways, which is not exported")

@@ -35,6 +35,10 @@ def no_arguments():
     (["f"], ["f", "x", "hello", 4, 0.5, False]),
     (["--json", "f", "g", "-K", "3"], ["f", "g", "hello", 3, 0.5, True]),
     (["f", "--temperature", "1"], ["f", "x", "hello", 4, 1.0, False]),
+    (["f", "--json", "True", "--K=5"], ["f", "x", "hello", 5, 0.5, True]),
+    (["--json", "false", "f", "-p", "y"], ["f", "x", "y", 4, 0.5, False]),
+    (["f", "--json=1", "--t", "0"], ["f", "x", "hello", 4, 0.0, True]),
+    (["f", "--json", "not a word"], ["f", "not a word", "hello", 4, 0.5, True]),
     *[(["f", "--prompt", typed], ["f", "x", typed, 4, 0.5, False])
       for typed in ["2017-10-10", "1.10", "a,b", "{x}", "5", "-", "-abc", "True", "None", "'quoted\"",
                     "[1, 2]", "a\\nb", "a\nb", " x ", ""]],
@@ -50,7 +54,8 @@ def test_every_value_arrives_as_typed(words, values, capsys):
     "f --K foo": "--K foo: give a whole number",
     "f --K 2.5": "a whole number", "f --temperature nan": "give a number",
     "f --K": "--K needs a value",
-    "f --prompt --json": "needs a value", "f --json=1": "--json 1: give no value",
+    "f --prompt --json": "needs a value", "f --json=2": "--json 2: give true or false",
+    "f --json maybe": "--json maybe: give true or false", "f --temp 1": "did you mean --temperature?",
     "f -- x": "'--' is not a flag", "f -t 1 -x 2": "'-x' is not a flag"}.items())
 def test_words_that_are_not_understood_get_one_sentence_before_the_work(words, says, capsys):
     assert command_line.run(program, words.split()) == 2
@@ -159,6 +164,14 @@ def test_a_reader_who_goes_away_is_not_an_error_and_a_verdict_is_still_the_exit_
         assert command_line.run(lambda: print("not lossless") or status, []) == status
         pipe.write("more")
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="cmd.exe has no >&-")
+@pytest.mark.parametrize("closed, says", [(">&-", ""), ("2>&-", "hello"), (">&- 2>&- <&-", "")])
+def test_a_program_whose_streams_are_closed_runs(closed, says):
+    code = "from loading.command_line import run; run(lambda: print('hello'), [])"
+    done = subprocess.run(f"{sys.executable} -c \"{code}\" {closed}", shell=True, cwd=ROOT, capture_output=True)
+    assert (done.returncode, done.stdout.decode().strip(), done.stderr) == (0, says, b"")
 
 
 PROGRAMS = ["main.py", "-m reporting.many", "-m benchmarks", "-m exercises", "-m loading.download",

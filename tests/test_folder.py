@@ -1,4 +1,4 @@
-"""loading/folder.py: each folder that people have loads, with transformers' logits, or the sentence says why not.
+"""loading/folder.py: the folders people have load, with transformers' logits, or the sentence says why not.
 
 The folders are changes to fixtures/huggingface, whose logits transformers computed.
 """
@@ -203,7 +203,7 @@ REFUSED = {         # what is changed, and what the sentence says
     "forbidden words": (edit("config.json", bad_words_ids=[[5]]), r"bad_words_ids: \[\[5\]\].*delete"),
     "an EOS in letters": (edit("config.json", eos_token_id="5"), "eos_token_id is .*must be an id"),
     "no size fits": (edit("config.json", n_positions="8"), "n_ctx is '8', which is not a size"),
-    "a size that is left out and not 768": (edit("config.json", "n_embd"), "should have .257, 768"),
+    "a size left out that is not 768": (edit("config.json", "n_embd"), "should have .257, 768"),
     "a pickle": (rename_weights("pytorch_model.bin"), "pickle.*save_pretrained.* writes model.safetensors"),
     "Keras": (rename_weights("tf_model.h5"), "from_tf=True.*writes model.safetensors"),
     "Flax": (rename_weights("flax_model.msgpack"), "from_flax=True.*writes model.safetensors"),
@@ -215,7 +215,7 @@ REFUSED = {         # what is changed, and what the sentence says
     "an adapter": (add("adapter_config.json", "adapter_model.safetensors"), "an adapter.*merge_and_unload"),
     "a Git LFS pointer": (add("model.safetensors", content=POINTER), "Git LFS pointer.*run git lfs pull"),
     "a pointer to the tokens": (add("vocab.json", content=POINTER), "vocab.json is a Git LFS pointer"),
-    "int8": (rewrite(lambda a: a | {"h.0.mlp.c_fc.weight": np.ones((4, 16), np.int8)}), "quantized .int8.: get"),
+    "int8": (rewrite(lambda a: a | {"h.0.mlp.c_fc.weight": np.ones((4, 16), "i1")}), "quantized .int8.: get"),
     "two heads, said to be one": (rewrite(lambda a: a | {"lm_head.weight": a["wte.weight"] + 1}),
                                   "lm_head.weight differs from wte.weight.*tie_word_embeddings"),
     "not a language model": (rewrite(lambda a: a | {"score.weight": a["wte.weight"][:2]}), "score.weight"),

@@ -39,25 +39,6 @@ def test_logits_of_a_hugging_face_folder_are_those_of_transformers(tmp_path, fil
     assert logits.shape == (8, 257) and np.abs(logits - values["logits"]).max() < 1e-5
 
 
-def test_the_models_of_the_repository_are_found_from_any_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    model, encoder = load_model("demo-draft")
-    assert model.n_vocab == encoder.n_vocab and list(tmp_path.iterdir()) == []
-
-
-def test_the_error_for_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match="no model or folder '125M' .did you mean 124M.*: use one of 124M, .*, demo-target, "):
-        load_model("125M")
-
-
-def test_a_known_name_is_downloaded_to_where_models_are_kept(tmp_path, monkeypatch):
-    def download(name, models_dir):
-        assert (name, models_dir) == ("355M", "somewhere")
-        return folder(tmp_path)
-    monkeypatch.setattr("loading.download.download", download)
-    assert load_model("355M", "somewhere")[0].n_ctx == 8
-
-
 @pytest.mark.parametrize("n_tokens", [256, 258])
 def test_a_vocabulary_of_another_size_than_the_models_is_refused(tmp_path, n_tokens):
     path = folder(tmp_path, n_tokens=n_tokens)
