@@ -237,6 +237,91 @@ def test_a_missing_or_damaged_file_is_a_value_error_that_names_the_folder(tmp_pa
     assert "\n" not in str(error.value)
 
 
+# Settings in Hugging Face's files ---------------------------------------------------------------------------
+
+def token(text, i=None, **flags):
+    return dict(content=text, lstrip=False, rstrip=False, single_word=False, **({} if i is None else {"id": i})) | flags
+
+
+def template(*names, **ids):
+    single = [{"Sequence": {"id": "A"}} if name == "A" else {"SpecialToken": {"id": name}} for name in names]
+    return dict(type="TemplateProcessing", single=single,
+                special_tokens={name: {"ids": [IDS[name]]} for name in names if name in IDS})
+
+
+WHOLE = dict(normalizer=None, post_processor=None, added_tokens=[token(EOS, IDS[EOS])], pre_tokenizer=dict(
+    type="ByteLevel", add_prefix_space=False), model=dict(type="BPE", vocab=IDS, merges=MERGES, dropout=None))
+N, THE, A, SPACE_A = len(TOKENS), [*SMALL.encode(" the")], *SMALL.encode("a"), SMALL.encode(" a")
+SETTINGS = {        # what the files hold, a text, its ids
+    "a space before": ({"tokenizer_config": {"add_prefix_space": True}}, "the", THE),
+    "a space before, there already": ({"tokenizer_config": {"add_prefix_space": True}}, " the", THE),
+    "a space before, in tokenizer.json": (
+        {"tokenizer": WHOLE | dict(pre_tokenizer=dict(type="ByteLevel", add_prefix_space=True))}, "the", THE),
+    "BOS": ({"tokenizer_config": {"add_bos_token": True}}, "a", [IDS[EOS], A]),
+    "EOS": ({"tokenizer_config": {"add_eos_token": True}}, "a", [A, IDS[EOS]]),
+    "a template": ({"tokenizer": WHOLE | dict(post_processor=template(EOS, "A", "!"))}, "a", [
+        IDS[EOS], A, IDS["!"]]),
+    "merges in one string": ({"tokenizer": WHOLE | dict(model=WHOLE["model"] | dict(
+        merges=[*map(" ".join, MERGES)]))}, " the", THE),
+    "a token": ({"added_tokens": {"<|user|>": N}}, "a<|user|>a", [A, N, A]),
+    "a token with settings": ({"tokenizer_config": {"added_tokens_decoder": {N: token("<|user|>")}}},
+                              "a<|user|>", [A, N]),
+    "a token in tokenizer.json": (
+        {"tokenizer": WHOLE | dict(added_tokens=[token("<|user|>", N)])}, "<|user|>a", [N, A]),
+    "tokens that have only names": ({"tokenizer_config": {"pad_token": "[PAD]", "additional_special_tokens": [
+        "[PAD]2"]}, "special_tokens_map": {"eos_token": token("<end>")}}, "[PAD]2[PAD]<end>", [N + 2, N + 1, N]),
+    "a space after a token": ({"tokenizer_config": {"add_prefix_space": True, "pad_token": "[PAD]"}},
+                              "a[PAD]a", [*SPACE_A, N, *SPACE_A]),
+    "the end of a text is text": ({"tokenizer": WHOLE}, EOS, SMALL.encode(EOS)),
+}
+
+
+def write_settings(folder, files):
+    write(folder, names=("vocab.json", "merges.txt"))
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("files, text, ids", SETTINGS.values(), ids=SETTINGS)
+def test_what_hugging_faces_files_say_of_a_text_is_done(tmp_path, files, text, ids):
+    write_settings(tmp_path, files)
+    encoder = load_encoder(tmp_path)
+    assert encoder.encode(text) == ids
+
+
+OTHERWISE = {       # what the files hold, what the sentence says
+    "small letters": ({"tokenizer": WHOLE | dict(normalizer=dict(type="Lowercase"))}, "normalizer: .*Lowercase"),
+    "other chunks": ({"tokenizer": WHOLE | dict(pre_tokenizer=dict(type="Whitespace"))}, "type: .Whitespace"),
+    "no chunks": ({"tokenizer": WHOLE | dict(pre_tokenizer=None)}, "type: null"),
+    "no BPE": ({"tokenizer": WHOLE | dict(model=dict(type="Unigram", vocab=[["a", 0]]))}, "type: .Unigram"),
+    "at random": ({"tokenizer": WHOLE | dict(model=WHOLE["model"] | dict(dropout=.1))}, "dropout: 0.1"),
+    "another template": ({"tokenizer": WHOLE | dict(post_processor=dict(type="RobertaProcessing"))}, "Roberta"),
+    "two templates": ({"tokenizer": WHOLE, "tokenizer_config": {"add_bos_token": True}}, "make them agree"),
+    "another class": ({"tokenizer_config": {"tokenizer_class": "BertTokenizer"}}, "BertTokenizer"),
+    "special tokens as text": ({"tokenizer_config": {"split_special_tokens": True}}, "split_special_tokens"),
+    "a greedy token": ({"tokenizer": WHOLE | dict(added_tokens=[token("x", N, lstrip=True)])}, "'x' has lstrip"),
+    "other merges": ({"tokenizer": WHOLE | dict(model=WHOLE["model"] | dict(merges=MERGES[::-1]))}, "differ: keep"),
+    "two ids": ({"added_tokens": {"[PAD]": N + 1}, "tokenizer": WHOLE | dict(added_tokens=[token("[PAD]", N + 2)])},
+                "do not fit together"),
+}
+
+
+@pytest.mark.parametrize("files, says", OTHERWISE.values(), ids=OTHERWISE)
+def test_what_hugging_faces_files_say_and_is_not_done_here_is_refused(tmp_path, files, says):
+    write_settings(tmp_path, files)
+    with pytest.raises(ValueError, match=f"cannot read the vocabulary in .*{tmp_path.name}: .*{says}"):
+        load_encoder(tmp_path)
+
+
+@pytest.mark.parametrize("config, generation, eos", [
+    ({}, {}, None), ({"eos_token_id": 5}, {}, 5), ({"eos_token_id": 5}, {"eos_token_id": [5, 7]}, [5, 7]),
+    ({"eos_token_id": None}, {"eos_token_id": 9}, 9), ({"eos_token_id": None}, {}, None)])
+def test_the_ids_of_both_configs_end_a_text(tmp_path, config, generation, eos):
+    """By default it is 50256, which this small vocabulary lacks."""
+    write_settings(tmp_path, {"config": config, "generation_config": generation})
+    assert load_encoder(tmp_path).eos == eos
+
+
 # GPT-2's vocabulary -----------------------------------------------------------------------------------------
 
 TEXTS = """
