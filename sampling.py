@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from checks import CheckedModel, check_ids, check_room, check_settings, check_vocabularies, token_list
+from checks import (CheckedModel, check_ids, check_room, check_settings, check_vocabularies, to_array,
+                    token_list)
 from compute.backend import to_host
 
 
@@ -115,7 +116,8 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
     Raises ValueError.
     """
     ends = check_settings(n_tokens, temperature, top_k, top_p, eos)
-    tokens = token_list(tokens, "the prompt must be a list of token ids: encode a text first")
+    tokens = token_list(tokens, "the prompt must be a list of token ids: encode a text first, or pass "
+                        "tensor[0].tolist() of a tensor [1, n]")
     n_ctx = min((getattr(model, "n_ctx", float("inf")) for model in models if model), default=float("inf"))
     sizes = {model.n_vocab for model in models if hasattr(model, "n_vocab")}
     check_vocabularies(sizes)
@@ -123,6 +125,6 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
     check_room(len(tokens), int(n_tokens), n_ctx)
 
     def to_probs(logits):
-        return probabilities(to_host(logits), float(temperature), int(top_k), top_p)
+        return probabilities(to_array(to_host(logits)), float(temperature), int(top_k), top_p)
 
     return [model and CheckedModel(model, sizes) for model in models], tokens, to_probs, ends
