@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from checks import (CheckedModel, check_ids, check_room, check_settings, check_vocabularies, to_array,
-                    token_list)
+from checks import CheckedModel, check_ids, check_room, check_settings, check_vocabularies, token_list
 from compute.backend import to_host
 
 
@@ -125,6 +124,6 @@ def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
     check_room(len(tokens), int(n_tokens), n_ctx)
 
     def to_probs(logits):
-        return probabilities(to_array(to_host(logits)), float(temperature), int(top_k), top_p)
+        return probabilities(to_host(logits), float(temperature), int(top_k), top_p)
 
     return [model and CheckedModel(model, sizes) for model in models], tokens, to_probs, ends

@@ -401,7 +401,8 @@ DAMAGED_SAFETENSORS = {
     "an error page": (b"<?xml version='1.0'?><Error>BlobNotFound</Error>" * 3, "not a safetensors"),
     **{f"header of {n}": (safetensors({"x": described()}, D, size=n), "not a safetensors")
        for n in (10**6, HUGE[-1])},
-    "a list": (safetensors(b"[1, 2, 3]" + b" " * 99), "JSON"), "a number": (safetensors({"x": 1}, D), "place"),
+    "a list": (safetensors(b"[1, 2, 3]" + b" " * 99), "JSON"),
+    "a number": (safetensors({"x": 1}, D), "place"),
     "a header of a byte more than there is": (safetensors(b"{}", size=3), "not a safetensors"),
     "not UTF-8": (safetensors(b'{"\xff": 1}'), "decode"), "half": (safetensors(b'{"x": 1'), "Expecting"),
     "a long integer": (safetensors(b'{"x": ' + b"9" * 5000 + b"}"), "integer"),
@@ -409,7 +410,7 @@ DAMAGED_SAFETENSORS = {
     "same key twice": (safetensors(b'{"x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "x": '
                                    b'{"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}}', D), HOLE),
     "old key": (safetensors({"x": {"dtype": "F32", "shape": [2], "offsets": [0, 8]}}, D), "place"),
-    **{f"shape {s}": (safetensors({"x": described() | {"shape": s}}, D), "place|shape|interpreted|large|dimension")
+    **{f"shape {s}": (safetensors({"x": described() | {"shape": s}}, D), "place|shape|large|dimension")
        for s in ("2", [1.0, 2.0], [-1, -2], [3], [1] * 99, [2**70])},
     **{f"offsets {o}": (safetensors({"x": described() | {"data_offsets": o}}, D), f"{HOLE}|place")
        for o in (None, [0.0, 8.0], [8, 0], [1, 9], [0, 2**63], [0, 7], [-1, 7])},

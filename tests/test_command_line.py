@@ -170,7 +170,8 @@ def test_a_reader_who_goes_away_is_not_an_error_and_a_verdict_is_still_the_exit_
 @pytest.mark.parametrize("closed, says", [(">&-", ""), ("2>&-", "hello"), (">&- 2>&- <&-", "")])
 def test_a_program_whose_streams_are_closed_runs(closed, says):
     code = "from loading.command_line import run; run(lambda: print('hello'), [])"
-    done = subprocess.run(f"{sys.executable} -c \"{code}\" {closed}", shell=True, cwd=ROOT, capture_output=True)
+    words = f"{sys.executable} -c \"{code}\" {closed}"
+    done = subprocess.run(words, shell=True, cwd=ROOT, capture_output=True)
     assert (done.returncode, done.stdout.decode().strip(), done.stderr) == (0, says, b"")
 
 

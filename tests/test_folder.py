@@ -195,7 +195,7 @@ def test_an_output_head_of_its_own_is_used(copied):
 CONFIG = {"relu": dict(activation_function="relu"), "exact gelu": dict(activation_function="gelu"),
           "epsilon": dict(layer_norm_epsilon=1e-6), "scale": dict(scale_attn_by_inverse_layer_idx=True),
           "no scale": dict(scale_attn_weights=False), "crossed": dict(add_cross_attention=True),
-          "gpt_neo": dict(model_type="gpt_neo"), "quantized": dict(quantization_config={"load_in_8bit": True})}
+          "gpt_neo": dict(model_type="gpt_neo"), "quantized": dict(quantization_config={"bits": 8})}
 REFUSED = {         # what is changed, and what the sentence says
     **{name: (edit("config.json", **change), f"config.json has {[*change][0]}: .* only .* is done here: take")
        for name, change in CONFIG.items()},
