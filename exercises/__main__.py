@@ -12,7 +12,7 @@ from pathlib import Path
 from exercises.steps import STEPS
 from loading import command_line
 from loading.files import read_text
-from reporting.terminal import harmless
+from reporting.terminal import escape_controls
 
 SECONDS = 60            # allowed for a step; the slowest takes a few
 
@@ -42,7 +42,7 @@ def check(path, seconds=SECONDS, show=print):
     for n, step in enumerate(STEPS):
         if wrong := next(replies):
             show(f"Step {n + 1}, {step.__doc__}: not yet.")
-            show(*(f"  {harmless(mistake)}" for mistake in wrong), sep="\n")
+            show(*(f"  {escape_controls(mistake)}" for mistake in wrong), sep="\n")
             return n, wrong
         show(f"Step {n + 1}, {step.__doc__}: right.", flush=True)
     show(*next(replies))
