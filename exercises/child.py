@@ -1,8 +1,8 @@
-"""python -m exercises.child my_speculative.py 60: checks the steps in order, and prints a line of JSON for each:
-a list of sentences, empty if the step is right.  The line after the last step says what is gained.
+"""python -m exercises.child my_speculative.py 60: checks the steps in order, and prints a line of JSON for
+each: a list of sentences, empty if the step is right.  The line after the last step says what is gained.
 
-__main__.py starts this in a process of its own, and reads it up to the first step that is not right.  A step that takes longer than so many
-seconds ends the process; the last lines then say where it was.
+__main__.py starts this in a process of its own, and reads it up to the first step that is not right.  A step
+that takes longer than so many seconds ends the process; the last lines then say where it was.
 """
 import faulthandler
 import json
@@ -97,11 +97,11 @@ def measure(mine, n=60, K=4):
     tokens = n / len(large.calls)
     alpha = next(a for a in np.linspace(0, 1, 101) if mine.expected_tokens(a, K) >= tokens - 1e-9)
     c, v = small.seconds(1) / alone.seconds(1), large.seconds(K + 1) / alone.seconds(1)
-    return [f"\nOn the embedded pair, at temperature 1 and K = {K}, it gives {tokens:.2f} tokens per pass.  Your "
-            f"expected_tokens\ngives that at alpha = {alpha:.2f}; with c = {c:.2f} and v = {v:.2f} your "
+    return [f"\nOn the embedded pair, at temperature 1 and K = {K}, it gives {tokens:.2f} tokens per pass.  "
+            f"Your expected_tokens\ngives that at alpha = {alpha:.2f}; with c = {c:.2f} and v = {v:.2f} your "
             f"predicted_speedup is {mine.predicted_speedup(alpha, K, c, v):.2f}.\n"
-            f"It took {spec:.2f} s instead of {base:.2f} s: {base / spec:.2f} times as fast as autoregressive "
-            f"sampling.\nWith your own drafter: {n / len(own_large.calls):.2f} tokens per pass, {own:.2f} s: "
+            f"It took {spec:.2f} s instead of {base:.2f} s: {base / spec:.2f} times as fast as "
+            f"autoregressive sampling.\nWith your own drafter: {n / len(own_large.calls):.2f} tokens per pass, {own:.2f} s: "
             f"{base / own:.2f} times as fast."]
 
 
@@ -112,4 +112,4 @@ if __name__ == "__main__":
         for answer in check_steps(sys.argv[1]):
             sys.stdout.flush()
             print(json.dumps(answer), file=out, flush=True)
-            faulthandler.dump_traceback_later(float(sys.argv[2]), exit=True, file=out)      # from the beginning
+            faulthandler.dump_traceback_later(float(sys.argv[2]), exit=True, file=out)    # begins anew

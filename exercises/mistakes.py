@@ -1,5 +1,5 @@
-"""Known mistakes: which of them gives exactly what your code gives?  The checks of steps.py name it beside the
-numbers.
+"""Known mistakes: which of them gives exactly what your code gives?  The checks of steps.py name it beside
+the numbers.
 """
 from contextlib import suppress
 from functools import partial
@@ -42,8 +42,8 @@ def name_filter(found, cases):
     cases   [n_cases] of (logits [n_vocab], settings)
     """
     for name, known in FILTERS.items():
-        if all(np.allclose(rows, known(logits, *(settings | of).values()), atol=1e-9)
-               for rows, (logits, of) in zip(found, cases) for settings in [dict(temperature=1, top_k=0, top_p=1)]):
+        if all(np.allclose(rows, known(logits, *({"temperature": 1, "top_k": 0, "top_p": 1} | of).values()),
+                           atol=1e-9) for rows, (logits, of) in zip(found, cases)):
             return f"\n    (all are those of a known mistake: {name})"
     return ""
 
@@ -99,7 +99,8 @@ def name_rule(sampler, cases, more=(0,)):
 
     def is_alike(sampler, n_more):
         with suppress(Exception):                       # it may raise an error, or never end
-            return all(distance(texts(sampler, *case, n_more), found[i]) < 1e-9 for i, case in enumerate(cases))
+            return all(distance(texts(sampler, *case, n_more), found[i]) < 1e-9
+                       for i, case in enumerate(cases))
 
     with suppress(Exception):
         found = [texts(sampler, *case) for case in cases]

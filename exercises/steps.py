@@ -95,7 +95,8 @@ def compare_texts(what, sampler, models, prompt, n, *K, first=None, **settings):
     def run(rng):
         new = run_sampler(sampler, models, prompt, n, *K, rng, **settings)
         if any(token in ends for token in new[:-1]):
-            raise ValueError(f"the text {list(new)} goes on after an EOS, {settings}: any token of a round can be one")
+            raise ValueError(f"the text {list(new)} goes on after an EOS, {settings}: any token of a round "
+                             "can be one")
         if "eos" not in settings and (len(new) < n or len(new) > n and first is None):
             among = len(new) == len(prompt) + n and [*new[:len(prompt)]] == prompt
             raise ValueError(f"asked for {n} new token{'s' * (n != 1)} after {prompt} it gives {len(new)}: "
@@ -150,8 +151,8 @@ def step_1(mine):
     for word, u, which in (SMALLEST, 0.0, "smallest"), (LARGEST, 1 - 2**-53, "largest"):
         token = to_token(mine.sample(weights / weights.sum(), extreme(word)))
         if not 9 <= token < 50_257 - 9:
-            yield (f"if rng.random() gives {u!r}, the {which} that it can, sample gives {token}, which is not "
-                   "a token or has probability 0")
+            yield (f"if rng.random() gives {u!r}, the {which} that it can, sample gives {token}, which is "
+                   "not a token or has probability 0")
 
 
 def step_2(mine):
@@ -163,7 +164,7 @@ def step_2(mine):
 
 def step_3(mine):
     """verify"""
-    cases = {                                           # drafts: ({(n_accepted, next_token): probability}, why)
+    cases = {                                       # drafts: ({(n_accepted, next_token): probability}, why)
         (1,): ({(1, 0): .6, (1, 2): .4}, "accepted because q > p"),
         (0,): ({(1, 0): .2 * .6, (1, 2): .2 * .4, (0, 1): .8 * .75, (0, 2): .8 * .25},
                "accepted with probability .2"),
@@ -211,8 +212,8 @@ def step_4(mine):
         twice = len(of_draft) > len({*of_draft})
         yield ("8 tokens of a perfect draft at K = 3 take 2 passes of the target, "
                f"and yours took {len(of_target)}" +
-               "\n    (the draft was called with the same tokens twice: call it with the drafts so far, too)" *
-               twice)
+               "\n    (the draft was called with the same tokens twice: call it with the drafts so far, "
+               "too)" * twice)
 
 
 def step_5(mine):
@@ -262,7 +263,8 @@ def step_8(mine):
     if not found.lossless:
         yield str(found)
     elif not any(drafts for drafts, _ in drafted):
-        yield "nothing was drafted in these short texts, so nothing was judged: does your drafter wait too long?"
+        yield ("nothing was drafted in these short texts, so nothing was judged: does your drafter wait "
+               "too long?")
 
 
 STEPS = {step_1: ["probabilities", "sample"], step_2: ["autoregressive_sampling"], step_3: ["verify"],

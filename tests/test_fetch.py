@@ -44,8 +44,8 @@ License.
 @pytest.mark.parametrize("encode", [str.encode, lambda text: text.replace("\n", "\r\n").encode()],
                          ids=["lines", "lines of Windows"])
 def test_of_a_book_the_prose_stays(encode, monkeypatch):
-    wanted = ["One morning the fox, who lived under a hill and was a well-known thief, woke up. \"It's late,\" "
-              'he said - "too late."', '"Where are you going?" asked the crow.']
+    wanted = ["One morning the fox, who lived under a hill and was a well-known thief, woke up. "
+              '"It\'s late," he said - "too late."', '"Where are you going?" asked the crow.']
     monkeypatch.setattr(fetch, "LEFT_OUT", {fetch.digest("wicked")})
     seen = set()
     assert [*fetch.prose(encode(BOOK), seen)] == wanted

@@ -97,7 +97,8 @@ def test_the_models_of_the_repository_are_found_from_any_folder(tmp_path):
 def test_the_error_for_an_unknown_name_lists_the_known_ones_and_the_nearest(tmp_path):
     (tmp_path / "models" / "training").mkdir(parents=True)
     for name in "125M", "training", "":
-        with pytest.raises(ValueError, match=f"no model or folder '{name}'.*: use one of 124M, .*, demo-target"):
+        said = f"no model or folder '{name}'.*: use one of 124M, .*, demo-target"
+        with pytest.raises(ValueError, match=said):
             load_model(name)
     with pytest.raises(ValueError, match="did you mean gpt2-medium?"):
         load_model("gpt2-medum")

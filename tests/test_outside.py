@@ -38,7 +38,8 @@ MODELS = {          # how transformers makes the model, how it makes the tokeniz
     "another gelu": ({"activation_function": "gelu_pytorch_tanh"}, {}, {}),
     "in shards": ({}, {}, {"max_shard_size": "200KB"}), "half": ({"dtype": "bfloat16"}, {}, {}),
     "a space and a BOS": ({}, {"add_prefix_space": True, "add_bos_token": True}, {}),
-    "more tokens": ({"vocab_size": 4160}, {"pad_token": "[PAD]", "extra_special_tokens": ["[PAD]2", "é"]}, {}),
+    "more tokens": ({"vocab_size": 4160},
+                    {"pad_token": "[PAD]", "extra_special_tokens": ["[PAD]2", "é"]}, {}),
 }
 
 

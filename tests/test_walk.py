@@ -108,7 +108,7 @@ def test_a_random_number_times_zero_is_zero():
 def test_a_random_number_compares_with_itself_and_with_none_as_any_number():
     def run(rng):
         u = rng.random()
-        return u == u, u <= u, u >= u, u - u == 0, u / u == 1, u != None, u != u, u < u, u > u, u == None
+        return u == u, u <= u, u >= u, u - u == 0, u / u == 1, u != None, u != u, u < u, u > u, u == None  # noqa: E711
     assert exact_distribution(run) == {(True,) * 6 + (False,) * 4: 1.0} == {run(np.random.default_rng()): 1.0}
 
 

@@ -53,8 +53,8 @@ def loss_of(target_logits, draft_logits, labels, rejections):
 @torch.no_grad()
 def evaluate(target, draft, tokens, n_bytes, device, pieces=None, batch=16):
     """On held-out text, or `pieces` of it: nats per token and bits per byte of each model.  With a draft
-    also its acceptance rates along this text: at temperature 1 the mean of sum min(p, q), at temperature 0 the
-    share of equal argmaxes."""
+    also its acceptance rates along this text: at temperature 1 the mean of sum min(p, q), at temperature 0
+    the share of equal argmaxes."""
     n_ctx, totals = len(target.wpe), np.zeros(4)
     chosen = torch.from_numpy(spread(tokens, n_ctx, pieces).astype(np.int64))
     for rows in chosen.split(batch):
