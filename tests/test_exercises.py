@@ -63,7 +63,7 @@ SAMPLE = STUDENT[STUDENT.index("    cumulative ="):STUDENT.index("\n\n\ndef auto
 @pytest.mark.parametrize("old, new, n_steps", [
     ("rng.random()", "rng.uniform()", 5),
     (SAMPLE, "    return rng.choice(len(probs), p=probs / probs.sum())", 5),
-    ("rng.random()", "(rng.integers(2) + rng.uniform(0, 1, size=1)[0]) / 2", 3)])  # too many branches for more
+    ("rng.random()", "(rng.integers(2) + rng.uniform(0, 1, size=1)[0]) / 2", 3)])  # too many branches
 def test_all_ways_to_ask_rng_are_right(old, new, n_steps):
     mine = program((old, new))
     assert not [wrong for step in [*STEPS][:n_steps] for wrong in find_mistakes(step, mine)]
@@ -153,7 +153,7 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
      KNOWN + "ArgmaxSoftmaxRecorded"),
     (4, "p.append(row)", "p.append(probabilities(draft(x + drafts))[0])", KNOWN + "FilteredRawRecorded"),
     (4, "draft(x + drafts)", "draft(x)", "called with the same tokens twice"),
-    (4, "drafts[:n_accepted] + [token]", "drafts + [token]", KNOWN + "RejectedDraftsStay"),
+    (4, "drafts[:n_accepted] + [last]", "drafts + [token]", KNOWN + "RejectedDraftsStay"),
     (4, "temperature, top_k, top_p)\n\n", "temperature, top_k)\n\n", "without top_p"),
     (4, "    return x[n:]\n\n\ndef exp", "    return x\n\n\ndef exp", "with the prompt in front"),
     (4, "target(x + drafts, len(drafts) + 1)", "target(x, 1).repeat(len(drafts) + 1, axis=0)", "should be"),

@@ -76,7 +76,8 @@ def test_a_training_goes_on_from_half_precision(trained, monkeypatch):
     steps, batch_of = [], train.batch_of
     monkeypatch.setattr(train, "batch_of", lambda *given: steps.append(given[2]) or batch_of(*given))
     run = words(folder, "later", "--start", f"{folder}", "--steps", "40", "--done", "30",
-                "--draft_steps", "1", "--batch", "8", "--save_every", "5", "--no_compile", "--out", f"{folder}/later")
+                "--draft_steps", "1", "--batch", "8", "--save_every", "5", "--no_compile",
+                "--out", f"{folder}/later")
     assert not command_line.run(train.main, run)
     assert steps == [*range(30, 40), 0]                 # the batches that came next, then the draft's
     before, (first, last) = (log(folder / work / "target.jsonl") for work in ("work", "later"))
