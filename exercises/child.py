@@ -101,8 +101,8 @@ def measure(mine, n=60, K=4):
             f"Your expected_tokens\ngives that at alpha = {alpha:.2f}; with c = {c:.2f} and v = {v:.2f} your "
             f"predicted_speedup is {mine.predicted_speedup(alpha, K, c, v):.2f}.\n"
             f"It took {spec:.2f} s instead of {base:.2f} s: {base / spec:.2f} times as fast as "
-            f"autoregressive sampling.\nWith your own drafter: {n / len(own_large.calls):.2f} tokens per pass, "
-            f"{own:.2f} s: {base / own:.2f} times as fast."]
+            f"autoregressive sampling.\nWith your own drafter: {n / len(own_large.calls):.2f} tokens per pass"
+            f", {own:.2f} s: {base / own:.2f} times as fast."]
 
 
 if __name__ == "__main__":

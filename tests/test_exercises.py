@@ -153,7 +153,7 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
      KNOWN + "ArgmaxSoftmaxRecorded"),
     (4, "p.append(row)", "p.append(probabilities(draft(x + drafts))[0])", KNOWN + "FilteredRawRecorded"),
     (4, "draft(x + drafts)", "draft(x)", "called with the same tokens twice"),
-    (4, "drafts[:n_accepted] + [last]", "drafts + [token]", KNOWN + "RejectedDraftsStay"),
+    (4, "drafts[:n_accepted] + [last]", "drafts + [last]", KNOWN + "RejectedDraftsStay"),
     (4, "temperature, top_k, top_p)\n\n", "temperature, top_k)\n\n", "without top_p"),
     (4, "    return x[n:]\n\n\ndef exp", "    return x\n\n\ndef exp", "with the prompt in front"),
     (4, "target(x + drafts, len(drafts) + 1)", "target(x, 1).repeat(len(drafts) + 1, axis=0)", "should be"),
