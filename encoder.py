@@ -11,12 +11,11 @@ without a space take two seconds.
 Not here: training a vocabulary (models/training/train.py).
 """
 import codecs
-import json
-from pathlib import Path
 
 import regex  # the standard library's `re` lacks \p{L} and \p{N}
 
-EOS = "<|endoftext|>"
+from loading.tokenizer import EOS, read_tokenizer
+
 CHUNKS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
 
@@ -94,34 +93,18 @@ class Encoder:
         return lambda ids, final=False: decoder.decode(b"".join(map(self.to_bytes, ids)), final)
 
 
-# -- files: skip on first reading ----------------------------------------------------------------------------
-
-PAIRS = ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")         # OpenAI's, Hugging Face's
-NAMED = "bos_token eos_token unk_token sep_token pad_token cls_token mask_token".split()
-SPARE = 1024            # the most rows without a token: a model's size is often rounded up
-
-# The values of these keys with which a file asks for nothing but what is done here; the first is the default.
-CONFIG = {"split_special_tokens": (False, None), "tokenizer_class": (
-    None, "GPT2Tokenizer", "GPT2TokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")}
-MODEL = {"type": ("BPE",), "dropout": (None, 0), "continuing_subword_prefix": (None, ""),
-         "end_of_word_suffix": (None, ""), "ignore_merges": (False, None)}
-PRE_TOKENIZER = {"type": ("ByteLevel",), "use_regex": (True,)}
-ADDED = dict.fromkeys(["lstrip", "rstrip", "single_word"], (False,))
-
+# -- what Hugging Face's files may ask for: skip on first reading --------------------------------------------
 
 class Tokenizer(Encoder):
     """An Encoder with what Hugging Face's files may ask for in addition.
 
-    added           tokens that are recognized in a text before it is cut into chunks
-    space           each text, and each piece between added tokens, is made to begin with a space
-    around          (ids put before each text, ids put after it)
-    ends            ids that end a text
+    added, space, around, ends      as in loading.tokenizer.Files
     """
 
     def __init__(self, ids, merges, added, space, around, ends):
         super().__init__(ids, merges)
         self.added, self.space, self.around = {ids[token]: token for token in added}, bool(space), around
-        self.ends = {i for i in ends if i in self.tokens}
+        self.ends = {*ends}
         names = map(regex.escape, sorted(added, key=len, reverse=True))     # of two that fit, the longer one
         self.split = regex.compile(f"({'|'.join(names)})" if added else "((?!))").split
 
@@ -140,147 +123,5 @@ class Tokenizer(Encoder):
 
 
 def load_encoder(folder, n_vocab=None):
-    """The Encoder of a folder: encoder.json + vocab.bpe (OpenAI); vocab.json + merges.txt, tokenizer.json, or
-    both, with the settings in the files beside them (Hugging Face).
-
-    n_vocab     rows of the model's token embeddings: one for each token.  Hugging Face's may have a few more
-    Raises ValueError if a file is missing or damaged, if two disagree, or if one asks for what is not done.
-    """
-    folder = Path(folder)
-    try:
-        whole, special, config, more = (read_json(folder / f"{name}.json", optional=True) for name in (
-            "tokenizer", "special_tokens_map", "tokenizer_config", "added_tokens"))
-        check_keys("tokenizer_config.json", config := config | special, CONFIG)
-        if whole:
-            check_keys("tokenizer.json", whole, {"normalizer": (None,)})
-            check_keys("tokenizer.json", whole.get("model", {}), MODEL)
-            check_keys("tokenizer.json", whole.get("pre_tokenizer") or {"type": None}, PRE_TOKENIZER)
-        added = list_added(whole, config, more)
-        ids, merges = read_vocabulary(folder, whole, added)
-        check_vocabulary(ids, merges, added)
-        spare = 0 if (folder / "encoder.json").exists() else SPARE
-        if n_vocab is not None and not len(ids) <= n_vocab <= len(ids) + spare:
-            raise ValueError(f"it has {len(ids)} tokens, and the model beside it {n_vocab}: keep one model's "
-                             "files, or call model.resize_token_embeddings(len(tokenizer)) and save both")
-        space = config.get("add_prefix_space", whole and whole["pre_tokenizer"].get("add_prefix_space"))
-        around, ends = read_template(whole, config, ids), list_ends(folder, ids)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read the vocabulary in {folder}: {error}") from None
-    return Tokenizer(ids, merges, added.keys() - {EOS}, space, around, ends)     # EOS stays text: see the top
-
-
-def read_json(path, optional=False):
-    """The JSON object in a file, in UTF-8 with or without a byte order mark; {} if it is optional and not
-    there.  Raises ValueError or OSError.
-    """
-    if optional and not path.exists():
-        return {}
-    text = read_text(path)
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path.name} is damaged ({error}): fetch it again") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path.name} does not hold a JSON object: fetch it again")
-    return found
-
-
-def read_text(path):
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path.name} is not in UTF-8: save it as UTF-8, or fetch it again") from None
-
-
-def check_keys(file, found, plain, advice="take a plain GPT-2, not quantized"):
-    """Raises ValueError if a key has another value than those in `plain`, the first of which is the default.
-    """
-    for key, values in plain.items():
-        if found.get(key, values[0]) not in values:
-            raise ValueError(f"{file} has {key}: {json.dumps(found[key])[:100]}, and only "
-                             f"{' or '.join(map(json.dumps, values))} is done here: {advice}")
-
-
-def list_added(whole, config, more):
-    """{token: id} of the tokens that Hugging Face's files add to a vocabulary; None: no file says the id."""
-    extra = config.get("extra_special_tokens") or []
-    named = [*map(config.get, NAMED), *(config.get("additional_special_tokens") or []),
-             *(extra.values() if isinstance(extra, dict) else extra)]
-    added = [(int(i), token) for i, token in config.get("added_tokens_decoder", {}).items()]
-    added += [(token["id"], token) for token in whole.get("added_tokens", [])]
-    for token in named + [token for _, token in added]:
-        check_keys(f"the token {text_of(token)!r}", token if isinstance(token, dict) else {}, ADDED)
-    return {text_of(token): None for token in named if token} | more | {text_of(t): i for i, t in added}
-
-
-def text_of(token):
-    return token["content"] if isinstance(token, dict) else token
-
-
-def read_vocabulary(folder, whole, added):
-    """({token: id}, merges), `added` included.  Raises ValueError if there are none, or two that differ."""
-    found = {"tokenizer.json": (whole["model"]["vocab"], whole["model"]["merges"])} if whole else {}
-    for files in PAIRS:
-        there = [file for file in files if (folder / file).exists()]
-        if len(there) == 2:
-            lines = read_text(folder / files[1]).split("\n")
-            found[files[0]] = (read_json(folder / files[0]),
-                               [line.strip() for line in lines if line and not line.startswith("#version")])
-        elif there and not whole:
-            raise ValueError(f"of {' and '.join(files)} there is only {there[0]}")
-    if not found:
-        raise ValueError("it has none of encoder.json, vocab.json and tokenizer.json: copy the tokenizer's "
-                         "files from the model that it was made from")
-    known = {token: i for token, i in added.items() if i is not None}
-    (ids, merges), *others = [
-        (ids | known, [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges])
-        for ids, merges in found.values()]
-    if any(other != (ids, merges) for other in others):
-        raise ValueError(f"{' and '.join(found)} differ: keep the files of one model")
-    for token in added:                                         # the others get the next ids
-        ids.setdefault(token, len(ids))
-    return ids, merges
-
-
-def check_vocabulary(ids, merges, added):
-    """Raises ValueError unless the ids are 0 .. n - 1 and the tokens are the bytes, the results of merges,
-    added ones, and others that begin like a special token.
-    """
-    made = {*bytes_to_unicode().values(), *map("".join, merges)}
-    strange = [t for t in ids.keys() - made - added.keys() if not t.startswith(("<", "["))]
-    if ({*map(type, ids.values())} != {int} or sorted(ids.values()) != [*range(len(ids))]
-            or any(len(pair) != 2 for pair in merges) or len({*merges}) < len(merges)
-            or strange or not made <= ids.keys()):
-        raise ValueError(f"tokens and merges do not fit together {strange[:3] or ''}: fetch its files again")
-
-
-def read_template(whole, config, ids):
-    """([ids before a text], [ids after it]), as tokenizer.json and tokenizer_config.json say."""
-    post, around = whole.get("post_processor") or {}, ([], [])
-    for step in post.get("processors", [post]):                 # a Sequence has several
-        check_keys("tokenizer.json", step, {"type": ("ByteLevel", "TemplateProcessing")})
-        side = 0
-        for part in step.get("single", []):                     # special tokens, the text, special tokens
-            side += "Sequence" in part
-            if "SpecialToken" in part:
-                around[side].extend(step["special_tokens"][part["SpecialToken"]["id"]]["ids"])
-    for name, side in zip(("bos_token", "eos_token"), around):
-        asked = config.get(f"add_{name}")
-        if whole and asked not in (None, bool(side)):
-            raise ValueError(f"tokenizer_config.json has add_{name}: {json.dumps(asked)}, and tokenizer.json "
-                             "does otherwise: make them agree")
-        if asked and not side:
-            side.append(ids[text_of(config.get(name)) or EOS])
-    return around
-
-
-def list_ends(folder, ids):
-    """The ids that end a text: those in config.json and generation_config.json, or else that of EOS."""
-    if not (folder / "config.json").exists():
-        return [ids.get(EOS)]
-    ends = (read_json(folder / "config.json").get("eos_token_id", 50256),
-            read_json(folder / "generation_config.json", optional=True).get("eos_token_id"))
-    ends = [i for end in ends for i in (end if isinstance(end, list) else [end])]
-    if not {*map(type, ends)} <= {int, type(None)}:
-        raise ValueError(f"eos_token_id is {ends}: it must be an id, several, or null")
-    return ends
+    """The Encoder of a folder; see loading.tokenizer.read_tokenizer."""
+    return Tokenizer(*read_tokenizer(folder, n_vocab))

@@ -13,6 +13,7 @@ takes more memory than its file: a third more for 124M, a twentieth more for 155
 from compute.backend import xp
 from compute.linear import lay_out
 from compute.threads import Arena
+from encoder import Tokenizer
 from gpt2 import GPT2
 from loading.folder import read_folder
 from loading.names import EMBEDDED, find_folder
@@ -30,7 +31,8 @@ def load_model(name_or_folder, models_dir="models"):
     not fit together, or ask for what is not done here.
     """
     folder = find_folder(str(name_or_folder), models_dir)
-    sizes, arrays, encoder = read_folder(folder)
+    sizes, arrays, tokenizer = read_folder(folder)
+    encoder = Tokenizer(*tokenizer)
     encoder.source = None if str(name_or_folder) in (*EMBEDDED, str(folder)) else folder
     return GPT2(nest(arrays, sizes["n_layer"]), sizes["n_head"]), encoder
 

@@ -22,6 +22,7 @@ import numpy as np
 from loading import command_line
 from loading.folder import read_folder
 from loading.names import find_folder
+from loading.tokenizer import BYTES
 
 NAMES = {       # OpenAI's: Hugging Face's, llama.cpp's
     "": ("transformer", ""), "h": ("h.", "blk."),
@@ -48,17 +49,19 @@ def name_there(name, to):
     return ".".join(filter(None, words))
 
 
-def write_huggingface(folder, _, sizes, arrays, encoder):
+def write_huggingface(folder, _, sizes, arrays, tokenizer):
     """config.json, model.safetensors, tokenizer_config.json, vocab.json, merges.txt."""
     same = {size: sizes[size] for size in ("n_embd", "n_head", "n_layer", "n_inner")}
-    ends = dict(bos_token_id=min(encoder.ends, default=None), eos_token_id=encoder.eos)     # null, not 50256
+    ends = tokenizer.ends
+    ends = dict(bos_token_id=min(ends, default=None),           # null, not 50256, if there is none
+                eos_token_id=ends if len(ends) > 1 else min(ends, default=None))
     config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=sizes["n_vocab"],
                   n_positions=sizes["n_ctx"], **same, activation_function="gelu_new", layer_norm_epsilon=1e-5,
                   tie_word_embeddings=sizes["tied"], dtype="float32", **ends)
-    texts = {"config.json": json.dumps(config, indent=2), "vocab.json": json.dumps(encoder.ids),
-             "added_tokens.json": json.dumps({token: i for i, token in encoder.added.items()}),
+    texts = {"config.json": json.dumps(config, indent=2), "vocab.json": json.dumps(tokenizer.ids),
+             "added_tokens.json": json.dumps({token: tokenizer.ids[token] for token in tokenizer.added}),
              "tokenizer_config.json": json.dumps(dict(tokenizer_class="GPT2Tokenizer")),
-             "merges.txt": "\n".join(["#version: 0.2", *map(" ".join, encoder.ranks), ""])}
+             "merges.txt": "\n".join(["#version: 0.2", *map(" ".join, tokenizer.merges), ""])}
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     header, end = {"__metadata__": {"format": "pt"}}, 0
@@ -73,7 +76,7 @@ def write_huggingface(folder, _, sizes, arrays, encoder):
             file.write(np.ascontiguousarray(array))             # tofile does not notice that a disk is full
 
 
-def write_gguf(folder, name, sizes, arrays, encoder):
+def write_gguf(folder, name, sizes, arrays, tokenizer):
     """One file, NAME.gguf: hyperparameters, tokenizer and weights."""
     try:
         import gguf
@@ -87,7 +90,7 @@ def write_gguf(folder, name, sizes, arrays, encoder):
     writer.add_head_count(sizes["n_head"])
     writer.add_layer_norm_eps(1e-5)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    add_tokenizer(writer, encoder, gguf.TokenType)
+    add_tokenizer(writer, tokenizer, gguf.TokenType)
     # llama.cpp keeps the weights of one output together: [n_in, n_out] -> [n_out, n_in]
     for ours, array in arrays.items():
         array = array.T if ours.endswith("/w") else array
@@ -99,19 +102,19 @@ def write_gguf(folder, name, sizes, arrays, encoder):
     gguf.GGUFReader(folder / f"{name}.gguf")                    # ValueError if a full disk cut it short
 
 
-def add_tokenizer(writer, encoder, types):
+def add_tokenizer(writer, tokenizer, types):
     """Byte-level BPE as llama.cpp knows it: the tokens in order and their types, and the merges."""
-    tokens = [encoder.tokens[i] for i in range(encoder.n_vocab)]
-    merged = set(encoder.char_of.values()) | {"".join(pair) for pair in encoder.ranks}
+    tokens = sorted(tokenizer.ids, key=tokenizer.ids.get)
+    merged = {*BYTES, *map("".join, tokenizer.merges)}
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")               # the regular expression that splits the text into chunks
     writer.add_token_list(tokens)
     writer.add_token_types([types.NORMAL if token in merged else types.CONTROL for token in tokens])
-    writer.add_token_merges([" ".join(pair) for pair in encoder.ranks])
+    writer.add_token_merges([" ".join(pair) for pair in tokenizer.merges])
     writer.add_add_bos_token(False)
-    if encoder.ends:
-        writer.add_bos_token_id(min(encoder.ends))
-        writer.add_eos_token_id(min(encoder.ends))
+    if tokenizer.ends:
+        writer.add_bos_token_id(min(tokenizer.ends))
+        writer.add_eos_token_id(min(tokenizer.ends))
 
 
 FORMATS = {"huggingface": write_huggingface, "gguf": write_gguf}
@@ -133,12 +136,12 @@ def main(model, folder, to="huggingface", models_dir="models"):
         if os.path.lexists(place) or not place.parent.is_dir():
             raise ValueError(f"cannot write {place}: name a new folder, in one that exists")
     source = find_folder(str(model), models_dir)                # the model may have to be downloaded
-    sizes, arrays, encoder = read_folder(source)
-    if encoder.space or any(encoder.around) or to == "gguf" and len(encoder.ends) > 1:
+    sizes, arrays, tokenizer = read_folder(source)
+    if tokenizer.space or any(tokenizer.around) or to == "gguf" and len(tokenizer.ends) > 1:
         raise ValueError(f"{source} adds to each text, or ends it in several ways, which is not exported")
     part.mkdir()
     try:
-        FORMATS[to](part, source.resolve().name, sizes, arrays, encoder)
+        FORMATS[to](part, source.resolve().name, sizes, arrays, tokenizer)
         os.replace(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)

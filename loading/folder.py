@@ -1,6 +1,6 @@
-"""A model's folder -> its sizes, its weights under OpenAI's names, and its encoder, which fit together.
+"""A model's folder -> its sizes, its weights under OpenAI's names, and its tokenizer, which fit together.
 
-    read_folder(folder)         (sizes, arrays, encoder) of a folder in OpenAI's or Hugging Face's layout
+    read_folder(folder)         (sizes, arrays, tokenizer) of a folder in OpenAI's or Hugging Face's layout
     list_shapes(**sizes)        {name: shape} of the parameters of such a GPT-2
     check_weights(arrays, ..)   the arrays in float32, if they have these shapes and all numbers are finite
     rename(arrays)              Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
@@ -16,8 +16,8 @@ import re
 
 import numpy as np
 
-from encoder import check_keys, load_encoder, read_json
 from loading.checkpoint import read_safetensors, read_tensorflow
+from loading.tokenizer import check_keys, read_json, read_tokenizer
 
 SIZES = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
 DEFAULTS = {"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12}
@@ -50,7 +50,7 @@ INSTEAD = {         # what may lie there in place of weights that are read here,
 
 
 def read_folder(folder):
-    """(sizes, {OpenAI's name: float32 array}, encoder) of a model's folder.
+    """(sizes, {OpenAI's name: float32 array}, tokenizer.Files) of a model's folder.
 
     sizes       n_vocab, n_ctx, n_embd, n_head, n_layer; n_inner, of the feed-forward layers, None for
                 4 * n_embd; tied: False if the model has an output head of its own, model/lm_head
@@ -65,11 +65,12 @@ def read_folder(folder):
         check_sizes(sizes, arrays)
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder} is not a usable GPT-2 folder: {error}") from None
-    encoder = load_encoder(folder, sizes["n_vocab"])
+    tokenizer = read_tokenizer(folder, sizes["n_vocab"])
+    n_vocab = len(tokenizer.ids)
     arrays = check_weights(arrays, list_shapes(**sizes), folder)
     for name in arrays.keys() & {"model/wte", "model/lm_head"}:
-        arrays[name] = arrays[name][:encoder.n_vocab]           # without the rows that have no token
-    return sizes | {"n_vocab": encoder.n_vocab}, arrays, encoder
+        arrays[name] = arrays[name][:n_vocab]                   # without the rows that have no token
+    return sizes | {"n_vocab": n_vocab}, arrays, tokenizer
 
 
 def find_weights(folder):

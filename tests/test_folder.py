@@ -248,10 +248,10 @@ def test_a_folder_of_folders_is_refused_with_their_names(tmp_path):
 
 def test_openais_layout_holds_every_parameter_under_its_name(tmp_path):
     arrays = weights()
-    sizes, read, encoder = read_folder(folder(tmp_path, arrays))
+    sizes, read, tokenizer = read_folder(folder(tmp_path, arrays))
     assert HPARAMS.items() <= sizes.items() and read.keys() == arrays.keys() == list_shapes(**HPARAMS).keys()
     assert all(np.array_equal(read[name], arrays[name].reshape(read[name].shape)) for name in arrays)
-    assert encoder.eos == 256
+    assert tokenizer.ends == [256]
 
 
 # Damage -----------------------------------------------------------------------------------------------------

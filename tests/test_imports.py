@@ -12,10 +12,9 @@ READING = ["autoregressive", "speculative", "sampling", "checks", "gpt2", "encod
 METHODS = ["methods", "methods.drafters", "methods.samplers"]
 JUDGE = ["lossless", "lossless.verdicts"]
 MAY = {         # a room (a directory, or a file at the top): what it may import besides itself
-    "checks": [], "encoder": [], "compute": [],
+    "checks": [], "compute": [], "loading": [], "encoder": ["loading"],
     "sampling": ["checks", "compute"], "gpt2": ["checks", "compute"],
     "autoregressive": ["sampling", "checks"], "speculative": ["sampling", "checks"],
-    "loading": ["encoder"],
     "utils": ["loading", "compute", "encoder", "gpt2"],
     "lossless": ["sampling", "speculative", "checks"],
     "lossless.__main__": ["speculative", "checks", *JUDGE],

@@ -13,10 +13,10 @@ import numpy as np
 
 from checks import check_ids
 from compute.backend import to_host, xp
-from encoder import read_json
 from gpt2 import common_prefix, layer_norm
 from loading.checkpoint import read_tensorflow
 from loading.folder import check_weights, list_shapes
+from loading.tokenizer import read_json
 from utils import nest
 
 EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit", "demo-parallel")      # in models/, for demo-target

@@ -1,0 +1,178 @@
+"""The files of a tokenizer -> what encoder.py needs: vocabulary, merges, and what is put around a text.
+
+What a file says about ids or the end of a text is applied, or the folder is refused.
+"""
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+EOS = "<|endoftext|>"
+BYTES = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 324))]     # encoder.bytes_to_unicode
+PAIRS = ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")         # OpenAI's, Hugging Face's
+NAMED = "bos_token eos_token unk_token sep_token pad_token cls_token mask_token".split()
+SPARE = 1024            # the most rows without a token: a model's size is often rounded up
+
+# The values of these keys with which a file asks for nothing but what is done here; the first is the default.
+CONFIG = {"split_special_tokens": (False, None), "tokenizer_class": (
+    None, "GPT2Tokenizer", "GPT2TokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")}
+MODEL = {"type": ("BPE",), "dropout": (None, 0), "continuing_subword_prefix": (None, ""),
+         "end_of_word_suffix": (None, ""), "ignore_merges": (False, None)}
+PRE_TOKENIZER = {"type": ("ByteLevel",), "use_regex": (True,)}
+ADDED = dict.fromkeys(["lstrip", "rstrip", "single_word"], (False,))
+
+
+class Files(NamedTuple):
+    """What the files of a tokenizer say."""
+    ids: dict           # token: id
+    merges: list        # of pairs of tokens, lowest rank first
+    added: set          # tokens that are recognized in a text before it is cut into chunks
+    space: bool         # each text, and each piece between added tokens, is made to begin with a space
+    around: tuple       # ([ids put before each text], [ids put after it])
+    ends: list          # the ids that end a text
+
+
+def read_tokenizer(folder, n_vocab=None):
+    """The Files of a folder: encoder.json + vocab.bpe (OpenAI); vocab.json + merges.txt, tokenizer.json, or
+    both, with the settings in the files beside them (Hugging Face).
+
+    n_vocab     rows of the model's token embeddings: one for each token.  Hugging Face's may have a few more
+    Raises ValueError if a file is missing or damaged, if two disagree, or if one asks for what is not done.
+    """
+    folder = Path(folder)
+    try:
+        whole, special, config, more = (read_json(folder / f"{name}.json", optional=True) for name in (
+            "tokenizer", "special_tokens_map", "tokenizer_config", "added_tokens"))
+        check_keys("tokenizer_config.json", config := config | special, CONFIG)
+        if whole:
+            check_keys("tokenizer.json", whole, {"normalizer": (None,)})
+            check_keys("tokenizer.json", whole.get("model", {}), MODEL)
+            check_keys("tokenizer.json", whole.get("pre_tokenizer") or {"type": None}, PRE_TOKENIZER)
+        added = list_added(whole, config, more)
+        ids, merges = read_vocabulary(folder, whole, added)
+        check_vocabulary(ids, merges, added)
+        spare = 0 if (folder / "encoder.json").exists() else SPARE
+        if n_vocab is not None and not len(ids) <= n_vocab <= len(ids) + spare:
+            raise ValueError(f"it has {len(ids)} tokens, and the model beside it {n_vocab}: keep one model's "
+                             "files, or call model.resize_token_embeddings(len(tokenizer)) and save both")
+        space = config.get("add_prefix_space", whole and whole["pre_tokenizer"].get("add_prefix_space"))
+        around, ends = read_template(whole, config, ids), list_ends(folder, ids)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot read the vocabulary in {folder}: {error}") from None
+    return Files(ids, merges, added.keys() - {EOS}, bool(space), around, ends)   # EOS stays text: encoder.py
+
+
+def read_json(path, optional=False):
+    """The JSON object in a file, in UTF-8 with or without a byte order mark; {} if it is optional and not
+    there.  Raises ValueError or OSError.
+    """
+    if optional and not path.exists():
+        return {}
+    text = read_text(path)
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path.name} is damaged ({error}): fetch it again") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path.name} does not hold a JSON object: fetch it again")
+    return found
+
+
+def read_text(path):
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path.name} is not in UTF-8: save it as UTF-8, or fetch it again") from None
+
+
+def check_keys(file, found, plain, advice="take a plain GPT-2, not quantized"):
+    """Raises ValueError if a key has another value than those in `plain`, the first of which is the default.
+    """
+    for key, values in plain.items():
+        if found.get(key, values[0]) not in values:
+            raise ValueError(f"{file} has {key}: {json.dumps(found[key])[:100]}, and only "
+                             f"{' or '.join(map(json.dumps, values))} is done here: {advice}")
+
+
+def list_added(whole, config, more):
+    """{token: id} of the tokens that Hugging Face's files add to a vocabulary; None: no file says the id."""
+    extra = config.get("extra_special_tokens") or []
+    named = [*map(config.get, NAMED), *(config.get("additional_special_tokens") or []),
+             *(extra.values() if isinstance(extra, dict) else extra)]
+    added = [(int(i), token) for i, token in config.get("added_tokens_decoder", {}).items()]
+    added += [(token["id"], token) for token in whole.get("added_tokens", [])]
+    for token in named + [token for _, token in added]:
+        check_keys(f"the token {text_of(token)!r}", token if isinstance(token, dict) else {}, ADDED)
+    return {text_of(token): None for token in named if token} | more | {text_of(t): i for i, t in added}
+
+
+def text_of(token):
+    return token["content"] if isinstance(token, dict) else token
+
+
+def read_vocabulary(folder, whole, added):
+    """({token: id}, merges), `added` included.  Raises ValueError if there are none, or two that differ."""
+    found = {"tokenizer.json": (whole["model"]["vocab"], whole["model"]["merges"])} if whole else {}
+    for files in PAIRS:
+        there = [file for file in files if (folder / file).exists()]
+        if len(there) == 2:
+            lines = read_text(folder / files[1]).split("\n")
+            found[files[0]] = (read_json(folder / files[0]),
+                               [line.strip() for line in lines if line and not line.startswith("#version")])
+        elif there and not whole:
+            raise ValueError(f"of {' and '.join(files)} there is only {there[0]}")
+    if not found:
+        raise ValueError("it has none of encoder.json, vocab.json and tokenizer.json: copy the tokenizer's "
+                         "files from the model that it was made from")
+    known = {token: i for token, i in added.items() if i is not None}
+    (ids, merges), *others = [
+        (ids | known, [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges])
+        for ids, merges in found.values()]
+    if any(other != (ids, merges) for other in others):
+        raise ValueError(f"{' and '.join(found)} differ: keep the files of one model")
+    for token in added:                                         # the others get the next ids
+        ids.setdefault(token, len(ids))
+    return ids, merges
+
+
+def check_vocabulary(ids, merges, added):
+    """Raises ValueError unless the ids are 0 .. n - 1 and the tokens are the bytes, the results of merges,
+    added ones, and others that begin like a special token.
+    """
+    made = {*BYTES, *map("".join, merges)}
+    strange = [t for t in ids.keys() - made - added.keys() if not t.startswith(("<", "["))]
+    if ({*map(type, ids.values())} != {int} or sorted(ids.values()) != [*range(len(ids))]
+            or any(len(pair) != 2 for pair in merges) or len({*merges}) < len(merges)
+            or strange or not made <= ids.keys()):
+        raise ValueError(f"tokens and merges do not fit together {strange[:3] or ''}: fetch its files again")
+
+
+def read_template(whole, config, ids):
+    """([ids before a text], [ids after it]), as tokenizer.json and tokenizer_config.json say."""
+    post, around = whole.get("post_processor") or {}, ([], [])
+    for step in post.get("processors", [post]):                 # a Sequence has several
+        check_keys("tokenizer.json", step, {"type": ("ByteLevel", "TemplateProcessing")})
+        side = 0
+        for part in step.get("single", []):                     # special tokens, the text, special tokens
+            side += "Sequence" in part
+            if "SpecialToken" in part:
+                around[side].extend(step["special_tokens"][part["SpecialToken"]["id"]]["ids"])
+    for name, side in zip(("bos_token", "eos_token"), around):
+        asked = config.get(f"add_{name}")
+        if whole and asked not in (None, bool(side)):
+            raise ValueError(f"tokenizer_config.json has add_{name}: {json.dumps(asked)}, and tokenizer.json "
+                             "does otherwise: make them agree")
+        if asked and not side:
+            side.append(ids[text_of(config.get(name)) or EOS])
+    return around
+
+
+def list_ends(folder, ids):
+    """The ids that end a text: those in config.json and generation_config.json, or else that of EOS."""
+    if not (folder / "config.json").exists():
+        return [ids[EOS]] if EOS in ids else []
+    ends = (read_json(folder / "config.json").get("eos_token_id", 50256),
+            read_json(folder / "generation_config.json", optional=True).get("eos_token_id"))
+    ends = [i for end in ends for i in (end if isinstance(end, list) else [end])]
+    if not {*map(type, ends)} <= {int, type(None)}:
+        raise ValueError(f"eos_token_id is {ends}: it must be an id, several, or null")
+    return sorted({*ends} & {*ids.values()})
