@@ -1,19 +1,13 @@
 """Constraints: what the examples do, and how many drafts are accepted.  test_judgements.py checks their
 distribution."""
-import itertools
-
 import numpy as np
 import pytest
 from helpers import tiny_gpt2
 
 from autoregressive import autoregressive_sampling
-from lossless import exact_distribution
-from lossless.judge import text_of
 from lossless.toys import scripted, table
-from methods.samplers.constraints import brackets, constrained, forbid, penalty
+from methods.samplers.constraints import constrained, forbid, penalty
 from speculative import speculative_sampling
-
-DRAFT, TARGET = table(1), table(2)
 
 
 def test_more_is_accepted_if_the_draft_is_constrained_too():
@@ -51,15 +45,6 @@ def test_a_constrained_model_says_its_sizes_and_forgets_like_the_model():
     model.reset()
     assert plain.cached == []
     assert not hasattr(constrained(table(1), penalty(2)), "n_ctx")
-
-
-def test_brackets_close():
-    model = constrained(TARGET, brackets(opening=0, closing=1, end=2, deepest=2, n_prompt=2))
-    texts = exact_distribution(lambda rng: text_of(autoregressive_sampling(model, [2, 0], 4, rng, eos=2)))
-    for text in texts:
-        depths = [0, *itertools.accumulate({0: 1, 1: -1, 2: 0}[token] for token in text)]
-        assert min(depths) >= 0 and max(depths) <= 2 and (2 not in text or depths[-1] == 0)
-    assert {(2,), (0, 1, 2), (0, 0, 1, 1)} <= set(texts)
 
 
 def test_a_constraint_that_leaves_nothing_gets_one_sentence():

@@ -102,15 +102,6 @@ def test_a_model_of_any_kind_is_called_once_a_node():
     assert type(target) is CallByCall and with_tree(None) is None
 
 
-@pytest.mark.parametrize("n_last", [-1, 6, 9])
-def test_more_rows_than_there_are_are_refused_and_harm_nothing(n_last):
-    model, fresh = with_tree(tiny_gpt2()), tiny_gpt2()
-    model([1, 1, 1, 1])
-    with pytest.raises(ValueError, match=f"n_last is {n_last}: it must be 1 .. 5, "):
-        model.tree([2, 2, 2, 2], [3], [-1], n_last)
-    assert np.allclose(model([2, 2, 3]), fresh([2, 2, 3]), atol=1e-5)
-
-
 def test_a_tree_that_is_larger_than_the_context_sees_what_was_cached_before():
     tokens, model = [1, 2, 3, 4, 5], with_tree(tiny_gpt2(n_ctx=20))
     model(tokens)

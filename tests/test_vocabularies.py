@@ -27,8 +27,6 @@ def test_tli_has_the_drafts_logits_for_the_tokens_of_both_and_nothing_for_the_ot
         assert draft(tokens)[0] == pytest.approx([a, b, -np.inf], rel=1e-6)
     rows = draft([0, 1, 2, 0], 3)
     assert (rows == [draft([0, 1])[0], draft([0, 1, 2])[0], draft([0, 1, 2, 0])[0]]).all()
-    with pytest.raises(ValueError, match="no token in common: use slem"):
-        TLI(DRAFT, Encoder({"c": 0}, []), ENCODER)
 
 
 @pytest.mark.parametrize("x, written, k, expected", [

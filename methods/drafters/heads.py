@@ -5,7 +5,6 @@ target only.  The head's folder (written by models/training/heads.py) holds a ch
 embeddings.
 """
 import hashlib
-import math
 from operator import index
 from pathlib import Path
 
@@ -45,15 +44,11 @@ def load_head(kind, name_or_folder, target):
         if hparams.get("target") != checksum(target):
             raise ValueError("it was trained on another target: use it with that one, or train one on this "
                              "(models/training/heads.py)")
-        size = SIZES[kind]
-        sizes = hparams.get(size) if size == "layers" else [hparams.get(size)]
-        largest = math.inf if kind == "medusa" else len(target.params["blocks"])
-        if type(sizes) is not list or not all(type(n) is int and 1 <= n <= largest for n in sizes):
-            raise ValueError(f"{size} is {hparams.get(size)!r}, which is not a size")
     except (ValueError, OSError) as error:
         raise ValueError(f"{folder} is not a head for this target: {error}") from None
-    wanted = head_shapes(kind, target.params["wte"].shape[1], hparams[size], target.n_vocab)
-    return nest(check_weights(arrays, wanted, folder), n_layer=1) | {size: hparams[size]}
+    size = hparams[SIZES[kind]]
+    wanted = head_shapes(kind, target.params["wte"].shape[1], size, target.n_vocab)
+    return nest(check_weights(arrays, wanted, folder), n_layer=1) | {SIZES[kind]: size}
 
 
 def find_head(name_or_folder, kind, target):

@@ -54,9 +54,7 @@ class Medusa:
     def propose(self, draft, x, k, to_probs, rng):
         """min(k, n_heads) tokens after x, one from each head: speculative.propose, without a draft model."""
         k = min(k, self.n_heads)
-        if k == 0:
-            return [], []
-        p = to_probs(self.logits(x, k))                                 # [k, n_vocab]
+        p = to_probs(self.logits(x, k)) if k else []                    # [k, n_vocab]
         return [sample(row, rng) for row in p], p
 
     def grow(self, draft, x, shape, rule, to_probs, rng):

@@ -27,7 +27,7 @@ from operator import index
 
 import numpy as np
 
-from checks import check_ids
+from checks import check_call, check_ids
 from gpt2 import common_prefix
 
 
@@ -42,36 +42,28 @@ class NGram:
     """
 
     def __init__(self, n_vocab, order=3):
-        if order < 1:
-            raise ValueError(f"the order of the n-grams is {order}: it must be 1 or more")
         self.n_vocab, self.order = n_vocab, order
         self.texts, self.complete = [], False                       # the texts learnt; are all counted?
 
     def learn(self, tokens):
-        """Count a text for good.  Raises ValueError for ids outside the vocabulary."""
+        """Learn a text for good.  Raises ValueError for ids outside the vocabulary."""
         tokens = [*map(index, tokens)]
         check_ids(tokens, self.n_vocab)
-        self.reset()
-        self.complete = False
         self.texts.append(tokens)
-        self.count_all(tokens)
-        self.complete = True
+        self.complete = False
 
     def reset(self):
         """Forget the running text."""
         self.follow([])
 
     def recount(self):
-        """Count everything from the beginning: on first use, or after an interrupted count."""
+        """Count everything from the beginning: on first use, after a new text or an interruption."""
         self.unigrams = np.zeros(self.n_vocab)                      # c((), x) of every x
         self.after = defaultdict(Counter)                           # h of 1 .. order - 1 tokens: {x: c(h, x)}
         self.cached = []                                            # the running text, as far as counted
         for text in self.texts:
-            self.count_all(text)
-
-    def count_all(self, text):
-        for end in range(1, len(text) + 1):
-            self.count(text[max(0, end - self.order):end], 1)
+            for end in range(1, len(text) + 1):
+                self.count(text[max(0, end - self.order):end], 1)
 
     def count(self, ngram, times):
         """Add `times` to c(h, x): x is the last token, h each suffix of the tokens before it, () included."""
@@ -100,10 +92,8 @@ class NGram:
     def __call__(self, tokens, n_last=1):
         """Raises ValueError for ids outside the vocabulary, or if there are no tokens."""
         tokens = [*map(index, tokens)]
+        check_call(tokens, n_last, float("inf"))
         check_ids(tokens, self.n_vocab)
-        if not 1 <= n_last <= len(tokens):
-            raise ValueError(f"{len(tokens)} tokens and n_last = {n_last}: n_last must be 1 .. the number of "
-                             "tokens")
         ends = range(len(tokens) - n_last + 1, len(tokens) + 1)
         return np.log(np.array([self.probs(tokens[:end]) for end in ends], dtype=np.float32))
 

@@ -14,8 +14,8 @@ another position, or to leave some rows out.
 
     penalty     Keskar et al. 2019 (arXiv 1909.05858, CTRL), section 4.1
     forbidden   tokens that never come
-    automaton   only tokens that an automaton allows, as in a JSON mask; `brackets` is an example, and
-                methods/drafters/grammar.py, which also drafts what the mask forces, another
+    automaton   only tokens that an automaton allows, as in a JSON mask; methods/drafters/grammar.py has an
+                example, and drafts what such a mask forces
 
 Not here: compiling a grammar to an automaton (Willard and Louf 2023, arXiv 2307.09702).
 
@@ -110,19 +110,3 @@ def automaton(start, step, allowed, n_prompt):
         masked[ids] = logits[ids]
         return masked
     return process
-
-
-def brackets(opening, closing, end, deepest, n_prompt):
-    """Balanced brackets: at most `deepest` are open at once, and the text may `end` only when none is open.
-
-    >>> process = brackets(opening=0, closing=1, end=2, deepest=1, n_prompt=1)
-    >>> process([3], np.zeros(4)), process([3, 0], np.zeros(4))
-    (array([  0., -inf,   0.,   0.]), array([-inf,   0., -inf,   0.]))
-    """
-    def allowed(n_open, logits):
-        wrong = [end if n_open else closing] + [opening] * (n_open >= deepest)
-        return ~np.isin(np.arange(len(logits)), wrong)
-
-    def step(n_open, token):
-        return n_open + (token == opening) - (token == closing)
-    return automaton(0, step, allowed, n_prompt)

@@ -12,7 +12,7 @@ generated before).  The winner is
 
 which is x with probability q(x).  The draft runs the same race with its p.  Often the same token wins, since
 p and q are alike and E is the same.  A draft is accepted if it is the token that the target draws, so the
-text is the same whatever the drafter, K, tree or batch.
+text is the same whatever the drafter, K or batch.
 
 The letters are Chen's, as in speculative.py: q the target, p the draft (in the paper Q is Bob's, P Alice's).
 
@@ -42,13 +42,13 @@ class Race:
     rng     its first number seeds the exponentials; a drafter may draw others
     """
 
+    rng = None                                                  # in a copy, until it is set
+
     def __init__(self, rng):
         self.seed, self.rng = int(rng.random() * 2**53), rng
         self.n = 0                                              # tokens emitted so far
 
     def __getattr__(self, name):                                # random, integers, ..
-        if name == "rng":                                       # not set yet, in a copy
-            raise AttributeError(name)
         return getattr(self.rng, name)
 
     def winner(self, probs, j):
@@ -74,19 +74,6 @@ def verify(target_probs, draft_probs, drafts, race):
             return j, token
 
 
-def walk(q, p, nodes, parents, rule, race):
-    """As tree.walk: go to the child that is the token drawn by the target, while there is one."""
-    path, here = [], -1
-    while True:
-        token = race.winner(q[here + 1], len(path))
-        children = [i for i, parent in enumerate(parents) if parent == here and nodes[i] == token]
-        if not children:
-            race.n += len(path) + 1
-            return path, token
-        here = children[0]
-        path.append(here)
-
-
 def couple(propose):
     """Returns `propose` with races: each distribution to draw from becomes a point mass at the winner."""
     def propose_winners(draft, x, k, to_probs, race):
@@ -106,9 +93,6 @@ def couple(propose):
             j = len(tokens) - n_last - n + 1
             return draft(tokens, n_last)
 
-        for name in "n_vocab", "n_ctx":
-            if hasattr(draft, name):
-                setattr(draft_at_place, name, getattr(draft, name))
         return propose(draft and draft_at_place, x, k, to_winners, race)
     return propose_winners
 

@@ -100,20 +100,17 @@ class TreeGPT2(GPT2):
         return super().__call__(tokens, n_last)
 
     def tree(self, tokens, nodes, parents, n_last=None):
-        """Logits after `tokens`, and after `tokens` and the path to each node: [1 + n, n_vocab].  `n_last`
-        asks for the last n_last rows instead; if it is above 1 + n, the rows after earlier tokens come first.
+        """Logits after `tokens`, and after `tokens` and the path to each node: [1 + n, n_vocab], or the last
+        n_last rows of these.
 
         The arguments are explained at the top of the file; the answer depends only on them.
-        Raises ValueError for ids outside the vocabulary, a path too long for the context, or an n_last above
-        the number of tokens and nodes.
+        Raises ValueError for ids outside the vocabulary, or a path too long for the context.
         """
         tokens, nodes, parents = [*map(index, tokens)], [*map(index, nodes)], list(parents)
         n, total = len(tokens), len(tokens) + len(nodes)
         n_last = int(n_last or 1 + len(nodes))
         check_nodes(n, nodes, parents, self.n_vocab, self.n_ctx)
         positions = [*range(n), *(n - 1 + depth for depth in depths(parents))]
-        if not 1 <= n_last <= max(total, 1):
-            raise ValueError(f"n_last is {n_last}: it must be 1 .. {total}, the number of tokens and nodes")
         self.follow(tokens)
         n_past = self.prefill(tokens, 1)                        # the last token runs with the nodes
         if tokens == self.cached:                               # then the nodes may be reused, too
