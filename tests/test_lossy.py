@@ -60,14 +60,6 @@ def test_the_worked_example_of_the_ensemble():
     assert sum(chance for (_, n_accepted), chance in found.items() if n_accepted) == pytest.approx(.72)
 
 
-def test_the_worked_example_of_lenience():
-    """The accepted mass is (.2, .3, .2).  The other .3 is spread as the residual (0, .75, .25): (.2, .525,
-    .275) in all."""
-    draft, target = memoryless([.5, .3, .2]), memoryless([.1, .6, .3])
-    assert first_token(draft, target, lenient(.5)) == pytest.approx([.2, .525, .275])
-    assert first_token(draft, target, lenient(1)) == pytest.approx([.1, .6, .3])
-
-
 @pytest.mark.parametrize("wrong", [lambda: lenient(0), lambda: lenient(1.5), lambda: typical(0, .3),
                                    lambda: typical(.3, 1), lambda: lenient(float("nan")),
                                    lambda: ensemble(0), lambda: ensemble(1.1)])
