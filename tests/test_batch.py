@@ -98,12 +98,6 @@ def test_two_sequences_of_a_batch_are_independent():
 
 # Bits and the embedded pair ---------------------------------------------------------------------------------
 
-@pytest.fixture(scope="module")
-def embedded():
-    (draft, encoder), (target, _) = load_model("demo-draft"), load_model("demo-target")
-    return draft, target, encoder
-
-
 def assert_same_bits(draft, target, prompts, n_tokens, K, temperature):
     batches = list(batch_sampling(draft, target, prompts, n_tokens, K, rngs(len(prompts)),
                                   temperature=temperature))
@@ -115,21 +109,13 @@ def assert_same_bits(draft, target, prompts, n_tokens, K, temperature):
         assert all(np.array_equal(a.target_probs, b.target_probs) for a, b in zip(mine, rounds, strict=True))
 
 
-def test_the_embedded_pair_has_the_same_bits_in_company(embedded):
-    draft, target, encoder = embedded
-    n = 3 if target.exact_rows == np.inf else 1         # 3 * 5 rows, or only as many as keep their bits
-    prompts = [encoder.encode(text) for text in ("The old man", "It was a cold, grey morning", "He said")][:n]
-    assert_same_bits(draft, target, prompts, 12, 4, temperature=1)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("temperature", [0, 1])
-@pytest.mark.parametrize("K", [1, 4])
-def test_the_embedded_pair_has_the_same_bits_in_large_and_ragged_batches(embedded, K, temperature):
-    draft, target, _ = embedded
-    if target.exact_rows < np.inf:
-        pytest.skip(f"only {target.exact_rows} rows at once keep their bits on this machine")
-    assert_same_bits(draft, target, random_prompts(12, 200, target.n_vocab), 60, K, temperature)
+@pytest.mark.parametrize("n, longest, n_tokens, K, temperature", [
+    (3, 9, 12, 4, 1), *(pytest.param(12, 200, 60, K, temperature, marks=pytest.mark.long)
+                        for K in (1, 4) for temperature in (0, 1))])
+def test_the_embedded_pair_has_the_same_bits_in_company(n, longest, n_tokens, K, temperature):
+    draft, target = (load_model(name)[0] for name in ("demo-draft", "demo-target"))
+    n = n if target.exact_rows == np.inf else 1         # else only as many rows as keep their bits
+    assert_same_bits(draft, target, random_prompts(n, longest, target.n_vocab), n_tokens, K, temperature)
 
 
 # What it costs ----------------------------------------------------------------------------------------------

@@ -180,13 +180,11 @@ def test_a_round_holds_the_tree_and_the_path_is_found_in_it(rule):
         assert len(r.target_probs) == len(r.drafts) + 1 == len(r.parents) + 1 == len(r.draft_probs) + 1
 
 
-def test_the_same_seed_gives_the_same_text_and_the_callers_lists_stay():
+def test_the_callers_lists_stay():
     def spoils(draft, x, shape, *rest):
         x.append(0), shape.append(0)
         return [], [], None
     prompt, widths = list(PROMPT), [-1, -1]
-    texts = [text_of(run(table(1), table(2), 30, widths, seed, prompt)) for seed in (0, 0, 1)]
-    assert texts[0] == texts[1] != texts[2]
     assert len(text_of(run(table(1), table(2), 9, widths, 0, prompt, grow=spoils))) == 9
     assert prompt == PROMPT and widths == [-1, -1]
 
