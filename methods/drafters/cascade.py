@@ -30,8 +30,7 @@ def cascade(guess=lookup.propose, smaller=None):
             text, wanted = x + drafts, k - len(drafts) - 1      # the last token is the draft model's own
             guesses, guess_probs = guess(smaller, text[:], wanted, to_probs, rng)       # [g], [g, n_vocab]
             rows = to_probs(draft(text + guesses, len(guesses) + 1))    # after the text and each guess
-            if guess_probs is None:
-                guess_probs = point_masses(guesses, rows.shape[1])
+            guess_probs = point_masses(guesses, rows.shape[1]) if guess_probs is None else guess_probs
             n_accepted, token = verify(rows, guess_probs, guesses, rng)
             drafts += guesses[:n_accepted] + [token]
             p += [*rows[:n_accepted + 1]]

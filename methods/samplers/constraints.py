@@ -30,7 +30,11 @@ from compute.backend import to_host
 
 
 class Constrained:
-    """A model with its logits processed: `constrained(model, process)`."""
+    """A model with its logits processed: `constrained(model, process)`.
+
+    process     may change the list and the array that it gets
+    Raises ValueError if no token is left that could follow.
+    """
 
     def __init__(self, model, process):
         self.model, self.process = model, process
@@ -49,13 +53,7 @@ class Constrained:
         return np.stack(rows)                                   # [n_last, n_vocab]
 
 
-def constrained(model, process):
-    """The model with its logits processed.
-
-    process     may change the list and the array that it gets
-    The model raises ValueError if no token is left that could follow.
-    """
-    return Constrained(model, process)
+constrained = Constrained
 
 
 def penalty(theta):

@@ -33,6 +33,7 @@ import functools
 import numpy as np
 
 import speculative
+from sampling import point_masses
 from speculative import speculative_sampling
 
 
@@ -82,11 +83,9 @@ def couple(propose):
         def to_winners(logits):                                 # [rows, n_vocab] -> [rows, n_vocab]
             nonlocal j
             probs = to_probs(logits)
-            winners = np.zeros_like(probs)
-            for one, row in zip(winners, probs):                # the rows are for the places j, j + 1, ..
-                one[race.winner(row, j)] = 1
-                j += 1
-            return winners
+            winners = [race.winner(row, place) for place, row in enumerate(probs, j)]
+            j += len(probs)
+            return point_masses(winners, probs.shape[1])
 
         def draft_at_place(tokens, n_last=1):                   # sets j for the first row of the answer
             nonlocal j

@@ -31,7 +31,7 @@ import numpy as np
 
 from methods.samplers.tree_model import children_of
 from methods.samplers.tree_rules import draw_with_replacement, draw_without_replacement, normalize
-from sampling import sample
+from sampling import point_masses, sample
 
 
 def walk(q, p, nodes, parents, rule, rng):
@@ -58,8 +58,7 @@ def walk(q, p, nodes, parents, rule, rng):
         for child in below:
             x = nodes[child]
             if p is None:
-                d = np.zeros(len(t))                                    # chosen: x with probability 1
-                d[x] = 1
+                d = point_masses([x], len(t))[0]                        # chosen: x with probability 1
             result = visit(child, min(1, weight * t[x] / d[x]))
             if result:
                 path, token = result

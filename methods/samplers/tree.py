@@ -114,10 +114,9 @@ def shape_of(widths):
     parents = widths
     if len(parents) > MOST_NODES:
         raise ValueError(f"the tree has {len(parents)} nodes: at most {MOST_NODES} are scored in one pass")
-    for node, parent in enumerate(parents):
-        if not -1 <= parent < node:
-            raise ValueError(f"the parent of node {node} is {parent}: it must come before the node, 0 .. "
-                             f"{node - 1}, or be -1, the root")
+    if any(not -1 <= parent < node for node, parent in enumerate(parents)):
+        raise ValueError(f"the parents of the nodes are {parents}: each must come before its node, or be -1, "
+                         "the root")
     depth = depths(parents)
     order = sorted(range(len(parents)), key=depth.__getitem__)  # stable
     place = {-1: -1} | {node: i for i, node in enumerate(order)}
