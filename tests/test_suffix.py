@@ -9,6 +9,14 @@ from hypothesis.strategies import integers, lists
 from methods.drafters.suffix import Suffix
 
 
+def test_the_score_of_a_tree_is_the_number_of_its_nodes_that_are_expected():
+    """After 7, 8 came 9 twice and 1 once."""
+    memory = Suffix()
+    memory.learn([7, 8, 9, 7, 8, 1, 7, 8, 9, 7, 8])
+    assert memory.tree(memory.open[2], 3, 1, 2) == (pytest.approx(2 / 3 + 1 / 3), [9, 1], [-1, -1])
+    assert memory.tree(memory.open[2], 3, 3, 1) == (pytest.approx(3 * 2 / 3), [9, 7, 8], [-1, 0, 1])
+
+
 def drafts(x, k, memory=None):
     return (memory or Suffix()).propose(None, x, k, None, None)[0]
 
