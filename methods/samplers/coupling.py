@@ -83,7 +83,7 @@ def couple(propose):
         def to_winners(logits):                                 # [rows, n_vocab] -> [rows, n_vocab]
             nonlocal j
             probs = to_probs(logits)
-            winners = [race.winner(row, place) for place, row in enumerate(probs, j)]
+            winners = [race.winner(row, place) for place, row in enumerate(probs, j)]  # places j, j + 1, ..
             j += len(probs)
             return point_masses(winners, probs.shape[1])
 
