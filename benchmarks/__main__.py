@@ -1,10 +1,23 @@
 """What speculation gains, and why: counts, which hold on every machine, and costs, which hold on one."""
+import os
+import subprocess
 import sys
 
 from benchmarks import costs, counts, tables
 from benchmarks.figures import RESULTS
+from compute.backend import clock
 from loading import command_line
 from methods.table import DRAFTERS, VERIFIERS
+
+ROOT = RESULTS.parents[1]
+# Every number of the repository is made by these programs, in this order: what each takes, after its words
+STEPS = {
+    "-m benchmarks counts": "hours; after a stop, it goes on from there",
+    "-m benchmarks costs": "eight minutes, on a machine that has nothing else to do",
+    "-m benchmarks speed": "seconds: the tables in the pages, and the pictures",
+    "notebooks/run.py": "minutes, on a machine that has nothing else to do",
+    "tests/tools/take_pictures.py": "a minute: the README's picture; needs Chromium",
+}
 
 
 def main(what, name=""):
@@ -12,27 +25,41 @@ def main(what, name=""):
 
     counts takes hours and measures no time.  After a stop, it goes on from there.  costs takes eight minutes,
     on a machine that has nothing else to do.  speed makes the tables in the pages, and the pictures, in
-    seconds.
+    seconds.  all makes every number of the repository: these three, the notebooks and the README's picture.
 
     Args:
-        what: counts, costs or speed
+        what: counts, costs, speed or all
         name: with counts, a method in docs/methods.md: only it is counted, in minutes
     """
-    if what not in ("counts", "costs", "speed"):
-        raise ValueError(f"there is no {what!r}: use counts, costs or speed")
+    if what not in ("counts", "costs", "speed", "all"):
+        raise ValueError(f"there is no {what!r}: use counts, costs, speed or all")
     if name and (what != "counts" or name not in DRAFTERS | VERIFIERS):
         raise ValueError(f"{what} {name}: a name goes with counts, and is one of "
                          f"{', '.join(DRAFTERS | VERIFIERS)}")
+    if what == "all":
+        return make_all()
     if what == "counts":
         cells = counts.count(name)
         for cell, found in cells.items() if name else ():
             print(f"{cell:40} {found['tokens']:.2f} ± {found['se']:.2f} tokens per pass")
     elif what == "costs":
-        return costs.costs(RESULTS)
+        costs.measure_costs(RESULTS)
     tables.write_pages()
     if what == "speed":
         from benchmarks.pictures import draw_all
         draw_all(RESULTS)
+
+
+def make_all():
+    """Run the programs of STEPS.  Raises ValueError if one fails."""
+    for words, takes in STEPS.items():
+        print(f"python {words}    # {takes}", flush=True)
+        start = clock()
+        done = subprocess.run([sys.executable, *words.split()], cwd=ROOT,
+                              env=os.environ | {"PYTHONPATH": str(ROOT)})
+        if done.returncode:
+            raise ValueError(f"python {words} failed (see above): mend that, then start again")
+        print(f"took {(clock() - start) / 60:.1f} minutes", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,24 @@
 """Which tree is best: Sequoia, Chen et al. 2024 (arXiv 2402.12374).
 
     accepted = rate_by_rank(rounds)                     # reporting/stats.py, of a run with a wide tree
-    shape = fastest(accepted, target_seconds, draft_seconds)    # seconds of passes over 1, 2, .. tokens
+    _, shape = best_tree(accepted, 15, 6)               # 15 nodes, at most 6 levels
     tree_sampling(draft, target, tokens, n_tokens, shape, rng)
 
 The assumption, as in the paper: at every node child b (the first is 0) is accepted with the same probability
 accepted[b].  The worth of a node is the probability that its whole path is accepted, the product of these
 along the path.  The expected number of tokens per pass is the sum of the worths, plus 1 for the target's own
 token.  The paper finds the best tree of n nodes by dynamic programming.  But no node is worth more than its
-parent or its elder sibling.  So the best tree is simply the n nodes of most worth.  `fastest` compares these
-trees, for each n and each depth up to a limit, by tokens per second.
+parent or its elder sibling.  So the best tree is simply the n nodes of most worth.
 
-Limitations: the probabilities are those of one draft, target, rule and temperature, on a few texts.  A child
-that was accepted more often than an elder sibling is treated as equal to it.
+Limitations: the paper goes on to choose n and the depth by what passes cost; here both are given.  The
+probabilities are those of one draft, target, rule and temperature, on a few texts.  A child that was accepted
+more often than an elder sibling is treated as equal to it.
 """
 from heapq import heappop, heappush
 
 import numpy as np
 
 from methods.samplers.tree import shape_of
-from methods.samplers.tree_model import depths
 
 
 def best_tree(accepted, n, depth):
@@ -40,22 +39,3 @@ def best_tree(accepted, n, depth):
         if level < depth:
             heappush(heap, (worth * accepted[0], 0, level + 1, node, -worth))
     return (float(tokens), shape_of(parents)) if len(parents) == n else (-np.inf, None)
-
-
-def fastest(accepted, target_seconds, draft_seconds, depth=6):
-    """The parents of the tree with the most tokens per second.
-
-    target_seconds, draft_seconds   [n]    of a pass over 1, 2 .. n tokens
-    """
-    most = len(target_seconds) - 1
-    trees = [best_tree(accepted, n, d) for n in range(1, most + 1) for d in range(1, depth + 1)]
-
-    def speed(tree):
-        tokens, parents = tree
-        if parents is None:
-            return 0.0
-        rows = np.bincount([0, *depths(parents)])[:-1]          # one draft pass per level but the last
-        # the pass has len(parents) + 1 rows, one of them the root's
-        return tokens / (target_seconds[len(parents)] + sum(draft_seconds[n - 1] for n in rows))
-
-    return max(trees, key=speed)[1]

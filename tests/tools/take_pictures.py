@@ -5,6 +5,7 @@
 
 Take them anew when the page or the embedded pair changes.  Needs Selenium, Pillow, Chromium and chromedriver.
 """
+import sys
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +14,7 @@ from browser import Browser
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from loading import command_line
 from loading.files import rewrite
 from pages.files import MARK
 from pages.frame import HERE
@@ -29,6 +31,7 @@ def shot(browser, path, now, size, dark=False):
 
 
 def main():
+    """Take the pictures of the page."""
     with TemporaryDirectory() as folder:
         path, browser = Path(folder, "index.html"), Browser(Path(folder, "profile"))
         path.write_text(index_page({}), encoding="utf-8")
@@ -46,4 +49,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(command_line.run(main))
