@@ -106,7 +106,7 @@ def test_a_cell_goes_on_where_it_stopped_but_not_with_other_weights(monkeypatch,
     asked, cell, file = [], ("model", "coupled", 4, 1, ""), tmp_path / "counts.json"
     name = name_of(*cell)
 
-    def some(cell, first, n, done):
+    def some(cell, first, n):
         asked.append(first)
         return sum(counts.tally(r, 60, 0, [0], [0]) for r in (18 + (first + i) % 9 for i in range(n)))
 

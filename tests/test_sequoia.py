@@ -1,10 +1,9 @@
-"""The best tree: no tree of its size has more tokens; the costs of passes decide which tree is fastest."""
+"""The best tree: no tree of its size has more tokens."""
 import itertools
-from functools import partial
 
 import pytest
 
-from benchmarks.sequoia import best_tree, fastest
+from benchmarks.sequoia import best_tree
 from methods.samplers.tree import shape_of
 from methods.samplers.tree_model import depths
 
@@ -34,13 +33,3 @@ def test_no_tree_has_more_tokens(accepted):
             continue
         assert tokens == pytest.approx(max(found)) == pytest.approx(tokens_of(parents, accepted))
         assert len(parents) == n and max(depths(parents)) <= depth and shape_of(parents) == parents
-
-
-def test_what_a_row_costs_decides_how_large_the_tree_is():
-    """If rows are free, the tree is as large as allowed; if drafting is expensive, it is flat."""
-    accepted, free = (.6, .2, .1), [1.] * 13
-    tree = partial(fastest, accepted)
-    assert len(tree(free, [0.] * 13)) == 12
-    assert max(depths(tree(free, [1.] * 13))) == 1
-    assert len(tree([1. + n for n in range(13)], [0.] * 13)) == 1            # each row costs a step
-    assert max(depths(tree(free, [.01] * 13))) > 2

@@ -8,14 +8,10 @@ from reporting.stats import expected_tokens, predicted_speedup, rate_by_rank
 from sampling import Round
 
 
-@pytest.mark.parametrize("alpha, K, operations, speed", [
-    (.6, 2, 1.53, 1.96), (.7, 3, 1.58, 2.53), (.8, 2, 1.23, 2.44), (.8, 5, 1.63, 3.69), (.9, 2, 1.11, 2.71),
-    (.9, 10, 1.60, 6.86)])
-def test_table_1_of_leviathan_and_theorem_3_11(alpha, K, operations, speed):
-    assert round(stats.operations(alpha, K), 2) == operations
+@pytest.mark.parametrize("alpha, K, speed", [
+    (.6, 2, 1.96), (.7, 3, 2.53), (.8, 2, 2.44), (.8, 5, 3.69), (.9, 2, 2.71), (.9, 10, 6.86)])
+def test_table_1_of_leviathan(alpha, K, speed):
     assert round(predicted_speedup(alpha, K, c=0), 2) == speed
-    printed = (1 - alpha) * (K * 0.1 + K + 1) / (1 - alpha ** (K + 1))
-    assert stats.operations(alpha, K, 0.1) == pytest.approx(printed)
 
 
 @pytest.mark.parametrize("alpha, c, K, speed", [
