@@ -182,12 +182,6 @@ def test_the_order_that_theory_demands_of_two_methods_holds():
         no_fewer(f"model tree:best{2 * n} T=1", f"model tree:best{n} T=1")
 
 
-def test_at_temperature_0_block_verification_accepts_what_algorithm_2_accepts():
-    for K in (2, 4, 8):
-        a, b = (CELLS[f"model {verifier} K={K} T=0"] for verifier in ("token", "block"))
-        assert (a["texts"], a["tokens"]) == (b["texts"], b["tokens"])
-
-
 def test_what_copies_gains_most_from_loops():
     """As docs/methods.md says: late in a greedy text, where it loops, copying beats the draft model."""
     def tokens(method, places):
