@@ -46,12 +46,12 @@ License.
 def test_of_a_book_the_prose_stays(encode, monkeypatch):
     wanted = ["One morning the fox, who lived under a hill and was a well-known thief, woke up. "
               '"It\'s late," he said - "too late."', '"Where are you going?" asked the crow.']
-    monkeypatch.setattr(fetch, "LEFT_OUT", {fetch.digest("wicked")})
+    monkeypatch.setattr(fetch, "LEFT_OUT", {fetch.checksum("wicked")})
     seen = set()
-    assert [*fetch.prose(encode(BOOK), seen)] == wanted
-    assert [*fetch.prose(encode(BOOK), seen)] == wanted[1:]                     # the long one once
-    monkeypatch.setattr(fetch, "LEFT_OUT", {fetch.digest("you going"), fetch.digest("wicked fox")})
-    assert [*fetch.prose(encode(BOOK), set())] == wanted[:1]
+    assert [*fetch.clean_book(encode(BOOK), seen)] == wanted
+    assert [*fetch.clean_book(encode(BOOK), seen)] == wanted[1:]                     # the long one once
+    monkeypatch.setattr(fetch, "LEFT_OUT", {fetch.checksum("you going"), fetch.checksum("wicked fox")})
+    assert [*fetch.clean_book(encode(BOOK), set())] == wanted[:1]
 
 
 def test_all_books_are_asked_for_and_only_the_very_text_is_written(monkeypatch, tmp_path, capsys):
@@ -66,8 +66,8 @@ def test_all_books_are_asked_for_and_only_the_very_text_is_written(monkeypatch, 
     assert command_line.run(fetch.main, run) == 2 and "checksum" in capsys.readouterr().err
     assert len(set(asked)) == len(asked) == 122 and not path.exists()
     seen = set()
-    text = "<|endoftext|>".join("\n".join(fetch.prose(BOOK.encode(), seen)) for _ in asked)
-    monkeypatch.setattr(fetch, "CHECKSUM", fetch.digest(text))
+    text = "<|endoftext|>".join("\n".join(fetch.clean_book(BOOK.encode(), seen)) for _ in asked)
+    monkeypatch.setattr(fetch, "CHECKSUM", fetch.checksum(text))
     assert command_line.run(fetch.main, run) == 0 and path.read_text() == text and len(asked) == 122
     assert command_line.run(fetch.main, run) == 2 and "is there already" in capsys.readouterr().err
 

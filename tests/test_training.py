@@ -73,8 +73,8 @@ def test_losses_fall_and_acceptance_rises(trained):
 
 def test_a_training_goes_on_from_half_precision(trained, monkeypatch):
     folder, train = trained[0], trained[1].train
-    steps, batch_of = [], train.batch_of
-    monkeypatch.setattr(train, "batch_of", lambda *given: steps.append(given[2]) or batch_of(*given))
+    steps, draw_batch = [], train.draw_batch
+    monkeypatch.setattr(train, "draw_batch", lambda *given: steps.append(given[2]) or draw_batch(*given))
     run = words(folder, "later", "--start", f"{folder}", "--steps", "40", "--done", "30",
                 "--draft_steps", "1", "--batch", "8", "--save_every", "5", "--no_compile",
                 "--out", f"{folder}/later")

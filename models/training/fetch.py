@@ -7,8 +7,9 @@ the training come last.  A downloaded file is stored in --raw, and not downloade
 paragraph is one line, and <|endoftext|> stands between the books.
 
 Of each book the prose stays.  Gutenberg's header and footer, headings, lists, verse, notes, captions and
-advertisements go, and so does every paragraph with a word, or two, of left_out.txt: racial words, caricatured
-dialect, and words that mean something else by now.  That file holds their SHA-256.
+advertisements go (no_story.txt is a regular expression that finds many of them), and so does every paragraph
+with a word, or two, of left_out.txt: racial words, caricatured dialect, and words that mean something else by
+now.  That file holds their SHA-256.
 """
 import csv
 import hashlib
@@ -29,18 +30,7 @@ BOOKS, LEFT_OUT = HERE / "books.tsv", set((HERE / "left_out.txt").read_text().sp
 SITE = "https://raw.githubusercontent.com/GITenberg"
 CHECKSUM = "f0c1fdc7bcdf0da29484437b33f36869790b8f205c9ef38914ad3561751d47cc"           # sha256 of the whole
 EOS = "<|endoftext|>"
-NO_STORY = re.compile(r"""
-    gutenberg | transcri | proofread | produced\ by | normalized | italicized | errors?\b | changed\ to\b
-    | copyright | publish | grosset | printed | illustrat | frontispiece | postpaid | footnote | compiled
-    | the\ author | author\ of | \breaders?\b | conservation | the\ child\b.*\breading          # prefaces
-    | spirited\ tales | eagerly\ welcomed | brunette | dick\ and\ dolly | by\ [A-Z]\w+\ otis     # other books
-    | complete\ in\ itself | \bbound\ in | \beach\ book | \bvolumes?\b | \bchapters?\b | \betc\b
-    | \b(this | these | the | that | same | other)\ series\b
-    | \b(this | first | second | third | last | next | other)\ books?\b
-    | \bbooks?\ (for | after | before | called | named)\b
-    | (?-i:\bBy\ [A-Z]{2}) | [ ](?-i:Or,?)[ ] | [;,]\ or,?\ (?-i:[A-Z])                         # titles
-    | ^(?-i:[A-Z]\w+)(\ (the | (?-i:[A-Z]\w+)))*\.$                                              # captions
-    | \bpage\ \d | @ | https?: | [|/*]""", re.I | re.X)
+NO_STORY = re.compile((HERE / "no_story.txt").read_text(encoding="utf-8"), re.I | re.X)
 
 
 def main(path="stories.txt", raw="models/training/work/raw"):
@@ -52,25 +42,25 @@ def main(path="stories.txt", raw="models/training/work/raw"):
     """
     if os.path.lexists(path):
         raise ValueError(f"{path} is there already: move it away, or name another file")
-    rewrite(path, stories(Path(raw)))
+    rewrite(path, make_text(Path(raw)))
 
 
-def stories(raw):
+def make_text(raw):
     """The text.  Raises ValueError if it is not the one that the pair was trained on."""
     raw.mkdir(parents=True, exist_ok=True)
     rows, seen = [*csv.DictReader(BOOKS.read_text(encoding="utf-8").splitlines(), delimiter="\t")], set()
-    text = EOS.join("\n".join(prose(read(row, raw), seen)) for row in tqdm(rows, disable=None))
-    if digest(text) != CHECKSUM:
+    text = EOS.join("\n".join(clean_book(download(row, raw), seen)) for row in tqdm(rows, disable=None))
+    if checksum(text) != CHECKSUM:
         raise ValueError("the text is not the one that the pair was trained on (its checksum differs); "
                          "nothing was written")
     return text
 
 
-def digest(text):
+def checksum(text):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read(row, raw):
+def download(row, raw):
     """A row of books.tsv -> the bytes of its file, from the directory `raw` if they are there."""
     path = raw / f"{row['repository']}.txt"
     if not path.exists():
@@ -85,7 +75,7 @@ def read(row, raw):
     return path.read_bytes()
 
 
-def ascii_text(raw):
+def read_ascii(raw):
     """A file of Project Gutenberg -> its book in ASCII, an empty line between blocks."""
     try:
         text = raw.decode("utf-8-sig")
@@ -99,9 +89,9 @@ def ascii_text(raw):
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
 
 
-def prose(raw, seen):
+def clean_book(raw, seen):
     """The paragraphs of a book, each one line.  `seen` collects those of all books: a long one comes once."""
-    for block in re.split(r"\n\s*\n", ascii_text(raw)):
+    for block in re.split(r"\n\s*\n", read_ascii(raw)):
         lines = [" ".join(line.split()) for line in block.strip().split("\n")]
         line = re.sub(r"(?<=\w)- (?=[a-z])", "-", " ".join(lines))              # well-\nknown
         line = re.sub(r" ?--+ ?", " - ", line).strip(" -")
@@ -113,7 +103,7 @@ def prose(raw, seen):
         words = re.findall("[a-z]+", line.lower())
         pairs = map(" ".join, zip(words, words[1:]))
         if (sentence and not verse and not heading and not NO_STORY.search(line)
-                and not any(digest(word) in LEFT_OUT for word in [*words, *pairs])
+                and not any(checksum(word) in LEFT_OUT for word in [*words, *pairs])
                 and (len(line) < 100 or line not in seen)):
             seen.add(line)
             yield line

@@ -14,8 +14,8 @@
                 that depends on the token before each draft (DSpark's Markov head)
 
 Every head ends in the target's own output matrix, so it is small.  The target stays as it is: its states
-are computed once, for `--pieces` pieces of the text, and kept in `--work` (0.6 MB each).  The states give the
-target's distributions q, which the heads learn at random positions of the text.  The loss is first the
+are computed once, for `--pieces` pieces of the text, and stored in `--work` (0.6 MB each).  The states give
+the target's distributions q, which the heads learn at random positions of the text.  The loss is first the
 cross-entropy, then the share of drafts that the target rejects, 1 - sum min(p, q); p is the head's
 distribution.
 
@@ -56,22 +56,31 @@ N_ROWS, RANK = 8, 24                # of a parallel head, as in methods/drafters
 #   token       [B, T, n]   their embeddings, each with mean 0 and variance 1
 #   position    [T, n]      the embeddings of the positions, likewise
 
-def shifted(x, n):
+def shift(x, n):
     """x [.., T, d] moved n positions later; zeros before."""
     return F.pad(x, (0, 0, n, 0))[..., : x.shape[-2], :]
 
 
-def unit(x):
+def standardize(x):
     return F.layer_norm(x, x.shape[-1:])
 
 
-class Eagle(nn.Module):
+class Head(nn.Module):
+    """What all heads but Medusa's have: a block like the target's, and a norm."""
+
+    def __init__(self, n_embd, n_head, n_vocab):
+        super().__init__()
+        self.h = nn.ModuleList([Block(n_embd, n_head, 1)])
+        self.ln_f = LayerNorm(n_embd)
+
+
+class Eagle(Head):
     """At position i: the state at i - 1, the token at i and its position -> the state at i.  Step 1, for the
     first draft, reads the target's states, three fused into one.  Step s, for draft s, reads the head's own
     states of step s - 1, and the keys and values of all earlier steps."""
 
     def __init__(self, n_embd, n_head, n_vocab):
-        super().__init__()
+        super().__init__(n_embd, n_head, n_vocab)
         self.steps = EAGLE_STEPS
         std = (3 * n_embd) ** -0.5
         self.fuse = Linear(3 * n_embd, n_embd, 0)
@@ -79,17 +88,15 @@ class Eagle(nn.Module):
         self.from_state = Linear(n_embd, n_embd, std)
         self.from_token = nn.Parameter(torch.randn(n_embd, n_embd) * std)
         self.from_position = nn.Parameter(torch.randn(n_embd, n_embd) * std)
-        self.h = nn.ModuleList([Block(n_embd, n_head, 1)])
-        self.ln_f = LayerNorm(n_embd)
 
     def forward(self, at, low, middle, last, tokens, token, position):
-        before = self.fuse(shifted(torch.cat([unit(low), unit(middle), last], -1), 1))
+        before = self.fuse(shift(torch.cat([standardize(low), standardize(middle), last], -1), 1))
         known, cache, rows = token @ self.from_token + position @ self.from_position, [], []
         for step in range(self.steps):
             x = self.from_state(before) + known
             states = self.ln_f(self.h[0](x, lambda q, k, v: attention_over_steps(q, k, v, cache)))
             rows.append(states[:, at + step])
-            before = shifted(states, 1)
+            before = shift(states, 1)
         return torch.stack(rows, 2)
 
 
@@ -99,7 +106,7 @@ def attention_over_steps(q, k, v, cache):
     Query i sees the keys of step 1 up to position i - (s - 1), and one key of each of the steps 2 .. s."""
     cache.append((k, v))
     lag, q, T = len(cache) - 1, q * q.shape[-1] ** -0.5, q.shape[2]
-    later = [(shifted(k, lag - t), shifted(v, lag - t)) for t, (k, v) in enumerate(cache) if t]
+    later = [(shift(k, lag - t), shift(v, lag - t)) for t, (k, v) in enumerate(cache) if t]
     k, v = cache[0]
     scores = (q @ k.transpose(2, 3)).float()                             # [B, n_head, T, T]
     scores = scores + torch.full((T, T), -1e10, device=q.device).triu(1 - lag)
@@ -123,34 +130,27 @@ class Medusa(nn.Module):
         return before + F.silu(self.residuals(before)).unflatten(-1, (MEDUSA_HEADS, -1))[:, :, 0]
 
 
-class Exit(nn.Module):
-    def __init__(self, n_embd, n_head, n_vocab):
-        super().__init__()
-        self.h = nn.ModuleList([Block(n_embd, n_head, 1)])
-        self.ln_f = LayerNorm(n_embd)
-
+class Exit(Head):
     def forward(self, at, low, *rest):
         return self.ln_f(self.h[0](low))[:, at, None]
 
 
-class Parallel(nn.Module):
+class Parallel(Head):
     """Draft 1 is EAGLE's first step.  Draft j + 1 has the same input, plus mask embedding j, at a position j
     further on."""
 
     def __init__(self, n_embd, n_head, n_vocab):
-        super().__init__()
+        super().__init__(n_embd, n_head, n_vocab)
         std = (3 * n_embd) ** -0.5
         self.from_states = Linear(3 * n_embd, n_embd, std)
         self.from_token = nn.Parameter(torch.randn(n_embd, n_embd) * std)
         self.from_position = nn.Parameter(torch.randn(n_embd, n_embd) * std)
         self.masks = nn.Parameter(torch.randn(N_ROWS - 1, n_embd) * 0.02)
-        self.h = nn.ModuleList([Block(n_embd, n_head, 1)])
-        self.ln_f = LayerNorm(n_embd)
         self.previous = nn.Parameter(torch.zeros(n_vocab, RANK))
         self.bias = nn.Parameter(torch.randn(RANK, n_embd) * 0.2)
 
     def forward(self, at, low, middle, last, tokens, token, position):
-        before = shifted(torch.cat([unit(low), unit(middle), last], -1), 1)
+        before = shift(torch.cat([standardize(low), standardize(middle), last], -1), 1)
         known = self.from_states(before) + token @ self.from_token               # [B, T, n]
         position = position @ self.from_position                                 # [T, n]
         ahead = at[:, None] + torch.arange(N_ROWS, device=at.device)             # [A, K]
@@ -197,23 +197,20 @@ class States:
     def __init__(self, target, pieces, layers, path, device):
         self.target, self.pieces, self.layers, self.device = target, pieces, layers, device
         shape = len(pieces), 3, pieces.shape[1], target.wte.shape[1]
-        if path.exists():
-            self.kept = np.lib.format.open_memmap(path, "r+")
-        else:
-            self.kept = np.lib.format.open_memmap(path, "w+", np.float16, shape)
-        self.wte, self.wpe = unit(target.wte), unit(target.wpe[: pieces.shape[1]])
+        self.stored = np.lib.format.open_memmap(path, "r+" if path.exists() else "w+", np.float16, shape)
+        self.wte, self.wpe = standardize(target.wte), standardize(target.wpe[: pieces.shape[1]])
 
     @torch.no_grad()
     def __getitem__(self, rows):
         """The numbers of some pieces -> the arguments that follow `at` in the heads' forward."""
         tokens = torch.from_numpy(self.pieces[rows].astype(np.int64)).to(self.device)
-        missing = np.flatnonzero(~self.kept[rows, -1, -1].any(-1))        # no state is all zeros
+        missing = np.flatnonzero(~self.stored[rows, -1, -1].any(-1))      # no state is all zeros
         if len(missing):
-            self.kept[rows[missing]] = self.computed(tokens[missing]).half().cpu().numpy()
-        kept = torch.from_numpy(self.kept[rows]).to(self.device).float()
-        return *kept.unbind(1), tokens, self.wte[tokens], self.wpe
+            self.stored[rows[missing]] = self.compute(tokens[missing]).half().cpu().numpy()
+        stored = torch.from_numpy(self.stored[rows]).to(self.device).float()
+        return *stored.unbind(1), tokens, self.wte[tokens], self.wpe
 
-    def computed(self, tokens):                                          # [B, T] -> [B, 3, T, n_embd]
+    def compute(self, tokens):                                           # [B, T] -> [B, 3, T, n_embd]
         target, states = self.target, []
         with torch.autocast(self.device, dtype=torch.bfloat16):
             x = target.wte[tokens] + target.wpe[: tokens.shape[1]]
@@ -226,18 +223,18 @@ class States:
 
 # Training ---------------------------------------------------------------------------------------------------
 
-def logits(head, wte, at, given):
+def compute_logits(head, wte, at, given):
     """(the target's logits, the head's), both [B, A, K, n_vocab]."""
     rows = head(at, *given)                                              # [B, A, K, n]
     ahead = at[:, None] + torch.arange(rows.shape[2], device=at.device)  # [A, K]
     return F.linear(given[2][:, ahead], wte), F.linear(rows, wte)
 
 
-def loss_of(head, wte, at, given, rejections, decay):
+def compute_loss(head, wte, at, given, rejections, decay):
     """The weighted mean loss.  A draft matters only if those before it are accepted, so its weight is the
     chance of that.  With cross-entropy its weight is `decay` times the previous draft's instead."""
     with torch.autocast(at.device.type, dtype=torch.bfloat16):
-        z_q, z_p = logits(head, wte, at, given)
+        z_q, z_p = compute_logits(head, wte, at, given)
     q, log_p = z_q.float().softmax(-1), z_p.float().log_softmax(-1)
     overlap = torch.minimum(q, log_p.exp()).sum(-1)                      # [B, A, K]
     loss = 1 - overlap if rejections else -(q * log_p).sum(-1)
@@ -253,12 +250,12 @@ def evaluate(head, states, wte):
     sum min(p, q), at temperature 0 the share of equal argmaxes."""
     head.steps = EAGLE_STEPS
     at = torch.arange(1, states.pieces.shape[1] - N_ROWS + 1, 4, device=states.device)
-    found = []
+    rates = []
     for i in range(len(states.pieces)):
-        z_q, z_p = logits(head, wte, at, states[np.array([i])])
+        z_q, z_p = compute_logits(head, wte, at, states[np.array([i])])
         overlap = torch.minimum(z_q.softmax(-1), z_p.softmax(-1)).sum(-1)
-        found.append([a.float().mean((0, 1)).tolist() for a in (overlap, z_q.argmax(-1) == z_p.argmax(-1))])
-    at_1, at_0 = np.mean(found, 0).round(4).tolist()
+        rates.append([a.float().mean((0, 1)).tolist() for a in (overlap, z_q.argmax(-1) == z_p.argmax(-1))])
+    at_1, at_0 = np.mean(rates, 0).round(4).tolist()
     return dict(acceptance_temperature_1=at_1, acceptance_temperature_0=at_0)
 
 
@@ -272,7 +269,7 @@ def fit(kind, head, states, test_states, wte, args):
         at = np.random.default_rng([args.seed, step]).permutation(np.arange(1, n_ctx - N_ROWS + 1))
         at = torch.from_numpy(at[: args.places]).to(args.device)
         head.steps = EAGLE_STEPS if step >= args.steps * (1 - args.own) else 1            # of an EAGLE head
-        loss = loss_of(head, wte, at, states[np.sort(order[i * batch: (i + 1) * batch])],
+        loss = compute_loss(head, wte, at, states[np.sort(order[i * batch: (i + 1) * batch])],
                        step >= args.steps * args.cross_entropy, args.decay)
         loss.backward()
         return loss.item()
@@ -281,17 +278,16 @@ def fit(kind, head, states, test_states, wte, args):
               args)
 
 
-def begin(head, target, args):
+def initialize(head, target, args):
     """The weights to start from."""
-    folder = args.start and Path(args.start)
-    if not folder:
-        if hasattr(head, "ln_f"):
-            head.ln_f.load_state_dict(target.ln_f.state_dict())
+    folder = Path(args.start)
+    if not args.start and isinstance(head, Head):
+        head.ln_f.load_state_dict(target.ln_f.state_dict())
     elif args.kind == "parallel" and json.loads((folder / "hparams.json").read_text())["kind"] == "eagle":
         eagle = Eagle(target.wte.shape[1], target.h[0].n_head, 0)
         load(eagle, folder)
         head.start_from_eagle(eagle)
-    else:
+    elif args.start:
         load(head, folder)
 
 
@@ -333,7 +329,7 @@ def main(kind, text, out, target="models/demo-target", start="", work="models/tr
     args.device = device or train.DEVICE
     work, folder, out = Path(work), Path(target), Path(out) / f"demo-{kind}"
     layers = [*map(int, layers.split(","))]
-    train.check_new(out)
+    train.check_is_new(out)
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
 
@@ -351,7 +347,7 @@ def main(kind, text, out, target="models/demo-target", start="", work="models/tr
                         (spread(test_tokens, n_ctx, held_out_pieces)[:, :-1], "held_out")))
 
     head = HEADS[kind](hparams["n_embd"], hparams["n_head"], hparams["n_vocab"])
-    begin(head, target, args)
+    initialize(head, target, args)
     fit(kind, head.to(args.device), states, test_states, target.wte, args)
 
     digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()

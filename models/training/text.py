@@ -54,7 +54,7 @@ def prepare_text(path, n_held_out, n_measured, vocabulary, n_vocab):
     return tokens, test_tokens, n_bytes
 
 
-def batch_of(tokens, n_ctx, step, batch, seed):
+def draw_batch(tokens, n_ctx, step, batch, seed):
     """Batch `step` of an endless stream -> [batch, n_ctx + 1].  Each epoch cuts the text at other places and
     shuffles the pieces."""
     per_epoch = (len(tokens) - 2 * n_ctx) // n_ctx // batch

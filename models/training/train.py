@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from loading import command_line
 from models.training.model import GPT2, export, load
-from models.training.text import batch_of, prepare_text, spread
+from models.training.text import draw_batch, prepare_text, spread
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 TARGET = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)   # heads of 64, as in each GPT-2
@@ -37,7 +37,7 @@ DRAFT = dict(n_vocab=4096, n_ctx=512, n_embd=128, n_head=2, n_layer=2)
 NAMES = "demo-target", "demo-draft"
 
 
-def loss_of(target_logits, draft_logits, labels, rejections):
+def compute_loss(target_logits, draft_logits, labels, rejections):
     """Without draft logits: the target's cross-entropy with the text.  Else the draft's with the target's
     distribution q, or its rejection rate 1 - sum min(p, q), p the draft's distribution (Leviathan et al.,
     corollary 3.6, who swap the letters)."""
@@ -114,27 +114,27 @@ def save(path, step, models, opts):
     part.replace(path)
 
 
-def fit(name, steps, models, trained, learn, evaluated, args, begun=0):
+def fit(name, steps, models, learners, learn, measure, args, n_done=0):
     """Trains up to step `steps`, from the last saved step on.
 
     name            NAME.pt and NAME.jsonl in args.work are the saved state and the log
-    models          {name: model}: all that are saved; `trained` lists those that learn
+    models          {name: model}: all that are saved; `learners` are those that learn
     learn(step)     computes the gradients; returns the loss
-    evaluated()     returns the entries about held-out text
-    begun           the step that the models handed over have reached
+    measure()       returns the entries about held-out text
+    n_done          the step that the models handed over have reached
     """
-    state, opts = Path(args.work) / f"{name}.pt", optimizers(trained, args.lr, args.weight_decay)
-    done, start, losses = resume(state, models, opts, args.device, begun), time.time(), []
+    state, opts = Path(args.work) / f"{name}.pt", optimizers(learners, args.lr, args.weight_decay)
+    done, start, losses = resume(state, models, opts, args.device, n_done), time.time(), []
     for step in tqdm(range(done, steps), desc=name, initial=done, total=steps, unit="step"):
         for group in (group for opt in opts for group in opt.param_groups):
-            group["lr"] = args.lr * schedule(step, steps, args.fall, begun) * group.get("faster", 1)
+            group["lr"] = args.lr * schedule(step, steps, args.fall, n_done) * group.get("faster", 1)
         losses.append(learn(step))
         for opt in opts:
             opt.step()
             opt.zero_grad()
         if (step + 1) % args.save_every == 0 or step + 1 == steps:
             row = json.dumps(dict(step=step + 1, seconds=round(time.time() - start),
-                                  train_loss=round(np.mean(losses), 4), **evaluated()))
+                                  train_loss=round(np.mean(losses), 4), **measure()))
             with open(state.with_suffix(".jsonl"), "a") as log:
                 log.write(row + "\n")
             save(state, step + 1, models, opts)                 # if interrupted here, it is logged twice
@@ -146,10 +146,10 @@ def train(stage, steps, target, draft, data, args):
     """Stage "target": the target, from the text.  Stage "draft": the draft, from the finished target."""
     tokens, *measured = data
     target.requires_grad_(draft is None)
-    loss = loss_of if args.no_compile else torch.compile(loss_of)
+    loss = compute_loss if args.no_compile else torch.compile(compute_loss)
 
     def learn(step):
-        batch = batch_of(tokens, len(target.wpe), step, args.batch, args.seed + (stage == "draft"))
+        batch = draw_batch(tokens, len(target.wpe), step, args.batch, args.seed + (stage == "draft"))
         losses = []
         for piece in (pieces := batch.to(args.device).split(args.micro_batch)):
             inputs, labels = piece[:, :-1], piece[:, 1:].flatten()
@@ -165,7 +165,7 @@ def train(stage, steps, target, draft, data, args):
         args.done if draft is None else 0)
 
 
-def check_new(*folders):
+def check_is_new(*folders):
     for folder in folders:
         if folder.exists():
             raise ValueError(f"{folder} exists: move it away, or name another directory with --out")
@@ -200,7 +200,7 @@ def main(text, out, work="models/training/work/pair", device="", steps=4000, dra
     args = SimpleNamespace(**locals())
     args.device = device or DEVICE
     work, folders = Path(work), [Path(out) / name for name in NAMES]
-    check_new(*folders)
+    check_is_new(*folders)
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
 
