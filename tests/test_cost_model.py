@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from benchmarks import cost_model
-from benchmarks.cost_model import ASSUMED, PLACES, assumed, presets, rows, speedup
+from benchmarks.cost_model import ASSUMED, PLACES, assumed, bars, presets, speedup
 from pages.site import machine_page
 
 
@@ -21,17 +21,17 @@ COSTS = {
     "passes": {"124M": {"rows": {str(n): [0, 20 + n, 99, 50] for n in PLACES}}},
     "machine": {"CPU": "abacus", "cores": 2},
 }
-COUNTS = {"cells": {name: dict(tokens=tokens, se=.03, drafts=drafts) for name, tokens, drafts in [
+COUNTS = {name: dict(tokens=tokens, se=.03, drafts=drafts) for name, tokens, drafts in [
     ("model token K=4 T=1", 3.0, 4.0), ("model block K=8 T=1", 3.5, 8.0), ("model tree:3,2,1 T=1", 3.2, 15.0),
     ("eagle token K=2 T=0.5", 2.4, 2.0), ("lookup token K=4 T=0", 1.9, 2.5),
     ("medusa token K=8 T=1", 2.0, 8.0), ("early_exit:3 token K=4 T=1", 2.5, 4.0),
     ("model lenient K=4 T=1", 4.0, 4.0), ("model tree:2,2 T=0", 2.9, 6.0),
-    ("jacobi token K=4 T=1", 1.5, 4.0), ("lookup token K=4 places:0-20 T=0", 1.6, 2.5)]}}
+    ("jacobi token K=4 T=1", 1.5, 4.0), ("lookup token K=4 places:0-20 T=0", 1.6, 2.5)]}
 
 
 def test_a_round_costs_its_drafting_and_a_pass_over_its_rows():
     c, h, v = .12, .08, [1, 1.1, 1.5, 2, 3, 5]
-    all_rows = rows(COUNTS, COSTS)
+    all_rows = bars(COUNTS, COSTS)
     found = {(row["method"], row["option"], row["T"], row["K"]): speedup(row, c, h, v) for row in all_rows}
     by_hand = {("model", "", 1, 4): 3.0 / (4 * c + 1.5), ("model, block", "", 1, 8): 3.5 / (8 * c + 2),
                ("model, tree", "3,2,1", 1, None): 3.2 / (3 * c + 2 + (16 - 9) / 8),     # not timed
@@ -44,7 +44,7 @@ def test_a_round_costs_its_drafting_and_a_pass_over_its_rows():
     kinds = {row["method"]: (row["lossless"], row["needs"]) for row in all_rows}
     assert kinds["model, lenient"] == (False, "draft") and kinds["lookup"] == (True, "own")
     assert kinds["medusa"] == (True, "head") and kinds["early_exit"] == (True, "own")
-    before_the_loops = [row for row in rows(COUNTS, COSTS, "0-20") if row["T"] == 0]
+    before_the_loops = [row for row in bars(COUNTS, COSTS, "0-20") if row["T"] == 0]
     assert [(row["method"], row["tokens"]) for row in before_the_loops] == [("lookup", 1.6)]
 
 
@@ -58,16 +58,14 @@ def test_a_preset_is_what_was_measured():
 
 def test_a_gpu_that_is_busy_already_need_not_speculate():
     full, one = (assumed()[f"a GPU, {texts} (assumed)"] for texts in ("128 texts at once", "one text"))
-    exact = [row for row in rows(COUNTS, COSTS) if row["lossless"]]
+    exact = [row for row in bars(COUNTS, COSTS) if row["lossless"]]
     assert max(speedup(row, **full) for row in exact) < 1 < max(speedup(row, **one) for row in exact)
 
 
 @pytest.fixture
 def page(browser, tmp_path, monkeypatch):
-    (tmp_path / "counts.json").write_text(json.dumps(COUNTS))
-    for kernels in cost_model.KERNELS:
-        (tmp_path / f"costs_{kernels}.json").write_text(json.dumps(COSTS))
-    monkeypatch.setattr(cost_model, "RESULTS", tmp_path)
+    monkeypatch.setattr(cost_model, "counts", lambda: COUNTS)
+    monkeypatch.setattr(cost_model, "costs", lambda kernels: COSTS)
     html = machine_page()
     (tmp_path / "machine.html").write_text(html, encoding="utf-8")
     browser.open(tmp_path / "machine.html")
@@ -77,7 +75,7 @@ def page(browser, tmp_path, monkeypatch):
 
 @pytest.mark.browser
 def test_in_a_browser_the_sliders_say_what_python_says(page):
-    rng, found = np.random.default_rng(0), rows(COUNTS, COSTS, "0-20")
+    rng, found = np.random.default_rng(0), bars(COUNTS, COSTS, "0-20")
     settings = [dict(c=rng.random(), h=rng.random(), v=[1, *rng.uniform(.5, PLACES[1:])]) for _ in range(200)]
     settings = [{key: np.round(value, 3).tolist() for key, value in some.items()} for some in settings]
     shown = page.run(f"""return {json.dumps(settings)}.map(({{c, h, v}}) => {{
