@@ -188,23 +188,16 @@ def test_plain_products_would_not_do():
     assert same_bits(linear(x, w, b), np.concatenate([linear(row[None], w, b) for row in x]))
 
 
-def greedy(model, tokens, n_tokens):
-    """The baseline's greedy text."""
-    model.reset()
-    rounds = autoregressive_sampling(model, tokens, n_tokens, np.random.default_rng(0), temperature=0)
-    return [token for r in rounds for token in r.tokens]
-
-
-def greedy_speculative(draft, target, tokens, n_tokens, K):
-    target.reset(), draft.reset()
-    rounds = speculative_sampling(draft, target, tokens, n_tokens, K, np.random.default_rng(0), temperature=0)
+def greedy_text(sampler, *given):
+    rounds = sampler(*given, np.random.default_rng(0), temperature=0)
     return [token for r in rounds for token in r.tokens]
 
 
 @pytest.mark.parametrize("K, n_prompts", [(4, 1), *long(*((K, 5) for K in range(1, 9)))])
 def test_greedy_texts_are_the_same_token_for_token(K, n_prompts):
-    draft, _ = load_model("demo-draft")
-    target, _ = load_model("demo-target")
+    draft, target = (load_model(name)[0] for name in ("demo-draft", "demo-target"))
     for n_prompt in (14, 1, 40, 5, 17)[:n_prompts]:
         tokens = np.random.default_rng([K, n_prompt]).integers(0, 4096, n_prompt).tolist()
-        assert greedy_speculative(draft, target, tokens, 60, K) == greedy(target, tokens, 60)
+        baseline = greedy_text(autoregressive_sampling, target, tokens, 60)
+        target.reset()
+        assert greedy_text(speculative_sampling, draft, target, tokens, 60, K) == baseline

@@ -71,28 +71,6 @@ def test_what_is_behind_the_mask_adds_nothing_however_large_the_scores():
 # The contract -----------------------------------------------------------------------------------------------
 
 
-class Watched(np.ndarray):
-    """An array that notes the dtype of everything computed from it."""
-    seen = set()
-
-    def __array_finalize__(self, _):
-        self.seen.add(self.dtype)
-
-
-def watched(params):
-    if isinstance(params, dict):
-        return {name: watched(part) for name, part in params.items()}
-    return [*map(watched, params)] if isinstance(params, list) else params.view(Watched)
-
-
-def test_every_intermediate_is_float32():
-    model = gpt2.GPT2(watched(tiny_gpt2().params), 2)
-    Watched.seen.clear()
-    for tokens, n_last in [(TOKENS[:30], 1), (TOKENS[:31], 1), (TOKENS[:35], 4)]:
-        assert model(tokens, n_last).dtype == np.float32
-    assert Watched.seen == {np.dtype(np.float32)}
-
-
 @pytest.mark.parametrize("n_last", [1, 2, 20, 40, np.uint8(3)])
 def test_n_last_gives_the_last_rows(n_last):
     rows = tiny_gpt2(dtype=np.float64)(TOKENS[:40], 40)

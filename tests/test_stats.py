@@ -1,9 +1,7 @@
 """Statistics of a run: Leviathan's formulas, and which children of a tree's nodes are accepted."""
 
-import numpy as np
 import pytest
 
-from reporting import stats
 from reporting.stats import expected_tokens, predicted_speedup, rate_by_rank
 from sampling import Round
 
@@ -25,14 +23,6 @@ def test_the_best_k_is_the_first_that_one_more_draft_does_not_help(alpha, c, K, 
         return alpha ** (k + 1) * (1 + c * k) > c * expected_tokens(alpha, k) * (1 + 1e-12)
 
     assert all(helps(k) for k in range(K)) and not helps(K)
-
-
-def test_the_distance_of_leviathan_is_what_is_not_accepted():
-    """d_lk is 1 minus the mass that p and q share."""
-    p, q = np.random.default_rng(0).dirichlet(np.ones(5), size=(2, 4))
-    assert stats.d_lk(p, q) == pytest.approx(1 - np.minimum(p, q).sum(axis=-1))
-    assert (stats.d_lk(p, q) == stats.d_lk(q, p)).all() and stats.d_lk(q, q).max() == 0
-    assert stats.d_lk(np.eye(2)[0], np.eye(2)[1]) == 1
 
 
 def test_children_are_counted_by_rank_over_the_nodes_that_were_reached():
