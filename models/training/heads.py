@@ -305,7 +305,7 @@ def main(kind, text, out, target="models/demo-target", start="", work="models/tr
         start: a head to start from, instead of random weights; a parallel head can start from EAGLE's
         work: for the target's states, the logs and the training state
         device: cuda or cpu; by default a GPU if there is one
-        pieces: pieces of n_ctx tokens, drawn from the text
+        pieces: pieces of n_ctx tokens, spread evenly over the text
         layers: EAGLE and parallel heads read the target's states after these two layers and the last, an
             exit head those after the first of the two
         steps: training steps
@@ -338,13 +338,10 @@ def main(kind, text, out, target="models/demo-target", start="", work="models/tr
     target = GPT2(**hparams).requires_grad_(False)
     load(target, folder)
     target.to(args.device)
-    n_ctx, rng = hparams["n_ctx"], np.random.default_rng(seed)
-    whole = len(tokens) // n_ctx - 1
-    starts = rng.integers(n_ctx) + n_ctx * np.sort(rng.permutation(whole)[:pieces])
     states, test_states = (
-        States(target, p, layers, work / f"states-{name}-{len(p)}-{seed}.npy", args.device)
-        for p, name in ((np.stack([tokens[s: s + n_ctx] for s in starts]), "train"),
-                        (spread(test_tokens, n_ctx, held_out_pieces)[:, :-1], "held_out")))
+        States(target, spread(part, hparams["n_ctx"], n)[:, :-1], layers, work / f"states-{name}-{n}.npy",
+               args.device)
+        for name, part, n in (("train", tokens, pieces), ("held_out", test_tokens, held_out_pieces)))
 
     head = HEADS[kind](hparams["n_embd"], hparams["n_head"], hparams["n_vocab"])
     initialize(head, target, args)

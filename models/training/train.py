@@ -75,7 +75,7 @@ def evaluate(target, draft, tokens, n_bytes, device, pieces=None, batch=16):
 NEW = "masks", "previous", "bias"       # in a parallel head, but not in EAGLE's: they learn faster
 
 
-def optimizers(models, lr, weight_decay=0.02):
+def make_optimizers(models, lr, weight_decay=0.02):
     """Muon for the matrices, AdamW for embeddings, norms, biases and NEW."""
     named = [pair for model in models for pair in model.named_parameters()]
     new = [p for name, p in named if name in NEW]
@@ -123,7 +123,7 @@ def fit(name, steps, models, learners, learn, measure, args, n_done=0):
     measure()       returns the entries about held-out text
     n_done          the step that the models handed over have reached
     """
-    state, opts = Path(args.work) / f"{name}.pt", optimizers(learners, args.lr, args.weight_decay)
+    state, opts = Path(args.work) / f"{name}.pt", make_optimizers(learners, args.lr, args.weight_decay)
     done, start, losses = resume(state, models, opts, args.device, n_done), time.time(), []
     for step in tqdm(range(done, steps), desc=name, initial=done, total=steps, unit="step"):
         for group in (group for opt in opts for group in opt.param_groups):
