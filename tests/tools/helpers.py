@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import gpt2
-from benchmarks.synthetic import SIZES, random_arrays
-from encoder import EOS, Encoder, bytes_to_unicode
+from benchmarks.synthetic import SIZES, random_arrays, vocabulary
+from encoder import EOS, Encoder
 from loading.checkpoint import write_tensorflow
 from lossless.toys import as_model, memoryless, scripted, table
 from methods.drafters import heads
@@ -241,12 +241,11 @@ def synthetic_pair(size, n_first, dial):
 
 
 def write_folder(folder, size):
-    """Writes a folder that holds a random model of this size and a vocabulary: bytes, pairs of bytes, EOS."""
-    hparams, signs, folder = SIZES[size], [*bytes_to_unicode().values()], Path(folder)
-    pairs = [(a, b) for a in signs for b in signs][:hparams["n_vocab"] - len(signs) - 1]
-    tokens, lines = [*signs, *map("".join, pairs), EOS], ["#version: 0.2", *map(" ".join, pairs), ""]
+    """Writes a folder that holds a random model of this size and a vocabulary for it."""
+    hparams, encoder, folder = SIZES[size], vocabulary(SIZES[size]["n_vocab"]), Path(folder)
+    merges = "\n".join(["#version: 0.2", *map(" ".join, encoder.ranks), ""])
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "hparams.json").write_text(json.dumps(hparams), encoding="utf-8")
-    (folder / "encoder.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))
-    (folder / "vocab.bpe").write_text("\n".join(lines), encoding="utf-8")
+    (folder / "encoder.json").write_text(json.dumps(encoder.ids), encoding="utf-8")
+    (folder / "vocab.bpe").write_text(merges, encoding="utf-8")
     write_tensorflow(folder / "model.ckpt", random_arrays(size))
