@@ -64,7 +64,7 @@ def index_page(files, repository="", address="", base=PYODIDE):
              for file, data in files.items()]
     data = dict(packs=about, base=base, python_size=PYODIDE_SIZE, settings=START, presets=presets(),
                 runs=recordings(), game=game(), openings=[*live.openings()], paper=live.paper())
-    link = f'<a href="{repository}">this repository</a>' if repository else "this repository"
+    link = f'<a href="{escape(repository)}">this repository</a>' if repository else "this repository"
     policy = f" {base} 'wasm-unsafe-eval'; connect-src 'self' {base}; worker-src blob:"
     preview = "".join(f'<meta property="og:{name}" content="{escape(text)}">\n' for name, text in [
         ("type", "website"), ("title", TITLE), ("description", ABOUT), ("url", address + "/"),

@@ -115,6 +115,10 @@ def test_a_link_to_the_site_has_a_preview_if_its_address_is_known(site):
     assert "og:" not in index_page({}) and is_ours(site / "card.png")
 
 
+def test_an_address_cannot_end_the_link_that_it_is_put_in():
+    assert '"><b>' not in index_page({}, '"><b>')
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize("size", [(375, 800), (1280, 720)], ids=["narrow", "wide"])
 def test_in_a_browser_every_page_fits_the_screen_and_nothing_complains(site, browser, size):
