@@ -8,8 +8,8 @@
     openings()                                          what can be opened in the editor
 
 The methods return JSON; an error is returned as one sentence under "error".  The code in the editor can use
-the names of verdicts/rules.py, sampling.py and speculative.py.  It defines `propose`, `verify` or both, or
-else a subclass of Algorithm2 or Tree.  Of several subclasses the last one counts.
+the names of lossless/verdicts/rules.py, sampling.py and speculative.py.  It defines `propose`, `verify` or
+both, or else a subclass of Algorithm2 or Tree.  Of several subclasses the last one counts.
 
 Limitations: one text at a time.  The judge stops at the first case that is wrong;
 python -m lossless --thorough searches longer.
@@ -139,7 +139,7 @@ def typed(code):
 def judged(code, settings=None, penalty=False, disputed=False):
     """lossless.Report, as a dict, about this code.  What its `verify` returns is checked as in a race.
 
-    disputed    judge it on the models of verdicts/, with these settings
+    disputed    judge it on the models of lossless/verdicts/, with these settings
     penalty     the target has a repetition penalty
     """
     import lossless

@@ -2,7 +2,7 @@
 drawn, and the probability of acceptance that it was compared with.
 
     tests(round, draws)                 of speculative.verify
-    tests(round, draws, block=True)     of samplers/block.py, which weighs q by P_j
+    tests(round, draws, block=True)     of methods/samplers/block.py, which weighs q by P_j
 
 The letters are Chen's: q the target, p the draft.
 """
