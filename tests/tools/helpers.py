@@ -5,8 +5,6 @@ import functools
 import itertools
 import json
 import linecache
-import os
-import re
 import signal
 import sys
 from pathlib import Path
@@ -18,11 +16,13 @@ import gpt2
 from benchmarks.synthetic import SIZES, random_arrays, vocabulary
 from encoder import EOS, Encoder
 from loading.checkpoint import write_tensorflow
+from loading.folder import list_shapes, read_folder
 from lossless.toys import as_model, memoryless, scripted, table
 from methods.drafters import heads
-from methods.samplers.tree import tree_sampling
 from methods.table import DRAFTERS, VERIFIERS, choose
 from utils import nest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 # Models given by tables -------------------------------------------------------------------------------------
 
@@ -53,14 +53,6 @@ class Says:
         return next(self.numbers)
 
 
-# Names of parametrized tests --------------------------------------------------------------------------------
-
-
-def named(value):
-    """A pytest id without memory addresses, because all worker processes must use the same ids."""
-    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
-
-
 # A full disk ------------------------------------------------------------------------------------------------
 
 @contextlib.contextmanager
@@ -78,9 +70,8 @@ def full_disk(n_bytes):
 
 # Ctrl-C -----------------------------------------------------------------------------------------------------
 
-def interrupted(run, n):
-    """Runs run() and presses Ctrl-C at the n-th event in our files: a line, a call or a return.  Returns
-    False if run() ended before that."""
+def interrupt(run, n):
+    """Runs run() and presses Ctrl-C at the n-th event in our files: a line, a call or a return."""
     left, before = iter(range(n - 1)), sys.gettrace()
 
     def trace(frame, event, arg):
@@ -95,9 +86,8 @@ def interrupted(run, n):
     sys.settrace(trace)
     try:
         run()
-        return False
     except KeyboardInterrupt:
-        return True
+        pass
     finally:
         sys.settrace(before)
 
@@ -105,8 +95,7 @@ def interrupted(run, n):
 @functools.cache
 def ours(file):
     """Whether the file belongs to this project, but neither to the tests nor to a package in .venv."""
-    parts = Path(os.path.relpath(file, Path(__file__).parent.parent.parent)).parts
-    return not {"..", "tests", ".venv"} & {*parts} and Path(file).is_file()
+    return ROOT in Path(file).parents and not {"tests", ".venv"} & {*Path(file).relative_to(ROOT).parts}
 
 
 # Tiny GPT-2s ------------------------------------------------------------------------------------------------
@@ -115,24 +104,9 @@ def ours(file):
 def tiny_gpt2(seed=0, dtype=np.float32, n_vocab=13, n_ctx=80, n_embd=8, n_layer=2):
     """A random GPT-2 with two heads.  Its weights are large enough that every part matters."""
     rng = np.random.default_rng(seed)
-
-    def normal(*shape):
-        return rng.normal(scale=0.4, size=shape).astype(dtype)
-
-    def norm():
-        return {"g": 1 + normal(n_embd), "b": normal(n_embd)}
-
-    def dense(n_in, n_out):
-        return {"w": normal(n_in, n_out), "b": normal(n_out)}
-
-    n = n_embd
-    params = {"wte": normal(n_vocab, n), "wpe": normal(n_ctx, n), "ln_f": norm(), "blocks": [
-        {"ln_1": norm(), "attn": {"c_attn": dense(n, 3 * n), "c_proj": dense(n, n)},
-         "ln_2": norm(), "mlp": {"c_fc": dense(n, 4 * n), "c_proj": dense(4 * n, n)}}
-        for _ in range(n_layer)]}
-    model = gpt2.GPT2(params, n_head=2)
-    model.cache = model.cache.astype(dtype)
-    return model
+    arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(dtype)
+              for name, shape in list_shapes(n_vocab, n_ctx, n_embd, n_layer).items()}
+    return gpt2.GPT2(nest(arrays, n_layer), n_head=2)
 
 
 def without_cache(model):
@@ -160,19 +134,12 @@ def error_of_cache(calls, dtype=np.float64):
 
 
 def error_of_logits(dtype=np.float64):
-    """The largest difference between our logits and those of transformers (make_transformers_fixture.py)."""
-    arrays = dict(np.load(Path(__file__).parent.parent / "fixtures" / "gpt2.npz"))
-    tokens, logits = arrays.pop("tokens"), arrays.pop("logits")
-    params = {"blocks": [{}, {}]}
-    for name, array in arrays.items():  # h0/ln_1/g -> params["blocks"][0]["ln_1"]["g"]
-        *path, last = name.split("/")
-        place = params
-        for part in path:
-            place = params["blocks"][int(part[1:])] if part in ("h0", "h1") else place.setdefault(part, {})
-        place[last] = array.astype(dtype)
-    model = gpt2.GPT2(params, n_head=4)
-    model.cache = model.cache.astype(dtype)
-    return max(np.abs(model(list(row), len(row)) - expected).max() for row, expected in zip(tokens, logits))
+    """The largest difference between our logits and those of transformers (make_safetensors_fixture.py)."""
+    folder = ROOT / "tests/fixtures/huggingface"
+    values, arrays = np.load(folder / "values.npz"), read_folder(folder)[1]
+    params = nest({name: array.astype(dtype) for name, array in arrays.items()}, n_layer=2)
+    model = gpt2.GPT2(params, n_head=2)
+    return np.abs(model(values["tokens"].tolist(), n_last=8) - values["logits"]).max()
 
 
 # A tiny stand-in for methods.Models -------------------------------------------------------------------------
@@ -220,25 +187,7 @@ def combinations():
 UNEVEN = [-1, -1, 0, 0, 2]              # not expressible as widths: the second child has no children
 
 
-def with_shape(widths, **keywords):
-    """A tree sampler with the signature that lossless.check expects.  It ignores the K of the cases."""
-    return lambda draft, target, tokens, n, K, rng, **settings: tree_sampling(
-        draft, target, tokens, n, widths, rng, **settings, **keywords)
-
-
-# Random models of GPT-2's sizes -----------------------------------------------------------------------------
-
-def synthetic_pair(size, n_first, dial):
-    """(draft, target): the draft is the first n_first layers of the target, with its ln_f and output head.
-    Whatever the later layers add to the residual stream is multiplied by `dial`."""
-    arrays = random_arrays(size)
-    for name, array in arrays.items():
-        if name.endswith("c_proj/w") and int(name.split("/")[1][1:]) >= n_first:
-            array *= dial
-    params = nest(arrays, SIZES[size]["n_layer"])
-    first = {**params, "blocks": params["blocks"][:n_first]}
-    return (gpt2.GPT2(some, SIZES[size]["n_head"]) for some in (first, params))
-
+# A folder of a random model ---------------------------------------------------------------------------------
 
 def write_folder(folder, size):
     """Writes a folder that holds a random model of this size and a vocabulary for it."""

@@ -1,6 +1,6 @@
 """Makes tests/fixtures/huggingface: a tiny GPT-2 as Hugging Face's libraries save it, and its logits.
 
-    python -m venv /tmp/hf && /tmp/hf/bin/pip install torch transformers
+    python -m venv /tmp/hf && /tmp/hf/bin/pip install torch transformers -e .
     /tmp/hf/bin/python tests/tools/make_safetensors_fixture.py
 
 Needed only to make the fixtures again.  They were made with transformers 5.23.0, safetensors 0.8.0, torch
@@ -17,14 +17,9 @@ import torch
 from safetensors.torch import save_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from encoder import EOS, bytes_to_unicode
+
 FOLDER = Path(__file__).resolve().parent.parent / "fixtures" / "huggingface"
-
-
-def bytes_as_letters():
-    """GPT-2's first 256 tokens in their order: a letter for each byte."""
-    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    hidden = [b for b in range(256) if b not in shown]
-    return [chr(b) for b in shown] + [chr(256 + i) for i, _ in enumerate(hidden)]
 
 
 def main():
@@ -36,7 +31,7 @@ def main():
         weight.data = torch.normal(mean, 0.4, weight.shape)
     model.save_pretrained(FOLDER)
     (FOLDER / "generation_config.json").unlink(missing_ok=True)
-    vocabulary = {letter: i for i, letter in enumerate(bytes_as_letters() + ["<|endoftext|>"])}
+    vocabulary = {letter: i for i, letter in enumerate([*bytes_to_unicode().values(), EOS])}
     (FOLDER / "vocab.json").write_text(json.dumps(vocabulary))
     (FOLDER / "merges.txt").write_text("#version: 0.2\n")
 
