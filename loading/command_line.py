@@ -11,20 +11,18 @@ default, so a prompt stays as typed.  `main` returns its exit status, or None fo
     exit status 130     Ctrl-C
     exit status 0       also if the reader of the output went away (| head), or never was there (>&-)
 
-What fire does badly is done here: it runs a program before it notices a misspelt flag (`call`), it guesses
+What fire does badly is done here: it runs a program before it notices a word too many (`call`), it guesses
 types, so that the prompt "1,2" is a tuple (`make_parser`), it takes the word after a switch for a prompt, and
-a value such as "-5" for a flag (`join_values`), and it knows no hints (`find_flag`).
+a value such as "-5" for a flag (`split_words`), and it knows no hints (`find_flag`).
 
 Limitations: Ctrl-C while Python loads NumPy prints a traceback, and so does a bug in this project.  A bug in
 a user's file, loaded by user_file.py, is reported with its file and line.
 """
-import functools
 import inspect
-import io
 import os
 import re
 import sys
-from contextlib import redirect_stderr, suppress
+from contextlib import suppress
 from difflib import get_close_matches
 from math import isfinite
 from pathlib import Path
@@ -33,6 +31,8 @@ from loading.files import describe
 from loading.user_file import locate
 
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
+KINDS = {bool: (lambda word: SWITCH[word.lower()], "true or false"), int: (int, "a whole number"),
+         float: (float, "a number")}
 
 
 def run(program, words=None):
@@ -46,7 +46,6 @@ def run(program, words=None):
     try:
         status = call(program, words) or 0
         sys.stdout.flush()
-        return status
     except BrokenPipeError:
         pass
     except KeyboardInterrupt:
@@ -81,55 +80,49 @@ def explain(error):
 # Words -> flags ---------------------------------------------------------------------------------------------
 
 def call(program, words):
-    """Call the program with the values that fire finds in the words.  Fire calls a function that only notes
-    them, so that a misspelt flag is noticed before any work is done."""
+    """Let fire call the program, with words that it cannot misunderstand."""
     import fire  # here: not every importer of this file has flags
     if {"--help", "-h"} & {*words}:
         name = Path(sys.argv[0]).name
         return print(fire.helptext.HelpText(program, fire.trace.FireTrace(program, name=name)))
-    defaults, noted = {name: p.default for name, p in inspect.signature(program).parameters.items()}, []
-
-    @fire.decorators.SetParseFns(**{name: make_parser(name, default) for name, default in defaults.items()})
-    @functools.wraps(program)
-    def note(*places, **flags):
-        noted[:] = places, flags
-
-    words = join_values(words, defaults)
+    signature = inspect.signature(program)
+    defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
+    places, flags = split_words(words, defaults)
     try:
-        with redirect_stderr(io.StringIO()):                    # fire prints two pages about an unknown word
-            fire.Fire(note, words)
-    except fire.core.FireExit as error:
-        said = error.trace.elements[-1].ErrorAsStr()
-        said = said.replace("Could not consume arg", "one word too many (several need quotes around them)")
-        said = said.replace("The function received no value for the required argument", "missing")
+        signature.bind(*places, **flags)
+    except TypeError as error:
+        said = str(error).replace("too many positional arguments",
+                                  "one word too many (a text of several words needs quotes)")
         raise ValueError(f"{said}: see --help") from None
-    places, flags = noted
-    return program(*places, **flags)
+    parsers = {name: make_parser(name, default) for name, default in defaults.items()}
+    words = [*places, *(f"--{name}={value}" for name, value in flags.items())]
+    return fire.Fire(fire.decorators.SetParseFns(**parsers)(program), words, serialize=lambda status: None)
 
 
-def join_values(words, defaults):
-    """Join each flag and its value into one word, so that fire need not guess.  Raises ValueError.
+def split_words(words, defaults):
+    """Words -> ([those without a flag], {flag: its value}), all as typed.  Raises ValueError.
 
-    >>> join_values(["a.txt", "-K", "3", "--json", "--prompt", "-5"], {"prompt": "", "K": 4, "json": False})
-    ['a.txt', '--K=3', '--json=true', '--prompt=-5']
+    >>> split_words(["a.txt", "-K", "3", "--json", "--prompt", "-5"], {"prompt": "", "K": 4, "json": False})
+    (['a.txt'], {'K': '3', 'json': 'true', 'prompt': '-5'})
     """
-    joined, words, n_needed = [], [*words], [*defaults.values()].count(inspect.Parameter.empty)
+    places, flags, words = [], {}, [*words]
+    n_needed = [*defaults.values()].count(inspect.Parameter.empty)
     while words:
         word, follows = words.pop(0), words[0] if words else "--"
         if not word.startswith("-"):
-            joined, n_needed = [*joined, word], n_needed - 1
+            places.append(word)
             continue
         typed, equals, value = word.partition("=")
         name = find_flag(typed, defaults)
         if not equals and isinstance(defaults[name], bool):     # a word after a switch must be its value
-            wanted = follows.lower() in SWITCH or n_needed <= 0 and re.fullmatch(r"\w+", follows)
+            wanted = follows.lower() in SWITCH or len(places) >= n_needed and re.fullmatch(r"\w+", follows)
             value = words.pop(0) if wanted else "true"
         elif not equals:
             if follows.startswith("--"):
                 raise ValueError(f"{typed} needs a value (one that begins with -- is written {typed}=--...)")
             value = words.pop(0)
-        joined.append(f"--{name}={value}")
-    return joined
+        flags[name] = value
+    return places, flags
 
 
 def find_flag(typed, flags):
@@ -148,13 +141,12 @@ def find_flag(typed, flags):
 
 def make_parser(name, default):
     """A parser of values of the default's type, which raises ValueError."""
-    kind = {int: int, float: float, bool: lambda word: SWITCH[word.lower()]}.get(type(default), str)
+    kind, wanted = KINDS.get(type(default), (str, "text"))
 
     def parse(word):
         with suppress(KeyError, ValueError):
             value = kind(word)
             if kind is str or isfinite(value):
                 return value
-        wanted = {int: "a whole number", float: "a number"}.get(kind, "true or false")
         raise ValueError(f"--{name} {word}: give {wanted}")
     return parse

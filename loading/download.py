@@ -173,11 +173,9 @@ def check(path, checksum):
     """
     if checksum:
         kind, digest = checksum.split(":")
-        hasher = hashlib.new(kind, usedforsecurity=False)
         with open(path, "rb") as file:
-            while block := file.read(1 << 20):
-                hasher.update(block)
-        if hasher.hexdigest() != digest:
+            found = hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False))
+        if found.hexdigest() != digest:
             raise ValueError(f"{path} does not match its checksum: delete it and get it again")
     elif ".index" in path.name:
         read_index(path)

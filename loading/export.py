@@ -78,10 +78,7 @@ def write_huggingface(folder, _, sizes, arrays, tokenizer):
 
 def write_gguf(folder, name, sizes, arrays, tokenizer):
     """One file, NAME.gguf: hyperparameters, tokenizer and weights."""
-    try:
-        import gguf
-    except ImportError:
-        raise ValueError('the package gguf is not installed: pip install -e ".[gguf]"') from None
+    import gguf  # only here: it is not one of the packages that this project needs
     writer = gguf.GGUFWriter(folder / f"{name}.gguf", "gpt2")
     writer.add_context_length(sizes["n_ctx"])
     writer.add_embedding_length(sizes["n_embd"])

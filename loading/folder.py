@@ -93,8 +93,8 @@ def find_weights(folder):
             raise ValueError(f"{fnmatch.filter(names, pattern)[0]} is {what}")
     if not found:
         names.sort(key=lambda name: name.endswith((".json", ".txt", ".md")))
-        raise ValueError("there is neither model.ckpt.index (OpenAI) nor model.safetensors (Hugging Face), "
-                         f"only {', '.join(names[:5]) or 'nothing'}: name the folder that holds the model")
+        raise ValueError(f"it holds {', '.join(names[:5]) or 'nothing'}, and neither model.ckpt.index "
+                         "(OpenAI) nor model.safetensors (Hugging Face): name the folder of the model")
     if len(found) > 1:
         raise ValueError(f"there are {' and '.join(found)}: keep the files of one model")
     if (file := "hparams.json" if prefixes else "config.json") not in names:
@@ -173,7 +173,9 @@ def read_shards(path):
     """All tensors of a safetensors file, or of those that an index names.  Raises ValueError."""
     if path.suffix != ".json":
         return read_safetensors(path)
-    files, arrays = read_json(path).get("weight_map", {}), {}
+    files, arrays = read_json(path).get("weight_map"), {}
+    if not isinstance(files, dict) or {*map(type, files.values())} != {str}:
+        raise ValueError(f"{path.name} has no weight_map from tensors to files: fetch it again")
     for file in sorted({*files.values()}):
         arrays |= read_safetensors(path.with_name(file))
     if arrays.keys() != files.keys():

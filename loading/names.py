@@ -19,21 +19,23 @@ def find_folder(name, models_dir):
     # Imported here, because `requests` takes almost as long to load as the embedded pair.
     from loading.download import MODELS, download, is_unfinished
     size = next((one for one in MODELS if name.lower() in MODELS[one]["names"]), None)
-    names = [one for one in (name, size, *(MODELS[size]["names"] if size else [])) if one]
-    for folder in [Path(models_dir, one) for one in names] + [*map(Path, names[:1])]:
+    names = [name, size, *MODELS[size]["names"]] if size else [name]
+    for folder in [*(Path(models_dir, one) for one in names), Path(name)]:
         if holds_model(folder) and not (folder.name == size and is_unfinished(size, folder)):
             return folder
     snapshots = [folder for folder in map(find_snapshot, names) if folder and holds_model(folder)]
-    whole = [folder for folder in snapshots if any(folder.glob("*.safetensors"))]
-    if whole or snapshots and not size:
-        return (whole or snapshots)[0]
+    for folder in snapshots:
+        if not size or any(folder.glob("*.safetensors")):
+            return folder
     if size:
         try:
             return download(size, models_dir)
         except ValueError as error:
+            if snapshots:
+                return snapshots[0]                             # what it lacks is said when it is read
             raise ValueError(f"{name} is neither in {models_dir} nor in {hub_cache()}, and {error}") from None
     if name and Path(name).is_dir():
-        return Path(name)                                       # what it lacks is said when it is read
+        return Path(name)
     known = [*MODELS, *EMBEDDED]
     near = get_close_matches(name, known + [one for model in MODELS.values() for one in model["names"]], n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""

@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+from loading.files import read_text
+
 EOS = "<|endoftext|>"
+ADVICE = "save it as UTF-8, or fetch it again"
 BYTES = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 324))]     # encoder.bytes_to_unicode
 PAIRS = ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")         # OpenAI's, Hugging Face's
 NAMED = "bos_token eos_token unk_token sep_token pad_token cls_token mask_token".split()
 SPARE = 1024            # the most rows without a token: a model's size is often rounded up
+DAMAGE = LookupError, TypeError, AttributeError         # what a JSON file of another structure raises here
 
 # The values of these keys with which a file asks for nothing but what is done here; the first is the default.
 CONFIG = {"split_special_tokens": (False, None), "tokenizer_class": (
@@ -56,18 +60,21 @@ def read_tokenizer(folder, n_vocab=None):
                              "files, or call model.resize_token_embeddings(len(tokenizer)) and save both")
         space = config.get("add_prefix_space", whole and whole["pre_tokenizer"].get("add_prefix_space"))
         around, ends = read_template(whole, config, ids), list_ends(folder, ids)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(f"cannot read the vocabulary in {folder}: {error}") from None
+    except DAMAGE as error:
+        raise ValueError(f"the tokenizer's files in {folder} do not have the structure that Hugging Face's "
+                         f"have ({error!r:.200}): fetch them again") from None
     return Files(ids, merges, added.keys() - {EOS}, bool(space), around, ends)   # EOS stays text: encoder.py
 
 
 def read_json(path, optional=False):
     """The JSON object in a file, in UTF-8 with or without a byte order mark; {} if it is optional and not
-    there.  Raises ValueError or OSError.
+    there.  Raises ValueError.
     """
     if optional and not path.exists():
         return {}
-    text = read_text(path)
+    text = read_text(path, ADVICE)
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -77,14 +84,7 @@ def read_json(path, optional=False):
     return found
 
 
-def read_text(path):
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{path.name} is not in UTF-8: save it as UTF-8, or fetch it again") from None
-
-
-def check_keys(file, found, plain, advice="take a plain GPT-2, not quantized"):
+def check_keys(file, found, plain, advice="use a plain GPT-2"):
     """Raises ValueError if a key has another value than those in `plain`, the first of which is the default.
     """
     for key, values in plain.items():
@@ -115,7 +115,7 @@ def read_vocabulary(folder, whole, added):
     for files in PAIRS:
         there = [file for file in files if (folder / file).exists()]
         if len(there) == 2:
-            lines = read_text(folder / files[1]).split("\n")
+            lines = read_text(folder / files[1], ADVICE).split("\n")
             found[files[0]] = (read_json(folder / files[0]),
                                [line.strip() for line in lines if line and not line.startswith("#version")])
         elif there and not whole:

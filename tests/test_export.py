@@ -1,16 +1,11 @@
 """loading/export.py writes what other programs expect: transformers and llama.cpp compute the same."""
-import os
-import re
-import subprocess
-from pathlib import Path
-
 import numpy as np
 import pytest
 from helpers import full_disk, write_folder
 
 from autoregressive import autoregressive_sampling
 from benchmarks.synthetic import SIZES, random_arrays
-from loading import export, folder
+from loading import export
 from loading.command_line import run
 from loading.export import main
 from utils import load_model
@@ -19,11 +14,6 @@ from utils import load_model
 @pytest.fixture(scope="module")
 def gguf():
     return pytest.importorskip("gguf", reason='the gguf package is missing: pip install -e ".[test]"')
-
-
-def greedy(model, tokens, n_tokens):
-    rounds = autoregressive_sampling(model, tokens, n_tokens, np.random.default_rng(0), temperature=0)
-    return [token for r in rounds for token in r.tokens]
 
 
 def create_tensors(n_vocab, n_ctx, n_embd, n_layer, **_):
@@ -75,20 +65,6 @@ def test_an_export_that_lacks_its_last_bytes_leaves_no_folder(to, tmp_path, gguf
         assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny", "whole"]
 
 
-@pytest.mark.parametrize("to", export.FORMATS)
-@pytest.mark.parametrize("change, says", [
-    (lambda w: w.swapaxes(-1, -2), "has the shape"), (lambda w: w * np.inf, "NaN"),
-    (lambda w: None, "is missing")])
-def test_what_main_would_not_load_is_not_written(change, says, to, tmp_path, monkeypatch, capsys):
-    """For example, a matrix [n_out, n_in], as torch.nn.Linear stores it, where [n_in, n_out] is expected."""
-    write_folder(tmp_path / "tiny", "tiny")
-    arrays, name = random_arrays("tiny"), "model/h0/mlp/c_fc/w"
-    monkeypatch.setattr(folder, "read_tensorflow", lambda _: arrays | {name: change(arrays[name])})
-    assert run(main, [str(tmp_path / "tiny"), str(tmp_path / "new"), "--to", to]) == 2
-    assert re.search(f"{name} .*{says}", capsys.readouterr().err)
-    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
-
-
 def test_hugging_faces_layout_is_read_back_with_the_same_bits(tmp_path):
     main("demo-draft", tmp_path / "new")
     ours, theirs = load_model("demo-draft"), load_model(tmp_path / "new")
@@ -99,26 +75,20 @@ def test_hugging_faces_layout_is_read_back_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.long
-def test_transformers_reads_both_models_and_one_assists_the_other(tmp_path):
-    """Needs: pip install torch transformers."""
-    reason = "transformers or torch is missing: pip install torch transformers"
-    torch, hf = (pytest.importorskip(package, reason=reason) for package in ("torch", "transformers"))
+def test_in_transformers_one_assists_the_other(tmp_path):
+    """Its ids and logits are compared in test_outside.py."""
+    reason = 'transformers is missing: pip install -e ".[outside]"'
+    hf, torch = (pytest.importorskip(package, reason=reason) for package in ("transformers", "torch"))
     theirs = {}
     for name in "demo-draft", "demo-target":
         main(name, tmp_path / name)
         theirs[name] = hf.AutoModelForCausalLM.from_pretrained(tmp_path / name).eval()
     model, encoder = load_model("demo-target")
-    text = "There was a long silence. \u201cCaf\u00e9!\u201d"
-    tokens = encoder.encode(text)
-    tokenizer = hf.AutoTokenizer.from_pretrained(tmp_path / "demo-target")
-    assert tokenizer(text)["input_ids"] == tokens and tokenizer.decode(tokens) == text
-    ids = torch.tensor([tokens])
-    with torch.no_grad():
-        found = theirs["demo-target"](ids).logits[0].numpy()
-    assert np.abs(found - model(tokens, len(tokens))).max() < 1e-5 * np.abs(found).max()
-    texts = [theirs["demo-target"].generate(ids, max_new_tokens=40, do_sample=False, assistant_model=draft)
-             for draft in (None, theirs["demo-draft"])]
-    assert texts[0].tolist() == texts[1].tolist() == [tokens + greedy(model, tokens, 40)]
+    tokens = encoder.encode("There was a long silence.")
+    rounds = autoregressive_sampling(model, tokens, 40, np.random.default_rng(0), temperature=0)
+    text = theirs["demo-target"].generate(torch.tensor([tokens]), max_new_tokens=40, do_sample=False,
+                                          assistant_model=theirs["demo-draft"])
+    assert text[0].tolist() == tokens + [token for r in rounds for token in r.tokens]
 
 
 def test_every_tensor_that_llama_cpp_asks_for_is_there_in_its_shape_and_no_other(written):
@@ -152,16 +122,3 @@ def test_the_tokenizer_is_byte_level_bpe_with_this_vocabulary_and_these_merges(w
         "gpt2.attention.layer_norm_epsilon": pytest.approx(1e-5),
         "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.add_bos_token": False,
         "tokenizer.ggml.bos_token_id": encoder.eos, "tokenizer.ggml.eos_token_id": encoder.eos}
-
-
-def test_llama_cpp_itself_continues_a_prompt_as_we_do(tmp_path):
-    binary = Path(os.environ.get("LLAMA_CPP", "nowhere")) / "llama-completion"
-    if not binary.exists():
-        pytest.skip("no llama.cpp: set LLAMA_CPP to the folder that holds llama-completion")
-    model, encoder = load_model("demo-target")
-    main("demo-target", tmp_path / "new", "gguf")
-    prompt = "There was a long silence."
-    words = ["-p", prompt, "-n", "60", "--temp", "0", "-no-cnv", "--no-display-prompt"]
-    command = [binary, "-m", tmp_path / "new" / "demo-target.gguf", *words]
-    theirs = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert theirs.strip() == encoder.decode(greedy(model, encoder.encode(prompt), 60)).strip()

@@ -93,7 +93,7 @@ BAD = {
     "--drafter eagle --target_model_size demo-draft": "demo-eagle is not a head for this target",
     "--drafter nope": "there is no drafter 'nope'", "--drafter early_exit:17": "take 0 .. 16",
     "--verifier tree --drafter lookup": "--drafter lookup drafts a line",
-    "The old man": "need quotes around them): old",
+    "The old man": "one word too many (a text of several words needs quotes)",
     "--prompt=": "prompt is empty", "--K 0": "K is 0", "--k 3": "did you mean --K?",
     "-n 600": "do not fit into the context of 512",
     "--draft_model_size nope": "'nope'", "--draft_model_size=": "there is no model or folder ''",

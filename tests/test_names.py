@@ -72,7 +72,10 @@ def test_the_names_of_a_model_are_one_and_its_folder_goes_before_the_cache(tmp_p
 def test_other_names_in_the_cache_work_and_what_is_incomplete_there_is_downloaded(tmp_path, monkeypatch):
     assert load_model(str(cache(tmp_path / "hub", "someone/gpt2-stories")))[0].n_ctx == 8
     assert find_folder("someone/gpt2-stories", "models").name == "607a30d7"
-    cache(tmp_path / "hub", "gpt2", without=["model.safetensors"])
+    old = cache(tmp_path / "hub", "gpt2", without=["model.safetensors"])
+    (old / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(ValueError, match="pytorch_model.bin is a pickle"):      # there is no network here
+        load_model("gpt2")
     monkeypatch.setattr(download, "download", lambda *words: words)
     assert find_folder("gpt2", "models") == ("124M", "models")
 
