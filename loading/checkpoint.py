@@ -53,8 +53,8 @@ def open_file(path):
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}; is every file of the model there?") from None
     except Unsupported as error:
-        raise ValueError(f"{path}: {str(error):.300}, which is not read here: get the model unquantized, or as "
-                         "it was first published") from None
+        raise ValueError(f"{path}: {str(error):.300}, which is not read here: get the model unquantized, or "
+                         "as it was first published") from None
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         what = str(error) if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{path}: {what:.300}; it is damaged or cut off: delete it and get it again"

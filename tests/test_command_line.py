@@ -49,7 +49,8 @@ def test_every_value_arrives_as_typed(words, values, capsys):
 
 
 @pytest.mark.parametrize("words, says", {
-    "": "missing a required argument: 'file'", "f g h": "one word too many (a text of several words needs quotes): see --help",
+    "": "missing a required argument: 'file'",
+    "f g h": "one word too many (a text of several words needs quotes): see --help",
     "f --promt x": "did you mean --prompt?", "f --k 3": "did you mean --K?",
     "f --K foo": "--K foo: give a whole number",
     "f --K 2.5": "a whole number", "f --temperature nan": "give a number",
