@@ -292,16 +292,6 @@ def test_every_bit_of_the_index_is_guarded(tmp_path):
             checkpoint.read_index(tmp_path / "m.index")
 
 
-def test_missing_files_and_folders_in_their_place(tmp_path):
-    refused(read_tensorflow, tmp_path / "m", "No such file")
-    write_tensorflow(tmp_path / "m", {"a": np.zeros(3)})
-    (tmp_path / DATA).unlink()
-    refused(read_tensorflow, tmp_path / "m", "No such file")
-    (tmp_path / DATA).mkdir()
-    refused(read_tensorflow, tmp_path / "m", "Is a directory|denied")
-    refused(read_safetensors, tmp_path / "none.safetensors", "No such file")
-
-
 # safetensors ------------------------------------------------------------------------------------------------
 
 def safetensors(header, data=b"", size=None):

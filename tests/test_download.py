@@ -46,7 +46,6 @@ class Answer(NamedTuple):
     body: object = None                 # replaces the file's bytes; or a function of them
     first: int | None = None            # the first byte it sends; None: the one asked for
     part: int | None = None             # how many bytes it announces and sends; None: all
-    total: int | None = None            # the total size that it announces; None: the true one
     cut: int | None = None              # hangs up after this many bytes, or goes on as `pace` says
     pace: tuple = ()                    # (bytes at a time, a function to call before each)
     headers: tuple = ()                 # replace Content-Length
@@ -74,8 +73,7 @@ class Handler(BaseHTTPRequestHandler):
         status, rest = answer.status or (206 if start else 200), whole[start:][:answer.part]
         self.send_response(status)
         if status == 206:
-            self.send_header("Content-Range", f"bytes {start}-{start + len(rest) - 1}/"
-                                              f"{answer.total or len(whole)}")
+            self.send_header("Content-Range", f"bytes {start}-{start + len(rest) - 1}/{len(whole)}")
         for name, value in answer.headers or [("Content-Length", len(rest))]:
             self.send_header(name, value)
             if answer.pace and answer.headers:

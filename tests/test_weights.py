@@ -3,7 +3,7 @@
     python -m loading.download 124M     or 355M, distilgpt2: tests whose models are not in models/ are skipped
     python -m pytest -n 0 -rs -s tests/test_weights.py
 
-On a machine with a GPU and CuPy, the last test compares the two backends and prints a table of speeds.
+On a machine with a GPU and CuPy, the last test compares the two backends.
 """
 import json
 import subprocess
@@ -89,11 +89,6 @@ def test_speculation_between_two_sizes_keeps_the_greedy_text():
     ("demo-draft", "demo-target"), pytest.param("124M", "355M", marks=needs("124M", "355M"))])
 def test_on_a_gpu_the_greedy_text_is_that_of_the_cpu(draft, target):
     models = "--draft_model_size", draft, "--target_model_size", target
-    found = {backend: printed("--backend", backend, *models) for backend in ("numpy", "cupy")}
-    print(f"\n{draft}, {target}: tokens a second")
-    for backend, run in found.items():
-        alone, speculative = (run[kind]["tokens_per_second"] for kind in ("autoregressive", "speculative"))
-        print(f"{backend:6} alone {alone:8.1f}  speculative {speculative:8.1f}  c {run['cost_ratio']:.2f}  "
-              f"v {run['verify_ratio']:.2f}")
-    texts = [run[kind]["text"] for run in found.values() for kind in ("autoregressive", "speculative")]
-    assert texts == texts[:1] * 4
+    found = [printed("--backend", backend, *models) for backend in ("numpy", "cupy")]
+    texts = {run[kind]["text"] for run in found for kind in ("autoregressive", "speculative")}
+    assert len(texts) == 1, found                               # the speeds are in the report of a failure
