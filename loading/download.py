@@ -9,8 +9,10 @@ the other files those inside TensorFlow's files are used: one for each block of 
 Limitations:
 - If a file is there, only its length is checked, because reading 6 GB at every start is slow.
   `python -m loading.download 124M` checks the contents, too.
+- On Windows, two programs must not download the same model at once.
 - The graph (.meta) and the `checkpoint` file are not downloaded.
 """
+import contextlib
 import hashlib
 import json
 import os
@@ -78,13 +80,15 @@ def download(name, models_dir="models"):
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / LOCK, "ab") as lock:
-            wait_for_others(lock)
+            with contextlib.suppress(ImportError):              # Windows
+                import fcntl
+                fcntl.flock(lock, fcntl.LOCK_EX)                # wait for another program's download
             for path, size, checksum in missing(name, folder):
                 download_file(path, [f"{url}/{path.name}" for url in MODELS[name]["urls"]], size, checksum)
         (folder / LOCK).unlink(missing_ok=True)
     except OSError as error:
-        raise ValueError(f"cannot write to {folder} ({error.strerror}): is the disk full, or another program "
-                         "downloading?  Start again, or choose another folder with --models_dir") from None
+        raise ValueError(f"cannot write to {folder} ({error.strerror}): is the disk full?  Start again, or "
+                         "choose another folder with --models_dir") from None
     return folder
 
 
@@ -106,16 +110,6 @@ def is_unfinished(name, folder):
 
 def size_of(path):
     return path.stat().st_size if path.exists() else 0
-
-
-def wait_for_others(lock):
-    """Wait until no other program downloads to this folder.  The system frees a lock when its owner ends."""
-    try:
-        import fcntl
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    except ImportError:                                         # Windows: OSError if another one holds it
-        import msvcrt
-        msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)
 
 
 def download_file(path, urls, size, checksum):

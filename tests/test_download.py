@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-import types
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import repeat
@@ -352,18 +351,6 @@ def test_the_second_of_two_programs_waits_and_goes_on_if_the_first_is_killed(
         assert (process.returncode, out.strip()) == (0, str(tmp_path / "tiny")), err
     gate.set()
     assert len(server.asked(DATA)) == 1 + killed and len(server.asked(INDEX)) == 1
-    completes(server, tmp_path)
-
-
-def test_on_windows_a_second_program_gets_a_sentence(server, tmp_path, monkeypatch):
-    """With a stand-in for msvcrt, which Windows has instead of fcntl: its call fails while another program
-    holds the lock."""
-    def locking(*_):
-        raise PermissionError(13, "Permission denied")
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    monkeypatch.setitem(sys.modules, "msvcrt", types.SimpleNamespace(LK_NBLCK=2, locking=locking))
-    fails(server, tmp_path, "another program downloading")
-    monkeypatch.setitem(sys.modules, "msvcrt", types.SimpleNamespace(LK_NBLCK=2, locking=lambda *_: None))
     completes(server, tmp_path)
 
 

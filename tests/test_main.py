@@ -52,8 +52,8 @@ def test_json_holds_every_promised_key_and_the_numbers_fit_together(capsys):
     assert ar["tokens_per_second"] == pytest.approx(40 / ar["seconds"])
     assert r["speedup"] == pytest.approx(ar["seconds"] / spec["seconds"])
     assert spec["tokens_per_target_pass"] == pytest.approx(40 / spec["rounds"]) and 10 <= spec["rounds"] <= 40
-    model, encoder = load_model("demo-target")
-    logits = model(encoder.encode(r["prompt"]) + spec["tokens"][:-1], 40).astype(float)     # no temperature, no top-k
+    model, encoder = load_model("demo-target")                  # log-probabilities: no temperature, no top-k
+    logits = model(encoder.encode(r["prompt"]) + spec["tokens"][:-1], 40).astype(float)
     wanted = logits[range(40), spec["tokens"]] - np.logaddexp.reduce(logits, axis=1)
     assert spec["logprobs"] == pytest.approx(wanted, abs=1e-4)
     tokens = sum(spec["acceptance_rate"] ** i for i in range(4))    # theorem 3.8, written out again
