@@ -13,7 +13,7 @@ from utils import load_model
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "your_own_models.md").read_text("utf-8"), re.S)
-TEXTS = ["Once upon a time", " it's [PAD]two\n\n  spaces, 1234 café", "[PAD][PAD]2", ""]
+TEXTS = ["Once upon a time", " it's [PAD]two\n\n  spaces, 1234 café 日本", "[PAD][PAD]2", ""]
 pytestmark = pytest.mark.long
 
 
@@ -39,7 +39,7 @@ MODELS = {          # how transformers makes the model, how it makes the tokeniz
     "in shards": ({}, {}, {"max_shard_size": "200KB"}), "half": ({"dtype": "bfloat16"}, {}, {}),
     "a space and a BOS": ({}, {"add_prefix_space": True, "add_bos_token": True}, {}),
     "more tokens": ({"vocab_size": 4160},
-                    {"pad_token": "[PAD]", "extra_special_tokens": ["[PAD]2", "é"]}, {}),
+                    {"pad_token": "[PAD]", "extra_special_tokens": ["[PAD]2", "日本"]}, {}),
 }
 
 
