@@ -2,7 +2,6 @@
 import errno
 import io
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -190,13 +189,3 @@ def test_every_program_has_help_and_one_sentence_for_nonsense(words):
     assert done.returncode == 0 and len(done.stdout.splitlines()) >= 3 and not done.stderr
     done = run("--nonsense", capture_output=True)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1) and "nonsense" in done.stderr
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process alone")
-def test_ctrl_c_leaves_no_traceback(tmp_path):
-    """A module that sends the signal takes the place of a library."""
-    (tmp_path / "tqdm.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
-    done = subprocess.run([sys.executable, ROOT / "main.py", "--json"], capture_output=True, text=True,
-                          env=os.environ | {"PYTHONPATH": str(tmp_path)},
-                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
-    assert (done.returncode, done.stderr, done.stdout) == (130, "interrupted\n", "")
