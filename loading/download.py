@@ -70,6 +70,11 @@ CHUNK = 1 << 14                         # bytes
 PATIENCE = 10, 30                       # seconds to wait for a connection, for a byte
 
 
+def find_size(name):
+    """"gpt2-medium" or "355m" -> "355M"; None if there is no such model."""
+    return next((size for size, model in MODELS.items() if name.lower() in model["names"]), None)
+
+
 def download(name, models_dir="models"):
     """Returns the folder models_dir/name, complete; downloads what is missing.  Raises ValueError."""
     if name not in MODELS:
@@ -183,9 +188,10 @@ def main(name, models_dir="models"):
     """Download a model, or check one that is there.  An interrupted download continues where it stopped.
 
     Args:
-        name: 124M, 355M, 774M, 1558M or distilgpt2
+        name: 124M, 355M, 774M, 1558M or distilgpt2, or gpt2, gpt2-medium ..
         models_dir: where models are kept
     """
+    name = find_size(name) or name
     folder = download(name, models_dir)
     for file, (_, checksum) in MODELS[name]["files"].items():
         check(folder / file, checksum)

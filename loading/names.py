@@ -17,8 +17,8 @@ def find_folder(name, models_dir):
     if name in EMBEDDED:
         return Path(__file__).resolve().parent.parent / "models" / name
     # Imported here, because `requests` takes almost as long to load as the embedded pair.
-    from loading.download import MODELS, download, is_unfinished
-    size = next((one for one in MODELS if name.lower() in MODELS[one]["names"]), None)
+    from loading.download import MODELS, download, find_size, is_unfinished
+    size = find_size(name)
     names = [name, size, *MODELS[size]["names"]] if size else [name]
     for folder in [*(Path(models_dir, one) for one in names), Path(name)]:
         if holds_model(folder) and not (folder.name == size and is_unfinished(size, folder)):

@@ -120,7 +120,8 @@ def server(files, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", (60, 60))           # only a server that stalls is waited for less
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with served(files) as server:
-        monkeypatch.setattr(module, "MODELS", {"tiny": {"urls": [server.url], "files": table}})
+        monkeypatch.setattr(module, "MODELS", {"tiny": {
+            "names": ["openai/tiny"], "urls": [server.url], "files": table}})
         yield server
 
 
@@ -242,7 +243,7 @@ def test_a_wrong_file_is_named_and_kept(server, tmp_path, file, mine, says, caps
     """mine: the wrong contents; None: the file with one bit flipped."""
     completes(server, tmp_path)
     path, mine = tmp_path / "tiny" / file, mine or flip(server.files[file])
-    run = partial(command_line.run, module.main, ["tiny", "--models_dir", str(tmp_path)])
+    run = partial(command_line.run, module.main, ["OpenAI/tiny", "--models_dir", str(tmp_path)])
     path.write_bytes(mine)
     server.log.clear()
     assert run() == 2 and re.search(f"error: .*{file}.*{says}.*delete it", capsys.readouterr().err)
