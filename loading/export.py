@@ -12,7 +12,6 @@ read "<|endoftext|>" in a prompt as the end of a text; here it is ordinary text.
 """
 import json
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -24,13 +23,15 @@ from loading.folder import read_folder
 from loading.names import find_folder
 from loading.tokenizer import BYTES
 
-NAMES = {       # OpenAI's: Hugging Face's, llama.cpp's
-    "": ("transformer", ""), "h": ("h.", "blk."),
-    "lm_head": ("lm_head", "output"), "wte": ("wte", "token_embd"), "wpe": ("wpe", "position_embd"),
-    "ln_f": ("ln_f", "output_norm"), "ln_1": ("ln_1", "attn_norm"), "ln_2": ("ln_2", "ffn_norm"),
-    "attn/c_attn": ("attn.c_attn", "attn_qkv"), "attn/c_proj": ("attn.c_proj", "attn_output"),
-    "mlp/c_fc": ("mlp.c_fc", "ffn_up"), "mlp/c_proj": ("mlp.c_proj", "ffn_down"),
-    "w": ("weight",) * 2, "g": ("weight",) * 2, "b": ("bias",) * 2}
+NAMES = {       # what parts of OpenAI's names are in Hugging Face's, in llama.cpp's
+    "model/wte": ("transformer.wte.weight", "token_embd.weight"),
+    "model/wpe": ("transformer.wpe.weight", "position_embd.weight"),
+    "model/lm_head": ("lm_head.weight", "output.weight"),
+    "model/h": ("transformer.h.", "blk."), "model/ln_f": ("transformer.ln_f", "output_norm"),
+    "/ln_1": (".ln_1", ".attn_norm"), "/ln_2": (".ln_2", ".ffn_norm"),
+    "/attn/c_attn": (".attn.c_attn", ".attn_qkv"), "/attn/c_proj": (".attn.c_proj", ".attn_output"),
+    "/mlp/c_fc": (".mlp.c_fc", ".ffn_up"), "/mlp/c_proj": (".mlp.c_proj", ".ffn_down"),
+    "/w": (".weight",) * 2, "/g": (".weight",) * 2, "/b": (".bias",) * 2}
 
 
 def name_there(name, to):
@@ -38,15 +39,11 @@ def name_there(name, to):
 
     >>> [name_there("model/h11/attn/c_attn/w", to) for to in FORMATS]
     ['transformer.h.11.attn.c_attn.weight', 'blk.11.attn_qkv.weight']
-    >>> [name_there(name, "gguf") for name in ("model/wte", "model/ln_f/b", "model/lm_head")]
-    ['token_embd.weight', 'output_norm.bias', 'output.weight']
     """
-    layer, part, last = re.fullmatch(r"model/(?:h(\d+)/)?(\w+|\w+/\w+?)(?:/([wgb]))?", name).groups()
     column = [*FORMATS].index(to)
-    words = [NAMES[key][column] for key in ("", part, last or "w")[part == "lm_head":]]
-    if layer:
-        words.insert(1, NAMES["h"][column] + layer)
-    return ".".join(filter(None, words))
+    for ours, theirs in NAMES.items():
+        name = name.replace(ours, theirs[column])
+    return name
 
 
 def write_huggingface(folder, _, sizes, arrays, tokenizer):
