@@ -149,6 +149,13 @@ def test_eos_ends_both_texts_and_stands_in_neither(capsys, counting):
     assert r["autoregressive"]["text"] == r["speculative"]["text"] == "bcd"
 
 
+def test_a_draft_with_a_short_context_is_refused_before_anything_runs(capsys, counting):
+    counting["demo-draft"].n_ctx = 5
+    status, out, err = run(capsys, "--prompt", "a", "-n", "9")
+    assert (status, out) == (2, "") and "demo-draft's context of 5: --drafter tli and slem" in err
+    assert counting["demo-target"].events == []
+
+
 @pytest.mark.parametrize("n, K, promised", [(9, 2, True), (9, 3, False), (3, 3, True)])
 def test_equal_bits_are_promised_only_for_as_many_rows_as_the_target_keeps(capsys, counting, n, K, promised):
     """A round drafts no more than what is still wanted, less one."""
