@@ -7,11 +7,11 @@ from functools import partial
 import numpy as np
 
 from lossless import distribution_of_text, exact_distribution
-from lossless.judge import distance
+from lossless.cases import Case
+from lossless.judge import distance, text_of, walk_case
 from lossless.toys import table
-from lossless.verdicts.museum import RULES, WRONG, Algorithm2
+from lossless.verdicts.museum import DISPUTED, RULES, WRONG, Algorithm2
 from sampling import probabilities
-from speculative import speculative_sampling
 
 # Of probabilities() -----------------------------------------------------------------------------------------
 
@@ -30,6 +30,7 @@ FILTERS = {             # (logits [n_vocab], temperature, top_k, top_p) -> proba
         logits - 1e-12 * np.arange(len(logits)), t, k, p),
     "top-k leaves k + 1": lambda logits, t, k, p: probabilities(logits, t, k and k + 1, p),
     "top-p is ignored": lambda logits, t, k, p: probabilities(logits, t, k),
+    "the temperature is ignored": lambda logits, t, k, p: probabilities(logits, t and 1, k, p),
     "the temperature multiplies": lambda logits, t, k, p: probabilities(logits, t and 1 / t, k, p),
     "the token that reaches top-p is left out": leave_out_the_last,
 }
@@ -44,7 +45,7 @@ def name_filter(found, cases):
     for name, known in FILTERS.items():
         if all(np.allclose(rows, known(logits, *({"temperature": 1, "top_k": 0, "top_p": 1} | of).values()),
                            atol=1e-9) for rows, (logits, of) in zip(found, cases)):
-            return f"\n    (all are those of a known mistake: {name})"
+            return f"\n    (this is what comes out of a known mistake: {name})"
     return ""
 
 
@@ -58,8 +59,9 @@ def omissions(target, prompt, n, ends, **settings):
     for name in settings:
         yield f"that come without {name}", texts(n, **{key: settings[key] for key in settings if key != name})
     yield "that come without these settings", texts(n)
-    yield "of a model that sees only the last token", distribution_of_text(
-        lambda tokens: target(tokens[-1:]), prompt, n, **settings)
+    for seen, cut in ("last token", slice(-1, None)), ("prompt", slice(len(prompt))):
+        yield f"of a model that sees only the {seen}", distribution_of_text(
+            lambda tokens: target(tokens[cut]), prompt, n, **settings)
     yield "with the prompt in front: return the new tokens alone", {
         (*prompt, *new): chance for new, chance in texts(max(n - len(prompt), 0), **settings).items()}
     yield "without their EOS, which should be their last token", {
@@ -69,44 +71,88 @@ def omissions(target, prompt, n, ends, **settings):
             yield "that end at once: an EOS in the prompt does not count", texts(length)
 
 
-# Of the sampler ---------------------------------------------------------------------------------------------
+# Of verify() and of the sampler: these, and the museum's ---------------------------------------------------
 
-# (tokens, size of the vocabulary, share of zero probabilities, settings); the cheapest first
-ROUNDS = [(2, 3, .4, {}), (3, 2, 0, {}), (3, 3, .4, {})]
-LONG_ROUNDS = [(2, 2, 0, {}), (2, 3, .4, {}), (2, 3, 0, dict(top_k=2)), (3, 3, .4, {})]
-ENDED = [*ROUNDS, (3, 3, .4, dict(eos=[1]))]
+class ResidualReversed(Algorithm2):
+    """The residual is max(0, p - q), and should be max(0, q - p)."""
+    def residual(self, q, p, x):
+        return np.maximum(p - q, 0)
+
+
+class OnAfterARejection(Algorithm2):
+    """The drafts after a rejected one are tested, too. The first rejection should end the round."""
+    def verify(self, q, p, drafts, rng):
+        results = [Algorithm2.verify(self, q[[j, -1]], p[[j]], [x], rng) for j, x in enumerate(drafts)]
+        corrections = [token for n_accepted, token in results if not n_accepted]
+        return len(drafts) - len(corrections), (corrections or [self.bonus(q, drafts, rng)])[-1]
+
+
+class RowsOneTooLate(Algorithm2):
+    """Each draft is judged by the target's row after its own. The first of the K + 1 rows judges the first
+    draft."""
+    def rows(self, *run):
+        q = super().rows(*run)
+        return np.concatenate([q[1:], q[-1:]])
+
+
+class RecordedAfterTheDraft(Algorithm2):
+    """p is recorded when the draft is already in the text, so it is the p of the token that follows."""
+    def propose(self, draft, x, k, probs, rng):
+        drafts, _ = super().propose(draft, x, k, probs, rng)
+        return drafts, [probs(draft(x + drafts[:j + 1]))[0] for j in range(k)]
+
+
+# Several may give the same short texts; the first is named.  So the museum's own come before the disputed.
+MUSEUM = [RULES[name] for name in sorted(WRONG, key=DISPUTED.__contains__)]
+KNOWN = [RowsOneTooLate, RecordedAfterTheDraft, *(rule for rule in MUSEUM if issubclass(rule, Algorithm2)),
+         ResidualReversed, OnAfterARejection]
+
+
+def toy(n_tokens, n_vocab=3, zeros=.4, **settings):
+    """A case at K = 2, two random models; `zeros` is the share of impossible tokens."""
+    return Case("", table(6, zeros, n_vocab), table(5, zeros, n_vocab), n_tokens, 2, settings, [0])
+
+
+LONG_ROUNDS = [toy(2, 2, 0), toy(2), toy(2, zeros=0, top_k=2), toy(3)]          # the cheapest first
+ENDED = [toy(2), toy(3, 2, 0), toy(3), toy(3, eos=[1])]
+
+
+def name_verify(found):
+    """The mistake that gives exactly what your verify gives, and why it is wrong, in a line of its own, or
+    "".
+
+    found   for each case (target_probs, draft_probs, drafts, {(n_accepted, next_token): probability})
+    """
+    return name_known(lambda rule: all(
+        distance(exact_distribution(lambda rng: rule().verify(*case, rng)), yours) < 1e-9
+        for *case, yours in found))
 
 
 def name_rule(sampler, cases, more=(0,)):
-    """The mistake of the museum that gives exactly the texts of your sampler, and why it is wrong, in a line
-    of its own, or "".
+    """The mistake that gives exactly the texts of your sampler, in a line as above.
 
-    more    the museum is asked for so many more tokens, which are cut off; with 2 it has K drafts in every
-            round, as your sampler may have in step 4
+    more    the known mistakes are asked for so many more tokens, which are cut off; with 2 they have K drafts
+            in every round, as your sampler may have in step 4
     """
-    def texts(sampler, n, n_vocab, zeros, settings, n_more=0):
-        models = table(6, zeros, n_vocab), table(5, zeros, n_vocab)
+    def texts(sampler, case, n_more=0):
+        return walk_case(sampler, case._replace(n_tokens=case.n_tokens + n_more),
+                         outcome=lambda result, rng: text_of(result, rng)[:case.n_tokens])[0]
 
-        def run(rng):
-            new = []
-            for part in sampler(*models, [0], n + n_more, 2, rng, **settings):
-                rng.step()
-                new += getattr(part, "tokens", [part])
-                if len(new) >= n:
-                    break
-            return tuple(new[:n])
-        return exact_distribution(run)
-
-    def is_alike(sampler, n_more):
-        with suppress(Exception):                       # it may raise an error, or never end
-            return all(distance(texts(sampler, *case, n_more), found[i]) < 1e-9
-                       for i, case in enumerate(cases))
+    def gives_yours(rule):
+        return any(all(distance(texts(rule(), case, n_more), yours) < 1e-9
+                       for case, yours in zip(cases, found)) for n_more in more)
 
     with suppress(Exception):
-        found = [texts(sampler, *case) for case in cases]
-        for name, known in {"": speculative_sampling, **WRONG}.items():
-            if (not name or issubclass(RULES[name], Algorithm2)) and any(
-                    is_alike(known, n_more) for n_more in more):
-                why = " ".join((RULES[name].__doc__ or "").split()) if name else ""
-                return name and f"\n    (the texts are those of a known mistake: {name}. {why})"
+        found = [texts(sampler, case) for case in cases]
+        return "" if gives_yours(Algorithm2) else name_known(gives_yours)
+    return ""
+
+
+def name_known(gives_yours):
+    """A line that names the first known mistake of which gives_yours(rule) holds, or "" if there is none."""
+    for rule in KNOWN:
+        with suppress(Exception):                       # it may raise an error, or never end
+            if gives_yours(rule):
+                why = " ".join((rule.__doc__ or "").split())
+                return f"\n    (this is what comes out of a known mistake: {rule.__name__}. {why})"
     return ""

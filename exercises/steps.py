@@ -7,18 +7,15 @@ million is found like any other.
 
 Limitations: an endless loop that neither calls a model nor draws goes on until child.py ends the process.
 """
-from functools import partial
-from operator import index
 
 import numpy as np
 
-from checks import check_call, checked_propose, token_list
-from exercises.mistakes import ENDED, LONG_ROUNDS, ROUNDS, name_filter, name_rule, omissions
+from checks import check_call, check_settings, checked_propose, token_list
+from exercises.mistakes import ENDED, LONG_ROUNDS, name_filter, name_verify, omissions
 from lossless import distribution_of_text, exact_distribution, report
 from lossless.judge import distance, text_of
 from lossless.toys import distribution_of_token, memoryless, scripted, table
 from lossless.walk import Walk
-from speculative import speculative_sampling
 
 Q = np.array([[.1, .6, .3], [.6, 0, .4], [.2, .2, .6]])             # the target's distributions
 P = np.array([[.5, .3, .2], [.8, .2, 0]])                           # the draft's
@@ -103,8 +100,7 @@ def compare_texts(what, sampler, models, prompt, n, *K, first=None, **settings):
                              f"{list(new)}{', the prompt among them' * among}")
         return new[:first]
 
-    eos = settings.get("eos", ())
-    ends = [*eos] if np.iterable(eos) else [eos]
+    ends = check_settings(n, eos=settings.get("eos"))
     what = f"{what} after {prompt}, {settings}" if settings else f"{what} after {prompt}"
     found = exact_distribution(run)
     wrong = [*compare(found, distribution_of_text(models[-1], prompt, n, **settings), what)]
@@ -114,12 +110,13 @@ def compare_texts(what, sampler, models, prompt, n, *K, first=None, **settings):
     yield from wrong
 
 
-def to_token(result):
-    """What `sample` gave, as an int.  Raises ValueError if it is not a whole number."""
-    try:
-        return index(result)
-    except TypeError:
-        raise ValueError(f"sample gives {result!r} where a token is expected: one whole number") from None
+def whole_numbers(result, n, complaint):
+    """The n whole numbers that your function returned, as a tuple.  Raises ValueError(complaint) if it
+    returned something else."""
+    numbers = tuple(token_list(result, complaint))
+    if len(numbers) != n:
+        raise ValueError(complaint)
+    return numbers
 
 
 # The steps ------------------------------------------------------------------------------------------------
@@ -141,15 +138,18 @@ def step_1(mine):
         wrong[0] += name_filter(found, cases)
     yield from wrong
 
-    walks = []
-    found = exact_distribution(lambda rng: walks.append(rng) or to_token(mine.sample(Q[0], rng)))
-    if not any(walk.forks for walk in walks):
+    def draw(probs, rng):
+        token = mine.sample(probs, rng)
+        return whole_numbers([token], 1, f"sample gives {token!r}: it should give one whole number")[0]
+
+    found = exact_distribution(lambda rng: draw(Q[0], rng))
+    if len(found) == 1:
         yield "sample asks rng for no number, so it does not draw (or draws from elsewhere)"
     yield from compare(found, dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
     weights = np.random.default_rng(2).random(50_257).astype(np.float32)
     weights[:9] = weights[-9:] = 0
     for word, u, which in (SMALLEST, 0.0, "smallest"), (LARGEST, 1 - 2**-53, "largest"):
-        token = to_token(mine.sample(weights / weights.sum(), extreme(word)))
+        token = draw(weights / weights.sum(), extreme(word))
         if not 9 <= token < 50_257 - 9:
             yield (f"if rng.random() gives {u!r}, the {which} that it can, sample gives {token}, which is "
                    "not a token or has probability 0")
@@ -175,27 +175,28 @@ def step_3(mine):
                  "accepted, its u is below .2, so it would always accept the second, too)"),
         (): ({(0, x): q for x, q in enumerate(Q[0])}, "no draft at all"),
     }
+    runs, wrong = [], []
     for drafts, (expected, why) in cases.items():
-        q, p = Q[:len(drafts) + 1], P[:len(drafts)]
+        case = Q[:len(drafts) + 1], P[:len(drafts)], drafts
 
         def run(rng):
-            result = mine.verify(q.copy(), p.copy(), list(drafts), rng)
-            try:
-                n_accepted, next_token = map(index, result)
-            except (TypeError, ValueError):
-                raise ValueError(f"verify gives {result!r}: it should give n_accepted, next_token, two whole "
-                                 "numbers") from None
-            return n_accepted, next_token
+            result = mine.verify(case[0].copy(), case[1].copy(), list(drafts), rng)
+            return whole_numbers(result, 2, f"verify gives {result!r}: it should give n_accepted, "
+                                            "next_token, two whole numbers")
 
         found = exact_distribution(run)
+        runs.append((*case, found))
         say = [{f"{n} accepted, then {x}": chance for (n, x), chance in distribution.items()}
                for distribution in (found, expected)]
-        wrong = [*compare(*say, f"drafted {list(drafts)}, {why}")]
-        if wrong:
-            wrong[0] += f"\n    q = target_probs = {q.tolist()}\n    p = draft_probs = {p.tolist()}"
-        if wrong and distance({(n, x): chance for (x, n), chance in found.items()}, expected) < 1e-9:
-            wrong[0] += "\n    (is the pair the wrong way round? n_accepted comes first)"
-        yield from wrong
+        first, *others = [*compare(*say, f"drafted {list(drafts)}, {why}")] or [""]
+        if first:
+            first += f"\n    q = target_probs = {case[0].tolist()}\n    p = draft_probs = {case[1].tolist()}"
+            if distance({(n, x): chance for (x, n), chance in found.items()}, expected) < 1e-9:
+                first += "\n    (is the pair the wrong way round? n_accepted comes first)"
+            wrong += [first, *others]
+    if wrong:
+        wrong[0] += name_verify(runs)
+    yield from wrong
     if tuple(mine.verify(np.eye(2)[::-1], np.eye(2)[:1], [0], extreme(SMALLEST))) != (0, 1):
         yield "a token that the target gives probability 0 is accepted if rng.random() is exactly 0"
 
@@ -259,7 +260,7 @@ def step_8(mine):
             drafted.append(checked_propose(mine.propose, target)(*arguments))
             return drafted[-1]
         return mine.speculative_sampling(draft, target, *run, propose=propose, **settings)
-    found = report(sampler, Ks=[1, 2, 3])
+    found = report(sampler, Ks=[1, 2])
     if not found.lossless:
         yield str(found)
     elif not any(drafts for drafts, _ in drafted):
@@ -270,8 +271,4 @@ def step_8(mine):
 STEPS = {step_1: ["probabilities", "sample"], step_2: ["autoregressive_sampling"], step_3: ["verify"],
          step_4: ["speculative_sampling"], step_5: [], step_6: ["expected_tokens", "predicted_speedup"],
          step_7: [], step_8: ["propose"]}               # the functions that you write for each
-NAMED = {                                               # step: names the mistake of the museum
-    step_3: lambda mine: name_rule(partial(speculative_sampling, verify=mine.verify), ROUNDS),
-    step_4: lambda mine: name_rule(mine.speculative_sampling, LONG_ROUNDS, (0, 2)),
-    step_5: lambda mine: name_rule(mine.speculative_sampling, ENDED),
-}
+NAMED = {step_4: (LONG_ROUNDS, (0, 2)), step_5: (ENDED,)}       # for mistakes.name_rule
