@@ -27,7 +27,6 @@ def main(*paths, json=False):
     paths, n_right = paths or ("my_speculative.py",), 0
     for path in paths:
         read_text(path, "make an empty file of that name, and begin with step 1 of exercises/README.md")
-    for path in paths:
         right, wrong = check(path, show=(lambda *_, **__: None) if json else print)
         n_right += right
         if json:

@@ -3,12 +3,13 @@ the numbers.
 """
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 
 import numpy as np
 
 from lossless import distribution_of_text, exact_distribution
 from lossless.cases import Case
-from lossless.judge import distance, text_of, walk_case
+from lossless.judge import distance, walk_case
 from lossless.toys import table
 from lossless.verdicts.museum import DISPUTED, RULES, WRONG, Algorithm2
 from sampling import probabilities
@@ -103,18 +104,9 @@ class RecordedAfterTheDraft(Algorithm2):
 
 
 # Several may give the same short texts; the first is named.  So the museum's own come before the disputed.
-MUSEUM = [RULES[name] for name in sorted(WRONG, key=DISPUTED.__contains__)]
-KNOWN = [RowsOneTooLate, RecordedAfterTheDraft, *(rule for rule in MUSEUM if issubclass(rule, Algorithm2)),
+KNOWN = [Algorithm2, RowsOneTooLate, RecordedAfterTheDraft,
+         *(RULES[name] for name in sorted(WRONG, key=DISPUTED.__contains__)),
          ResidualReversed, OnAfterARejection]
-
-
-def toy(n_tokens, n_vocab=3, zeros=.4, **settings):
-    """A case at K = 2, two random models; `zeros` is the share of impossible tokens."""
-    return Case("", table(6, zeros, n_vocab), table(5, zeros, n_vocab), n_tokens, 2, settings, [0])
-
-
-LONG_ROUNDS = [toy(2, 2, 0), toy(2), toy(2, zeros=0, top_k=2), toy(3)]          # the cheapest first
-ENDED = [toy(2), toy(3, 2, 0), toy(3), toy(3, eos=[1])]
 
 
 def name_verify(found):
@@ -128,31 +120,37 @@ def name_verify(found):
         for *case, yours in found))
 
 
-def name_rule(sampler, cases, more=(0,)):
-    """The mistake that gives exactly the texts of your sampler, in a line as above.
+def name_rule(sampler):
+    """The mistake that gives exactly the texts of your sampler of step 4, in a line as above.
 
-    more    the known mistakes are asked for so many more tokens, which are cut off; with 2 they have K drafts
-            in every round, as your sampler may have in step 4
+    That sampler may have K drafts in every round.  So have the known mistakes if they are asked for two more
+    tokens, which are cut off.
     """
+    cases = [Case("", table(6, zeros, n_vocab), table(5, zeros, n_vocab), n_tokens, 2, settings, [0])
+             for n_tokens, n_vocab, zeros, settings in (        # zeros: the share of impossible tokens
+                 (2, 2, 0, {}), (2, 3, .4, {}), (2, 3, 0, dict(top_k=2)), (3, 3, .4, {}))]
+
     def texts(sampler, case, n_more=0):
-        return walk_case(sampler, case._replace(n_tokens=case.n_tokens + n_more),
-                         outcome=lambda result, rng: text_of(result, rng)[:case.n_tokens])[0]
+        def cut(result, rng):
+            tokens = (token for part in result for token in getattr(part, "tokens", [part]))
+            return tuple(islice(tokens, case.n_tokens))
+        return walk_case(sampler, case._replace(n_tokens=case.n_tokens + n_more), outcome=cut)[0]
 
     def gives_yours(rule):
         return any(all(distance(texts(rule(), case, n_more), yours) < 1e-9
-                       for case, yours in zip(cases, found)) for n_more in more)
+                       for case, yours in zip(cases, found)) for n_more in (0, 2))
 
-    with suppress(Exception):
+    with suppress(Exception):                           # your sampler may raise an error, too
         found = [texts(sampler, case) for case in cases]
-        return "" if gives_yours(Algorithm2) else name_known(gives_yours)
+        return name_known(gives_yours)
     return ""
 
 
 def name_known(gives_yours):
     """A line that names the first known mistake of which gives_yours(rule) holds, or "" if there is none."""
     for rule in KNOWN:
-        with suppress(Exception):                       # it may raise an error, or never end
+        with suppress(Exception):                       # it may raise an error, never end, or be for trees
             if gives_yours(rule):
-                why = " ".join((rule.__doc__ or "").split())
-                return f"\n    (this is what comes out of a known mistake: {rule.__name__}. {why})"
+                why = f"{rule.__name__}. {' '.join((rule.__doc__ or '').split())}"
+                return "" if rule.lossless else f"\n    (this is what comes out of a known mistake: {why})"
     return ""

@@ -8,14 +8,17 @@ million is found like any other.
 Limitations: an endless loop that neither calls a model nor draws goes on until child.py ends the process.
 """
 
+from functools import partial
+
 import numpy as np
 
 from checks import check_call, check_settings, checked_propose, token_list
-from exercises.mistakes import ENDED, LONG_ROUNDS, name_filter, name_verify, omissions
+from exercises.mistakes import name_filter, name_verify, omissions
 from lossless import distribution_of_text, exact_distribution, report
 from lossless.judge import distance, text_of
 from lossless.toys import distribution_of_token, memoryless, scripted, table
 from lossless.walk import Walk
+from speculative import verify
 
 Q = np.array([[.1, .6, .3], [.6, 0, .4], [.2, .2, .6]])             # the target's distributions
 P = np.array([[.5, .3, .2], [.8, .2, 0]])                           # the draft's
@@ -110,15 +113,6 @@ def compare_texts(what, sampler, models, prompt, n, *K, first=None, **settings):
     yield from wrong
 
 
-def whole_numbers(result, n, complaint):
-    """The n whole numbers that your function returned, as a tuple.  Raises ValueError(complaint) if it
-    returned something else."""
-    numbers = tuple(token_list(result, complaint))
-    if len(numbers) != n:
-        raise ValueError(complaint)
-    return numbers
-
-
 # The steps ------------------------------------------------------------------------------------------------
 
 
@@ -140,7 +134,7 @@ def step_1(mine):
 
     def draw(probs, rng):
         token = mine.sample(probs, rng)
-        return whole_numbers([token], 1, f"sample gives {token!r}: it should give one whole number")[0]
+        return token_list([token], f"sample gives {token!r}: it should give a token, one whole number")[0]
 
     found = exact_distribution(lambda rng: draw(Q[0], rng))
     if len(found) == 1:
@@ -164,36 +158,32 @@ def step_2(mine):
 
 def step_3(mine):
     """verify"""
-    cases = {                                       # drafts: ({(n_accepted, next_token): probability}, why)
-        (1,): ({(1, 0): .6, (1, 2): .4}, "accepted because q > p"),
-        (0,): ({(1, 0): .2 * .6, (1, 2): .2 * .4, (0, 1): .8 * .75, (0, 2): .8 * .25},
-               "accepted with probability .2"),
-        (1, 1): ({(1, 2): 1}, "of which the target never says the second"),
-        (0, 0): ({(0, 1): .8 * .75, (0, 2): .8 * .25, (1, 2): .2 * .25,
-                  **{(2, x): .2 * .75 * q for x, q in enumerate(Q[2])}},
-                 "accepted with probability .2 and .75, each by a number u of its own (if the first is "
-                 "accepted, its u is below .2, so it would always accept the second, too)"),
-        (): ({(0, x): q for x, q in enumerate(Q[0])}, "no draft at all"),
-    }
+    cases = {(1,): "accepted because q > p", (0,): "accepted with probability .2",
+             (1, 1): "of which the target never says the second", (): "no draft at all",
+             (0, 0): "accepted with probability .2 and .75, each by a number u of its own"}
+
+    def run(verify, q, p, drafts, rng):
+        result = verify(q.copy(), p.copy(), list(drafts), rng)
+        complaint = f"verify gives {result!r}: it should give n_accepted, next_token, two whole numbers"
+        numbers = token_list(result, complaint)
+        if len(numbers) != 2:
+            raise ValueError(complaint)
+        return tuple(numbers)
+
     runs, wrong = [], []
-    for drafts, (expected, why) in cases.items():
-        case = Q[:len(drafts) + 1], P[:len(drafts)], drafts
-
-        def run(rng):
-            result = mine.verify(case[0].copy(), case[1].copy(), list(drafts), rng)
-            return whole_numbers(result, 2, f"verify gives {result!r}: it should give n_accepted, "
-                                            "next_token, two whole numbers")
-
-        found = exact_distribution(run)
-        runs.append((*case, found))
+    for drafts, why in cases.items():
+        q, p = Q[:len(drafts) + 1], P[:len(drafts)]
+        found, expected = (exact_distribution(partial(run, which, q, p, drafts))
+                           for which in (mine.verify, verify))
+        runs.append((q, p, drafts, found))
         say = [{f"{n} accepted, then {x}": chance for (n, x), chance in distribution.items()}
                for distribution in (found, expected)]
-        first, *others = [*compare(*say, f"drafted {list(drafts)}, {why}")] or [""]
-        if first:
-            first += f"\n    q = target_probs = {case[0].tolist()}\n    p = draft_probs = {case[1].tolist()}"
+        new = [*compare(*say, f"drafted {list(drafts)}, {why}")]
+        if new:
+            new[0] += f"\n    q = target_probs = {q.tolist()}\n    p = draft_probs = {p.tolist()}"
             if distance({(n, x): chance for (x, n), chance in found.items()}, expected) < 1e-9:
-                first += "\n    (is the pair the wrong way round? n_accepted comes first)"
-            wrong += [first, *others]
+                new[0] += "\n    (is the pair the wrong way round? n_accepted comes first)"
+        wrong += new
     if wrong:
         wrong[0] += name_verify(runs)
     yield from wrong
@@ -271,4 +261,3 @@ def step_8(mine):
 STEPS = {step_1: ["probabilities", "sample"], step_2: ["autoregressive_sampling"], step_3: ["verify"],
          step_4: ["speculative_sampling"], step_5: [], step_6: ["expected_tokens", "predicted_speedup"],
          step_7: [], step_8: ["propose"]}               # the functions that you write for each
-NAMED = {step_4: (LONG_ROUNDS, (0, 2)), step_5: (ENDED,)}       # for mistakes.name_rule
