@@ -16,8 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import autoregressive
-import sampling
 import speculative
 from exercises.__main__ import check, main
 from exercises.child import find_mistakes
@@ -34,27 +32,15 @@ NAMES = {name: n + 1 for n, names in enumerate(STEPS.values()) for name in names
 STUDENT = (ROOT / "tests" / "fixtures" / "student.py").read_text(encoding="utf-8")
 
 
-def program(*changes):
-    """The student's program, with each (old, new) of the changes made in its text."""
+def program(*changes, **names):
+    """The student's program, with each (old, new) of the changes made in its text, and these names set."""
     text, mine = STUDENT, types.ModuleType("my_speculative.py")
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
     exec(compile(text, mine.__name__, "exec"), vars(mine))
+    vars(mine).update(names)
     return mine
-
-
-def solution(**changes):
-    """This repository's own functions."""
-    mine = types.ModuleType("mine")
-    for module in sampling, autoregressive, stats, speculative:
-        mine.__dict__.update({name: getattr(module, name) for name in NAMES if hasattr(module, name)})
-    mine.__dict__.update(changes)
-    return mine
-
-
-def test_this_repositorys_own_code_passes_every_step():
-    assert not [wrong for step in STEPS for wrong in find_mistakes(step, solution())]
 
 
 SAMPLE = STUDENT[STUDENT.index("    cumulative ="):STUDENT.index("\n\n\ndef autoregressive")]
@@ -72,49 +58,55 @@ def test_all_ways_to_ask_rng_are_right(old, new, n_steps):
 @pytest.mark.parametrize("name, step", NAMES.items())
 def test_each_step_needs_its_functions(name, step):
     asks = list(STEPS)[step - 1]
-    assert find_mistakes(asks, solution(**{name: None})) == [f"there is no function {name} yet"]
-    assert "None" in find_mistakes(asks, solution(**{name: lambda *run, **more: None}))[0]
+    assert find_mistakes(asks, program(**{name: None})) == [f"there is no function {name} yet"]
+    assert "None" in find_mistakes(asks, program(**{name: lambda *run, **more: None}))[0]
 
 
 # the judge, in step 7, finds these mistakes, but the steps before it do not
 HARDER = {"FloorUnderP", "LateRound", "FiltersJointly", "TopPIgnoredWithTopK"}
-OF_VERIFY = [name for name in WRONG if issubclass(RULES[name], Algorithm2) and all(
-    getattr(RULES[name], part) is getattr(Algorithm2, part)
-    for part in ("propose", "draw", "recorded", "rows", "text", "__call__"))]
+OUTSIDE_VERIFY = "propose", "draw", "recorded", "rows", "text", "__call__"
 
 
 def notices(step, mine):
-    """Whether the step finds a mistake, without naming it."""
+    """Whether the step finds a mistake."""
     try:
         return next(iter(step(mine)), None) is not None
     except Exception:
         return True
 
 
-def test_step_3_notices_the_mistakes_of_the_museum():
-    for name in OF_VERIFY:
-        mine = solution(verify=lambda *run: RULES[name]().verify(*run))
-        assert name in HARDER or notices(step_3, mine), name
-
-
-def test_steps_4_and_5_notice_the_mistakes_of_the_museum():
-    """At least one of the two steps notices each."""
-    for name in WRONG:
-        if issubclass(RULES[name], Algorithm2):
-            mine = solution(speculative_sampling=WRONG[name])
-            assert name in HARDER or notices(step_4, mine) or notices(step_5, mine), name
+@pytest.mark.parametrize("name", [name for name in WRONG
+                                  if issubclass(RULES[name], Algorithm2) and name not in HARDER])
+def test_steps_3_to_5_notice_the_mistakes_of_the_museum(name):
+    """Step 3 those of verify, and steps 4 and 5, together, the others."""
+    rule = RULES[name]
+    if all(getattr(rule, part) is getattr(Algorithm2, part) for part in OUTSIDE_VERIFY):
+        assert notices(step_3, program(verify=lambda *run: rule().verify(*run)))
+    else:
+        mine = program(speculative_sampling=WRONG[name])
+        assert notices(step_4, mine) or notices(step_5, mine)
 
 
 @pytest.mark.parametrize("name", FILTERS)
 def test_step_1_knows_the_mistakes_of_filters_by_their_names(name):
     def probabilities(logits, temperature=1, top_k=0, top_p=1):
         return np.array([FILTERS[name](row, temperature, top_k, top_p) for row in logits])
-    wrong = find_mistakes(next(iter(STEPS)), solution(probabilities=probabilities))
+    wrong = find_mistakes(next(iter(STEPS)), program(probabilities=probabilities))
     assert f"known mistake: {name})" in wrong[0]
 
 
 # Replies ----------------------------------------------------------------------------------------------------
 
+VERIFY = STUDENT[STUDENT.index("    for j, x in enum"):STUDENT.index("    return len(drafts), sample(target")]
+ON_AFTER = """    n, last = 0, None
+    for j, x in enumerate(drafts):
+        if rng.random() * draft_probs[j][x] < target_probs[j][x]:
+            n += 1
+        else:
+            last = sample(np.maximum(target_probs[j] - draft_probs[j], 0), rng)
+    if last is not None:
+        return n, last
+"""
 U_FOR_EACH = """    for j, x in enumerate(drafts):
         q, p = target_probs[j], draft_probs[j]
         u = rng.random()
@@ -124,7 +116,6 @@ LOOP = "x.append(sample(probabilities(model(x), temperature, top_k, top_p)[0], r
 KNOWN = "a known mistake: "
 REPLIES = [             # (step, what the student wrote instead of what, a part of the reply)
     (1, "/ temperature)", "* temperature)", KNOWN + "the temperature multiplies"),
-    (1, "/ temperature)", "/ temperature) + 1e-6 * (np.arange(4) == 0)", "0.6094"),
     (1, "axis=-1) - p >= top_p", "axis=-1) >= top_p", "nan comes from 0 / 0"),
     (1, "return probs / probs.sum(axis=-1, keepdims=True)", "return probs / probs.sum()", "your rows sum to"),
     (1, 'side="right"', 'side="left"', "rng.random() gives 0.0"),
@@ -137,12 +128,15 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (2, "(model(x), temperature, top_k, top_p)", "(model(x), temperature, top_k)", "without top_p"),
     (2, "model(x), temp", "model(x[-1:]), temp", "sees only the last token"),
     (2, "model(x), temp", "model(x, 99), temp", "n_last is 99: with 2 tokens"),
+    (2, "model(x), temp", "model(tokens), temp", "sees only the prompt"),
     (2, "x, ends = list(tokens)", "x, ends = tokens", "the caller's prompt [2, 0] was changed"),
     (2, "    return x[n:]\n\n\ndef verify", "    return x\n\n\ndef verify", "the prompt among them"),
     (2, "x.append(sample(", "(sample(", "never ends"),
     (3, U_FOR_EACH, "".join(U_FOR_EACH.splitlines(True)[i] for i in (2, 0, 1)).replace("    u", "u"),
      KNOWN + "OneCoinForAll"),
     (3, "residual = np.maximum(q - p, 0)", "residual = q", KNOWN + "TargetAfterRejection"),
+    (3, "np.maximum(q - p, 0)", "np.maximum(p - q, 0)", KNOWN + "ResidualReversed"),
+    (3, VERIFY, ON_AFTER, KNOWN + "OnAfterARejection"),
     (3, "u * p[x] < q[x]", "u * q[x] < p[x]", KNOWN + "Swapped"),
     (3, "u * p[x] < q[x]", "u * p[x] <= q[x]", "rng.random() is exactly 0"),
     (3, "return len(drafts), sample(target_probs[-1], rng)",
@@ -156,15 +150,18 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (4, "drafts[:n_accepted] + [last]", "drafts + [last]", KNOWN + "RejectedDraftsStay"),
     (4, "temperature, top_k, top_p)\n\n", "temperature, top_k)\n\n", "without top_p"),
     (4, "    return x[n:]\n\n\ndef exp", "    return x\n\n\ndef exp", "with the prompt in front"),
-    (4, "target(x + drafts, len(drafts) + 1)", "target(x, 1).repeat(len(drafts) + 1, axis=0)", "should be"),
+    (4, "target(x + drafts, len(drafts) + 1))", "target(x + drafts, len(drafts) + 1))[[*range(1, len(drafts) "
+     "+ 1), -1]]", KNOWN + "RowsOneTooLate"),
+    (4, "        p.append(row)\n        drafts.append(sample(row, rng))\n", "        drafts.append(sample(row, "
+     "rng))\n        p.append(to_probs(draft(x + drafts))[0])\n", KNOWN + "RecordedAfterTheDraft"),
+    (4, "    return drafts, p\n", "    n = next((j for j, token in enumerate(drafts) if p[j][token] < .3), k)\n"
+     "    return drafts[:n], p[:n]\n", KNOWN + "UnlikelyThrownAway"),
     (5, "min(K, n + n_tokens - len(x) - 1)", "K", "asked for 1 new token after [2] it gives 4: [0, 0, 0, 0]"),
-    (5, "n_tokens - len(x) - 1)", "n_tokens - len(x))", "it gives 2"),
     (5, EOS, EOS.replace("{eos} if isinstance(eos, int) else ", ""), "sampling(model, [1], 3, rng, eos=0)"),
     (5, EOS, EOS.replace("eos is None", "not eos"), "an `if eos`, where eos is an array"),
     (5, "            if token in ends:\n                return x[n:]\n", "", "goes on after an EOS"),
     (5, "n + n_tokens:\n        k", "n + n_tokens and x[-1] not in ends:\n        k", "does not count"),
     (6, "range(K + 1)", "range(K)", "expected_tokens(0.6, 2) is 1.6 and should be 1.96"),
-    (6, "sum(alpha**i for i in range(K + 1))", "(1 - alpha**(K + 1)) / (1 - alpha)", "in the call exp"),
     (5, "{eos} if isi", "({eos} if eos else set()) if isi", "goes on after an EOS"),
     (7, "u * p[x] < q[x]", "u * max(p[x], 1e-3) < q[x]", "not lossless"),
     (8, "[:k], None) if", ", None) if", "tokens, but at most k = 0"),
@@ -224,10 +221,6 @@ def test_the_command_says_in_the_end_what_is_gained(tmp_path):
     done = subprocess.run([sys.executable, "-m", "exercises"], cwd=tmp_path, capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0 and "Step 8, a drafter of your own: right." in done.stdout and not done.stderr
-    found = re.search(r"It took ([\d.]+) s instead of ([\d.]+) s: ([\d.]+)", done.stdout).groups()
-    short, long, times = map(float, found)
-    off = .005                                                  # both are printed with two digits
-    assert (long - off) / (short + off) - off <= times <= (long + off) / (short - off) + off
     said = re.search(r"gives ([\d.]+) tokens.*alpha = ([\d.]+)", done.stdout, re.S)
     tokens, alpha = map(float, said.groups())
     assert abs(stats.expected_tokens(alpha, 4) - tokens) < .05
@@ -247,15 +240,6 @@ def test_ctrl_c_ends_the_program_and_the_process_of_the_file(tmp_path):
         assert program.communicate()[1] == b"interrupted\n" and program.returncode == 130
     with pytest.raises(ProcessLookupError):
         os.kill(int(alive.read_text()), 0)
-
-
-@pytest.mark.long
-def test_a_loop_ends_also_if_the_program_was_killed(tmp_path):
-    """The process that runs the reader's file watches the clock itself."""
-    (tmp_path / "mine.py").write_text("import time\ntime.sleep(20)\n")
-    start, words = time.perf_counter(), [sys.executable, "-m", "exercises.child", tmp_path / "mine.py", "1"]
-    assert subprocess.run(words, cwd=ROOT, stdout=subprocess.DEVNULL).returncode == 1
-    assert time.perf_counter() - start < 15
 
 
 def test_the_text_names_every_function():
