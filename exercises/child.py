@@ -73,6 +73,8 @@ def describe_error(error, file):
     lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     notes = [f"line {lines[-1].lineno}: {lines[-1].line}"] if lines else []
     notes += getattr(error, "__notes__", [])
+    if "NoneType" in str(error):
+        notes.append("(does one of your functions return nothing? A sampler returns the new tokens.)")
     if "truth value of an array" in str(error):
         notes.append("(is a [0] missing, as in model(x)[0]? Is there an `if eos`, where eos is an array?)")
     return "\n    ".join([f"{kind}{error}", *notes])

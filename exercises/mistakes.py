@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from lossless import distribution_of_text, exact_distribution
+from lossless import distribution_of_text
 from lossless.cases import Case
 from lossless.judge import distance, walk_case
 from lossless.toys import table
@@ -109,19 +109,19 @@ KNOWN = [Algorithm2, RowsOneTooLate, RecordedAfterTheDraft,
          ResidualReversed, OnAfterARejection]
 
 
-def name_verify(found):
-    """The mistake that gives exactly what your verify gives, and why it is wrong, in a line of its own, or
-    "".
-
-    found   for each case (target_probs, draft_probs, drafts, {(n_accepted, next_token): probability})
-    """
-    return name_known(lambda rule: all(
-        distance(exact_distribution(lambda rng: rule().verify(*case, rng)), yours) < 1e-9
-        for *case, yours in found))
+def name_known(gives_yours):
+    """The first known mistake of which gives_yours(rule) holds, and why it is wrong, in a line of its own, or
+    ""."""
+    for rule in KNOWN:
+        with suppress(Exception):                       # it may raise an error, never end, or be for trees
+            if gives_yours(rule):
+                why = f"{rule.__name__}. {' '.join((rule.__doc__ or '').split())}"
+                return "" if rule.lossless else f"\n    (this is what comes out of a known mistake: {why})"
+    return ""
 
 
 def name_rule(sampler):
-    """The mistake that gives exactly the texts of your sampler of step 4, in a line as above.
+    """The known mistake that gives exactly the texts of your sampler of step 4, in a line as above.
 
     That sampler may have K drafts in every round.  So have the known mistakes if they are asked for two more
     tokens, which are cut off.
@@ -143,14 +143,4 @@ def name_rule(sampler):
     with suppress(Exception):                           # your sampler may raise an error, too
         found = [texts(sampler, case) for case in cases]
         return name_known(gives_yours)
-    return ""
-
-
-def name_known(gives_yours):
-    """A line that names the first known mistake of which gives_yours(rule) holds, or "" if there is none."""
-    for rule in KNOWN:
-        with suppress(Exception):                       # it may raise an error, never end, or be for trees
-            if gives_yours(rule):
-                why = f"{rule.__name__}. {' '.join((rule.__doc__ or '').split())}"
-                return "" if rule.lossless else f"\n    (this is what comes out of a known mistake: {why})"
     return ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from exercises.mistakes import KNOWN
 from loading import command_line
 from main import main
 from methods import table
@@ -26,6 +27,13 @@ def test_links_lead_somewhere():
 def test_the_lessons_methods_are_in_the_table():
     names = {*table.DRAFTERS, *table.VERIFIERS}
     assert all(name in names for name in re.findall(r"--(?:drafter|verifier) (\w+)", PAGES["lesson"]))
+
+
+def test_the_votes_of_the_lesson_and_the_mistakes_that_are_named_exist():
+    votes = re.findall(r"python -m lossless exercises/votes/(\w+).py", PAGES["lesson"])
+    assert sorted(votes) == sorted(path.stem for path in (ROOT / "exercises" / "votes").glob("*.py"))
+    names = re.findall(r'"([A-Z][a-z]+[A-Z]\w+)"', PAGES["mistakes"])
+    assert len(names) > 9 and {*names} - {"ZeroDivisionError"} <= {rule.__name__ for rule in KNOWN}
 
 
 @pytest.mark.long
