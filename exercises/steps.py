@@ -215,6 +215,8 @@ def step_5(mine):
             yield (f"for {n} tokens of a perfect draft at K = 3, {enough} drafts are enough, and yours were "
                    f"{n_drafts}: the last token of a round is the target's")
             break
+    yield from compare_texts("a text of 3", mine.speculative_sampling, [table(3), table(2, zeros=.2)], [0], 3,
+                             2, top_k=9, top_p=.7)
     models = table(1, n_vocab=2), table(2, n_vocab=2)           # few branches, whatever is drafted
     for eos in [1], {0, 1}, np.array([0, 1]), 0:
         yield from compare_texts("autoregressive text", mine.autoregressive_sampling, models[1:], [1], 3,

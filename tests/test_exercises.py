@@ -95,7 +95,8 @@ def test_step_1_knows_the_mistakes_of_filters_by_their_names(name):
 # Replies ----------------------------------------------------------------------------------------------------
 
 TESTS = STUDENT[STUDENT.index("    for j, x in enum"):STUDENT.index("    return len(drafts), sample(")]
-ON_AFTER = """    tested = [(rng.random() * p[x] < q[x], q, p) for x, q, p in zip(drafts, target_probs, draft_probs)]
+ON_AFTER = """    tested = [(rng.random() * p[x] < q[x], q, p)
+              for x, q, p in zip(drafts, target_probs, draft_probs)]
     corrections = [sample(np.maximum(q - p, 0), rng) for accepted, q, p in tested if not accepted]
     if corrections:
         return len(drafts) - len(corrections), corrections[-1]
