@@ -2,14 +2,14 @@
 
     live = Live()
     live.start('{"prompt": "The tide", "K": 4, ..}')    begin two runs: the target alone, and speculation
-    live.advance("alone"), live.advance("spec")         the next target pass of that run
+    live.advance('{"lane": "spec"}')                    the next target pass of that run, or of "alone"
     live.costs()                                        c and v, as measured during these runs
     live.judge('{"code": "def verify(..", ..}')         is the code in the editor lossless?
     openings()                                          what can be opened in the editor
 
-The methods return JSON; an error is returned as one sentence under "error".  The code in the editor can use
-the names of lossless/verdicts/rules.py, sampling.py and speculative.py.  It defines `propose`, `verify` or
-both, or else a subclass of Algorithm2 or Tree.  Of several subclasses the last one counts.
+The methods take their arguments as JSON and return JSON; an error is returned as one sentence under "error".
+The code in the editor can use the names of lossless/verdicts/rules.py, sampling.py and speculative.py.  It
+defines `propose`, `verify` or both, or else a subclass of Algorithm2 or Tree.  Of several the last counts.
 
 Limitations: one text at a time.  The judge stops at the first case that is wrong;
 python -m lossless --thorough searches longer.
@@ -21,7 +21,6 @@ import json
 import sys
 import traceback
 from functools import cache, partial
-from statistics import median
 
 import numpy as np
 
@@ -31,8 +30,9 @@ from autoregressive import autoregressive_sampling
 from checks import checked_rule
 from compute import threads
 from methods.table import Models, choose, prepare
-from pages.rounds import EDITOR, Coins, Shown, source_of
-from reporting.stats import Timed, TimedDrafter, ratio
+from pages.rounds import EDITOR, Coins, Shown, source_of, texts
+from reporting.runs import Run, measure_costs
+from reporting.stats import Timed, TimedDrafter
 from speculative import speculative_sampling
 
 if sys.platform == "emscripten":                        # where memory counts even if it was never written to
@@ -40,10 +40,11 @@ if sys.platform == "emscripten":                        # where memory counts ev
 
 
 def as_json(method):
-    """Decorates a method: it returns JSON, and an error becomes a sentence under "error"."""
-    def answer(self, *request):
+    """Decorates a method: its arguments and its answer are JSON, and an error becomes a sentence under "error".
+    """
+    def answer(self, request="{}"):
         try:
-            return json.dumps(method(self, *request))
+            return json.dumps(method(self, **json.loads(request)))
         except Exception as error:                      # the editor's code can raise anything
             return json.dumps(dict(error=sentence(error)))
     return answer
@@ -56,34 +57,22 @@ class Live:
         self.baseline = copy.deepcopy(self.models.target)       # the same weights, a cache of its own
 
     @as_json
-    def start(self, request):
+    def start(self, prompt, n_tokens, K, temperature, top_p, seed, drafter, verifier, code=""):
         """Begins a race.  Returns what the page shows of it besides the rounds."""
-        return self.begin(**json.loads(request))
-
-    def begin(self, prompt, n_tokens, K, temperature, top_p, seed, drafter, verifier, code=""):
-        tokens, eos = self.encoder.encode(prompt), self.encoder.eos
-        settings = dict(temperature=temperature, top_p=top_p, eos=eos)
-        own, choice = typed(code) if code else {}, choose(drafter, "token" if code else verifier)
-        method = prepare(choice, self.models, tokens, K, settings, TimedDrafter)
+        tokens, coins = self.encoder.encode(prompt), Coins(np.random.default_rng(seed))
+        settings = dict(temperature=temperature, top_p=top_p, eos=self.encoder.eos)
+        choice = choose(drafter, "token" if code else verifier)
+        self.method = method = prepare(choice, self.models, tokens, K, settings, TimedDrafter)
         draft, target, alone = self.timed = [
             model and Timed(model) for model in (method.draft, method.target, self.baseline)]
         method.reset()
         alone.reset()
-        coins, self.proposing = Coins(np.random.default_rng(seed)), method.propose
-        propose, verify = own.get("propose", method.propose), own.get("verify", method.verify)
-        shown, sampler = partial(Shown, self.encoder, coins, trace=False, code=code), method.sampler
-        if "rule" in own:
-            sampler = own["rule"]()
-            self.shown = shown(getattr(sampler, "propose", None), getattr(sampler, "verify", None),
-                               loop=own["rule"].__call__)
-        else:
-            self.shown = shown(propose, verify)
-            if verify:
-                sampler = partial(speculative_sampling, propose=propose, verify=checked_rule(verify))
+        sampler = typed(code, method)() if code else method.sampler
+        self.shown = Shown(self.encoder, coins, sampler, trace=False, code=code)
         self.runs = dict(spec=sampler(draft, target, tokens, n_tokens, method.K, coins, **settings), alone=(
             autoregressive_sampling(alone, tokens, n_tokens, np.random.default_rng(seed), **settings)))
-        self.stream, self.most = self.encoder.stream(), 1 + len(method.shape or range(K))
-        return self.shown.about() | dict(most=self.most, n_drafting=method.K, edited=bool(code))
+        self.texts = texts(self.encoder)
+        return self.shown.about(method) | dict(edited=bool(code))
 
     @as_json
     def advance(self, lane):
@@ -92,22 +81,31 @@ class Live:
         if lane == "spec":
             return self.shown.next(self.runs[lane])
         r = next(self.runs[lane], None)
-        return r and dict(tokens=r.tokens, text=[self.stream([t] if t not in self.encoder.ends else [])
-                                                 for t in r.tokens])
+        return r and dict(tokens=r.tokens, text=self.texts(r.tokens))
 
     @as_json
     def costs(self):
-        """{c, v}: what a draft (of a tree: a level) costs, and a pass over the most rows, in steps of the
-        target alone; medians of the last run.  None for what did not happen."""
+        """{c, v} of the last race, as main.py measures them; None for what did not happen."""
         draft, target, alone = self.timed
-        step, drafting = alone.seconds(1), [seconds for _, seconds in draft.calls[1:]] if draft else []
-        draft_seconds = median(drafting) if drafting else self.proposing.seconds(1)
-        return dict(c=ratio(draft_seconds, step), v=ratio(target.seconds(self.most), step))
+        c, v = measure_costs(Run([], [], None, alone), Run([], [], draft, target), self.method)
+        return dict(c=c, v=v)
 
     @as_json
-    def judge(self, request):
-        """lossless.Report about the code in the editor, as a dict."""
-        return judged(**json.loads(request))
+    def judge(self, code, settings=None, penalty=False, disputed=False):
+        """lossless.Report, as a dict, about this code.
+
+        disputed    judge it on the models of lossless/verdicts/, with these settings
+        penalty     the target has a repetition penalty
+        """
+        import lossless  # not at the top: a race begins sooner
+        from lossless.verdicts import museum, reports
+        sampler = museum.sampler(typed(code))
+        if not disputed:
+            return lossless.report(sampler)._asdict()
+        for found in reports(sampler, settings or {}, penalty):
+            if not found.lossless:
+                break
+        return found._asdict()
 
 
 def recorded(settings):
@@ -115,53 +113,37 @@ def recorded(settings):
     live, rounds = Live(), {"alone": [], "spec": []}
     about = json.loads(live.start(json.dumps(settings)))
     for lane, done in rounds.items():
-        while found := json.loads(live.advance(lane)):
+        while found := json.loads(live.advance(json.dumps(dict(lane=lane)))):
             done.append(found)
     return dict(about=about, settings=settings, **rounds)
 
 
 # The rule ---------------------------------------------------------------------------------------------------
 
-def typed(code):
-    """Runs the editor's code.  Returns {"rule": a class}, or the functions {"propose": .., "verify": ..}."""
+def typed(code, others=speculative):
+    """Runs the editor's code.  Returns a function without arguments that makes its sampler, whose `verify` is
+    checked: it must return what Algorithm 2 does.
+
+    others      has the other of `propose` and `verify`, if the code defines only one of them
+    """
     from lossless.verdicts import rules  # not at the top: a race without the editor's code begins sooner
     names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
     exec(compile(code, EDITOR, "exec"), names)
-    classes = [value for value in names.values() if getattr(value, "__module__", "") == "editor"
-               and isinstance(value, type)]
-    found = {name: names[name] for name in ("propose", "verify")
-             if getattr(names[name], "__module__", "") == "editor"}
-    if not classes and not found:
+    own = {name: value for name, value in names.items() if getattr(value, "__module__", "") == "editor"}
+    classes = [value for value in own.values() if isinstance(value, type)]
+    if classes:
+        return lambda: checked(classes[-1]())
+    if not own.keys() & {"propose", "verify"}:
         raise ValueError("the code defines neither propose nor verify, nor a subclass of Algorithm2 or Tree")
-    return {"rule": classes[-1]} if classes else found
-
-
-def judged(code, settings=None, penalty=False, disputed=False):
-    """lossless.Report, as a dict, about this code.  What its `verify` returns is checked as in a race.
-
-    disputed    judge it on the models of lossless/verdicts/, with these settings
-    penalty     the target has a repetition penalty
-    """
-    import lossless
-    from lossless.verdicts import museum, reports
-    own = typed(code)
-    if "verify" in own:
-        own["verify"] = checked_rule(own["verify"])
-    sampler = museum.sampler(checked(own["rule"])) if "rule" in own else (
-        partial(speculative_sampling, **own))
-    if not disputed:
-        return lossless.report(sampler)._asdict()
-    for found in reports(sampler, settings or {}, penalty):
-        if not found.lossless:
-            break
-    return found._asdict()
+    propose, verify = own.get("propose", others.propose), own.get("verify", others.verify)
+    return lambda: partial(speculative_sampling, propose=propose, verify=checked_rule(verify))
 
 
 def checked(rule):
-    """The rule's class, but what its `verify` returns is checked.  (The walk of a tree is its own.)"""
-    verify = getattr(rule, "verify", None)
-    return type(rule.__name__, (rule,), {"verify": lambda self, *run: checked_rule(
-        partial(verify, self))(*run)}) if verify else rule
+    """The rule; what its `verify` returns is checked from now on.  (A rule for trees has none: it walks.)"""
+    if hasattr(rule, "verify"):
+        rule.verify = checked_rule(rule.verify)
+    return rule
 
 
 def sentence(error):
@@ -183,10 +165,9 @@ def openings():
                    code=code_of(case.rule), wrong=case.verdict == "wrong", settings=case.settings,
                    penalty=case.penalty, disputed=True, claim=case.claim, link=case.link,
                    thread=case.thread)
-    for group, table in (
-            ("mistakes that are easily made", museum.WRONG), ("right, though it looks wrong", museum.RIGHT)):
-        for name in table:
-            yield dict(group=group, name=name, code=code_of(name), wrong=table is museum.WRONG)
+    for name, rule in museum.RULES.items():
+        group = "right, though it looks wrong" if rule.lossless else "mistakes that are easily made"
+        yield dict(group=group, name=name, code=code_of(name), wrong=not rule.lossless)
 
 
 def paper():

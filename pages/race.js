@@ -49,7 +49,7 @@ const canOpen = r => Boolean(r?.tests ?? r?.steps ?? r?.nodes);
 function roundIn(r, i, last) {                          // the last round shows what became of each draft
   const box = el("span", canOpen(r) ? "can" : "", ...chips("accepted", r.text.slice(0, r.kept), !last));
   if (last) for (const d of (r.drafts ?? []).slice(r.kept))
-    box.append(...chips(d.verdict === "rejected" ? "out" : "unread", [names[d.token]]));
+    box.append(...chips(d.rejected ? "out" : "unread", [names[d.token]]));
   box.append(...chips("own", r.text.slice(r.kept), !last));
   if (canOpen(r)) box.onclick = () => openRound(run, i, true);
   return box;
@@ -164,7 +164,7 @@ function step(by) {                                     // to the end of the nex
   draw();
   const i = state().done, r = run.spec[i - 1];
   if (r) say(`Round ${i}: ${r.kept} of ${many(r.depth, r.nodes ? "level" : "draft")} accepted`
-    + (r.last ? `, then ${quoted(r.text.at(-1))}.` : "."));
+    + (r.own ? `, then ${quoted(r.text.at(-1))}.` : "."));
 }
 function choose(chosen) {
   [run, now, drawn] = [chosen, 0, {}];

