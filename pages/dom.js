@@ -2,16 +2,16 @@
 "use strict";
 const $ = id => document.getElementById(id), data = JSON.parse($("data").textContent);
 const STILL = matchMedia("(prefers-reduced-motion: reduce)").matches;
-
 function el(tag, name, ...children) {                   // strings become text nodes, never markup
   const element = document.createElement(tag);
   if (name) element.className = name;
   element.append(...children);
   return element;
 }
-function button(words, name, click) {
-  const one = el("button", name, words);
-  one.onclick = click;
+const button = (words, name, onclick) => Object.assign(el("button", name, words), { onclick });
+function bar(name, from, to) {                          // shares of the whole width
+  const one = el("div", name);
+  [one.style.left, one.style.width] = [from, to - from].map(x => Math.min(100, 100 * x) + "%");
   return one;
 }
 const b = (words, name = "") => el("b", name, words);

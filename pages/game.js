@@ -26,13 +26,13 @@ function verdictOn(rule, right) {
 }
 function ask(focus = true) {
   const { rules, n, n_wrong } = game, rule = rules[card], answered = answers.length > card;
-  const next = button(card + 1 < rules.length ? "Next rule" : "Your score", "main", () => { card++; ask(); });
-  const again = button("Play again", "main", () => { card = answers.length = 0; ask(); });
+  const on = !rule ? "Play again" : card + 1 < rules.length ? "Next rule" : "Your score";
+  const next = button(on, "main", () => { card = rule ? card + 1 : answers.length = 0; ask(); });
   const guesses = [true, false].map(lossless => button(lossless ? "Lossless" : "Not lossless", "", () => {
     answers[card] = lossless;
     ask();
   }));
-  const buttons = !rule ? [again] : answered ? [next] : guesses;
+  const buttons = !rule || answered ? [next] : guesses;
   const code = el("ol", "code", ...rule?.code.split("\n").map(line => el("li", "", line)) ?? []);
   code.tabIndex = 0;
   const parts = !rule ? [el("p", "", ...words`A coin gets ${rules.length / 2}. The repository has ${n} such

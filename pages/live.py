@@ -40,8 +40,7 @@ if sys.platform == "emscripten":                        # where memory counts ev
 
 
 def as_json(method):
-    """Decorates a method: its arguments and its answer are JSON, and an error becomes a sentence under "error".
-    """
+    """Decorates a method: it takes and returns JSON, and an error becomes a sentence under "error"."""
     def answer(self, request="{}"):
         try:
             return json.dumps(method(self, **json.loads(request)))

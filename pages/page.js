@@ -12,7 +12,7 @@ function remember() {                                   // in the address: what 
   history.replaceState(null, "", "#" + new URLSearchParams({ ...asSet(), ...more }));
 }
 function race(code = "") {
-  if (!$("form").checkValidity()) $("drawer").open = true;
+  $("drawer").open ||= !$("form").checkValidity();
   if (!$("form").reportValidity()) return false;
   remember();
   request({ race: { ...asSet(), code } });
@@ -20,21 +20,15 @@ function race(code = "") {
 }
 function linked(first) {                                // the address, at the start and when it changes
   const given = new URLSearchParams(location.hash.slice(1)), settings = KEYS.some(key => given.has(key));
-  root.className = (given.get("view") ?? "").replace("card", "stage card");
-  $("leave").hidden = root.className !== "stage";
+  root.className = given.get("view") ?? "";
+  $("leave").hidden = !root.className;
   for (const key of KEYS) if (settings || first) {
     $(key).value = given.get(key) ?? START[key];
     if (key !== "prompt" && !$(key).value) $(key).value = START[key];
   }
   if (given.has("open")) open(Math.max(0, openings.findIndex(it => it.name === given.get("open"))));
-  if (given.get("code")) $("editor").value = given.get("code");
-  if (given.get("code")) differences();
-  if (given.has("at")) {                                // a still: #run=1&at=14.2
-    [touched, playing] = [true, false];
-    choose(runs[Number(given.get("run"))] ?? runs[0]);
-    now = Number(given.get("at"));
-    draw();
-  }
+  $("editor").value = given.get("code") ?? $("editor").value;
+  differences();
   if (!first && settings) race();
 }
 $("form").onsubmit = event => { event.preventDefault(); race(); };
@@ -47,5 +41,4 @@ begin();
 linked(true);
 const loads = !matchMedia("(pointer: coarse)").matches && !navigator.connection?.saveData && !touched;
 if (loads && location.protocol !== "file:") setTimeout(() => asked || request({}), 1500);
-else $("status").textContent = `A recording plays. Your own run loads Python and two models: ${Math.round(
-  (sum(data.packs, pack => pack.size) + data.python_size) / 1e6)} MB.`;
+else $("status").textContent = `Your own run loads Python and models, ${Math.round(SIZE / 1e6)} MB.`;

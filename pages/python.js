@@ -1,9 +1,9 @@
 // Python, in a worker of its own.
 function inside() {                                     // becomes the worker's program
-  let live = null, stopped = 0, queue = Promise.resolve(), loaded = 0, total = 0;
+  let live = null, stopped = 0, queue = Promise.resolve(), loaded = 0;
   const plainly = self.fetch, counting = () => new TransformStream({ transform(part, out) {
     loaded += part.length;
-    postMessage({ loaded: Math.min(loaded, total), total });
+    postMessage({ loaded });
     out.enqueue(part);
   } });
   self.fetch = async (...what) => {
@@ -15,27 +15,23 @@ function inside() {                                     // becomes the worker's 
     if (response?.ok) return response.arrayBuffer();
     throw Error(`${file} could not be downloaded (${response?.status ?? "no network"}): try again later.`);
   }
-  async function unpack(pack, home, data) {             // a damaged copy leaves the browser's cache
-    const whole = data => python.globals.get("is_whole")(data, pack.sha256);
-    if (!whole(data)) data = await fetched(pack, home, "reload");
-    if (!whole(data)) throw Error(`${pack.file} is damaged on its way here: try again later.`);
-    python.unpackArchive(data, "zip", { extractDir: "/project" });
-  }
-  async function load({ base, home, packs, size }) {
-    [loaded, total] = [0, size];
+  async function load({ base, home, packs }) {
     const files = packs.map(pack => fetched(pack, home));
     files.forEach(file => file.catch(() => null));      // a failure is reported below, where it is awaited
-    if (!self.python) {
-      try { importScripts(base + "pyodide.js"); } catch {
-        throw Error(`Python could not be loaded from ${base}: is there a network, and is it allowed?`);
-      }
-      self.python = await loadPyodide({ indexURL: base });
-      await python.loadPackage(["numpy", "regex"], { messageCallback: () => {} });
-      python.runPython("import hashlib\ndef is_whole(data, sha256):\n"
-        + "    return hashlib.sha256(data.to_memoryview()).hexdigest() == sha256");
+    try { importScripts(base + "pyodide.js"); } catch {
+      throw Error(`Python could not be loaded from ${base}: is there a network, and is it allowed?`);
     }
-    for (const [i, pack] of packs.entries()) await unpack(pack, home, await files[i]);
-    live ??= python.runPython("import os, sys, shutil; os.chdir('/project'); sys.path[:0] = ['/project']\n"
+    const python = await loadPyodide({ indexURL: base });
+    await python.loadPackage(["numpy", "regex"], { messageCallback: () => {} });
+    const hash = python.runPython("import hashlib\n"
+      + "lambda file: hashlib.sha256(file.to_memoryview()).hexdigest()");
+    for (const [i, pack] of packs.entries()) {          // a damaged copy leaves the browser's cache
+      let file = await files[i];
+      if (hash(file) !== pack.sha256) file = await fetched(pack, home, "reload");
+      if (hash(file) !== pack.sha256) throw Error(`${pack.file} is damaged, or newer: load this page again.`);
+      python.unpackArchive(file, "zip", { extractDir: "/project" });
+    }
+    live = python.runPython("import os, sys, shutil; os.chdir('/project'); sys.path[:0] = ['/project']\n"
       + "from pages.live import Live; live = Live(); shutil.rmtree('models/demo-target'); live");
   }
   async function run(id, race) {
@@ -67,23 +63,18 @@ function inside() {                                     // becomes the worker's 
   };
 }
 
-let worker = null, had = [], asked = 0, asking = {}, busy = false, mine = null;
+const SIZE = sum(data.packs, pack => pack.size) + data.python_size;     // bytes
+let worker = null, asked = 0, asking = {}, busy = false, mine = null;
 function request(what) {                                // {race}, {judge}, or {}: only load
   if (location.protocol === "file:") return fail("This page was opened as a file, which cannot fetch the "
     + "models: run python -m http.server -d site and open http://localhost:8000.");
+  const needs = !worker && { base: data.base, packs: data.packs, home: new URL(".", location.href).href };
+  worker ??= new Worker(URL.createObjectURL(new Blob([`(${inside})()`], { type: "text/javascript" })));
+  worker.onmessage = ({ data }) => heard(data);
   fail("");
-  if (!worker) {
-    worker = new Worker(URL.createObjectURL(new Blob([`(${inside})()`], { type: "text/javascript" })));
-    worker.onmessage = ({ data }) => heard(data);
-    had = [];
-  }
-  const eagle = what.race?.drafter === "eagle", home = new URL(".", location.href).href;
-  const packs = data.packs.filter(({ file }) => !had.includes(file) && (eagle || file !== "demo-eagle.zip"));
-  const size = sum(packs, pack => pack.size) + (had.length ? 0 : data.python_size);
-  had.push(...packs.map(pack => pack.file));
   asking = what;
   working(Boolean(what.race ?? what.judge), what.judge ? "Every possible outcome is being followed." : "");
-  worker.postMessage({ id: ++asked, ...what, needs: packs.length && { base: data.base, home, packs, size } });
+  worker.postMessage({ id: ++asked, ...what, needs });
 }
 function working(on, words = "") {
   busy = on;
@@ -102,7 +93,7 @@ function over(stopped) {                                // your run has ended, o
   if (run !== mine) return;
   if (STILL || stopped) now = Infinity;
   lay();
-  if (!onRound()) openBest([run]);
+  if (run.settings.temperature && !onRound()) openBest([run]);
 }
 function endWorker() {                                  // with all that it has loaded
   worker.terminate();
@@ -116,11 +107,11 @@ $("stop").onclick = () => {                             // code that does not li
   worker.postMessage({ id, stop: true });
   setTimeout(() => busy && id === asked && endWorker(), 700);
 };
-function heard({ id, loaded, total, failed, began, lane, round, costs, verdict, done }) {
-  if (total) {
-    const [part, all] = [loaded, total].map(bytes => Math.round(bytes / 1e6));
+function heard({ id, loaded, failed, began, lane, round, costs, verdict, done }) {
+  if (loaded) {
+    const [part, all] = [Math.min(loaded, SIZE), SIZE].map(bytes => Math.round(bytes / 1e6));
     $("progress").hidden = false;
-    $("progress").value = loaded / total;
+    $("progress").value = loaded / SIZE;
     $("status").textContent = `Python and models: ${part} of ${all} MB${mine ? "" : "; a recording plays"}`;
   }
   if (id !== asked) return;

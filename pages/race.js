@@ -1,7 +1,6 @@
 // The race: two lanes on one clock.  All that is on the screen follows from `now`, in steps: passes of the
 // large model over one token.  A run: { settings, about, alone, spec, recorded, over }; alone and spec are
 // rounds as pages/rounds.py describes them.
-
 // The arithmetic: a round of k drafts costs k c + v(k) ---------------------------------------------------
 const tokensOf = rounds => sum(rounds, r => r.tokens.length);
 const passCost = (rows, most, v) => 1 + (v - 1) * (rows - 1) / (most - 1);     // v is the cost of `most` rows
@@ -45,13 +44,12 @@ function chips(kind, words, text = false) {             // the space before a wo
       : el("span", "chip c-" + kind, shown.replace(/\n/g, "↵")), breaks ? "\n" : ""];
   });
 }
-const canOpen = r => Boolean(r?.tests ?? r?.steps ?? r?.nodes);
 function roundIn(r, i, last) {                          // the last round shows what became of each draft
-  const box = el("span", canOpen(r) ? "can" : "", ...chips("accepted", r.text.slice(0, r.kept), !last));
+  const box = el("span", "can", ...chips("accepted", r.text.slice(0, r.kept), !last));
   if (last) for (const d of (r.drafts ?? []).slice(r.kept))
     box.append(...chips(d.rejected ? "out" : "unread", [names[d.token]]));
   box.append(...chips("own", r.text.slice(r.kept), !last));
-  if (canOpen(r)) box.onclick = () => openRound(run, i, true);
+  box.onclick = () => openRound(run, i, true);
   return box;
 }
 function pending({ nodes, drafts }, { drafted, checking }) {
@@ -83,12 +81,11 @@ function draw() {
 function outcome() {
   const { alone, spec, settings: { temperature }, stopped, about } = run;
   const [one, two] = [alone, spec].map(rounds => rounds.flatMap(r => r.tokens).concat(-1));
-  const at = one.findIndex((token, i) => token !== two[i]), why = stopped ? "The run was stopped."
-    : at < 0 ? "The two texts are the same, token for token."
-      : temperature > 0 ? "Both are drawn at random: other words, one distribution if the rule is lossless."
-        : `The texts differ from token ${at + 1} on` + (about.edited ? "."
-          : ": two tokens were almost equally likely there, and rounding decided.");
-  return `${many(spec.length, "pass", "es")} of the large model with drafts, ${alone.length} alone. ${why}`;
+  const at = one.findIndex((token, i) => token !== two[i]);
+  return stopped ? "The run was stopped." : at < 0 ? "The two texts are the same, token for token."
+    : temperature > 0 ? "Both are drawn at random: other words, one distribution if the rule is lossless."
+      : `The texts differ from token ${at + 1} on` + (about.edited ? "."
+        : ": two tokens were almost equally likely there, and rounding decided.");
 }
 const say = words => { $("said").textContent = words; };
 function tracks() {                                     // both on one scale: only then their lengths compare

@@ -58,15 +58,11 @@ function bars(rows, kinds, { marked, drawn, z = 0, mode = "" } = {}) {
   const left = ([id, p, q]) => id === null ? rest : Math.max(q - p, 0) / z, normal = mode === "normal";
   const known = rows.filter(([id]) => id !== null), rest = z && 1 - sum(known, left);
   const most = Math.max(...known.flatMap(row => normal ? left(row) : row.slice(1))) || 1;
-  const bar = (kind, from, to) => {
-    const one = el("div", "bar " + kind);
-    [one.style.left, one.style.width] = [from, to - from].map(x => Math.min(100, 100 * x / most) + "%");
-    return one;
-  };
+  const piece = (kind, from, to) => bar("bar " + kind, from / most, to / most);
   return el("div", "bars " + mode, ...rows.map(row => {
     const [id, ...shares] = row, real = id !== null, pair = el("div", "pair"), more = z && left(row);
-    if (real) pair.append(...shares.map((x, i) => bar(kinds[i], 0, x)));
-    if (real && more) pair.append(normal ? bar("left", 0, more) : bar("left", row[1], row[2]));
+    if (real) pair.append(...shares.map((x, i) => piece(kinds[i], 0, x)));
+    if (real && more) pair.append(normal ? piece("left", 0, more) : piece("left", row[1], row[2]));
     const said = !mode ? shares.map((x, i) => (shares[1] >= 0 ? kinds[i] + " " : "") + number(x)).join(" ")
       : more < 5e-4 && id !== drawn ? "" : normal ? number(more) : "+" + number(z * more);
     const is = real && id === drawn ? " drawn" : real && id === marked ? " drafted" : "";
@@ -109,8 +105,8 @@ const WORDS = {                                         // (the stop, its round,
     computed q after the last of them: a draw from it gives ${own(r)}. That is ${drafts(r.drafts.length)} + 1
     from one pass.` : words`One token is left to write: it is drawn from q: ${own(r)}.`,
   weight: ({ j, t }, r, d) => words`Block verification judges prefixes. The first ${drafts(j + 1)} have
-    P = min(1, P q / p) = min(1, ${r.tests[j].weight} × ${d.q} / ${d.p}) = ${t.weight}. The bars are p and P q
-    at the next place.`,
+    P = min(1, P q / p) = min(1, ${r.tests[j].weight} × ${d.q} / ${d.p}) = ${t.weight}. The bars are p and
+    P q at the next place.`,
   coin: ({ j, t }) => words`r = ${t.r} is ${t.passes ? "" : "not"} less than h = z / (z + 1 − P) =
     ${t.ratio}, where z = ${t.z} is the hatched part: ${t.passes ? yes(`the first ${drafts(j + 1)} stay.`)
     : "this does not accept them."} The last r that passes counts.`,
@@ -188,12 +184,11 @@ addEventListener("keydown", event => {
   event.preventDefault();
 });
 function openBest(among) {                              // a clear rejection, above temperature 0
-  const worth = ({ r: { kept, drafts, tests } }) =>
-    tests && kept < drafts.length ? tests[kept].z * drafts[kept].p : 0;
-  const drawn = among.filter(one => one.settings.temperature > 0);
-  const all = (drawn.length || opened ? drawn : among).flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
-  const best = all.filter(({ r }) => canOpen(r)).sort((a, b) => worth(b) - worth(a))[0];
-  $("round").hidden = !opened && !best;
+  const worth = ({ of, r: { kept, drafts, tests } }) =>
+    of.settings.temperature && tests && kept < drafts.length ? tests[kept].z * drafts[kept].p : 0;
+  const all = among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
+  const [best] = all.sort((a, b) => worth(b) - worth(a));
+  $("round").hidden = !best;
   if (!best) return;
   openRound(best.of, best.i);
   at = Math.max(0, stops.findIndex(stop => stop.j === best.r.kept));

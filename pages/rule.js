@@ -55,11 +55,9 @@ function judged(found) {
     “${spell(found.text)}” comes with probability ${plain(found.probability)} and must come with
     ${plain(found.wanted)}. (The judge's models know a few letters.)`);
 }
-for (const group of new Set(openings.map(it => it.group))) {
-  const box = el("optgroup", "");
-  box.label = group;
-  openings.forEach((it, i) => it.group === group && box.append(new Option(it.name, i)));
-  $("choice").append(box);
+for (const label of new Set(openings.map(it => it.group))) {
+  const options = openings.flatMap((it, i) => it.group === label ? new Option(it.name, i) : []);
+  $("choice").append(Object.assign(el("optgroup", "", ...options), { label }));
 }
 $("choice").onchange = () => { open(Number($("choice").value)); remember(); };
 $("try").onclick = () => {
@@ -75,12 +73,4 @@ let typing = 0;
 $("editor").oninput = () => {                           // what was typed survives a reload
   clearTimeout(typing);
   typing = setTimeout(() => { differences(); remember(); }, 300);
-};
-$("editor").onkeydown = event => {                      // Tab indents; Escape, then Tab, leaves the editor
-  const box = $("editor");
-  if (event.key === "Tab" && !event.shiftKey && box.dataset.key !== "Escape") {
-    event.preventDefault();
-    box.setRangeText("    ", box.selectionStart, box.selectionEnd, "end");
-  }
-  box.dataset.key = event.key;
 };
