@@ -28,10 +28,8 @@ function ask(focus = true) {
   const { rules, n, n_wrong } = game, rule = rules[card], answered = answers.length > card;
   const on = !rule ? "Play again" : card + 1 < rules.length ? "Next rule" : "Your score";
   const next = button(on, "main", () => { card = rule ? card + 1 : answers.length = 0; ask(); });
-  const guesses = [true, false].map(lossless => button(lossless ? "Lossless" : "Not lossless", "", () => {
-    answers[card] = lossless;
-    ask();
-  }));
+  const guesses = [true, false].map(lossless =>
+    button(lossless ? "Lossless" : "Not lossless", "", () => { answers[card] = lossless; ask(); }));
   const buttons = !rule || answered ? [next] : guesses;
   const code = el("ol", "code", ...rule?.code.split("\n").map(line => el("li", "", line)) ?? []);
   code.tabIndex = 0;

@@ -188,7 +188,7 @@ function openBest(among) {                              // a clear rejection, ab
     of.settings.temperature && tests && kept < drafts.length ? tests[kept].z * drafts[kept].p : 0;
   const all = among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
   const [best] = all.sort((a, b) => worth(b) - worth(a));
-  $("round").hidden = !best;
+  $("round").hidden = !opened && !best;
   if (!best) return;
   openRound(best.of, best.i);
   at = Math.max(0, stops.findIndex(stop => stop.j === best.r.kept));

@@ -101,16 +101,10 @@ def test_in_a_browser_the_best_comes_first_and_none_is_none(page):
     speeds = [float(text.rstrip("×")) for text in page.texts("#bars b")]
     assert speeds == sorted(speeds, reverse=True) and len(names()) == 5
     assert "lenient" not in " ".join(names())
-    page.run("$('lossless').click()")
-    assert len(names()) == 6
-    choose(K=8)
-    assert sorted(names()) == ["medusa K = 8", "model, block K = 8", "model, tree 3,2,1"]
-    choose(K="best")
     for slider in page.run("return sliders.length - 1"), 0:
         page.run(f"sliders[{slider}].input.value = 99; sliders[{slider}].input.oninput()")
     assert page.run("return [settings.c, settings.v.at(-1), $('preset').value]") == [1, 33, "own"]
     choose(preset="a GPU, 128 texts at once (assumed)")
-    page.run("$('lossless').click()")
     assert "Do not speculate" in page.texts("#verdict")[0]
     choose(preset="a GPU, one text (assumed)")
     assert "Best here" in page.texts("#verdict")[0]

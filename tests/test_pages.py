@@ -7,10 +7,8 @@ from helpers import full_disk
 
 from loading.files import rewrite
 from pages.__main__ import main
-from pages.files import MARK, check_place, is_ours, write_folder
-from pages.frame import page
+from pages.files import MARK, check_place, write_folder
 
-ROOT = Path(__file__).resolve().parent.parent
 REFUSED = (ValueError, OSError)         # loading/command_line.py turns both into one sentence
 
 
@@ -61,24 +59,15 @@ def test_a_page_is_written_where_the_path_leads(folder):
         assert state(folder) == before
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "pages").glob("*.*")
-                                        if path.suffix != ".png"))
-def test_no_template_is_taken_for_a_page(name):
-    with pytest.raises(ValueError, match="was not written by this program"):
-        check_place(ROOT / "pages" / name)
-
-
-@pytest.mark.parametrize("write, there", [
-    (lambda folder, html: rewrite(folder / "index.html", html), MARK),
-    (lambda folder, html: write_folder(folder, {"index.html": html, "new.html": html}), MARK)])
-def test_on_a_full_disk_the_old_page_stays(tmp_path, write, there):
-    (tmp_path / "index.html").write_text(there + "old")
+def test_on_a_full_disk_the_old_page_stays(tmp_path):
+    pages = dict.fromkeys(["index.html", "new.html"], MARK + "new" * 10_000)
+    (tmp_path / "index.html").write_text(MARK + "old")
     before = state(tmp_path)
     with pytest.raises(OSError, match="File too large.*index.html"):
         with full_disk(10_000):
-            write(tmp_path, there + "new" * 10_000)
+            write_folder(tmp_path, pages)
     assert state(tmp_path) == before
-    write(tmp_path, there + "new" * 10_000)
+    write_folder(tmp_path, pages)
     assert (tmp_path / "index.html").stat().st_size > 30_000
 
 
@@ -113,10 +102,3 @@ def test_the_program_writes_the_site(tmp_path, capsys, monkeypatch):
     main(str(tmp_path / "site"), "https://code.org/us/", "https://us.org/")
     assert f"python -m http.server -d {tmp_path}/site " in capsys.readouterr().out
     assert (tmp_path / "site" / "a.html").read_text() == "https://code.org/us https://us.org"
-
-
-def test_the_page_of_a_run_may_be_written_again(tmp_path):
-    for _ in range(2):
-        check_place(tmp_path / "run.html")
-        rewrite(tmp_path / "run.html", page("", "trace.html", {}, about="", cut=""))
-    assert is_ours(tmp_path / "run.html") and len(list(tmp_path.iterdir())) == 1

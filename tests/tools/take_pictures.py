@@ -22,14 +22,15 @@ from pages.site import index_page
 
 SECONDS, PER_SECOND, HOLD = 10, 10, 3                   # of the race; frames a second; seconds of its end
 RACE, CARD = (900, 480), (1200, 630)
-STYLE = """:is(nav, #bar, #presets, #preset-words, #legend, #said) { display: none !important; }
-  .stage :is(h1, #top p) { display: block; flex: none; width: 100%; max-width: none; font-size: 1.1em; }"""
+STYLE = """html.stage { font-size: %s; overflow: hidden; }
+  :is(nav, #bar, #presets, #preset-words, #legend, #said) { display: none !important; }"""
 
 
 def shot(browser, path, now, size, dark=False):
     """The race on the page at `path`, without its buttons, at a time in steps -> an image."""
     browser.open(path, *size, dark=dark, address="#view=stage")
-    browser.run(f"document.head.append(el('style', '', `{STYLE}`)); play(false); now = {now}; draw()")
+    style = STYLE % ("19.5px" if size == CARD else "15px")
+    browser.run(f"document.head.append(el('style', '', `{style}`)); play(false); now = {now}; draw()")
     return Image.open(BytesIO(browser.driver.get_screenshot_as_png())).convert("RGB")
 
 
