@@ -14,7 +14,6 @@ defines `propose`, `verify` or both, or else a subclass of Algorithm2 or Tree.  
 Limitations: one text at a time.  The judge stops at the first case that is wrong;
 python -m lossless --thorough searches longer.
 """
-import ast
 import copy
 import inspect
 import json
@@ -161,12 +160,12 @@ def openings():
         yield dict(group="Algorithm 2", name=function.__name__, code=without_docstring(function), wrong=False)
     for case in CASES:
         yield dict(group="disputed: " + case.verdict.replace("wrong", "not lossless"), name=case.name,
-                   code=code_of(case.rule), wrong=case.verdict == "wrong", settings=case.settings,
-                   penalty=case.penalty, disputed=True, claim=case.claim, link=case.link,
-                   thread=case.thread)
+                   code=code_of(museum.RULES[case.rule]), wrong=case.verdict == "wrong",
+                   settings=case.settings, penalty=case.penalty, disputed=True, claim=case.claim,
+                   link=case.link, thread=case.thread)
     for name, rule in museum.RULES.items():
         group = "right, though it looks wrong" if rule.lossless else "mistakes that are easily made"
-        yield dict(group=group, name=name, code=code_of(name), wrong=not rule.lossless)
+        yield dict(group=group, name=name, code=code_of(rule), wrong=not rule.lossless)
 
 
 def paper():
@@ -183,18 +182,10 @@ def without_docstring(function):
     return "\n".join([source["lines"][0], *source["lines"][source["doc"][1] + 1:]]) + "\n"
 
 
-def code_of(name):
-    """The source of the rule's class, after those of other classes of museum.py that it inherits from."""
-    from lossless.verdicts import museum, rules
-    own = [cls for cls in museum.RULES[name].__mro__[::-1]
-           if cls.__module__.startswith("lossless.verdicts") and cls.__name__ not in vars(rules)]
-    return "\n\n".join(sources(cls.__module__)[cls.__name__] for cls in own or [museum.RULES[name]])
-
-
 @cache
-def sources(module):
-    """{class: its source}; inspect.getsource would parse the file again for each."""
-    text = inspect.getsource(sys.modules[module])
-    lines = text.splitlines(keepends=True)
-    return {node.name: "".join(lines[node.lineno - 1:node.end_lineno]) for node in ast.parse(text).body
-            if isinstance(node, ast.ClassDef)}
+def code_of(rule):
+    """The source of the rule's class, after those of other classes of museum.py that it inherits from."""
+    from lossless.verdicts import rules
+    own = [cls for cls in rule.__mro__[::-1]
+           if cls.__module__.startswith("lossless.verdicts") and cls.__name__ not in vars(rules)]
+    return "\n\n".join(map(inspect.getsource, own or [rule]))

@@ -51,7 +51,7 @@ function list({ sources }) {                            // docstrings are folded
 }
 
 // The picture --------------------------------------------------------------------------------------------
-const wordOf = id => id === null ? "all others" : typeof id === "string" ? id : seen(names[id] ?? `#${id}`);
+const wordOf = id => id === null ? "the rest" : typeof id === "string" ? id : seen(names[id] ?? `#${id}`);
 // rows: [[token, *its probability in each], ..].  If z, the sum of (q - p)_+, is given, this difference is
 // drawn, hatched: "missing" beside p, "normal" divided by z.
 function bars(rows, kinds, { marked, drawn, z = 0, mode = "" } = {}) {

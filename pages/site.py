@@ -8,6 +8,7 @@
 """
 import hashlib
 import io
+from functools import cache
 from html import escape
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -72,6 +73,7 @@ def index_page(files, repository="", address="", base=PYODIDE):
     return page(TITLE, "index.html", data, policy, description=ABOUT, preview=preview, repository=link)
 
 
+@cache
 def recordings():
     """A run of each prompt at temperature 0 and .8, made now."""
     return [live.recorded(START | dict(prompt=prompt, temperature=T)) for prompt in PROMPTS for T in (0, .8)]
