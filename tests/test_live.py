@@ -68,7 +68,7 @@ def test_each_step_of_the_paper_names_lines_of_the_source(live):
 
 @pytest.mark.parametrize("changes, words", [
     (dict(prompt=""), "the prompt is empty"), (dict(prompt="word " * 600), "do not fit into the context"),
-    (dict(drafter="lookup", verifier="tree"), "a tree: use one of the drafters"),
+    (dict(drafter="lookup", verifier="tree"), "tree judges a tree"),
     (dict(code="def verify(:"), "line 1: SyntaxError"), (dict(code="x = 1"), "neither propose nor verify")])
 def test_what_cannot_be_run_is_one_sentence(live, changes, words):
     about, _ = raced(live, **changes)
