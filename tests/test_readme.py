@@ -1,9 +1,9 @@
 """The README is true: its commands run and print what it shows, and the files contain what it quotes."""
 
 import difflib
-import inspect
 import re
 import shlex
+from functools import wraps
 from pathlib import Path
 
 import pytest
@@ -31,8 +31,7 @@ def test_each_command_runs(arguments, capsys, tmp_path, monkeypatch):
         assert command_line.run(main, [*arguments, "--n_tokens_to_generate", "9"]) == 0
         assert capsys.readouterr().out
     else:  # these would first download gigabytes, so only their flags are checked
-        defaults = {name: p.default for name, p in inspect.signature(main).parameters.items()}
-        assert command_line.join_values(arguments, defaults)
+        assert command_line.run(wraps(main)(lambda **flags: None), arguments) == 0
 
 
 def test_the_output_shown_is_what_the_program_prints(capsys):
