@@ -1,4 +1,4 @@
-"""Constraints: what the examples do, and how many drafts are accepted.  test_judgements.py checks their
+"""Constraints: what the examples do, and how many drafts are accepted.  test_methods_lossless.py checks their
 distribution."""
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What drafters draft, and when they stop.  test_judgements.py checks that they are lossless."""
+"""What drafters draft, and when they stop.  test_methods_lossless.py checks that they are lossless."""
 import inspect
 from collections import Counter
 from types import SimpleNamespace

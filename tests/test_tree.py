@@ -1,6 +1,7 @@
 """Trees of drafts: which nodes they have, and that a pass over a tree gives the logits of its paths.
 
-The distribution of their texts and wrong rules are in test_judgements.py, greedy texts in test_table.py."""
+The distribution of their texts is in test_methods_lossless.py, wrong rules are in test_methods_mistakes.py,
+greedy texts in test_table.py."""
 import numpy as np
 import pytest
 from helpers import tiny_gpt2, without_cache
