@@ -8,14 +8,10 @@ from methods.samplers import block
 from speculative import speculative_sampling, verify
 
 
-def block_sampling(*run, verify=block.verify, **settings):
-    return speculative_sampling(*run, **settings, verify=verify)
-
-
 def mean_accepted(verify, draft, target, K):
     """The exact expected number of drafts that the first round accepts."""
-    found = exact_distribution(
-        lambda rng: next(block_sampling(draft, target, [0, 0], K + 1, K, rng, verify=verify)).n_accepted)
+    found = exact_distribution(lambda rng: next(
+        speculative_sampling(draft, target, [0, 0], K + 1, K, rng, verify=verify)).n_accepted)
     return sum(n * chance for n, chance in found.items())
 
 

@@ -15,7 +15,6 @@ import pytest
 from loading import command_line
 from lossless.verdicts import CASES, HERE, STATUS, __main__, check_vectors, vectors
 from lossless.verdicts.museum import RULES, WRONG
-from sampling import point_masses
 
 VECTORS = json.loads((HERE / "vectors.json").read_text(encoding="utf-8"))
 PAGE = (HERE / "README.md").read_text(encoding="utf-8")
@@ -113,17 +112,6 @@ def test_the_vectors_are_reproduced_in_another_language():
     assert run.returncode == 0 and f"{len(VECTORS['steps'])} steps" in run.stdout, run.stderr
 
 
-def test_the_first_tokens_of_the_vectors_have_the_targets_distribution():
-    """Whatever the rule keeps, the chances of the first token add up to q."""
-    for vector in VECTORS["distributions"]:
-        line = vector["rule"] in vectors.LINES
-        q = np.array(vector["q"][0] if line else vector["q"])
-        first = np.zeros(len(q))
-        for _, *tokens, chance in vector["outcomes"]:
-            first[tokens[0]] += chance
-        assert first == pytest.approx(q)
-
-
 def of_museum(rule):
     def verify(q, p, drafts, uniform):
         coins = SimpleNamespace(random=uniform)
@@ -132,15 +120,7 @@ def of_museum(rule):
 
 
 def failing_steps(verify):
-    found = []
-    for vector in VECTORS["steps"]:
-        if vector["rule"] in ("algorithm 2", "point masses"):
-            q, p, drafts = vector["q"], vector["p"], vector["drafts"]
-            p = point_masses(drafts, len(q[0])).tolist() if p is None else p
-            uniform = vectors.listed(vector["uniforms"]).random
-            if verify(q, p, drafts, uniform) != (vector["kept"], vector["next"]):
-                found.append(vector)
-    return found
+    return [*check_vectors.check(verify, VECTORS | {"distributions": []})]
 
 
 def same(rule, *methods):

@@ -12,7 +12,6 @@ from lossless import exact_distribution, walk
 from lossless.judge import text_of
 from lossless.toys import memoryless
 from lossless.verdicts.museum import RIGHT, WRONG
-from lossless.walk import walk_branches
 from speculative import speculative_sampling
 
 # What a sampler may do with chance --------------------------------------------------------------------------
@@ -30,7 +29,6 @@ COIN = {  # each returns True with probability .3
     "u * p < q": lambda rng: rng.random() * 0.5 < 0.15,
     "p * u < q, float32": lambda rng: np.float32(0.5) * rng.random() < 0.15,
     "u / q < 1 / p": lambda rng: rng.random() / 0.15 < 1 / 0.5,
-    "q / p > u": lambda rng: np.divide(0.15, 0.5) > rng.random(),
     "q / u > p": lambda rng: 0.15 / rng.random() > 0.5,
     "1 - u > c": lambda rng: 1 - rng.random() > 0.7,
     "1 - u <= c": lambda rng: 1 - rng.random() <= 0.3,
@@ -40,11 +38,9 @@ COIN = {  # each returns True with probability .3
     "log u < log c": lambda rng: np.log(rng.random()) < np.log(0.3),
     "clipped": lambda rng: np.clip(rng.random(), 1e-12, 1) < .3,
     "not 0": lambda rng: np.log(np.maximum(rng.random(), 1e-12)) < np.log(.3),
-    "not 1": lambda rng: np.minimum(rng.random(), 1 - 1e-12) < .3,
     "np.floor(10 u) < 3": lambda rng: np.floor(rng.random() * 10) < 3,
     "a float": lambda rng: isinstance(u := rng.random(), float) and u < .3,
     "choice of rows": lambda rng: rng.choice([[1, 2], [3, 4]], p=[.7, .3])[1] == 4,
-    "choice of several rows": lambda rng: rng.choice([[1, 2], [3, 4]], size=2, p=[.7, .3])[1, 0] == 3,
     "default_rng(rng)": lambda rng: np.random.default_rng(rng).random() < .3,
     "until it is below .6": lambda rng: next(u for u in iter(rng.random, None) if u < .6) < .18,
     "int(10 u) < 3": lambda rng: int(rng.random() * 10) < 3,
@@ -64,8 +60,6 @@ COIN = {  # each returns True with probability .3
     "choice, each as likely": lambda rng: rng.choice(10) in (0, 4, 9),
     "choice, several": lambda rng: rng.choice(2, size=3, p=[0.7, 0.3])[2] == 1,
     "in place": lambda rng: below_zero(rng.random(), .3),
-    "uniform, between bounds that are arrays": lambda rng: (rng.uniform(0, [1, 2]) < [.5, 1.2]).tolist() == [
-        True, True],
     "searchsorted": lambda rng: np.searchsorted([0.2, 0.5, 1.0], rng.random(), side="right") == 1,
     "argmax of a comparison": lambda rng: (np.cumsum([0.2, 0.3, 0.5]) > rng.random()).argmax() == 1,
 }
@@ -110,16 +104,6 @@ def test_a_random_number_compares_with_itself_and_with_none_as_any_number():
         u = rng.random()
         return u == u, u <= u, u >= u, u - u == 0, u / u == 1, u != None, u != u, u < u, u > u, u == None  # noqa: E711
     assert exact_distribution(run) == {(True,) * 6 + (False,) * 4: 1.0} == {run(np.random.default_rng()): 1.0}
-
-
-def test_choice_takes_the_sums_that_numpy_takes():
-    p = np.array([.1] * 10, np.float32) * np.float32(1 + 1e-5)
-    np.random.default_rng(0).choice(10, p=p)
-    assert len(exact_distribution(lambda rng: rng.choice(10, p=p))) == 10
-    for off in p * np.float32(1.01), p.astype(float):
-        for rng in np.random.default_rng(0), walk.Walk([]):
-            with pytest.raises(ValueError):
-                rng.choice(10, p=off)
 
 
 def torch_like(values):
@@ -238,19 +222,6 @@ def test_brute_force_on_a_grid_of_uniforms_gives_the_same(sampler, pair, n_token
         return text_of(sampler(*pair, [1, 0], n_tokens, K, rng))
 
     assert exact_distribution(run) == pytest.approx(on_a_grid(run, parts), abs=1e-12)
-
-
-def test_a_tree_of_chance_by_hand():
-    """A coin of .5, then on one side a coin of .2 and on the other a draw from three."""
-
-    def run(rng):
-        if rng.random() < 0.5:
-            return "a" if rng.random() < 0.2 else "b"
-        return "bcd"[np.searchsorted([0.25, 0.75, 1.0], rng.random(), side="right")]
-
-    by_hand = {"a": 0.5 * 0.2, "b": 0.5 * 0.8 + 0.5 * 0.25, "c": 0.5 * 0.5, "d": 0.5 * 0.25}
-    assert exact_distribution(run) == pytest.approx(by_hand)
-    assert len(list(walk_branches(run))) == 5
 
 
 def test_a_sampler_that_does_not_repeat_itself_is_told_so():

@@ -5,7 +5,7 @@
 import json
 import random
 from collections import Counter
-from itertools import accumulate
+from itertools import accumulate, chain, repeat
 from pathlib import Path
 
 ROUNDS = 10_000
@@ -32,7 +32,7 @@ def check(verify, vectors):
     for i, v in enumerate(vectors["steps"]):
         if v["rule"] in ("algorithm 2", "point masses"):
             p = v["p"] or point_masses(v["drafts"], len(v["q"][0]))
-            found = verify(v["q"], p, v["drafts"], iter(v["uniforms"]).__next__)
+            found = verify(v["q"], p, v["drafts"], chain(v["uniforms"], repeat(0.0)).__next__)
             if tuple(found) != (v["kept"], v["next"]):
                 yield f"step {i}: {found}, and should be {v['kept'], v['next']}"
     for i, v in enumerate(vectors["distributions"]):
