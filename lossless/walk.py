@@ -29,7 +29,6 @@ import numpy as np
 
 MAX_BRANCHES = 1_000_000    # of one case; more are too much work
 MAX_STEPS = 5_000           # random numbers, calls of a model and rounds in one run; more: it never ends
-MAX_AT_ONCE = 500           # random numbers that may be drawn at once
 NEGLIGIBLE = 1e-13          # less likely branches are left out
 OBJECT_ERRORS = "numpy.object_", "Uniform", "input types"       # NumPy and torch say these of a Uniform
 NOT_REPEATED = ("the sampler did not repeat itself: it must remember nothing between runs (make it anew for "
@@ -125,10 +124,6 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
                 return self.transform(lambda c: c / a, falls=a < 0) if a else 0.0
             case "divide" if left:
                 return self.transform(lambda c: c * a, falls=a < 0)
-            case "divide" if a == 0:
-                return 0.0
-            case "divide" if self.is_positive() and a > 0:
-                return self.transform(lambda c: a / c if c > 0 else np.inf, falls=True)
             case "log" if self.is_positive():
                 return self.transform(lambda c: np.exp(min(c, 700)))
         self.walk.refuse(f"put through np.{name}")
@@ -192,10 +187,7 @@ class Walk(np.random.Generator):
 
     def repeat(self, draw, size):
         """What draw() returns, or an array of the shape `size`."""
-        n = 1 if size is None else int(np.prod(size))
-        if n > MAX_AT_ONCE:
-            self.refuse(f"one of {n:,} that were drawn at once (draw as many as there are drafts)")
-        return draw() if size is None else np.array([draw() for _ in range(n)]).reshape(size)
+        return draw() if size is None else np.array([draw() for _ in range(np.prod(size))]).reshape(size)
 
     def random(self, size=None, dtype=float):
         return self.repeat(lambda: Uniform(self), size)

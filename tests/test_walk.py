@@ -29,7 +29,6 @@ COIN = {  # each returns True with probability .3
     "u * p < q": lambda rng: rng.random() * 0.5 < 0.15,
     "p * u < q, float32": lambda rng: np.float32(0.5) * rng.random() < 0.15,
     "u / q < 1 / p": lambda rng: rng.random() / 0.15 < 1 / 0.5,
-    "q / u > p": lambda rng: 0.15 / rng.random() > 0.5,
     "1 - u > c": lambda rng: 1 - rng.random() > 0.7,
     "1 - u <= c": lambda rng: 1 - rng.random() <= 0.3,
     "u - c < 0": lambda rng: rng.random() - 0.3 < 0,
@@ -94,7 +93,7 @@ def test_what_is_drawn_without_replacement_is_as_numpy_draws_it():
 
 
 def test_a_random_number_times_zero_is_zero():
-    for zero in lambda u: u * 0.0, lambda u: 0.0 / u, lambda u: -(u * 0.0) + 0.0:
+    for zero in lambda u: u * 0.0, lambda u: -(u * 0.0) + 0.0:
         for asked in lambda x: x <= 0, lambda x: not x > 0, lambda x: x == 0:
             assert exact_distribution(lambda rng: bool(asked(zero(rng.random())))) == {True: 1.0}
 
@@ -115,18 +114,17 @@ def torch_like(values):
 CANNOT = {
     "plain numbers": [lambda rng: np.isnan(rng.random(2)), lambda rng: torch_like(rng.random(2)),
                       lambda rng: round(rng.random(), 1) < .5, lambda rng: f"{rng.random():.1f}"],
-    "8,192 that were drawn at once": [lambda rng: rng.random(8192)[0] < .5],
-    "with itself": [lambda rng: (lambda u: u * u < .5)(rng.random()),
-                    lambda rng: (lambda u: u ** u < .75)(rng.random())],
+    "with itself": [lambda rng: (lambda u: u * u < .5)(rng.random())],
     "copy of rng": [lambda rng: copy(rng).random() < .5, lambda rng: deepcopy([rng])[0].random() < .5],
     "with another": [lambda rng: rng.random() < rng.random(), lambda rng: rng.random() * rng.random() < 0.5,
                      lambda rng: int(np.argmin(-np.log(rng.random(3)) / [0.5, 0.3, 0.2]))],
     "drawn between": [lambda rng: rng.integers(0, [3, 4]), lambda rng: rng.integers(2 ** 53)],
     "np.less with out": [lambda rng: np.less(rng.random(), .5, out=np.zeros((), bool))],
     "np.sin": [lambda rng: np.sin(rng.random()) < 0.5],
+    "np.divide": [lambda rng: 0.15 / rng.random() > 0.5],
     "np.log": [lambda rng: np.log(rng.random() - 0.5) < 0.5],
     "a plain number": [lambda rng: float(rng.random())],
-    "5,000 integers": [lambda rng: int(rng.random() * 2**53), lambda rng: int(1 / rng.random())],
+    "5,000 integers": [lambda rng: int(rng.random() * 2**53)],
     "rng.gumbel": [lambda rng: rng.gumbel(size=3).argmax()],
     "[Pp]robabilities|same size": [lambda rng: rng.choice(3, p=[0.5, 0.3, 0.3]),
                                    lambda rng: rng.choice(2, p=[0.5, 0.3, 0.2]),
@@ -165,6 +163,10 @@ def test_a_loop_that_only_chance_ends_is_walked_as_far_as_chance_goes():
     assert late == {True: .9999}
 
 
+def thousands_at_once(rng):
+    return rng.random(8192)[0] < .5
+
+
 def heads_for_ever(rng):
     while rng.random() < 2:
         pass
@@ -175,7 +177,7 @@ def whatever_the_coins_are(rng):
         bool(rng.random() < .5)
 
 
-@pytest.mark.parametrize("run", [heads_for_ever, whatever_the_coins_are])
+@pytest.mark.parametrize("run", [thousands_at_once, heads_for_ever, whatever_the_coins_are])
 def test_a_loop_that_chance_does_not_end_never_ends(run):
     with pytest.raises(ValueError, match="5,000 steps .* never ends"):
         exact_distribution(run)

@@ -49,10 +49,6 @@ class Case(NamedTuple):
         return "/".join(self.thread.split("/")[:2]) if self.status in ("shipped", "declared") else ""
 
     @property
-    def link(self):
-        return f"https://github.com/{self.thread}"
-
-    @property
     def verdict(self):
         return "lossless" if RULES[self.rule].lossless else "wrong"
 

@@ -81,8 +81,8 @@ def finding(case):
 def in_a_line(case):
     anchor = case.name.lower().replace(".", "-").replace("_", "-")
     quote = case.quote.replace("`", "")
-    name, about = f"[{case.name}]({case.link})", f"{case.date}, {case.status}: {case.outcome}"
-    return f'- <a id="{anchor}"></a>{name} ({about}). {case.claim} `{quote}` *{case.answer}*'
+    link, about = f"https://github.com/{case.thread}", f"{case.date}, {case.status}: {case.outcome}"
+    return f'- <a id="{anchor}"></a>[{case.name}]({link}) ({about}). {case.claim} `{quote}` *{case.answer}*'
 
 
 if __name__ == "__main__":

@@ -13,20 +13,6 @@ from sampling import probabilities, sample
 
 # The accept test --------------------------------------------------------------------------------------------
 
-class CoinOfTheDraft(Algorithm2):
-    """The number that drew a draft also judges it."""
-    def propose(self, *run):
-        self.coins = []
-        return super().propose(*run)
-
-    def draw(self, p, rng):
-        self.coins.append(rng.random())
-        return int((np.cumsum(p) > self.coins[-1]).argmax())
-
-    def accepts(self, q, p, x, rng):
-        return self.coins.pop(0) * p[x] < q[x]
-
-
 class Swapped(Algorithm2):
     """p and q are swapped in the accept test."""
     def accepts(self, q, p, x, rng):
@@ -51,12 +37,6 @@ class EveryDraftAccepted(Algorithm2):
     """No draft is tested, so all but the bonus tokens are the drafter's text."""
     def accepts(self, *_):
         return True
-
-
-class NoDraftAccepted(Algorithm2):
-    """Every draft is rejected, but the correction still comes from the residual."""
-    def accepts(self, *_):
-        return False
 
 
 class AcceptedIfLiked(Algorithm2):
@@ -106,21 +86,6 @@ class BonusFromTheDraft(Algorithm2):
 
 
 # Positions and rounds ---------------------------------------------------------------------------------------
-
-class BlockUntilFirstFailure(Algorithm2):
-    """Block verification must not stop at the first coin that fails. A draft whose own coin fails is still
-    accepted if a later coin passes."""
-    def verify(self, q, p, drafts, rng):
-        p, weight, n_accepted = [*p, np.zeros_like(q[-1])], 1.0, 0
-        residual = np.maximum(q[0] - p[0], 0)
-        for j, x in enumerate(drafts, 1):
-            weight = min(weight * q[j - 1][x] / p[j - 1][x], 1)
-            rest = np.maximum(weight * q[j] - p[j], 0)
-            if not rng.random() * (rest.sum() + 1 - weight) < rest.sum():
-                break
-            n_accepted, residual = j, rest
-        return n_accepted, sample(residual if residual.any() else q[n_accepted], rng)
-
 
 class LastRowForAll(Algorithm2):
     """The draft's last distribution is used for every position. A round with a single draft does not show
@@ -199,12 +164,6 @@ class Changed(Algorithm2):
         return super().__call__(*run, **settings | self.change(**settings))
 
 
-class TemperatureIgnored(Changed):
-    """Draft and target both run at temperature 1."""
-    def change(self, **_):
-        return dict(temperature=1.0)
-
-
 class TopKOneTooMany(Changed):
     """Top-k leaves one token too many."""
     def change(self, top_k, **_):
@@ -241,18 +200,6 @@ class Divided(Algorithm2, lossless=True):
     """The ratio is divided out and capped at 1, and the coin is 1 - u, on the right of the comparison."""
     def accepts(self, q, p, x, rng):
         return min(1, q[x] / p[x]) > 1 - rng.random()
-
-
-class Logarithms(Algorithm2, lossless=True):
-    """The test compares logarithms."""
-    def accepts(self, q, p, x, rng):
-        return q[x] > 0 and np.log(rng.random()) < np.log(q[x]) - np.log(p[x])
-
-
-class CoinForAnArray(Algorithm2, lossless=True):
-    """The coin is compared with all tokens' ratios at once."""
-    def accepts(self, q, p, x, rng):
-        return (rng.random() * p < q)[x]
 
 
 class AllCoinsAtOnce(Algorithm2, lossless=True):

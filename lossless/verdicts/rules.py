@@ -99,18 +99,16 @@ class ArgmaxSoftmaxRecorded(Algorithm2):
         return int(p.argmax())
 
 
-class ArgmaxAsPointMasses(ArgmaxSoftmaxRecorded, lossless=True):
-    """The draft x is accepted with probability q(x). After a rejection, which has probability 1 - q(x), each
-    other token y is drawn with probability q(y) / (1 - q(x)). So y comes with probability q(y)."""
-    def propose(self, *run):
-        return super().propose(*run)[0], None
-
-
 class DrawnAsPointMasses(Algorithm2, lossless=True):
     """The rule for point masses does not depend on how the draft came about, so a drawn draft may be judged
     like a chosen one. The draft is accepted with probability sum p q instead of sum min(p, q)."""
     def propose(self, *run):
         return super().propose(*run)[0], None
+
+
+class ArgmaxAsPointMasses(DrawnAsPointMasses, ArgmaxSoftmaxRecorded, lossless=True):
+    """The draft x is accepted with probability q(x). After a rejection, which has probability 1 - q(x), each
+    other token y is drawn with probability q(y) / (1 - q(x)). So y comes with probability q(y)."""
 
 
 class FilteredRawRecorded(Algorithm2):
@@ -143,10 +141,8 @@ class BeamSoftmaxRecorded(Algorithm2):
         return found[0][:2]
 
 
-class BeamAsPointMasses(BeamSoftmaxRecorded, lossless=True):
+class BeamAsPointMasses(DrawnAsPointMasses, BeamSoftmaxRecorded, lossless=True):
     """The text is chosen, not drawn, so p = 1 at each draft."""
-    def propose(self, *run):
-        return super().propose(*run)[0], None
 
 
 class UnlikelyLastDropped(ArgmaxSoftmaxRecorded, lossless=True):
