@@ -35,7 +35,7 @@ def load_module(path, source):
     name = os.path.abspath(path)
     LOADED[name] = path
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, None, origin=name))
-    sys.modules[name] = module                          # where dataclasses look
+    sys.modules[name], module.__file__ = module, name   # dataclasses look there; it may read files beside it
     try:
         exec(compile(source, name, "exec"), vars(module))       # `import` might run old bytecode
     except (Exception, SystemExit) as error:

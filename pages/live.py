@@ -162,7 +162,7 @@ def openings():
         yield dict(group="disputed: " + case.verdict.replace("wrong", "not lossless"), name=case.name,
                    code=code_of(museum.RULES[case.rule]), wrong=case.verdict == "wrong",
                    settings=case.settings, penalty=case.penalty, disputed=True, claim=case.claim,
-                   link=f"https://github.com/{case.thread}", thread=case.thread)
+                   link=case.link, thread=case.thread)
     for name, rule in museum.RULES.items():
         group = "right, though it looks wrong" if rule.lossless else "mistakes that are easily made"
         yield dict(group=group, name=name, code=code_of(rule), wrong=not rule.lossless)

@@ -45,8 +45,8 @@ class Case(NamedTuple):
     penalty: bool               # whether the target has a repetition penalty
 
     @property
-    def project(self):
-        return "/".join(self.thread.split("/")[:2]) if self.status in ("shipped", "declared") else ""
+    def link(self):
+        return f"https://github.com/{self.thread}"
 
     @property
     def verdict(self):

@@ -45,9 +45,9 @@ def case_named(name):
 def page():
     by_rule = {rule: [case for case in CASES if case.rule == rule] for rule in RULES}
     sections = [section(rule, cases) for rule, cases in by_rule.items() if cases]
-    shipped = [case for case in CASES if case.project]
+    projects = {case.thread.split("/")[1] for case in CASES if case.status in ("shipped", "declared")}
     facts = dict(
-        n=len(CASES), projects=len({case.project for case in shipped}), museum=len(RULES),
+        n=len(CASES), projects=len(projects), museum=len(RULES),
         wrong=sum(case.verdict == "wrong" for case in CASES),
         lossless=sum(case.verdict == "lossless" for case in CASES), usual=mean_accepted("Algorithm2"),
         status="\n".join(f"- **{status}**: the rule {meaning}." for status, meaning in STATUS.items()))
@@ -81,8 +81,8 @@ def finding(case):
 def in_a_line(case):
     anchor = case.name.lower().replace(".", "-").replace("_", "-")
     quote = case.quote.replace("`", "")
-    link, about = f"https://github.com/{case.thread}", f"{case.date}, {case.status}: {case.outcome}"
-    return f'- <a id="{anchor}"></a>[{case.name}]({link}) ({about}). {case.claim} `{quote}` *{case.answer}*'
+    name, about = f"[{case.name}]({case.link})", f"{case.date}, {case.status}: {case.outcome}"
+    return f'- <a id="{anchor}"></a>{name} ({about}). {case.claim} `{quote}` *{case.answer}*'
 
 
 if __name__ == "__main__":

@@ -26,13 +26,6 @@ class ByTheProbabilityAlone(Algorithm2):
         return rng.random() < q[x]
 
 
-class FirstUntested(Algorithm2):
-    """The first draft of a round is accepted without a test, so it has the drafter's distribution."""
-    def verify(self, q, p, drafts, rng):
-        n_accepted, token = super().verify(q[1:] if drafts else q, p[1:], drafts[1:], rng)
-        return n_accepted + len(drafts[:1]), token
-
-
 class EveryDraftAccepted(Algorithm2):
     """No draft is tested, so all but the bonus tokens are the drafter's text."""
     def accepts(self, *_):
@@ -100,16 +93,6 @@ class RowsOneTooEarly(Algorithm2):
         return super().verify(np.concatenate([q[:1], q[:-2], q[-1:]]) if drafts else q, p, drafts, rng)
 
 
-class LateRound(Algorithm2):
-    """Once the text, prompt included, is longer than five tokens, nothing is tested."""
-    def propose(self, draft, x, *run):
-        self.n = len(x)
-        return super().propose(draft, x, *run)
-
-    def accepts(self, *run):
-        return self.n > 5 or super().accepts(*run)
-
-
 class RejectedDraftIsRead(Algorithm2):
     """The target continues from the rejected draft instead of the correction, as if a cache were not rolled
     back."""
@@ -146,13 +129,6 @@ class LikelierOfTwo(Algorithm2):
     """The draft is the likelier of two draws, but p is the distribution of a single one."""
     def draw(self, p, rng):
         return max(sample(p, rng), sample(p, rng), key=p.__getitem__)
-
-
-class HalfPrecision(Algorithm2):
-    """p is recorded in half precision, but drafts are drawn in full precision."""
-    def recorded(self, p):
-        p = p.astype(np.float16).astype(float)
-        return p / p.sum()
 
 
 # Settings ---------------------------------------------------------------------------------------------------
@@ -195,21 +171,6 @@ class EOSIgnoredIfZero(Changed):
 
 
 # Unusual, and right -----------------------------------------------------------------------------------------
-
-class Divided(Algorithm2, lossless=True):
-    """The ratio is divided out and capped at 1, and the coin is 1 - u, on the right of the comparison."""
-    def accepts(self, q, p, x, rng):
-        return min(1, q[x] / p[x]) > 1 - rng.random()
-
-
-class AllCoinsAtOnce(Algorithm2, lossless=True):
-    """All coins of a round are thrown and compared at once. Those after a rejection have no effect."""
-    def verify(self, q, p, drafts, rng):
-        chances = np.array([row[x] for row, x in zip(p, drafts)])
-        passes = rng.random(len(drafts)) * chances < q[np.arange(len(drafts)), drafts] if drafts else []
-        n = next((j for j, passed in enumerate(passes) if not passed), len(drafts))
-        return n, sample(q[-1], rng) if n == len(drafts) else self.correction(q[n], p[n], drafts[n], rng)
-
 
 class CoinStretched(CoinDrawsTheCorrection, lossless=True):
     """The coin that rejected a draft is uniform between the ratio and 1. Stretched to [0, 1), it may draw the

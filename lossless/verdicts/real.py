@@ -28,12 +28,9 @@ class Coins:
         self.rng = rng
 
     def __le__(self, ratios):
-        kept = [False] * ratios.numel()
-        for i, ratio in enumerate(ratios.flatten().tolist()):
-            if not self.rng.random() < ratio:
-                break
-            kept[i] = True
-        return ratios.new_tensor(kept).bool().view(ratios.shape)
+        tests = enumerate(ratios.flatten().tolist())
+        n = next((i for i, ratio in tests if not self.rng.random() < ratio), ratios.numel())
+        return ratios.new_tensor([i < n for i in range(ratios.numel())]).bool().view(ratios.shape)
 
 
 def walked(rng):

@@ -52,14 +52,11 @@ class Algorithm2(Rule, lossless=True):
         for _ in range(k):
             row = probs(draft(x + drafts))[0]
             drafts.append(self.draw(row, rng))
-            p.append(self.recorded(row))
+            p.append(row)
         return drafts, p
 
     def draw(self, p, rng):
         return sample(p, rng)
-
-    def recorded(self, p):
-        return p
 
     # The target's pass
     def rows(self, target, x, drafts, probs, ends):
@@ -484,13 +481,13 @@ class BlockPointMasses(Block, ArgmaxAsPointMasses, lossless=True):
 class HSD(Algorithm2, lossless=True):
     """Hierarchical speculative decoding is block verification, scanned from the back: the capped ratio
     P_t = r_t / max(1, r_1, .., r_t) is min(1, P_{t-1} q / p)."""
-    def ratios(self, q, p, drafts):                             # [k + 1] r_t, [k + 1] P_t
+    def ratios(self, q, p, drafts):                             # r_t [k + 1], P_t [k + 1]
         r = np.cumprod([1.0, *(q[j][x] / p[j][x] for j, x in enumerate(drafts))])
         return r, r / np.maximum.accumulate(np.maximum(r, 1))
 
     def verify(self, q, p, drafts, rng):
-        k, (r, P) = len(drafts), self.ratios(q, p, drafts)
-        if rng.random() < self.whole(r, P):
+        k, (_, P) = len(drafts), self.ratios(q, p, drafts)
+        if rng.random() < P[k]:
             return k, sample(q[k], rng)
         for t in range(k - 1, -1, -1):
             change = P[t] * q[t] - p[t]
@@ -498,15 +495,12 @@ class HSD(Algorithm2, lossless=True):
             if t == 0 or rng.random() * less.sum() < more.sum():
                 return t, sample(more if more.any() else q[t], rng)
 
-    def whole(self, r, P):
-        return P[-1]
-
-
 class HSDLastUncapped(HSD):
     """The ratio of the whole text is not capped. So after a prefix with a ratio above 1, all drafts are
     accepted too often."""
-    def whole(self, r, P):
-        return r[-1]
+    def ratios(self, *run):
+        r, P = super().ratios(*run)
+        return r, [*P[:-1], r[-1]]
 
 
 class HSDOneTooEarly(HSD):
