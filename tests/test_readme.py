@@ -31,7 +31,7 @@ def test_each_command_runs(arguments, capsys, tmp_path, monkeypatch):
         assert command_line.run(main, [*arguments, "--n_tokens_to_generate", "9"]) == 0
         assert capsys.readouterr().out
     else:  # these would first download gigabytes, so only their flags are checked
-        assert command_line.run(wraps(main)(lambda **flags: None), arguments) == 0
+        assert command_line.run(wraps(main)(lambda *values, **flags: None), arguments) == 0
 
 
 def test_the_output_shown_is_what_the_program_prints(capsys):
