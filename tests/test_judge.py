@@ -362,7 +362,7 @@ def test_a_sampler_with_a_generator_of_its_own_is_told_so():
 
 LOOP = "draft, target, tokens, n_tokens, K, rng, **settings"
 OWN = {  # the contents of a file: (exit status, the beginning of what is printed)
-    "def propose(*_): return [len(__file__) % 2], None": (0, "lossless: no probability"),
+    "def propose(draft, x, k, *_): return [len(__file__) % 2][:k], None": (0, "lossless: no probability"),
     "def verify(q, p, drafts, rng):\n    return len(drafts), 0": (1, "not lossless: after "),
     "def verify(q, p, drafts, rng):\n    return rng.gumbel()": (2, "error: PATH, line 2: the judge cannot"),
     "def verify(q, p, drafts, rng):\n    return 1 / 0": (2, "error: PATH, line 2: ZeroDivisionError"),
