@@ -20,8 +20,10 @@ Limitations:
 """
 import contextlib
 import functools
+import io
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -139,51 +141,48 @@ def masked_crc(data):
 # The .index file is a LevelDB table: keys and values in blocks, each with a checksum, so damage is noticed.
 # The values are protocol buffers.
 
-def read_varint(data, at):
-    """The number at data[at:], seven bits per byte, the lowest first; and where the next item begins.
+def read_varint(stream):
+    """The next number of a stream of bytes: seven bits per byte, the lowest first.
 
-    >>> read_varint(bytes([0xAC, 0x02, 0x07]), 0)
-    (300, 2)
+    >>> read_varint(io.BytesIO(bytes([0xAC, 0x02, 0x07])))
+    300
     """
     value = shift = 0
-    while data[at] >= 0x80:
-        value, shift, at = value | (data[at] & 0x7F) << shift, shift + 7, at + 1
-    return value | data[at] << shift, at + 1
+    while (byte := stream.read(1)[0]) >= 0x80:
+        value, shift = value | (byte & 0x7F) << shift, shift + 7
+    return value | byte << shift
 
 
 def read_message(data):
     """A protocol buffer -> [(tag, value)].  A tag is field number * 8 + wire type."""
-    fields, at = [], 0
-    while at < len(data):
-        tag, at = read_varint(data, at)
-        if tag & 7 == 0:
-            value, at = read_varint(data, at)
-        else:
-            size, at = read_varint(data, at) if tag & 7 == 2 else ({1: 8, 5: 4}[tag & 7], at)
-            value, at = data[at:at + size], at + size
-        fields.append((tag, value))
+    fields, stream = [], io.BytesIO(data)
+    while stream.tell() < len(data):
+        tag = read_varint(stream)
+        wire = tag & 7
+        number = read_varint(stream) if wire in (0, 2) else {1: 8, 5: 4}[wire]
+        fields.append((tag, stream.read(number) if wire else number))
     return fields
 
 
-def read_block(index, offset, size):
+def read_block(index, handle):
     """A block of the table -> [(key, value)].
+
+    handle      a stream that says where in the .index file the block is: its first byte, its size
 
     An entry begins with three numbers: how many bytes its key shares with the key before, how many more the
     key has, and how many the value has.  Then come the rest of the key and the value.  After the entries come
     the places of those with whole keys (for binary search; not needed here) and the number of these places.
     """
+    offset, size = read_varint(handle), read_varint(handle)
     block, checksum = index[offset:offset + size + 1], index[offset + size + 1:offset + size + 5]
     need(masked_crc(block) == int.from_bytes(checksum, "little"), "a block does not match its checksum")
     need(block[-1] == 0, "it is compressed", Unsupported)
-    end, at, key, entries = size - 4 * (1 + int.from_bytes(block[-5:-1], "little")), 0, b"", []
-    while at < end:
-        shared, at = read_varint(block, at)
-        non_shared, at = read_varint(block, at)
-        value_size, at = read_varint(block, at)
-        key = key[:shared] + block[at:at + non_shared]
-        at += non_shared
-        entries.append((key, block[at:at + value_size]))
-        at += value_size
+    end = size - 4 * (1 + int.from_bytes(block[-5:-1], "little"))
+    stream, key, entries = io.BytesIO(block[:end]), b"", []
+    while stream.tell() < end:
+        shared, non_shared, value_size = (read_varint(stream) for _ in range(3))
+        key = key[:shared] + stream.read(non_shared)
+        entries.append((key, stream.read(value_size)))
     return entries
 
 
@@ -192,16 +191,10 @@ def read_index(path):
     with open_file(path) as file:
         index = file.read()
         need(index[-8:] == MAGIC, "it is not a TensorFlow .index file")
-        # the footer: where the metaindex block (empty) and the index block are
-        _, at = read_varint(index, len(index) - 48)
-        _, at = read_varint(index, at)
-        offset, at = read_varint(index, at)
-        size, _ = read_varint(index, at)
-        entries = []
-        for _, handle in read_block(index, offset, size):  # where each data block is
-            offset, at = read_varint(handle, 0)
-            size, _ = read_varint(handle, at)
-            entries += read_block(index, offset, size)
+        footer, entries = io.BytesIO(index[-48:]), []               # where two blocks are
+        read_block(index, footer)                                   # the metaindex, which is empty
+        for _, handle in read_block(index, footer):                 # where each data block is
+            entries += read_block(index, io.BytesIO(handle))
         (_, header), *tensors = entries
         header = dict(read_message(header))
         need(0x10 not in header, "it is big-endian", Unsupported)
@@ -254,16 +247,13 @@ def to_message(*fields):
 
 def to_block(entries):
     """[(key, value)], keys ascending -> a block.  Every 16th entry has its whole key."""
-    block, whole, last = b"", [], b""
+    block, whole, last = b"", [0], b""
     for i, (key, value) in enumerate(entries):
-        if i % 16 == 0:
-            whole.append(len(block))
-            last = b""
+        if i and i % 16 == 0:
+            whole, last = [*whole, len(block)], b""
         shared = len(os.path.commonprefix([last, key]))
-        block += to_varint(shared) + to_varint(len(key) - shared) + to_varint(len(value))
-        block += key[shared:] + value
+        block += b"".join(map(to_varint, (shared, len(key) - shared, len(value)))) + key[shared:] + value
         last = key
-    whole = whole or [0]
     block += b"".join(n.to_bytes(4, "little") for n in [*whole, len(whole)])
     block += b"\0"  # not compressed
     return block + masked_crc(block).to_bytes(4, "little")
@@ -273,8 +263,7 @@ def to_index(entries):
     """[(key, value)] -> an .index file: data block, metaindex block (empty), index block, footer."""
     data, meta = to_block(entries), to_block([])
     # the index block has one key, the shortest above the last name: b"n" for GPT-2
-    first = entries[-1][0][:1]
-    key = bytes([first[0] + 1]) if first else b""
+    key = bytes(byte + 1 for byte in entries[-1][0][:1])
     index = to_block([(key, to_varint(0) + to_varint(len(data) - 5))])
     footer = b"".join(map(to_varint, (len(data), len(meta) - 5, len(data) + len(meta), len(index) - 5)))
     return data + meta + index + footer.ljust(40, b"\0") + MAGIC
@@ -293,16 +282,13 @@ def write_tensorflow(prefix, arrays):
         for key, name in sorted((name.encode("utf-8"), name) for name in arrays):
             array = np.asarray(arrays[name])
             shape = to_message(*((0x12, to_message((0x08, n))) for n in array.shape))
-            # little-endian, row by row
             dtype = array.dtype.newbyteorder("<")
-            raw = array.astype(dtype, order="C", copy=False).reshape(-1).view(np.uint8)
+            raw = array.astype(dtype, order="C", copy=False).reshape(-1).view(np.uint8)     # row by row
             entries.append((key, to_message((0x08, types[dtype.str]), (0x12, shape), (0x20, file.tell()),
                                             (0x28, raw.size), (0x35, masked_crc(raw).to_bytes(4, "little")))))
             file.write(raw)
-    with open(index_path + ".part", "wb") as file:
-        file.write(to_index(entries))
-    with contextlib.suppress(FileNotFoundError):
-        os.remove(index_path)
+    Path(index_path + ".part").write_bytes(to_index(entries))
+    Path(index_path).unlink(missing_ok=True)
     os.replace(data_path + ".part", data_path)
     os.replace(index_path + ".part", index_path)
 
