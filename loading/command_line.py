@@ -1,5 +1,5 @@
-"""The command line of every program here: words -> flags (parsed by the package fire), and for each error one
-sentence and an exit status.
+"""The command line of every program here: words -> flags (the package fire prints their help), and for each
+error one sentence and an exit status.
 
     if __name__ == "__main__":
         sys.exit(command_line.run(main))
@@ -12,8 +12,8 @@ default, so a prompt stays as typed.  `main` returns its exit status, or None fo
     exit status 0       also if the reader of the output went away (| head), or never was there (>&-)
 
 What fire does badly is done here: it runs a program before it notices a word too many (`call`), it guesses
-types, so that the prompt "1,2" is a tuple (`make_parser`), it takes the word after a switch for a prompt, and
-a value such as "-5" for a flag (`split_words`), and it knows no hints (`find_flag`).
+types, so that the prompt "1,2" is a tuple (`parse`), it takes the word after a switch for a prompt, and a
+value such as "-5" for a flag (`split_words`), and it knows no hints (`find_flag`).
 
 Limitations: Ctrl-C while Python loads NumPy prints a traceback, and so does a bug in this project.  A bug in
 a user's file, loaded by user_file.py, is reported with its file and line.
@@ -80,23 +80,23 @@ def explain(error):
 # Words -> flags ---------------------------------------------------------------------------------------------
 
 def call(program, words):
-    """Let fire call the program, with words that it cannot misunderstand."""
-    import fire  # here: not every importer of this file has flags
+    """Call the program with the values of these words, or print its help."""
     if {"--help", "-h"} & {*words}:
+        import fire  # here: it is needed for nothing else
         name = Path(sys.argv[0]).name
         return print(fire.helptext.HelpText(program, fire.trace.FireTrace(program, name=name)))
     signature = inspect.signature(program)
     defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
     places, flags = split_words(words, defaults)
     try:
-        signature.bind(*places, **flags)
+        bound = signature.bind(*places, **flags)
     except TypeError as error:
         said = str(error).replace("too many positional arguments",
                                   "one word too many (a text of several words needs quotes)")
         raise ValueError(f"{said}: see --help") from None
-    parsers = {name: make_parser(name, default) for name, default in defaults.items()}
-    words = [*places, *(f"--{name}={value}" for name, value in flags.items())]
-    return fire.Fire(fire.decorators.SetParseFns(**parsers)(program), words, serialize=lambda status: None)
+    for name, word in bound.arguments.items():
+        bound.arguments[name] = parse(name, word, defaults[name])
+    return program(*bound.args, **bound.kwargs)
 
 
 def split_words(words, defaults):
@@ -139,14 +139,12 @@ def find_flag(typed, flags):
     raise ValueError(f"{typed!r} is not a flag of this program: {hint}")
 
 
-def make_parser(name, default):
-    """A parser of values of the default's type, which raises ValueError."""
-    kind, wanted = KINDS.get(type(default), (str, "text"))
-
-    def parse(word):
-        with suppress(KeyError, ValueError):
-            value = kind(word)
-            if kind is str or isfinite(value):
-                return value
-        raise ValueError(f"--{name} {word}: give {wanted}")
-    return parse
+def parse(name, word, default):
+    """A word as a value of the default's type.  Raises ValueError."""
+    if type(default) not in KINDS:
+        return word                                             # text, as typed
+    kind, wanted = KINDS[type(default)]
+    with suppress(KeyError, ValueError):
+        if isfinite(value := kind(word)):
+            return value
+    raise ValueError(f"--{name} {word}: give {wanted}")

@@ -23,26 +23,20 @@ from loading.folder import read_folder
 from loading.names import find_folder
 from loading.tokenizer import BYTES
 
-NAMES = {       # what parts of OpenAI's names are in Hugging Face's, in llama.cpp's
-    "model/wte": ("transformer.wte.weight", "token_embd.weight"),
-    "model/wpe": ("transformer.wpe.weight", "position_embd.weight"),
-    "model/lm_head": ("lm_head.weight", "output.weight"),
-    "model/h": ("transformer.h.", "blk."), "model/ln_f": ("transformer.ln_f", "output_norm"),
-    "/ln_1": (".ln_1", ".attn_norm"), "/ln_2": (".ln_2", ".ffn_norm"),
-    "/attn/c_attn": (".attn.c_attn", ".attn_qkv"), "/attn/c_proj": (".attn.c_proj", ".attn_output"),
-    "/mlp/c_fc": (".mlp.c_fc", ".ffn_up"), "/mlp/c_proj": (".mlp.c_proj", ".ffn_down"),
-    "/w": (".weight",) * 2, "/g": (".weight",) * 2, "/b": (".bias",) * 2}
+NAMES = {       # what parts of OpenAI's names are in Hugging Face's
+    "model/wte": "transformer.wte.weight", "model/wpe": "transformer.wpe.weight",
+    "model/lm_head": "lm_head.weight", "model/h": "transformer.h.", "model/": "transformer.",
+    "/w": ".weight", "/g": ".weight", "/b": ".bias", "/": "."}
 
 
-def name_there(name, to):
-    """OpenAI's name of a parameter -> Hugging Face's or llama.cpp's.
+def to_huggingface(name):
+    """OpenAI's name of a parameter -> Hugging Face's.
 
-    >>> [name_there("model/h11/attn/c_attn/w", to) for to in FORMATS]
-    ['transformer.h.11.attn.c_attn.weight', 'blk.11.attn_qkv.weight']
+    >>> to_huggingface("model/h11/attn/c_attn/w")
+    'transformer.h.11.attn.c_attn.weight'
     """
-    column = [*FORMATS].index(to)
     for ours, theirs in NAMES.items():
-        name = name.replace(ours, theirs[column])
+        name = name.replace(ours, theirs)
     return name
 
 
@@ -63,8 +57,8 @@ def write_huggingface(folder, _, sizes, arrays, tokenizer):
         (folder / name).write_text(text, encoding="utf-8")
     header, end = {"__metadata__": {"format": "pt"}}, 0
     for name, array in arrays.items():
-        header[name_there(name, "huggingface")] = dict(dtype="F32", shape=array.shape,
-                                                       data_offsets=[end, end := end + array.nbytes])
+        header[to_huggingface(name)] = dict(dtype="F32", shape=array.shape,
+                                            data_offsets=[end, end := end + array.nbytes])
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)                             # so that the numbers after it are aligned
     with open(folder / "model.safetensors", "wb") as file:
@@ -85,10 +79,12 @@ def write_gguf(folder, name, sizes, arrays, tokenizer):
     writer.add_layer_norm_eps(1e-5)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     add_tokenizer(writer, tokenizer, gguf.TokenType)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT2, sizes["n_layer"])
     # llama.cpp keeps the weights of one output together: [n_in, n_out] -> [n_out, n_in]
     for ours, array in arrays.items():
         array = array.T if ours.endswith("/w") else array
-        writer.add_tensor(name_there(ours, "gguf"), np.ascontiguousarray(array))
+        name = names.get_name(to_huggingface(ours), (".weight", ".bias"))
+        writer.add_tensor(name, np.ascontiguousarray(array))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

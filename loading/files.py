@@ -1,4 +1,5 @@
 """Files on disk: a text is read, or a new file replaces an old one whole.  Each error is one sentence."""
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -13,6 +14,18 @@ def read_text(path, advice):
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ValueError(f"cannot read {path} ({reason}): {advice}") from None
+
+
+@contextlib.contextmanager
+def one_sentence(what):
+    """What is raised inside becomes a ValueError that begins with `what`."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{what}: {error}") from None
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{what}: a JSON file does not have the structure that is expected "
+                         f"({error!r:.200}): fetch it again") from None
 
 
 def rewrite(path, content):

@@ -17,12 +17,16 @@ import re
 import numpy as np
 
 from loading.checkpoint import read_safetensors, read_tensorflow
+from loading.files import one_sentence
 from loading.tokenizer import check_keys, read_json, read_tokenizer
 
-SIZES = ("n_vocab", "n_ctx", "n_embd", "n_head", "n_layer")
-DEFAULTS = {"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12}
-ALIASES = {"hidden_size": "n_embd", "max_position_embeddings": "n_positions",
-           "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}
+SIZES = "n_vocab", "n_ctx", "n_embd", "n_head", "n_layer"      # in hparams.json
+DEFAULTS = {"n_vocab": 50257, "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_inner": None,
+            "tied": True}                       # of config.json, which may leave them out
+KEYS = {"vocab_size": "n_vocab", "n_positions": "n_ctx", "max_position_embeddings": "n_ctx",
+        "n_embd": "n_embd", "hidden_size": "n_embd", "n_head": "n_head", "num_attention_heads": "n_head",
+        "n_layer": "n_layer", "num_hidden_layers": "n_layer", "n_inner": "n_inner",
+        "tie_word_embeddings": "tied"}          # what they are called there
 
 # The values in config.json with which a model computes what gpt2.py computes; the first is the default.
 PLAIN = {
@@ -56,18 +60,16 @@ def read_folder(folder):
                 4 * n_embd; tied: False if the model has an output head of its own, model/lm_head
     Raises ValueError, with one sentence, if a file is missing or damaged, or is not a plain GPT-2's.
     """
-    try:
+    with one_sentence(f"{folder} is not a usable GPT-2 folder"):
         weights, sizes = find_weights(folder), read_sizes(folder)
         if weights.suffix in (".safetensors", ".json"):
             arrays = tie(rename(read_shards(weights)), sizes["tied"])
         else:
             arrays = read_tensorflow(weights)
         check_sizes(sizes, arrays)
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{folder} is not a usable GPT-2 folder: {error}") from None
+        arrays = check_weights(arrays, list_shapes(**sizes))
     tokenizer = read_tokenizer(folder, sizes["n_vocab"])
     n_vocab = len(tokenizer.ids)
-    arrays = check_weights(arrays, list_shapes(**sizes), folder)
     for name in arrays.keys() & {"model/wte", "model/lm_head"}:
         arrays[name] = arrays[name][:n_vocab]                   # without the rows that have no token
     return sizes | {"n_vocab": n_vocab}, arrays, tokenizer
@@ -109,16 +111,11 @@ def read_sizes(folder):
     check_keys("config.json", config, PLAIN)
     check_keys("config.json", config, NEUTRAL, DELETE)
     check_keys("generation_config.json", generation, NEUTRAL, DELETE)
-    config = {ALIASES.get(key, key): value for key, value in config.items()}
-    found = []
-    if hparams or not config:
-        found.append({size: hparams.get(size) for size in SIZES} | {"n_inner": None, "tied": True})
-    if config:
-        found.append(dict(zip(SIZES, (config.get(key, default) for key, default in DEFAULTS.items())),
-                          n_inner=config.get("n_inner"), tied=config.get("tie_word_embeddings", True)))
-    if found[0] != found[-1]:
+    ours = DEFAULTS | {size: hparams.get(size) for size in SIZES}
+    theirs = DEFAULTS | {KEYS[key]: value for key, value in config.items() if key in KEYS}
+    if hparams and config and ours != theirs:
         raise ValueError("hparams.json and config.json have different sizes: keep the files of one model")
-    return found[0]
+    return theirs if config else ours
 
 
 def check_sizes(sizes, arrays):
@@ -147,7 +144,7 @@ def list_shapes(n_vocab, n_ctx, n_embd, n_layer, n_inner=None, tied=True, **_):
             **{f"model/h{i}/{name}": shape for i in range(n_layer) for name, shape in block.items()}}
 
 
-def check_weights(arrays, shapes, folder):
+def check_weights(arrays, shapes):
     """{name: array in float32} for all names in `shapes`.  `arrays` is emptied on the way, to save memory.
 
     Raises ValueError if one is missing, of another shape, of whole numbers, or not finite.
@@ -156,14 +153,14 @@ def check_weights(arrays, shapes, folder):
     for name, shape in shapes.items():
         array = arrays.pop(name, None)
         if array is None:
-            raise ValueError(f"{folder}: {name} is missing from the checkpoint")
+            raise ValueError(f"{name} is missing from the checkpoint")
         if array.shape not in (shape, (1, *shape)):             # OpenAI's convolutions: [1, n_in, n_out]
-            raise ValueError(f"{folder}: {name} has the shape {array.shape}, and should have {shape}")
+            raise ValueError(f"{name} has the shape {array.shape}, and should have {shape}")
         if array.dtype.kind != "f":
-            raise ValueError(f"{folder}: {name} is quantized ({array.dtype}): get the unquantized model")
+            raise ValueError(f"{name} is quantized ({array.dtype}): get the unquantized model")
         checked[name] = np.asarray(array, dtype=np.float32).reshape(shape)
         if not np.isfinite(checked[name]).all():
-            raise ValueError(f"{folder}: {name} holds NaN or infinity: get the file again, or another model")
+            raise ValueError(f"{name} holds NaN or infinity: get the file again, or another model")
     return checked
 
 
@@ -173,9 +170,7 @@ def read_shards(path):
     """All tensors of a safetensors file, or of those that an index names.  Raises ValueError."""
     if path.suffix != ".json":
         return read_safetensors(path)
-    files, arrays = read_json(path).get("weight_map"), {}
-    if not isinstance(files, dict) or {*map(type, files.values())} != {str}:
-        raise ValueError(f"{path.name} has no weight_map from tensors to files: fetch it again")
+    files, arrays = read_json(path)["weight_map"], {}           # {tensor: file}
     for file in sorted({*files.values()}):
         arrays |= read_safetensors(path.with_name(file))
     if arrays.keys() != files.keys():

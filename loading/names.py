@@ -23,17 +23,15 @@ def find_folder(name, models_dir):
     for folder in [*(Path(models_dir, one) for one in names), Path(name)]:
         if holds_model(folder) and not (folder.name == size and is_unfinished(size, folder)):
             return folder
-    snapshots = [folder for folder in map(find_snapshot, names) if folder and holds_model(folder)]
-    for folder in snapshots:
-        if not size or any(folder.glob("*.safetensors")):
+    for folder in filter(None, map(find_snapshot, names)):
+        if holds_model(folder) and (not size or any(folder.glob("*.safetensors"))):
             return folder
     if size:
         try:
             return download(size, models_dir)
         except ValueError as error:
-            if snapshots:
-                return snapshots[0]                             # what it lacks is said when it is read
-            raise ValueError(f"{name} is neither in {models_dir} nor in {hub_cache()}, and {error}") from None
+            raise ValueError(f"{name} is neither in {models_dir} nor, as safetensors, in {hub_cache()}, and "
+                             f"{error}") from None
     if name and Path(name).is_dir():
         return Path(name)
     known = [*MODELS, *EMBEDDED]

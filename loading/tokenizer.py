@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from loading.files import read_text
+from loading.files import one_sentence, read_text
 
 EOS = "<|endoftext|>"
 ADVICE = "save it as UTF-8, or fetch it again"
@@ -14,7 +14,6 @@ BYTES = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 324))] 
 PAIRS = ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")         # OpenAI's, Hugging Face's
 NAMED = "bos_token eos_token unk_token sep_token pad_token cls_token mask_token".split()
 SPARE = 1024            # the most rows without a token: a model's size is often rounded up
-DAMAGE = LookupError, TypeError, AttributeError         # what a JSON file of another structure raises here
 
 # The values of these keys with which a file asks for nothing but what is done here; the first is the default.
 CONFIG = {"split_special_tokens": (False, None), "tokenizer_class": (
@@ -43,14 +42,14 @@ def read_tokenizer(folder, n_vocab=None):
     Raises ValueError if a file is missing or damaged, if two disagree, or if one asks for what is not done.
     """
     folder = Path(folder)
-    try:
+    with one_sentence(f"cannot read the vocabulary in {folder}"):
         whole, special, config, more = (read_json(folder / f"{name}.json", optional=True) for name in (
             "tokenizer", "special_tokens_map", "tokenizer_config", "added_tokens"))
         check_keys("tokenizer_config.json", config := config | special, CONFIG)
-        if whole:
-            check_keys("tokenizer.json", whole, {"normalizer": (None,)})
-            check_keys("tokenizer.json", whole.get("model", {}), MODEL)
-            check_keys("tokenizer.json", whole.get("pre_tokenizer") or {"type": None}, PRE_TOKENIZER)
+        check_keys("tokenizer.json", whole, {"normalizer": (None,)})
+        check_keys("tokenizer.json", whole.get("model", {}), MODEL)
+        check_keys("tokenizer.json", whole.get("pre_tokenizer", {"type": "ByteLevel"}) or {"type": None},
+                   PRE_TOKENIZER)
         added = list_added(whole, config, more)
         ids, merges = read_vocabulary(folder, whole, added)
         check_vocabulary(ids, merges, added)
@@ -60,11 +59,6 @@ def read_tokenizer(folder, n_vocab=None):
                              "files, or call model.resize_token_embeddings(len(tokenizer)) and save both")
         space = config.get("add_prefix_space", whole and whole["pre_tokenizer"].get("add_prefix_space"))
         around, ends = read_template(whole, config, ids), list_ends(folder, ids)
-    except ValueError as error:
-        raise ValueError(f"cannot read the vocabulary in {folder}: {error}") from None
-    except DAMAGE as error:
-        raise ValueError(f"the tokenizer's files in {folder} do not have the structure that Hugging Face's "
-                         f"have ({error!r:.200}): fetch them again") from None
     return Files(ids, merges, added.keys() - {EOS}, bool(space), around, ends)   # EOS stays text: encoder.py
 
 
@@ -76,12 +70,9 @@ def read_json(path, optional=False):
         return {}
     text = read_text(path, ADVICE)
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return {**json.loads(text)}
+    except (ValueError, RecursionError, TypeError) as error:    # TypeError: it holds something else
         raise ValueError(f"{path.name} is damaged ({error}): fetch it again") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path.name} does not hold a JSON object: fetch it again")
-    return found
 
 
 def check_keys(file, found, plain, advice="use a plain GPT-2"):
@@ -113,16 +104,13 @@ def read_vocabulary(folder, whole, added):
     """({token: id}, merges), `added` included.  Raises ValueError if there are none, or two that differ."""
     found = {"tokenizer.json": (whole["model"]["vocab"], whole["model"]["merges"])} if whole else {}
     for files in PAIRS:
-        there = [file for file in files if (folder / file).exists()]
-        if len(there) == 2:
+        if all((folder / file).exists() for file in files):
             lines = read_text(folder / files[1], ADVICE).split("\n")
             found[files[0]] = (read_json(folder / files[0]),
                                [line.strip() for line in lines if line and not line.startswith("#version")])
-        elif there and not whole:
-            raise ValueError(f"of {' and '.join(files)} there is only {there[0]}")
     if not found:
-        raise ValueError("it has none of encoder.json, vocab.json and tokenizer.json: copy the tokenizer's "
-                         "files from the model that it was made from")
+        raise ValueError("it has neither tokenizer.json nor vocab.json with merges.txt (OpenAI: encoder.json "
+                         "with vocab.bpe): copy them from the model that it was made from")
     known = {token: i for token, i in added.items() if i is not None}
     (ids, merges), *others = [
         (ids | known, [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges])
@@ -143,7 +131,8 @@ def check_vocabulary(ids, merges, added):
     if ({*map(type, ids.values())} != {int} or sorted(ids.values()) != [*range(len(ids))]
             or any(len(pair) != 2 for pair in merges) or len({*merges}) < len(merges)
             or strange or not made <= ids.keys()):
-        raise ValueError(f"tokens and merges do not fit together {strange[:3] or ''}: fetch its files again")
+        unknown = f" (what is {strange[0]!r}?)" if strange else ""
+        raise ValueError(f"tokens and merges do not fit together{unknown}: fetch its files again")
 
 
 def read_template(whole, config, ids):

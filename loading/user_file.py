@@ -2,11 +2,11 @@
 its file and line.
 """
 import functools
-import importlib.util
 import inspect
 import os
 import sys
 import traceback
+import types
 
 from loading.files import read_text
 
@@ -34,7 +34,7 @@ def load_function(path, name, like):
 def load_module(path, source):
     name = os.path.abspath(path)
     LOADED[name] = path
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, None, origin=name))
+    module = types.ModuleType(name)
     sys.modules[name], module.__file__ = module, name   # dataclasses look there; it may read files beside it
     try:
         exec(compile(source, name, "exec"), vars(module))       # `import` might run old bytecode

@@ -14,6 +14,7 @@ from checks import check_ids
 from compute.backend import to_host, xp
 from gpt2 import common_prefix, layer_norm
 from loading.checkpoint import read_tensorflow
+from loading.files import one_sentence
 from loading.folder import check_weights, list_shapes
 from loading.tokenizer import read_json
 from utils import nest
@@ -37,18 +38,16 @@ def load_head(kind, name_or_folder, target):
     if not folder.is_dir():
         raise ValueError(f"there is no head or folder {str(name_or_folder)!r}: use one of "
                          f"{', '.join(EMBEDDED)}, or a folder that models/training/heads.py has written")
-    try:
+    with one_sentence(f"{folder} is not a head for this target"):
         hparams, arrays = read_json(folder / "hparams.json"), read_tensorflow(folder / "model.ckpt")
         if hparams.get("kind") != kind:
             raise ValueError(f"it is of the kind {hparams.get('kind')!r}, not {kind!r}")
         if hparams.get("target") != checksum(target):
             raise ValueError("it was trained on another target: use it with that one, or train one on this "
                              "(models/training/heads.py)")
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{folder} is not a head for this target: {error}") from None
-    size = hparams[SIZES[kind]]
-    wanted = head_shapes(kind, target.params["wte"].shape[1], size, target.n_vocab)
-    return nest(check_weights(arrays, wanted, folder), n_layer=1) | {SIZES[kind]: size}
+        size = hparams[SIZES[kind]]
+        wanted = head_shapes(kind, target.params["wte"].shape[1], size, target.n_vocab)
+        return nest(check_weights(arrays, wanted), n_layer=1) | {SIZES[kind]: size}
 
 
 def find_head(name_or_folder, kind, target):
