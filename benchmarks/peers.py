@@ -20,6 +20,7 @@ from benchmarks.measure import in_turns
 from benchmarks.synthetic import SIZES, random_arrays, random_model, vocabulary
 from compute.threads import THREADS
 from loading import command_line, export
+from loading.tokenizer import Files
 
 N_CACHED, ROWS = 60, (1, 5, 9)
 
@@ -51,8 +52,9 @@ def passes_of_transformers(size):
 def passes_of_llama(program, folder, size):
     """{rows: median milliseconds of a pass}, by llama-bench's clock."""
     (folder / size).mkdir()
-    export.write_gguf(folder / size, size, SIZES[size], random_arrays(size),
-                      vocabulary(SIZES[size]["n_vocab"]))
+    encoder = vocabulary(SIZES[size]["n_vocab"])
+    files = Files(encoder.ids, [*encoder.ranks], set(), False, ([], []), [encoder.eos])
+    export.write_gguf(folder / size, size, SIZES[size], random_arrays(size), files)
     words = [program, "-m", folder / size / f"{size}.gguf", "-n", 0, "-d", N_CACHED, "-t", THREADS, "-r", 15,
              "-o", "json", "-p"]
     found = {n: subprocess.run([*map(str, words), str(n)], check=True, capture_output=True) for n in ROWS}

@@ -73,7 +73,7 @@ def write_gguf(folder, name, sizes, arrays, tokenizer):
     writer = gguf.GGUFWriter(folder / f"{name}.gguf", "gpt2")
     writer.add_context_length(sizes["n_ctx"])
     writer.add_embedding_length(sizes["n_embd"])
-    writer.add_feed_forward_length(sizes["n_inner"] or 4 * sizes["n_embd"])
+    writer.add_feed_forward_length(sizes.get("n_inner") or 4 * sizes["n_embd"])
     writer.add_block_count(sizes["n_layer"])
     writer.add_head_count(sizes["n_head"])
     writer.add_layer_norm_eps(1e-5)

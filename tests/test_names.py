@@ -3,7 +3,7 @@ import json
 import shutil
 
 import pytest
-from test_folder import FIXTURES, folder
+from test_folder import FIXTURES
 
 from loading import command_line, download
 from loading.names import find_folder
@@ -106,11 +106,3 @@ def test_the_error_for_an_unknown_name_lists_the_known_ones_and_the_nearest(tmp_
             load_model(name)
     with pytest.raises(ValueError, match="did you mean gpt2-medium?"):
         load_model("gpt2-medum")
-
-
-def test_a_known_name_is_downloaded_to_where_models_are_kept(tmp_path, monkeypatch):
-    def fetch(name, models_dir):
-        assert (name, models_dir) == ("355M", "somewhere")
-        return folder(tmp_path / "new")
-    monkeypatch.setattr(download, "download", fetch)
-    assert load_model("355M", "somewhere")[0].n_ctx == 8
