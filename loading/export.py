@@ -83,8 +83,8 @@ def write_gguf(folder, name, sizes, arrays, tokenizer):
     # llama.cpp keeps the weights of one output together: [n_in, n_out] -> [n_out, n_in]
     for ours, array in arrays.items():
         array = array.T if ours.endswith("/w") else array
-        name = names.get_name(to_huggingface(ours), (".weight", ".bias"))
-        writer.add_tensor(name, np.ascontiguousarray(array))
+        theirs = names.get_name(to_huggingface(ours), (".weight", ".bias"))
+        writer.add_tensor(theirs, np.ascontiguousarray(array))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
