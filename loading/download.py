@@ -76,13 +76,13 @@ def find_size(name):
 
 
 def download(name, models_dir="models"):
-    """Returns the folder models_dir/name, complete; downloads what is missing.  Raises ValueError."""
+    """Returns the folder models_dir/name, complete; downloads what is missing.  Raises ValueError, or OSError
+    if it cannot be written.
+    """
     if name not in MODELS:
         raise ValueError(f"there is no model {name!r} to download; there are {', '.join(MODELS)}")
     folder = Path(models_dir) / name
-    if not missing(name, folder):
-        return folder
-    try:
+    if missing(name, folder):
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / LOCK, "ab") as lock:
             with contextlib.suppress(ImportError):              # Windows
@@ -91,9 +91,6 @@ def download(name, models_dir="models"):
             for path, size, checksum in missing(name, folder):
                 download_file(path, [f"{url}/{path.name}" for url in MODELS[name]["urls"]], size, checksum)
         (folder / LOCK).unlink(missing_ok=True)
-    except OSError as error:
-        raise ValueError(f"cannot write to {folder} ({error.strerror}): is the disk full?  Start again, or "
-                         "choose another folder with --models_dir") from None
     return folder
 
 

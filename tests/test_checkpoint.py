@@ -211,25 +211,6 @@ def one(**changes):
     return table(block([HEADER, (b"x", entry(**changes))]))
 
 
-def test_what_the_format_allows_and_tensorflow_does_not_write(tmp_path):
-    unknown = field(99, 7) + field(98, b"text")
-    unknown += varint(97 << 3 | 5) + b"1234" + varint(96 << 3 | 1) + b"12345678"
-    long_tag = b"\x88\x00" + varint(1)                                          # field 1 in two bytes
-    cases = [one(), one(more=unknown), one(more=long_tag), one(offset=0, crc=b"1234"),
-             table(block([HEADER]), block([]), block([(b"x", entry())]))]
-    for index in cases:
-        assert np.array_equal(read_tensorflow(bundle(tmp_path, index))["x"], np.float32([1, 2]))
-    assert read_tensorflow(bundle(tmp_path, table(block([HEADER])))) == {}
-    # an offset that is no multiple of the item size; empty tensors where another begins, before and after it
-    entries = [HEADER, (b"a", entry(dtype=14, shape=(1,), size=2)),
-               (b"b", entry(shape=(1,), offset=2, size=4)), (b"c", entry(shape=(0,), offset=6, size=0)),
-               (b"d", entry(dtype=4, shape=(1,), offset=6, size=1)),
-               (b"e", entry(shape=(0,), offset=6, size=0))]
-    arrays = read_tensorflow(bundle(tmp_path, table(block(entries)), b"\x80\xbf\0\0\0\x40\7"))
-    assert [a.tolist() for a in arrays.values()] == [[-1.0], [2.0], [], [7], []]
-    assert all(a.flags.aligned for a in arrays.values())
-
-
 HUGE = [2**31 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 X, Y = (b"x", entry()), (b"y", entry())
 WELL, HOLE = table(block([HEADER, X])), "overlap|hole|end at byte"
@@ -264,11 +245,6 @@ def refused(read, path, reason):
 def test_damaged_index(tmp_path):
     for index, reason in DAMAGED.values():
         refused(read_tensorflow, bundle(tmp_path, index), reason)
-
-
-@pytest.mark.parametrize("data", [b"", bytes(7), bytes(9), bytes(12)])
-def test_data_of_another_length_are_refused(tmp_path, data):
-    refused(read_tensorflow, bundle(tmp_path, WELL, data), f"end at byte 8, and it has {len(data)}")
 
 
 def test_every_bit_of_the_index_is_guarded(tmp_path):
