@@ -157,10 +157,9 @@ def read_template(whole, config, ids):
 
 def list_ends(folder, ids):
     """The ids that end a text: those in config.json and generation_config.json, or else that of EOS."""
-    if not (folder / "config.json").exists():
-        return [ids[EOS]] if EOS in ids else []
-    ends = (read_json(folder / "config.json").get("eos_token_id", 50256),
-            read_json(folder / "generation_config.json", optional=True).get("eos_token_id"))
+    config, generation = (read_json(folder / f"{name}.json", optional=True)
+                          for name in ("config", "generation_config"))
+    ends = config.get("eos_token_id", 50256 if config else ids.get(EOS)), generation.get("eos_token_id")
     ends = [i for end in ends for i in (end if isinstance(end, list) else [end])]
     if not {*map(type, ends)} <= {int, type(None)}:
         raise ValueError(f"eos_token_id is {ends}: it must be an id, several, or null")
