@@ -159,7 +159,8 @@ def list_ends(folder, ids):
     """The ids that end a text: those in config.json and generation_config.json, or else that of EOS."""
     config, generation = (read_json(folder / f"{name}.json", optional=True)
                           for name in ("config", "generation_config"))
-    ends = config.get("eos_token_id", 50256 if config else ids.get(EOS)), generation.get("eos_token_id")
+    default = 50256 if (folder / "config.json").exists() else ids.get(EOS)
+    ends = config.get("eos_token_id", default), generation.get("eos_token_id")
     ends = [i for end in ends for i in (end if isinstance(end, list) else [end])]
     if not {*map(type, ends)} <= {int, type(None)}:
         raise ValueError(f"eos_token_id is {ends}: it must be an id, several, or null")
