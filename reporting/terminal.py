@@ -20,7 +20,7 @@ as they are.
 """
 import os
 
-from reporting.stats import accepted_path, is_tree
+from reporting.stats import accepted_path, count_rejected, is_tree
 
 STYLES = {"+": "32", "-": "31;9", ".": "2", "=": "1;94"}
 LEGEND = [("+", "accepted"), ("-", "rejected"), (".", "not used"), ("=", "the target's own")]
@@ -80,8 +80,7 @@ def sign_tokens(r, block=False):
     """
     n, path = r.n_accepted, accepted_path(r)
     left = [token for i, token in enumerate(r.drafts) if i not in path]
-    ended = len(r.tokens) == n                          # by an EOS among the accepted: nothing was rejected
-    rejected = 0 if ended or is_tree(r) else len(left) if block else 1
+    rejected = 0 if is_tree(r) else count_rejected(r, block)
     return ([("+", r.drafts[i]) for i in path]
             + [("-" if j < rejected else ".", token) for j, token in enumerate(left)]
             + [("=", token) for token in r.tokens[n:]])
