@@ -112,17 +112,6 @@ def test_rows_of_attention_do_not_depend_on_their_company(n_tokens, d_head, most
             assert same_bits(row_products(a[:, :n], b), alone[:, :n]), n
 
 
-@pytest.mark.parametrize("n, expected", [(1, False), (FEW, False), (FEW + 1, True)])
-def test_the_librarys_own_threads_are_kept_out_of_large_products(n, expected, monkeypatch):
-    inside, given = [], [7]
-    monkeypatch.setattr(threads, "blas_threads", lambda: (lambda: given[-1], given.append))
-    monkeypatch.setattr(linear_module, "share", lambda f, i, _: inside.append(given[-1] == 1) or f(0, i))
-    w = lay_out(np.ones((192, 64), np.float32))
-    assert (linear(np.ones((n, 192), np.float32), w, np.zeros(64, np.float32)) == 192).all()
-    row_products(np.ones((1, n, 64), np.float32), np.ones((1, 64, 64), np.float32))
-    assert inside == ([True, True] if expected else [False]) and given[-1] == 7
-
-
 MKL = [(192, 192), (768, 768), (1024, 512), (1280, 640), (1600, 400), (3072, 768), (4096, 512), (6400, 640)]
 
 

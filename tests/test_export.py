@@ -1,9 +1,8 @@
-"""loading/export.py writes what other programs expect: transformers and llama.cpp compute the same."""
+"""loading/export.py writes what other programs expect.  test_outside.py runs transformers and llama.cpp on it."""
 import numpy as np
 import pytest
 from helpers import full_disk, write_folder
 
-from autoregressive import autoregressive_sampling
 from benchmarks.synthetic import SIZES, random_arrays
 from loading import export
 from loading.command_line import run
@@ -72,23 +71,6 @@ def test_hugging_faces_layout_is_read_back_with_the_same_bits(tmp_path):
     tokens = ours[1].encode(text)
     assert theirs[1].encode(text) == tokens and theirs[1].eos == ours[1].eos
     assert (ours[0](tokens, 5) == theirs[0](tokens, 5)).all()
-
-
-@pytest.mark.long
-def test_in_transformers_one_assists_the_other(tmp_path):
-    """Its ids and logits are compared in test_outside.py."""
-    reason = 'transformers is missing: pip install -e ".[outside]"'
-    hf, torch = (pytest.importorskip(package, reason=reason) for package in ("transformers", "torch"))
-    theirs = {}
-    for name in "demo-draft", "demo-target":
-        main(name, tmp_path / name)
-        theirs[name] = hf.AutoModelForCausalLM.from_pretrained(tmp_path / name).eval()
-    model, encoder = load_model("demo-target")
-    tokens = encoder.encode("There was a long silence.")
-    rounds = autoregressive_sampling(model, tokens, 40, np.random.default_rng(0), temperature=0)
-    text = theirs["demo-target"].generate(torch.tensor([tokens]), max_new_tokens=40, do_sample=False,
-                                          assistant_model=theirs["demo-draft"])
-    assert text[0].tolist() == tokens + [token for r in rounds for token in r.tokens]
 
 
 def test_every_tensor_that_llama_cpp_asks_for_is_there_in_its_shape_and_no_other(written):
