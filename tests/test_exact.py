@@ -17,7 +17,7 @@ import pytest
 
 from autoregressive import autoregressive_sampling
 from compute import linear as linear_module
-from compute import probe, threads
+from compute import probe
 from compute.linear import LARGE, lay_out, linear, row_products
 from compute.probe import FEW, NARROW, TILE, exact_rows
 from speculative import speculative_sampling

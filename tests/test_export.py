@@ -1,4 +1,4 @@
-"""loading/export.py writes what other programs expect.  test_outside.py runs transformers and llama.cpp on it."""
+"""loading/export.py writes what other programs expect; test_outside.py runs two of them on it."""
 import numpy as np
 import pytest
 from helpers import full_disk, write_folder
