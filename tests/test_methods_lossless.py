@@ -119,10 +119,12 @@ def test_what_is_made_of_the_parts_has_the_targets_distribution(name):
 @pytest.mark.long
 @pytest.mark.parametrize("how", [*map(" ".join, EACH), *METHODS])
 def test_it_has_it_in_all_standard_cases(how):
-    """Or on the pairs of its own, in longer texts."""
+    """Or on the pairs of its own, in longer texts.  A penalty that is taken off and put back is rounded, and
+    a temperature of 1e-7 multiplies that."""
     sampler, _, *pairs = METHODS.get(how) or entry(*how.split())
     pairs = pairs[0] if pairs else None
-    assert check(sampler, pairs, n_tokens=pairs and (2 if pairs is FIVE else 3)) < 1e-12
+    largest = check(sampler, pairs, n_tokens=pairs and (2 if pairs is FIVE else 3))
+    assert largest < (1e-9 if how.startswith("a penalty") else 1e-12)
 
 
 @pytest.mark.long

@@ -75,7 +75,8 @@ def varies(given, uniforms, shift):
     """Whether the result changes if one number moves by `shift`, up or down.  The number is the last one if
     `shift` is NEAR, else any."""
     shifts = shift * np.eye(len(uniforms))[-1 if shift == NEAR else 0:]
-    return len({judge(*given, listed(uniforms + sign * one)) for one in shifts for sign in (-1, 1)}) > 1
+    moved = [np.minimum(uniforms + sign * one, .9999) for one in shifts for sign in (-1, 1)]     # below 1
+    return len({judge(*given, listed(numbers)) for numbers in moved}) > 1
 
 
 def distribution(rule, rng, k, n_vocab):
