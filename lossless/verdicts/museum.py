@@ -9,7 +9,7 @@ import numpy as np
 
 from lossless.verdicts.rules import RULES as DISPUTED
 from lossless.verdicts.rules import Algorithm2, CoinDrawsTheCorrection
-from sampling import probabilities, sample
+from sampling import cut_after, probabilities, sample
 
 # The accept test --------------------------------------------------------------------------------------------
 
@@ -24,12 +24,6 @@ class ByTheProbabilityAlone(Algorithm2):
     drafts."""
     def accepts(self, q, p, x, rng):
         return rng.random() < q[x]
-
-
-class EveryDraftAccepted(Algorithm2):
-    """No draft is tested, so all but the bonus tokens are the drafter's text."""
-    def accepts(self, *_):
-        return True
 
 
 class AcceptedIfLiked(Algorithm2):
@@ -133,41 +127,20 @@ class LikelierOfTwo(Algorithm2):
 
 # Settings ---------------------------------------------------------------------------------------------------
 
-class Changed(Algorithm2):
-    """Changes the settings that the sampler is given."""
-    def __call__(self, *run, temperature=1.0, top_k=0, top_p=1.0, eos=None):
-        settings = dict(temperature=temperature, top_k=top_k, top_p=top_p, eos=eos)
-        return super().__call__(*run, **settings | self.change(**settings))
-
-
-class TopKOneTooMany(Changed):
-    """Top-k leaves one token too many."""
-    def change(self, top_k, **_):
-        return dict(top_k=top_k and top_k + 1)
-
-
-class TopPIgnoredWithTopK(Changed):
-    """Top-p is ignored if top-k is given."""
-    def change(self, top_k, top_p, **_):
-        return dict(top_p=1.0 if top_k else top_p)
-
-
 class FiltersJointly(Algorithm2):
     """Top-k and top-p are computed independently, and a token must pass both. Top-p should see only what
     top-k has left."""
     def rows(self, target, x, drafts, probs, ends):
-        logits, filters = target(x + drafts, len(drafts) + 1), ("top_k", "top_p")
-        temperature = self.settings.get("temperature", 1.0)
-        q = probabilities(logits, temperature)
-        for name in self.settings.keys() & filters:
-            q = q * (probabilities(logits, temperature, **{name: self.settings[name]}) > 0)
+        logits = target(x + drafts, len(drafts) + 1)
+        q = probabilities(logits, **self.settings | dict(top_p=1.0))
+        q *= probabilities(logits, **self.settings | dict(top_k=0)) > 0
         return q / q.sum(axis=1, keepdims=True)
 
 
-class EOSIgnoredIfZero(Changed):
+class EOSIgnoredIfZero(Algorithm2):
     """If EOS is token 0, it is taken for "no EOS"."""
-    def change(self, eos, **_):
-        return dict(eos=None if np.ndim(eos) == 0 and not isinstance(eos, set) and not eos else eos)
+    def __call__(self, *run, eos=None, **settings):
+        return super().__call__(*run, eos=None if isinstance(eos, int) and eos == 0 else eos, **settings)
 
 
 # Unusual, and right -----------------------------------------------------------------------------------------
@@ -190,13 +163,10 @@ class LenienceCorrected(Algorithm2, lossless=True):
 
 
 class NoBonus(Algorithm2, lossless=True):
-    """If all drafts are accepted, the last one ends the round, and nothing is drawn after it."""
-    def verify(self, q, p, drafts, rng):
-        n, token = super().verify(q[:-1] if drafts else q, p[:-1], drafts[:-1], rng)
-        if not drafts or n < len(drafts) - 1:
-            return n, token
-        x = drafts[-1]
-        return n, x if self.accepts(q[n], p[n], x, rng) else self.correction(q[n], p[n], x, rng)
+    """If all drafts are accepted, the last one ends the round. The bonus token is drawn, and thrown away."""
+    def text(self, drafts, n_accepted, token, ends):
+        bonus = 0 < n_accepted == len(drafts)
+        return cut_after(drafts if bonus else drafts[:n_accepted] + [token], ends)
 
 
 class FewerIfUnsure(Algorithm2, lossless=True):
@@ -211,7 +181,7 @@ class FewerIfUnsure(Algorithm2, lossless=True):
 
 
 RULES = DISPUTED | {name: rule for name, rule in [*vars().items()]
-                    if isinstance(rule, type) and rule.__module__ == __name__ and rule is not Changed}
+                    if isinstance(rule, type) and rule.__module__ == __name__}
 
 
 def sampler(rule):

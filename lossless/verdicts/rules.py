@@ -16,7 +16,6 @@ from types import SimpleNamespace
 import numpy as np
 
 from checks import check_settings
-from methods.drafters import lookup
 from methods.samplers import block, lossy, tree
 from methods.samplers.constraints import constrained
 from methods.samplers.tree_rules import SEQUOIA, grow_likeliest, normalize, top_tokens
@@ -124,24 +123,6 @@ class DrawnFromRounded(Algorithm2):
         return sample(np.ldexp(np.round(mantissa * 256) / 256, exponent), rng)
 
 
-class BeamSoftmaxRecorded(Algorithm2):
-    """A beam search chooses a likely text, it does not draw it. So p is a point mass, and the test must not
-    divide by the text's probability under the drafter."""
-    def propose(self, draft, x, k, probs, rng, width=2):
-        found = [([], [], 1.0)]                         # (drafts, their p, the probability of them all)
-        for _ in range(k):
-            grown = []
-            for drafts, rows, chance in found:
-                p = probs(draft(x + drafts))[0]
-                grown += [([*drafts, t], [*rows, p], chance * p[t]) for t in top_tokens(p, width)]
-            found = sorted(grown, key=lambda text: -text[2])[:width]
-        return found[0][:2]
-
-
-class BeamAsPointMasses(DrawnAsPointMasses, BeamSoftmaxRecorded, lossless=True):
-    """The text is chosen, not drawn, so p = 1 at each draft."""
-
-
 class UnlikelyLastDropped(ArgmaxSoftmaxRecorded, lossless=True):
     """Each draft is an argmax, which does not depend on chance. So leaving out an unlikely last one only
     makes the round shorter. If drafts were drawn, this would be wrong."""
@@ -160,13 +141,11 @@ class ForbiddenDropped(ArgmaxAsPointMasses, lossless=True):
 
 class Shortlist(Algorithm2, lossless=True):
     """The drafter knows only some tokens (here two). p is 0 elsewhere, and the others come as corrections."""
-    def propose(self, draft, *run):
-        def short(tokens, n_last=1):
-            logits = draft(tokens, n_last)
-            logits = np.where(np.arange(logits.shape[-1]) < 2, logits, -np.inf)
-            logits[:, 0] = np.maximum(logits[:, 0], -50)        # if it knows none that is possible
-            return logits
-        return super().propose(short, *run)
+    def propose(self, draft, x, k, probs, rng):
+        def of_two(logits):
+            known = np.maximum(logits, -50)                     # in case that both are impossible
+            return probs(np.where(np.arange(logits.shape[-1]) < 2, known, -np.inf))
+        return super().propose(draft, x, k, of_two, rng)
 
 
 class FiltersForTheTargetAlone(Algorithm2, lossless=True):
@@ -190,14 +169,6 @@ class ExitByTheCoinOfTheTest(Algorithm2, lossless=True):
 
     def accepts(self, q, p, x, rng):
         return self.coins.pop(0) * p[x] < q[x]
-
-
-class LookedUpAllAccepted(Algorithm2):
-    """If drafts are never rejected, the text is the drafter's, not the target's."""
-    propose = staticmethod(lookup.propose)
-
-    def accepts(self, *_):
-        return True
 
 
 # How many drafts are verified -------------------------------------------------------------------------------
@@ -310,6 +281,12 @@ class OnAfterEOS(Algorithm2):
 
 # The accept test, and what follows a rejection --------------------------------------------------------------
 
+class EveryDraftAccepted(Algorithm2):
+    """No draft is tested, so all but the bonus tokens are the drafter's text."""
+    def accepts(self, *_):
+        return True
+
+
 class UniformIsZero(Algorithm2):
     """0 is below every ratio above 0, so every draft that is possible under the target is accepted."""
     def accepts(self, q, p, x, rng):
@@ -337,24 +314,24 @@ class CoinDrawsTheCorrection(Algorithm2):
         return int((np.cumsum(r) > self.coin * r.sum()).argmax())
 
 
-class OverTheLargest(ArgmaxSoftmaxRecorded):
+class TargetAfterRejection(Algorithm2):
+    """Tokens with q < p get all of their q from accepted drafts, and a draw from q adds more."""
+    def residual(self, q, p, x):
+        return q
+
+
+class OverTheLargest(TargetAfterRejection, ArgmaxSoftmaxRecorded):
     """The draft is the drafter's argmax, and is accepted with probability q(draft) / max q. Otherwise a token
     is drawn from q. So the draft comes too often."""
     def accepts(self, q, p, x, rng):
         return rng.random() * q.max() < q[x]
 
-    def residual(self, q, p, x):
-        return q
 
-
-class AcceptedIfTheArgmax(Algorithm2):
+class AcceptedIfTheArgmax(TargetAfterRejection):
     """A draft is accepted if it is the target's likeliest token; otherwise a token is drawn from q. So the
     likeliest token comes too often."""
     def accepts(self, q, p, x, rng):
         return x == q.argmax()
-
-    def residual(self, q, p, x):
-        return q
 
 
 class SoftmaxOfResidual(Algorithm2):
@@ -362,12 +339,6 @@ class SoftmaxOfResidual(Algorithm2):
     those that get all of their q from accepted drafts."""
     def residual(self, q, p, x):
         return np.exp(np.maximum(q - p, 0))
-
-
-class TargetAfterRejection(Algorithm2):
-    """Tokens with q < p get all of their q from accepted drafts, and a draw from q adds more."""
-    def residual(self, q, p, x):
-        return q
 
 
 class TargetWithoutTheDraft(Algorithm2):
@@ -443,18 +414,6 @@ class BonusIsTheArgmax(Algorithm2):
         return int(q[-1].argmax())
 
 
-class ZeroedAndRestored(ArgmaxAsPointMasses, lossless=True):
-    """q(draft) is set to zero while the correction is drawn, and restored before the test. This is the rule
-    for point masses."""
-    def verify(self, q, p, drafts, rng):
-        left = np.where(p, 0, q[:-1])
-        corrections = [sample(r if r.any() else row, rng) for row, r in zip(q, left)]
-        for j, x in enumerate(drafts):
-            if not rng.random() < q[j, x]:
-                return j, corrections[j]
-        return len(drafts), sample(q[-1], rng)
-
-
 class Typical(Algorithm2):
     """A draft is accepted if the target finds it likely enough, however often it is proposed."""
     verify = staticmethod(lossy.typical())
@@ -485,15 +444,20 @@ class HSD(Algorithm2, lossless=True):
         r = np.cumprod([1.0, *(q[j][x] / p[j][x] for j, x in enumerate(drafts))])
         return r, r / np.maximum.accumulate(np.maximum(r, 1))
 
-    def verify(self, q, p, drafts, rng):
+    def scan(self, q, p, drafts, rng):      # how many are accepted, and what the next token is drawn from
         k, (_, P) = len(drafts), self.ratios(q, p, drafts)
         if rng.random() < P[k]:
-            return k, sample(q[k], rng)
+            return k, q[k]
         for t in range(k - 1, -1, -1):
             change = P[t] * q[t] - p[t]
             more, less = change.clip(0), -change.clip(max=0)
             if t == 0 or rng.random() * less.sum() < more.sum():
-                return t, sample(more if more.any() else q[t], rng)
+                return t, more
+
+    def verify(self, q, p, drafts, rng):
+        t, weights = self.scan(q, p, drafts, rng)
+        return t, sample(weights if weights.any() else q[t], rng)
+
 
 class HSDLastUncapped(HSD):
     """The ratio of the whole text is not capped. So after a prefix with a ratio above 1, all drafts are
@@ -506,19 +470,13 @@ class HSDLastUncapped(HSD):
 class HSDOneTooEarly(HSD):
     """Each prefix is judged by the ratios of the prefix that is one draft shorter. So in rounds of two drafts
     or more, the first is accepted without a test."""
-    def verify(self, q, p, drafts, rng):
-        k, (_, P) = len(drafts), self.ratios(q, p, drafts)
-        if k < 2:
-            return super().verify(q, p, drafts, rng)
-        if rng.random() < P[k - 1]:
-            return k, sample(q[k], rng)
-        for t in range(k - 1, 0, -1):
-            change = P[t - 1] * q[t - 1] - p[t - 1]
-            more, less = change.clip(0), -change.clip(max=0)
-            if rng.random() * less.sum() < more.sum():
-                weights = p[t] * more / np.where(p[t - 1] > 0, p[t - 1], np.inf)
-                return t, sample(weights if weights.any() else q[t], rng)
-        return 0, self.correction(q[0], p[0], drafts[0], rng)
+    def scan(self, q, p, drafts, rng):
+        if len(drafts) < 2:
+            return super().scan(q, p, drafts, rng)
+        t, more = super().scan(q[:-1], p[:-1], drafts[:-1], rng)
+        if t == len(drafts) - 1:
+            return t + 1, q[t + 1]
+        return t + 1, p[t + 1] * more / np.where(p[t] > 0, p[t], np.inf)
 
 
 class ProductsOfCoins(Algorithm2):
@@ -596,12 +554,10 @@ class TreeMatch(Tree, lossless=True):
 class TopTokens(Tree, lossless=True):
     """The children are chosen, so each is a point mass. A child x is accepted with probability q(x).
     Otherwise x is taken out of q, and q is normalized for the next child."""
-    @staticmethod
-    def draw(p, width, rng):
+    def draw(self, p, width, rng):
         return [token for token in top_tokens(p, width) if p[token] > 0]
 
-    @staticmethod
-    def select(q, p, tokens, rng):
+    def select(self, q, p, tokens, rng):
         for i, token in enumerate(tokens):
             if rng.random() < q[token]:                         # p is 1
                 return i, token
@@ -613,8 +569,7 @@ class TopTokensPairedByPlace(TopTokens):
     """Two mistakes. The top candidates are proposed every time, but the test divides by their softmax as if
     they were drawn from it. After top-k, p and q are lists of different tokens, but p is subtracted from q
     index by index."""
-    @staticmethod
-    def select(q, p, tokens, rng):
+    def select(self, q, p, tokens, rng):
         for i, token in enumerate(tokens):
             if rng.random() * p[token] < q[token]:
                 return i, token
@@ -629,54 +584,38 @@ class TopTokensPairedByPlace(TopTokens):
 class OneCoin(TopTokens, lossless=True):
     """One coin is compared with the running sum of the children's q. This is a draw from q by its cumulative
     sum, with the children first. If no child is accepted, a new number draws from the rest of q."""
-    @staticmethod
-    def select(q, p, tokens, rng, again=None):
+    def select(self, q, p, tokens, rng, again=False):
         coin, passed = rng.random(), 0.0
         for i, token in enumerate(tokens):
             passed += q[token]
             if coin < passed:
                 return i, token
         rest = np.where(np.isin(np.arange(len(q)), tokens), 0, q)
-        return None, sample(rest if rest.any() else q, again(coin) if again else rng)
+        last = SimpleNamespace(random=lambda: coin) if again else rng
+        return None, sample(rest if rest.any() else q, last)
 
 
 class OneCoinToTheEnd(OneCoin):
     """The coin that rejected the children also draws the last token. This coin is known to be large, so
     tokens at the end of the vocabulary come too often."""
-    select = staticmethod(partial(OneCoin.select, again=lambda coin: SimpleNamespace(random=lambda: coin)))
-
-
-class ResidualInPlace(Tree, lossless=True):
-    """The last token seems to be drawn from the target, but by then q holds the residual."""
-    @staticmethod
-    def select(q, p, tokens, rng):
-        q = q.copy()
-        for i, token in enumerate(tokens):
-            if rng.random() * p[token] < q[token]:
-                return i, token
-            q[:] = normalize(np.maximum(q - p, 0))
-            p = normalize(np.where(np.arange(len(p)) == token, 0, p))
-        return None, sample(q, rng)
+    def select(self, *run):
+        return super().select(*run, again=True)
 
 
 class LeftoverAfterTheLeaf(Tree):
     """If a sibling was rejected before the last node of the path was accepted, the next token is drawn from
     the residual after this rejection, not from the target's distribution after the path."""
     def walk(self, q, p, nodes, parents, rule, rng):
-        path, here = [], -1
-        while children := [i for i, parent in enumerate(parents) if parent == here]:
-            left, p_left = q[here + 1], p[children[0]]
-            for child in children:
-                x = nodes[child]
-                if rng.random() * p_left[x] < left[x]:
-                    break
+        path, token = tree.walk(q, p, nodes, parents, rule, rng)
+        leaf = path[-1] if path and path[-1] not in parents else -1
+        rejected = [i for i in range(leaf) if parents[i] == parents[leaf]]
+        if rejected:
+            left, p_left = q[parents[leaf] + 1], p[leaf]
+            for i in rejected:
                 left = normalize(np.maximum(left - p_left, 0))
-                p_left = normalize(np.where(np.arange(len(left)) == x, 0, p_left))
-            else:
-                return path, sample(left, rng)
-            path.append(child)
-            here, rejected = child, child != children[0]
-        return path, sample(left if path and rejected else q[here + 1], rng)
+                p_left = normalize(np.where(np.arange(len(left)) == nodes[i], 0, p_left))
+            token = sample(left, rng)
+        return path, token
 
 
 RULES = {name: rule for name, rule in [*vars().items()]
