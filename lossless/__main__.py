@@ -74,7 +74,8 @@ def example(draft, target, tokens, n_tokens, K, rng, *, temperature, top_k, top_
 
 
 def call_loop(path, loop, *run, eos=None, **settings):
-    """Yields the tokens or rounds of a user's loop, to which EOS is None or a list of ids."""
+    """Yields the tokens or rounds of a user's loop, which gets all settings: EOS is None or a list of ids."""
+    settings = dict(temperature=1.0, top_k=0, top_p=1.0) | settings
     result = loop(*run, eos=None if eos is None else sorted(check_settings(0, eos=eos)), **settings)
     for part in result if np.iterable(result) else [result]:
         if not isinstance(part, Integral) and not hasattr(part, "tokens"):

@@ -124,13 +124,9 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
                 return self.transform(lambda c: c / a, falls=a < 0) if a else 0.0
             case "divide" if left:
                 return self.transform(lambda c: c * a, falls=a < 0)
-            case "log" if self.is_positive():
-                return self.transform(lambda c: np.exp(min(c, 700)))
+            case "log":
+                return np.nan if self.is_below(0) else self.transform(lambda c: np.exp(min(c, 700)))
         self.walk.refuse(f"put through np.{name}")
-
-    def is_positive(self):
-        zero, (low, high) = self.cut(0.0), self.interval
-        return zero >= high if self.falls else zero <= low
 
     def log(self):                                          # NumPy calls this for arrays of such numbers
         return np.log(self)
@@ -246,23 +242,14 @@ def exact_distribution(run, max_steps=np.inf):
     >>> exact_distribution(lambda rng: rng.choice(3, p=[.5, .25, .25]))
     {0: 0.5, 1: 0.25, 2: 0.25}
     """
-    distribution = defaultdict(float)
-    for outcome, walk in walk_branches(run, max_steps):
-        distribution[outcome] += walk.probability
-    return dict(distribution)
-
-
-def walk_branches(run, max_steps=np.inf):
-    """Yields (outcome, walk) of each branch, until `max_steps` steps are made.  The next branch is always the
-    likeliest that is known."""
-    to_walk, order, steps, ended = [(-1.0, 0, [], 0)], itertools.count(1), 0, False
+    distribution, to_walk = defaultdict(float), [(-1.0, 0, [], 0)]
+    order, steps = itertools.count(1), 0
     for _ in range(MAX_BRANCHES):
-        *_, forks, n = heapq.heappop(to_walk)               # a branch that leaves those forks at the n-th
+        *_, forks, n = heapq.heappop(to_walk)               # the likeliest one leaves `forks` at the n-th
         path = [*forks[:n], *((not left, chance, 0.0) for left, chance, _ in forks[n:n + 1])]
         walk = Walk(path)
         with contextlib.suppress(Unlikely):
-            yield run_branch(run, walk), walk
-            ended = True
+            distribution[run_branch(run, walk)] += walk.probability
         if len(walk.forks) < len(path):
             raise ValueError(NOT_REPEATED)
         for n in range(len(path), len(walk.forks)):         # the other side of each new fork
@@ -270,10 +257,10 @@ def walk_branches(run, max_steps=np.inf):
             if chance_of_other > NEGLIGIBLE:
                 heapq.heappush(to_walk, (-chance_of_other, next(order), walk.forks, n))
         steps += walk.steps
-        if steps > MAX_STEPS and not ended:
+        if steps > MAX_STEPS and not distribution:
             raise ValueError(ENDLESS)
         if not to_walk or steps > max_steps:
-            return
+            return dict(distribution)
     raise ValueError(f"there are more than {MAX_BRANCHES:,} branches: give fewer tokens or less vocabulary")
 
 
