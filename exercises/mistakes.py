@@ -17,13 +17,6 @@ from sampling import probabilities
 # Of probabilities() -----------------------------------------------------------------------------------------
 
 
-def leave_out_the_last(logits, t, k, p):
-    """Top-p without the token that reaches it."""
-    probs, nucleus = probabilities(logits, t, k), probabilities(logits, t, k, p) > 0
-    mass = probs[nucleus].sum() - probs[nucleus].min() - 1e-9
-    return probabilities(logits, t, k, max(mass, 1e-9) if p < 1 else 1)
-
-
 FILTERS = {             # (logits [n_vocab], temperature, top_k, top_p) -> probabilities [n_vocab]
     "top-p comes before top-k": lambda logits, t, k, p: probabilities(
         np.log(np.maximum(probabilities(logits, t, 0, p), 1e-300)), 1, k),
@@ -33,7 +26,6 @@ FILTERS = {             # (logits [n_vocab], temperature, top_k, top_p) -> proba
     "top-p is ignored": lambda logits, t, k, p: probabilities(logits, t, k),
     "the temperature is ignored": lambda logits, t, k, p: probabilities(logits, t and 1, k, p),
     "the temperature multiplies": lambda logits, t, k, p: probabilities(logits, t and 1 / t, k, p),
-    "the token that reaches top-p is left out": leave_out_the_last,
 }
 
 

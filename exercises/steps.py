@@ -249,7 +249,7 @@ def step_8(mine):
             drafted.append(checked_propose(mine.propose, target)(*arguments))
             return drafted[-1]
         return mine.speculative_sampling(draft, target, *run, propose=propose, **settings)
-    found = report(sampler, Ks=[1, 2])
+    found = report(sampler, Ks=[1, 2], n_tokens=4)
     if not found.lossless:
         yield str(found)
     elif not any(drafts for drafts, _ in drafted):

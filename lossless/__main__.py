@@ -1,6 +1,5 @@
 """python -m lossless my_rule.py: is it lossless?"""
 import contextlib
-import itertools
 import sys
 from functools import partial
 from numbers import Integral
@@ -10,7 +9,7 @@ import numpy as np
 import speculative
 from checks import check_settings, checked_rule
 from loading import command_line
-from lossless.cases import CASES, give_prompts, thorough_cases
+from lossless.cases import CASES, thorough_cases
 from lossless.judge import FEW_TOKENS, MAX_STEPS, ROUNDING, distance, report, walk_case
 from lossless.ledger import write_ledger
 
@@ -45,8 +44,8 @@ def main(path="", *, thorough=False, explain=False):
     loop = " in the loop of speculative.py" * (judged is sampler)
     print(f"judged: {' and '.join(own)} of {path}{loop}" if own else "judged: speculative.py")
     if explain and not found.lossless:
-        cases = itertools.chain(CASES, give_prompts(thorough_cases(), len(CASES)))
-        case = next(case for case in cases if (case.prompt, str(case)) == (found.prompt, found.case))
+        which = found.prompt, found.case
+        case = next(case for case in thorough_cases() if (case.prompt, str(case)) == which)
         print("", write_ledger(judged, case), *find_in_museum(judged, case), sep="\n")
     return 0 if found.lossless else 1
 

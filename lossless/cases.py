@@ -146,7 +146,12 @@ CASES = [*give_prompts(standard_cases())]
 
 
 def thorough_cases():
-    """Every two positions of a text, and all settings with more drafts."""
+    """The standard cases, then every two positions of a text, and all settings with more drafts."""
+    yield from CASES
+    yield from give_prompts(more_cases(), len(CASES))
+
+
+def more_cases():
     for K in range(1, 7):
         for i, j in itertools.combinations(range(2 * K + 3), 2):
             word = "." * i + "{}" + "." * (j - i - 1) + "{}" + "." * (2 * K + 2 - j)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lossless.cases import CASES, give_prompts, pair_cases, thorough_cases
+from lossless.cases import CASES, pair_cases, thorough_cases
 from lossless.toys import distribution_of_text, spell
 from lossless.walk import NOT_REPEATED, Walk, exact_distribution
 
@@ -74,9 +74,7 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
 
     Raises ValueError if the sampler cannot be judged.  Errors that the sampler itself raises pass through.
     """
-    chosen, max_steps = CASES, MAX_STEPS
-    if thorough:
-        chosen, max_steps = [*CASES, *give_prompts(thorough_cases(), len(CASES))], np.inf
+    chosen, max_steps = ([*thorough_cases()], np.inf) if thorough else (CASES, MAX_STEPS)
     if settings:
         chosen = [case._replace(settings=settings) for case in chosen if not case.settings]
     chosen = [case for case in chosen if (Ks is None or case.K in Ks)

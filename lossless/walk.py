@@ -98,9 +98,6 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
 
     __lt__, __le__, __gt__, __ge__ = map(comparison, ("less", "less_equal", "greater", "greater_equal"))
 
-    def __mul__(self, a):                                   # likewise
-        return self.apply("multiply", True, a) if type(a) in (float, np.float64) else np.multiply(self, a)
-
     def apply(self, name, left, a=None):
         """The result of NumPy's operator `name`; `left`: this number is on the left of `a`."""
         if name in ("equal", "not_equal"):                  # equality with a number has probability 0

@@ -23,19 +23,13 @@ PAIRS = {                                               # name: (draft, target, 
     "five tokens of vocabulary": (table(21, n_vocab=5), table(22, n_vocab=5), 2, (1,)),
     "long rounds": (table(31, n_vocab=2), table(32, n_vocab=2), 4, (3,)),
 }
-STATUS = {                      # of a case's rule
-    "shipped": "was in the project's code or documentation",
-    "declared": "was shipped and declared as an approximation",
-    "proposal": "was only proposed",
-    "question": "was only asked about",
-}
 
 
 class Case(NamedTuple):
     name: str                   # "vllm-40149", or "proposal-3" if no project shipped the rule
     thread: str                 # the thread, paper or file: its path on github.com
     date: str                   # "2026-04"
-    status: str                 # of STATUS
+    status: str                 # "shipped", "declared", "proposal", "question": README.md says what it means
     claim: str
     says: str                   # the claim: "wrong", "lossless"; "asks": a question; "ours": found by reading
     outcome: str                # versions, options, what had become of the thread when it was read

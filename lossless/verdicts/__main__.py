@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 from loading import command_line, files
 from lossless.toys import spell
-from lossless.verdicts import CASES, HERE, RULES, STATUS, mean_accepted
+from lossless.verdicts import CASES, HERE, RULES, mean_accepted
 
 
 def main(name="", *, write=False):
@@ -49,8 +49,7 @@ def page():
     facts = dict(
         n=len(CASES), projects=len(projects), museum=len(RULES),
         wrong=sum(case.verdict == "wrong" for case in CASES),
-        lossless=sum(case.verdict == "lossless" for case in CASES), usual=mean_accepted("Algorithm2"),
-        status="\n".join(f"- **{status}**: the rule {meaning}." for status, meaning in STATUS.items()))
+        lossless=sum(case.verdict == "lossless" for case in CASES), usual=mean_accepted("Algorithm2"))
     return (HERE / "page.in.md").read_text(encoding="utf-8").format(**facts) + "\n" + "\n".join(sections)
 
 

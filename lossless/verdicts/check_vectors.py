@@ -8,7 +8,7 @@ from collections import Counter
 from itertools import accumulate, chain, repeat
 from pathlib import Path
 
-ROUNDS = 10_000
+RULES, ROUNDS = ("algorithm 2", "point masses"), 10_000
 
 
 def draw(weights, u):
@@ -16,33 +16,33 @@ def draw(weights, u):
 
 
 def verify(q, p, drafts, uniform):
-    """Algorithm 2.  Returns (how many drafts are kept, the next token)."""
+    """Algorithm 2.  Returns (how many drafts are accepted, the next token)."""
     for j, x in enumerate(drafts):
         if not uniform() * p[j][x] < q[j][x]:
             return j, draw([max(0, a - b) for a, b in zip(q[j], p[j])], uniform())
     return len(drafts), draw(q[len(drafts)], uniform())
 
 
-def point_masses(drafts, n_vocab):
-    return [[float(token == x) for token in range(n_vocab)] for x in drafts]
+def rows_of_p(vector, drafts):
+    """The vector's p, or point masses: 1 at each draft and 0 elsewhere."""
+    return vector["p"] or [[float(token == x) for token in range(len(vector["q"][0]))] for x in drafts]
 
 
 def check(verify, vectors):
     """Yields a sentence for each vector that fails."""
     for i, v in enumerate(vectors["steps"]):
-        if v["rule"] in ("algorithm 2", "point masses"):
-            p = v["p"] or point_masses(v["drafts"], len(v["q"][0]))
-            found = verify(v["q"], p, v["drafts"], chain(v["uniforms"], repeat(0.0)).__next__)
+        if v["rule"] in RULES:
+            uniform = chain(v["uniforms"], repeat(0.0)).__next__
+            found = verify(v["q"], rows_of_p(v, v["drafts"]), v["drafts"], uniform)
             if tuple(found) != (v["kept"], v["next"]):
                 yield f"step {i}: {found}, and should be {v['kept'], v['next']}"
     for i, v in enumerate(vectors["distributions"]):
-        if v["rule"] in ("algorithm 2", "point masses"):
+        if v["rule"] in RULES:
             counts, expected = Counter(), {tuple(o[:-1]): o[-1] * ROUNDS for o in v["outcomes"]}
             for _ in range(ROUNDS):
                 drafts = v["drafts"] or [draw(row, random.random()) for row in v["p"]]
-                p = v["p"] or point_masses(drafts, len(v["q"][0]))
-                kept, token = verify(v["q"], p, drafts, random.random)
-                counts[(kept, *drafts[:kept], token)] += 1
+                n_accepted, token = verify(v["q"], rows_of_p(v, drafts), drafts, random.random)
+                counts[(n_accepted, *drafts[:n_accepted], token)] += 1
             impossible = counts.keys() - expected.keys()
             chi, n = sum((counts[o] - e) ** 2 / e for o, e in expected.items()), len(expected) - 1
             if impossible or chi > n + 3.8 * (2 * n) ** .5 + 10:        # false alarm: under 1 in 10,000

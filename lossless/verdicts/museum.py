@@ -119,12 +119,6 @@ class UnlikelyThrownAway(Algorithm2):
         return drafts[:n], p[:n]
 
 
-class LikelierOfTwo(Algorithm2):
-    """The draft is the likelier of two draws, but p is the distribution of a single one."""
-    def draw(self, p, rng):
-        return max(sample(p, rng), sample(p, rng), key=p.__getitem__)
-
-
 # Settings ---------------------------------------------------------------------------------------------------
 
 class FiltersJointly(Algorithm2):
@@ -151,15 +145,6 @@ class CoinStretched(CoinDrawsTheCorrection, lossless=True):
     def correction(self, q, p, x, rng):
         self.coin = (self.coin - q[x] / p[x]) / (1 - q[x] / p[x])
         return super().correction(q, p, x, rng)
-
-
-class LenienceCorrected(Algorithm2, lossless=True):
-    """The test halves the ratio, and the residual is what is left of q."""
-    def accepts(self, q, p, x, rng):
-        return rng.random() * 2 * p[x] < q[x]
-
-    def residual(self, q, p, x):
-        return q - np.minimum(p, q / 2)
 
 
 class NoBonus(Algorithm2, lossless=True):

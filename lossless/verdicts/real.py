@@ -33,7 +33,7 @@ class Coins:
         return ratios.new_tensor([i < n for i in range(ratios.numel())]).bool().view(ratios.shape)
 
 
-def walked(rng):
+def patch_torch(rng):
     """A context in which torch.multinomial and torch.rand_like draw from the walk."""
     import torch
 
@@ -68,7 +68,7 @@ def main():
             return target(torch.tensor([list(tokens)])).logits[0, -n_last:].numpy()
 
     def run(rng):
-        with walked(rng):
+        with patch_torch(rng):
             text = target.generate(
                 torch.tensor([PROMPT]), attention_mask=torch.ones(1, len(PROMPT)).long(), top_k=0,
                 assistant_model=assistant, do_sample=True, max_new_tokens=N_TOKENS)
