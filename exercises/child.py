@@ -5,13 +5,13 @@ __main__.py starts this in a process of its own, and reads it up to the first st
 that takes longer than so many seconds ends the process; the last lines then say where it was.
 """
 import faulthandler
+import inspect
 import json
 import os
 import reprlib
 import sys
 import traceback
 from itertools import islice
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -22,6 +22,11 @@ from loading.files import read_text
 from loading.user_file import load_module
 from lossless.judge import text_of
 from reporting.stats import Timed
+
+HINTS = {               # part of an error: what may be the reason
+    "NoneType": "(does one of your functions return nothing? A sampler returns the new tokens.)",
+    "truth value of an array":
+        "(is a [0] missing, as in model(x)[0]? Is there an `if eos`, where eos is an array?)"}
 
 
 def check_steps(path):
@@ -40,10 +45,9 @@ def find_mistakes(step, mine):
     missing = [name for name in STEPS[step] if not callable(getattr(mine, name, None))]
     if missing:
         return [f"there is no function {name} yet" for name in missing]
-    noted = {name: note_call(name, value) if callable(value) else value for name, value in vars(mine).items()}
     found = []
     try:
-        found.extend(islice(step(SimpleNamespace(**noted)), 4))
+        found.extend(islice(step(mine), 4))
     except BaseException as error:                      # your code may raise SystemExit, too
         found.append(describe_error(error, mine.__name__))
     if found and step is step_4:
@@ -51,32 +55,22 @@ def find_mistakes(step, mine):
     return found
 
 
-def note_call(name, function):
-    """The function.  If it raises an error, the error says with which arguments it was called."""
-    def show(value):
-        return ("rng" if isinstance(value, np.random.Generator) else "model" if callable(value) else
-                reprlib.repr(value.tolist() if isinstance(value, np.ndarray) else value))
-
-    def call(*arguments, **settings):
-        try:
-            return function(*arguments, **settings)
-        except Exception as error:
-            shown = [*map(show, arguments), *(f"{key}={show(value)}" for key, value in settings.items())]
-            error.add_note(f"in the call {name}({', '.join(shown)})")
-            raise
-    return call
-
-
 def describe_error(error, file):
-    """The error that was raised, the line of your file where it was raised, and the call that led there."""
+    """The error that was raised, the line of your file where it was raised, and the call that led there with
+    the values of its arguments."""
+    def show(value):
+        return "=" + ("rng" if isinstance(value, np.random.Generator) else "model" if callable(value) else
+                      reprlib.repr(value.tolist() if isinstance(value, np.ndarray) else value))
+
+    trace, notes = error.__traceback__, []
+    own = [(frame, place) for (frame, _), place in zip(traceback.walk_tb(trace), traceback.extract_tb(trace))
+           if place.filename == file]
+    if own:
+        (called, _), (_, place) = own[0], own[-1]
+        arguments = inspect.formatargvalues(*inspect.getargvalues(called), formatvalue=show)
+        notes = [f"line {place.lineno}: {place.line}", f"in {called.f_code.co_name}{arguments}"]
+    notes += [hint for words, hint in HINTS.items() if words in str(error)]
     kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    notes = [f"line {lines[-1].lineno}: {lines[-1].line}"] if lines else []
-    notes += getattr(error, "__notes__", [])
-    if "NoneType" in str(error):
-        notes.append("(does one of your functions return nothing? A sampler returns the new tokens.)")
-    if "truth value of an array" in str(error):
-        notes.append("(is a [0] missing, as in model(x)[0]? Is there an `if eos`, where eos is an array?)")
     return "\n    ".join([f"{kind}{error}", *notes])
 
 

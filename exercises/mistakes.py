@@ -3,13 +3,12 @@ the numbers.
 """
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 
 import numpy as np
 
 from lossless import distribution_of_text
 from lossless.cases import Case
-from lossless.judge import distance, walk_case
+from lossless.judge import distance, text_of, walk_case
 from lossless.toys import table
 from lossless.verdicts.museum import DISPUTED, RULES, WRONG, Algorithm2
 from sampling import probabilities
@@ -22,24 +21,10 @@ FILTERS = {             # (logits [n_vocab], temperature, top_k, top_p) -> proba
         np.log(np.maximum(probabilities(logits, t, 0, p), 1e-300)), 1, k),
     "exactly k tokens stay at a tie": lambda logits, t, k, p: probabilities(
         logits - 1e-12 * np.arange(len(logits)), t, k, p),
-    "top-k leaves k + 1": lambda logits, t, k, p: probabilities(logits, t, k and k + 1, p),
     "top-p is ignored": lambda logits, t, k, p: probabilities(logits, t, k),
     "the temperature is ignored": lambda logits, t, k, p: probabilities(logits, t and 1, k, p),
     "the temperature multiplies": lambda logits, t, k, p: probabilities(logits, t and 1 / t, k, p),
 }
-
-
-def name_filter(found, cases):
-    """The mistake that gives all of what was found, in a line of its own, or "".
-
-    found   [n_cases] of [n_rows, n_vocab]
-    cases   [n_cases] of (logits [n_vocab], settings)
-    """
-    for name, known in FILTERS.items():
-        if all(np.allclose(rows, known(logits, *({"temperature": 1, "top_k": 0, "top_p": 1} | of).values()),
-                           atol=1e-9) for rows, (logits, of) in zip(found, cases)):
-            return f"\n    (this is what comes out of a known mistake: {name})"
-    return ""
 
 
 # Of a text --------------------------------------------------------------------------------------------------
@@ -60,8 +45,7 @@ def omissions(target, prompt, n, ends, **settings):
     yield "without their EOS, which should be their last token", {
         new[:-1] if new[-1] in ends else new: chance for new, chance in texts(n, **settings).items() if new}
     if prompt[-1] in ends:
-        for length in 0, 1:
-            yield "that end at once: an EOS in the prompt does not count", texts(length)
+        yield "that end at once: an EOS in the prompt does not count", texts(0)
 
 
 # Of verify() and of the sampler: these, and the museum's ---------------------------------------------------
@@ -96,19 +80,20 @@ class RecordedAfterTheDraft(Algorithm2):
 
 
 # Several may give the same short texts; the first is named.  So the museum's own come before the disputed.
-KNOWN = [Algorithm2, RowsOneTooLate, RecordedAfterTheDraft,
-         *(RULES[name] for name in sorted(WRONG, key=DISPUTED.__contains__)),
-         ResidualReversed, OnAfterARejection]
+MISTAKES = [RowsOneTooLate, RecordedAfterTheDraft,
+            *(RULES[name] for name in sorted(WRONG, key=DISPUTED.__contains__)),
+            ResidualReversed, OnAfterARejection]
+KNOWN = {"": Algorithm2} | {                            # name and reason: rule; "" is right
+    f"{rule.__name__}. {' '.join((rule.__doc__ or '').split())}": rule for rule in MISTAKES}
 
 
-def name_known(gives_yours):
-    """The first known mistake of which gives_yours(rule) holds, and why it is wrong, in a line of its own, or
+def name_first(known, gives_yours):
+    """The name of the first mistake in `known` of which gives_yours(mistake) holds, in a line of its own, or
     ""."""
-    for rule in KNOWN:
+    for name, mistake in known.items():
         with suppress(Exception):                       # it may raise an error, never end, or be for trees
-            if gives_yours(rule):
-                why = f"{rule.__name__}. {' '.join((rule.__doc__ or '').split())}"
-                return "" if rule.lossless else f"\n    (this is what comes out of a known mistake: {why})"
+            if gives_yours(mistake):
+                return f"\n    (this is what comes out of a known mistake: {name})" if name else ""
     return ""
 
 
@@ -123,10 +108,8 @@ def name_rule(sampler):
                  (2, 2, 0, {}), (2, 3, .4, {}), (2, 3, 0, dict(top_k=2)), (3, 3, .4, {}))]
 
     def texts(sampler, case, n_more=0):
-        def cut(result, rng):
-            tokens = (token for part in result for token in getattr(part, "tokens", [part]))
-            return tuple(islice(tokens, case.n_tokens))
-        return walk_case(sampler, case._replace(n_tokens=case.n_tokens + n_more), outcome=cut)[0]
+        return walk_case(sampler, case._replace(n_tokens=case.n_tokens + n_more),
+                         outcome=lambda result, rng: text_of(result, rng)[:case.n_tokens])[0]
 
     def gives_yours(rule):
         return any(all(distance(texts(rule(), case, n_more), yours) < 1e-9
@@ -134,5 +117,5 @@ def name_rule(sampler):
 
     with suppress(Exception):                           # your sampler may raise an error, too
         found = [texts(sampler, case) for case in cases]
-        return name_known(gives_yours)
+        return name_first(KNOWN, gives_yours)
     return ""

@@ -143,7 +143,7 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (4, "    return drafts, p\n", "    n = next((j for j, x in enumerate(drafts) if p[j][x] < .3), k)\n"
      "    return drafts[:n], p[:n]\n", KNOWN + "UnlikelyThrownAway"),
     (5, "min(K, n + n_tokens - len(x) - 1)", "K", "asked for 1 new token after [2] it gives 4: [0, 0, 0, 0]"),
-    (5, EOS, EOS.replace("{eos} if isinstance(eos, int) else ", ""), "sampling(model, [1], 3, rng, eos=0)"),
+    (5, EOS, EOS.replace("{eos} if isinstance(eos, int) else ", ""), "eos=0)"),
     (5, EOS, EOS.replace("eos is None", "not eos"), "an `if eos`, where eos is an array"),
     (5, "            if token in ends:\n                return x[n:]\n", "", "goes on after an EOS"),
     (5, "n + n_tokens:\n        k", "n + n_tokens and x[-1] not in ends:\n        k", "does not count"),
