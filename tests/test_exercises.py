@@ -112,7 +112,6 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (1, "u * cumulative[-1]", "u", "the largest that it can"),
     (1, "u = rng.random()", "u = np.random.random()", "asks rng for no number"),
     (2, LOOP, "x.append(int(np.argmax(model(x)[0])))", "nothing is drawn"),
-    (2, "(model(x), temperature, top_k, top_p)", "(model(x), temperature, top_k)", "without top_p"),
     (2, "model(x), temp", "model(x[-1:]), temp", "sees only the last token"),
     (2, "model(x), temp", "model(x, 99), temp", "n_last is 99: with 2 tokens"),
     (2, "model(x), temp", "model(tokens), temp", "sees only the prompt"),
@@ -148,7 +147,6 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (5, "            if token in ends:\n                return x[n:]\n", "", "goes on after an EOS"),
     (5, "n + n_tokens:\n        k", "n + n_tokens and x[-1] not in ends:\n        k", "does not count"),
     (6, "range(K + 1)", "range(K)", "expected_tokens(0.6, 2) is 1.6 and should be 1.96"),
-    (5, "{eos} if isi", "({eos} if eos else set()) if isi", "goes on after an EOS"),
     (7, "u * p[x] < q[x]", "u * max(p[x], 1e-3) < q[x]", "not lossless"),
     (8, "[:k], None) if", ", None) if", "tokens, but at most k = 0"),
     (8, "return (x[places", "return ([], None) if k else (x[places", "nothing was drafted"),
@@ -171,9 +169,7 @@ def test_drafts_that_are_cut_off_at_the_end_are_too_many():
 # The program ------------------------------------------------------------------------------------------------
 
 FILES = {                                               # the file's contents: part of the answer
-    "": "there is no function probabilities yet", "def f(:": "line 1: SyntaxError",
-    "import numpy\nimport nowhere": "line 2: ModuleNotFoundError: No module named 'nowhere'",
-    "import sys; sys.exit(3)": "line 1: SystemExit: 3", "input()": "EOFError",
+    "": "there is no function probabilities yet", "def f(:": "line 1: SyntaxError", "input()": "EOFError",
     "import os; os._exit(0)": "ended Python itself (exit status 0)",
     "x = 1\nwhile x: pass": "after 1 seconds it has not finished: a loop never ends, or waits (line 2)",
     "3 ** (10 ** 9)": "after 1 seconds"}
@@ -207,11 +203,6 @@ def test_the_command_says_in_the_end_what_is_gained(tmp_path):
     done = subprocess.run([sys.executable, "-m", "exercises"], cwd=tmp_path, capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0 and "Step 8, a drafter of your own: right." in done.stdout and not done.stderr
-
-
-def test_the_text_names_every_function():
-    words = (ROOT / "exercises" / "README.md").read_text(encoding="utf-8")
-    assert all(f"def {name}(" in words for name in NAMES) and words.count("## Step") == len(STEPS)
 
 
 def test_the_examples_of_the_text_are_what_a_right_program_gives():

@@ -99,19 +99,11 @@ def test_a_length_that_is_chosen_after_all_drafts_were_seen(monkeypatch):
     1, .5 and .45 a second."""
     def appendix(rule):
         class Appendix(RULES[rule]):
-            seconds = 1, 1 / .5, 1 / .45
-
-            def propose(self, *run):
-                self.drawn, self.asked = [], 0
-                return super().propose(*run)
-
-            def draw(self, p, rng):
-                self.drawn.append(super().draw(p, rng))
-                return self.drawn[-1]
+            seconds, before = (1, 1 / .5, 1 / .45), None
 
             def confidence(self, p, x):
-                self.asked += 1
-                return .8 if self.asked == 1 else .9 * (self.drawn[0] == 0)
+                before, self.before = self.before, x        # the draft before x
+                return .8 if before is None else .9 * (before == 0)
         monkeypatch.setitem(RULES, "Appendix", Appendix)
         return first_token("Appendix", (.7, .3), (.5, .5), K=2)
     assert appendix("LengthFromAllDrafts") == pytest.approx([.85, .15])

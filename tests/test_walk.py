@@ -102,8 +102,7 @@ def torch_like(values):
 
 
 CANNOT = {
-    "plain numbers": [lambda rng: np.isnan(rng.random(2)), lambda rng: torch_like(rng.random(2)),
-                      lambda rng: round(rng.random(), 1) < .5, lambda rng: f"{rng.random():.1f}"],
+    "plain numbers": [lambda rng: np.isnan(rng.random(2)), lambda rng: torch_like(rng.random(2))],
     "with itself": [lambda rng: (lambda u: u * u < .5)(rng.random())],
     "copy of rng": [lambda rng: copy(rng).random() < .5, lambda rng: deepcopy([rng])[0].random() < .5],
     "with another": [lambda rng: rng.random() < rng.random(), lambda rng: rng.random() * rng.random() < 0.5,
@@ -115,9 +114,7 @@ CANNOT = {
     "a plain number": [lambda rng: float(rng.random())],
     "5,000 integers": [lambda rng: int(rng.random() * 2**53)],
     "rng.gumbel": [lambda rng: rng.gumbel(size=3).argmax()],
-    "[Pp]robabilities|same size": [lambda rng: rng.choice(3, p=[0.5, 0.3, 0.3]),
-                                   lambda rng: rng.choice(2, p=[0.5, 0.3, 0.2]),
-                                   lambda rng: rng.choice(2, p=[np.nan, 0.3])],
+    "[Pp]robabilities": [lambda rng: rng.choice(3, p=[0.5, 0.3, 0.3])],
     "Fewer non-zero": [lambda rng: rng.choice(3, size=2, replace=False, p=[1, 0, 0])],
 }
 
@@ -198,10 +195,7 @@ QUARTERS = memoryless([0.5, 0.5]), memoryless([0.25, 0.75])
 GRIDS = {  # (sampler, pair, n_tokens, K, parts)
     "one draft": (speculative_sampling, EIGHTHS, 2, 1, 8),
     "two drafts": (speculative_sampling, QUARTERS, 3, 2, 4),
-    "a round after a round": (speculative_sampling, QUARTERS, 3, 1, 4),
     "a draft that is thrown away": (WRONG["UnlikelyThrownAway"], EIGHTHS, 2, 1, 8),
-    "|q - p|": (WRONG["AbsoluteResidual"], EIGHTHS, 2, 1, 8),
-    "one coin for two": (WRONG["OneCoinForAll"], QUARTERS, 3, 2, 4),
     "the coin draws, too": (WRONG["CoinDrawsTheCorrection"], EIGHTHS, 2, 1, 8),
     "a tree": (RIGHT["Tree"], QUARTERS, 2, 1, 4),
 }
