@@ -67,8 +67,8 @@ def step(rule, rng, k, n_vocab, wanted):
             close = [u for u in tries if varies(given, [*uniforms, u], NEAR)]
             uniforms, near = [*uniforms, (close + tries)[0]], near + bool(close)
         if near > (rule in LINES or wanted < 0) and not varies(given, uniforms, MARGIN):
-            if (made := vector(*given, uniforms))["kept"] == wanted:
-                return made
+            if (found := vector(*given, uniforms))["kept"] == wanted:
+                return found
 
 
 def varies(given, uniforms, shift):
@@ -101,16 +101,16 @@ def outcomes(rule, q, p, k, chosen):
 
 def text():
     """JSON with one vector per line."""
-    rng, made = np.random.default_rng(7), {"steps": [], "distributions": []}
+    rng, vectors = np.random.default_rng(7), {"steps": [], "distributions": []}
     for rule in (*LINES, *NODES):
         node, q, p = rule in NODES, [[0, .6, .4], [.2, .5, .3]], [[.5, .3, .2]]
         q, p = (q[0], p[0]) if node else (q, p)
-        made["steps"] += [step(rule, rng, k, 3 + i % 2, i % (k + 1) - node) for k in (1 + node, 2, 3)
+        vectors["steps"] += [step(rule, rng, k, 3 + i % 2, i % (k + 1) - node) for k in (1 + node, 2, 3)
                           for i in range(4)]
-        made["steps"].append(                           # the target rules the draft out, and u is 0
+        vectors["steps"].append(                           # the target rules the draft out, and u is 0
             vector(rule, q, None if rule == "point masses" else p, [0], [0.0, .5]))
-        made["distributions"] += [distribution(rule, rng, k, n) for k, n in ((1, 3), (2, 3), (2, 4))]
-    parts = [f'"{part}": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]" for part, rows in made.items()]
+        vectors["distributions"] += [distribution(rule, rng, k, n) for k, n in ((1, 3), (2, 3), (2, 4))]
+    parts = [f'"{part}": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]" for part, rows in vectors.items()]
     return "{\n" + ",\n".join(['"format": 2', *parts]) + "\n}\n"
 
 
