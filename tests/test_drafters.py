@@ -17,6 +17,7 @@ from methods.drafters.early_exit import EarlyExit
 from methods.drafters.layer_skip import DraftExit, LayerSkip, search, seconds_per_token
 from methods.drafters.ngram import NGram
 from methods.samplers import lossy
+from methods.table import Method
 from reporting.stats import predicted_speedup
 from speculative import speculative_sampling
 
@@ -110,8 +111,8 @@ def test_what_drafting_and_rows_cost_is_the_median_of_several_turns(monkeypatch)
         takes(2 if n_last == 1 else 3, n_last)
     target.n_ctx = 9
     monkeypatch.setattr(adaptive, "clock", lambda: now[0])
-    found = adaptive.measure_costs("draft", target, lambda draft, x, k, *_: takes(2, "drafts"),
-                                    [5, 6, 7, 8, 9, 10], 4, None)
+    method = Method("draft", target, lambda draft, x, k, *_: takes(2, "drafts"))
+    found = adaptive.measure_costs(method, [5, 6, 7, 8, 9], 4, dict(temperature=1, top_k=0, top_p=1, eos=None))
     assert found == {"c": .25, "v": 1.5} and calls.keys() == {1, 5, "drafts"}   # 2 / 4 / 2 and 3 / 2
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from checks import checked_propose
 from compute.backend import clock, to_host
 from gpt2 import common_prefix
-from sampling import probabilities
+from sampling import prepare, probabilities
 from speculative import propose as draft_propose
 
 
@@ -167,9 +167,14 @@ class Confident:
         return drafts, p
 
 
-def measure_costs(draft, target, propose, tokens, K, to_probs):
+def measure_costs(method, tokens, K, settings):
     """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that two
-    measurements mostly lead to the same choices."""
+    measurements mostly lead to the same choices.
+
+    method      has draft, target and propose (a methods.table.Method)
+    """
+    draft, target, propose = method.draft, method.target, method.propose
+    _, tokens, to_probs, _ = prepare([draft, target], tokens, 0, **settings)
     n_ctx = min(model.n_ctx for model in (draft, target) if hasattr(model, "n_ctx"))
     tokens, rng, times = tokens[:n_ctx - K] or tokens[:1], np.random.default_rng(0), [[], [], []]
     for _ in range(10):

@@ -60,9 +60,8 @@ class Medusa:
     def grow(self, draft, x, shape, rule, to_probs, rng):
         """A tree of at most this shape: tree_rules.grow_likeliest, without a draft model."""
         levels = [level for level in depths(shape) if level <= self.n_heads]        # level by level
-        if not levels:
-            return [], [], None
         parents = shape[:len(levels)]
-        best = [top_tokens(row, max(Counter(parents).values())) for row in self.logits(x, max(levels))]
+        logits = self.logits(x, max(levels)) if levels else []
+        best = [top_tokens(row, max(Counter(parents).values())) for row in logits]
         elder = [parents[:i].count(parent) for i, parent in enumerate(parents)]     # elder siblings: the rank
         return [best[level - 1][rank] for level, rank in zip(levels, elder)], parents, None

@@ -57,7 +57,7 @@ constrained = Constrained
 
 
 def penalty(theta):
-    """Makes tokens that are already in the text, prompt included, less likely if theta > 1.
+    """Makes tokens that are already in the text, prompt included, less likely if theta > 1 (more if < 1).
 
     The paper divides each logit by theta.  That makes a token with a negative logit more likely.  Here a
     negative logit is multiplied by theta, as in transformers and vLLM.
@@ -65,9 +65,6 @@ def penalty(theta):
     >>> penalty(2)([0, 1, 1], np.array([4., -4, 1]))
     array([ 2., -8.,  1.])
     """
-    if not 0 < theta < np.inf:
-        raise ValueError(f"the penalty is {theta}: it must be a number above 0 (1 changes nothing)")
-
     def process(tokens, logits):
         seen = sorted(set(tokens))
         logits[seen] = np.where(logits[seen] > 0, logits[seen] / theta, logits[seen] * theta)

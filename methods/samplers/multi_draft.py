@@ -22,7 +22,7 @@ Limitations: whether it accepts more than SEQUOIA (tree_rules.py) depends on p a
 """
 import numpy as np
 
-from methods.samplers.tree_rules import normalize, top_tokens
+from methods.samplers.tree_rules import exclude, top_tokens
 from sampling import sample
 
 
@@ -33,14 +33,7 @@ def draw(p, width, rng):
     [1, 2, 0]
     """
     chosen = top_tokens(p, min(width, np.count_nonzero(p)) - 1)
-    return [*chosen, sample(exclude(p, chosen), rng)]
-
-
-def exclude(p, chosen):
-    """Returns p': [n_vocab] -> [n_vocab]."""
-    rest = p.copy()
-    rest[chosen] = 0
-    return normalize(rest)
+    return [*chosen, sample(exclude(p, chosen), rng)]           # from p'
 
 
 def select(q, p, tokens, rng):
@@ -51,7 +44,7 @@ def select(q, p, tokens, rng):
     (0, 0)
     """
     *chosen, x = tokens
-    p = exclude(p, chosen)
+    p = exclude(p, chosen)                                      # p'
     if rng.random() * p[x] < q[x]:                              # u < min(1, q / p')
         return len(chosen), x
     residual = np.maximum(q - p, 0)

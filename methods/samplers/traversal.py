@@ -30,7 +30,7 @@ level.
 import numpy as np
 
 from methods.samplers.tree_model import children_of
-from methods.samplers.tree_rules import draw_with_replacement, draw_without_replacement, normalize
+from methods.samplers.tree_rules import draw_with_replacement, draw_without_replacement, exclude
 from sampling import point_masses, sample
 
 
@@ -70,7 +70,7 @@ def walk(q, p, nodes, parents, rule, rng):
                 break
             weight, t = S / (S + (1 - weight)), r / S          # not S + 1 - weight: S may be tiny
             if draw is draw_without_replacement:
-                d = normalize(np.where(np.arange(len(d)) == x, 0, d))
+                d = exclude(d, x)
         if node == -1 or rng.random() < weight:
             return [], sample(t, rng)
         return None

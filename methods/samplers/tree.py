@@ -25,7 +25,8 @@ where two logits are nearly equal.
 
 Limitations: one sequence, and one draft model.
 """
-from operator import index
+from itertools import accumulate
+from operator import index, mul
 
 from checks import checked_drafts, checked_probs
 from methods.samplers.tree_model import children_of, depths, with_tree
@@ -109,11 +110,12 @@ def shape_of(widths):
     except TypeError:
         raise ValueError(f"the shape of a tree is {widths!r}: give the children per node by level, such "
                          "as (3, 2, 1), or the parent of each node, such as [-1, -1, 0]") from None
-    if not widths or widths[0] != -1:
+    n_nodes = len(widths) if widths[:1] == [-1] else sum(accumulate(widths, mul))
+    if n_nodes > MOST_NODES:
+        raise ValueError(f"the tree has {n_nodes} nodes: at most {MOST_NODES} are scored in one pass")
+    if widths[:1] != [-1]:
         return shape_of_widths(widths)
     parents = widths
-    if len(parents) > MOST_NODES:
-        raise ValueError(f"the tree has {len(parents)} nodes: at most {MOST_NODES} are scored in one pass")
     if any(not -1 <= parent < node for node, parent in enumerate(parents)):
         raise ValueError(f"the parents of the nodes are {parents}: each must come before its node, or be -1, "
                          "the root")
@@ -133,14 +135,11 @@ def parse_shape(option):
 
 
 def shape_of_widths(widths):
+    if min(widths, default=1) < 1:
+        raise ValueError(f"the widths of the tree are {tuple(widths)}: on each level a node must have at "
+                         "least one child")
     shape, level = [], [-1]
     for width in widths:
-        if width < 1:
-            raise ValueError(f"the widths of the tree are {tuple(widths)}: on each level a node must have at "
-                             "least one child")
-        if len(shape) + len(level) * width > MOST_NODES:
-            raise ValueError(f"a tree of widths {tuple(widths)} has more than {MOST_NODES} nodes: use "
-                             "smaller widths, or fewer")
         first = len(shape)
         shape += [parent for parent in level for _ in range(width)]
         level = range(first, len(shape))

@@ -10,6 +10,8 @@ The letters are Chen's: q the target (P in SpecInfer and Sequoia), p the draft (
 Not here: SpecInfer's several small models and merged trees; Sequoia's uniform draw if the draft has no more
 tokens (here a node then has fewer children).
 """
+from functools import partial
+
 import numpy as np
 
 from compute.backend import to_host
@@ -34,6 +36,13 @@ def normalize(weights):
     return weights / weights.sum() if weights.any() else weights
 
 
+def exclude(p, tokens):
+    """p without these tokens, normalized: [n_vocab] -> [n_vocab]."""
+    rest = p.copy()
+    rest[tokens] = 0
+    return normalize(rest)
+
+
 def select_drawn(q, p, tokens, rng, replacement=False):
     """Tries the children one by one with Algorithm 2's coin.  After a rejection the residual is the new q.
 
@@ -56,12 +65,8 @@ def select_drawn(q, p, tokens, rng, replacement=False):
         # normalized, because it is compared with p again; nothing left: p = q up to rounding
         q = normalize(residual) if residual.any() else q
         if not replacement:
-            p = normalize(np.where(np.arange(len(p)) == token, 0, p))
+            p = exclude(p, token)
     return None, sample(q, rng)
-
-
-def select_with_replacement(q, p, tokens, rng):
-    return select_drawn(q, p, tokens, rng, replacement=True)
 
 
 def select_chosen(q, p, tokens, rng):
@@ -73,6 +78,7 @@ def select_chosen(q, p, tokens, rng):
     return (tokens.index(token) if token in tokens else None), token
 
 
+select_with_replacement = partial(select_drawn, replacement=True)
 SPECINFER = draw_with_replacement, select_with_replacement
 SEQUOIA = draw_without_replacement, select_drawn
 

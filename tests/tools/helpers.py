@@ -152,7 +152,7 @@ class TinyModels:
         ids = {char: i for i, char in enumerate([*words, EOS] if "<" in words else words)}
         self.draft, self.target = (tiny_gpt2(seed, n_vocab=len(ids), **sizes) for seed in (1, 0))
         self.encoder, self.share_a_vocabulary = Encoder(ids, []), True
-        self.draft_and_encoder = self.draft, self.encoder
+        self.load_draft = lambda: (self.draft, self.encoder)
 
     def head(self, kind):
         n, rng = self.target.params["wte"].shape[1], np.random.default_rng(5)

@@ -36,7 +36,7 @@ class Given:
         self.draft, self.target = draft, target
         draft.n_vocab = target.n_vocab = n_vocab
         self.encoder = letters(n_vocab)
-        self.draft_and_encoder = draft, self.encoder
+        self.load_draft = lambda: (draft, self.encoder)
 
 
 @functools.cache
