@@ -16,7 +16,7 @@ def counting(n_vocab=50):
 
 def drafts_of(target, x, n_tokens, K):
     found = Jacobi(target)
-    rounds = speculative_sampling(None, found.target, x, n_tokens, K, np.random.default_rng(0), temperature=0,
+    rounds = speculative_sampling(None, found, x, n_tokens, K, np.random.default_rng(0), temperature=0,
                                   propose=found.propose)
     return [r.drafts for r in rounds]
 
@@ -30,14 +30,14 @@ def test_the_answers_to_rejected_drafts_are_the_next_drafts(monkeypatch):
 
 def test_the_pool_holds_what_the_target_said_after_each_token():
     found = Jacobi(counting())
-    found.target([1, 7, 7, 3], 3)                       # its answers after 1 7, 1 7 7 and 1 7 7 3
+    found([1, 7, 7, 3], 3)                              # its answers after 1 7, 1 7 7 and 1 7 7 3
     # 8 was not asked about: the two answers at these places, then 4 once more
     assert found.propose(None, [1, 7, 8], 3, None, None) == ([8, 4, 4], None)
     assert found.pool == {(7,): 8, (1, 7): 8, (7, 7): 8, (1, 7, 7): 8, (3,): 4, (7, 3): 4, (7, 7, 3): 4}
-    found.target([20, 3, 4, 4], 2)
+    found([20, 3, 4, 4], 2)
     assert found.propose(None, [6, 7], 2, None, None) == ([8, 8], None)             # not this text: no places
     assert found.pool.keys() >= {(3, 4, 4), (20, 3, 4)}
-    found.target([2], 1)
+    found([2], 1)
     found.pool = {(7,): 1, (9,): 2, (5, 7): 3}
     assert [found.propose(None, [x, 7], 1, None, None)[0] for x in (5, 6)] == [[3], [1]]   # longest first
 
@@ -50,9 +50,9 @@ def test_with_the_pool_a_text_that_repeats_is_drafted_right():
 def test_a_reset_forgets_what_another_sampler_asked():
     """A baseline runs on the same target before the speculative run, and must leave nothing behind."""
     found, fresh = Jacobi(tiny_gpt2()), Jacobi(tiny_gpt2())
-    list(autoregressive_sampling(found.target, [1, 2], 20, np.random.default_rng(0), temperature=0))
-    found.target.reset()
-    runs = [[r.drafts for r in speculative_sampling(None, one.target, [1, 2], 20, 3, np.random.default_rng(0),
+    list(autoregressive_sampling(found, [1, 2], 20, np.random.default_rng(0), temperature=0))
+    found.reset()
+    runs = [[r.drafts for r in speculative_sampling(None, one, [1, 2], 20, 3, np.random.default_rng(0),
                                                     temperature=0, propose=one.propose)]
             for one in (found, fresh)]
     assert runs[0] == runs[1]

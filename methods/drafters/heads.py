@@ -40,11 +40,9 @@ def load_head(kind, name_or_folder, target):
                          f"{', '.join(EMBEDDED)}, or a folder that models/training/heads.py has written")
     with one_sentence(f"{folder} is not a head for this target"):
         hparams, arrays = read_json(folder / "hparams.json"), read_tensorflow(folder / "model.ckpt")
-        if hparams.get("kind") != kind:
-            raise ValueError(f"it is of the kind {hparams.get('kind')!r}, not {kind!r}")
-        if hparams.get("target") != checksum(target):
-            raise ValueError("it was trained on another target: use it with that one, or train one on this "
-                             "(models/training/heads.py)")
+        if (hparams.get("kind"), hparams.get("target")) != (kind, checksum(target)):
+            raise ValueError(f"it is not of the kind {kind!r}, or was trained on another target: train one "
+                             "on this target (models/training/heads.py)")
         size = hparams[SIZES[kind]]
         wanted = head_shapes(kind, target.params["wte"].shape[1], size, target.n_vocab)
         return nest(check_weights(arrays, wanted), n_layer=1) | {SIZES[kind]: size}

@@ -43,14 +43,9 @@ class Race:
     rng     its first number seeds the exponentials; a drafter may draw others
     """
 
-    rng = None                                                  # in a copy, until it is set
-
     def __init__(self, rng):
         self.seed, self.rng = int(rng.random() * 2**53), rng
         self.n = 0                                              # tokens emitted so far
-
-    def __getattr__(self, name):                                # random, integers, ..
-        return getattr(self.rng, name)
 
     def winner(self, probs, j):
         """probs [n_vocab] -> argmin E / probs at place self.n + j."""
@@ -92,7 +87,7 @@ def couple(propose):
             j = len(tokens) - n_last - n + 1
             return draft(tokens, n_last)
 
-        return propose(draft and draft_at_place, x, k, to_winners, race)
+        return propose(draft and draft_at_place, x, k, to_winners, race.rng)
     return propose_winners
 
 
