@@ -208,7 +208,7 @@ def test_parents_in_any_order_make_the_same_tree():
 
 
 @pytest.mark.parametrize("grown, says", [
-    (([1, 2], [-1], None), "each node needs one"), (([1], [0], None), "comes before it"),
+    (([1, 2], [-1], None), "each node needs one"), (([1], [0], None), "must come before its node"),
     (([1] * 4, [-1, 0, 1, 2], None), "at most 3"), (([7], [-1], [[1, 0, 0]]), "vocabulary"),
     (([1], [-1], [[.5, .5]]), "shapes"), (([1], [-1], [[1, 0, 0]]), "cannot come")], ids=str)
 def test_what_grow_may_not_do_gets_a_clear_sentence(grown, says):

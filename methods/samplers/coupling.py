@@ -20,8 +20,9 @@ Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with rate q(x).  
 these rates, which sum to 1, the one for x rings first with probability q(x).
 
 What it costs.  Let TV be the total variation distance of p and q.  Algorithm 2 accepts a draft with
-probability sum min(p, q) = 1 - TV.  Here the probability, `acceptance(q, p)` below, is at most 1 - TV and at
-least (1 - TV) / (1 + TV).  No method guarantees more if neither side knows the other's distribution.
+probability sum min(p, q) = 1 - TV.  Here the probability is at most 1 - TV and at least (1 - TV) / (1 + TV).
+No method guarantees more if neither side knows the other's distribution.  x wins both races if E(y) >= E(x)
+max(p(y) / p(x), q(y) / q(x)) for all y.  The probability of this is 1 / (the sum of these maxima over y).
 
 Limitations: where the two best times of a race are nearly equal, the last bits of the logits decide.  If
 these bits depend on which positions share a pass (compute/linear.py), texts of one seed may differ.
@@ -100,17 +101,3 @@ def coupled_sampling(draft, target, tokens, n_tokens, K, rng, *, propose=specula
 def coupled_baseline(model, tokens, n_tokens, rng, **settings):
     """The arguments, rounds and errors of autoregressive_sampling; the text of coupled_sampling."""
     return coupled_sampling(None, model, tokens, n_tokens, 1, rng, propose=lambda *_: ([], None), **settings)
-
-
-def acceptance(q, p):
-    """P(argmin E / p = argmin E / q).  [n_vocab], [n_vocab] -> a number
-
-    x wins both races if E(y) >= E(x) max(p(y) / p(x), q(y) / q(x)) for all y.  The probability of this is
-    1 / (the sum of these maxima over y).
-
-    >>> acceptance(np.array([.1, .6, .3]), np.array([.5, .3, .2])).round(3).item()      # sum min(p, q) is .6
-    0.582
-    """
-    both = (q > 0) & (p > 0)
-    ratios = np.maximum(q / q[both][:, None], p / p[both][:, None])             # [tokens of both, n_vocab]
-    return (1 / ratios.sum(axis=1)).sum()

@@ -115,11 +115,7 @@ def shape_of(widths):
         raise ValueError(f"the tree has {n_nodes} nodes: at most {MOST_NODES} are scored in one pass")
     if widths[:1] != [-1]:
         return shape_of_widths(widths)
-    parents = widths
-    if any(not -1 <= parent < node for node, parent in enumerate(parents)):
-        raise ValueError(f"the parents of the nodes are {parents}: each must come before its node, or be -1, "
-                         "the root")
-    depth = depths(parents)
+    parents, depth = widths, depths(widths)
     order = sorted(range(len(parents)), key=depth.__getitem__)  # stable
     place = {-1: -1} | {node: i for i, node in enumerate(order)}
     return [place[parents[node]] for node in order]
@@ -154,8 +150,7 @@ def cut(shape, depth):
 def check_tree(nodes, parents, depth, target):
     """(nodes, parents) as lists of ints.  Raises ValueError if they are not a tree of at most this depth."""
     nodes, parents = checked_drafts(nodes, MOST_NODES, target), list(map(index, parents))
-    if (len(parents) != len(nodes) or any(not -1 <= parent < node for node, parent in enumerate(parents))
-            or max(depths(parents), default=0) > depth):
+    if len(parents) != len(nodes) or max(depths(parents), default=0) > depth:
         raise ValueError(f"the tree that was grown has {len(nodes)} nodes and the parents {parents}: each "
-                         f"node needs one, which comes before it, or -1, the root; at most {depth} levels")
+                         f"node needs one, and there may be at most {depth} levels")
     return nodes, parents

@@ -21,12 +21,16 @@ from gpt2 import BLOCK, GPT2, common_prefix, whole_blocks
 
 def depths(parents):
     """How far below the root each node is; the root's children are at 1.
+    Raises ValueError for a parent that does not come before its node.
 
     >>> depths([-1, -1, 0, 2])
     [1, 1, 2, 3]
     """
     depth = {-1: 0}
     for node, parent in enumerate(parents):
+        if parent not in depth:
+            raise ValueError(f"the parents of the nodes are {[*parents]}: each must come before its node, or "
+                             "be -1, the root")
         depth[node] = depth[parent] + 1
     return [depth[node] for node in range(len(parents))]
 
