@@ -10,7 +10,6 @@ import hashlib
 import io
 from functools import cache
 from html import escape
-from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from benchmarks import cost_model
@@ -31,8 +30,6 @@ START = dict(prompt="The tide was going out. Along the edge of the water a girl 
 PROMPTS = (START["prompt"], "The captain looked at the sea, and said that",
            "\"Where have you been?\" asked the king.")
 MODELS = "demo-draft", "demo-target", "demo-eagle"
-FILES = ("hparams.json", "encoder.json", "vocab.bpe", "checkpoint", "model.ckpt.index",
-         "model.ckpt.data-00000-of-00001")
 CODE = (".", "compute", "loading", "lossless", "lossless/verdicts", "methods", "methods/drafters",
         "methods/samplers", "pages", "reporting")
 MACHINES = ("the embedded pair, AVX-512", "the embedded pair, AVX2", "a GPU, one text (assumed)",
@@ -40,23 +37,23 @@ MACHINES = ("the embedded pair, AVX-512", "the embedded pair, AVX2", "a GPU, one
 
 
 def packed(paths):
-    """Files of the repository -> a zip, the same bytes each time.  It begins as our pages do (files.py)."""
+    """Files of this repository -> a zip, the same bytes each time.  It begins as our pages do (files.py)."""
     file = io.BytesIO()
     with ZipFile(file, "w") as archive:
         for path in paths:
-            entry = ZipInfo(str(path), (1980, 1, 1, 0, 0, 0))
-            archive.writestr(entry, (ROOT / path).read_bytes(), ZIP_DEFLATED)
+            entry = ZipInfo(path.relative_to(ROOT).as_posix(), (1980, 1, 1, 0, 0, 0))
+            archive.writestr(entry, path.read_bytes(), ZIP_DEFLATED)
     return MARK.encode() + file.getvalue()
 
 
 def packs():
     """{file: bytes} that index.html loads: the code, and the models."""
-    code = [path.relative_to(ROOT) for folder in CODE for path in sorted((ROOT / folder).glob("*.py"))]
-    files = {"code.zip": packed([*code, "lossless/verdicts/cases.ini"])}
+    code = [path for folder in CODE for path in sorted((ROOT / folder).glob("*.py"))]
+    packs = {"code.zip": packed([*code, ROOT / "lossless/verdicts/cases.ini"])}
     for name in MODELS:
-        paths = [Path("models", name, file) for file in FILES]
-        files[f"{name}.zip"] = packed(path for path in paths if (ROOT / path).exists())
-    return files
+        files = sorted((ROOT / "models" / name).iterdir())
+        packs[f"{name}.zip"] = packed(path for path in files if path.suffix not in (".md", ".jsonl"))
+    return packs
 
 
 def index_page(files, repository="", address="", base=PYODIDE):

@@ -1,5 +1,4 @@
 """What drafters draft, and when they stop.  test_methods_lossless.py checks that they are lossless."""
-import inspect
 from collections import Counter
 from types import SimpleNamespace
 
@@ -11,12 +10,11 @@ from hypothesis.strategies import booleans, integers, lists, sampled_from, tuple
 
 import gpt2
 from lossless.toys import memoryless, scripted, table
-from methods.drafters import adaptive, lookup, suffix
+from methods.drafters import adaptive, lookup
 from methods.drafters.adaptive import Confident, EarlyStop, Optimum, Schedule
 from methods.drafters.early_exit import EarlyExit
 from methods.drafters.layer_skip import DraftExit, LayerSkip, search, seconds_per_token
 from methods.drafters.ngram import NGram
-from methods.samplers import lossy
 from methods.table import Method
 from reporting.stats import predicted_speedup
 from speculative import speculative_sampling
@@ -228,18 +226,6 @@ def test_a_skipped_sublayer_adds_nothing(attn, mlp):
     for tokens, n_last in ([1, 2, 3], 2), ([1, 2, 4, 5], 1), ([1, 2, 4, 5, 6], 3), ([7], 1):
         assert pair.draft(tokens, n_last) == pytest.approx(zeroed(tokens, n_last), abs=1e-12)
         assert pair.target(tokens, n_last) == pytest.approx(whole(tokens, n_last), abs=1e-12)
-
-
-def test_the_defaults_are_those_of_the_papers_and_the_originals():
-    """Draft & Verify, transformers' assistants, SuffixDecoding, Medusa's typical acceptance."""
-    def default(function, name):
-        return inspect.signature(function).parameters[name].default
-    assert (default(DraftExit, "gamma"), DraftExit.GOAL, DraftExit.STEP) == (.6, .9, .01)
-    assert (DraftExit.OLD_RATE, DraftExit.OLD_GAMMA) == (.5, .9)
-    assert (default(Schedule, "first"), default(Confident, "threshold"), lookup.N) == (5, .4, 3)
-    assert (suffix.ALPHA, suffix.MIN_WORTH) == (4, .1)
-    assert (default(lossy.typical, "epsilon"), default(lossy.typical, "delta")) == (.09, .3)
-    assert lossy.typical_probs.__defaults__ == (.09, .3)
 
 
 def test_the_threshold_follows_the_papers_rule():

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from nodes import acceptance
 
-from lossless import exact_distribution
-from methods.samplers.k_seq import K_SEQ, division_factor, select
+from methods.samplers.k_seq import K_SEQ, division_factor
 from methods.samplers.tree import walk
 
 
@@ -16,20 +16,13 @@ def test_equal_drafts_are_both_candidates_for_the_next_place():
     assert len(path) == 2 and path[1] == 3 and token == 1
 
 
-def accepted(q, p, k):
-    """The exact probability of acceptance, over every k-tuple of drafts and every coin."""
-    found = exact_distribution(
-        lambda rng: select(q, p, K_SEQ[0](p, k, rng), rng)[0] is not None)
-    return found.get(True, 0)
-
-
 def test_by_hand():
     """q = (1, 0), p = (1/2, 1/2): rho is 1.5, and one of two drafts is accepted with probability 3/4."""
     q, p = np.array([1., 0]), np.array([.5, .5])
-    assert division_factor(q, p, 2) == pytest.approx(1.5) and accepted(q, p, 2) == pytest.approx(.75)
-    assert division_factor(q, p, 1) == 1 and accepted(q, p, 1) == pytest.approx(.5)
-    assert accepted(p, p, 3) == pytest.approx(1)
-    assert accepted(q, q[::-1], 3) == 0                                 # disjoint supports
+    assert division_factor(q, p, 2) == pytest.approx(1.5) and acceptance(K_SEQ, q, p, 2) == pytest.approx(.75)
+    assert division_factor(q, p, 1) == 1 and acceptance(K_SEQ, q, p, 1) == pytest.approx(.5)
+    assert acceptance(K_SEQ, p, p, 3) == pytest.approx(1)
+    assert acceptance(K_SEQ, q, q[::-1], 3) == 0                                 # disjoint supports
 
 
 def test_the_smallest_rho_is_found_and_is_allowed():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from helpers import tiny_gpt2, without_cache
 
-from lossless import exact_distribution
 from lossless.judge import text_of
 from lossless.toys import memoryless, scripted, table
 from methods.samplers import tree_model
@@ -34,19 +33,6 @@ def test_the_nodes_that_stay_are_those_that_the_draft_thinks_likeliest():
             ([-1, -1], [1, 2], [-1, -1]), ([-1, -1, 0], [1, 2, 1], [-1, -1, 0]),
             ([-1, -1, 0, 0], [1, 2, 1, 2], [-1, -1, 0, 0]), ([-1, -1, 0, 2], [1, 2, 1, 1], [-1, -1, 0, 2])]:
         assert grow_surest(draft, [0], shape, None, None, None) == (nodes, parents, None)
-
-
-def test_a_tree_of_one_line_is_algorithm_2_and_more_children_are_accepted_more_often():
-    draft, target = table(1), table(2)
-
-    def accepted(widths, **keywords):
-        found = exact_distribution(lambda rng: next(
-            tree_sampling(draft, target, PROMPT, 2, widths, rng, **keywords)).n_accepted)
-        return found.get(1, 0)
-    p, q = (np.exp(model(PROMPT)[0]) / np.exp(model(PROMPT)[0]).sum() for model in (draft, target))
-    assert accepted((1,)) == pytest.approx(np.minimum(p, q).sum(), abs=1e-12)
-    assert accepted((1,)) < accepted((2,), rule=SPECINFER) < accepted((2,)) < accepted((3,)) + 1e-12
-    assert accepted((3,)) == pytest.approx(1, abs=1e-12)        # Sequoia: the children are all three tokens
 
 
 # The pass over a tree ---------------------------------------------------------------------------------------
