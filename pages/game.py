@@ -49,8 +49,5 @@ def law_of(code):
     """The distribution of the token that the shown code gives [n_tokens], over every branch of chance."""
     scope = {"np": np}
     exec("def rule(p, q, rng, draw):\n" + "".join(f"    {line}\n" for line in code.splitlines()), scope)
-    def run(rng):
-        return int(scope["rule"](P, Q, rng, lambda weights: sample(weights, rng)))
-
-    found = exact_distribution(run)
+    found = exact_distribution(lambda rng: int(scope["rule"](P, Q, rng, lambda w: sample(w, rng))))
     return np.array([found.get(token, 0.0) for token in range(len(TOKENS))])

@@ -125,7 +125,6 @@ def test_drafting_stops_after_a_token_that_the_draft_is_not_sure_of(propose, n_d
         run = draft, memoryless([0.25] * 4), [0], 9, 8, rng()
         rounds = speculative_sampling(*run, temperature=temperature, propose=propose)
         assert len(next(rounds).drafts) == n_drafts
-    assert Confident().threshold == 0.4                 # transformers' assistant_confidence_threshold
 
 
 # Early exit -------------------------------------------------------------------------------------------------

@@ -66,17 +66,8 @@ def test_ties_at_the_edge_of_the_nucleus_go_to_the_lower_index():
     assert 0 < len(others) < 400
 
 
-def test_temperature_comes_before_top_k_and_top_k_before_top_p():
-    row = np.log([0.4, 0.3, 0.2, 0.1])
-    assert kept(row, 2.0, top_p=0.5) == [0, 1]                  # flatter: .33, ..
-    assert kept(row, 0.5, top_p=0.5) == [0]                     # sharper: .53, ..
-    assert kept(row, top_k=2, top_p=0.55) == [0]                # 4/7 of what is left
-
-
-def test_settings_that_keep_all():
+def test_a_top_p_of_1_keeps_all():
     assert probabilities([0.0, -40.0, -700.0], top_p=1).all()   # although the first alone has 1 - 4e-18
-    row = [1.0, 2.0, 3.0, 4.0]
-    assert all(np.array_equal(probabilities(row, top_k=k), probabilities(row)) for k in (0, 4, 5, 100))
 
 
 @given(rows, st.sampled_from([0, .5, 1., 3.]), st.sampled_from([0, 1, 2]), st.sampled_from([.3, .9, 1.]))
@@ -112,12 +103,6 @@ def test_a_tiny_temperature_is_greedy_and_warns_of_nothing():
 def test_a_top_p_near_its_ends_is_no_trap():
     for row in [0.0] * 49, np.linspace(0, 1e-15, 49):
         assert [len(kept(row, top_p=top_p)) for top_p in (1e-320, 1e-9, 1 - 2**-53)] == [1, 1, 49]
-
-
-def test_what_is_impossible_stays_impossible():
-    row = [-np.inf, 1.0, -np.inf, 0.0]
-    for settings_ in (dict(), dict(temperature=1e9), dict(top_k=3), dict(top_p=0.99), dict(temperature=0)):
-        assert probabilities(row, **settings_)[[0, 2]].tolist() == [0, 0]
 
 
 BAD = [[np.nan, 1.0], [1.0, np.inf], [-np.inf, -np.inf], [[1.0, 2.0], [1.0, np.nan]]]
