@@ -173,13 +173,13 @@ def measure_costs(method, tokens, K, settings):
 
     method      has draft, target and propose (a methods.table.Method)
     """
-    draft, target, propose = method.draft, method.target, method.propose
-    _, tokens, to_probs, _ = prepare([draft, target], tokens, 0, **settings)
-    n_ctx = min(model.n_ctx for model in (draft, target) if hasattr(model, "n_ctx"))
+    models = draft, target = method.draft, method.target
+    _, tokens, to_probs, _ = prepare(models, tokens, 0, **settings)
+    n_ctx = min(model.n_ctx for model in models if hasattr(model, "n_ctx"))
     tokens, rng, times = tokens[:n_ctx - K] or tokens[:1], np.random.default_rng(0), [[], [], []]
     for _ in range(10):
         for i, run in enumerate([lambda: target(tokens), lambda: target(tokens + tokens[:1] * K, K + 1),
-                                 lambda: propose(draft, tokens, K, to_probs, rng)]):
+                                 lambda: method.propose(draft, tokens, K, to_probs, rng)]):
             start = clock()
             run()
             times[i].append(clock() - start)

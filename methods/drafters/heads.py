@@ -35,9 +35,6 @@ def load_head(kind, name_or_folder, target):
     folder = Path(name_or_folder)
     if str(name_or_folder) in EMBEDDED:
         folder = Path(__file__).resolve().parent.parent.parent / "models" / folder
-    if not folder.is_dir():
-        raise ValueError(f"there is no head or folder {str(name_or_folder)!r}: use one of "
-                         f"{', '.join(EMBEDDED)}, or a folder that models/training/heads.py has written")
     with one_sentence(f"{folder} is not a head for this target"):
         hparams, arrays = read_json(folder / "hparams.json"), read_tensorflow(folder / "model.ckpt")
         if (hparams.get("kind"), hparams.get("target")) != (kind, checksum(target)):
