@@ -158,6 +158,7 @@ def test_both_halves_are_pure_functions_of_their_tokens(calls, n_layers):
         half, alone = (pair.target, whole) if upper else (pair.draft, first)
         if chance == 0:
             half.reset()
+            assert half.cached == getattr(half, "lower", half).cached == []
         model([5, *tokens])                             # it has a separate cache
         n_last = min(n_last, len(tokens))
         assert half(tokens, n_last) == pytest.approx(alone(tokens, n_last), abs=1e-12)
