@@ -40,6 +40,8 @@ def test_the_pool_holds_what_the_target_said_after_each_token():
     found([2], 1)
     found.pool = {(7,): 1, (9,): 2, (5, 7): 3}
     assert [found.propose(None, [x, 7], 1, None, None)[0] for x in (5, 6)] == [[3], [1]]   # longest first
+    found([7], 1)
+    assert found.propose(None, [6, 7], 1, None, None)[0] == [8]         # the latest answer counts
 
 
 def test_with_the_pool_a_text_that_repeats_is_drafted_right():
