@@ -52,13 +52,10 @@ class Case(NamedTuple):
             return "True." if self.says == self.verdict else "Not true."
         return {"asks": "A question.", "ours": "Found in the code."}[self.says]
 
-    def reports(self):
-        return reports(sampler(RULES[self.rule]), self.settings, self.penalty)
-
     def judge(self):
         """The Report of the first pair that shows a wrong text, else of the first pair, with the largest
         deviation of any pair."""
-        found = [*self.reports()]
+        found = [*reports(sampler(RULES[self.rule]), self.settings, self.penalty)]
         first = next((report for report in found if not report.lossless), found[0])
         return first._replace(deviation=max(report.deviation for report in found))
 

@@ -107,7 +107,7 @@ def text():
         q, p = (q[0], p[0]) if node else (q, p)
         vectors["steps"] += [step(rule, rng, k, 3 + i % 2, i % (k + 1) - node) for k in (1 + node, 2, 3)
                           for i in range(4)]
-        vectors["steps"].append(                           # the target rules the draft out, and u is 0
+        vectors["steps"].append(                        # the target rules the draft out, and u is 0
             vector(rule, q, None if rule == "point masses" else p, [0], [0.0, .5]))
         vectors["distributions"] += [distribution(rule, rng, k, n) for k, n in ((1, 3), (2, 3), (2, 4))]
     parts = [f'"{part}": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]" for part, rows in vectors.items()]
