@@ -103,19 +103,13 @@ class Eagle(Head):
 def attention_over_steps(q, k, v, cache):
     """The attention of step s = len(cache) + 1; q, k, v are [B, n_head, T, d_head]; k and v join the cache.
 
-    Query i sees the keys of step 1 up to position i - (s - 1), and one key of each of the steps 2 .. s."""
+    Query i sees the keys of step 1 up to position i - (s - 1), and the key of each step t = 2 .. s at
+    position i - (s - t)."""
     cache.append((k, v))
-    lag, q, T = len(cache) - 1, q * q.shape[-1] ** -0.5, q.shape[2]
-    later = [(shift(k, lag - t), shift(v, lag - t)) for t, (k, v) in enumerate(cache) if t]
-    k, v = cache[0]
-    scores = (q @ k.transpose(2, 3)).float()                             # [B, n_head, T, T]
-    scores = scores + torch.full((T, T), -1e10, device=q.device).triu(1 - lag)
-    own = [(q * k).sum(-1, keepdim=True).float() for k, _ in later]
-    weights = torch.cat([scores, *own], -1).softmax(-1).to(v.dtype)
-    heads = weights[..., :T] @ v
-    for t, (_, v) in enumerate(later):
-        heads = heads + weights[..., T + t, None] * v
-    return heads
+    s, all_pairs = len(cache), torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device)
+    seen = [all_pairs.tril(1 - s), *(all_pairs.tril(t - s).triu(t - s) for t in range(2, s + 1))]
+    k, v = (torch.cat(steps, 2) for steps in zip(*cache))                # [B, n_head, s * T, d_head]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=torch.cat(seen, 1))
 
 
 class Medusa(nn.Module):
@@ -155,32 +149,25 @@ class Parallel(Head):
         position = position @ self.from_position                                 # [T, n]
         ahead = at[:, None] + torch.arange(N_ROWS, device=at.device)             # [A, K]
         x = known[:, at, None] + F.pad(self.masks, (0, 0, 1, 0)) + position[ahead]      # [B, A, K, n]
-        block = self.h[0]
-        x = x + block.attn.c_proj(self.attend(block, known + position, x, at))
-        x = x + block.mlp.c_proj(F.gelu(block.mlp.c_fc(block.ln_2(x)), approximate="tanh"))
-        return self.ln_f(x) + self.previous[tokens[:, ahead]] @ self.bias        # the Markov head
+        x = self.h[0](x.flatten(1, 2), lambda *qkv: self.attend(*qkv, known + position, at))
+        x = self.ln_f(x).unflatten(1, ahead.shape)                               # [B, A, K, n]
+        return x + self.previous[tokens[:, ahead]] @ self.bias                   # the Markov head
 
-    def attend(self, block, known, x, at):
-        """Mask j after position i sees the known positions up to i, and the masks 1 .. j."""
-        def split(y):
-            return y.unflatten(-1, (block.n_head, -1))
-        T, K, hidden = known.shape[1], x.shape[2], -1e10
-        _, k, v = map(split, block.attn.c_attn(block.ln_1(known)).chunk(3, -1))  # [B, T, n_head, d_head]
-        q, own_k, own_v = map(split, block.attn.c_attn(block.ln_1(x)).chunk(3, -1))     # [B, A, K, ..]
-        q = q * q.shape[-1] ** -0.5
-        after = torch.arange(T, device=at.device) > at[:, None]                  # [A, T]
-        later = torch.ones(K, K, dtype=torch.bool, device=at.device).triu(1)
-        later[:, 0] = True                                                       # index 0 is a known position
-        far = torch.einsum("bakhd,bthd->bhakt", q, k).float() + hidden * after[:, None]
-        near = torch.einsum("bakhd,bajhd->bhakj", q, own_k).float() + hidden * later
-        weights = torch.cat([far, near], -1).softmax(-1).to(v.dtype)
-        heads = torch.einsum("bhakt,bthd->bakhd", weights[..., :T], v)
-        return (heads + torch.einsum("bhakj,bajhd->bakhd", weights[..., T:], own_v)).flatten(-2)
+    def attend(self, q, k, v, known, at):                                # q, k, v: [B, n_head, A * K, d_head]
+        """Mask j after position i sees the known positions up to i, and the masks 1 .. j after i."""
+        T, A, block = known.shape[1], len(at), self.h[0]
+        _, *keys_values = block.attn.c_attn(block.ln_1(known)).chunk(3, -1)              # [B, T, n] each
+        k, v = (torch.cat([far.unflatten(-1, (block.n_head, -1)).transpose(1, 2), near], 2)
+                for far, near in zip(keys_values, (k, v)))               # [B, n_head, T + A * K, d_head]
+        far = torch.arange(T, device=at.device) <= at.repeat_interleave(N_ROWS)[:, None]    # [A * K, T]
+        near = torch.ones(N_ROWS, N_ROWS, dtype=torch.bool, device=at.device).tril()
+        near[:, 0] = False                                               # row 0 is a known position
+        seen = torch.cat([far, torch.block_diag(*[near] * A)], 1)        # [A * K, T + A * K]
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
 
     def start_from_eagle(self, eagle):
         """Copy EAGLE's block; its two matrices for the states are multiplied into one."""
-        self.load_state_dict({name: value for name, value in eagle.state_dict().items()
-                              if name in self.state_dict()}, strict=False)
+        self.load_state_dict(eagle.state_dict(), strict=False)           # what both have
         fuse, then = eagle.fuse, eagle.from_state
         self.from_states.w.data, self.from_states.b.data = fuse.w @ then.w, fuse.b @ then.w + then.b
 
