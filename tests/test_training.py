@@ -26,7 +26,7 @@ pytestmark = pytest.mark.long
 
 def words(folder, work, *more):
     return ["--text", f"{folder}/text.txt", "--out", f"{folder}", "--work", f"{folder}/{work}",
-            "--device", "cpu", "--held_out", "2", *more]
+            "--held_out", "2", *more]
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +39,10 @@ def trained(tmp_path_factory):
     (folder / "text.txt").write_text("<|endoftext|>".join(documents), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         from models.training import heads, train
-        patch.setattr(train, "TARGET", dict(SIZE, n_layer=3))
-        patch.setattr(train, "DRAFT", dict(SIZE, n_layer=1))
+        patch.setattr(train, "SIZES", {"demo-target": dict(SIZE, n_layer=3), "demo-draft": dict(SIZE, n_layer=1)})
+        patch.setattr(torch._dynamo.config, "disable", True)            # compiling takes minutes
         assert not command_line.run(train.main, words(folder, "work", "--steps", "40", "--draft_steps", "20",
-                                                 "--batch", "8", "--save_every", "60", "--no_compile"))
+                                                 "--batch", "8", "--save_every", "60"))
         for kind in heads.HEADS:
             run = [kind, *words(folder, "heads"), "--target", f"{folder}/demo-target", "--layers", "1,2",
                    "--places", "24", "--save_every", "10", "--held_out_pieces", "8", "--steps"]
@@ -76,7 +76,7 @@ def test_a_training_goes_on_from_half_precision(trained, monkeypatch):
     steps, draw_batch = [], train.draw_batch
     monkeypatch.setattr(train, "draw_batch", lambda *given: steps.append(given[2]) or draw_batch(*given))
     run = words(folder, "later", "--start", f"{folder}", "--steps", "40", "--done", "30",
-                "--draft_steps", "1", "--batch", "8", "--save_every", "5", "--no_compile",
+                "--draft_steps", "1", "--batch", "8", "--save_every", "5",
                 "--out", f"{folder}/later")
     assert not command_line.run(train.main, run)
     assert steps == [*range(30, 40), 0]                 # the batches that came next, then the draft's
@@ -131,7 +131,7 @@ def test_numpys_head_says_what_pytorchs_says(trained, kind):
     heads.train.load(twin, folder / "demo-target")
     with torch.no_grad():
         text = np.array([x + drafts + [0] * 8])                         # space for rows not asked for
-        states = heads.States(twin, text, (1, 2), folder / f"{kind}.states.npy", "cpu")
+        states = heads.States(twin, text, (1, 2), folder / f"{kind}.states.npy")
         rows = module(torch.tensor([len(x) - 1]), *states[np.arange(1)])[0, 0]
         expected = (rows @ twin.wte.T).softmax(-1).numpy()
     for j, row in enumerate(p):

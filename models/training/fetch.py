@@ -22,6 +22,7 @@ from pathlib import Path
 import requests
 from tqdm import tqdm
 
+from encoder import EOS
 from loading import command_line
 from loading.files import rewrite
 
@@ -29,7 +30,6 @@ HERE = Path(__file__).parent
 BOOKS, LEFT_OUT = HERE / "books.tsv", set((HERE / "left_out.txt").read_text().split())
 SITE = "https://raw.githubusercontent.com/GITenberg"
 CHECKSUM = "f0c1fdc7bcdf0da29484437b33f36869790b8f205c9ef38914ad3561751d47cc"           # sha256 of the whole
-EOS = "<|endoftext|>"
 NO_STORY = re.compile((HERE / "no_story.txt").read_text(encoding="utf-8"), re.I | re.X)
 
 
@@ -42,18 +42,13 @@ def main(path="stories.txt", raw="models/training/work/raw"):
     """
     if os.path.lexists(path):
         raise ValueError(f"{path} is there already: move it away, or name another file")
-    rewrite(path, make_text(Path(raw)))
-
-
-def make_text(raw):
-    """The text.  Raises ValueError if it is not the one that the pair was trained on."""
-    raw.mkdir(parents=True, exist_ok=True)
+    Path(raw).mkdir(parents=True, exist_ok=True)
     rows, seen = [*csv.DictReader(BOOKS.read_text(encoding="utf-8").splitlines(), delimiter="\t")], set()
-    text = EOS.join("\n".join(clean_book(download(row, raw), seen)) for row in tqdm(rows, disable=None))
+    text = EOS.join("\n".join(clean_book(download(row, Path(raw)), seen)) for row in tqdm(rows, disable=None))
     if checksum(text) != CHECKSUM:
         raise ValueError("the text is not the one that the pair was trained on (its checksum differs); "
                          "nothing was written")
-    return text
+    rewrite(path, text)
 
 
 def checksum(text):

@@ -34,12 +34,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from loading import command_line
+from methods.drafters.heads import N_ROWS, RANK, SIZES
 from models.training import train
 from models.training.model import GPT2, Block, LayerNorm, Linear, export, load
 from models.training.text import prepare_text, spread
 
 EAGLE_STEPS, MEDUSA_HEADS = 5, 5
-N_ROWS, RANK = 8, 24                # of a parallel head, as in methods/drafters/heads.py
+DECAY = 0.8             # with cross-entropy, the weight of a draft relative to the one before
 
 
 # The heads --------------------------------------------------------------------------------------------------
@@ -181,8 +182,8 @@ class States:
     """The target's states at pieces of the text [n_pieces, n_ctx], computed when they are first needed, and
     stored in half precision."""
 
-    def __init__(self, target, pieces, layers, path, device):
-        self.target, self.pieces, self.layers, self.device = target, pieces, layers, device
+    def __init__(self, target, pieces, layers, path):
+        self.target, self.pieces, self.layers = target, pieces, layers
         shape = len(pieces), 3, pieces.shape[1], target.wte.shape[1]
         self.stored = np.lib.format.open_memmap(path, "r+" if path.exists() else "w+", np.float16, shape)
         self.wte, self.wpe = standardize(target.wte), standardize(target.wpe[: pieces.shape[1]])
@@ -190,16 +191,16 @@ class States:
     @torch.no_grad()
     def __getitem__(self, rows):
         """The numbers of some pieces -> the arguments that follow `at` in the heads' forward."""
-        tokens = torch.from_numpy(self.pieces[rows].astype(np.int64)).to(self.device)
+        tokens = torch.from_numpy(self.pieces[rows].astype(np.int64)).to(self.wte.device)
         missing = np.flatnonzero(~self.stored[rows, -1, -1].any(-1))      # no state is all zeros
         if len(missing):
             self.stored[rows[missing]] = self.compute(tokens[missing]).half().cpu().numpy()
-        stored = torch.from_numpy(self.stored[rows]).to(self.device).float()
+        stored = torch.from_numpy(self.stored[rows]).to(self.wte.device).float()
         return *stored.unbind(1), tokens, self.wte[tokens], self.wpe
 
     def compute(self, tokens):                                           # [B, T] -> [B, 3, T, n_embd]
         target, states = self.target, []
-        with torch.autocast(self.device, dtype=torch.bfloat16):
+        with torch.autocast(tokens.device.type, dtype=torch.bfloat16):
             x = target.wte[tokens] + target.wpe[: tokens.shape[1]]
             for i, block in enumerate(target.h, 1):
                 x = block(x)
@@ -217,18 +218,19 @@ def compute_logits(head, wte, at, given):
     return F.linear(given[2][:, ahead], wte), F.linear(rows, wte)
 
 
-def compute_loss(head, wte, at, given, rejections, decay):
+def compute_loss(head, wte, at, given, rejections):
     """The weighted mean loss.  A draft matters only if those before it are accepted, so its weight is the
-    chance of that.  With cross-entropy its weight is `decay` times the previous draft's instead."""
+    chance of that.  With cross-entropy its weight is DECAY times the previous draft's instead."""
     with torch.autocast(at.device.type, dtype=torch.bfloat16):
         z_q, z_p = compute_logits(head, wte, at, given)
     q, log_p = z_q.float().softmax(-1), z_p.float().log_softmax(-1)
     overlap = torch.minimum(q, log_p.exp()).sum(-1)                      # [B, A, K]
-    loss = 1 - overlap if rejections else -(q * log_p).sum(-1)
-    reached = F.pad(overlap.detach().cumprod(-1)[..., :-1], (1, 0), value=1.0)
-    if not rejections:
-        reached = (decay ** torch.arange(loss.shape[-1], device=at.device)).expand_as(loss)
-    return (reached * loss).sum() / reached.sum()
+    if rejections:
+        loss, weight = 1 - overlap, F.pad(overlap.detach().cumprod(-1)[..., :-1], (1, 0), value=1.0)
+    else:
+        loss, weight = -(q * log_p).sum(-1), DECAY ** torch.arange(overlap.shape[2], device=at.device)
+        weight = weight.expand_as(loss)
+    return (weight * loss).sum() / weight.sum()
 
 
 @torch.no_grad()
@@ -236,7 +238,7 @@ def evaluate(head, states, wte):
     """The acceptance rate of each draft of a round, on held-out text: at temperature 1 the mean of
     sum min(p, q), at temperature 0 the share of equal argmaxes."""
     head.steps = EAGLE_STEPS
-    at = torch.arange(1, states.pieces.shape[1] - N_ROWS + 1, 4, device=states.device)
+    at = torch.arange(1, states.pieces.shape[1] - N_ROWS + 1, 4, device=wte.device)
     rates = []
     for i in range(len(states.pieces)):
         z_q, z_p = compute_logits(head, wte, at, states[np.array([i])])
@@ -247,22 +249,16 @@ def evaluate(head, states, wte):
 
 
 def fit(kind, head, states, test_states, wte, args):
-    n_ctx, batch = states.pieces.shape[1], min(args.batch, len(states.pieces))
-    per_epoch = len(states.pieces) // batch
-
     def learn(step):
-        epoch, i = divmod(step, per_epoch)
-        order = np.random.default_rng([args.seed, epoch]).permutation(per_epoch * batch)
-        at = np.random.default_rng([args.seed, step]).permutation(np.arange(1, n_ctx - N_ROWS + 1))
-        at = torch.from_numpy(at[: args.places]).to(args.device)
+        rng, n_ctx = np.random.default_rng([args.seed, step]), states.pieces.shape[1]
+        rows = np.sort(rng.choice(len(states.pieces), args.batch, replace=False))
+        at = torch.from_numpy(1 + rng.choice(n_ctx - N_ROWS, args.places, replace=False)).to(wte.device)
         head.steps = EAGLE_STEPS if step >= args.steps * (1 - args.own) else 1            # of an EAGLE head
-        loss = compute_loss(head, wte, at, states[np.sort(order[i * batch: (i + 1) * batch])],
-                       step >= args.steps * args.cross_entropy, args.decay)
+        loss = compute_loss(head, wte, at, states[rows], step >= args.steps * args.cross_entropy)
         loss.backward()
         return loss.item()
 
-    train.fit(kind, args.steps, dict(head=head), [head], learn, lambda: evaluate(head, test_states, wte),
-              args)
+    train.fit(kind, args.steps, dict(head=head), learn, lambda: evaluate(head, test_states, wte), args)
 
 
 def initialize(head, target, args):
@@ -278,10 +274,9 @@ def initialize(head, target, args):
         load(head, folder)
 
 
-def main(kind, text, out, target="models/demo-target", start="", work="models/training/work/heads", device="",
-         pieces=3000, layers="2,8", steps=1500, cross_entropy=0.4, own=0.6, decay=0.8,
-         places=48, batch=8, lr=3e-3, fall=0.5, weight_decay=0.02, held_out=4, measured=0, held_out_pieces=64,
-         save_every=100, seed=0):
+def main(kind, text, out, target="models/demo-target", start="", work="models/training/work/heads",
+         pieces=3000, layers="2,8", steps=1500, cross_entropy=0.4, own=0.6, places=48, batch=8, lr=3e-3,
+         fall=0.5, weight_decay=0.02, held_out=4, measured=0, held_out_pieces=64, save_every=100, seed=0):
     """Train a head on a finished target.
 
     Args:
@@ -291,14 +286,12 @@ def main(kind, text, out, target="models/demo-target", start="", work="models/tr
         target: the directory of the finished target
         start: a head to start from, instead of random weights; a parallel head can start from EAGLE's
         work: for the target's states, the logs and the training state
-        device: cuda or cpu; by default a GPU if there is one
         pieces: pieces of n_ctx tokens, spread evenly over the text
         layers: EAGLE and parallel heads read the target's states after these two layers and the last, an
             exit head those after the first of the two
         steps: training steps
         cross_entropy: the share of the steps that use cross-entropy
         own: the share of the steps, at the end, in which an EAGLE head continues from its own states
-        decay: with cross-entropy, the weight of a draft relative to the one before
         places: positions of each piece to learn from in a step
         batch: pieces per step
         lr: learning rate
@@ -313,7 +306,6 @@ def main(kind, text, out, target="models/demo-target", start="", work="models/tr
     if kind not in HEADS:
         raise ValueError(f"there is no head {kind!r}: use {', '.join(HEADS)}")
     args = SimpleNamespace(**locals())
-    args.device = device or train.DEVICE
     work, folder, out = Path(work), Path(target), Path(out) / f"demo-{kind}"
     layers = [*map(int, layers.split(","))]
     train.check_is_new(out)
@@ -324,20 +316,18 @@ def main(kind, text, out, target="models/demo-target", start="", work="models/tr
     tokens, test_tokens, _ = prepare_text(text, held_out, measured, folder, hparams["n_vocab"])
     target = GPT2(**hparams).requires_grad_(False)
     load(target, folder)
-    target.to(args.device)
+    target.to(train.DEVICE)
     states, test_states = (
-        States(target, spread(part, hparams["n_ctx"], n)[:, :-1], layers, work / f"states-{name}-{n}.npy",
-               args.device)
+        States(target, spread(part, hparams["n_ctx"], n)[:, :-1], layers, work / f"states-{name}-{n}.npy")
         for name, part, n in (("train", tokens, pieces), ("held_out", test_tokens, held_out_pieces)))
 
     head = HEADS[kind](hparams["n_embd"], hparams["n_head"], hparams["n_vocab"])
     initialize(head, target, args)
-    fit(kind, head.to(args.device), states, test_states, target.wte, args)
+    fit(kind, head.to(train.DEVICE), states, test_states, target.wte, args)
 
     digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()
-    size = dict(medusa=dict(n_heads=MEDUSA_HEADS), exit=dict(exit_layer=layers[0]),
-                eagle=dict(layers=layers), parallel=dict(layers=layers))[kind]
-    export(head, dict(kind=kind, target=digest, **size), out)
+    size = {"medusa": MEDUSA_HEADS, "exit": layers[0]}.get(kind, layers)
+    export(head, {"kind": kind, "target": digest, SIZES[kind]: size}, out)
     log = (work / f"{kind}.jsonl").read_text()
     (out / "training.jsonl").write_text(log)
     print(log.splitlines()[-1])

@@ -9,11 +9,6 @@ from tokenizers import ByteLevelBPETokenizer
 from encoder import EOS, bytes_to_unicode
 
 
-def read_documents(path):
-    text = Path(path).read_text(encoding="utf-8")
-    return [document.strip() + "\n" for document in text.split(EOS) if document.strip()]
-
-
 def train_tokenizer(documents, folder, n_vocab):
     """Byte-level BPE in OpenAI's two files: encoder.json (every byte, the merges, <|endoftext|>) and
     vocab.bpe (the merges)."""
@@ -42,7 +37,8 @@ def prepare_text(path, n_held_out, n_measured, vocabulary, n_vocab):
     """Text -> (tokens to train on, tokens and bytes of the documents to measure on).  The last documents are
     held out; the last `n_measured` of these are measured on, 0 for all of them.  If the directory
     `vocabulary` has no vocabulary, one of `n_vocab` tokens is trained and written there."""
-    documents = read_documents(path)
+    text = Path(path).read_text(encoding="utf-8")
+    documents = [document.strip() + "\n" for document in text.split(EOS) if document.strip()]
     if not 0 < n_held_out < len(documents):
         raise ValueError(f"{path} has {len(documents)} documents: hold out fewer of them (--held_out)")
     documents, held_out = documents[:-n_held_out], documents[-(n_measured or n_held_out):]

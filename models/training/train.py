@@ -32,9 +32,8 @@ from models.training.model import GPT2, export, load
 from models.training.text import draw_batch, prepare_text, spread
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-TARGET = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)   # heads of 64, as in each GPT-2
-DRAFT = dict(n_vocab=4096, n_ctx=512, n_embd=128, n_head=2, n_layer=2)
-NAMES = "demo-target", "demo-draft"
+SIZES = {"demo-target": dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16),   # heads of 64, as in
+         "demo-draft": dict(n_vocab=4096, n_ctx=512, n_embd=128, n_head=2, n_layer=2)}     # each GPT-2
 
 
 def compute_loss(target_logits, draft_logits, labels, rejections):
@@ -51,14 +50,14 @@ def compute_loss(target_logits, draft_logits, labels, rejections):
 
 
 @torch.no_grad()
-def evaluate(target, draft, tokens, n_bytes, device, pieces=None, batch=16):
+def evaluate(target, draft, tokens, n_bytes, pieces=None, batch=16):
     """On held-out text, or `pieces` of it: nats per token and bits per byte of each model.  With a draft
     also its acceptance rates along this text: at temperature 1 the mean of sum min(p, q), at temperature 0
     the share of equal argmaxes."""
     n_ctx, totals = len(target.wpe), np.zeros(4)
     chosen = torch.from_numpy(spread(tokens, n_ctx, pieces).astype(np.int64))
     for rows in chosen.split(batch):
-        inputs, labels = rows[:, :-1].to(device), rows[:, 1:].flatten().to(device)
+        inputs, labels = rows[:, :-1].to(DEVICE), rows[:, 1:].flatten().to(DEVICE)
         log_q = target(inputs).float().log_softmax(-1)
         log_p = draft(inputs).float().log_softmax(-1) if draft else log_q
         nll_target, nll_draft = (F.nll_loss(x, labels, reduction="sum").item() for x in (log_q, log_p))
@@ -75,7 +74,7 @@ def evaluate(target, draft, tokens, n_bytes, device, pieces=None, batch=16):
 NEW = "masks", "previous", "bias"       # in a parallel head, but not in EAGLE's: they learn faster
 
 
-def make_optimizers(models, lr, weight_decay=0.02):
+def make_optimizers(models, lr, weight_decay):
     """Muon for the matrices, AdamW for embeddings, norms, biases and NEW."""
     named = [pair for model in models for pair in model.named_parameters()]
     new = [p for name, p in named if name in NEW]
@@ -93,16 +92,15 @@ def schedule(step, steps, fall, done=0):
     return min(1.0, (step + 1 - done) / min(100, steps / 20), (1 - step / steps) / fall)
 
 
-def resume(path, models, opts, device, done):
+def resume(path, models, opts, done):
     """Restores models {name: model} and optimizers as last saved.  Returns the steps done, `done` if none."""
     if not path.exists():
         return done
-    saved = torch.load(path, map_location=device)
+    saved = torch.load(path, map_location=DEVICE)
     for name, model in models.items():
         model.load_state_dict(saved[name])
     for opt, opt_state in zip(opts, saved["opts"]):
         opt.load_state_dict(opt_state)
-    print(f"{path.stem}: resuming from step {saved['step']}")
     return saved["step"]
 
 
@@ -114,17 +112,17 @@ def save(path, step, models, opts):
     part.replace(path)
 
 
-def fit(name, steps, models, learners, learn, measure, args, n_done=0):
+def fit(name, steps, models, learn, measure, args, n_done=0):
     """Trains up to step `steps`, from the last saved step on.
 
     name            NAME.pt and NAME.jsonl in args.work are the saved state and the log
-    models          {name: model}: all that are saved; `learners` are those that learn
+    models          {name: model}: those that learn
     learn(step)     computes the gradients; returns the loss
     measure()       returns the entries about held-out text
     n_done          the step that the models handed over have reached
     """
-    state, opts = Path(args.work) / f"{name}.pt", make_optimizers(learners, args.lr, args.weight_decay)
-    done, start, losses = resume(state, models, opts, args.device, n_done), time.time(), []
+    state, opts = Path(args.work) / f"{name}.pt", make_optimizers(models.values(), args.lr, args.weight_decay)
+    done, start, losses = resume(state, models, opts, n_done), time.time(), []
     for step in tqdm(range(done, steps), desc=name, initial=done, total=steps, unit="step"):
         for group in (group for opt in opts for group in opt.param_groups):
             group["lr"] = args.lr * schedule(step, steps, args.fall, n_done) * group.get("faster", 1)
@@ -146,12 +144,12 @@ def train(stage, steps, target, draft, data, args):
     """Stage "target": the target, from the text.  Stage "draft": the draft, from the finished target."""
     tokens, *measured = data
     target.requires_grad_(draft is None)
-    loss = compute_loss if args.no_compile else torch.compile(compute_loss)
+    loss = torch.compile(compute_loss)
 
     def learn(step):
         batch = draw_batch(tokens, len(target.wpe), step, args.batch, args.seed + (stage == "draft"))
         losses = []
-        for piece in (pieces := batch.to(args.device).split(args.micro_batch)):
+        for piece in (pieces := batch.to(DEVICE).split(args.micro_batch)):
             inputs, labels = piece[:, :-1], piece[:, 1:].flatten()
             with torch.autocast(piece.device.type, dtype=torch.bfloat16):
                 logits = target(inputs), draft and draft(inputs)
@@ -160,8 +158,7 @@ def train(stage, steps, target, draft, data, args):
         return sum(losses).item() / len(pieces)
 
     models = dict(target=target) if draft is None else dict(draft=draft)
-    fit(stage, steps, models, [*models.values()], learn,
-        lambda: evaluate(target, draft, *measured, args.device, pieces=64), args,
+    fit(stage, steps, models, learn, lambda: evaluate(target, draft, *measured, pieces=64), args,
         args.done if draft is None else 0)
 
 
@@ -171,16 +168,15 @@ def check_is_new(*folders):
             raise ValueError(f"{folder} exists: move it away, or name another directory with --out")
 
 
-def main(text, out, work="models/training/work/pair", device="", steps=4000, draft_steps=2000, start="",
-         done=0, fall=0.25, cross_entropy=0.4, batch=16, micro_batch=4, lr=2e-3, weight_decay=0.2,
-         held_out=4, measured=0, save_every=50, no_compile=False, seed=0):
+def main(text, out, work="models/training/work/pair", steps=4000, draft_steps=2000, start="", done=0, fall=0.25,
+         cross_entropy=0.4, batch=16, micro_batch=4, lr=2e-3, weight_decay=0.2, held_out=4, measured=0,
+         save_every=50, seed=0):
     """Train the embedded pair.
 
     Args:
         text: the text to train on
         out: the pair is written to OUT/demo-target and OUT/demo-draft, at the end
         work: for the vocabulary, the logs and the training state
-        device: cuda or cpu; by default a GPU if there is one
         steps: steps for the target
         draft_steps: steps for the draft, afterwards
         start: a directory with demo-target and perhaps demo-draft, to start from instead of random weights
@@ -194,34 +190,31 @@ def main(text, out, work="models/training/work/pair", device="", steps=4000, dra
         held_out: documents that are never trained on: the last ones
         measured: how many of these, the last ones, results are measured on; 0 for all
         save_every: steps between two saved states
-        no_compile: do not compile the model (compiling takes minutes)
         seed: random seed
     """
-    args = SimpleNamespace(**locals())
-    args.device = device or DEVICE
-    work, folders = Path(work), [Path(out) / name for name in NAMES]
-    check_is_new(*folders)
+    args, work, out = SimpleNamespace(**locals()), Path(work), Path(out)
+    check_is_new(*(out / name for name in SIZES))
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
 
     vocabulary = Path(start) / "demo-target" if start else work
-    data = prepare_text(text, held_out, measured, vocabulary, TARGET["n_vocab"])
-    target, draft = GPT2(**TARGET).to(args.device), GPT2(**DRAFT).to(args.device)
-    for model, name in zip((target, draft), NAMES):
+    data = prepare_text(text, held_out, measured, vocabulary, SIZES["demo-target"]["n_vocab"])
+    models = {name: GPT2(**size).to(DEVICE) for name, size in SIZES.items()}
+    for name, model in models.items():
         if start and (Path(start) / name).exists():
             load(model, Path(start) / name)
-        if not no_compile:
-            for block in model.h:
-                block.compile()                                 # the first of a model compiles for all
+        for block in model.h:
+            block.compile()                                     # the first of a model compiles for all
+    target, draft = models.values()
     train("target", steps, target, None, data, args)
     train("draft", draft_steps, target, draft, data, args)
 
-    results = json.dumps(evaluate(target, draft, *data[1:], args.device), indent=1)
+    results = json.dumps(evaluate(target, draft, *data[1:]), indent=1)
     (work / "results.json").write_text(results + "\n")
-    for model, hparams, folder in (target, TARGET, folders[0]), (draft, DRAFT, folders[1]):
-        export(model, hparams, folder)
-        for name in "encoder.json", "vocab.bpe":
-            shutil.copy(vocabulary / name, folder / name)
+    for name, model in models.items():
+        export(model, SIZES[name], out / name)
+        for file in "encoder.json", "vocab.bpe":
+            shutil.copy(vocabulary / file, out / name)
     print(results)
 
 
