@@ -39,7 +39,8 @@ def trained(tmp_path_factory):
     (folder / "text.txt").write_text("<|endoftext|>".join(documents), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         from models.training import heads, train
-        patch.setattr(train, "SIZES", {"demo-target": dict(SIZE, n_layer=3), "demo-draft": dict(SIZE, n_layer=1)})
+        for name, n_layer in ("demo-target", 3), ("demo-draft", 1):
+            patch.setitem(train.SIZES, name, dict(SIZE, n_layer=n_layer))
         patch.setattr(torch._dynamo.config, "disable", True)            # compiling takes minutes
         assert not command_line.run(train.main, words(folder, "work", "--steps", "40", "--draft_steps", "20",
                                                  "--batch", "8", "--save_every", "60"))

@@ -258,7 +258,7 @@ def fit(kind, head, states, test_states, wte, args):
         loss.backward()
         return loss.item()
 
-    train.fit(kind, args.steps, dict(head=head), learn, lambda: evaluate(head, test_states, wte), args)
+    train.fit(kind, args.steps, "head", head, learn, lambda: evaluate(head, test_states, wte), args)
 
 
 def initialize(head, target, args):

@@ -19,6 +19,7 @@ import math
 import shutil
 import sys
 import time
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,12 +29,14 @@ import torch.nn.functional as F
 from tqdm import tqdm
 
 from loading import command_line
+from loading.files import rewrite
 from models.training.model import GPT2, export, load
 from models.training.text import draw_batch, prepare_text, spread
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-SIZES = {"demo-target": dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16),   # heads of 64, as in
-         "demo-draft": dict(n_vocab=4096, n_ctx=512, n_embd=128, n_head=2, n_layer=2)}     # each GPT-2
+SIZES = {"demo-target": dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16),
+         "demo-draft": dict(n_vocab=4096, n_ctx=512, n_embd=128, n_head=2, n_layer=2)}
+# n_embd / n_head is 64, as in each GPT-2
 
 
 def compute_loss(target_logits, draft_logits, labels, rejections):
@@ -74,12 +77,12 @@ def evaluate(target, draft, tokens, n_bytes, pieces=None, batch=16):
 NEW = "masks", "previous", "bias"       # in a parallel head, but not in EAGLE's: they learn faster
 
 
-def make_optimizers(models, lr, weight_decay):
+def make_optimizers(model, lr, weight_decay):
     """Muon for the matrices, AdamW for embeddings, norms, biases and NEW."""
-    named = [pair for model in models for pair in model.named_parameters()]
-    new = [p for name, p in named if name in NEW]
-    matrices = [p for name, p in named if p.ndim == 2 and name not in ("wte", "wpe", *NEW)]
-    others = [p for name, p in named if name not in NEW and (p.ndim != 2 or name in ("wte", "wpe"))]
+    matrices, others, new = [], [], []
+    for name, p in model.named_parameters():
+        group = new if name in NEW else matrices if p.ndim == 2 and name not in ("wte", "wpe") else others
+        group.append(p)
     muon = torch.optim.Muon(matrices, lr=lr, weight_decay=weight_decay, momentum=0.95,
                             adjust_lr_fn="match_rms_adamw")
     groups = [dict(params=others), dict(params=new, faster=4)]
@@ -92,37 +95,28 @@ def schedule(step, steps, fall, done=0):
     return min(1.0, (step + 1 - done) / min(100, steps / 20), (1 - step / steps) / fall)
 
 
-def resume(path, models, opts, done):
-    """Restores models {name: model} and optimizers as last saved.  Returns the steps done, `done` if none."""
+def resume(path, name, model, opts, done):
+    """Restores a model and its optimizers as last saved.  Returns the steps done, `done` if none."""
     if not path.exists():
         return done
     saved = torch.load(path, map_location=DEVICE)
-    for name, model in models.items():
-        model.load_state_dict(saved[name])
+    model.load_state_dict(saved[name])
     for opt, opt_state in zip(opts, saved["opts"]):
         opt.load_state_dict(opt_state)
     return saved["step"]
 
 
-def save(path, step, models, opts):
-    """Saves completely or not at all."""
-    part = path.with_suffix(".part")
-    torch.save(dict(step=step, opts=[opt.state_dict() for opt in opts],
-                    **{name: model.state_dict() for name, model in models.items()}), part)
-    part.replace(path)
-
-
-def fit(name, steps, models, learn, measure, args, n_done=0):
-    """Trains up to step `steps`, from the last saved step on.
+def fit(name, steps, part, model, learn, measure, args, n_done=0):
+    """Trains a model up to step `steps`, from the last saved step on.
 
     name            NAME.pt and NAME.jsonl in args.work are the saved state and the log
-    models          {name: model}: those that learn
+    part            what the model is called in the saved state
     learn(step)     computes the gradients; returns the loss
     measure()       returns the entries about held-out text
-    n_done          the step that the models handed over have reached
+    n_done          the step that the model handed over has reached
     """
-    state, opts = Path(args.work) / f"{name}.pt", make_optimizers(models.values(), args.lr, args.weight_decay)
-    done, start, losses = resume(state, models, opts, n_done), time.time(), []
+    state, opts = Path(args.work) / f"{name}.pt", make_optimizers(model, args.lr, args.weight_decay)
+    done, start, losses = resume(state, part, model, opts, n_done), time.time(), []
     for step in tqdm(range(done, steps), desc=name, initial=done, total=steps, unit="step"):
         for group in (group for opt in opts for group in opt.param_groups):
             group["lr"] = args.lr * schedule(step, steps, args.fall, n_done) * group.get("faster", 1)
@@ -135,7 +129,9 @@ def fit(name, steps, models, learn, measure, args, n_done=0):
                                   train_loss=round(np.mean(losses), 4), **measure()))
             with open(state.with_suffix(".jsonl"), "a") as log:
                 log.write(row + "\n")
-            save(state, step + 1, models, opts)                 # if interrupted here, it is logged twice
+            opt_states = [opt.state_dict() for opt in opts]
+            torch.save({"step": step + 1, "opts": opt_states, part: model.state_dict()}, saved := BytesIO())
+            rewrite(state, saved.getvalue())                    # if interrupted here, it is logged twice
             losses.clear()
             tqdm.write(row)
 
@@ -157,9 +153,8 @@ def train(stage, steps, target, draft, data, args):
             (losses[-1] / len(pieces)).backward()
         return sum(losses).item() / len(pieces)
 
-    models = dict(target=target) if draft is None else dict(draft=draft)
-    fit(stage, steps, models, learn, lambda: evaluate(target, draft, *measured, pieces=64), args,
-        args.done if draft is None else 0)
+    fit(stage, steps, stage, draft or target, learn, lambda: evaluate(target, draft, *measured, pieces=64),
+        args, args.done if draft is None else 0)
 
 
 def check_is_new(*folders):
@@ -168,9 +163,9 @@ def check_is_new(*folders):
             raise ValueError(f"{folder} exists: move it away, or name another directory with --out")
 
 
-def main(text, out, work="models/training/work/pair", steps=4000, draft_steps=2000, start="", done=0, fall=0.25,
-         cross_entropy=0.4, batch=16, micro_batch=4, lr=2e-3, weight_decay=0.2, held_out=4, measured=0,
-         save_every=50, seed=0):
+def main(text, out, work="models/training/work/pair", steps=4000, draft_steps=2000, start="", done=0,
+         fall=0.25, cross_entropy=0.4, batch=16, micro_batch=4, lr=2e-3, weight_decay=0.2, held_out=4,
+         measured=0, save_every=50, seed=0):
     """Train the embedded pair.
 
     Args:
