@@ -83,10 +83,9 @@ def of_passes(kernels, model, field):
     """A field of the time of a model's passes."""
     found, (field, _, rows) = costs(kernels)["passes"][model], field.partition(" ")
     one, (low, ms, high, _) = found["rows"]["1"][1], found["rows"][rows or "1"]
-    bandwidth = max(median for _, median, *_ in costs(kernels)["bandwidth"].values())     # one for each model
     return {"ms": ms, "v": ms / one, "text": f"{ms:.2f} ({low:.2f} to {high:.2f})",
             # bytes of the weights over the time, as a share of the bandwidth
-            "mbu": found["bytes"] / ms / 1e6 / bandwidth}[field]
+            "mbu": found["bytes"] / ms / 1e6 / costs(kernels)["machine"]["GB/s"]}[field]
 
 
 def value(what):

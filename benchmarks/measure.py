@@ -49,16 +49,15 @@ def caption():
                                      "long as it can. Run this again when they are done.")
 
 
-def in_turns(runs, n, limit=float("inf"), seldom=(), every=10):
+def in_turns(runs, n, limit=float("inf")):
     """Time {name: run} in turns -> {name: seconds of each call}.  One turn warms up.  Then there are `n`
-    turns, or fewer if `limit` seconds are over.  Runs named in `seldom` take part in every tenth turn."""
+    turns, or fewer if `limit` seconds are over."""
     times, start = {name: [] for name in runs}, clock()
-    for turn in tqdm(range(n + 1), disable=None):
+    for _ in tqdm(range(n + 1), disable=None):
         for name, run in runs.items():
-            if name not in seldom or turn % every == 0:
-                begin = clock()
-                run()
-                times[name].append(clock() - begin)
+            begin = clock()
+            run()
+            times[name].append(clock() - begin)
         if clock() - start > limit:
             break
     return {name: mine[1:] or mine for name, mine in times.items()}
@@ -69,19 +68,13 @@ def seconds(repetitions, *runs):
     return [median(mine) for mine in in_turns(dict(enumerate(runs)), repetitions).values()]
 
 
-def streams(n):
-    """{name: a product of one row with weights [n, n]}, and the bytes of the weights.  Which product is
+def bandwidth(n):
+    """Bytes per second at which a product of one row reads its weights [n, n].  Which of the two products is
     faster depends on the kernels."""
     rng = np.random.default_rng(0)
     A = xp.asarray(rng.random((n, n), dtype=np.float32))
     y = xp.asarray(rng.random(n, dtype=np.float32))
-    return {"A @ y": lambda: A @ y, "y @ A": lambda: y @ A}, A.nbytes
-
-
-def bandwidth(n):
-    """Bytes per second at which a product of one row reads its weights [n, n]: the faster of `streams`."""
-    runs, n_bytes = streams(n)
-    return n_bytes / min(seconds(9, *runs.values()))
+    return A.nbytes / min(seconds(50, lambda: A @ y, lambda: y @ A))
 
 
 # One pass ---------------------------------------------------------------------------------------------------
@@ -94,8 +87,6 @@ def arrays_of(params):
     return [array for part in parts for array in arrays_of(part)]
 
 
-def size_of(*models):
-    """Bytes of the weights.  An array that models share counts once.  So do the token embeddings, which are
-    also the output head."""
-    weights = [value for model in models for name, value in model.params.items() if name != "head"]
-    return sum({id(array): array.nbytes for array in arrays_of(weights)}.values())
+def size_of(model):
+    """Bytes of the weights.  The output head counts once, as the token embeddings."""
+    return sum(array.nbytes for array in arrays_of({**model.params, "head": []}))

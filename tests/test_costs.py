@@ -61,7 +61,7 @@ def test_a_speed_up_is_that_over_the_target_alone_at_the_same_temperature(monkey
 def test_what_was_committed_is_what_would_be_clocked(kernels):
     """The files hold no method that is no longer measured; a new one may be missing until it is."""
     stored, cells = figures.costs(kernels), {costs.name_of(*cell[:4]) for cell in costs.plan()}
-    assert {*stored} == {"machine", "passes", "bandwidth", "rounds"} and {*stored["passes"]} == {*costs.SIZES}
+    assert {*stored} == {"machine", "passes", "rounds"} and {*stored["passes"]} == {*costs.SIZES}
     assert {name for name in stored["rounds"] if not name.startswith("alone")} <= cells
 
 
@@ -81,7 +81,7 @@ def test_the_program_measures_in_a_process_for_each_kind_of_kernels(monkeypatch,
     costs.measure_costs(tmp_path)
     found = json.loads((tmp_path / "costs_avx2.json").read_text(encoding="utf-8"))
     assert {"CPU", "cores", "NumPy", "BLAS", "dtype"} <= found["machine"].keys()
-    assert found["passes"].keys() == found["bandwidth"].keys() == {"tiny", "demo-draft"}
+    assert found["machine"]["GB/s"] > 0 and found["passes"].keys() == {"tiny", "demo-draft"}
     for model in found["passes"].values():
         assert "9" in model["rows"] and all(len(times) == 4 for times in model["rows"].values())
     assert [*found["rounds"]] == ["alone T=0", "alone T=1", "lookup token K=4 T=0", "model tree:3,2,1 T=1"]
@@ -101,8 +101,6 @@ def test_runs_take_turns_after_one_to_warm_up_and_the_median_is_taken(monkeypatc
         now[0] += next(lasts)
     monkeypatch.setattr(measure, "clock", lambda: now[0])
     assert measure.seconds(3, run, run) == [2, 2]
-    times = measure.in_turns({name: lambda: None for name in "abc"}, 11, seldom="c")
-    assert [len(mine) for mine in times.values()] == [11, 11, 1]
     assert len(measure.in_turns({"a": lambda: None}, 100, limit=-1)["a"]) == 1  # the time limit was reached
 
 
