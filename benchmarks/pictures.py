@@ -5,30 +5,26 @@ from io import BytesIO
 
 import numpy as np
 
-from benchmarks.figures import costs, counts, of_rounds
-from benchmarks.tables import NAMES
+from benchmarks.figures import costs, value
+from benchmarks.tables import NAMES, methods
 from loading.files import rewrite
-from methods.table import VERIFIERS
-
-
-def label(drafter, verifier="token"):
-    return {"token": drafter}.get(verifier, verifier if drafter == "model" else f"{drafter}, {verifier}")
 
 
 def by_method(axes, T):
     """The speed-up of every method, with its error: at K = 4, or with the tree 3,2,1."""
-    names = [name for name in costs("avx512")["rounds"] if name in counts()
-             and name.endswith((f"K=4 T={T:g}", f":3,2,1 T={T:g}"))]
-    names.sort(key=lambda name: of_rounds("avx512", name, "speedup"))
+    rows = methods((2, T, ""), (None, T, ""))           # with K = 4 there are options of these methods, too
+    names = {label: f"{name} T={T}".replace("K=2", "K=4") for label, name in rows.items()}
+    speed = {label: value(f"avx512 {name}: speedup") for label, name in names.items()
+             if name in costs("avx512")["rounds"]}
+    labels = sorted(speed, key=speed.get)
     for i, kernels in enumerate(NAMES):
-        speeds, errors = ([of_rounds(kernels, name, what) for name in names] for what in ("speedup", "error"))
-        axes.barh(np.arange(len(names)) - .4 * i, speeds, .4, xerr=errors, label=NAMES[kernels])
-    words = [[word.split(":")[0] for word in name.split()[:2]] for name in names]
-    lossy = [" (lossy)" * (VERIFIERS[verifier].lossless is False) for _, verifier in words]
-    axes.set_yticks(range(len(names)), [label(*both) + note for both, note in zip(words, lossy)], fontsize=8)
+        speeds, errors = ([value(f"{kernels} {names[label]}: {what}") for label in labels]
+                          for what in ("speedup", "error"))
+        axes.barh(np.arange(len(labels)) - .4 * i, speeds, .4, xerr=errors, label=NAMES[kernels])
+    axes.set_yticks(range(len(labels)), labels, fontsize=8)
     axes.set_axisbelow(True)
     axes.axvline(1, color="black", linewidth=.8)
-    axes.set(xlabel="speed-up", title=f"temperature {T:g}")
+    axes.set(xlabel="speed-up", title=f"temperature {T}")
 
 
 def by_rows(axes):
