@@ -43,17 +43,13 @@ def of_counts(name, field):
     drafter, verifier, *rest = name.split()
     name = " ".join([*counted_as(drafter, verifier, None, float(rest[-1][2:]))[:2], *rest])
     cell, (field, _, number) = counts()[name], field.partition(" ")
-    K = len(cell["kept"])
-    if number and field == "position":                          # the acceptance rate of this draft
-        return ratio(cell["kept"][int(number) - 1], cell["tested"][int(number) - 1])
-    if number:
-        return cell[field][int(number) - 1]
-    return cell[field] if field in cell else {
-        "rows": cell["drafts"] + 1,
-        "rate": ratio(sum(cell["kept"]), sum(cell["tested"])),              # accepted over tested
-        "filled": cell["tokens"] / (K + 1),                                 # Chen et al., figure 1
-        "predicted": expected_tokens(ratio(sum(cell["kept"]), sum(cell["tested"])) or 0, K),  # Leviathan (1)
-        "text": f"{cell['tokens']:.2f} ± {cell['se']:.2f}"}[field]
+    K, rate = len(cell["kept"]), ratio(sum(cell["kept"]), sum(cell["tested"]))      # accepted over tested
+    found = (cell | {
+        "rows": cell["drafts"] + 1, "rate": rate, "text": f"{cell['tokens']:.2f} ± {cell['se']:.2f}",
+        "position": [*map(ratio, cell["kept"], cell["tested"])],                # the rate of each draft
+        "filled": cell["tokens"] / (K + 1),                                     # Chen et al., figure 1
+        "predicted": expected_tokens(rate or 0, K)})[field]                     # Leviathan et al. (1)
+    return found[int(number) - 1] if number else found
 
 
 def of_rounds(kernels, name, field):
@@ -65,7 +61,7 @@ def of_rounds(kernels, name, field):
     cost = (mine["typical"] + mine["slope"] * more) / alone["typical"]      # in rounds of the target alone
     parts = of_counts(name, "se") / tokens, spread(mine["pass"]), spread(alone["pass"])
     speed, error = tokens / cost, tokens / cost * sum(part**2 for part in parts) ** .5
-    return {"speedup": speed, "error": error, "text": f"{speed:.2f} ± {error:.2f}", "round": cost,
+    return {"speedup": speed, "error": error, "text": f"{speed:.2f} ± {error:.2f}",
             "measured": mine["speedup"],
             "quotient": mine["tokens"] / mine["typical"] * alone["typical"],   # with the timed runs' tokens
             "c": ratio(mine["drafting"][1] / alone["pass"][1], of_counts(name, "drafts")),

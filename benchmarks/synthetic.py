@@ -14,9 +14,7 @@ from utils import nest
 
 SIZES = {"tiny": dict(n_vocab=300, n_ctx=256, n_embd=32, n_head=2, n_layer=4),          # for the tests
          "124M": dict(n_vocab=50257, n_ctx=1024, n_embd=768, n_head=12, n_layer=12),
-         "355M": dict(n_vocab=50257, n_ctx=1024, n_embd=1024, n_head=16, n_layer=24),
-         "774M": dict(n_vocab=50257, n_ctx=1024, n_embd=1280, n_head=20, n_layer=36),
-         "1558M": dict(n_vocab=50257, n_ctx=1024, n_embd=1600, n_head=25, n_layer=48)}
+         "355M": dict(n_vocab=50257, n_ctx=1024, n_embd=1024, n_head=16, n_layer=24)}
 EMBEDDING = 0.02        # standard deviation; if it were 1, tokens would predict themselves
 LOGITS = 4.0            # standard deviation; a few of 50,257 tokens hold most of the probability
 

@@ -10,6 +10,7 @@ counted or not measured.
 import re
 
 from benchmarks import cost_model
+from benchmarks.costs import SIZES
 from benchmarks.counts import SHAPES, cell_of, name_of, plan
 from benchmarks.figures import RESULTS, value
 from loading.files import rewrite
@@ -61,10 +62,6 @@ def methods(*wanted):
     return found
 
 
-def same(*names):
-    return {name: name for name in names}
-
-
 # The tables: {mark: table} ----------------------------------------------------------------------------------
 
 def tables_of_tokens():
@@ -72,9 +69,9 @@ def tables_of_tokens():
                 "tokens 0 to 20, prompts for copying": "prompts:copying"}
     by_place = {head: f"NAME {where} T=0: text" for head, where in by_place.items()}
     best = {f"{n}, T = {T}": f"NAME tree:best{n} T={T}: tokens" for T in (0, 1) for n in (4, 8, 16, 32)}
-    found = {"tokens by place, T = 0": table("drafter, verifier", by_place,
-                                             methods((4, 0, "places:0-20"), (None, 0, "places:0-20"))),
-             "tokens in trees of the best shape": table("drafter", best, same("model", "eagle"))}
+    early = methods((4, 0, "places:0-20"), (None, 0, "places:0-20"))
+    found = {"tokens by place, T = 0": table("drafter, verifier", by_place, early),
+             "tokens in trees of the best shape": table("drafter", best, dict(model="model", eagle="eagle"))}
     for T in 0, 1:
         columns = {f"K = {K}": f"METHOD K={K} T={T}: text" for K in (2, 4, 8)}
         columns |= {f"{what} at K = 4": f"METHOD K=4 T={T}: {field}"
@@ -89,7 +86,7 @@ def tables_of_costs():
     fields = {"ms": "text", "v of 5": "v 5", "v of 9": "v 9", "share": "mbu 1"}
     columns = {f"{words}: {head}": f"{kernels} passes NAME: {field}"
                for kernels, words in NAMES.items() for head, field in fields.items()}
-    found = {"passes": table("model", columns, same("demo-target", "demo-draft", "124M", "355M"))}
+    found = {"passes": table("model", columns, {name: name for name in SIZES})}
     for T in 0, 1:
         columns = {f"{words}, K = {K}": f"{kernels} METHOD K={K} T={T}: text"
                    for kernels, words in NAMES.items() for K in (2, 4, 8)}
@@ -97,7 +94,7 @@ def tables_of_costs():
         columns = {words: f"{kernels} NAME T={T}: text" for kernels, words in NAMES.items()}
         found[f"speed-up of trees, T = {T}"] = table("drafter, rule", columns, methods((None, T, "")))
         columns = {name: f"{name} on NAME" for name in ("model", "model, block", "eagle", "lookup", "medusa")}
-        machines = same(*cost_model.data()["presets"])
+        machines = {name: name for name in cost_model.data()["presets"]}
         found[f"machines, T = {T}"] = table("machine", columns, machines, on_machines(T).get)
     return found
 

@@ -27,13 +27,8 @@ def parts_timed():
         yield spent
     for caller in profiler.getstats():
         for called in caller.calls or []:
-            if part := PARTS.get((name_of(called.code), name_of(caller.code))):
+            if part := PARTS.get((called.code.co_name, caller.code.co_name)):
                 spent[part] += called.totaltime
-
-
-def name_of(code):
-    """The name of a function, from its code object; functions written in C have none."""
-    return getattr(code, "co_name", "")
 
 
 def textbook(params):

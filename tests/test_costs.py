@@ -129,7 +129,7 @@ def test_the_size_counts_every_parameter_of_the_files_once(name):
 
 def test_the_sizes_are_gpt_2s():
     """The sizes that Radford et al. published in 2019, with 64 numbers for each attention head."""
-    published = {"124M": 124_439_808, "355M": 354_823_168, "774M": 774_030_080, "1558M": 1_557_611_200}
+    published = {"124M": 124_439_808, "355M": 354_823_168}
     assert {*SIZES} == {"tiny", *published}
     for name, n_weights in published.items():
         assert sum(map(math.prod, list_shapes(**SIZES[name]).values())) == n_weights
