@@ -1,6 +1,4 @@
 """What speculation gains, and why: counts, which hold on every machine, and costs, which hold on one."""
-import os
-import subprocess
 import sys
 
 from benchmarks import costs, counts, tables
@@ -9,7 +7,6 @@ from compute.backend import clock
 from loading import command_line
 from methods.table import DRAFTERS, VERIFIERS
 
-ROOT = RESULTS.parents[1]
 # Every number of the repository is made by these programs, in this order: what each takes, after its words
 STEPS = {
     "-m benchmarks counts": "hours; after a stop, it goes on from there",
@@ -55,10 +52,7 @@ def make_all():
     for words, takes in STEPS.items():
         print(f"python {words}    # {takes}", flush=True)
         start = clock()
-        done = subprocess.run([sys.executable, *words.split()], cwd=ROOT,
-                              env=os.environ | {"PYTHONPATH": str(ROOT)})
-        if done.returncode:
-            raise ValueError(f"python {words} failed (see above): mend that, then start again")
+        costs.run_python(*words.split())
         print(f"took {(clock() - start) / 60:.1f} minutes", flush=True)
 
 
