@@ -101,13 +101,11 @@ def tables_of_costs():
 
 def on_machines(T):
     """{"method on machine": its speed-up}, at the K that is best on this machine."""
-    data, best = cost_model.data(), {}
-    for row in data["rows"]:
-        for machine, settings in data["presets"].items():
-            if row["T"] == T and row["K"] and row["lossless"]:
-                name, gain = f"{row['method']} on {machine}", (cost_model.speedup(row, **settings), row["K"])
-                best[name] = max(best.get(name, gain), gain)
-    return {name: "{:.2f} at K = {}".format(*gain) for name, gain in best.items()}
+    data = cost_model.data()
+    gains = [(f"{row['method']} on {machine}", cost_model.speedup(row, **settings), row["K"])
+             for machine, settings in data["presets"].items() for row in data["rows"]
+             if row["T"] == T and row["K"] and row["lossless"]]
+    return {name: f"{gain:.2f} at K = {K}" for name, gain, K in sorted(gains)}          # of a name, the best comes last
 
 
 def table_of_methods():
