@@ -23,7 +23,7 @@ from methods.samplers.tree import shape_of
 
 def best_tree(accepted, n, depth):
     """The tree of n nodes and at most `depth` levels with the most tokens per pass.
-    Returns (tokens, parents); (-inf, None) if there is none.
+    Returns (tokens, parents), with fewer nodes if no tree has n.
 
     >>> best_tree((.5, .25), 3, 3)                  # two children, and one below the first
     (2.0, [-1, -1, 0])
@@ -38,4 +38,4 @@ def best_tree(accepted, n, depth):
             heappush(heap, (-above * accepted[rank + 1], rank + 1, level, parent, above))
         if level < depth:
             heappush(heap, (worth * accepted[0], 0, level + 1, node, -worth))
-    return (float(tokens), shape_of(parents)) if len(parents) == n else (-np.inf, None)
+    return float(tokens), shape_of(parents)

@@ -105,7 +105,7 @@ def on_machines(T):
     gains = [(f"{row['method']} on {machine}", cost_model.speedup(row, **settings), row["K"])
              for machine, settings in data["presets"].items() for row in data["rows"]
              if row["T"] == T and row["K"] and row["lossless"]]
-    return {name: f"{gain:.2f} at K = {K}" for name, gain, K in sorted(gains)}          # of a name, the best comes last
+    return {name: f"{gain:.2f} at K = {K}" for name, gain, K in sorted(gains)}   # of a name, the best is last
 
 
 def table_of_methods():

@@ -56,12 +56,6 @@ def test_a_preset_is_what_was_measured():
     assert assumed()["a GPU, 16 texts at once (assumed)"]["v"] == [1, 1, 1, 9 / 8, 17 / 8, 33 / 8]
 
 
-def test_a_gpu_that_is_busy_already_need_not_speculate():
-    full, one = (assumed()[f"a GPU, {texts} (assumed)"] for texts in ("128 texts at once", "one text"))
-    exact = [row for row in bars(COUNTS, COSTS) if row["lossless"]]
-    assert max(speedup(row, **full) for row in exact) < 1 < max(speedup(row, **one) for row in exact)
-
-
 @pytest.fixture
 def page(browser, tmp_path, monkeypatch):
     monkeypatch.setattr(cost_model, "counts", lambda: COUNTS)
