@@ -65,11 +65,8 @@ def test_losses_fall_and_acceptance_rises(trained):
         rows = log(trained[0] / f"demo-{kind}" / "training.jsonl")
         assert [row["step"] for row in rows] == [10, 20, 30, 40]    # resumed, no step twice
         first, last = rows[0]["acceptance_temperature_1"], rows[-1]["acceptance_temperature_1"]
-        assert min(last) > 0.1
-        if kind == "medusa":            # it begins as the output matrix, which is good enough for this text
-            assert sum(last) > sum(first) - 0.05
-        else:
-            assert sum(last) > sum(first)
+        slack = 0.05 if kind == "medusa" else 0     # it begins as the output matrix, which is good enough here
+        assert min(last) > 0.1 and sum(last) > sum(first) - slack
 
 
 def test_a_training_goes_on_from_half_precision(trained, monkeypatch):
@@ -77,8 +74,7 @@ def test_a_training_goes_on_from_half_precision(trained, monkeypatch):
     steps, draw_batch = [], train.draw_batch
     monkeypatch.setattr(train, "draw_batch", lambda *given: steps.append(given[2]) or draw_batch(*given))
     run = words(folder, "later", "--start", f"{folder}", "--steps", "40", "--done", "30",
-                "--draft_steps", "1", "--batch", "8", "--save_every", "5",
-                "--out", f"{folder}/later")
+                "--draft_steps", "1", "--batch", "8", "--save_every", "5", "--out", f"{folder}/later")
     assert not command_line.run(train.main, run)
     assert steps == [*range(30, 40), 0]                 # the batches that came next, then the draft's
     before, (first, last) = (log(folder / work / "target.jsonl") for work in ("work", "later"))
@@ -108,11 +104,9 @@ def test_numpy_runs_what_was_trained(trained):
     (draft, encoder), (target, _) = load_model(folder / "demo-draft"), load_model(folder / "demo-target")
     tokens, rng, settings = encoder.encode("sampling"), np.random.default_rng(0), dict(temperature=0)
     baseline = [r.tokens[0] for r in autoregressive_sampling(target, tokens, 40, rng, **settings)]
-    heads = [make(target, folder / f"demo-{kind}") for kind, make in MAKE.items()]
     exits = EarlyExit(target, head=folder / "demo-exit")
-    for one, other, more in [(draft, target, {}), (exits.draft, exits.target, {}),
-                             *((None, target, dict(propose=head.propose)) for head in heads)]:
-        rounds = speculative_sampling(one, other, tokens, 40, 4, rng, **settings, **more)
+    for one, other in (draft, target), (exits.draft, exits.target):
+        rounds = speculative_sampling(one, other, tokens, 40, 4, rng, **settings)
         assert [token for r in rounds for token in r.tokens] == baseline
 
 

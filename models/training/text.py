@@ -19,8 +19,7 @@ def train_tokenizer(documents, folder, n_vocab):
     entries = list(bytes_to_unicode().values()) + [merge.replace(" ", "") for merge in merges] + [EOS]
     if len(entries) != n_vocab:
         raise ValueError(f"the text is too short for a vocabulary of {n_vocab} tokens: take more of it")
-    lines = "\n".join(["#version: 0.2", *merges]) + "\n"
-    (folder / "vocab.bpe").write_text(lines, encoding="utf-8", newline="\n")
+    (folder / "merges.txt").replace(folder / "vocab.bpe")
     ids = {entry: i for i, entry in enumerate(entries)}
     (folder / "encoder.json").write_text(json.dumps(ids), encoding="utf-8")
 
