@@ -83,15 +83,6 @@ def test_a_training_goes_on_from_half_precision(trained, monkeypatch):
     assert rates[0] == 0.5 and rates[2:] == [train.schedule(step, 40, 0.25) for step in range(32, 40)]
 
 
-@pytest.mark.parametrize("T", [1, 129, 300])
-def test_attention_is_pytorchs(trained, T):
-    from models.training.model import attention
-    torch = trained[2]
-    q, k, v = torch.randn(3, 2, 3, T, 16)
-    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-    assert torch.allclose(attention(q, k, v), expected, atol=1e-5)
-
-
 def test_no_result_is_overwritten(trained, capsys):
     folder, heads, _ = trained
     for main, more in (heads.train.main, []), (heads.main, ["exit"]):
@@ -116,10 +107,13 @@ def test_numpys_head_says_what_pytorchs_says(trained, kind):
     folder, heads, torch = trained
     target, encoder = load_model(folder / "demo-target")
     module = heads.HEADS[kind](SIZE["n_embd"], SIZE["n_head"], SIZE["n_vocab"])
-    module.load_state_dict(torch.load(folder / "heads" / f"{kind}.pt")["head"])
+    for p in module.parameters():               # what it learnt from this text would be too little to see
+        p.data = (p.data + torch.randn_like(p)).half().float()
+    hparams = json.loads((folder / f"demo-{kind}" / "hparams.json").read_text())
+    heads.export(module, hparams, folder / f"random-{kind}")
     x = encoder.encode("The target looks at all drafts in one pass.")[:30]
-    to_probs = prepare([target], x, 0, 1.0, 0, 1.0, None)[2]
-    head = MAKE[kind](target, folder / f"demo-{kind}")
+    to_probs = prepare([target], x, 0, 0.1, 0, 1.0, None)[2]            # cold, so that p is far from uniform
+    head = MAKE[kind](target, folder / f"random-{kind}")
     drafts, p = head.propose(None, x, 4, to_probs, np.random.default_rng(0))
 
     twin = heads.train.GPT2(**SIZE, n_layer=3)
@@ -128,7 +122,7 @@ def test_numpys_head_says_what_pytorchs_says(trained, kind):
         text = np.array([x + drafts + [0] * 8])                         # space for rows not asked for
         states = heads.States(twin, text, (1, 2), folder / f"{kind}.states.npy")
         rows = module(torch.tensor([len(x) - 1]), *states[np.arange(1)])[0, 0]
-        expected = (rows @ twin.wte.T).softmax(-1).numpy()
+        expected = (rows @ twin.wte.T / 0.1).softmax(-1).numpy()
     for j, row in enumerate(p):
         assert np.abs(row - expected[j]).sum() / 2 < 0.02               # states and weights in half precision
 
