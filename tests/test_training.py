@@ -65,7 +65,7 @@ def test_losses_fall_and_acceptance_rises(trained):
         rows = log(trained[0] / f"demo-{kind}" / "training.jsonl")
         assert [row["step"] for row in rows] == [10, 20, 30, 40]    # resumed, no step twice
         first, last = rows[0]["acceptance_temperature_1"], rows[-1]["acceptance_temperature_1"]
-        slack = 0.05 if kind == "medusa" else 0     # it begins as the output matrix, which is good enough here
+        slack = 0.05 if kind == "medusa" else 0     # it begins as the output matrix, which is good
         assert min(last) > 0.1 and sum(last) > sum(first) - slack
 
 
@@ -106,13 +106,14 @@ def test_numpys_head_says_what_pytorchs_says(trained, kind):
     """The p of each draft in a round, compared with PyTorch's rows at one place of the whole text."""
     folder, heads, torch = trained
     target, encoder = load_model(folder / "demo-target")
+    torch.manual_seed(0)
     module = heads.HEADS[kind](SIZE["n_embd"], SIZE["n_head"], SIZE["n_vocab"])
     for p in module.parameters():               # what it learnt from this text would be too little to see
-        p.data = (p.data + torch.randn_like(p)).half().float()
+        p.data = (p.data + 0.3 * torch.randn_like(p)).half().float()
     hparams = json.loads((folder / f"demo-{kind}" / "hparams.json").read_text())
     heads.export(module, hparams, folder / f"random-{kind}")
     x = encoder.encode("The target looks at all drafts in one pass.")[:30]
-    to_probs = prepare([target], x, 0, 0.1, 0, 1.0, None)[2]            # cold, so that p is far from uniform
+    to_probs = prepare([target], x, 0, 0.3, 0, 1.0, None)[2]            # cold, so that p is far from uniform
     head = MAKE[kind](target, folder / f"random-{kind}")
     drafts, p = head.propose(None, x, 4, to_probs, np.random.default_rng(0))
 
@@ -122,9 +123,9 @@ def test_numpys_head_says_what_pytorchs_says(trained, kind):
         text = np.array([x + drafts + [0] * 8])                         # space for rows not asked for
         states = heads.States(twin, text, (1, 2), folder / f"{kind}.states.npy")
         rows = module(torch.tensor([len(x) - 1]), *states[np.arange(1)])[0, 0]
-        expected = (rows @ twin.wte.T / 0.1).softmax(-1).numpy()
+        expected = (rows @ twin.wte.T / 0.3).softmax(-1).numpy()
     for j, row in enumerate(p):
-        assert np.abs(row - expected[j]).sum() / 2 < 0.02               # states and weights in half precision
+        assert np.abs(row - expected[j]).sum() / 2 < 0.006              # the states are in half precision
 
 
 def test_a_parallel_head_begins_as_the_first_step_of_an_eagle(trained):

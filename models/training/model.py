@@ -32,6 +32,9 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, x.shape[-1:], self.g, self.b, 1e-5)
 
 
+causal_attention = partial(F.scaled_dot_product_attention, is_causal=True)   # q, k, v [B, n_head, T, d_head]
+
+
 class Block(nn.Module):
     def __init__(self, n_embd, n_head, n_layer):
         super().__init__()
@@ -43,7 +46,7 @@ class Block(nn.Module):
         self.mlp = nn.ModuleDict(dict(c_fc=Linear(n_embd, 4 * n_embd, std),
                                       c_proj=Linear(4 * n_embd, n_embd, residual_std / 2)))
 
-    def forward(self, x, attend=partial(F.scaled_dot_product_attention, is_causal=True)):
+    def forward(self, x, attend=causal_attention):
         B, T, C = x.shape                                                # [B, T, n_embd] -> [B, T, n_embd]
         qkv = self.attn.c_attn(self.ln_1(x)).split(C, dim=-1)
         q, k, v = (t.view(B, T, self.n_head, -1).transpose(1, 2) for t in qkv)
