@@ -57,7 +57,7 @@ def open_file(path):
     except Unsupported as error:
         raise ValueError(f"{path}: {str(error):.300}, which is not read here: get the model unquantized, or "
                          "as it was first published") from None
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (ValueError, LookupError, OverflowError, RecursionError) as error:
         what = str(error) if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{path}: {what:.300}; it is damaged or cut off: delete it and get it again"
                          ) from None
@@ -305,6 +305,7 @@ def read_safetensors(path):
         start = 8 + int.from_bytes(file.read(8), "little")
         need(start <= os.path.getsize(path), "it is not a safetensors file, or it ends within its header")
         header = json.loads(file.read(start - 8))
+        need(isinstance(header, dict), "its header is not a JSON object")
         header.pop("__metadata__", None)
         tensors = [describe_tensor(start, name, entry) for name, entry in header.items()]
     return dict(read_arrays(path, start, tensors))
@@ -312,6 +313,8 @@ def read_safetensors(path):
 
 def describe_tensor(start, name, entry):
     """An entry of the header -> its tuple for read_arrays."""
-    (begin, end), dtype = entry["data_offsets"], str(entry["dtype"])
+    need(isinstance(entry, dict) and all(type(entry.get(key)) is list for key in ("shape", "data_offsets"))
+         and {*map(type, entry["shape"] + entry["data_offsets"])} == {int}, f"tensor {name!r} has no place")
+    (begin, end), dtype = entry["data_offsets"], str(entry.get("dtype"))
     need(dtype in SAFETENSORS_TYPES, f"tensor {name!r} is of the type {dtype} (quantized?)", Unsupported)
     return start + begin, start + end, name, SAFETENSORS_TYPES[dtype], entry["shape"], None

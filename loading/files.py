@@ -18,14 +18,21 @@ def read_text(path, advice):
 
 @contextlib.contextmanager
 def one_sentence(what):
-    """What is raised inside becomes a ValueError that begins with `what`."""
+    """What is said inside becomes a ValueError that begins with `what`."""
     try:
         yield
     except (ValueError, OSError) as error:
         raise ValueError(f"{what}: {error}") from None
+
+
+@contextlib.contextmanager
+def expected_structure():
+    """Inside, parts of JSON are looked up: one that is missing, or of another type, is a ValueError."""
+    try:
+        yield
     except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"{what}: a JSON file does not have the structure that is expected "
-                         f"({error!r:.200}): fetch it again") from None
+        raise ValueError(f"a JSON file does not have the structure that is expected ({error!r:.200}): "
+                         "fetch it again") from None
 
 
 def rewrite(path, content):
