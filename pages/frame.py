@@ -23,10 +23,10 @@ def page(title, file, data, policy="", description="", **parts):
         policy=policy, description=escape(description))
 
     def part(match):
-        return filled(match[1]) if "." in match[1] else parts[match[1]]
+        return fill(match[1]) if "." in match[1] else parts[match[1]]
 
-    def filled(file):
+    def fill(file):
         return re.sub(r"\{\{([\w.]+)\}\}", part, (HERE / file).read_text(encoding="utf-8").rstrip("\n"))
 
-    parts["body"] = filled(file)
-    return filled("frame.html") + "\n"
+    parts["body"] = fill(file)
+    return fill("frame.html") + "\n"

@@ -65,7 +65,7 @@ class Live:
             model and Timed(model) for model in (method.draft, method.target, self.baseline)]
         method.reset()
         alone.reset()
-        sampler = typed(code, method)() if code else method.sampler
+        sampler = load_rule(code, method)() if code else method.sampler
         self.shown = Shown(self.encoder, coins, sampler, trace=False, code=code)
         self.runs = dict(spec=sampler(draft, target, tokens, n_tokens, method.K, coins, **settings), alone=(
             autoregressive_sampling(alone, tokens, n_tokens, np.random.default_rng(seed), **settings)))
@@ -97,7 +97,7 @@ class Live:
         """
         import lossless  # not at the top: a race begins sooner
         from lossless.verdicts import museum, reports
-        sampler = museum.sampler(typed(code))
+        sampler = museum.sampler(load_rule(code))
         if not disputed:
             return lossless.report(sampler)._asdict()
         for found in reports(sampler, settings or {}, penalty):
@@ -106,7 +106,7 @@ class Live:
         return found._asdict()
 
 
-def recorded(settings):
+def record(settings):
     """Runs a race now and returns it as the page shows it."""
     live, rounds = Live(), {"alone": [], "spec": []}
     about = json.loads(live.start(json.dumps(settings)))
@@ -118,7 +118,7 @@ def recorded(settings):
 
 # The rule ---------------------------------------------------------------------------------------------------
 
-def typed(code, others=speculative):
+def load_rule(code, others=speculative):
     """Runs the editor's code.  Returns a function without arguments that makes its sampler, whose `verify` is
     checked: it must return what Algorithm 2 does.
 

@@ -117,7 +117,7 @@ function heard({ id, loaded, failed, began, lane, round, costs, verdict, done })
   if (id !== asked) return;
   const wrong = failed ?? began?.error ?? round?.error ?? costs?.error;
   if (wrong) over(true);
-  if (wrong) (asking.judge ? error => judged({ error }) : fail)(wrong);
+  if (wrong) (asking.judge ? error => judged({ error }) : asking.race ? fail : console.warn)(wrong);
   else if (began) enter(began);
   else if (round) {
     Object.assign(names, round.names);

@@ -36,7 +36,7 @@ MACHINES = ("the embedded pair, AVX-512", "the embedded pair, AVX2", "a GPU, one
             "a GPU, 128 texts at once (assumed)")       # of the cost model: the race's presets
 
 
-def packed(paths):
+def pack(paths):
     """Files of this repository -> a zip, the same bytes each time.  It begins as our pages do (files.py)."""
     file = io.BytesIO()
     with ZipFile(file, "w") as archive:
@@ -49,10 +49,10 @@ def packed(paths):
 def packs():
     """{file: bytes} that index.html loads: the code, and the models."""
     code = [path for folder in CODE for path in sorted((ROOT / folder).glob("*.py"))]
-    packs = {"code.zip": packed([*code, ROOT / "lossless/verdicts/cases.ini"])}
+    packs = {"code.zip": pack([*code, ROOT / "lossless/verdicts/cases.ini"])}
     for name in MODELS:
         files = sorted((ROOT / "models" / name).iterdir())
-        packs[f"{name}.zip"] = packed(path for path in files if path.suffix not in (".md", ".jsonl"))
+        packs[f"{name}.zip"] = pack(path for path in files if path.suffix not in (".md", ".jsonl"))
     return packs
 
 
@@ -73,7 +73,7 @@ def index_page(files, repository="", address="", base=PYODIDE):
 @cache
 def recordings():
     """A run of each prompt at temperature 0 and .8, made now."""
-    return [live.recorded(START | dict(prompt=prompt, temperature=T)) for prompt in PROMPTS for T in (0, .8)]
+    return [live.record(START | dict(prompt=prompt, temperature=T)) for prompt in PROMPTS for T in (0, .8)]
 
 
 def presets():
