@@ -55,7 +55,7 @@ def of_counts(name, field):
 def of_rounds(kernels, name, field):
     """A field of the cell's speed-up: its counts over the costs of its rounds."""
     rounds, tokens = costs(kernels)["rounds"], of_counts(name, "tokens")
-    mine = rounds[re.sub(r" (places|prompts):\S+", "", name)]
+    mine = rounds[re.sub(r" places:\S+", "", name)]
     alone = rounds[f"alone T={name.split('T=')[-1]}"]
     more = of_counts(name, "drafts") - mine["drafts"]           # drafts, beyond those of timed rounds
     cost = (mine["typical"] + mine["slope"] * more) / alone["typical"]      # in rounds of the target alone

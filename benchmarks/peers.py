@@ -45,7 +45,7 @@ def passes_of_transformers(size):
     @torch.no_grad()
     def run(n):
         model(ids[:, N_CACHED:N_CACHED + n], past_key_values=past, use_cache=True)
-        past.crop(N_CACHED)
+        past.crop(-n)
     return {n: partial(run, n) for n in ROWS}
 
 

@@ -44,8 +44,8 @@ def test_a_round_costs_its_drafting_and_a_pass_over_its_rows():
     kinds = {row["method"]: (row["lossless"], row["needs"]) for row in all_rows}
     assert kinds["model, lenient"] == (False, "draft") and kinds["lookup"] == (True, "own")
     assert kinds["medusa"] == (True, "head") and kinds["early_exit"] == (True, "own")
-    before_the_loops = [row for row in bars(COUNTS, COSTS, "0-20") if row["T"] == 0]
-    assert [(row["method"], row["tokens"]) for row in before_the_loops] == [("lookup", 1.6)]
+    first_places = [row for row in bars(COUNTS, COSTS, "0-20") if row["T"] == 0]
+    assert [(row["method"], row["tokens"]) for row in first_places] == [("lookup", 1.6)]
 
 
 def test_a_preset_is_what_was_measured():

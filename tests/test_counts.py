@@ -47,12 +47,12 @@ def test_rounds_are_summed_over_where_they_begin():
 
 
 @pytest.mark.parametrize("drafter, where", [
-    *product(MEMORYLESS, [""]), ("model", "places:20-40"), ("model", "prompts:copying")])
+    *product(MEMORYLESS, [""]), ("model", "places:20-40")])
 def test_summing_over_coins_equals_running_the_method_at_temperature_0(drafter, where, monkeypatch):
     """Exactly, because at temperature 0 there are no coins."""
     cell = drafter, "token", 4, 0, where
     monkeypatch.setattr(counts, "N_TOKENS", 8)
-    monkeypatch.setitem(counts.WHERE, where, (3, 8) if where == "places:20-40" else (0, 8))
+    monkeypatch.setitem(counts.WHERE, where, (3, 8) if where else (0, 8))
     sums = count_texts(cell, 7, 1)                              # texts are cached: take one of our own
     monkeypatch.setattr(counts, "is_exact", lambda *_: False)
     assert sums == pytest.approx(count_texts(cell, 7, 1))
@@ -122,7 +122,7 @@ def test_every_cell_keeps_its_bounds():
         assert 1 <= cell["tokens"] <= len(kept) + 1 and (np.diff(kept) <= 1e-9).all(), name
         assert (kept <= tested + 1e-9).all() and (tested[1:] <= kept[:-1] + 1e-9).all(), name
         assert cell["tokens"] == pytest.approx(1 + kept.sum(), abs=1e-3), name
-        assert cell["se"] < .04 * cell["tokens"] or "prompts:" in name, name
+        assert cell["se"] < .04 * cell["tokens"], name
 
 
 def no_fewer(more, less, slack=3):
@@ -150,14 +150,13 @@ def test_the_order_that_theory_demands_of_two_methods_holds():
     for rule, T in product(("tree", "specinfer", "k_seq"), ("0.5", "1")):              # no branches
         no_fewer(f"model {rule}:1,1,1 T={T}", f"model token K=3 T={T}")
         no_fewer(f"model token K=3 T={T}", f"model {rule}:1,1,1 T={T}")
-    for n in (4, 8, 16, 32, 64, 128, 256):
+    for n in (4, 8, 16, 32, 64):
         no_fewer(f"model tree:best{2 * n} T=1", f"model tree:best{n} T=1")
 
 
-def test_what_copies_gains_most_from_loops():
-    """As docs/methods.md says: late in a greedy text, where it loops, copying beats the draft model."""
-    def tokens(method, places):
-        return CELLS[f"{method} token K=4 places:{places} T=0"]["tokens"]
-    for method in "lookup", "suffix", "jacobi":
-        assert tokens(method, "0-20") < tokens("model", "0-20") - 1
-        assert tokens(method, "40-60") > tokens("model", "40-60")
+def test_what_copies_gains_as_a_greedy_text_goes_on():
+    """As docs/methods.md says: the more the text repeats itself."""
+    def gain(method):
+        early, late = (CELLS[f"{method} token K=4 places:{places} T=0"] for places in ("0-20", "40-60"))
+        return late["tokens"] - early["tokens"]
+    assert min(map(gain, ("lookup", "suffix", "jacobi"))) > gain("model") + .2

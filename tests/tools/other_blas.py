@@ -2,29 +2,22 @@
 
     python tests/tools/other_blas.py                # tests the NumPy of this Python: Accelerate, BLIS, ..
 
-Prints a row of a table: library, kernels, depths that keep bits, v of 5 and of 9 rows on demo-target, the
-speed-up of the embedded pair, the same with --fast.  To get NumPy on Intel's MKL, in a separate environment:
+Prints a row of a table: library, kernels, depths that keep bits, v of 5 and of 9 rows on demo-target.  To get
+NumPy on Intel's MKL, in a separate environment:
 
     pip install mkl mkl-devel meson-python cython ninja
     export PKG_CONFIG_PATH=$(dirname $(find .venv -name mkl-sdl.pc))
     pip install --no-binary numpy --no-build-isolation numpy \\
         -Csetup-args=-D{blas=mkl-sdl,lapack=mkl-sdl,allow-noblas=false}
 """
-import json
 import os
-import subprocess
-import sys
 from itertools import cycle
-from pathlib import Path
-from statistics import median
 
 import numpy as np
 
 from benchmarks.measure import seconds
 from compute.probe import DEPTHS, TILE, batch_invariant
 from utils import load_model
-
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def a_pass(model, n):
@@ -33,16 +26,9 @@ def a_pass(model, n):
     return lambda: model([*range(60), *next(ends)], n)
 
 
-def speedup(*flags):
-    """The median speed-up of five runs of main.py."""
-    command = [sys.executable, "main.py", "--json", *flags]
-    runs = [subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout for _ in range(5)]
-    return median(json.loads(run)["speedup"] for run in runs)
-
-
 if __name__ == "__main__":
     blas, model = np.show_config(mode="dicts")["Build Dependencies"]["blas"], load_model("demo-target")[0]
     one, five, nine = seconds(25, *(a_pass(model, n) for n in (1, 5, 9)))
     print(f"| {blas['name']} {blas['version']} | {os.environ.get('OPENBLAS_CORETYPE', 'default')} "
           f"| {[depth for depth in DEPTHS if batch_invariant(depth, TILE)] or 'none'} "
-          f"| {five / one:.2f}, {nine / one:.2f} | {speedup():.2f}, {speedup('--fast'):.2f} |")
+          f"| {five / one:.2f}, {nine / one:.2f} |")
