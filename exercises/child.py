@@ -78,7 +78,7 @@ def measure(mine, n=60, K=4):
     """Times your samplers on the embedded pair, with the draft model and with your drafter.  Returns text."""
     from utils import load_model
     (draft, encoder), (target, _) = load_model("demo-draft"), load_model("demo-target")
-    prompt = encoder.encode("The old man looked out over the sea, and for a long time he said nothing.")
+    prompt = encoder.encode("Grandfather Frog looked out over the pond, and for a long time he said nothing.")
 
     def run(sampler, models, *K, **settings):
         """(seconds, the models, timed)"""

@@ -1,7 +1,7 @@
 """The pair itself on the page: index.html runs this file and its imports, unchanged, in Pyodide.
 
     live = Live()
-    live.start('{"prompt": "The tide", "K": 4, ..}')    begin two runs: the target alone, and speculation
+    live.start('{"prompt": "The fox", "K": 4, ..}')    begin two runs: the target alone, and speculation
     live.advance('{"lane": "spec"}')                    the next target pass of that run, or of "alone"
     live.costs()                                        c and v, as measured during these runs
     live.judge('{"code": "def verify(..", ..}')         is the code in the editor lossless?

@@ -24,11 +24,10 @@ PYODIDE_SIZE = 16_000_000                               # bytes of Python, NumPy
 TITLE, MACHINE = "Speculative sampling: watch the race, open a round", "Which method on my machine?"
 ABOUT = ("A small model drafts, a large one checks all drafts in one pass. Watch the race, open a round, and "
          "guess which accept rules leave the text's distribution unchanged.")
-START = dict(prompt="The tide was going out. Along the edge of the water a girl was walking barefoot, "
-                    "with her shoes in",
+START = dict(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I',
              n_tokens=40, K=4, temperature=0, top_p=1, seed=0, drafter="model", verifier="token")
-PROMPTS = (START["prompt"], "The captain looked at the sea, and said that",
-           "\"Where have you been?\" asked the king.")
+PROMPTS = (START["prompt"], "The little train stopped at the station, and out came",
+           'One day a hungry fox met a little hen in the woods. "Good morning,"')
 MODELS = "demo-draft", "demo-target", "demo-eagle"
 CODE = (".", "compute", "loading", "lossless", "lossless/verdicts", "methods", "methods/drafters",
         "methods/samplers", "pages", "reporting")
