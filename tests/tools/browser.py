@@ -41,7 +41,10 @@ class Browser:
         return self.run(f"return [...document.querySelectorAll({selector!r})].map(e => e.textContent)")
 
     def press(self, key):
-        self.driver.switch_to.active_element.send_keys(key)
+        """As a keyboard does, to whatever has the focus: an element's send_keys now and then calls the
+        document's body "not interactable"."""
+        from selenium.webdriver import ActionChains
+        ActionChains(self.driver).send_keys(key).perform()
 
     def complaints(self):
         return self.driver.get_log("browser")
