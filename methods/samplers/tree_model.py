@@ -12,7 +12,7 @@ from operator import index
 
 import numpy as np
 
-from checks import check_ids
+from checks import StandIn, check_ids
 from compute.backend import on_gpu, xp
 from compute.linear import row_products
 from compute.probe import DEPTHS, SUM, TILE
@@ -56,18 +56,14 @@ def with_tree(model):
     return CallByCall(model)
 
 
-class CallByCall:
+class CallByCall(StandIn):
     """`tree` for any model: one call for each row of the answer."""
-    model = None                                                # in a copy, until it is set
 
     def __init__(self, model):
         self.model = model
 
     def __call__(self, tokens, n_last=1):
         return self.model(tokens, n_last)
-
-    def __getattr__(self, name):                                # n_ctx, n_vocab, reset, if it has them
-        return getattr(self.model, name)
 
     def tree(self, tokens, nodes, parents, n_last=None):
         texts = [list(tokens)]
