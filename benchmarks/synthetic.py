@@ -15,27 +15,14 @@ from utils import nest
 SIZES = {"tiny": dict(n_vocab=300, n_ctx=256, n_embd=32, n_head=2, n_layer=4),          # for the tests
          "124M": dict(n_vocab=50257, n_ctx=1024, n_embd=768, n_head=12, n_layer=12),
          "355M": dict(n_vocab=50257, n_ctx=1024, n_embd=1024, n_head=16, n_layer=24)}
-EMBEDDING = 0.02        # standard deviation; if it were 1, tokens would predict themselves
-LOGITS = 4.0            # standard deviation; a few of 50,257 tokens hold most of the probability
 
 
 def random_arrays(size):
-    """{OpenAI's name: array}, float32."""
-    hparams, rng, arrays = SIZES[size], np.random.default_rng(0), {}
-    for name, shape in list_shapes(**hparams).items():
-        part, last = name.split("/")[1], name.split("/")[-1]    # "model/h11/attn/c_proj/w" -> "h11", "w"
-        if last == "b":
-            arrays[name] = np.zeros(shape, dtype=np.float32)
-        elif last == "g":
-            # a logit sums n_embd products of ln_f and wte
-            g = LOGITS / (EMBEDDING * hparams["n_embd"] ** 0.5) if part == "ln_f" else 1.0
-            arrays[name] = np.full(shape, g, dtype=np.float32)
-        else:
-            std = shape[0] ** -0.5 if last == "w" else EMBEDDING
-            array = arrays[name] = rng.random(shape, dtype=np.float32)      # uniform: normal takes longer
-            array -= 0.5
-            array *= 12 ** 0.5 * std
-    return arrays
+    """{OpenAI's name: array}, float32, much as a training begins: gains near 1, all else near 0."""
+    rng = np.random.default_rng(0)
+    # uniform: normal takes longer
+    return {name: (rng.random(shape, dtype=np.float32) - 0.5) / 16 + name.endswith("/g")
+            for name, shape in list_shapes(**SIZES[size]).items()}
 
 
 def random_model(size):
