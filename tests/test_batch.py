@@ -64,7 +64,8 @@ def halves_of_one():
     return halves.draft, halves.target
 
 
-MODELS = {"tables": lambda: (table(1), table(2)), "tiny GPT-2s": tiny_pair, "halves": halves_of_one}
+MODELS = {"tables": lambda: (table(1), table(2)), "tiny GPT-2s": tiny_pair, "halves": halves_of_one,
+          "one GPT-2, twice": lambda: (tiny_gpt2(2, np.float64, n_vocab=5),) * 2}
 SETTINGS = [dict(), dict(temperature=0), dict(temperature=.7, top_k=2), dict(top_p=.8, eos=[1])]
 
 
