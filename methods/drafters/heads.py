@@ -51,17 +51,16 @@ def find_head(name_or_folder, kind, target):
     (models/demo-eagle beside models/my-target).  None if there is none, or it belongs to another target.
 
     name_or_folder, target      what the model was loaded from, and the model itself
+    Raises ValueError for a head that cannot be read.
     """
     folder = Path(name_or_folder).parent / f"demo-{kind}"
     if name_or_folder == "demo-target":
         return folder.name
     if not Path(name_or_folder).is_dir() or not folder.is_dir():
         return None
-    try:
-        fits = read_json(folder / "hparams.json").get("target") == checksum(target)
-    except (ValueError, OSError):
-        fits = True                                     # load_head will report the damage
-    return folder if fits else None
+    with one_sentence(f"{folder} is not a head for this target"):
+        hparams = read_json(folder / "hparams.json")
+    return folder if hparams.get("target") == checksum(target) else None
 
 
 def checksum(target):
