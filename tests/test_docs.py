@@ -1,4 +1,4 @@
-"""docs/: every link leads somewhere, every exercise has a solution, and commands and code run."""
+"""Every link in Markdown leads somewhere; in docs/ exercises have solutions, commands and code run."""
 import io
 import json
 import re
@@ -18,10 +18,24 @@ PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs")
 COMMANDS = re.findall(r"^    python main.py(.*)", PAGES["lesson"], re.M)
 
 
-def test_links_lead_somewhere():
-    for text in PAGES.values():
-        for target in re.findall(r"\]\(([^)#]+)\)", text):
-            assert target.startswith("https://") or (ROOT / "docs" / target).exists(), target
+def anchors(path):
+    """What a link into a page of Markdown may name: an id, or a heading as GitHub writes it."""
+    text = path.read_text(encoding="utf-8")
+    headings = re.sub(r"\]\([^)]*\)", "]", "\n".join(re.findall(r"^#+ (.*)", text, re.M)))
+    return {*re.findall('id="([^"]+)"', text),
+            *re.sub(r"[^\w\- \n]", "", headings.lower()).replace(" ", "-").split("\n")}
+
+
+WHERE = "*.md docs/*.md exercises/*.md lossless/*/*.md benchmarks/*/*.md models/*/*.md"
+
+
+@pytest.mark.parametrize("pages", WHERE.split())
+def test_links_lead_somewhere(pages):
+    for page in ROOT.glob(pages):
+        for link in re.findall(r"\]\((?!https?:|mailto:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            file, _, anchor = link.partition("#")
+            target = page.parent / file if file else page
+            assert target.exists() and (not anchor or anchor in anchors(target)), (page, link)
 
 
 def test_the_lessons_methods_are_in_the_table():
