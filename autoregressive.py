@@ -3,9 +3,13 @@
 In the paper's letters q is the target's distribution, x_1 .. x_n are the tokens so far, and T is the length
 of the whole text.
 """
-from sampling import Round, prepare, sample
+from functools import partial
+
+from checks import checked
+from sampling import Round, probabilities, sample
 
 
+@checked()
 def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, top_k=0, top_p=1.0, eos=None):
     """Generate `n_tokens` tokens after `tokens`, one per target pass.
 
@@ -17,16 +21,12 @@ def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, to
     temperature, top_k, top_p   as in sampling.probabilities; the result is the paper's q
     Bad arguments raise ValueError at the call, not at the first round.
     """
-    (model,), tokens, to_probs, ends = prepare([model], tokens, n_tokens, temperature, top_k, top_p, eos)
-
-    def rounds():
-        x, T = list(tokens), len(tokens) + int(n_tokens)
-        while len(x) < T:
-            q = to_probs(model(x[:]))                           # [1, n_vocab]    q(. | x_1 .. x_n)
-            new = [sample(q[0], rng)]                           # x_{n+1} ~ q(. | x_1 .. x_n)
-            x += new
-            yield Round(tokens=new, drafts=[], n_accepted=0, target_probs=q, draft_probs=[])
-            if x[-1] in ends:
-                return
-
-    return rounds()
+    to_probs = partial(probabilities, temperature=temperature, top_k=top_k, top_p=top_p)
+    x, T = list(tokens), len(tokens) + n_tokens
+    while len(x) < T:
+        q = to_probs(model(x[:]))                               # [1, n_vocab]    q(. | x_1 .. x_n)
+        new = [sample(q[0], rng)]                               # x_{n+1} ~ q(. | x_1 .. x_n)
+        x += new
+        yield Round(tokens=new, drafts=[], n_accepted=0, target_probs=q, draft_probs=[])
+        if x[-1] in eos:
+            return

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from checks import CheckedModel, check_ids, check_room, check_settings, check_vocabularies, token_list
 from compute.backend import to_host
 
 
@@ -37,7 +36,7 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
     >>> probabilities(np.log([.5, .25, .15, .1]), top_p=.6).round(3)
     array([0.667, 0.333, 0.   , 0.   ])
     """
-    logits = np.asarray(logits)
+    logits = np.asarray(to_host(logits))
     largest = logits.max(axis=-1, keepdims=True)                # [..., 1]; NaN if a logit is NaN
     if not np.isfinite(largest).all():
         raise ValueError("the logits hold NaN or infinity: the weights are damaged, or the model overflowed")
@@ -103,27 +102,3 @@ def cut_after(tokens, ends):
     [5, 9]
     """
     return next((tokens[:i + 1] for i, token in enumerate(tokens) if token in ends), tokens)
-
-
-def prepare(models, tokens, n_tokens, temperature, top_k, top_p, eos):
-    """Check the arguments of a sampler.  Returns (models, tokens, to_probs, ends).
-
-    models      the models that will be called, or None; they are returned as checks.CheckedModel
-    tokens      the prompt as a list
-    to_probs    logits [n_rows, n_vocab] -> probabilities [n_rows, n_vocab], the same for all models
-    ends        the set of EOS ids
-    Raises ValueError.
-    """
-    ends = check_settings(n_tokens, temperature, top_k, top_p, eos)
-    tokens = token_list(tokens, "the prompt must be a list of token ids: encode a text first, or pass "
-                        "tensor[0].tolist() of a tensor [1, n]")
-    n_ctx = min((getattr(model, "n_ctx", float("inf")) for model in models if model), default=float("inf"))
-    sizes = {model.n_vocab for model in models if hasattr(model, "n_vocab")}
-    check_vocabularies(sizes)
-    check_ids(tokens, min(sizes, default=float("inf")))
-    check_room(len(tokens), int(n_tokens), n_ctx)
-
-    def to_probs(logits):
-        return probabilities(to_host(logits), float(temperature), int(top_k), top_p)
-
-    return [model and CheckedModel(model, sizes) for model in models], tokens, to_probs, ends

@@ -22,10 +22,12 @@ functions (methods/samplers/).
 
 Limitations: no trees of drafts (methods/samplers/tree.py), no batches of texts (methods/samplers/batch.py).
 """
+from functools import partial
+
 import numpy as np
 
-from checks import check_K, checked_propose
-from sampling import Round, cut_after, point_masses, prepare, sample
+from checks import check_K, checked
+from sampling import Round, cut_after, point_masses, probabilities, sample
 
 
 def propose(draft, x, k, to_probs, rng):
@@ -74,6 +76,7 @@ def verify(target_probs, draft_probs, drafts, rng):
     return len(drafts), sample(target_probs[-1], rng)           # all accepted: x ~ q(. | .., x̃_1 .. x̃_k)
 
 
+@checked(K=check_K)
 def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature=1.0, top_k=0, top_p=1.0,
                          eos=None, propose=propose, verify=verify):
     """Generate `n_tokens` tokens after `tokens`, up to K + 1 per target pass.
@@ -88,26 +91,22 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     propose, verify     as above
     Bad arguments raise ValueError at the call; a drafter's mistakes raise it during the run.
     """
-    K = check_K(K)
-    (draft, target), tokens, to_probs, ends = prepare(
-        [draft, target], tokens, n_tokens, temperature, top_k, top_p, eos)
-    propose = checked_propose(propose, target)
+    to_probs = partial(probabilities, temperature=temperature, top_k=top_k, top_p=top_p)
+    x, T = list(tokens), len(tokens) + n_tokens
+    while len(x) < T:
+        # 1. Draft.  The last token of the text comes from the target.
+        k = min(K, T - len(x) - 1)
+        drafts, p = propose(draft, x[:], k, to_probs, rng)      # x̃_1 .. x̃_k, and the p they were drawn from
 
-    def rounds():
-        x, T = list(tokens), len(tokens) + int(n_tokens)
-        while len(x) < T:
-            k = min(K, T - len(x) - 1)                          # the last token comes from the target
-            drafts, p = propose(draft, x[:], k, to_probs, rng)  # x̃_1 .. x̃_k, and the p they were drawn from
-            k = len(drafts)                                     # a drafter may return fewer
-            q = to_probs(target(x + drafts, k + 1))             # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{t-1})
-            p = point_masses(drafts, q.shape[1]) if p is None else p        # [k, n_vocab]
-            n_accepted, next_token = verify(q, p, drafts, rng)
-            new = cut_after(drafts[:n_accepted] + [next_token], ends)
-            x += new
-            # Drafts that were accepted after an EOS do not count.
-            yield Round(tokens=new, drafts=drafts, n_accepted=min(n_accepted, len(new)), target_probs=q,
-                        draft_probs=p)
-            if x[-1] in ends:
-                return
+        # 2. One pass of the target over all drafts.
+        q = to_probs(target(x + drafts, len(drafts) + 1))       # [k + 1, n_vocab]    q(. | .., x̃_1 .. x̃_{t-1})
+        p = point_masses(drafts, q.shape[1]) if p is None else p                # [k, n_vocab]
 
-    return rounds()
+        # 3. Accept a few, and add one token; an EOS ends the text.
+        n_accepted, next_token = verify(q, p, drafts, rng)
+        new = cut_after(drafts[:n_accepted] + [next_token], eos)
+        x += new
+        yield Round(tokens=new, drafts=drafts, n_accepted=min(n_accepted, len(new)), target_probs=q,
+                    draft_probs=p)
+        if x[-1] in eos:
+            return

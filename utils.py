@@ -10,13 +10,14 @@ passes each part on with `**`:
 Limitations: the token embeddings are in memory twice, as rows to look up and in the output head.  So a model
 takes more memory than its file: a third more for 124M, a twentieth more for 1558M.
 """
+from checks import check_same_vocabulary
 from compute.backend import xp
 from compute.linear import lay_out
 from compute.threads import Arena
 from encoder import Tokenizer
 from gpt2 import GPT2
 from loading.folder import read_folder
-from loading.names import EMBEDDED, find_folder
+from loading.names import find_folder
 
 
 def load_model(name_or_folder, models_dir="models"):
@@ -26,15 +27,19 @@ def load_model(name_or_folder, models_dir="models"):
                     "gpt2-medium": in models_dir or in the hub's cache, or else downloaded to models_dir;
                     another name in the cache; "demo-draft" "demo-target"; or a folder in OpenAI's or Hugging
                     Face's layout
-    encoder.source  is the folder they were read from, or None if it is the one that was named
     Raises ValueError, with one sentence, for an unknown model, or for files that are missing or damaged, do
     not fit together, or ask for what is not done here.
     """
-    folder = find_folder(str(name_or_folder), models_dir)
-    sizes, arrays, tokenizer = read_folder(folder)
-    encoder = Tokenizer(*tokenizer)
-    encoder.source = None if str(name_or_folder) in (*EMBEDDED, str(folder)) else folder
-    return GPT2(nest(arrays, sizes["n_layer"]), sizes["n_head"]), encoder
+    sizes, arrays, tokenizer = read_folder(find_folder(str(name_or_folder), models_dir))
+    return GPT2(nest(arrays, sizes["n_layer"]), sizes["n_head"]), Tokenizer(*tokenizer)
+
+
+def load_pair(draft, target, models_dir="models"):
+    """Two names or folders -> (draft model, target model, their encoder).  Raises ValueError as load_model
+    does, and if the two have different vocabularies."""
+    (draft_model, draft_encoder), (target_model, encoder) = (load_model(name, models_dir) for name in (draft, target))
+    check_same_vocabulary(draft, draft_encoder, target, encoder)
+    return draft_model, target_model, encoder
 
 
 def nest(arrays, n_layer):

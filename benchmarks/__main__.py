@@ -11,18 +11,18 @@ from methods.table import DRAFTERS, VERIFIERS
 STEPS = {
     "-m benchmarks counts": "hours; after a stop, it goes on from there",
     "-m benchmarks costs": "eight minutes, on a machine that has nothing else to do",
-    "-m benchmarks speed": "seconds: the tables in the pages, and the pictures",
+    "-m benchmarks speed": "seconds: the tables in the pages",
     "notebooks/run.py": "minutes, on a machine that has nothing else to do",
     "tests/tools/take_pictures.py": "a minute: the README's picture; needs Chromium",
 }
 
 
 def main(what, name=""):
-    """Count tokens, measure costs, and put both into tables and pictures.
+    """Count tokens, measure costs, and put both into tables.
 
     counts takes hours and measures no time.  After a stop, it goes on from there.  costs takes eight minutes,
-    on a machine that has nothing else to do.  speed makes the tables in the pages, and the pictures, in
-    seconds.  all makes every number of the repository: these three, the notebooks and the README's picture.
+    on a machine that has nothing else to do.  speed makes the tables in the pages, in seconds.  all makes
+    every number of the repository: these three, the notebooks and the README's picture.
 
     Args:
         what: counts, costs, speed or all
@@ -42,9 +42,6 @@ def main(what, name=""):
     elif what == "costs":
         costs.measure_costs(RESULTS)
     tables.write_pages()
-    if what == "speed":
-        from benchmarks.pictures import draw_all
-        draw_all(RESULTS)
 
 
 def make_all():

@@ -9,7 +9,6 @@ counted or not measured.
 """
 import re
 
-from benchmarks import cost_model
 from benchmarks.costs import SIZES
 from benchmarks.counts import SHAPES, cell_of, name_of, plan
 from benchmarks.figures import RESULTS, value
@@ -17,9 +16,9 @@ from loading.files import rewrite
 from methods.table import DRAFTERS, VERIFIERS
 
 TABLE = re.compile(r"(<!-- (.+) -->\n)[^<]*(?=<!-- end -->)")
-NAMES = cost_model.KERNELS
+NAMES = {"avx512": "AVX-512", "avx2": "AVX2"}                   # of files: in words
 PAGES = [RESULTS.parents[1] / "docs" / "methods.md",
-         *(RESULTS / f"{name}.md" for name in ("tokens", "speed", "passes", "machines"))]
+         *(RESULTS / f"{name}.md" for name in ("tokens", "speed", "passes"))]
 
 
 def show(what):
@@ -34,7 +33,7 @@ def show(what):
     return "-" if found is None else found if isinstance(found, str) else f"{found:.2f}"
 
 
-def table(first, columns, rows, show=show):
+def table(first, columns, rows):
     """A Markdown table.  columns {head: quantity}, rows {label: name}.  In a quantity NAME is the row's name,
     and METHOD is the name without K and shape.
 
@@ -92,19 +91,7 @@ def tables_of_costs():
         found[f"speed-up of lines, T = {T}"] = table("drafter, verifier", columns, methods((2, T, "")))
         columns = {words: f"{kernels} NAME T={T}: text" for kernels, words in NAMES.items()}
         found[f"speed-up of trees, T = {T}"] = table("drafter, rule", columns, methods((None, T, "")))
-        columns = {name: f"{name} on NAME" for name in ("model", "model, block", "eagle", "lookup", "medusa")}
-        machines = {name: name for name in cost_model.data()["presets"]}
-        found[f"machines, T = {T}"] = table("machine", columns, machines, on_machines(T).get)
     return found
-
-
-def on_machines(T):
-    """{"method on machine": its speed-up}, at the K that is best on this machine."""
-    data = cost_model.data()
-    gains = [(f"{row['method']} on {machine}", cost_model.speedup(row, **settings), row["K"])
-             for machine, settings in data["presets"].items() for row in data["rows"]
-             if row["T"] == T and row["K"] and row["lossless"]]
-    return {name: f"{gain:.2f} at K = {K}" for name, gain, K in sorted(gains)}   # of a name, the best is last
 
 
 def table_of_methods():

@@ -20,7 +20,6 @@ a user's file, loaded by user_file.py, is reported with its file and line.
 """
 import inspect
 import os
-import re
 import sys
 from contextlib import suppress
 from difflib import get_close_matches
@@ -30,7 +29,7 @@ from pathlib import Path
 from loading.files import describe
 from loading.user_file import locate
 
-SWITCH = {"true": True, "1": True, "false": False, "0": False}
+SWITCH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 KINDS = {bool: (lambda word: SWITCH[word.lower()], "true or false"), int: (int, "a whole number"),
          float: (float, "a number")}
 
@@ -106,7 +105,6 @@ def split_words(words, defaults):
     (['a.txt'], {'K': '3', 'json': 'true', 'prompt': '-5'})
     """
     places, flags, words = [], {}, [*words]
-    n_needed = [*defaults.values()].count(inspect.Parameter.empty)
     while words:
         word, follows = words.pop(0), words[0] if words else "--"
         if not word.startswith("-"):
@@ -114,9 +112,8 @@ def split_words(words, defaults):
             continue
         typed, equals, value = word.partition("=")
         name = find_flag(typed, defaults)
-        if not equals and isinstance(defaults[name], bool):     # a word after a switch must be its value
-            wanted = follows.lower() in SWITCH or len(places) >= n_needed and re.fullmatch(r"\w+", follows)
-            value = words.pop(0) if wanted else "true"
+        if not equals and isinstance(defaults[name], bool):     # a switch: its value can be left out
+            value = words.pop(0) if follows.lower() in SWITCH else "true"
         elif not equals:
             if follows.startswith("--"):
                 raise ValueError(f"{typed} needs a value (one that begins with -- is written {typed}=--...)")

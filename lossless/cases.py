@@ -24,24 +24,33 @@ PROMPT = [2, 0]
 # There are five tokens (24 if the word contains a w).  They play the parts a, b, .. of KINDS; which token
 # plays which part is drawn anew after every prefix.  A capital letter means the same kind.  An EOS that is
 # given to pair() plays part a where the letter is a capital, and part e elsewhere.
-PARTS, FLAT = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)]
-KINDS = {       # letter: (the draft's tokens, the target's), the likeliest first, and weights if not random
-    ".": ("a", "a", [1], [1]),  # both are certain of the same: sure to be accepted
-    "x": ("b", "a", [1], [1]),  # both are certain, and differ: sure to be rejected
-    "=": ("abc", "abc"),        # the same distribution
-    "s": ("cd", "abc"),         # sparse: c is accepted now and then, d never; the residual is a and b
-    "b": ("dceb", "abcd"),      # broad: b is sure to be accepted, with few exceptions
-    "f": ("bcaed", "abcde"),    # full: all tokens in both
-    "o": ("cd", "ab"),          # disjoint
-    "t": ("a", "abc"),          # the draft is certain
-    "p": ("ba", "a"),           # the target is certain
-    "e": ("bac", "acb", [.5, .3, .2], [.6, .3, .1]),        # easy numbers; a comes in each way
-    "l": ("abc", "abc", [.9988, .001, .0002], [.993, .004, .003]),  # a is likely, and drafted too often
-    "c": ("a", "abc", [1], [1, 2e-7, 1e-7]),                # the draft is certain, the target nearly
-    "n": ("abc", "abc", [.4, .4, .2], [.4 + 3e-8, .4 - 3e-8, .2]),  # nearly the same: hardly any residual
-    "r": ("bdca", "abcde", [1, 6e-4, 1e-4, 6e-6], [1, .14, 9e-4, 5e-5, 8e-8]),      # rare tokens in both
-    "2": ("baecd", "abcde", *2 * [np.exp([2, 2, 1, 1, 0])]),        # two are equally likely, and two others
-    "w": (PARTS[1:] + "a", PARTS, FLAT, FLAT),              # wide, and nearly flat
+PARTS, FLAT, TIES = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)], np.exp([2, 2, 1, 1, 0])
+
+
+class Kind(NamedTuple):
+    draft: str                  # the draft's tokens, the likeliest first
+    target: str
+    p: list | None = None       # the weights of the draft's tokens; None: random
+    q: list | None = None
+
+
+KINDS = {
+    ".": Kind("a", "a", [1], [1]),      # both are certain of the same: sure to be accepted
+    "x": Kind("b", "a", [1], [1]),      # both are certain, and differ: sure to be rejected
+    "=": Kind("abc", "abc"),            # the same distribution
+    "s": Kind("cd", "abc"),             # sparse: c is accepted now and then, d never; the residual is a and b
+    "b": Kind("dceb", "abcd"),          # broad: b is sure to be accepted, with few exceptions
+    "f": Kind("bcaed", "abcde"),        # full: all tokens in both
+    "o": Kind("cd", "ab"),              # disjoint
+    "t": Kind("a", "abc"),              # the draft is certain
+    "p": Kind("ba", "a"),               # the target is certain
+    "e": Kind("bac", "acb", [.5, .3, .2], [.6, .3, .1]),        # easy numbers; a comes in each way
+    "l": Kind("abc", "abc", [.9988, .001, .0002], [.993, .004, .003]),  # a is likely, and drafted too often
+    "c": Kind("a", "abc", [1], [1, 2e-7, 1e-7]),                # the draft is certain, the target nearly
+    "n": Kind("abc", "abc", [.4, .4, .2], [.4 + 3e-8, .4 - 3e-8, .2]),  # nearly the same: hardly any residual
+    "r": Kind("bdca", "abcde", [1, 6e-4, 1e-4, 6e-6], [1, .14, 9e-4, 5e-5, 8e-8]),      # rare tokens in both
+    "2": Kind("baecd", "abcde", TIES, TIES),                    # two are equally likely, and two others
+    "w": Kind(PARTS[1:] + "a", PARTS, FLAT, FLAT),              # wide, and nearly flat
 }
 
 
@@ -50,25 +59,22 @@ def pair(word, n_prompt=2, end=None):
     n_vocab, seed = 24 if "w" in word else 5, [*map(ord, word)]
 
     @functools.cache
-    def at(prefix):
-        """(the letter of KINDS, {part: token}) after the prefix"""
+    def rows(prefix):
+        """The logits of draft and target after the prefix: [2, n_vocab]."""
         letter = word[max(len(prefix) - n_prompt, 0):][:1] or "."
-        shuffled = np.random.default_rng([*seed, *prefix]).permutation(n_vocab).tolist()
+        kind, streams = KINDS[letter.lower()], [2, 2] if letter == "=" else [0, 1]
+        tokens = np.random.default_rng([*seed, *prefix]).permutation(n_vocab).tolist()
         if end is not None:
-            i, j = 0 if letter.isupper() else 4, shuffled.index(end)
-            shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
-        return letter.lower(), dict(zip(PARTS, shuffled))
-
-    def model(which):
-        def row(prefix):
-            (kind, token), logits = at(prefix), np.full(n_vocab, -np.inf)
-            parts, *weights = KINDS[kind][which::2]
-            rng = None if weights else np.random.default_rng([*seed, *prefix, which if kind != "=" else 2])
-            logits[[token[part] for part in parts]] = (
-                np.log(weights[0]) if weights else -np.sort(rng.exponential(size=len(parts))))
-            return logits
-        return as_model(row)
-    return model(0), model(1)
+            i, j = 0 if letter.isupper() else 4, tokens.index(end)
+            tokens[i], tokens[j] = tokens[j], tokens[i]
+        logits, token_of = np.full((2, n_vocab), -np.inf), dict(zip(PARTS, tokens))
+        for row, stream, parts, weights in zip(
+                logits, streams, (kind.draft, kind.target), (kind.p, kind.q)):
+            rng = np.random.default_rng([*seed, *prefix, stream])
+            row[[token_of[part] for part in parts]] = (
+                -np.sort(rng.exponential(size=len(parts))) if weights is None else np.log(weights))
+        return logits
+    return as_model(lambda prefix: rows(prefix)[0]), as_model(lambda prefix: rows(prefix)[1])
 
 
 # What is tried ----------------------------------------------------------------------------------------------

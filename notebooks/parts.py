@@ -8,7 +8,7 @@ PARTS = {
     ("linear", "attention"): "attention products",
     ("linear", "feed_forward"): "feed-forward products",
     ("linear", "logits"): "output head",
-    ("row_products", "dot_product_attention"): "attention over the cache",
+    ("matmul", "dot_product_attention"): "attention over the cache",
     ("softmax", "dot_product_attention"): "softmax",
     ("gelu", "feed_forward"): "gelu",
     ("layer_norm", "transformer_block"): "layer norm",

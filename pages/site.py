@@ -2,7 +2,6 @@
 
     index.html          the race, a round, the game, and the pair itself: it loads the zips beside it, and
                         Python (Pyodide)
-    machine.html        which method on my machine?  It loads nothing from the network
     code.zip, demo-*.zip    this repository's files, unchanged
     card.png            the preview of a link (only if the site's address is known)
 """
@@ -12,7 +11,10 @@ from functools import cache
 from html import escape
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from benchmarks import cost_model
+import numpy as np
+
+from benchmarks.figures import costs, value
+from benchmarks.tables import NAMES
 from pages import live
 from pages.files import MARK
 from pages.frame import HERE, page
@@ -21,7 +23,7 @@ from pages.game import game
 ROOT = HERE.parent
 PYODIDE = "https://cdn.jsdelivr.net/pyodide/v0.27.7/full/"
 PYODIDE_SIZE = 16_000_000                               # bytes of Python, NumPy and regex, about
-TITLE, MACHINE = "Speculative sampling: watch the race, open a round", "Which method on my machine?"
+TITLE = "Speculative sampling: watch the race, open a round"
 ABOUT = ("A small model drafts, a large one checks all drafts in one pass. Watch the race, open a round, and "
          "guess which accept rules leave the text's distribution unchanged.")
 START = dict(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I',
@@ -31,8 +33,8 @@ PROMPTS = (START["prompt"], "The little train stopped at the station, and out ca
 MODELS = "demo-draft", "demo-target", "demo-eagle"
 CODE = (".", "compute", "loading", "lossless", "lossless/verdicts", "methods", "methods/drafters",
         "methods/samplers", "pages", "reporting")
-MACHINES = ("the embedded pair, AVX-512", "the embedded pair, AVX2", "a GPU, one text (assumed)",
-            "a GPU, 128 texts at once (assumed)")       # of the cost model: the race's presets
+GPUS = {    # not measured: (texts at once, how many rows, of all texts together, cost as much as one row)
+    "a GPU, one text (assumed)": (1, 128), "a GPU, 128 texts at once (assumed)": (128, 128)}
 
 
 def pack(paths):
@@ -77,21 +79,23 @@ def recordings():
 
 def presets():
     """[{name, words, c, v: [the cost of a pass over 1 row, 2 rows, .. 16 rows]}, ..]"""
-    costs, found = cost_model.data(), []
-    for name in MACHINES:
-        (texts, free), (c, _, v) = cost_model.ASSUMED.get(name, (0, 0)), costs["presets"][name].values()
-        words = (f"not measured: we assume that a draft costs {c:.2f}, and that a pass over {free} tokens "
-                 f"(of {texts} text{'s' * (texts > 1)} at once) takes no longer than over one")
-        words = words if texts else f"measured with this pair: {costs['measured']}"
-        found.append(dict(name=name.replace("the embedded pair", "our CPU"), words=words, c=c,
-                          v=[cost_model.cost_of(n, v) for n in range(1, 17)]))
+    def preset(name, words, c, v):
+        return dict(name=name, words=words, c=round(c, 3), v=np.round(v, 3).tolist())
+
+    rows, found = np.arange(1, 17), []
+    for kernels, words in NAMES.items():
+        measured = costs(kernels)
+        ms = {int(n): median for n, (_, median, *_) in measured["passes"]["demo-target"]["rows"].items()}
+        found.append(preset(
+            f"our CPU, {words}",
+            "measured with this pair: {CPU}, {cores} cores".format(**measured["machine"]),
+            value(f"{kernels} model token K=4 T=1: c"), np.interp(rows, [*ms], [*ms.values()]) / ms[1]))
+    for name, (texts, free) in GPUS.items():
+        found.append(preset(
+            name, f"not measured: we assume that a draft costs 0.12, and that a pass over {free} tokens (of "
+            f"{texts} text{'s' * (texts > 1)} at once) takes no longer than over one",
+            .12, np.maximum(1, rows * texts / free)))
     return [*found, dict(name="this browser", words="")]
-
-
-def machine_page():
-    data = cost_model.data(greedy_places="0-20")
-    return page(MACHINE, "machine.html", data, measured=data["measured"],
-                description="The speed-up of each method of speculative sampling at the costs that you set.")
 
 
 def pages(repository="", address=""):
@@ -102,5 +106,4 @@ def pages(repository="", address=""):
     """
     files = packs()
     card = {"card.png": (HERE / "card.png").read_bytes()} if address else {}
-    return files | card | {"index.html": index_page(files, repository, address),
-                           "machine.html": machine_page()}
+    return files | card | {"index.html": index_page(files, repository, address)}

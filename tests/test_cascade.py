@@ -1,4 +1,6 @@
 """Staged drafting: the drafts have the distribution of the draft model's own drafts."""
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -6,12 +8,12 @@ import speculative
 from lossless import exact_distribution
 from lossless.toys import table
 from methods.drafters import cascade
-from sampling import prepare
+from sampling import probabilities
 
 
 def test_the_drafts_are_distributed_as_those_of_the_draft_alone():
     draft, x = table(1, n_vocab=3), [2, 0]
-    to_probs = prepare([], x, 0, 0.8, 0, 1.0, None)[2]
+    to_probs = partial(probabilities, temperature=0.8)
     guesses = cascade.cascade(speculative.propose, table(5, n_vocab=3))
 
     def drafts(propose):

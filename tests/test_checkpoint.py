@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loading import checkpoint
-from loading.checkpoint import crc32c, read_safetensors, read_tensorflow, write_tensorflow
+from loading.checkpoint import crc32c, read_safetensors, read_tensorflow, to_varint, write_tensorflow
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TENSORFLOW, HUGGINGFACE = FIXTURES / "tensorflow", FIXTURES / "huggingface"
 VALUES = np.load(TENSORFLOW / "values.npz")         # as TensorFlow read them
-DATA = "m.data-00000-of-00001"
+DATA, HOLE = "m.data-00000-of-00001", "overlap|hole|end at byte"
 
 
 def same(a, b):
@@ -46,11 +46,6 @@ def slow_crc32c(data):
         for _ in range(8):
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
     return crc ^ 0xFFFFFFFF
-
-
-def masked(data):
-    crc = slow_crc32c(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
 
 
 def test_crc32c_published_vectors():        # RFC 3720, B.4
@@ -155,84 +150,11 @@ def test_stopped_anywhere_in_writing_there_is_the_old_the_new_or_no_checkpoint(t
     assert seen == {5, 7, "index"}
 
 
-# A second encoding of the bundle, for files that no program should write ------------------------------------
-
-def varint(n):
-    out = bytearray()
-    while True:
-        out.append(n & 127 | (128 if n > 127 else 0))
-        n >>= 7
-        if not n:
-            return bytes(out)
-
-
-def field(number, value):
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value % 2**64)
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def entry(dtype=1, shape=(2,), shard=0, offset=0, size=8, crc=b"", more=b""):
-    dims = b"".join(field(2, field(1, n)) for n in shape)
-    return (field(1, dtype) + field(2, dims) + field(3, shard) + field(4, offset) + field(5, size)
-            + (b"\x35" + crc if crc else b"") + more)
-
-
-HEADER = (b"", field(1, 1) + field(3, field(1, 1)))
-MAGIC = bytes.fromhex("57fb808b247547db")
-
-
-def block(entries, kind=0):
-    """Each key is whole; TensorFlow's leave out what a key shares with the one before."""
-    out = b"".join(varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in entries)
-    contents = out + struct.pack("<2I", 0, 1) + bytes([kind])
-    return contents + struct.pack("<I", masked(contents))
-
-
-def table(*blocks):
-    out, handles = b"", []
-    for one in blocks:
-        handles.append((len(out), len(one) - 5))
-        out += one
-    meta_at, out = len(out), out + block([])
-    named = [(b"\xff" * (i + 1), varint(a) + varint(n)) for i, (a, n) in enumerate(handles)]
-    index = block(named)
-    footer = varint(meta_at) + varint(8) + varint(len(out)) + varint(len(index) - 5)
-    return out + index + footer.ljust(40, b"\0") + MAGIC
-
-
-def bundle(folder, index, data=b"\0\0\x80\x3f\0\0\0\x40"):      # 1.0, 2.0
-    (folder / "m.index").write_bytes(index)
-    (folder / DATA).write_bytes(data)
-    return folder / "m"
-
-
-def one(**changes):
-    return table(block([HEADER, (b"x", entry(**changes))]))
-
+# Damage -----------------------------------------------------------------------------------------------------
 
 HUGE = [2**31 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
-X, Y = (b"x", entry()), (b"y", entry())
-WELL, HOLE = table(block([HEADER, X])), "overlap|hole|end at byte"
-DAMAGED = {             # what is wrong: (the .index file, what the error says)
-    "Snappy": (table(block([HEADER, X], kind=1)), "compressed"),
-    "big-endian": (table(block([(b"", field(1, 1) + field(2, 1)), X])), "big-endian"),
-    "slices": (one(more=field(7, b"")), "slices"),
-    **{f"type {n}": (one(dtype=n), f"type {n}") for n in (0, 7, 24, 101)},
-    "no header": (table(), "unpack"), "no data files": (table(block([(b"", b""), X])), "KeyError"),
-    "group": (one(more=varint(9 << 3 | 3)), "KeyError"),
-    "number past the end": (one(more=b"\x08\xff"), "range"),
-    "twice": (table(block([HEADER, X, X])), HOLE), "overlap": (table(block([HEADER, X, Y])), HOLE),
-    "hole": (table(block([HEADER, X, (b"y", entry(offset=12))])), HOLE),
-    "half of it": (one(shape=(1,), size=4), HOLE), "data file 1": (one(shard=1), "No such file"),
-    **{f"offset {n}": (one(offset=n), HOLE) for n in (1, *HUGE)},
-    **{f"size {n}": (one(size=n), HOLE) for n in HUGE},
-    **{f"shape {shape}": (one(shape=shape), "reshape|dimension|too large") for shape in (
-        (3,), (), (1,) * 99, (2**62, 2), (2**64 - 2, 2**64 - 2))},
-    "only the last 8 bytes": (MAGIC, "checksum"), "only the footer": (table()[-48:], "checksum"),
-    "cut": (WELL[:-1], "not a TensorFlow"), "nothing": (b"", "not a TensorFlow"),
-    "an error page": (b"<?xml version='1.0'?><Error>BlobNotFound</Error>" * 3, "not a TensorFlow"),
-}
+SMALL = (TENSORFLOW / "sorted.index").read_bytes()
+SMALL_DATA = (TENSORFLOW / "sorted.data-00000-of-00001").read_bytes()
 
 
 def refused(read, path, reason):
@@ -242,17 +164,27 @@ def refused(read, path, reason):
     assert "\n" not in str(error.value) and len(str(error.value)) < 600
 
 
-def test_damaged_index(tmp_path):
-    for index, reason in DAMAGED.values():
-        refused(read_tensorflow, bundle(tmp_path, index), reason)
+@pytest.mark.parametrize("index, reason", [
+    (b"", "not a TensorFlow"), (b"<?xml version='1.0'?>" * 9, "not a TensorFlow"),
+    (SMALL[:-1], "not a TensorFlow"), (SMALL[-48:], "checksum"), (SMALL[-8:], "checksum")])
+def test_what_is_no_index_is_said(tmp_path, index, reason):
+    (tmp_path / "m.index").write_bytes(index)
+    refused(read_tensorflow, tmp_path / "m", reason)
 
 
-def test_every_bit_of_the_index_is_guarded(tmp_path):
-    """Every bit of the blocks and of the magic number."""
-    for i in [*range(len(WELL) - 48), *range(len(WELL) - 8, len(WELL))]:
-        bad = bytearray(WELL)
+def test_data_of_another_length_is_said(tmp_path):
+    (tmp_path / "m.index").write_bytes(SMALL)
+    for data in SMALL_DATA[:-1], SMALL_DATA + b"x", b"":
+        write(tmp_path / DATA, data)
+        refused(read_tensorflow, tmp_path / "m", "end at byte")
+
+
+def test_every_byte_of_the_index_is_guarded(tmp_path):
+    """Those of the blocks and of the magic number; only the footer that says where they are is not."""
+    for i in [*range(len(SMALL) - 48), *range(len(SMALL) - 8, len(SMALL))]:
+        bad = bytearray(SMALL)
         bad[i] ^= 1 << i % 8
-        (tmp_path / "m.index").write_bytes(bad)
+        write(tmp_path / "m.index", bad)
         with pytest.raises(ValueError):
             checkpoint.read_index(tmp_path / "m.index")
 
@@ -296,23 +228,17 @@ def test_order_and_alignment_do_not_matter(tmp_path):
 
 
 D = bytes(8)
-DAMAGED_SAFETENSORS = {
+DAMAGED_SAFETENSORS = {     # what is wrong: (the file, what the error says)
     "empty file": (b"", "not a safetensors|JSON|Expecting"),
     "an error page": (b"<?xml version='1.0'?><Error>BlobNotFound</Error>" * 3, "not a safetensors"),
-    **{f"header of {n}": (safetensors({"x": described()}, D, size=n), "not a safetensors")
-       for n in (10**6, HUGE[-1])},
+    "a long header": (safetensors({"x": described()}, D, size=10**6), "not a safetensors"),
     "a list": (safetensors(b"[1, 2, 3]" + b" " * 99), "JSON"),
-    "a number": (safetensors({"x": 1}, D), "place"),
     "not UTF-8": (safetensors(b'{"\xff": 1}'), "decode"), "half": (safetensors(b'{"x": 1'), "Expecting"),
-    "a long integer": (safetensors(b'{"x": ' + b"9" * 5000 + b"}"), "integer"),
     "deep": (safetensors(b'{"x":' * 200_000 + b"1" + b"}" * 200_000), "[Rr]ecursion"),
-    "old key": (safetensors({"x": {"dtype": "F32", "shape": [2], "offsets": [0, 8]}}, D), "place"),
-    **{f"shape {s}": (safetensors({"x": described() | {"shape": s}}, D), "place|shape|large|dimension")
-       for s in ("2", [1.0, 2.0], [-1, -2], [3], [1] * 99, [2**70])},
-    **{f"offsets {o}": (safetensors({"x": described() | {"data_offsets": o}}, D), f"{HOLE}|place")
-       for o in (None, [0.0, 8.0], [8, 0], [1, 9], [0, 2**63], [0, 7], [-1, 7])},
-    **{f"dtype {t}": (safetensors({"x": described(dtype=t)}, D), "of the type .*quantized.*here: get the")
-       for t in ("F8_E4M3", "", ["F32"])},
+    "a number": (safetensors({"x": 1}, D), "place"),
+    "a fraction": (safetensors({"x": described() | {"data_offsets": [0.0, 8.0]}}, D), "place"),
+    "another shape": (safetensors({"x": described(shape=[3])}, D), "reshape"),
+    "float8": (safetensors({"x": described(dtype="F8_E4M3")}, D), "of the type .*quantized.*here: get the"),
     "the same range": (safetensors({"x": described(), "y": described()}, D), HOLE),
     "hole": (safetensors({"x": described(), "y": described(12, 20)}, bytes(20)), HOLE),
     "bytes left over": (safetensors({"x": described()}, bytes(9)), HOLE),
@@ -328,8 +254,6 @@ def test_damaged_safetensors(tmp_path):
 
 # Damage at random -------------------------------------------------------------------------------------------
 
-SMALL = (TENSORFLOW / "small.index").read_bytes()
-SMALL_DATA = (TENSORFLOW / "small.data-00000-of-00001").read_bytes()
 SAFETENSORS_FILES = [(HUGGINGFACE / f"{name}.safetensors").read_bytes()
                      for name in ("model", "old", "bfloat16")]
 
@@ -348,7 +272,7 @@ def damage(rng, data):
             start, end = rng.choice(digits).span()
             data[start:end] = str(rng.choice([huge, -1, 10**30, 0.5])).encode()
         else:
-            data[i:i + n] = rng.choice([b"", data[j:j + 8], varint(huge), struct.pack("<Q", huge)])
+            data[i:i + n] = rng.choice([b"", data[j:j + 8], to_varint(huge), struct.pack("<Q", huge)])
     return bytes(data)
 
 

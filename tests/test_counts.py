@@ -1,71 +1,26 @@
-"""Counts: the exact sums agree with the judge's walk through every branch and with runs; counting resumes
-where it stopped; and the committed counts have the order that theory demands."""
+"""Counts: rounds are added up right; counting resumes where it stopped; and the committed counts have the
+order that theory demands."""
 import json
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-import lossless
 from benchmarks import counts
-from benchmarks.counts import CHANCES, FILE, MEMORYLESS, count_texts, figures, name_of, tally_exactly
-from lossless import toys
-from methods.samplers import block
-from sampling import probabilities
-from speculative import speculative_sampling, verify
+from benchmarks.counts import FILE, figures, name_of
+from sampling import Round
 
 CELLS = json.loads(FILE.read_text(encoding="utf-8"))["cells"]
-VERIFY = {"token": verify, "block": block.verify}
 
 
-@pytest.mark.parametrize("verifier, seed", [*product(CHANCES, (1, 2, 3))])
-def test_the_chances_along_texts_are_those_of_all_drafts_and_coins(verifier, seed):
-    """P(at least j drafts are accepted): the formula sums over texts, the judge over drafts and coins."""
-    draft, target, K = toys.table(seed, zeros=.2), toys.table(seed + 7, zeros=.2), 3
-    found = lossless.exact_distribution(lambda rng: next(
-        speculative_sampling(draft, target, [0], K + 1, K, rng, verify=VERIFY[verifier])).n_accepted)
-    due = [sum(chance for n, chance in found.items() if n > j) for j in range(K)]
-    by_formula = np.zeros(K)
-    for text in product(range(3), repeat=K):
-        p, q = (np.array([probabilities(model([0, *text[:j]]))[0, text[j]] for j in range(K)])
-                for model in (draft, target))
-        if q.all():
-            by_formula += q.prod() * CHANCES[verifier](p / q)
-    assert by_formula == pytest.approx(due, abs=1e-12)
-
-
-def test_rounds_are_summed_over_where_they_begin():
-    r = np.full((40, 3), .5)
-    _, rounds, tokens, drafts, *_ = total = tally_exactly(r, CHANCES["token"], 2)
-    assert tokens / rounds == pytest.approx(1.75) and drafts / rounds == 2      # 1 + 1/2 + 1/4
-    assert total[7:] / rounds == pytest.approx([.5, .25, 1, .5])                # kept, tested
-    sure = tally_exactly(np.full((9, 3), 2.), CHANCES["token"], 2)
-    assert sure[1:3] == pytest.approx([3, 9])
-    r[:, 1] = np.nan                                                           # never a second draft
-    _, rounds, tokens, drafts, *_ = tally_exactly(r, CHANCES["block"], 2)
-    assert (tokens / rounds, drafts / rounds) == (pytest.approx(1.5), 1)
-
-
-@pytest.mark.parametrize("drafter, where", [
-    *product(MEMORYLESS, [""]), ("model", "places:20-40")])
-def test_summing_over_coins_equals_running_the_method_at_temperature_0(drafter, where, monkeypatch):
-    """Exactly, because at temperature 0 there are no coins."""
-    cell = drafter, "token", 4, 0, where
-    monkeypatch.setattr(counts, "N_TOKENS", 8)
-    monkeypatch.setitem(counts.WHERE, where, (3, 8) if where else (0, 8))
-    sums = count_texts(cell, 7, 1)                              # texts are cached: take one of our own
-    monkeypatch.setattr(counts, "is_exact", lambda *_: False)
-    assert sums == pytest.approx(count_texts(cell, 7, 1))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("cell", [("model", "token", 4, 1, ""), ("model", "block", 8, 1, "places:20-40"),
-                                  ("eagle", "token", 3, .5, ""), ("medusa", "token", 4, 1, "")], ids=str)
-def test_summing_over_coins_agrees_with_runs_within_three_standard_errors(cell, monkeypatch):
-    exact = figures(count_texts(cell, 0, 46))
-    monkeypatch.setattr(counts, "is_exact", lambda *_: False)
-    runs = figures(count_texts(cell, 0, 46))
-    assert abs(exact["tokens"] - runs["tokens"]) < 3 * (exact["se"] ** 2 + runs["se"] ** 2) ** .5
+def test_a_run_is_tallied_round_by_round(monkeypatch):
+    """Of two drafts, 2, 1 and 0 are accepted; the last round has none."""
+    rounds = [Round([0] * (n + 1), [0] * k, n, None, None) for k, n in ((2, 2), (2, 1), (2, 0), (0, 0))]
+    monkeypatch.setattr(counts, "prepare_fixed", lambda *_: SimpleNamespace(K=2))
+    monkeypatch.setattr(counts, "rounds_of", lambda *_: rounds)
+    found = counts.tally_run(None, None, 2, 1, [], 0, (0, 60))
+    assert found.tolist() == [1, 4, 7, 6, 16, 49, 28, 2, 1, 3, 2]           # .., accepted, tested
 
 
 def test_the_error_is_that_of_a_ratio():

@@ -10,7 +10,7 @@ import pytest
 
 from exercises.mistakes import KNOWN
 from loading import command_line
-from main import main
+from methods.__main__ import main
 from methods import table
 
 ROOT = Path(__file__).resolve().parent.parent

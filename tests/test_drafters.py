@@ -1,6 +1,5 @@
 """What drafters draft, and when they stop.  test_methods_lossless.py checks that they are lossless."""
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from methods.drafters.layer_skip import DraftExit, LayerSkip, search, seconds_pe
 from methods.drafters.ngram import NGram
 from methods.table import Method
 from reporting.stats import predicted_speedup
-from speculative import speculative_sampling
+from speculative import propose, speculative_sampling
 
 
 def rng(seed=0):
@@ -84,12 +83,11 @@ def test_the_optimum_drafts_less_where_drafts_are_rejected_and_tries_again():
 def test_an_early_stop_stops_before_the_first_draft_that_lowers_the_speed():
     """By hand: 1 / 1.4 = .71, 1.9 / 1.9 = 1, 2.71 / 2.4 = 1.13, then 2.87 / 2.9 = .99.  The first class is
     accepted at the rate .2, the last at .9.  What is learnt counts in the class of each tested draft."""
-    head = SimpleNamespace(propose=None)
-    stop = EarlyStop(c=.1, v=3, K=4, head=head)
+    stop = EarlyStop(c=.1, v=3, K=4, propose=propose)
     stop.tested[[0, -1]], stop.accepted[[0, -1]] = 1e6, (.2e6, .9e6)
     assert stop.choose_number(4) == 4
     sure, unsure = np.array([[9., 0, 0]]), np.zeros((1, 99))
-    assert [head.is_worthwhile(logits) for logits in (sure, sure, unsure)] == [True, True, False]
+    assert [stop.is_worthwhile(logits) for logits in (sure, sure, unsure)] == [True, True, False]
     before = stop.tested.copy()
     stop.learn(accepted=0, tested=1)
     assert (stop.tested - before).tolist() == [0] * 7 + [1]

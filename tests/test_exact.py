@@ -10,6 +10,7 @@ import math
 import os
 import subprocess
 import sys
+from gpt2 import linear
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 from autoregressive import autoregressive_sampling
 from compute import linear as linear_module
 from compute import probe
-from compute.linear import LARGE, lay_out, linear, row_products
+from compute.linear import LARGE, lay_out, row_products
 from compute.probe import FEW, NARROW, TILE, exact_rows
 from speculative import speculative_sampling
 from utils import load_model

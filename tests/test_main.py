@@ -8,7 +8,7 @@ from helpers import full_disk
 
 from encoder import Encoder
 from loading import command_line
-from main import main
+from methods.__main__ import main
 from methods import table
 from utils import load_model
 

@@ -15,7 +15,7 @@ from pages.files import MARK, is_ours
 from pages.site import PYODIDE, index_page
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = {"index.html", "machine.html"}
+FILES = {"index.html"}
 PACKS = {"code.zip", "demo-draft.zip", "demo-target.zip", "demo-eagle.zip"}      # index.html loads these
 
 
@@ -81,7 +81,7 @@ def test_an_address_cannot_end_the_link_that_it_is_put_in():
 @pytest.mark.browser
 @pytest.mark.parametrize("size", [(375, 800), (1280, 720)], ids=["narrow", "wide"])
 def test_in_a_browser_every_page_fits_the_screen_and_nothing_complains(site, browser, size):
-    for name in "machine.html", "index.html":
+    for name in FILES:
         for dark in False, True:
             browser.open(site / name, *size, dark=dark)
             assert browser.run("return document.documentElement.scrollWidth") <= size[0], name

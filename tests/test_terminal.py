@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder import EOS, Encoder, bytes_to_unicode
-from main import main
+from methods.__main__ import main
 from reporting.terminal import watch
 from sampling import Round
 

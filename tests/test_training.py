@@ -4,6 +4,8 @@ import math
 import shutil
 from pathlib import Path
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from methods.drafters.eagle import Eagle
 from methods.drafters.early_exit import EarlyExit
 from methods.drafters.medusa import Medusa
 from methods.drafters.parallel import Parallel
-from sampling import prepare
+from sampling import probabilities
 from speculative import speculative_sampling
 from utils import load_model
 
@@ -113,7 +115,7 @@ def test_numpys_head_says_what_pytorchs_says(trained, kind):
     hparams = json.loads((folder / f"demo-{kind}" / "hparams.json").read_text())
     heads.export(module, hparams, folder / f"random-{kind}")
     x = encoder.encode("The target looks at all drafts in one pass.")[:30]
-    to_probs = prepare([target], x, 0, 0.3, 0, 1.0, None)[2]            # cold, so that p is far from uniform
+    to_probs = partial(probabilities, temperature=0.3)            # cold, so that p is far from uniform
     head = MAKE[kind](target, folder / f"random-{kind}")
     drafts, p = head.propose(None, x, 4, to_probs, np.random.default_rng(0))
 

@@ -24,12 +24,14 @@ ones would raise it again.  (Notebook 6 has the example from DSpark's appendix A
 Limitations: no trees of drafts.  c and v are measured before the run, since a clock inside the run would
 make it unrepeatable.
 """
+from functools import partial
+
 import numpy as np
 
 from checks import checked_propose
 from compute.backend import clock, to_host
 from gpt2 import common_prefix
-from sampling import prepare, probabilities
+from sampling import probabilities
 from speculative import propose as draft_propose
 
 
@@ -105,7 +107,7 @@ class EarlyStop(Optimum):
     drawn and verified only if that is expected to raise the round's number of tokens per unit of time.
 
     c, v, K, memory     as in Optimum: the pass costs K c
-    head                calls `is_worthwhile` before it draws a draft
+    propose             calls the is_worthwhile that it is given before it draws a draft
 
     The chance that a draft will be accepted is estimated before it is drawn: it is the share of accepted
     drafts among those for which the head was about as sure.  (By its largest probability at temperature 1, in
@@ -113,9 +115,9 @@ class EarlyStop(Optimum):
     """
     BINS = 8
 
-    def __init__(self, c, v, K, head, memory=100):
-        self.pass_cost, head.is_worthwhile = K * c, self.is_worthwhile
-        super().__init__(c, v, K, head.propose, memory)
+    def __init__(self, c, v, K, propose, memory=100):
+        self.pass_cost = K * c
+        super().__init__(c, v, K, partial(propose, is_worthwhile=self.is_worthwhile), memory)
 
     def start(self):
         self.accepted, self.tested = np.zeros((2, self.BINS))
@@ -174,7 +176,7 @@ def measure_costs(method, tokens, K, settings):
     method      has draft, target and propose (a methods.table.Method)
     """
     models = draft, target = method.draft, method.target
-    _, tokens, to_probs, _ = prepare(models, tokens, 0, **settings)
+    to_probs = partial(probabilities, **{name: settings[name] for name in settings.keys() - {"eos"}})
     n_ctx = min(model.n_ctx for model in models if hasattr(model, "n_ctx"))
     tokens, rng, times = tokens[:n_ctx - K] or tokens[:1], np.random.default_rng(0), [[], [], []]
     for _ in range(10):

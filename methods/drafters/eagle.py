@@ -27,11 +27,11 @@ To draft a tree, the head must read the very model that scores it:
 
 Limitations: only for the target that it was trained on; one text at a time.
 """
+from itertools import groupby
 from operator import index
 
 from compute.backend import xp
-from compute.linear import linear
-from gpt2 import common_prefix, layer_norm
+from gpt2 import common_prefix, layer_norm, linear
 from methods.drafters.heads import load_head, standardize, states_before
 from methods.samplers.tree_model import TreeGPT2, check_nodes, depths, tree_mask
 from methods.samplers.tree_rules import grow_drawn, grow_likeliest
@@ -96,9 +96,10 @@ class Eagle:
         check_nodes(len(x), nodes, parents, self.n_vocab, self.n_ctx)
         if x != self.cached or not len(self.states):
             self.read(x)
-        end = common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
-        while end < len(nodes):                             # in one step: all nodes whose parents have states
-            start, end = end, next((i for i in range(end + 1, len(nodes)) if parents[i] >= end), len(nodes))
+        n_known = common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
+        for _, level in groupby(range(n_known, len(nodes)), key=depths(parents).__getitem__):
+            level = [*level]                                # in one step: all nodes of the same depth
+            start, end = level[0], level[-1] + 1
             self.nodes, self.parents, self.states = nodes[:start], parents[:start], self.states[:1 + start]
             before = self.states[[1 + parent for parent in parents[start:end]]]
             new = self.step(before, nodes[start:end], len(x) + start, len(x), parents[:end])

@@ -24,7 +24,7 @@ Limitations: at most as many drafts per round, or levels, as there are heads.
 from collections import Counter
 
 from compute.backend import xp
-from compute.linear import linear
+from gpt2 import linear
 from methods.drafters.heads import load_head, states_before
 from methods.samplers.tree_model import depths
 from methods.samplers.tree_rules import top_tokens

@@ -25,13 +25,14 @@ where two logits are nearly equal.
 
 Limitations: one sequence, and one draft model.
 """
+from functools import partial
 from itertools import accumulate
 from operator import index, mul
 
-from checks import checked_drafts, checked_probs
+from checks import checked, checked_drafts, checked_probs
 from methods.samplers.tree_model import children_of, depths, with_tree
 from methods.samplers.tree_rules import SEQUOIA, grow_drawn, grow_likeliest, select_chosen
-from sampling import Round, cut_after, prepare, sample
+from sampling import Round, cut_after, probabilities, sample
 
 MOST_NODES = 1000
 
@@ -55,6 +56,7 @@ def walk(q, p, nodes, parents, rule, rng):
         path.append(here[0])
 
 
+@checked(draft=with_tree, target=with_tree, widths=lambda widths: shape_of(widths))
 def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1.0, top_k=0, top_p=1.0,
                   eos=None, rule=SEQUOIA, grow=None, walk=walk):
     """Generate `n_tokens` tokens after `tokens`, at most the tree's depth plus one per target pass.
@@ -74,27 +76,21 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     Bad arguments raise ValueError at the call, not at the first round.  A bad tree from `grow`
     raises ValueError in its round.
     """
-    shape = shape_of(widths)
-    (draft, target), tokens, to_probs, ends = prepare(
-        [with_tree(draft), with_tree(target)], tokens, n_tokens, temperature, top_k, top_p, eos)
+    to_probs = partial(probabilities, temperature=temperature, top_k=top_k, top_p=top_p)
     grow = grow or (grow_likeliest if temperature == 0 else grow_drawn)
-
-    def rounds():
-        x, T = list(tokens), len(tokens) + int(n_tokens)
-        while len(x) < T:
-            left = T - len(x) - 1                        # the last token comes from the target
-            nodes, parents, p = grow(draft, x[:], cut(shape, left), rule, to_probs, rng)
-            nodes, parents = check_tree(nodes, parents, left, target)
-            q = to_probs(target.tree(x[:], nodes, parents))         # [1 + n, n_vocab]
-            p = p if p is None else checked_probs(p, nodes, target)             # [n, n_vocab]
-            path, next_token = walk(q, p, nodes, parents, rule, rng)
-            new = cut_after([nodes[i] for i in path] + [next_token], ends)
-            x += new
-            yield Round(new, nodes, min(len(path), len(new)), q, p, parents)
-            if x[-1] in ends:
-                return
-
-    return rounds()
+    x, T = list(tokens), len(tokens) + n_tokens
+    while len(x) < T:
+        left = T - len(x) - 1                            # the last token comes from the target
+        nodes, parents, p = grow(draft, x[:], cut(widths, left), rule, to_probs, rng)
+        nodes, parents = check_tree(nodes, parents, left, target)
+        q = to_probs(target.tree(x[:], nodes, parents))             # [1 + n, n_vocab]
+        p = p if p is None else checked_probs(p, nodes, target)                 # [n, n_vocab]
+        path, next_token = walk(q, p, nodes, parents, rule, rng)
+        new = cut_after([nodes[i] for i in path] + [next_token], eos)
+        x += new
+        yield Round(new, nodes, min(len(path), len(new)), q, p, parents)
+        if x[-1] in eos:
+            return
 
 
 # Shapes -----------------------------------------------------------------------------------------------------

@@ -65,8 +65,7 @@ def entry(drafter, verifier, change=lambda method: method):
             models = Given(draft, target, target(tokens).shape[-1])
         settings = dict(temperature=1.0, top_k=0, top_p=1.0, eos=None) | settings
         method = change(prepare(choice, models, tokens, K, settings))
-        sampler = choice[1].entry.make(method, choice[1].option)
-        return sampler(method.draft, method.target, tokens, n_tokens, K, rng, **settings)
+        return method.sampler(method.draft, method.target, tokens, n_tokens, K, rng, **settings)
 
     if reads_layers(drafter):
         return sampler, LINE[:1], [(None, tiny_models().target)]

@@ -1,6 +1,5 @@
 """Samplers for the judge, made of the parts that methods/ has."""
 import functools
-from types import SimpleNamespace
 
 import numpy as np
 from helpers import tiny_gpt2
@@ -66,7 +65,7 @@ class Sure(EarlyStop):
         self.accepted, self.tested = 99 * np.arange(self.BINS) / self.BINS, np.full(self.BINS, 99.0)
 
 
-def before_the_draw(is_worthwhile, draft, x, k, to_probs, rng):
+def before_the_draw(draft, x, k, to_probs, rng, is_worthwhile):
     drafts, p = [], []
     while len(drafts) < k and is_worthwhile(logits := draft(x + drafts)):
         p.append(to_probs(logits)[0])
@@ -75,11 +74,8 @@ def before_the_draw(is_worthwhile, draft, x, k, to_probs, rng):
 
 
 def stops(drafts=before_the_draw):
-    """Lines by drafts(is_worthwhile, draft, x, k, ..), in place of the head of an early stop."""
-    def make():
-        head = SimpleNamespace(propose=lambda *asked: drafts(head.is_worthwhile, *asked))
-        return Sure(c=.05, v=2, K=4, head=head)
-    return line(make)
+    """Lines by drafts(draft, x, k, .., is_worthwhile), in place of the head of an early stop."""
+    return line(lambda: Sure(c=.05, v=2, K=4, propose=drafts))
 
 
 def counts(draft, x, k, to_probs, rng):

@@ -5,14 +5,10 @@
 It has the functions of CuPy that this project uses and no others.  It refuses what CuPy refuses: implicit
 conversion to NumPy, NumPy arrays and lists as arguments or as values for items, and its arrays as Python
 integers.  It also refuses what CuPy does oddly in silence: an index out of range, a float or bool as index.
-
-    counts      bytes copied to the host and to the device, waits ("syncs"), bytes of factors that a product
-                had to copy, arrays made of each dtype
-    pending     whether work was queued since the last wait: a clock that is read now would be wrong
+`to_host` has the bytes of each array that was copied to the host.
 """
 import operator
 import types
-from collections import Counter
 
 import numpy as np
 
@@ -20,30 +16,16 @@ NAMES = """abs arange argmax ascontiguousarray broadcast_to cos concatenate empt
 isfinite log matmul max maximum nonzero ones pad partition power repeat split sqrt stack sum tanh tri triu
 where zeros zeros_like sin add asarray array float16 float32 float64 int32 int64 inf nan pi newaxis
 dtype""".split()
-counts, pending = Counter(), False
-
-
-def wait():
-    global pending
-    pending = False
-    counts["syncs"] += 1
+to_host = []
 
 
 def made(result):
     """NumPy's result as it would be on the device: a number becomes an array of no dimensions."""
-    global pending
     if type(result) in (tuple, list):
         return type(result)(map(made, result))
     if isinstance(result, (bool, np.generic, np.ndarray)):
-        pending, result = True, np.asarray(result)
-        counts[f"made {result.dtype}"] += 1
-        return ndarray(result)
+        return ndarray(np.asarray(result))
     return result
-
-
-def to_device(x):
-    counts["bytes to device"] += np.asarray(x).nbytes
-    return np.asarray(x)
 
 
 def bare(x):
@@ -58,19 +40,13 @@ def bare(x):
 
 
 def product(a, b):
-    a, b = bare(a), bare(b)
-    for x in a, b:                      # cuBLAS reads a transposed matrix, but not a stack of them
-        if not (x.flags.c_contiguous or max(a.ndim, b.ndim) <= 2 and x.flags.f_contiguous):
-            counts["bytes copied for products"] += x.nbytes
-    return made(a @ b)
+    return made(bare(a) @ bare(b))
 
 
 def function(name):
     def call(*arguments, **settings):
-        if name in ("flatnonzero", "nonzero", "repeat"):        # the host waits for their number
-            wait()
         if name in ("asarray", "array") and not isinstance(arguments[0], ndarray):
-            arguments = [ndarray(to_device(arguments[0]))]
+            arguments = [ndarray(np.asarray(arguments[0]))]
         return made(getattr(np, name)(*map(bare, arguments), **{key: bare(x) for key, x in settings.items()}))
     return call
 
@@ -84,8 +60,7 @@ class ndarray:
         self._array = array
 
     def get(self):
-        wait()
-        counts["bytes to host"] += self._array.nbytes
+        to_host.append(self._array.nbytes)
         return self._array.copy()
 
     def item(self):
@@ -119,10 +94,8 @@ class ndarray:
         if isinstance(index, tuple):
             return tuple(map(self.checked, index))
         if isinstance(index, (list, range, np.ndarray)):        # these are copied to the device
-            index = ndarray(to_device(index))
+            index = ndarray(np.asarray(index))
         if isinstance(index, ndarray) and index.dtype.kind in "biu":
-            if index.dtype.kind == "b":                         # the host waits for the number of True
-                wait()
             return index._array
         if isinstance(index, (bool, float, ndarray)):
             raise IndexError("only integers, slices, ellipsis, numpy.newaxis and integer or boolean arrays")
@@ -158,6 +131,6 @@ for _name in NAMES:
     setattr(cupy, _name, function(_name) if callable(_there) and not isinstance(_there, type) else _there)
 cupy.__version__, cupy.ndarray, cupy.matmul, cupy.dot = "a strict stand-in", ndarray, product, product
 cupy.cuda = types.SimpleNamespace(
-    get_current_stream=lambda: types.SimpleNamespace(synchronize=wait),
+    get_current_stream=lambda: types.SimpleNamespace(synchronize=lambda: None),
     Device=lambda: types.SimpleNamespace(id=0),
     runtime=types.SimpleNamespace(getDeviceProperties=lambda _: {"name": b"no GPU but a strict stand-in"}))

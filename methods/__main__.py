@@ -1,0 +1,122 @@
+"""Any way of speculating beside autoregressive sampling: what main.py does, and all that it leaves out.
+
+    python -m methods --drafter eagle --verifier tree:3,2,1
+    python -m methods --drafter my_drafter.py --trace run.html
+
+It also says where the time goes: c, the cost of a draft, and v, the cost of a verification, in target steps.
+"""
+import inspect
+import json as json_format
+import sys
+from functools import partial
+
+import compute
+from autoregressive import autoregressive_sampling
+from checks import check_flags, check_room
+from loading import command_line
+from loading.files import read_text
+from methods.table import DRAFTERS, VERIFIERS, Models, choose, prepare
+from pages.files import check_place
+from pages.trace import write_trace
+from reporting.runs import compare, explain, measure, warm_up
+from reporting.stats import TimedDrafter, log_probabilities
+from reporting.summary import describe, describe_time, name_idle_flags, name_sources
+from reporting.terminal import show_progress, watch
+from speculative import speculative_sampling
+
+PROMPT = 'Peter Rabbit was tired of living in the Old Briar-patch. "I'
+
+
+def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft",
+         target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
+         models_dir="models", backend="numpy", drafter="model", verifier="token", show_rounds=False, trace="",
+         json=False, fast=False, prompt_file=""):
+    """Autoregressive and speculative sampling side by side, timed: both continue PROMPT.
+
+    Args:
+        prompt: the text to continue, exactly as typed
+        n_tokens_to_generate: how many new tokens
+        draft_model_size: 124M 355M 774M 1558M distilgpt2, demo-draft demo-target, a folder, or a name in
+            Hugging Face's cache
+        target_model_size: likewise
+        K: drafts per round, at most
+        temperature: 0 is greedy
+        top_k: sample from the k likeliest tokens; 0 for all
+        top_p: sample from the likeliest tokens that hold this much probability; 1 for all
+        seed: random seed
+        models_dir: where downloaded models are kept
+        backend: numpy, or cupy for a GPU
+        drafter: {drafters}, or a file that defines propose; an option follows a colon
+        verifier: {verifiers}, or a file that defines verify; an option follows, as in tree:3,2,1
+        show_rounds: show what became of each draft, one line per round
+        trace: write to this file a web page that replays the run, round by round
+        json: print one JSON object
+        fast: prefer speed to equal bits: the two texts may differ at a near-tie
+        prompt_file: a text file to continue instead of the prompt; - is standard input
+    """
+    given = {name: value for name, value in locals().items() if value != DEFAULTS[name]}
+    if prompt_file:
+        prompt = read_text(prompt_file, "name a text file, or - for standard input")
+    n, settings = n_tokens_to_generate, dict(temperature=temperature, top_k=top_k, top_p=top_p)
+    check_flags(n, K, seed, prompt, **settings)                 # all that can be checked before a download
+    choice = choose(drafter, verifier)
+    if trace:
+        check_place(trace)
+    compute.configure(backend, fast)
+
+    models = Models(draft_model_size, target_model_size, models_dir)
+    encoder = models.encoder
+    tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
+    method = prepare(choice, models, tokens, K, settings, wrap=TimedDrafter)
+    check_room(len(tokens), n, method.target.n_ctx)             # now, not when the baseline has run
+    check_room(len(tokens), n, getattr(method.draft, "n_ctx", len(tokens) + n),
+               f"{draft_model_size}'s context", "--drafter tli and slem read only the end of a text")
+
+    # The two samplers that are compared.  For a line of drafts, method.baseline and method.sampler are the
+    # calls spelled out here; a tree of drafts, or `coupled`, has loops of its own with the same arguments.
+    def autoregress(draft, target, rng):
+        if method.verify:
+            return autoregressive_sampling(target, tokens, n, rng, **settings)
+        return method.baseline(target, tokens, n, rng, **settings)
+
+    def speculate(draft, target, rng):
+        if method.verify:
+            return speculative_sampling(draft, target, tokens, n, method.K, rng, **settings,
+                                        propose=method.propose, verify=method.verify)
+        return method.sampler(draft, target, tokens, n, method.K, rng, **settings)
+
+    # Each runs from empty caches, timed, while its text is shown; short runs are repeated for the speed-up.
+    warm_up(method.draft, method.target)
+    for sentence in (*name_sources(models), *name_idle_flags(given, method, models)):
+        print(f"note: {sentence}", file=sys.stderr)
+    show = show_progress if json else partial(
+        watch, encoder=encoder, out=sys.stdout, prompt=prompt, block=method.tests_all)
+
+    def time(sampler, show=iter):
+        method.reset()
+        return measure(sampler, method.draft, method.target, seed, show)
+
+    baseline = time(autoregress, partial(show, title="Autoregressive sampling"))
+    json or print(describe_time(baseline))
+    speculative = time(speculate, partial(show, title="Speculative sampling", show_rounds=show_rounds))
+    json or print(describe_time(speculative))
+    costs = explain(baseline, speculative, method, n)           # now: further runs would add to the times
+
+    result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
+                  target=target_model_size, backend=backend, drafter=drafter, verifier=verifier, K=method.K,
+                  temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
+                  **costs, **compare(baseline, speculative, encoder, lambda: (time(autoregress), time(speculate)),
+                                     block=method.tests_all))
+    for run in (result["autoregressive"], result["speculative"]) if json else ():
+        run["logprobs"] = log_probabilities(method.target, tokens, run["tokens"])
+    print(*[json_format.dumps(result)] if json else describe(result), sep="\n")
+    if trace:
+        write_trace(trace, speculate, method, encoder, result)
+        json or print(f"The rounds are in {trace}: open it in a browser.")
+
+
+DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(main).parameters.items()}
+main.__doc__ = (main.__doc__ or "").format(drafters=" ".join(DRAFTERS), verifiers=" ".join(VERIFIERS))
+
+if __name__ == "__main__":
+    sys.exit(command_line.run(main))
