@@ -6,7 +6,7 @@ on AVX-512 is, up to a million multiplications: such a product is not packed, an
 in order, by itself.  A tile takes the largest number of inputs (its depth) at which this holds: with one
 version of Intel's MKL that was 768, and not 1024.  There may be no such depth, as on AVX2.  Then each of up
 to 16 rows is multiplied with a tile by a `gemv` of its own, which is batch-invariant, too, though extra rows
-cost more.  With FAST (main.py's --fast) these rows are multiplied together anyway:
+cost more.  With FAST (--fast of python -m methods) these rows are multiplied together anyway:
 
     rows        if batch-invariant          if not              if not, with FAST
     1 .. 16     blocks of up to 12          one by one          blocks of up to 12

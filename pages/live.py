@@ -83,7 +83,7 @@ class Live:
 
     @as_json
     def costs(self):
-        """{c, v} of the last race, as main.py measures them; None for what did not happen."""
+        """{c, v} of the last race, as python -m methods measures them; None for what did not happen."""
         draft, target, alone = self.timed
         c, v = measure_costs(Run([], [], None, alone), Run([], [], draft, target), self.method)
         return dict(c=c, v=v)

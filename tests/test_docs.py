@@ -15,7 +15,7 @@ from methods import table
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
-COMMANDS = re.findall(r"^    python main.py(.*)", PAGES["lesson"], re.M)
+COMMANDS = re.findall(r"^    python (?:main.py|-m methods)(.*)", PAGES["lesson"], re.M)
 
 
 def anchors(path):

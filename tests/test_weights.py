@@ -41,8 +41,8 @@ def greedy(name, prompt, n_tokens):
 
 
 def printed(*flags):
-    """The object that main.py --json prints at temperature 0."""
-    done = subprocess.run([sys.executable, "main.py", "--json", "--temperature", "0", *flags], cwd=ROOT,
+    """The object that python -m methods --json prints at temperature 0."""
+    done = subprocess.run([sys.executable, "-m", "methods", "--json", "--temperature", "0", *flags], cwd=ROOT,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
