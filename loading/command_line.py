@@ -20,6 +20,7 @@ a user's file, loaded by user_file.py, is reported with its file and line.
 """
 import inspect
 import os
+import re
 import sys
 from contextlib import suppress
 from difflib import get_close_matches
@@ -29,7 +30,8 @@ from pathlib import Path
 from loading.files import describe
 from loading.user_file import locate
 
-SWITCH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+SWITCH = {"true": True, "1": True, "false": False, "0": False}
+ELSEWHERE = "drafter", "verifier", "show_rounds", "trace", "json", "fast", "prompt_file"  # in `python -m methods`
 KINDS = {bool: (lambda word: SWITCH[word.lower()], "true or false"), int: (int, "a whole number"),
          float: (float, "a number")}
 
@@ -105,6 +107,7 @@ def split_words(words, defaults):
     (['a.txt'], {'K': '3', 'json': 'true', 'prompt': '-5'})
     """
     places, flags, words = [], {}, [*words]
+    n_needed = [*defaults.values()].count(inspect.Parameter.empty)
     while words:
         word, follows = words.pop(0), words[0] if words else "--"
         if not word.startswith("-"):
@@ -112,8 +115,9 @@ def split_words(words, defaults):
             continue
         typed, equals, value = word.partition("=")
         name = find_flag(typed, defaults)
-        if not equals and isinstance(defaults[name], bool):     # a switch: its value can be left out
-            value = words.pop(0) if follows.lower() in SWITCH else "true"
+        if not equals and isinstance(defaults[name], bool):     # a word after a switch must be its value
+            wanted = follows.lower() in SWITCH or len(places) >= n_needed and re.fullmatch(r"\w+", follows)
+            value = words.pop(0) if wanted else "true"
         elif not equals:
             if follows.startswith("--"):
                 raise ValueError(f"{typed} needs a value (one that begins with -- is written {typed}=--...)")
@@ -133,6 +137,7 @@ def find_flag(typed, flags):
     near = [flag for flag in flags if name and flag.startswith(name)]
     near += [flag for flag in flags if flag.lower() in get_close_matches(name.lower(), map(str.lower, flags))]
     hint = f"did you mean --{near[0]}?" if near else "see --help"
+    hint = "python -m methods has it" if name in ELSEWHERE else hint
     raise ValueError(f"{typed!r} is not a flag of this program: {hint}")
 
 

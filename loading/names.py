@@ -41,6 +41,14 @@ def find_folder(name, models_dir):
                      f"{hub_cache()}, or a folder with a GPT-2 checkpoint")
 
 
+def name_sources(*names, models_dir):
+    """A sentence for each model that was read from a folder other than the one named."""
+    for name in names:
+        folder = find_folder(name, models_dir)
+        if name not in (*EMBEDDED, str(folder)):
+            yield f"{name} was read from {folder}"
+
+
 def holds_model(folder):
     return any((folder / file).exists() for file in ("hparams.json", "config.json"))
 

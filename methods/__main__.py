@@ -12,15 +12,16 @@ from functools import partial
 
 import compute
 from autoregressive import autoregressive_sampling
-from checks import check_flags, check_room
+from checks import READS_THE_END, check_flags, check_room
 from loading import command_line
 from loading.files import read_text
+from loading.names import name_sources
 from methods.table import DRAFTERS, VERIFIERS, Models, choose, prepare
 from pages.files import check_place
 from pages.trace import write_trace
-from reporting.runs import compare, explain, measure, warm_up
+from reporting.runs import compare, explain, measure
 from reporting.stats import TimedDrafter, log_probabilities
-from reporting.summary import describe, describe_time, name_idle_flags, name_sources
+from reporting.summary import describe, name_idle_flags
 from reporting.terminal import show_progress, watch
 from speculative import speculative_sampling
 
@@ -54,7 +55,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
         fast: prefer speed to equal bits: the two texts may differ at a near-tie
         prompt_file: a text file to continue instead of the prompt; - is standard input
     """
-    given = {name: value for name, value in locals().items() if value != DEFAULTS[name]}
+    given = {name for name, value in locals().items() if value != DEFAULTS[name]}
     if prompt_file:
         prompt = read_text(prompt_file, "name a text file, or - for standard input")
     n, settings = n_tokens_to_generate, dict(temperature=temperature, top_k=top_k, top_p=top_p)
@@ -70,7 +71,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     method = prepare(choice, models, tokens, K, settings, wrap=TimedDrafter)
     check_room(len(tokens), n, method.target.n_ctx)             # now, not when the baseline has run
     check_room(len(tokens), n, getattr(method.draft, "n_ctx", len(tokens) + n),
-               f"{draft_model_size}'s context", "--drafter tli and slem read only the end of a text")
+               f"{draft_model_size}'s context", READS_THE_END)
 
     # The two samplers that are compared.  For a line of drafts, method.baseline and method.sampler are the
     # calls spelled out here; a tree of drafts, or `coupled`, has loops of its own with the same arguments.
@@ -85,10 +86,12 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
                                         propose=method.propose, verify=method.verify)
         return method.sampler(draft, target, tokens, n, method.K, rng, **settings)
 
-    # Each runs from empty caches, timed, while its text is shown; short runs are repeated for the speed-up.
-    warm_up(method.draft, method.target)
-    for sentence in (*name_sources(models), *name_idle_flags(given, method, models)):
+    names = [target_model_size] + [draft_model_size] * models.draft_is_used
+    for sentence in (*name_sources(*names, models_dir=models_dir),
+                     *name_idle_flags(seed, temperature, top_k, top_p), *name_idle(given, method, models, drafter)):
         print(f"note: {sentence}", file=sys.stderr)
+
+    # Each runs from empty caches, timed, while its text is shown.
     show = show_progress if json else partial(
         watch, encoder=encoder, out=sys.stdout, prompt=prompt, block=method.tests_all)
 
@@ -97,9 +100,9 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
         return measure(sampler, method.draft, method.target, seed, show)
 
     baseline = time(autoregress, partial(show, title="Autoregressive sampling"))
-    json or print(describe_time(baseline))
+    json or print(baseline.describe_time())
     speculative = time(speculate, partial(show, title="Speculative sampling", show_rounds=show_rounds))
-    json or print(describe_time(speculative))
+    json or print(speculative.describe_time())
     costs = explain(baseline, speculative, method, n)           # now: further runs would add to the times
 
     result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
@@ -113,6 +116,18 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     if trace:
         write_trace(trace, speculate, method, encoder, result)
         json or print(f"The rounds are in {trace}: open it in a browser.")
+
+
+def name_idle(given, method, models, drafter):
+    """A sentence for each of the given flags that changes nothing here, whatever the temperature."""
+    for applies, flag, reason in [
+            ("json" in given, "show_rounds", "with --json"),
+            ("prompt_file" in given, "prompt", "with --prompt_file"),
+            (method.shape, "K", "with a tree: its option says how deep it is, as in tree:3,2,1"),
+            (models.target.exact_rows == float("inf"), "fast", "here: exact bits cost no time"),
+            (not models.draft_is_used, "draft_model_size", f"with --drafter {drafter}")]:
+        if applies and flag in given:
+            yield f"--{flag} has no effect {reason}"
 
 
 DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(main).parameters.items()}

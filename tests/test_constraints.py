@@ -41,9 +41,9 @@ def test_a_constrained_model_says_its_sizes_and_forgets_like_the_model():
     with pytest.raises(ValueError, match="5 and 13"):
         speculative_sampling(tiny_gpt2(n_vocab=5), model, [1], 9, 2, np.random.default_rng(0))
     model([1, 2, 3])
-    assert plain.cached == [1, 2, 3]
+    assert plain.past == [1, 2, 3]
     model.reset()
-    assert plain.cached == []
+    assert plain.past == []
     assert not hasattr(constrained(table(1), penalty(2)), "n_ctx")
 
 

@@ -141,7 +141,7 @@ def test_early_exit_runs_each_token_through_each_layer_once():
     expected = len(tokens) - 1 + sum(1 + len(r.drafts) for r in rounds)
     assert rows == {pair.draft: expected, pair.target: expected}
     pair.target.reset()
-    assert pair.draft.cached == pair.target.cached == []                # resetting the target empties both
+    assert pair.draft.past == pair.target.past == []                # resetting the target empties both
 
 
 @settings(max_examples=30)

@@ -12,14 +12,12 @@ Each class wraps a drafter, and asks it for at most the k drafts that the loop w
     Optimum         the number that promises the most tokens per second (Leviathan et al. 2022, theorem 3.8).
                     It follows from a running estimate of the acceptance rate alpha, the cost c of a draft
                     and the cost v of a verification
-    EarlyStop       the same, but decided before each draft, from how sure the drafter is there: the scheduler
-                    of DSpark (arXiv 2607.05147, Algorithm 1), in vLLM called adaptive verification
 
 Lossless, because each round is lossless for any number of drafts (notebook 2, "The induction").  Whether
 a round makes another draft may depend on the text, the earlier drafts and p, but not on that draft itself.
 A round may end after an unlikely draft, but must not drop it.  Nor may the best number be chosen after all
-have been drawn: EarlyStop ends the round before the first draft that would lower the speed, even if later
-ones would raise it again.  (Notebook 6 has the example from DSpark's appendix A.)
+have been drawn.  (Notebook 6 has the example from the appendix A of DSpark, arXiv 2607.05147, whose scheduler
+decides before each draft.)
 
 Limitations: no trees of drafts.  c and v are measured before the run, since a clock inside the run would
 make it unrepeatable.
@@ -31,8 +29,11 @@ import numpy as np
 from checks import checked_propose
 from compute.backend import clock, to_host
 from gpt2 import common_prefix
+from methods.entries import Drafter
 from sampling import probabilities
 from speculative import propose as draft_propose
+
+THRESHOLD = .4      # of Confident: a draft less probable ends the round
 
 
 class Schedule:
@@ -102,54 +103,12 @@ class Optimum(Schedule):
         return best
 
 
-class EarlyStop(Optimum):
-    """For a head that computes the logits of a block of drafts in one pass (parallel.Parallel).  A draft is
-    drawn and verified only if that is expected to raise the round's number of tokens per unit of time.
-
-    c, v, K, memory     as in Optimum: the pass costs K c
-    propose             calls the is_worthwhile that it is given before it draws a draft
-
-    The chance that a draft will be accepted is estimated before it is drawn: it is the share of accepted
-    drafts among those for which the head was about as sure.  (By its largest probability at temperature 1, in
-    BINS classes.  DSpark trains another head for this.)
-    """
-    BINS = 8
-
-    def __init__(self, c, v, K, propose, memory=100):
-        self.pass_cost = K * c
-        super().__init__(c, v, K, partial(propose, is_worthwhile=self.is_worthwhile), memory)
-
-    def start(self):
-        self.accepted, self.tested = np.zeros((2, self.BINS))
-
-    def learn(self, accepted, tested):
-        for j, sure in enumerate(self.classes[:tested]):
-            self.accepted[sure] += j < accepted
-            self.tested[sure] += 1
-
-    def choose_number(self, k):
-        self.forget()
-        self.classes, self.survival, self.tokens, self.seconds = [], 1.0, 1.0, 1 + self.pass_cost
-        return k
-
-    def is_worthwhile(self, logits):
-        """Whether to draw a draft from these logits [1, n_vocab].  Time is in target steps."""
-        sure = int(probabilities(to_host(logits)).max() * (self.BINS - .001))
-        survival = self.survival * (self.accepted[sure] + 1) / (self.tested[sure] + 2)      # Laplace's rule
-        tokens, seconds = self.tokens + survival, self.seconds + self.row
-        if tokens / seconds < self.tokens / self.seconds:
-            return False
-        self.classes.append(sure)
-        self.survival, self.tokens, self.seconds = survival, tokens, seconds
-        return True
-
-
 class Confident:
     """Stop after a draft whose probability at temperature 1 is below the threshold, whatever the run's
     temperature.  A drafter that does not call to_probs (lookup, slem) is never stopped.
     """
 
-    def __init__(self, propose=draft_propose, threshold=.4):
+    def __init__(self, propose=draft_propose, threshold=THRESHOLD):
         self.propose, self.threshold = propose, threshold
 
     def __call__(self, draft, x, k, to_probs, rng):
@@ -169,19 +128,19 @@ class Confident:
         return drafts, p
 
 
-def measure_costs(method, tokens, K, settings):
+def measure_costs(drafted, tokens, K, settings):
     """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that two
     measurements mostly lead to the same choices.
 
-    method      has draft, target and propose (a methods.table.Method)
+    drafted     methods.entries.Drafted
     """
-    models = draft, target = method.draft, method.target
+    models = draft, target = drafted.draft, drafted.target
     to_probs = partial(probabilities, **{name: settings[name] for name in settings.keys() - {"eos"}})
     n_ctx = min(model.n_ctx for model in models if hasattr(model, "n_ctx"))
     tokens, rng, times = tokens[:n_ctx - K] or tokens[:1], np.random.default_rng(0), [[], [], []]
     for _ in range(10):
         for i, run in enumerate([lambda: target(tokens), lambda: target(tokens + tokens[:1] * K, K + 1),
-                                 lambda: method.propose(draft, tokens, K, to_probs, rng)]):
+                                 lambda: drafted.propose(draft, tokens, K, to_probs, rng)]):
             start = clock()
             run()
             times[i].append(clock() - start)
@@ -192,3 +151,17 @@ def measure_costs(method, tokens, K, settings):
 def confidence(logits, token):
     """The probability of the token in the last row of logits [n, n_vocab], at temperature 1."""
     return probabilities(to_host(logits))[-1, token]
+
+
+def adapt(wrap):
+    """An entry for a class above: its option is the drafter that it wraps."""
+    def make(models, within, *run):                             # run: tokens, K, settings
+        drafted = within.make(models, *run)
+        return drafted._replace(propose=wrap(drafted, *run))
+    return Drafter("methods/drafters/adaptive.py", make, wraps=True)
+
+
+SCHEDULE = adapt(lambda drafted, *_: Schedule(drafted.propose))
+OPTIMUM = adapt(lambda drafted, tokens, K, settings: Optimum(
+    **measure_costs(drafted, tokens, K, settings), K=K, propose=drafted.propose))
+CONFIDENT = adapt(lambda drafted, *_: drafted.confident or Confident(drafted.propose))

@@ -17,7 +17,10 @@ draft model a pass.
 
 Not here: the horizontal cascade (a smaller draft model for the later tokens of a round); a tree of guesses.
 """
+import speculative
 from methods.drafters import lookup
+from methods.drafters.ngram import NGram
+from methods.entries import Drafted, Drafter
 from sampling import point_masses
 from speculative import verify
 
@@ -36,3 +39,10 @@ def cascade(guess=lookup.propose, smaller=None):
             p += [*rows[:n_accepted + 1]]
         return drafts, p
     return propose
+
+
+def make(models, *_):
+    return Drafted(models.draft, models.target, cascade(speculative.propose, NGram(models.target.n_vocab)))
+
+
+DRAFTER = Drafter("methods/drafters/cascade.py", make)

@@ -33,8 +33,8 @@ from operator import index
 from compute.backend import xp
 from gpt2 import common_prefix, layer_norm, linear
 from methods.drafters.heads import load_head, standardize, states_before
+from methods.entries import LINE, TREE, Drafted, Drafter
 from methods.samplers.tree_model import TreeGPT2, check_nodes, depths, tree_mask
-from methods.samplers.tree_rules import grow_drawn, grow_likeliest
 from sampling import sample
 
 
@@ -65,7 +65,7 @@ class Eagle:
 
     def reset(self):
         """Empty the cache."""
-        self.cached, self.nodes, self.parents = [], [], []      # in the cache: a text, and drafts after x_n
+        self.past, self.nodes, self.parents = [], [], []        # in the cache: a text, and drafts after x_n
         self.states = self.block.states[-1, :0]                 # [1 + n_drafts, n_embd]: at x_n and drafts
 
     def step(self, before, new, n_past, n, parents):
@@ -82,19 +82,19 @@ class Eagle:
 
     def read(self, x):
         """Run the text x: all keys and values come from the target's states, none from the head's own."""
-        n_past = min(common_prefix(self.cached, x), len(x) - 1)
+        n_past = min(common_prefix(self.past, x), len(x) - 1)
         before = linear(states_before(self.target, x, n_past, self.layers), **self.fuse)
         self.reset()
-        self.cached = x[:n_past]                            # if we are interrupted, only these are valid
+        self.past = x[:n_past]                              # if we are interrupted, only these are valid
         states = self.step(before, x[n_past:], n_past, len(x), [])[-1:]
-        self.cached = x                                     # if interrupted here, x is read again
+        self.past = x                                       # if interrupted here, x is read again
         self.states = states
 
     def tree(self, x, nodes, parents, n_last=None):
         """As TreeGPT2.tree: logits [1 + n_nodes, n_vocab] after x_n and the nodes, or the last n_last."""
         x, nodes, parents = [*map(index, x)], [*map(index, nodes)], list(parents)
         check_nodes(len(x), nodes, parents, self.n_vocab, self.n_ctx)
-        if x != self.cached or not len(self.states):
+        if x != self.past or not len(self.states):
             self.read(x)
         n_known = common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
         for _, level in groupby(range(n_known, len(nodes)), key=depths(parents).__getitem__):
@@ -119,7 +119,10 @@ class Eagle:
             drafts.append(sample(p[-1], rng))                   # x̃_j ~ p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})
         return drafts, p
 
-    def grow(self, draft, x, shape, rule, to_probs, rng):
-        """A tree drawn by the rule or, if p is one-hot (as at temperature 0), of the likeliest tokens."""
-        greedy = not shape or to_probs(self.tree(x, [], [])).max() == 1
-        return (grow_likeliest if greedy else grow_drawn)(self, x, shape, rule, to_probs, rng)
+
+def make(models, *_):
+    head = Eagle(models.target, models.head("eagle") or "demo-eagle")
+    return Drafted(head, models.target, head.propose)           # as a draft model it drafts trees
+
+
+DRAFTER = Drafter("methods/drafters/eagle.py", make, drafts=(LINE, TREE))

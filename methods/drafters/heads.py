@@ -98,9 +98,9 @@ def states_before(target, x, first, layers=()):
     check_ids(x[n:], target.n_vocab)
     if hasattr(target, "follow"):           # a TreeGPT2: joins the accepted path's states to the text's
         target.follow(x[:n])
-    if common_prefix(target.cached, x) < n:
+    if common_prefix(target.past, x) < n:
         target.prefill(x, 1)                # a long text, in the same chunks as without a head
-    if common_prefix(target.cached, x) < n:
+    if common_prefix(target.past, x) < n:
         target(x[:n])                       # a short text, which prefill leaves to the next call
     *early, last = target.states[[*layers, -1], max(first - 1, 0):n]            # [rows, n_embd] each
     states = xp.concatenate([*map(standardize, early), layer_norm(last, **target.params["ln_f"])], axis=1)

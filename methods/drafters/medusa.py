@@ -26,6 +26,7 @@ from collections import Counter
 from compute.backend import xp
 from gpt2 import linear
 from methods.drafters.heads import load_head, states_before
+from methods.entries import LINE, OWN_TREE, Drafted, Drafter
 from methods.samplers.tree_model import depths
 from methods.samplers.tree_rules import top_tokens
 from sampling import sample
@@ -65,3 +66,11 @@ class Medusa:
         best = [top_tokens(row, max(Counter(parents).values())) for row in logits]
         elder = [parents[:i].count(parent) for i, parent in enumerate(parents)]     # elder siblings: the rank
         return [best[level - 1][rank] for level, rank in zip(levels, elder)], parents, None
+
+
+def make(models, *_):
+    head = Medusa(models.target, models.head("medusa") or "demo-medusa")
+    return Drafted(None, models.target, head.propose, head.grow)
+
+
+DRAFTER = Drafter("methods/drafters/medusa.py", make, drafts=(LINE, OWN_TREE))

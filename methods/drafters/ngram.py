@@ -29,6 +29,8 @@ import numpy as np
 
 from checks import check_call, check_ids
 from gpt2 import common_prefix
+from loading.files import read_text
+from methods.entries import LINE, TREE, Drafted, Drafter
 
 
 class NGram:
@@ -109,3 +111,17 @@ class NGram:
             p *= len(counts) / (counts.total() + len(counts))
             p[list(counts)] += np.array(list(counts.values())) / (counts.total() + len(counts))
         return p
+
+
+def read_if_named(path):
+    """The option of ngram and suffix -> a text to learn."""
+    return read_text(path, "name a text file, as in ngram:notes.txt") if path else ""
+
+
+def make(models, text, *_):
+    model = NGram(models.target.n_vocab)
+    model.learn(models.encoder.encode(text))
+    return Drafted(model, models.target)
+
+
+DRAFTER = Drafter("methods/drafters/ngram.py", make, parse=read_if_named, drafts=(LINE, TREE))

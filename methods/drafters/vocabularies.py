@@ -31,6 +31,7 @@ from itertools import accumulate
 import numpy as np
 
 from compute.backend import to_host
+from methods.entries import LINE, TREE, Drafted, Drafter
 
 
 class Reader:
@@ -85,3 +86,16 @@ class SLEM(Reader):
         ends = [0, *accumulate(len(self.encoder.to_bytes(token)) for token in tokens)]
         seam = len(text.encode())
         return tokens[ends.index(seam):] if seam in ends else []
+
+
+def make_tli(models, *_):
+    return Drafted(TLI(*models.load_draft(), models.encoder), models.target)
+
+
+def make_slem(models, *_):
+    slem = SLEM(*models.load_draft(), models.encoder)
+    return Drafted(None, models.target, slem.propose, memory=slem)
+
+
+BY_TOKEN = Drafter("methods/drafters/vocabularies.py", make_tli, drafts=(LINE, TREE))
+BY_STRING = Drafter("methods/drafters/vocabularies.py", make_slem)

@@ -40,6 +40,7 @@ Limitations: at temperature 0, and if the drafts are point masses, it accepts no
 """
 import numpy as np
 
+from methods.entries import Verifier
 from sampling import sample
 
 
@@ -65,3 +66,6 @@ def verify(target_probs, draft_probs, drafts, rng):
         if rng.random() * (z + 1 - weight) < z:                 # u < h_j;  h_k = P_k
             tau, residual = j, rest                             # the last coin that passes counts
     return tau, sample(residual if residual.any() else q[tau], rng)       # nothing left: p = q up to rounding
+
+
+VERIFIER = Verifier("methods/samplers/block.py", rule=lambda _: verify, tests_all=True)

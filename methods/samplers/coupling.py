@@ -34,6 +34,7 @@ import functools
 import numpy as np
 
 import speculative
+from methods.entries import Verifier
 from sampling import point_masses
 from speculative import speculative_sampling
 
@@ -101,3 +102,7 @@ def coupled_sampling(draft, target, tokens, n_tokens, K, rng, *, propose=specula
 def coupled_baseline(model, tokens, n_tokens, rng, **settings):
     """The arguments, rounds and errors of autoregressive_sampling; the text of coupled_sampling."""
     return coupled_sampling(None, model, tokens, n_tokens, 1, rng, propose=lambda *_: ([], None), **settings)
+
+
+VERIFIER = Verifier("methods/samplers/coupling.py", baseline=coupled_baseline,
+                    loop=lambda drafted, _: functools.partial(coupled_sampling, propose=drafted.propose))

@@ -23,6 +23,7 @@ children without replacement, usually accepts more often.  If many are, K-SEQ ma
 """
 import numpy as np
 
+from methods.samplers.tree import judge_trees
 from methods.samplers.tree_rules import draw_with_replacement
 from sampling import sample
 
@@ -68,3 +69,4 @@ def select(q, p, tokens, rng):
 
 
 K_SEQ = draw_with_replacement, select
+VERIFIER = judge_trees("methods/samplers/k_seq.py", rule=K_SEQ)

@@ -22,8 +22,11 @@ At temperature 0 `lenient` and `typical` accept what Algorithm 2 accepts.
 Not here: Leviathan's lenience for greedy text; Medusa's greedy choice of each round's first token; DIVERSED's
 weight that a trained head chooses anew for each token.
 """
+from functools import partial
+
 import numpy as np
 
+from methods.entries import Verifier
 from sampling import sample
 
 
@@ -125,3 +128,11 @@ def parse_numbers(rule, option):
     except TypeError:
         default = ",".join(map(str, rule.__defaults__))
         raise ValueError(f"give it as in {rule.__name__}:{default}") from None
+
+
+def entry(rule):
+    return Verifier("methods/samplers/lossy.py", rule=lambda verify: verify, parse=partial(parse_numbers, rule),
+                    lossless=False)
+
+
+LENIENT, ENSEMBLE, TYPICAL = map(entry, (lenient, ensemble, typical))

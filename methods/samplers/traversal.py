@@ -29,8 +29,10 @@ level.
 """
 import numpy as np
 
+from methods.samplers.tree import judge_trees
 from methods.samplers.tree_model import children_of
-from methods.samplers.tree_rules import draw_with_replacement, draw_without_replacement, exclude
+from methods.samplers.tree_rules import (SEQUOIA, draw_with_replacement, draw_without_replacement,
+                                         exclude)
 from sampling import point_masses, sample
 
 
@@ -76,3 +78,6 @@ def walk(q, p, nodes, parents, rule, rng):
         return None
 
     return visit(-1, 1.0)
+
+
+VERIFIER = judge_trees("methods/samplers/traversal.py", rule=SEQUOIA, walk=walk)

@@ -30,8 +30,10 @@ from itertools import accumulate
 from operator import index, mul
 
 from checks import checked, checked_drafts, checked_probs
+from methods.entries import OWN_TREE, TREE, Verifier
 from methods.samplers.tree_model import children_of, depths, with_tree
-from methods.samplers.tree_rules import SEQUOIA, grow_drawn, grow_likeliest, select_chosen
+from methods.samplers.tree_rules import (SEQUOIA, SPECINFER, grow_drawn, grow_likeliest, grow_surest,
+                                         select_chosen)
 from sampling import Round, cut_after, probabilities, sample
 
 MOST_NODES = 1000
@@ -150,3 +152,24 @@ def check_tree(nodes, parents, depth, target):
         raise ValueError(f"the tree that was grown has {len(nodes)} nodes and the parents {parents}: each "
                          f"node needs one, and there may be at most {depth} levels")
     return nodes, parents
+
+
+# Entries ----------------------------------------------------------------------------------------------------
+
+def judge_trees(file, verifies=(TREE,), **how):
+    """An entry: tree_sampling with these arguments.
+
+    rule    for drawn children; not used if they are chosen, as all are at temperature 0
+    grow    most entries have none: the drafter's own grows the tree or, without one, tree_sampling's default
+    """
+    def loop(drafted, shape):
+        # K is not used: the shape says how deep the tree is.
+        return lambda draft, target, tokens, n_tokens, K, rng, **settings: tree_sampling(
+            draft, target, tokens, n_tokens, shape, rng, **{"grow": drafted.grow} | how, **settings)
+    return Verifier(file, loop=loop, parse=parse_shape, verifies=verifies)
+
+
+VERIFIER = judge_trees("methods/samplers/tree.py", (TREE, OWN_TREE), rule=SEQUOIA)
+WITH_REPLACEMENT = judge_trees("methods/samplers/tree_rules.py", rule=SPECINFER)
+LIKELIEST = judge_trees("methods/samplers/tree_rules.py", grow=grow_likeliest)
+SUREST = judge_trees("methods/samplers/tree_rules.py", grow=grow_surest)

@@ -87,7 +87,7 @@ class TreeGPT2(GPT2):
         return keeps_paths(self.cache.shape[-1])
 
     def reset(self):
-        self.nodes, self.parents = [], []                       # the tree after self.cached
+        self.nodes, self.parents = [], []                       # the tree after self.past
         super().reset()
 
     def forward(self, tokens, n_past):
@@ -113,22 +113,22 @@ class TreeGPT2(GPT2):
         positions = [*range(n), *(n - 1 + depth for depth in depths(parents))]
         self.follow(tokens)
         n_past = self.prefill(tokens, 1)                        # the last token runs with the nodes
-        if tokens == self.cached:                               # then the nodes may be reused, too
+        if tokens == self.past:                                 # then the nodes may be reused, too
             n_past = n + common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
         n_past = min(n_past, total - n_last)
         self.make_room(total)
         n_valid = max(n_past - n, 0)                            # if we are interrupted, only these are valid
-        self.cached, self.nodes, self.parents = tokens[:n_past], nodes[:n_valid], parents[:n_valid]
+        self.past, self.nodes, self.parents = tokens[:n_past], nodes[:n_valid], parents[:n_valid]
         x = self.params["wte"][(tokens + nodes)[n_past:]] + self.params["wpe"][positions[n_past:]]
         x = self.layers(x, n_past, tree_mask(n_past, n, parents))           # [total - n_past, n_embd]
-        self.cached, self.nodes, self.parents = tokens, nodes, parents
+        self.past, self.nodes, self.parents = tokens, nodes, parents
         return self.logits(x[-n_last:])
 
     def follow(self, tokens):
         """If the tokens follow a path of the tree, moves the path's keys, values and states next to the
         text's."""
-        n, here, path = len(self.cached), [-1], []
-        if not self.nodes or len(tokens) <= n or tokens[:n] != self.cached:
+        n, here, path = len(self.past), [-1], []
+        if not self.nodes or len(tokens) <= n or tokens[:n] != self.past:
             return
         for token in tokens[n:]:
             here = [i for i in children_of(here, self.parents) if self.nodes[i] == token]
@@ -139,7 +139,7 @@ class TreeGPT2(GPT2):
         self.nodes = []                                         # if we are interrupted, none of it is valid
         self.cache[:, :, :, n:n + len(path)] = self.cache[:, :, :, places]
         self.states[:, n:n + len(path)] = self.states[:, places]
-        self.cached = self.cached + accepted
+        self.past = self.past + accepted
 
     def make_room(self, n):
         """Makes room for n tokens and nodes in all; they may exceed the context."""

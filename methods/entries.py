@@ -1,0 +1,106 @@
+"""The records of methods/table.py: an entry for each drafter and each verifier, and what they make of two models
+and a prompt.
+
+    entry       DRAFTERS["eagle"]       Drafter         a file, and how it is made
+    made of it  drafter.make(..)        Drafted         the functions that draft, for these models
+    entry       VERIFIERS["tree"]       Verifier        a file, and how it is made
+    both        table.prepare(..)       Method          what a run needs
+
+Each file in methods/drafters/ and methods/samplers/ ends with its entry.
+"""
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import speculative
+from autoregressive import autoregressive_sampling
+from speculative import speculative_sampling
+
+# What is drafted and judged: a line of tokens, a tree grown by a draft model, or a drafter's own tree of
+# chosen tokens.  A drafter and a verifier fit if they have one of these in common.
+LINE, TREE, OWN_TREE = "line", "tree", "tree of its own"
+
+
+class Drafter(NamedTuple):
+    """An entry of DRAFTERS."""
+    file: str
+    make: Callable                  # (models, option, tokens, K, settings) -> Drafted
+    parse: Callable | None = None   # the text after the colon -> the option, or ValueError; None: no option
+    drafts: tuple = (LINE,)
+    wraps: bool = False             # the option is another drafter: a table.Choice
+    lossless: bool | None = True    # None: not known
+
+
+class Drafted(NamedTuple):
+    """A drafter, made ready for two models and a prompt."""
+    draft: Callable | None          # tokens, n_last -> logits [n_last, n_vocab]; None: it needs no draft model
+    target: Callable                # likewise: the target, or another model with the same distribution
+    propose: Callable = speculative.propose     # draft, x, k, to_probs, rng -> (drafts [<= k], p [.., n_vocab])
+    grow: Callable | None = None    # draft, x, shape, rule, to_probs, rng -> (nodes [n], parents [n], p): its tree
+    confident: Callable | None = None           # as propose, but it stops after a draft that it is not sure of
+    memory: object = None           # has reset(), if what it sees in a run would change the next run's drafts
+
+
+class Verifier(NamedTuple):
+    """An entry of VERIFIERS.  It has an accept rule for the loop of speculative.py, or a loop of its own."""
+    file: str
+    rule: Callable | None = None    # option -> verify
+    loop: Callable | None = None    # (Drafted, option) -> a sampler, called as speculative_sampling
+    parse: Callable | None = None   # as in Drafter
+    verifies: tuple = (LINE,)
+    baseline: Callable = autoregressive_sampling        # what it is compared with
+    tests_all: bool = False         # the rule also tests the drafts after a failed one
+    lossless: bool | None = True
+
+    @property
+    def verifies_trees(self):
+        return LINE not in self.verifies
+
+    def make(self, drafted, option):
+        """-> (sampler, verify), both ready; verify is None if the loop is its own."""
+        if self.loop:
+            return self.loop(drafted, option), None
+        verify = self.rule(option)
+        return partial(speculative_sampling, propose=drafted.propose, verify=verify), verify
+
+
+class Choice(NamedTuple):
+    """A word such as "early_exit:4", looked up."""
+    name: str
+    entry: Drafter | Verifier
+    option: object = None
+
+    def make(self, models, *run):
+        """Of a drafter: (models, tokens, K, settings) -> Drafted."""
+        return self.entry.make(models, self.option, *run)
+
+    @property
+    def lossless(self):                                         # of a wrapper: that of the drafter within
+        return self.option.lossless if isinstance(self.option, Choice) else self.entry.lossless
+
+
+class Method(NamedTuple):
+    """A drafter and a verifier, made ready: all that a run needs.
+
+        method.baseline(method.target, tokens, n, rng, **settings)                              # -> rounds
+        method.sampler(method.draft, method.target, tokens, n, method.K, rng, **settings)       # -> rounds
+    """
+    draft: Callable | None          # the first six are what the drafter made
+    target: Callable
+    propose: Callable
+    grow: Callable | None
+    confident: Callable | None
+    memory: object
+    sampler: Callable               # speculative_sampling with `propose` and `verify`, or another loop
+    verify: Callable | None         # its accept rule; None if the loop is another
+    baseline: Callable
+    K: int                          # the most drafts that a round can accept
+    shape: list | None              # [n_nodes]: the parents of the tree's nodes; None: a line is drafted
+    tests_all: bool
+    lossless: bool | None
+
+    def reset(self):
+        """Empty all caches and memories, so that no run depends on an earlier one."""
+        for one in (self.draft, self.target, self.memory):
+            if hasattr(one, "reset"):                           # a plain function has none
+                one.reset()
