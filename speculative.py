@@ -99,7 +99,7 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
         drafts, p = propose(draft, x[:], k, to_probs, rng)      # x̃_1 .. x̃_k, and the p they were drawn from
 
         # 2. One pass of the target over all drafts.
-        q = to_probs(target(x + drafts, len(drafts) + 1))       # [k + 1, n_vocab]    q(. | .., x̃_1 .. x̃_{t-1})
+        q = to_probs(target(x + drafts, len(drafts) + 1))       # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{t-1})
         p = point_masses(drafts, q.shape[1]) if p is None else p                # [k, n_vocab]
 
         # 3. Accept a few, and add one token; an EOS ends the text.

@@ -35,9 +35,12 @@ def load_model(name_or_folder, models_dir="models"):
 
 
 def load_pair(draft, target, models_dir="models"):
-    """Two names or folders -> (draft model, target model, their encoder).  Raises ValueError as load_model
-    does, and if the two have different vocabularies."""
-    (draft_model, draft_encoder), (target_model, encoder) = (load_model(name, models_dir) for name in (draft, target))
+    """Two names or folders -> (draft model, target model, their encoder).
+
+    Raises ValueError as load_model does, and if the two have different vocabularies.
+    """
+    draft_model, draft_encoder = load_model(draft, models_dir)
+    target_model, encoder = load_model(target, models_dir)
     check_same_vocabulary(draft, draft_encoder, target, encoder)
     return draft_model, target_model, encoder
 

@@ -31,7 +31,8 @@ from loading.files import describe
 from loading.user_file import locate
 
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
-ELSEWHERE = "drafter", "verifier", "show_rounds", "trace", "json", "fast", "prompt_file"  # in `python -m methods`
+# Flags of python -m methods alone.
+ELSEWHERE = "drafter", "verifier", "show_rounds", "trace", "json", "fast", "prompt_file"
 KINDS = {bool: (lambda word: SWITCH[word.lower()], "true or false"), int: (int, "a whole number"),
          float: (float, "a number")}
 

@@ -88,7 +88,8 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
 
     names = [target_model_size] + [draft_model_size] * models.draft_is_used
     for sentence in (*name_sources(*names, models_dir=models_dir),
-                     *name_idle_flags(seed, temperature, top_k, top_p), *name_idle(given, method, models, drafter)):
+                     *name_idle_flags(seed, temperature, top_k, top_p),
+                     *name_idle_choices(given, method, models, drafter)):
         print(f"note: {sentence}", file=sys.stderr)
 
     # Each runs from empty caches, timed, while its text is shown.
@@ -105,11 +106,11 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     json or print(speculative.describe_time())
     costs = explain(baseline, speculative, method, n)           # now: further runs would add to the times
 
+    figures = compare(baseline, speculative, encoder, lambda: (time(autoregress), time(speculate)),
+                      block=method.tests_all)
     result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
                   target=target_model_size, backend=backend, drafter=drafter, verifier=verifier, K=method.K,
-                  temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
-                  **costs, **compare(baseline, speculative, encoder, lambda: (time(autoregress), time(speculate)),
-                                     block=method.tests_all))
+                  temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, **(figures | costs))
     for run in (result["autoregressive"], result["speculative"]) if json else ():
         run["logprobs"] = log_probabilities(method.target, tokens, run["tokens"])
     print(*[json_format.dumps(result)] if json else describe(result), sep="\n")
@@ -118,7 +119,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
         json or print(f"The rounds are in {trace}: open it in a browser.")
 
 
-def name_idle(given, method, models, drafter):
+def name_idle_choices(given, method, models, drafter):
     """A sentence for each of the given flags that changes nothing here, whatever the temperature."""
     for applies, flag, reason in [
             ("json" in given, "show_rounds", "with --json"),

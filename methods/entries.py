@@ -1,5 +1,4 @@
-"""The records of methods/table.py: an entry for each drafter and each verifier, and what they make of two models
-and a prompt.
+"""The records of methods/table.py: an entry for each drafter and each verifier, and what is made of both.
 
     entry       DRAFTERS["eagle"]       Drafter         a file, and how it is made
     made of it  drafter.make(..)        Drafted         the functions that draft, for these models
@@ -33,12 +32,12 @@ class Drafter(NamedTuple):
 
 class Drafted(NamedTuple):
     """A drafter, made ready for two models and a prompt."""
-    draft: Callable | None          # tokens, n_last -> logits [n_last, n_vocab]; None: it needs no draft model
+    draft: Callable | None          # tokens, n_last -> logits [n_last, n_vocab]; None: no draft model
     target: Callable                # likewise: the target, or another model with the same distribution
-    propose: Callable = speculative.propose     # draft, x, k, to_probs, rng -> (drafts [<= k], p [.., n_vocab])
-    grow: Callable | None = None    # draft, x, shape, rule, to_probs, rng -> (nodes [n], parents [n], p): its tree
-    confident: Callable | None = None           # as propose, but it stops after a draft that it is not sure of
-    memory: object = None           # has reset(), if what it sees in a run would change the next run's drafts
+    propose: Callable = speculative.propose     # draft, x, k, to_probs, rng -> (drafts [at most k], p)
+    grow: Callable | None = None    # draft, x, shape, rule, to_probs, rng -> (nodes [n], parents [n], p)
+    confident: Callable | None = None           # as propose, but stops after a draft that it is not sure of
+    memory: object = None           # has reset(), if what it sees in a run would change the next one's drafts
 
 
 class Verifier(NamedTuple):

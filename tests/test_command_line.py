@@ -175,7 +175,7 @@ def test_a_program_whose_streams_are_closed_runs(closed, says):
     assert (done.returncode, done.stdout.decode().strip(), done.stderr) == (0, says, b"")
 
 
-PROGRAMS = ["main.py", "-m reporting.many", "-m benchmarks", "-m exercises", "-m loading.download",
+PROGRAMS = ["main.py", "-m benchmarks", "-m exercises", "-m loading.download",
             "-m loading.export", "-m lossless", "-m pages", "-m lossless.verdicts",
             "-m models.training.fetch"]
 

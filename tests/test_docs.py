@@ -10,8 +10,8 @@ import pytest
 
 from exercises.mistakes import KNOWN
 from loading import command_line
-from methods.__main__ import main
 from methods import table
+from methods.__main__ import main
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}

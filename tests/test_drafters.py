@@ -10,13 +10,13 @@ from hypothesis.strategies import booleans, integers, lists, sampled_from, tuple
 import gpt2
 from lossless.toys import memoryless, scripted, table
 from methods.drafters import adaptive, lookup
-from methods.drafters.adaptive import Confident, EarlyStop, Optimum, Schedule
+from methods.drafters.adaptive import Confident, Optimum, Schedule
 from methods.drafters.early_exit import EarlyExit
-from methods.drafters.layer_skip import DraftExit, LayerSkip, search, seconds_per_token
+from methods.drafters.layer_skip import LayerSkip
 from methods.drafters.ngram import NGram
-from methods.table import Method
+from methods.entries import Drafted
 from reporting.stats import predicted_speedup
-from speculative import propose, speculative_sampling
+from speculative import speculative_sampling
 
 
 def rng(seed=0):
@@ -80,19 +80,6 @@ def test_the_optimum_drafts_less_where_drafts_are_rejected_and_tries_again():
     assert max(always) == 8 and never.count(0) > 20 and any(never[5:])
 
 
-def test_an_early_stop_stops_before_the_first_draft_that_lowers_the_speed():
-    """By hand: 1 / 1.4 = .71, 1.9 / 1.9 = 1, 2.71 / 2.4 = 1.13, then 2.87 / 2.9 = .99.  The first class is
-    accepted at the rate .2, the last at .9.  What is learnt counts in the class of each tested draft."""
-    stop = EarlyStop(c=.1, v=3, K=4, propose=propose)
-    stop.tested[[0, -1]], stop.accepted[[0, -1]] = 1e6, (.2e6, .9e6)
-    assert stop.choose_number(4) == 4
-    sure, unsure = np.array([[9., 0, 0]]), np.zeros((1, 99))
-    assert [stop.is_worthwhile(logits) for logits in (sure, sure, unsure)] == [True, True, False]
-    before = stop.tested.copy()
-    stop.learn(accepted=0, tested=1)
-    assert (stop.tested - before).tolist() == [0] * 7 + [1]
-
-
 def test_what_drafting_and_rows_cost_is_the_median_of_several_turns(monkeypatch):
     """A step of the target takes 2 s, 5 rows take 3 s, 4 drafts 2 s.  Of each kind the first call and two
     others are slow."""
@@ -107,14 +94,14 @@ def test_what_drafting_and_rows_cost_is_the_median_of_several_turns(monkeypatch)
         takes(2 if n_last == 1 else 3, n_last)
     target.n_ctx = 9
     monkeypatch.setattr(adaptive, "clock", lambda: now[0])
-    method = Method("draft", target, lambda draft, x, k, *_: takes(2, "drafts"))
+    drafted = Drafted("draft", target, lambda draft, x, k, *_: takes(2, "drafts"))
     greedy = dict(temperature=0, top_k=0, top_p=1, eos=None)
-    found = adaptive.measure_costs(method, [5, 6, 7, 8, 9], 4, greedy)
+    found = adaptive.measure_costs(drafted, [5, 6, 7, 8, 9], 4, greedy)
     assert found == {"c": .25, "v": 1.5} and calls.keys() == {1, 5, "drafts"}   # 2 / 4 / 2 and 3 / 2
 
 
 @pytest.mark.parametrize("propose, n_drafts", [
-    (Confident(threshold=0.5), 4), (DraftExit(gamma=0.5), 4), (Confident(lookup.propose, 1), 0)])
+    (Confident(threshold=0.5), 4), (Confident(lookup.propose, threshold=1), 0)])
 def test_drafting_stops_after_a_token_that_the_draft_is_not_sure_of(propose, n_drafts):
     def draft(tokens, n_last=1):
         return np.log([[0.7, 0.1, 0.1, 0.1]] if len(tokens) < 4 else [[0.4, 0.2, 0.2, 0.2]])
@@ -225,30 +212,3 @@ def test_a_skipped_sublayer_adds_nothing(attn, mlp):
     for tokens, n_last in ([1, 2, 3], 2), ([1, 2, 4, 5], 1), ([1, 2, 4, 5, 6], 3), ([7], 1):
         assert pair.draft(tokens, n_last) == pytest.approx(zeroed(tokens, n_last), abs=1e-12)
         assert pair.target(tokens, n_last) == pytest.approx(whole(tokens, n_last), abs=1e-12)
-
-
-def test_the_threshold_follows_the_papers_rule():
-    exit = DraftExit(gamma=0.6)
-    exit.k, exit.drafts = 4, [1, 2, 3]
-    exit.learn(1, 2)                            # the rate, .5 / 3, is below the goal of .9
-    assert exit.rate == pytest.approx(1 / 6) and exit.propose.threshold == pytest.approx(0.6 + 0.001)
-    exit.learn(3, 3)                            # .58, still below
-    assert exit.propose.threshold == pytest.approx(0.602)
-    for _ in range(3):                          # .79, .896, .95: up, up, down
-        exit.learn(3, 3)
-    assert exit.rate > 0.9 and exit.propose.threshold == pytest.approx(0.603)
-    exit.drafts = [1, 2, 3, 4]
-    exit.learn(4, 4)                            # all that were allowed: no more can be drafted
-    assert exit.propose.threshold == pytest.approx(0.603)
-
-
-def test_the_search_finds_what_costs_least():
-    best = np.array([[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]], dtype=bool)
-
-    def cost(attn, mlp):
-        z = np.zeros((2, 5), dtype=bool)
-        z[0, list(attn)] = z[1, list(mlp)] = True
-        return (z != best).sum()
-
-    assert search(cost, 5, rng(), steps=80) == ((1, 2), (0, 4))
-    assert 0 < seconds_per_token(tiny_gpt2(), [1, 2], n_tokens=8)((1,), ()) < 1

@@ -10,7 +10,6 @@ import math
 import os
 import subprocess
 import sys
-from gpt2 import linear
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from compute import linear as linear_module
 from compute import probe
 from compute.linear import LARGE, lay_out, row_products
 from compute.probe import FEW, NARROW, TILE, exact_rows
+from gpt2 import linear
 from speculative import speculative_sampling
 from utils import load_model
 

@@ -16,7 +16,8 @@ from benchmarks.figures import value
 from lossless import cases, judge
 from lossless.verdicts import CASES
 from lossless.verdicts.museum import RIGHT, RULES, WRONG
-from methods.table import Method, choose, prepare
+from methods.entries import Drafted
+from methods.table import choose, join, prepare
 from pages import site
 from pages.live import Live, openings
 from pages.rounds import STEPS, Coins, Shown
@@ -61,7 +62,8 @@ def test_edited_code_is_shown_line_by_line(live):
 
 
 def test_each_step_of_the_paper_names_lines_of_the_source(live):
-    about = Shown(live.encoder, Coins(None), PLAIN).about(Method(None, None))
+    method = join(choose("model", "token"), Drafted(None, None), 1)
+    about = Shown(live.encoder, Coins(None), PLAIN).about(method)
     lines = [line.strip() for source in about["sources"] for line in source["lines"]]
     assert all(any(line.startswith(part) for line in lines) for _, parts in STEPS for part in parts)
 

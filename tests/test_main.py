@@ -8,8 +8,8 @@ from helpers import full_disk
 
 from encoder import Encoder
 from loading import command_line
-from methods.__main__ import main
 from methods import table
+from methods.__main__ import main
 from utils import load_model
 
 ROOT = Path(__file__).resolve().parent.parent

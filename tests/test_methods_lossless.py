@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 from helpers import UNEVEN, small, tiny_gpt2
 from judged import EVERY_DRAFTER, EVERY_VERIFIER, FEW, FIVE, LINE, TREE, WALKED, deviation, entry
-from samplers import FORM, FORMED, line, penalized, second_of_two, stops, trees, within
+from samplers import FORM, FORMED, line, penalized, second_of_two, trees, within
 
 from encoder import Encoder
 from lossless import check
 from lossless.toys import table
-from methods.drafters.adaptive import Optimum, Schedule
+from methods.drafters.adaptive import Confident, Optimum, Schedule
 from methods.drafters.cascade import cascade
 from methods.drafters.eagle import Eagle
 from methods.drafters.early_exit import EarlyExit
 from methods.drafters.grammar import draft_forced
-from methods.drafters.layer_skip import DraftExit, LayerSkip
+from methods.drafters.layer_skip import LayerSkip
 from methods.drafters.ngram import NGram
 from methods.drafters.vocabularies import SLEM, TLI
 from methods.samplers import block, traversal
@@ -50,7 +50,7 @@ TREE_TARGET, HEAD = with_tree(tiny_gpt2(0, np.float64, n_vocab=3, n_ctx=8)), sma
 
 def eagles_tree(draft, target, *run, **settings):
     target.reset()
-    return trees(grow=Eagle(target, HEAD).grow)(draft, target, *run, **settings)
+    return trees()(Eagle(target, HEAD), target, *run, **settings)
 
 
 def uneven(**how):
@@ -70,12 +70,11 @@ EITHER = automaton(0, lambda _, token: token, lambda state, logits: [state, (sta
 METHODS = {         # name: (sampler, cases) or (sampler, cases, pairs of its own)
     "a schedule that begins with two drafts": (line(lambda: Schedule(first=2)), LINE),
     "the optimum, with given costs": (line(lambda: Optimum(c=.1, v=1.3, K=4)), LINE),
-    "an early stop": (stops(), LINE),
     "a draft that learnt a text": (line(), LINE, [(learnt([0, 1, 2, 0, 1]), table(2))]),
     "a draft that learns from its own text": (line(), LINE, [(NGram(3), table(4, zeros=.4))]),
     "an exit before the first layer": within(EarlyExit, 0),
     "an exit after all layers": within(EarlyExit, 2),
-    "a draft without some layers, that stops by itself": within(LayerSkip, [0], [1], propose=DraftExit()),
+    "a draft without some layers, that stops by itself": within(LayerSkip, [0], [1], propose=Confident()),
     "EAGLE's own tree": (eagles_tree, TREE, [(None, TREE_TARGET)]),
     "two stages": (line(lambda: cascade(cascade(propose, table(6)), table(5))), LINE[:1], FEW),
     "a draft of other words (TLI)": (line(), LINE, TLIS),

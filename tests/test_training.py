@@ -2,9 +2,8 @@
 import json
 import math
 import shutil
-from pathlib import Path
-
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest

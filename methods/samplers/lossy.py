@@ -131,8 +131,9 @@ def parse_numbers(rule, option):
 
 
 def entry(rule):
-    return Verifier("methods/samplers/lossy.py", rule=lambda verify: verify, parse=partial(parse_numbers, rule),
-                    lossless=False)
+    """The option of these entries is the accept rule itself, made from its numbers."""
+    return Verifier("methods/samplers/lossy.py", rule=lambda verify: verify,
+                    parse=partial(parse_numbers, rule), lossless=False)
 
 
 LENIENT, ENSEMBLE, TYPICAL = map(entry, (lenient, ensemble, typical))

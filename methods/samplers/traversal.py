@@ -31,8 +31,7 @@ import numpy as np
 
 from methods.samplers.tree import judge_trees
 from methods.samplers.tree_model import children_of
-from methods.samplers.tree_rules import (SEQUOIA, draw_with_replacement, draw_without_replacement,
-                                         exclude)
+from methods.samplers.tree_rules import SEQUOIA, draw_with_replacement, draw_without_replacement, exclude
 from sampling import point_masses, sample
 
 

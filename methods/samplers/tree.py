@@ -32,8 +32,14 @@ from operator import index, mul
 from checks import checked, checked_drafts, checked_probs
 from methods.entries import OWN_TREE, TREE, Verifier
 from methods.samplers.tree_model import children_of, depths, with_tree
-from methods.samplers.tree_rules import (SEQUOIA, SPECINFER, grow_drawn, grow_likeliest, grow_surest,
-                                         select_chosen)
+from methods.samplers.tree_rules import (
+    SEQUOIA,
+    SPECINFER,
+    grow_drawn,
+    grow_likeliest,
+    grow_surest,
+    select_chosen,
+)
 from sampling import Round, cut_after, probabilities, sample
 
 MOST_NODES = 1000

@@ -170,7 +170,7 @@ def small():
 
 # drafters that wrap another drafter
 WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram", "confident:parallel"]
-OPTIONS = {"layer_skip": "layer_skip:a0,m1"}                            # alone it would search by timing
+OPTIONS = {"layer_skip": "layer_skip:a0,m1"}                            # it has no default
 
 
 def combinations():

@@ -10,7 +10,8 @@ from samplers import widths
 from encoder import Encoder
 from lossless import check
 from lossless.cases import pair
-from methods.table import DRAFTERS, OWN_TREE, VERIFIERS, choose, is_lossless, prepare
+from methods.entries import OWN_TREE
+from methods.table import DRAFTERS, VERIFIERS, choose, is_lossless, prepare
 
 FEW = [PAIRS[name] for name in ("a distribution after every prefix", "zeros in both", "draft is certain")]
 FIVE = [pair("ff")]                                     # five tokens
@@ -45,8 +46,8 @@ def letters(n_vocab):
 
 
 def reads_layers(drafter):
-    trained = [DRAFTERS[name].trained for name in drafter.split(":") if name in DRAFTERS]
-    return "head" in trained or drafter.startswith("layer_skip")
+    """Whether it needs a GPT2: its layers, or its hidden states."""
+    return bool({"early_exit", "layer_skip", "eagle", "medusa", "parallel"} & {*drafter.split(":")})
 
 
 tiny_models = functools.cache(small)
@@ -74,7 +75,7 @@ def entry(drafter, verifier, change=lambda method: method):
 
 # The judge cannot walk a race, and measured costs differ from run to run.
 WALKED = [(drafter, verifier) for drafter, verifier in combinations()
-          if verifier != "coupled" and not drafter.startswith(("optimum", "early_stop"))]
+          if verifier != "coupled" and not drafter.startswith("optimum")]
 LOSSLESS = [typed for typed in WALKED if is_lossless(choose(*typed))]
 EVERY_DRAFTER = [(d, v) for d, v in LOSSLESS if v == "token"] + [
     (d, v) for d, v in LOSSLESS if v == "tree" and OWN_TREE in DRAFTERS[d.partition(":")[0]].drafts]

@@ -6,12 +6,10 @@ from helpers import tiny_gpt2
 
 from lossless.toys import table
 from lossless.verdicts.rules import penalty
-from methods.drafters.adaptive import EarlyStop
 from methods.drafters.grammar import form
 from methods.samplers.batch import batch_sampling
 from methods.samplers.constraints import constrained
 from methods.samplers.tree import tree_sampling
-from sampling import sample
 from speculative import propose, speculative_sampling, verify
 
 # Samplers made of a part ------------------------------------------------------------------------------------
@@ -55,27 +53,6 @@ def within(kind, *how, propose=propose):
         target.reset()                                  # what is cached changes the last bits
         return speculative_sampling(draft, target, *run, propose=propose, **settings)
     return sampler, [dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2)], [(halves.draft, halves.target)]
-
-
-# Drafters ---------------------------------------------------------------------------------------------------
-
-class Sure(EarlyStop):
-    """An early stop that has learnt before the run that surer drafts are accepted more often."""
-    def start(self):
-        self.accepted, self.tested = 99 * np.arange(self.BINS) / self.BINS, np.full(self.BINS, 99.0)
-
-
-def before_the_draw(draft, x, k, to_probs, rng, is_worthwhile):
-    drafts, p = [], []
-    while len(drafts) < k and is_worthwhile(logits := draft(x + drafts)):
-        p.append(to_probs(logits)[0])
-        drafts.append(sample(p[-1], rng))
-    return drafts, p
-
-
-def stops(drafts=before_the_draw):
-    """Lines by drafts(draft, x, k, .., is_worthwhile), in place of the head of an early stop."""
-    return line(lambda: Sure(c=.05, v=2, K=4, propose=drafts))
 
 
 def counts(draft, x, k, to_probs, rng):
