@@ -20,7 +20,7 @@ from methods.table import DRAFTERS, VERIFIERS, Models, choose, prepare
 from pages.files import check_place
 from pages.trace import write_trace
 from reporting.runs import compare, explain, measure
-from reporting.stats import TimedDrafter, log_probabilities
+from reporting.stats import log_probabilities, time_drafting
 from reporting.summary import describe, name_idle_flags
 from reporting.terminal import show_progress, watch
 from speculative import speculative_sampling
@@ -68,7 +68,7 @@ def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft
     models = Models(draft_model_size, target_model_size, models_dir)
     encoder = models.encoder
     tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
-    method = prepare(choice, models, tokens, K, settings, wrap=TimedDrafter)
+    method = prepare(choice, models, tokens, K, settings, time_drafting)
     check_room(len(tokens), n, method.target.n_ctx)             # now, not when the baseline has run
     check_room(len(tokens), n, getattr(method.draft, "n_ctx", len(tokens) + n),
                f"{draft_model_size}'s context", READS_THE_END)

@@ -31,7 +31,7 @@ from compute import threads
 from methods.table import Models, choose, prepare
 from pages.rounds import EDITOR, Coins, Shown, source_of, texts
 from reporting.runs import Run, measure_costs
-from reporting.stats import Timed, TimedDrafter
+from reporting.stats import Timed, time_drafting
 from speculative import speculative_sampling
 
 if sys.platform == "emscripten":                        # where memory counts even if it was never written to
@@ -60,7 +60,7 @@ class Live:
         tokens, coins = self.encoder.encode(prompt), Coins(np.random.default_rng(seed))
         settings = dict(temperature=temperature, top_p=top_p, eos=self.encoder.eos)
         choice = choose(drafter, "token" if code else verifier)
-        self.method = method = prepare(choice, self.models, tokens, K, settings, TimedDrafter)
+        self.method = method = prepare(choice, self.models, tokens, K, settings, time_drafting)
         draft, target, alone = self.timed = [
             model and Timed(model) for model in (method.draft, method.target, self.baseline)]
         method.reset()

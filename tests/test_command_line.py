@@ -35,7 +35,7 @@ def no_arguments():
     (["--json", "f", "g", "-K", "3"], ["f", "g", "hello", 3, 0.5, True]),
     (["f", "--temperature", "1"], ["f", "x", "hello", 4, 1.0, False]),
     (["f", "--json", "True", "--K=5"], ["f", "x", "hello", 5, 0.5, True]),
-    (["--json", "no", "f", "-p", "y"], ["f", "x", "y", 4, 0.5, False]),
+    (["--json", "false", "f", "-p", "y"], ["f", "x", "y", 4, 0.5, False]),
     (["f", "--json=1", "--t", "0"], ["f", "x", "hello", 4, 0.0, True]),
     (["f", "--json", "not a word"], ["f", "not a word", "hello", 4, 0.5, True]),
     *[(["f", "--prompt", typed], ["f", "x", typed, 4, 0.5, False])
@@ -55,7 +55,7 @@ def test_every_value_arrives_as_typed(words, values, capsys):
     "f --K 2.5": "a whole number", "f --temperature nan": "give a number",
     "f --K": "--K needs a value",
     "f --prompt --json": "needs a value", "f --json=2": "--json 2: give true or false",
-    "f --temp 1": "did you mean --temperature?",
+    "f --json maybe": "--json maybe: give true or false", "f --temp 1": "did you mean --temperature?",
     "f -- x": "'--' is not a flag", "f -t 1 -x 2": "'-x' is not a flag"}.items())
 def test_words_that_are_not_understood_get_one_sentence_before_the_work(words, says, capsys):
     assert command_line.run(program, words.split()) == 2

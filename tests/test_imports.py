@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 READING = ["autoregressive", "speculative", "sampling", "checks", "gpt2", "encoder", "utils"]
-METHODS = ["methods", "methods.drafters", "methods.samplers"]
+METHODS = ["methods", "methods.entries", "methods.drafters", "methods.samplers"]
 JUDGE = ["lossless", "lossless.verdicts"]
 MAY = {         # a room (a directory, or a file at the top): what it may import besides itself
     "checks": [], "compute": [], "loading": [], "encoder": ["loading"],
@@ -18,8 +18,9 @@ MAY = {         # a room (a directory, or a file at the top): what it may import
     "utils": ["loading", "compute", "encoder", "gpt2", "checks"],
     "lossless": ["sampling", "speculative", "checks"],
     "lossless.__main__": ["speculative", "checks", *JUDGE],
-    "methods.samplers": [*READING, "compute"],
-    "methods.drafters": [*READING, "compute", "loading", "methods.samplers"],
+    "methods.entries": [*READING],
+    "methods.samplers": [*READING, "compute", "methods.entries"],
+    "methods.drafters": [*READING, "compute", "loading", "methods.entries", "methods.samplers"],
     "methods": [*READING, "compute", "loading", *METHODS],
     "lossless.verdicts": [*READING, "compute", "lossless", *METHODS],
     "reporting": [*READING, "compute", *METHODS],

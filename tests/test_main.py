@@ -152,7 +152,7 @@ def test_eos_ends_both_texts_and_stands_in_neither(capsys, counting):
 def test_a_draft_with_a_short_context_is_refused_before_anything_runs(capsys, counting):
     counting["demo-draft"].n_ctx = 5
     status, out, err = run(capsys, "--prompt", "a", "-n", "9")
-    assert (status, out) == (2, "") and "demo-draft's context of 5: --drafter tli and slem" in err
+    assert (status, out) == (2, "") and "demo-draft's context of 5: python -m methods --drafter tli and slem" in err
     assert counting["demo-target"].events == []
 
 

@@ -9,19 +9,19 @@ from lossless import check
 from methods.table import VERIFIERS
 
 
-def dishonest(method):
+def dishonest(drafted):
     """One that drafts the likeliest token instead of a draw, and claims that chosen drafts were drawn."""
     def equal(drafts):
-        return [np.full(method.target.n_vocab, 1 / method.target.n_vocab)] * len(drafts)
+        return [np.full(drafted.target.n_vocab, 1 / drafted.target.n_vocab)] * len(drafts)
 
     def proposes(*asked):
-        drafts, p = method.propose(*asked)
+        drafts, p = drafted.propose(*asked)
         return (drafts, equal(drafts)) if p is None else ([int(np.argmax(row)) for row in p[:1]], p[:1])
 
     def grows(*asked):
-        nodes, parents, _ = method.grow(*asked)
+        nodes, parents, _ = drafted.grow(*asked)
         return nodes, parents, equal(nodes)
-    return method._replace(propose=proposes, grow=method.grow and grows)
+    return drafted._replace(propose=proposes, grow=drafted.grow and grows)
 
 
 def is_found(sampler, cases, pairs=None):

@@ -53,9 +53,8 @@ def reads_layers(drafter):
 tiny_models = functools.cache(small)
 
 
-def entry(drafter, verifier, change=lambda method: method):
-    """(sampler, cases, pairs) of the sampler that main.py runs; K sets the shape of a tree.  `change` changes
-    the method."""
+def entry(drafter, verifier, change=lambda drafted: drafted):
+    """(sampler, cases, pairs) of the sampler that python -m methods runs; K sets the shape of a tree."""
     def sampler(draft, target, tokens, n_tokens, K, rng, **settings):
         shape = ":" + ",".join(map(str, widths(K))) if VERIFIERS[verifier].verifies_trees else ""
         choice = choose(drafter, verifier + shape)
@@ -65,7 +64,7 @@ def entry(drafter, verifier, change=lambda method: method):
         else:
             models = Given(draft, target, target(tokens).shape[-1])
         settings = dict(temperature=1.0, top_k=0, top_p=1.0, eos=None) | settings
-        method = change(prepare(choice, models, tokens, K, settings))
+        method = prepare(choice, models, tokens, K, settings, change)
         return method.sampler(method.draft, method.target, tokens, n_tokens, K, rng, **settings)
 
     if reads_layers(drafter):
