@@ -7,6 +7,9 @@ import os
 import sys
 import traceback
 import types
+from operator import index
+
+import numpy as np
 
 from loading.files import read_text
 
@@ -50,3 +53,21 @@ def locate(error):
     lines = [f"{LOADED[frame.filename]}, line {frame.lineno}"
              for frame in traceback.extract_tb(error.__traceback__) if frame.filename in LOADED]
     return lines[-1] if lines else None
+
+
+def checked_rule(verify):
+    """A user's `verify`, which gets copies that it may change.  Raises ValueError if it returns anything but
+    (n_accepted, next_token)."""
+    @functools.wraps(verify)
+    def checked(target_probs, draft_probs, drafts, rng):
+        p = np.reshape(draft_probs, (len(drafts), target_probs.shape[-1]))      # also without drafts
+        answer = verify(np.array(target_probs), p.copy(), list(drafts), rng)
+        try:
+            n_accepted, next_token = map(index, answer)
+        except (TypeError, ValueError):
+            n_accepted = -1
+        if not (0 <= n_accepted <= len(drafts) and 0 <= next_token < target_probs.shape[-1]):
+            raise ValueError(f"the rule returned {answer!r}: return (n_accepted, next_token), how many of "
+                             f"the {len(drafts)} drafts it accepts and the id of the token that follows them")
+        return n_accepted, next_token
+    return checked

@@ -7,7 +7,7 @@ from numbers import Integral
 import numpy as np
 
 import speculative
-from checks import check_settings, checked_rule
+from checks import check_settings
 from loading import command_line
 from lossless.cases import CASES, thorough_cases
 from lossless.judge import FEW_TOKENS, MAX_STEPS, ROUNDING, distance, report, walk_case
@@ -64,7 +64,7 @@ def own_functions(path):
     if "speculative_sampling" in own:
         return {"speculative_sampling": partial(call_loop, path, own["speculative_sampling"])}
     if "verify" in own:
-        own["verify"] = checked_rule(own["verify"])
+        own["verify"] = user_file.checked_rule(own["verify"])
     return own
 
 

@@ -25,13 +25,11 @@ from reporting.summary import describe, name_idle_flags
 from reporting.terminal import show_progress, watch
 from speculative import speculative_sampling
 
-PROMPT = 'Peter Rabbit was tired of living in the Old Briar-patch. "I'
 
-
-def main(prompt=PROMPT, *, n_tokens_to_generate=40, draft_model_size="demo-draft",
-         target_model_size="demo-target", K=4, temperature=0.0, top_k=0, top_p=1.0, seed=0,
-         models_dir="models", backend="numpy", drafter="model", verifier="token", show_rounds=False, trace="",
-         json=False, fast=False, prompt_file=""):
+def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *, n_tokens_to_generate=40,
+         draft_model_size="demo-draft", target_model_size="demo-target", K=4, temperature=0.0, top_k=0,
+         top_p=1.0, seed=0, models_dir="models", backend="numpy", drafter="model", verifier="token",
+         show_rounds=False, trace="", json=False, fast=False, prompt_file=""):
     """Autoregressive and speculative sampling side by side, timed: both continue PROMPT.
 
     Args:

@@ -26,8 +26,8 @@ import numpy as np
 import sampling
 import speculative
 from autoregressive import autoregressive_sampling
-from checks import checked_rule
 from compute import threads
+from loading.user_file import checked_rule
 from methods.table import Models, choose, prepare
 from pages.rounds import EDITOR, Coins, Shown, source_of, texts
 from reporting.runs import Run, measure_costs
