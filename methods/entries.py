@@ -5,7 +5,7 @@
     entry       VERIFIERS["tree"]       Verifier        a file, and how it is made
     both        table.prepare(..)       Method          what a run needs
 
-Each file in methods/drafters/ and methods/samplers/ ends with its entry.
+The file of each method ends with its entry.
 """
 from collections.abc import Callable
 from functools import partial
