@@ -9,7 +9,7 @@ from checks import checked
 from sampling import Round, probabilities, sample
 
 
-@checked()
+@checked()                                              # in the function tokens is a list, eos a set of ids
 def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, top_k=0, top_p=1.0, eos=None):
     """Generate `n_tokens` tokens after `tokens`, one per target pass.
 

@@ -20,7 +20,7 @@ class Round(NamedTuple):
     drafts: list                                # the k drafted tokens
     n_accepted: int                             # how many of them are among `tokens`
     target_probs: np.ndarray                    # [k + 1, n_vocab]
-    draft_probs: list | np.ndarray | None       # [k, n_vocab], drawn from these; None: not drawn
+    draft_probs: list | np.ndarray | None       # [k, n_vocab], drawn from these; None: a tree of chosen nodes
     parents: list | None = None                 # in a tree, the index of each draft's parent, -1: the root
 
 
@@ -79,7 +79,8 @@ def sample(probs, rng):
     if probs[likeliest] == probs.sum():             # as at temperature 0
         return int(likeliest)
     cumulative = np.cumsum(probs, dtype=np.float64)
-    # u <= 1 - 2^-53, so the product is below the sum (unless that is below 2.2e-308), and probs[token] > 0.
+    # rng.random() is at most 1 - 2^-53, so the product is below the sum (unless that is below 2.2e-308), and
+    # probs[token] > 0.
     return int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
 
 

@@ -14,8 +14,8 @@ The letters are Chen's.  Leviathan et al. swap p and q:
     number of drafts    K                       gamma
 
 Differences from the printed Algorithm 2: n stays the same within a round (the paper's listing advances it
-inside the accept loop).  Rounds near the end draft fewer than K tokens, so that the text, prompt included,
-has length T exactly.  An EOS may end it sooner.
+inside the accept loop, a slip: read literally, it would skip positions).  Rounds near the end draft fewer
+than K tokens, so that the text, prompt included, has length T exactly.  An EOS may end it sooner.
 
 Other ways to draft are other `propose` functions (methods/drafters/).  Other accept rules are other `verify`
 functions (methods/samplers/).
@@ -59,8 +59,8 @@ def verify(target_probs, draft_probs, drafts, rng):
     Lossless (Chen's Theorem 1): a token x is emitted in one of two ways.  As an accepted draft, it has
     probability p(x) min(1, q(x) / p(x)) = min(p(x), q(x)).  The other way is a rejection, which has
     probability Z = 1 - sum min(p, q) = sum max(0, q - p), and then a draw from max(0, q - p) / Z, the paper's
-    (q - p)_+.  Together these have probability max(0, q(x) - p(x)).  The two ways add up to q(x), whatever
-    p is.  (From one token to a whole text: notebook 2, "The induction".)
+    (q - p)_+.  Z cancels, so this way has probability max(0, q(x) - p(x)).  The two ways add up to q(x),
+    whatever p is.  (From one token to a whole text: notebook 2, "The induction".)
 
     >>> q, p = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
     >>> verify(q, p, [1], np.random.default_rng(0))             # q > p at token 1: accepted, then one from q
@@ -76,7 +76,7 @@ def verify(target_probs, draft_probs, drafts, rng):
     return len(drafts), sample(target_probs[-1], rng)           # all accepted: x ~ q(. | .., x̃_1 .. x̃_k)
 
 
-@checked(K=check_K)
+@checked(K=check_K)                                     # in the function tokens is a list, eos a set of ids
 def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature=1.0, top_k=0, top_p=1.0,
                          eos=None, propose=propose, verify=verify):
     """Generate `n_tokens` tokens after `tokens`, up to K + 1 per target pass.
@@ -94,8 +94,8 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     to_probs = partial(probabilities, temperature=temperature, top_k=top_k, top_p=top_p)
     x, T = list(tokens), len(tokens) + n_tokens
     while len(x) < T:
-        # 1. Draft.  The last token of the text comes from the target.
-        k = min(K, T - len(x) - 1)
+        # 1. Draft.
+        k = min(K, T - len(x) - 1)                              # a round's last token is the target's own
         drafts, p = propose(draft, x[:], k, to_probs, rng)      # x̃_1 .. x̃_k, and the p they were drawn from
 
         # 2. One pass of the target over all drafts.
@@ -106,7 +106,7 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
         n_accepted, next_token = verify(q, p, drafts, rng)
         new = cut_after(drafts[:n_accepted] + [next_token], eos)
         x += new
-        yield Round(tokens=new, drafts=drafts, n_accepted=min(n_accepted, len(new)), target_probs=q,
-                    draft_probs=p)
+        n_accepted = min(n_accepted, len(new))                  # fewer if an EOS was among the accepted
+        yield Round(tokens=new, drafts=drafts, n_accepted=n_accepted, target_probs=q, draft_probs=p)
         if x[-1] in eos:
             return

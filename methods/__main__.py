@@ -1,9 +1,10 @@
-"""Any way of speculating beside autoregressive sampling: what main.py does, and all that it leaves out.
+"""main.py with any drafter and any verifier.
 
-    python -m methods --drafter eagle --verifier tree:3,2,1
+    python -m methods --drafter eagle --verifier tree:3,2,1 --temperature 0.8
     python -m methods --drafter my_drafter.py --trace run.html
 
-It also says where the time goes: c, the cost of a draft, and v, the cost of a verification, in target steps.
+It also says where the time goes: c, the cost of a draft, and v, the cost of a verification, in target steps
+(passes over one token).
 """
 import inspect
 import json as json_format
@@ -11,7 +12,6 @@ import sys
 from functools import partial
 
 import compute
-from autoregressive import autoregressive_sampling
 from checks import READS_THE_END, check_flags, check_room
 from loading import command_line
 from loading.files import read_text
@@ -23,7 +23,6 @@ from reporting.runs import compare, explain, measure
 from reporting.stats import log_probabilities, time_drafting
 from reporting.summary import describe, name_idle_flags
 from reporting.terminal import show_progress, watch
-from speculative import speculative_sampling
 
 
 def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *, n_tokens_to_generate=40,
@@ -71,17 +70,12 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
     check_room(len(tokens), n, getattr(method.draft, "n_ctx", len(tokens) + n),
                f"{draft_model_size}'s context", READS_THE_END)
 
-    # The two samplers that are compared.  For a line of drafts, method.baseline and method.sampler are the
-    # calls spelled out here; a tree of drafts, or `coupled`, has loops of its own with the same arguments.
+    # Usually autoregressive_sampling, and speculative_sampling with the chosen `propose` and `verify`.  Trees
+    # of drafts, and `coupled`, have loops of their own with the same arguments.
     def autoregress(draft, target, rng):
-        if method.verify:
-            return autoregressive_sampling(target, tokens, n, rng, **settings)
         return method.baseline(target, tokens, n, rng, **settings)
 
     def speculate(draft, target, rng):
-        if method.verify:
-            return speculative_sampling(draft, target, tokens, n, method.K, rng, **settings,
-                                        propose=method.propose, verify=method.verify)
         return method.sampler(draft, target, tokens, n, method.K, rng, **settings)
 
     names = [target_model_size] + [draft_model_size] * models.draft_is_used
@@ -109,9 +103,12 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
     result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
                   target=target_model_size, backend=backend, drafter=drafter, verifier=verifier, K=method.K,
                   temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, **(figures | costs))
-    for run in (result["autoregressive"], result["speculative"]) if json else ():
-        run["logprobs"] = log_probabilities(method.target, tokens, run["tokens"])
-    print(*[json_format.dumps(result)] if json else describe(result), sep="\n")
+    if json:
+        for run in result["autoregressive"], result["speculative"]:
+            run["logprobs"] = log_probabilities(method.target, tokens, run["tokens"])
+        print(json_format.dumps(result))
+    else:
+        print(*describe(result), sep="\n")
     if trace:
         write_trace(trace, speculate, method, encoder, result)
         json or print(f"The rounds are in {trace}: open it in a browser.")

@@ -55,7 +55,7 @@ class Verifier(NamedTuple):
     def verifies_trees(self):
         return LINE not in self.verifies
 
-    def make(self, drafted, option):
+    def sampler_for(self, drafted, option):
         """-> (sampler, verify), both ready; verify is None if the loop is its own."""
         if self.loop:
             return self.loop(drafted, option), None
@@ -68,10 +68,6 @@ class Choice(NamedTuple):
     name: str
     entry: Drafter | Verifier
     option: object = None
-
-    def make(self, models, *run):
-        """Of a drafter: (models, tokens, K, settings) -> Drafted."""
-        return self.entry.make(models, self.option, *run)
 
     @property
     def lossless(self):                                         # of a wrapper: that of the drafter within

@@ -61,7 +61,7 @@ def test_a_draft_that_does_not_fit_is_refused_before_the_first_run(capsys, monke
     draft.n_ctx = 40
     status, out, err = run(capsys, "-n", "30")
     assert (status, out) == (2, "")
-    assert "the draft model's context of 40: python -m methods --drafter tli and slem" in err
+    assert "the draft model's context of 40: use python -m methods --drafter tli (or slem)" in err
 
 
 def test_flags_without_effect_are_named_on_standard_error(capsys):

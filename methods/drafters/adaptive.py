@@ -156,7 +156,7 @@ def confidence(logits, token):
 def adapt(wrap):
     """An entry for a class above: its option is the drafter that it wraps."""
     def make(models, within, *run):                             # run: tokens, K, settings
-        drafted = within.make(models, *run)
+        drafted = within.entry.make(models, within.option, *run)
         return drafted._replace(propose=wrap(drafted, *run))
     return Drafter("methods/drafters/adaptive.py", make, wraps=True)
 
