@@ -38,7 +38,7 @@ class Case(NamedTuple):
     claim: str
     quote: str                  # the sentence or line of code that decides what the rule is
     rule: str                   # a name of museum.RULES
-    says: str = "wrong"         # the claim: "wrong" or "lossless" (so its answer follows), or a key of ANSWERS
+    says: str = "wrong"         # the claim: "wrong", "lossless" (the answer follows), or a key of ANSWERS
     outcome: str = ""           # versions, options, what had become of the thread when it was read
     since: str = ""             # If a wrong rule was shipped: a version or "2026-03, commit"
     until: str = ""
@@ -97,9 +97,9 @@ def error_of_a_token(case):
     K = getattr(RULES[case.rule], "shortest", 2)                # drafts
     target, errors = penalized(memoryless(Q), case.penalty), Counter()      # errors of (place, token)
     for (text, _), chance in texts(case.rule, Q, P, K, case.settings, case.penalty).items():
-        errors.update({one: chance for one in enumerate(text)})
+        errors.update(dict.fromkeys(enumerate(text), chance))
     for text, chance in distribution_of_text(target, [0, 0], K + 1, **case.settings).items():
-        errors.subtract({one: chance for one in enumerate(text)})
+        errors.subtract(dict.fromkeys(enumerate(text), chance))
     return max(map(abs, errors.values()))
 
 

@@ -30,22 +30,22 @@ def main(name="", *, write=False):
         return files.rewrite(HERE / "README.md", page())
     found = cases_with(str(name).lower())
     if len(found) == 1:
-        print(re.sub("<a id.*?</a>", "", section(found[0].rule, found)))
+        print(re.sub("<a id.*?</a>", "", section(found[0].rule, found, longest=99)))
     else:
         for case in found:
             print(f"{case.name:40}{case.date}   {case.verdict:10}{case.status:10}{case.rule}")
 
 
 def cases_with(word):
-    """The case of this name, or all that have the word in their name, thread, claim or quotation, or where the
-    page says what one sees.  Raises ValueError, which gives the nearest names, if there is none."""
+    """The case of this name, or all that have the word in their name, thread, claim or quotation, or in the
+    table.  Raises ValueError, which gives the nearest names, if there is none."""
     found = [case for case in CASES if case.name.lower() == word] or [
         case for case in CASES
         if any(word in text.lower() for text in (case.name, case.thread, case.sees, case.claim, case.quote))]
     if not found:
         known = {case.name.lower(): case.name for case in CASES}
         near = " or ".join(known[one] for one in get_close_matches(word, known, 3, 0))
-        raise ValueError(f"no case has {word!r} in its name, thread, claim or quotation: did you mean {near}?")
+        raise ValueError(f"no case has {word!r} in its name, claim or quotation: did you mean {near}?")
     return found
 
 
@@ -78,11 +78,11 @@ def address(case):
     return case.name.lower().replace(".", "-").replace("_", "-")
 
 
-def section(rule, cases):
-    """A rule, its code, what the judge finds, and a line for each case."""
+def section(rule, cases, longest=LONGEST):
+    """A rule, its code (at most `longest` lines), what the judge finds, and a line for each case."""
     lines, first = inspect.getsourcelines(RULES[rule])
     code = ["```python", "".join(lines).rstrip(), "```"]
-    if len(lines) > LONGEST:
+    if len(lines) > longest:
         code = [f"{inspect.getdoc(RULES[rule])} [Code](rules.py#L{first})."]
     return "\n".join([f"### {rule}: {cases[0].verdict}", "", *code, "",
                       finding(cases[0]), "", *map(in_a_line, cases), ""])
@@ -102,7 +102,8 @@ def finding(case):
     digits = 3 if abs(report.probability - report.wanted) > .002 else 5
     has, should = (f"{chance:.{digits}f}" for chance in (report.probability, report.wanted))
     text, worst, one = spell(report.text), f"{report.deviation:.2g}", f"{error_of_a_token(case):.2g}"
-    return f'{given}"{text}" has probability {has}, not {should}. Largest error: {worst}; of one token: {one}.'
+    return (f'{given}"{text}" has probability {has}, not {should}. '
+            f"Largest error: {worst}; of one token: {one}.")
 
 
 def in_a_line(case):

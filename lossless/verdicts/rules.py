@@ -141,8 +141,8 @@ class ForbiddenDropped(ArgmaxAsPointMasses, lossless=True):
 
 class ForbiddenRowZeroed(Algorithm2):
     """If a grammar forbids the draft (here: if q = 0), its whole row of p is set to 0, and the correction is
-    drawn from q. But tokens with q < p already get all of their q from accepted drafts. If drafts were chosen,
-    this would be right."""
+    drawn from q. But tokens with q < p already get all of their q from accepted drafts. If drafts were
+    chosen, this would be right."""
     def residual(self, q, p, x):
         return super().residual(q, p, x) if q[x] else q
 
@@ -530,7 +530,7 @@ def coins_exceed(c, n):
     >>> bool(np.isclose(coins_exceed([.6, .36], 1), 1 - .36 * (1 - np.log(.36))))
     True
     """
-    chances, before, failed = np.eye(len(c))[0], 0.0, 0.0       # chances [k]: of 0, 1, .. k - 1 arrivals so far
+    chances, before, failed = np.eye(len(c))[0], 0.0, 0.0       # chances [k]: of 0, 1, .. arrivals so far
     for i, time in enumerate(-np.log(np.maximum(c, 1e-300)), start=1):
         more = np.cumprod([np.exp(before - time), *((time - before) / np.arange(1, len(c)))])
         chances, before = np.convolve(chances, more)[:len(c)], time
