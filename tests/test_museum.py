@@ -74,7 +74,6 @@ def first_token(rule, q, p, K=1, **settings):
     ("AcceptedIfTheArgmax", (.07, .3 + .42, .21)),              # 1 is drafted with .3; or a draw from q
     ("MatchOrRatio", (.28, .48, .24)),                        # 0 equals the draw (.1), or passes (.9 * .2)
     ("TopTokensByRatio", (.2, .8, 0)),                        # 0 passes with .2, else 1 is sure to
-    ("AcceptedAtARate", (.4, .39, .21)),                      # .8 P, and .2 from (0, .75, .25)
 ])
 def test_the_first_token_by_hand(rule, first):
     assert first_token(rule, Q, P) == pytest.approx(first, abs=1e-12)

@@ -15,7 +15,6 @@ from lossless.toys import spell
 from lossless.verdicts import CASES, HERE, RULES, error_of_a_token, mean_accepted
 
 LONGEST = 6             # lines of a rule that the page shows; a longer one is linked to
-FIELDS = ("since", "until", "reached", "by", "read")
 
 
 def main(name="", *, write=False):
@@ -43,8 +42,7 @@ def cases_with(word):
         case for case in CASES
         if any(word in text.lower() for text in (case.name, case.thread, case.sees, case.claim, case.quote))]
     if not found:
-        known = {case.name.lower(): case.name for case in CASES}
-        near = " or ".join(known[one] for one in get_close_matches(word, known, 3, 0))
+        near = " or ".join(get_close_matches(word, [case.name for case in CASES], 3, 0))
         raise ValueError(f"no case has {word!r} in its name, claim or quotation: did you mean {near}?")
     return found
 
@@ -56,17 +54,13 @@ def page():
     sections = [section(rule, cases) for rule, cases in by_rule.items() if cases]
     shipped = [case for case in CASES if case.since]
     facts = dict(
-        n=len(CASES), museum=len(RULES), table="\n".join(map(in_the_table, sorted(CASES, key=by_project))),
+        n=len(CASES), museum=len(RULES), shipped=len(shipped),
+        table="\n".join(sorted(map(in_the_table, CASES), key=str.lower)),
         projects=len({case.project for case in CASES if case.status in ("shipped", "declared")}),
         wrong=sum(case.verdict == "wrong" for case in CASES),
         lossless=sum(case.verdict == "lossless" for case in CASES), usual=mean_accepted("Algorithm2"),
-        shipped=len(shipped), **{f"unknown_{key}": sum(getattr(case, key) == "unknown" for case in shipped)
-                                 for key in FIELDS})
+        unknown=[[*column].count("unknown") for column in zip(*(case[-7:-2] for case in shipped))])
     return (HERE / "page.in.md").read_text(encoding="utf-8").format(**facts) + "\n" + "\n".join(sections)
-
-
-def by_project(case):
-    return case.project.lower(), case.verdict == "lossless", case.name.lower()
 
 
 def in_the_table(case):
@@ -108,10 +102,10 @@ def finding(case):
 
 def in_a_line(case):
     quote = case.quote.replace("`", "")
-    name = f'<a id="{address(case)}"></a>[{case.name}]({case.link})'
-    about = f"{case.date}, {case.status}" + f": {case.outcome}" * bool(case.outcome)
-    fields = f" {case.since}; {case.until}; {case.reached}; {case.by}; read {case.read}." * bool(case.since)
-    return f"- {name} ({about}). {case.claim} `{quote}`{fields} *{case.answer}*"
+    name, outcome = f"[{case.name}]({case.link})", f": {case.outcome}" * bool(case.outcome)
+    facts = f" {case.since}; {case.until}; {case.reached}; {case.by}; read {case.read}." * bool(case.since)
+    return (f'- <a id="{address(case)}"></a>{name} ({case.date}, {case.status}{outcome}). {case.claim} '
+            f"`{quote}`{facts} *{case.answer}*")
 
 
 if __name__ == "__main__":

@@ -445,12 +445,6 @@ class RelaxedForThinking(SettingsForTheDraftAlone, BonusIsTheArgmax):
         return int(q.argmax())
 
 
-class AcceptedAtARate(Algorithm2):
-    """Drafts are accepted at a rate that was set beforehand (here .8), whatever p and q are."""
-    def accepts(self, q, p, x, rng, rate=.8):
-        return rng.random() < rate
-
-
 class StaticEnsemble(Algorithm2):
     """The test uses v = w q + (1 - w) p instead of q, here with w = .7. The residual max(0, v - p) is w
     max(0, q - p), so a tested position has exactly the distribution v. The bonus comes from q."""
@@ -507,37 +501,23 @@ class HSDOneTooEarly(HSD):
 
 
 class ProductsOfCoins(ArgmaxAsPointMasses):
-    """In rounds of three drafts or more, a prefix passes if the product of its coins is at most that of its
-    q(draft), and the longest one that passes is accepted. But products of coins are small too often:
-    P(u_1 u_2 < c) = c (1 - log c), not c. Shorter rounds are judged draft by draft."""
+    """A prefix of the drafts passes if the product of its coins is at most that of its q(draft). The longest
+    one that passes is accepted. But products of coins are small too often: P(u_1 u_2 < c) = c (1 - log c), not c.
+    The code does so in rounds of three drafts or more, and this rule in rounds of three.
+
+    The numbers -log(u_1 .. u_i) are the arrival times of a Poisson process. So the i-th prefix fails if at
+    least i arrivals come before the time -log(q_1 .. q_i)."""
     shortest = 3
 
     def verify(self, q, p, drafts, rng):
-        if len(drafts) < self.shortest:
+        if len(drafts) != self.shortest:
             return super().verify(q, p, drafts, rng)
-        c = np.cumprod([q[j][x] for j, x in enumerate(drafts)])         # [k]
-        at_most = [coins_exceed(c, n) for n in range(len(c))] + [1]     # P(at most n are accepted)
-        n = int(rng.choice(len(at_most), p=np.diff(at_most, prepend=0).clip(0)))
-        return n, sample(q[n], rng) if n == len(drafts) else self.correction(q[n], p[n], drafts[n], rng)
-
-
-def coins_exceed(c, n):
-    """P(u_1 .. u_i > c_i for every i > n), where c [k] never rises.
-
-    The numbers -log(u_1 .. u_i), i = 1, 2, .. are the arrival times of a Poisson process of rate 1.  So this
-    asks for i arrivals or more before each time -log c_i, i > n.
-
-    >>> bool(np.isclose(coins_exceed([.6, .36], 1), 1 - .36 * (1 - np.log(.36))))
-    True
-    """
-    chances, before, failed = np.eye(len(c))[0], 0.0, 0.0       # chances [k]: of 0, 1, .. arrivals so far
-    for i, time in enumerate(-np.log(np.maximum(c, 1e-300)), start=1):
-        more = np.cumprod([np.exp(before - time), *((time - before) / np.arange(1, len(c)))])
-        chances, before = np.convolve(chances, more)[:len(c)], time
-        if i > n:
-            failed += chances[:i].sum()
-            chances[:i] = 0
-    return 1 - failed
+        a, b, c = np.cumprod([max(q[j][x], 1e-99) for j, x in enumerate(drafts)])
+        A, B, C = -np.log([a, b, c])
+        at_most = [1 - a - b * A - c * A * (B - A / 2),         # P(at most n drafts are accepted)
+                   1 - b * (1 + B) - c * B**2 / 2, 1 - c * (1 + C + C**2 / 2), 1]
+        n = int(rng.choice(4, p=np.diff(at_most, prepend=0).clip(0)))
+        return n, sample(q[3], rng) if n == 3 else self.correction(q[n], p[n], drafts[n], rng)
 
 
 class NoiseUsedTwice(Algorithm2):
@@ -620,10 +600,9 @@ class TopTokensPairedByPlace(TopTokens):
         for i, token in enumerate(tokens):
             if rng.random() * p[token] < q[token]:
                 return i, token
-            places, others = np.flatnonzero(q), p[p > 0]
-            n = min(len(places), len(others))
             left = q.copy()
-            left[places[:n]] = np.maximum(left[places[:n]] - others[:n], 0)
+            for place, other in zip(np.flatnonzero(q), p[p > 0]):
+                left[place] = max(q[place] - other, 0)
             q = normalize(left) if left.any() else q
         return None, sample(q, rng)
 
@@ -632,11 +611,10 @@ class TopTokensByRatio(TopTokens):
     """The top candidates are proposed every time, but each is tested by q / p as if it were drawn from p, and
     neither is updated. If all are rejected, the residual of the first test follows."""
     def select(self, q, p, tokens, rng):
-        for i, token in enumerate(tokens):
-            if rng.random() * p[token] < q[token]:
-                return i, token
-        r = np.maximum(q - p, 0)
-        return None, sample(r if r.any() else q, rng)
+        passed = [i for i, token in enumerate(tokens) if rng.random() * p[token] < q[token]]
+        if passed:
+            return passed[0], tokens[passed[0]]
+        return None, Algorithm2().correction(q, p, None, rng)
 
 
 class OneCoin(TopTokens, lossless=True):
