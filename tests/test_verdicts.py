@@ -50,10 +50,16 @@ def test_a_case_says_who_shipped_it_what_decides_it_and_where():
 def test_what_is_said_is_whether_a_claim_holds():
     answers = {case.name: case.answer for case in CASES}
     assert answers["transformers-32867"] == "True."
-    assert answers["mlx-swift-lm-459"] == answers["proposal-6"] == "Not true."
+    assert answers["mlx-swift-lm-459"] == answers["proposal-6"] == answers["proposal-16"] == "Not true."
     assert answers["EAGLE-183"] == "A question." and answers["ssd-verify"] == "Found in the code."
     assert answers["vllm-ascend-7603"] == "The finding is right, its reason is not."
-    assert answers["proposal-16"] == "Not true."
+
+
+@pytest.mark.parametrize("name, error", [("transformers-32867", .6 / .75 - .6),     # a is accepted with q / p
+                                         ("Spec-RL-14", .15 * .6)])                 # a comes again, from q
+def test_the_error_of_one_token_by_hand(name, error):
+    case, = (case for case in CASES if case.name == name)
+    assert __main__.error_of_a_token(case) == pytest.approx(error)
 
 
 @pytest.mark.long
