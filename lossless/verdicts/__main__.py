@@ -56,7 +56,6 @@ def page():
     facts = dict(
         n=len(CASES), museum=len(RULES), shipped=len(shipped),
         table="\n".join(sorted(map(in_the_table, CASES), key=str.lower)),
-        projects=len({case.project for case in CASES if case.status in ("shipped", "declared")}),
         wrong=sum(case.verdict == "wrong" for case in CASES),
         lossless=sum(case.verdict == "lossless" for case in CASES), usual=mean_accepted("Algorithm2"),
         unknown=[[*column].count("unknown") for column in zip(*(case[-7:-2] for case in shipped))])
@@ -95,7 +94,7 @@ def finding(case):
         return f"{given}{'it' if given else 'It'} accepts {accepted}{beside}."
     digits = 3 if abs(report.probability - report.wanted) > .002 else 5
     has, should = (f"{chance:.{digits}f}" for chance in (report.probability, report.wanted))
-    text, worst, one = spell(report.text), f"{report.deviation:.2g}", f"{error_of_a_token(case):.2g}"
+    text, worst, one = spell(report.text), f"{report.deviation:.2g}", f"{round(error_of_a_token(case), 9):.2g}"
     return (f'{given}"{text}" has probability {has}, not {should}. '
             f"Largest error: {worst}; of one token: {one}.")
 
