@@ -94,9 +94,9 @@ def finding(case):
         return f"{given}{'it' if given else 'It'} accepts {accepted}{beside}."
     digits = 3 if abs(report.probability - report.wanted) > .002 else 5
     has, should = (f"{chance:.{digits}f}" for chance in (report.probability, report.wanted))
-    text, worst, one = spell(report.text), f"{report.deviation:.2g}", f"{round(error_of_a_token(case), 9):.2g}"
-    return (f'{given}"{text}" has probability {has}, not {should}. '
-            f"Largest error: {worst}; of one token: {one}.")
+    text, one = spell(report.text), round(error_of_a_token(case), 9)
+    return (f'{given}"{text}" has probability {has}, not {should}. Largest error: {report.deviation:.2g}; '
+            f"of one token: {one:.2g}.")
 
 
 def in_a_line(case):

@@ -501,9 +501,9 @@ class HSDOneTooEarly(HSD):
 
 
 class ProductsOfCoins(ArgmaxAsPointMasses):
-    """A prefix of the drafts passes if the product of its coins is at most that of its q(draft). The longest
-    one that passes is accepted. But products of coins are small too often: P(u_1 u_2 < c) = c (1 - log c), not
-    c. The code does so in rounds of three drafts or more, and this rule in rounds of three.
+    """A prefix of the drafts passes if the product of its coins is at most that of its q(draft), and the
+    longest one that passes is accepted. But products are small too often: P(u_1 u_2 < c) = c (1 - log c),
+    not c. The code does so in rounds of three drafts or more, and this rule in rounds of three.
 
     The numbers -log(u_1 .. u_i) are the arrival times of a Poisson process. So the i-th prefix fails if at
     least i arrivals come before the time -log(q_1 .. q_i)."""
