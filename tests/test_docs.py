@@ -31,9 +31,7 @@ WHERE = "*.md docs/*.md exercises/*.md lossless/*/*.md benchmarks/*/*.md models/
 
 @pytest.mark.parametrize("pages", WHERE.split())
 def test_links_lead_somewhere(pages):
-    for page in ROOT.glob(pages):
-        if page.suffixes != [".md"]:                    # a template
-            continue
+    for page in (page for page in ROOT.glob(pages) if page.suffixes == [".md"]):    # not a template
         for link in re.findall(r"\]\((?!https?:|mailto:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
             file, _, anchor = link.partition("#")
             target = page.parent / file if file else page

@@ -55,11 +55,10 @@ def test_what_is_said_is_whether_a_claim_holds():
     assert answers["vllm-ascend-7603"] == "The finding is right, its reason is not."
 
 
-@pytest.mark.parametrize("name, error", [("transformers-32867", .6 / .75 - .6),     # a is accepted with q / p
-                                         ("Spec-RL-14", .15 * .6)])                 # a comes again, from q
-def test_the_error_of_one_token_by_hand(name, error):
-    case, = (case for case in CASES if case.name == name)
-    assert __main__.error_of_a_token(case) == pytest.approx(error)
+def test_the_error_of_one_token_by_hand():
+    """After a rejection, which has probability .15, a is drawn again, from q."""
+    case, = (case for case in CASES if case.name == "Spec-RL-14")
+    assert __main__.error_of_a_token(case) == pytest.approx(.15 * .6)
 
 
 @pytest.mark.long
@@ -86,9 +85,8 @@ def test_the_program_prints_all_cases_or_one_of_them(capsys):
     assert "did you mean vllm-40149" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("word, name", [
-    ("draft_probs is None", "vllm-40149"), ("bonus from softmax", "EAGLE-bonus"),
-    ("relaxed_acceptance", "TensorRT-LLM-3865")])
+@pytest.mark.parametrize("word, name", [("draft_probs is None", "vllm-40149"), ("bonus", "EAGLE-bonus"),
+                                        ("relaxed_acceptance", "TensorRT-LLM-3865")])
 def test_a_word_finds_its_cases_in_the_table_and_with_the_program(word, name, capsys):
     case = next(case for case in CASES if case.name == name)
     row = next(line for line in PAGE.splitlines() if line.endswith(f"| [{case.verdict}](#{name.lower()})"))
