@@ -63,7 +63,7 @@ def test_crc32c_of_any_length_equals_the_bitwise_one(chunk, monkeypatch):
         assert crc32c(data[start:start + n]) == slow_crc32c(data[start:start + n].tobytes()), (start, n)
 
 
-# Files that TensorFlow wrote (make_tensorflow_fixture.py) ---------------------------------------------------
+# Files that TensorFlow wrote (fixtures/README.md) ----------------------------------------------------------
 
 @pytest.mark.parametrize("bundle, n_tensors", [("small", 44), ("bfloat16", 2), ("shards", 9)])
 def test_reads_what_tensorflow_wrote(bundle, n_tensors):

@@ -134,7 +134,7 @@ def error_of_cache(calls, dtype=np.float64):
 
 
 def error_of_logits(dtype=np.float64):
-    """The largest difference between our logits and those of transformers (make_safetensors_fixture.py)."""
+    """The largest difference between our logits and those of transformers (fixtures/README.md)."""
     folder = ROOT / "tests/fixtures/huggingface"
     values, arrays = np.load(folder / "values.npz"), read_folder(folder)[1]
     params = nest({name: array.astype(dtype) for name, array in arrays.items()}, n_layer=2)
