@@ -1,4 +1,4 @@
-"""checkpoint.py against TensorFlow's own files, the safetensors library, a second encoder, and damage."""
+"""checkpoint.py against TensorFlow's own files, the safetensors library, and damage."""
 import contextlib
 import itertools
 import json
@@ -155,6 +155,13 @@ def test_stopped_anywhere_in_writing_there_is_the_old_the_new_or_no_checkpoint(t
 HUGE = [2**31 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 SMALL = (TENSORFLOW / "sorted.index").read_bytes()
 SMALL_DATA = (TENSORFLOW / "sorted.data-00000-of-00001").read_bytes()
+METAINDEX = int.from_bytes(SMALL[-48:-46], "little")            # a varint: where it begins
+BLOCK = SMALL[:(METAINDEX & 127 | METAINDEX >> 8 << 7) - 4]     # the only data block, without its checksum
+
+
+def sealed(block):
+    """An index with this data block, of the same length, and a checksum that is right."""
+    return block + struct.pack("<I", checkpoint.masked_crc(block)) + SMALL[len(block) + 4:]
 
 
 def refused(read, path, reason):
@@ -169,6 +176,18 @@ def refused(read, path, reason):
     (SMALL[:-1], "not a TensorFlow"), (SMALL[-48:], "checksum"), (SMALL[-8:], "checksum")])
 def test_what_is_no_index_is_said(tmp_path, index, reason):
     (tmp_path / "m.index").write_bytes(index)
+    refused(read_tensorflow, tmp_path / "m", reason)
+
+
+VERSION = b"\x1a\x02\x08\x01"           # of the format: a field of the first entry
+
+
+@pytest.mark.parametrize("block, reason", [
+    (BLOCK[:-1] + b"\1", "compressed, which is not read here"),
+    (BLOCK.replace(VERSION, b"\x10\1\x10\1", 1), "big-endian, which is not read here"),
+    (BLOCK.replace(VERSION, b"\x1b\2\x08\1", 1), "KeyError.*damaged")])         # a group
+def test_an_index_of_another_kind_is_said(tmp_path, block, reason):
+    (tmp_path / "m.index").write_bytes(sealed(block))
     refused(read_tensorflow, tmp_path / "m", reason)
 
 
@@ -278,11 +297,8 @@ def damage(rng, data):
 
 def damaged_index(folder, rng):
     """In most files the checksum of the only data block is right, so the damage gets past that check."""
-    end = int.from_bytes(SMALL[-48:-46], "little")              # a varint: where the metaindex begins
-    end = (end & 127 | end >> 8 << 7) - 4
-    contents = damage(rng, SMALL[:end])[:end].ljust(end, b"\0")
-    sealed = contents + struct.pack("<I", checkpoint.masked_crc(contents)) + SMALL[end + 4:]
-    write(folder / "m.index", sealed if rng.random() < 0.7 else damage(rng, SMALL))
+    index = sealed(damage(rng, BLOCK)[:len(BLOCK)].ljust(len(BLOCK), b"\0"))
+    write(folder / "m.index", index if rng.random() < 0.7 else damage(rng, SMALL))
     write(folder / DATA, SMALL_DATA)
     return lambda: read_tensorflow(folder / "m"), len(SMALL) + len(SMALL_DATA)
 
