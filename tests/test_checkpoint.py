@@ -256,6 +256,8 @@ DAMAGED_SAFETENSORS = {     # what is wrong: (the file, what the error says)
     "deep": (safetensors(b'{"x":' * 200_000 + b"1" + b"}" * 200_000), "[Rr]ecursion"),
     "a number": (safetensors({"x": 1}, D), "place"),
     "a fraction": (safetensors({"x": described() | {"data_offsets": [0.0, 8.0]}}, D), "place"),
+    "a fraction in a shape": (safetensors({"x": described(shape=[2.0])}, D), "place"),
+    "a list of types": (safetensors({"x": described(dtype=["F32"])}, D), "of the type"),
     "another shape": (safetensors({"x": described(shape=[3])}, D), "reshape"),
     "float8": (safetensors({"x": described(dtype="F8_E4M3")}, D), "of the type .*quantized.*here: get the"),
     "the same range": (safetensors({"x": described(), "y": described()}, D), HOLE),

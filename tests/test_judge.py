@@ -171,6 +171,7 @@ KINDS_OF_MISTAKES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KINDS_OF_MISTAKES)
 def test_the_standard_cases_see_each_kind_of_mistake(name, monkeypatch):
     setting = name.split()[0].lower()
