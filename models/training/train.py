@@ -2,7 +2,9 @@
 
     pip install -e ".[training]"
     python -m models.training.train --text my_books.txt --out my_models
+    python -m models.training.train --text my_books.txt --target 124M --out my_models
 
+The second line trains only a draft, for a model of one's own.
 The text is UTF-8, its documents separated by <|endoftext|>.  The last of them are held out; every reported
 result is measured on them.  First the target learns the text (`--steps`).  A draft should be accepted often,
 so it learns the finished target's distributions, not the text (`--draft_steps`): the loss is first the
@@ -30,7 +32,9 @@ from tqdm import tqdm
 
 from loading import command_line
 from loading.files import rewrite
-from models.training.model import GPT2, export, load
+from loading.folder import read_folder
+from loading.names import find_folder
+from models.training.model import GPT2, export, fill, load
 from models.training.text import draw_batch, prepare_text, spread
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -163,15 +167,31 @@ def check_is_new(*folders):
             raise ValueError(f"{folder} exists: move it away, or name another directory with --out")
 
 
-def main(text, out, work="models/training/work/pair", steps=4000, draft_steps=2000, start="", done=0,
-         fall=0.25, cross_entropy=0.4, batch=16, micro_batch=4, lr=2e-3, weight_decay=0.2, held_out=4,
-         measured=0, save_every=50, seed=0):
-    """Train the embedded pair.
+def read_target(name, models_dir, work):
+    """A finished model -> (sizes of it and its draft, as SIZES; its arrays).  Writes its vocabulary to work.
+    """
+    sizes, arrays, files = read_folder(find_folder(name, models_dir))
+    if not sizes.pop("tied") or sizes.pop("n_inner") not in (None, 4 * sizes["n_embd"]):
+        raise ValueError(f"{name} has an output head or feed-forward layers of other sizes than GPT-2's: it "
+                         "cannot be run in training")
+    (work / "encoder.json").write_text(json.dumps(files.ids), encoding="utf-8")
+    merges = "\n".join(["#version: 0.2", *map(" ".join, files.merges), ""])
+    (work / "vocab.bpe").write_text(merges, encoding="utf-8")
+    same = dict(n_vocab=sizes["n_vocab"], n_ctx=sizes["n_ctx"])
+    return {"demo-target": sizes, "demo-draft": SIZES["demo-draft"] | same}, arrays
+
+
+def main(text, out, target="", work="", steps=4000, draft_steps=2000, start="", done=0, fall=0.25,
+         cross_entropy=0.4, batch=16, micro_batch=4, lr=2e-3, weight_decay=0.2, held_out=4, measured=0,
+         save_every=50, seed=0, models_dir="models"):
+    """Train a pair, or a draft for a finished target.
 
     Args:
         text: the text to train on
         out: the pair is written to OUT/demo-target and OUT/demo-draft, at the end
-        work: for the vocabulary, the logs and the training state
+        target: a finished model, 124M .. or a folder: only OUT/demo-draft is trained, with its vocabulary
+        work: for the vocabulary, the logs and the training state; models/training/work/ and the target's
+            name, or pair, if none is named
         steps: steps for the target
         draft_steps: steps for the draft, afterwards
         start: a directory with demo-target and perhaps demo-draft, to start from instead of random weights
@@ -186,28 +206,36 @@ def main(text, out, work="models/training/work/pair", steps=4000, draft_steps=20
         measured: how many of these, the last ones, results are measured on; 0 for all
         save_every: steps between two saved states
         seed: random seed
+        models_dir: where downloaded models are kept
     """
-    args, work, out = SimpleNamespace(**locals()), Path(work), Path(out)
-    check_is_new(*(out / name for name in SIZES))
+    if start and target:
+        raise ValueError("--start names a pair, and --target a finished target: give one of the two")
+    target, out, trained = str(target), Path(out), ["demo-draft"] if target else [*SIZES]
+    check_is_new(*(out / name for name in trained))
+    work = Path(work or Path("models/training/work", Path(target).name or "pair"))
+    args = SimpleNamespace(**locals())
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
 
+    sizes, arrays = read_target(target, models_dir, work) if target else (SIZES, None)
     vocabulary = Path(start) / "demo-target" if start else work
-    data = prepare_text(text, held_out, measured, vocabulary, SIZES["demo-target"]["n_vocab"])
-    models = {name: GPT2(**size).to(DEVICE) for name, size in SIZES.items()}
+    data = prepare_text(text, held_out, measured, vocabulary, sizes["demo-target"]["n_vocab"])
+    models = {name: GPT2(**size).to(DEVICE) for name, size in sizes.items()}
     for name, model in models.items():
         if start and (Path(start) / name).exists():
             load(model, Path(start) / name)
         for block in model.h:
             block.compile()                                     # the first of a model compiles for all
-    target, draft = models.values()
-    train("target", steps, target, None, data, args)
-    train("draft", draft_steps, target, draft, data, args)
+    if target:
+        fill(models["demo-target"], arrays)
+    else:
+        train("target", steps, models["demo-target"], None, data, args)
+    train("draft", draft_steps, *models.values(), data, args)
 
-    results = json.dumps(evaluate(target, draft, *data[1:]), indent=1)
+    results = json.dumps(evaluate(*models.values(), *data[1:]), indent=1)
     (work / "results.json").write_text(results + "\n")
-    for name, model in models.items():
-        export(model, SIZES[name], out / name)
+    for name in trained:
+        export(models[name], sizes[name], out / name)
         for file in "encoder.json", "vocab.bpe":
             shutil.copy(vocabulary / file, out / name)
     print(results)
