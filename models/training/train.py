@@ -10,9 +10,7 @@ result is measured on them.  First the target learns the text (`--steps`).  A dr
 so it learns the finished target's distributions, not the text (`--draft_steps`): the loss is first the
 cross-entropy with them, then the share of its tokens that the target rejects.
 
-The state is saved every `--save_every` steps, and the same command resumes from there.  Without that state,
-a training goes on from a target in half precision: `--start` names its folder, `--done` the steps it has had.
-The schedule and the order of the text stay the same; the optimizers' momentum begins anew.
+The state is saved every `--save_every` steps, and the same command resumes from there.
 
 Limitations: one process, one device; no dropout.  `--work` belongs to one text and one set of settings.
 """
@@ -93,16 +91,15 @@ def make_optimizers(model, lr, weight_decay):
     return [muon, torch.optim.AdamW(groups, lr=lr, weight_decay=0.0, betas=(0.9, 0.98))]
 
 
-def schedule(step, steps, fall, done=0):
-    """Warm-up, a long plateau, then straight to zero over the last part, the fraction `fall`.  At step `done`
-    the optimizers are new."""
-    return min(1.0, (step + 1 - done) / min(100, steps / 20), (1 - step / steps) / fall)
+def schedule(step, steps, fall):
+    """Warm-up, a long plateau, then straight to zero over the last part, the fraction `fall`."""
+    return min(1.0, (step + 1) / min(100, steps / 20), (1 - step / steps) / fall)
 
 
-def resume(path, name, model, opts, done):
-    """Restores a model and its optimizers as last saved.  Returns the steps done, `done` if none."""
+def resume(path, name, model, opts):
+    """Restores a model and its optimizers as last saved.  Returns the steps done."""
     if not path.exists():
-        return done
+        return 0
     saved = torch.load(path, map_location=DEVICE)
     model.load_state_dict(saved[name])
     for opt, opt_state in zip(opts, saved["opts"]):
@@ -110,20 +107,19 @@ def resume(path, name, model, opts, done):
     return saved["step"]
 
 
-def fit(name, steps, part, model, learn, measure, args, n_done=0):
+def fit(name, steps, part, model, learn, measure, args):
     """Trains a model up to step `steps`, from the last saved step on.
 
     name            NAME.pt and NAME.jsonl in args.work are the saved state and the log
     part            what the model is called in the saved state
     learn(step)     computes the gradients; returns the loss
     measure()       returns the entries about held-out text
-    n_done          the step that the model handed over has reached
     """
     state, opts = Path(args.work) / f"{name}.pt", make_optimizers(model, args.lr, args.weight_decay)
-    done, start, losses = resume(state, part, model, opts, n_done), time.time(), []
+    done, start, losses = resume(state, part, model, opts), time.time(), []
     for step in tqdm(range(done, steps), desc=name, initial=done, total=steps, unit="step"):
         for group in (group for opt in opts for group in opt.param_groups):
-            group["lr"] = args.lr * schedule(step, steps, args.fall, n_done) * group.get("faster", 1)
+            group["lr"] = args.lr * schedule(step, steps, args.fall) * group.get("faster", 1)
         losses.append(learn(step))
         for opt in opts:
             opt.step()
@@ -158,7 +154,7 @@ def train(stage, steps, target, draft, data, args):
         return sum(losses).item() / len(pieces)
 
     fit(stage, steps, stage, draft or target, learn, lambda: evaluate(target, draft, *measured, pieces=64),
-        args, args.done if draft is None else 0)
+        args)
 
 
 def check_is_new(*folders):
@@ -181,7 +177,7 @@ def read_target(name, models_dir, work):
     return {"demo-target": sizes, "demo-draft": SIZES["demo-draft"] | same}, arrays
 
 
-def main(text, out, target="", work="", steps=4000, draft_steps=2000, start="", done=0, fall=0.25,
+def main(text, out, target="", work="", steps=4000, draft_steps=2000, start="", fall=0.25,
          cross_entropy=0.4, batch=16, micro_batch=4, lr=2e-3, weight_decay=0.2, held_out=4, measured=0,
          save_every=50, seed=0, models_dir="models"):
     """Train a pair, or a draft for a finished target.
@@ -195,7 +191,6 @@ def main(text, out, target="", work="", steps=4000, draft_steps=2000, start="", 
         steps: steps for the target
         draft_steps: steps for the draft, afterwards
         start: a directory with demo-target and perhaps demo-draft, to start from instead of random weights
-        done: the steps that this target has had already: a training that goes on elsewhere
         fall: the share of the steps, at the end, in which the learning rate falls to 0
         cross_entropy: the share of the draft's steps that use cross-entropy
         batch: pieces of n_ctx tokens per step

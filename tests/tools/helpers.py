@@ -14,9 +14,10 @@ import pytest
 
 import gpt2
 from benchmarks.synthetic import SIZES, random_arrays, vocabulary
-from encoder import EOS, Encoder
+from encoder import EOS, Encoder, Tokenizer
 from loading.checkpoint import write_tensorflow
 from loading.folder import list_shapes, read_folder
+from loading.tokenizer import read_tokenizer
 from lossless.toys import as_model, memoryless, scripted, table
 from methods.drafters import heads
 from methods.table import DRAFTERS, VERIFIERS, choose
@@ -213,3 +214,7 @@ def write_folder(folder, size):
     (folder / "encoder.json").write_text(json.dumps(encoder.ids), encoding="utf-8")
     (folder / "vocab.bpe").write_text(merges, encoding="utf-8")
     write_tensorflow(folder / "model.ckpt", random_arrays(size))
+
+
+def load_encoder(folder, n_vocab=None):
+    return Tokenizer(*read_tokenizer(folder, n_vocab))
