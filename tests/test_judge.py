@@ -358,7 +358,8 @@ def test_the_program_says_what_it_judged(source, says, tmp_path, capsys, monkeyp
 
 def test_a_ledger_is_what_a_pencil_gives(tmp_path, capsys, monkeypatch):
     """q(c) = .1, p(c) = .5: c is accepted with .5 * .2, or rejected with .5 * .8 and drawn from q again."""
-    monkeypatch.setattr(judge, "CASES", CASES[:9])
+    for module in judge, __main__:
+        monkeypatch.setattr(module, "CASES", CASES[:9])
     (path := tmp_path / "mine.py").write_text(
         "import speculative\nfrom sampling import sample\ndef verify(q, p, drafts, rng):\n"
         "    n, token = speculative.verify(q, p, drafts, rng)\n    return n, sample(q[n], rng)\n")

@@ -46,6 +46,7 @@ def raced(live, **changes):
     (drafter, picture, picture) for drafter in ("model", "lookup", "eagle")
     for picture in ("token", "block")])
 def test_each_round_has_its_picture(live, drafter, verifier, picture):
+    """Of Algorithm 2 and block verification, with lines that pages/picture.py quotes."""
     about, rounds = raced(live, drafter=drafter, verifier=verifier)
     assert sum(len(r["tokens"]) for r in rounds) == 12 and about["picture"] == picture
     assert (about["most"], about["n_drafting"]) == ((16, 3) if verifier == "tree" else (5, 4))
