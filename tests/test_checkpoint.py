@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loading import checkpoint
-from loading.checkpoint import crc32c, read_safetensors, read_tensorflow, to_varint, write_tensorflow
+from loading.checkpoint import crc32c, read_safetensors, read_tensorflow, to_message, write_tensorflow
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TENSORFLOW, HUGGINGFACE = FIXTURES / "tensorflow", FIXTURES / "huggingface"
@@ -191,6 +191,19 @@ def test_an_index_of_another_kind_is_said(tmp_path, block, reason):
     refused(read_tensorflow, tmp_path / "m", reason)
 
 
+@pytest.mark.parametrize("offset, size, n, version, reason", [
+    (0, 8, 1, 1, "reshape"), (0, 8, 3, 1, "reshape"), (2**32, 8, 2, 1, HOLE), (2**63, 8, 2, 1, HOLE),
+    (0, 2**32 + 8, 2, 1, HOLE), (0, 2**62, 2, 1, HOLE), (0, 8, 2, 0, "KeyError")])
+def test_a_tensor_that_is_not_where_its_index_says_is_said(tmp_path, offset, size, n, version, reason):
+    """One tensor of 8 bytes.  (The last index does not say how many data files there are.)"""
+    shape = to_message((0x12, to_message((0x08, n))))
+    entry = to_message((0x08, 1), (0x12, shape), (0x20, offset), (0x28, size))
+    index = checkpoint.to_index([(b"", to_message((0x08, version), (0x1A, VERSION[2:]))), (b"x", entry)])
+    (tmp_path / "m.index").write_bytes(index)
+    (tmp_path / DATA).write_bytes(bytes(8))
+    refused(read_tensorflow, tmp_path / "m", reason)
+
+
 def test_data_of_another_length_is_said(tmp_path):
     (tmp_path / "m.index").write_bytes(SMALL)
     for data in SMALL_DATA[:-1], SMALL_DATA + b"x", b"":
@@ -256,6 +269,8 @@ DAMAGED_SAFETENSORS = {     # what is wrong: (the file, what the error says)
     "deep": (safetensors(b'{"x":' * 200_000 + b"1" + b"}" * 200_000), "[Rr]ecursion"),
     "a number": (safetensors({"x": 1}, D), "place"),
     "a fraction": (safetensors({"x": described() | {"data_offsets": [0.0, 8.0]}}, D), "place"),
+    "no offsets": (safetensors({"x": described() | {"data_offsets": None}}, D), "place"),
+    "a shape in words": (safetensors({"x": described() | {"shape": "2"}}, D), "place"),
     "a fraction in a shape": (safetensors({"x": described(shape=[2.0])}, D), "place"),
     "a list of types": (safetensors({"x": described(dtype=["F32"])}, D), "of the type"),
     "another shape": (safetensors({"x": described(shape=[3])}, D), "reshape"),
@@ -293,7 +308,7 @@ def damage(rng, data):
             start, end = rng.choice(digits).span()
             data[start:end] = str(rng.choice([huge, -1, 10**30, 0.5])).encode()
         else:
-            data[i:i + n] = rng.choice([b"", data[j:j + 8], to_varint(huge), struct.pack("<Q", huge)])
+            data[i:i + n] = rng.choice([b"", data[j:j + 8], checkpoint.to_varint(huge), struct.pack("<Q", huge)])
     return bytes(data)
 
 
