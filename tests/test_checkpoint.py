@@ -308,7 +308,8 @@ def damage(rng, data):
             start, end = rng.choice(digits).span()
             data[start:end] = str(rng.choice([huge, -1, 10**30, 0.5])).encode()
         else:
-            data[i:i + n] = rng.choice([b"", data[j:j + 8], checkpoint.to_varint(huge), struct.pack("<Q", huge)])
+            number = rng.choice([checkpoint.to_varint(huge), struct.pack("<Q", huge)])
+            data[i:i + n] = rng.choice([b"", data[j:j + 8], number])
     return bytes(data)
 
 
