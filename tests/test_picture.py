@@ -70,6 +70,7 @@ def test_r_is_what_the_rule_drew_and_decides_as_it_did(name):
 
 @pytest.mark.parametrize("name", RULES)
 def test_each_stop_is_a_line_of_the_rule(name):
+    """The picture quotes the rules: a name that changes there changes in pages/picture.py, too."""
     lines = [line.strip() for line in source_of(RULES[name])["lines"]]
     for start in picture.LINES[name].values():
         assert sum(line.startswith(start) for line in lines) == 1, start

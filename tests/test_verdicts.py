@@ -10,10 +10,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers import Says
 
 from loading import command_line
-from lossless.verdicts import ANSWERS, CASES, HERE, __main__, check_vectors, reports, vectors
+from lossless import exact_distribution
+from lossless.verdicts import ANSWERS, CASES, HERE, __main__, check_vectors, reports
 from lossless.verdicts.museum import RULES, WRONG, sampler
+from methods.samplers import block, k_seq
+from methods.samplers.tree_rules import SEQUOIA
+from sampling import point_masses, sample
+from speculative import verify
 
 VECTORS = json.loads((HERE / "vectors.json").read_text(encoding="utf-8"))
 PAGE = (HERE / "README.md").read_text(encoding="utf-8")
@@ -96,18 +102,48 @@ def test_a_word_finds_its_cases_in_the_table_and_with_the_program(word, name, ca
 
 # The vectors ------------------------------------------------------------------------------------------------
 
+LINES = {"algorithm 2": verify, "block": block.verify, "point masses": verify}
+NODES = {"k-seq": k_seq.K_SEQ, "sequoia": SEQUOIA}
+
+
+def result(vector, drafts, rng):
+    """(kept, next), as vectors.md defines them."""
+    rule, q = vector["rule"], np.array(vector["q"])
+    p = point_masses(drafts, q.shape[1]) if vector["p"] is None else np.array(vector["p"])
+    kept, token = LINES[rule](q, p, drafts, rng) if rule in LINES else NODES[rule][1](q, p, drafts, rng)
+    return -1 if kept is None else int(kept), int(token)
+
+
+def result_of(vector, uniforms):
+    return result(vector, vector["drafts"], Says(*uniforms, *[0.0] * 9))
+
+
+def outcome(vector, rng):
+    """Of a round with drafts that are drawn, if the vector has none."""
+    if vector["rule"] in NODES:
+        return result(vector, NODES[vector["rule"]][0](np.array(vector["p"]), vector["k"], rng), rng)
+    drafts = vector["drafts"] or [sample(np.array(row), rng) for row in vector["p"]]
+    kept, token = result(vector, drafts, rng)
+    return kept, *drafts[:kept], token
+
+
 def test_each_vector_is_what_its_rule_gives():
-    for one in VECTORS["steps"]:
-        given = [one[name] for name in ("rule", "q", "p", "drafts", "uniforms")]
-        assert vectors.vector(*given) == one
-    for one in VECTORS["distributions"]:
-        given = [one[name] for name in ("rule", "q", "p", "k", "drafts")]
-        assert vectors.outcomes(*given) == one["outcomes"]
+    for vector in VECTORS["steps"]:
+        assert result_of(vector, vector["uniforms"]) == (vector["kept"], vector["next"])
+    for vector in VECTORS["distributions"]:
+        found = exact_distribution(lambda rng: outcome(vector, rng))
+        assert found == pytest.approx({tuple(one): chance for *one, chance in vector["outcomes"]})
 
 
-@pytest.mark.long
-def test_the_vectors_are_what_their_program_writes():
-    assert (HERE / "vectors.json").read_text(encoding="utf-8") == vectors.text()
+def test_a_step_lies_close_to_a_threshold_but_not_too_close():
+    """Most numbers within .02 of where the result changes, but none within .0001, unless it is 0."""
+    def changes(vector, i, shift):
+        numbers = np.array([vector["uniforms"]] * 2)
+        numbers[:, i] = np.clip(numbers[:, i] + [-shift, shift], 0, .9999)
+        return {result_of(vector, row) for row in numbers} != {(vector["kept"], vector["next"])}
+    places = [(vector, i) for vector in VECTORS["steps"] for i, u in enumerate(vector["uniforms"]) if u]
+    assert not any(changes(*place, 1e-4) for place in places)
+    assert sum(changes(*place, .02) for place in places) > len(places) / 2
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
