@@ -7,7 +7,7 @@ letter for each position of the new text, and the letter says which tokens the t
 So the walk has few branches, and all of them test the third draft.
 
 >>> len(CASES)
-428
+442
 """
 import functools
 import itertools
@@ -23,8 +23,10 @@ PROMPT = [2, 0]
 
 # There are five tokens (24 if the word contains a w).  They play the parts a, b, .. of KINDS; which token
 # plays which part is drawn anew after every prefix.  A capital letter means the same kind.  An EOS that is
-# given to pair() plays part a where the letter is a capital, and part e elsewhere.
+# given to pair() plays part a where the letter is a capital, and part e elsewhere.  GPT-2's logits are near
+# -100, and softmax does not change if a constant is added to all of a row: the rows of an f get one of FAR.
 PARTS, FLAT, TIES = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)], np.exp([2, 2, 1, 1, 0])
+FAR = -100, 0, 60
 
 
 class Kind(NamedTuple):
@@ -40,7 +42,7 @@ KINDS = {
     "=": Kind("abc", "abc"),            # the same distribution
     "s": Kind("cd", "abc"),             # sparse: c is accepted now and then, d never; the residual is a and b
     "b": Kind("dceb", "abcd"),          # broad: b is sure to be accepted, with few exceptions
-    "f": Kind("bcaed", "abcde"),        # full: all tokens in both
+    "f": Kind("bcaed", "abcde"),        # full: all tokens in both; float32 logits, some far from 0, as GPT-2's
     "o": Kind("cd", "ab"),              # disjoint
     "t": Kind("a", "abc"),              # the draft is certain
     "p": Kind("ba", "a"),               # the target is certain
@@ -73,6 +75,8 @@ def pair(word, n_prompt=2, end=None):
             rng = np.random.default_rng([*seed, *prefix, stream])
             row[[token_of[part] for part in parts]] = (
                 -np.sort(rng.exponential(size=len(parts))) if weights is None else np.log(weights))
+            if kind is KINDS["f"]:
+                row[:] = np.float32(row + rng.choice(FAR))
         return logits
     return as_model(lambda prefix: rows(prefix)[0]), as_model(lambda prefix: rows(prefix)[1])
 
@@ -117,6 +121,9 @@ def standard_cases():
                      2: "ff. sb. sss .ss es. so. bs. rn. .sl .nr ...x..bs. x.xbs.", 3: "bf.. .bs. s.s.",
                      4: "f ss s.s ..........ss.", 8: "s.......s.......s"}.items():
         yield from make_cases(K, words, "chance at several positions")
+    for K, n_rounds in (1, 10), (2, 6):
+        words = ["x" * n + "ss" + "." * (K - 1) for n in range(1, n_rounds)]       # each x is a round
+        yield from make_cases(K, " ".join(words), "one of many rounds")
     for K in range(1, 9):
         for i in range(K + 1):
             yield from position_cases(K, "." * i, "." * K)

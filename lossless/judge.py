@@ -3,6 +3,7 @@ import contextlib
 import copy
 import functools
 import itertools
+import time
 from inspect import isfunction
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from lossless.toys import distribution_of_text, spell
 from lossless.walk import NOT_REPEATED, Walk, exact_distribution
 
 MAX_STEPS = 7_000       # in all runs of a standard case; the remaining branches are left out
+MAX_SECONDS = 60        # in all standard cases; if they take longer, each gets fewer steps
 FEW_STEPS = 300         # in the runs that are repeated, to see whether they agree
 ROUNDING = 1e-9         # a larger deviation is a mistake
 CLEAR = .01             # after a smaller one, a larger one is looked for in the cases of few tokens
@@ -35,11 +37,13 @@ class Report(NamedTuple):
     wanted: float | None = None
 
     def __str__(self):
-        walked = f"{self.n_branches:,} branches of {self.n_cases} case{'s' * (self.n_cases != 1)}"
-        if self.n_unfinished:
-            walked += f", {self.n_unfinished} case{'s' * (self.n_unfinished != 1)} not to the end"
+        cases, unfinished = (f"{n} case{'s' * (n != 1)}" for n in (self.n_cases, self.n_unfinished))
+        walked = f"{self.n_branches:,} branches of {cases}"
+        walked += f"; in {unfinished} only the likeliest" * (self.n_unfinished > 0)
         if self.lossless:
-            return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked})"
+            missed = ("\nThe other branches were not walked, so a mistake that shows only there is missed. "
+                      "thorough=True (--thorough) walks them, too.") * (self.n_unfinished > 0)
+            return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked}){missed}"
         digits = 6 if abs(self.probability - self.wanted) > 2e-6 else 12
         rounding = " (rounding, or something small that is left out?)" if self.deviation < 1e-6 else ""
         return (f'not lossless: after "{spell(self.prompt)}" the text "{spell(self.text)}" has probability '
@@ -58,7 +62,7 @@ def check(sampler, *which, **settings):
     return found.deviation
 
 
-def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settings):
+def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, *, progress=iter, **settings):
     """Walk the standard cases, up to the first that is wrong.  Returns a Report.
 
     If no text is off by .01 there, the remaining cases of up to four tokens are walked, too.  The report
@@ -69,35 +73,47 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
                 prompt is then [0, 0], and each of Ks (1, 2, 3) is tried with texts of n_tokens
     Ks          without pairs: only standard cases with one of these K
     n_tokens    without pairs: only standard cases with at most this many tokens
-    thorough    walk more cases, and all to the end (takes a minute)
+    thorough    walk more cases, and all to the end (a minute for speculative.py)
+    progress    takes the list of cases and yields them, as tqdm does
     settings    temperature, top_k, top_p, eos: instead of the standard ones
 
     Raises ValueError if the sampler cannot be judged.  Errors that the sampler itself raises pass through.
     """
-    chosen, max_steps = ([*thorough_cases()], np.inf) if thorough else (CASES, MAX_STEPS)
+    chosen = [*thorough_cases()] if thorough else CASES
     if settings:
         chosen = [case._replace(settings=settings) for case in chosen if not case.settings]
     chosen = [case for case in chosen if (Ks is None or case.K in Ks)
               and (n_tokens is None or case.n_tokens <= n_tokens)]
     if pairs is not None:
-        chosen, max_steps = [*pair_cases(pairs, Ks or (1, 2, 3), n_tokens, settings)], np.inf
+        chosen = [*pair_cases(pairs, Ks or (1, 2, 3), n_tokens, settings)]
     if not chosen:
         raise ValueError("there is nothing to judge: give at least one pair, or other Ks and n_tokens")
-    reports = []
-    for case in chosen:
-        reports.append(judge_case(sampler, case, max_steps))
-        if not reports[-1].lossless:
+    whole, end, reports = thorough or pairs is not None, time.monotonic() + MAX_SECONDS, []
+
+    def judge(case, n_left):
+        limits = () if whole else (MAX_STEPS, share_of_time(end, n_left))
+        reports.append(judge_case(sampler, case, *limits))
+        return reports[-1].lossless
+    for i, case in enumerate(progress(chosen)):
+        if not judge(case, len(chosen) - i):
             break
     if not reports[-1].lossless and reports[-1].deviation < CLEAR:
+        short = [case for case in chosen[len(reports):] if case.n_tokens <= FEW_TOKENS]
         with contextlib.suppress(Exception):            # the verdict stands, whatever the sampler does now
-            for case in chosen[len(reports):]:
-                if case.n_tokens <= FEW_TOKENS:
-                    reports.append(judge_case(sampler, case, max_steps))
+            for i, case in enumerate(short):
+                judge(case, len(short) - i)
     wrong = [(found.text, found.deviation, found) for found in reports if not found.lossless]
     shown = clearest(wrong)[2] if wrong else reports[0]
     return shown._replace(deviation=max(found.deviation for found in reports), n_cases=len(reports),
                           n_branches=sum(found.n_branches for found in reports),
                           n_unfinished=sum(found.n_unfinished for found in reports))
+
+
+def share_of_time(end, n_left):
+    """When to go on to the next of n_left cases.  The first half of the time is free for all; after that,
+    each gets an even share of what is left, so the likeliest branches of all are walked."""
+    now = time.monotonic()
+    return max(end - MAX_SECONDS / 2, now + (end - now) / n_left)
 
 
 def clearest(wrong):
@@ -107,9 +123,10 @@ def clearest(wrong):
     return min((one for one in wrong if one[1] >= large), key=lambda one: (len(one[0]), -round(one[1], 9)))
 
 
-def judge_case(sampler, case, max_steps=np.inf):
-    """Walks one case, the likeliest branches first, until `max_steps` steps are made.  Returns its Report."""
-    found, n_branches = walk_case(sampler, case, max_steps)
+def judge_case(sampler, case, max_steps=np.inf, deadline=np.inf):
+    """Walks one case, the likeliest branches first, until `max_steps` steps are made or the deadline, a
+    time.monotonic(), has passed.  Returns its Report."""
+    found, n_branches = walk_case(sampler, case, max_steps, deadline)
     wanted = distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
     missing = max(1 - sum(found.values()), 0)           # in branches that were left out
     errors = compare(found, wanted, missing)
@@ -130,7 +147,7 @@ def compare(found, wanted, missing):
     return {text: max(d, -d - missing, 0) for text, d in more.items()}
 
 
-def walk_case(sampler, case, max_steps=np.inf, outcome=None):
+def walk_case(sampler, case, max_steps=np.inf, deadline=np.inf, outcome=None):
     """({outcome: probability}, the number of branches).  outcome(result, rng) is the text, unless given."""
     runs, outcome = itertools.count(), outcome or text_of
 
@@ -139,7 +156,7 @@ def walk_case(sampler, case, max_steps=np.inf, outcome=None):
         models = count_calls(case.draft, rng), count_calls(case.target, rng)
         settings = copy.deepcopy(case.settings)         # a sampler may change it
         return outcome(sampler(*models, list(case.prompt), case.n_tokens, case.K, rng, **settings), rng)
-    return exact_distribution(run, max_steps), next(runs)
+    return exact_distribution(run, max_steps, deadline), next(runs)
 
 
 def count_calls(model, rng):

@@ -23,6 +23,7 @@ at exactly u = 0 is not seen.
 import contextlib
 import heapq
 import itertools
+import time
 from collections import defaultdict
 
 import numpy as np
@@ -227,11 +228,12 @@ for name in {*dir(np.random.Generator)} - {*vars(Walk)}:
 
 # Every branch -----------------------------------------------------------------------------------------------
 
-def exact_distribution(run, max_steps=np.inf):
+def exact_distribution(run, max_steps=np.inf, deadline=np.inf):
     """run(rng) -> outcome.  Returns {outcome: probability} over everything that `rng` could give.
 
     `run` must do the same each time, so a drafter with a memory must be made anew in it.  Branches with a
-    probability below 1e-13 are left out, and all that remain after `max_steps` steps.
+    probability below 1e-13 are left out, and all that remain after `max_steps` steps or at the deadline, a
+    time.monotonic().
     Raises ValueError if the run never ends, does not repeat itself, or asks for what cannot be walked.
 
     >>> exact_distribution(lambda rng: "heads" if rng.random() < .75 else "tails")
@@ -256,7 +258,7 @@ def exact_distribution(run, max_steps=np.inf):
         steps += walk.steps
         if steps > MAX_STEPS and not distribution:
             raise ValueError(ENDLESS)
-        if not to_walk or steps > max_steps:
+        if not to_walk or steps > max_steps or time.monotonic() > deadline:
             return dict(distribution)
     raise ValueError(f"there are more than {MAX_BRANCHES:,} branches: give fewer tokens or less vocabulary")
 
