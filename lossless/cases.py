@@ -26,7 +26,7 @@ PROMPT = [2, 0]
 # given to pair() plays part a where the letter is a capital, and part e elsewhere.  GPT-2's logits are near
 # -100, and softmax does not change if a constant is added to all of a row: the rows of an f get one of FAR.
 PARTS, FLAT, TIES = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)], np.exp([2, 2, 1, 1, 0])
-FAR = -100, 0, 60
+FAR = -102, 0, 60                   # exp(-104) is 0 in float32
 
 
 class Kind(NamedTuple):
@@ -42,7 +42,7 @@ KINDS = {
     "=": Kind("abc", "abc"),            # the same distribution
     "s": Kind("cd", "abc"),             # sparse: c is accepted now and then, d never; the residual is a and b
     "b": Kind("dceb", "abcd"),          # broad: b is sure to be accepted, with few exceptions
-    "f": Kind("bcaed", "abcde"),        # full: all tokens in both; float32 logits, some far from 0, as GPT-2's
+    "f": Kind("bcaed", "abcde"),        # full: all tokens in both; logits in float32, some far from 0
     "o": Kind("cd", "ab"),              # disjoint
     "t": Kind("a", "abc"),              # the draft is certain
     "p": Kind("ba", "a"),               # the target is certain

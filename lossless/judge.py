@@ -41,9 +41,9 @@ class Report(NamedTuple):
         walked = f"{self.n_branches:,} branches of {cases}"
         walked += f"; in {unfinished} only the likeliest" * (self.n_unfinished > 0)
         if self.lossless:
-            missed = (f"\nThe other branches were not walked (the limits: {MAX_STEPS:,} steps a case, {MAX_SECONDS} "
-                      "seconds in all), so a mistake that shows only there is missed.  thorough=True (--thorough) "
-                      "walks them, too.") * (self.n_unfinished > 0)
+            missed = (f"\nThe other branches were not walked (the limits: {MAX_STEPS:,} steps a case, "
+                      f"{MAX_SECONDS} seconds in all), so a mistake that shows only there is missed.  "
+                      "thorough=True (--thorough) walks them, too.") * (self.n_unfinished > 0)
             return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked}){missed}"
         digits = 6 if abs(self.probability - self.wanted) > 2e-6 else 12
         rounding = " (rounding, or something small that is left out?)" if self.deviation < 1e-6 else ""
@@ -174,7 +174,7 @@ def text_of(result, rng=None):
     text, rng = [], rng or Walk()
     for part in result:
         rng.step()
-        text += getattr(part, "tokens", [part])
+        text.extend(getattr(part, "tokens", [part]))
     return tuple(map(int, text))
 
 

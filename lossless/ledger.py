@@ -1,33 +1,45 @@
 """A wrong sampler -> a ledger that can be checked with a pencil: all ways in which a token comes about, with
 the chance of each step, and their sum beside the target's probability.
 
-Limitations: a round's drafts are listed as if each were tested as soon as it is drawn.  If a sampler gives
-tokens instead of rounds, only these are listed.
+Limitations: a round's drafts are listed as if each were tested as soon as it is drawn, and only as many
+branches are walked as judge.py walks.  If a sampler gives tokens instead of rounds, only these are listed.
 """
 import numpy as np
 
 from checks import check_settings
-from lossless.judge import ROUNDING, clearest, compare, walk_case
+from lossless.judge import MAX_STEPS, ROUNDING, clearest, compare, walk_case
 from lossless.toys import distribution_of_text, distribution_of_token, spell
 
 
-def write_ledger(sampler, case):
-    """The ledger of the shortest beginning of a text that is clearly too likely."""
-    found = add_beginnings(walk_case(sampler, case)[0])
-    wanted = add_beginnings(distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings))
+def write_ledger(sampler, case, report):
+    """The ledger of the shortest beginning of a text that is clearly too likely: of the report's text, if that
+    is too likely."""
+    texts, _ = walk_case(sampler, case, MAX_STEPS)
+    right = distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
+    found, wanted = add_beginnings(texts), add_beginnings(right)
     errors = compare(found, wanted, missing=1 - found[()])
-    text, _ = clearest((text, errors[text]) for text in found if found[text] > wanted.get(text, 0))
+    too_likely = [text for text in found if errors[text] > ROUNDING and found[text] > wanted.get(text, 0)]
+    if not too_likely:
+        text, chance = clearest((text, chance) for text, chance in texts.items() if text not in right)
+        return (f'The text "{spell(text)}" after "{spell(case.prompt)}" has probability {chance:.4g}, but stops '
+                f"too soon, without an EOS ({case}).")
+    shown = tuple(report.text)
+    begins = [text for text in too_likely if shown in too_likely and text == shown[:len(text)]]
+    text, _ = clearest((text, errors[text]) for text in begins or too_likely)
     n = next(n for n in range(len(text)) if errors[text[:n + 1]] > ROUNDING)        # so many tokens are right
     rows = {}
-    ways, _ = walk_case(sampler, case, outcome=lambda result, rng: follow(result, n, len(text), rows, rng))
+    ways, _ = walk_case(sampler, case, MAX_STEPS,
+                        outcome=lambda result, rng: follow(result, n, len(text), rows, rng))
     ways = {way: chance for way, chance in ways.items() if way[0][:n] == text[:n]}
     chances = add_beginnings({steps: chance for (_, steps), chance in ways.items()})
     return "\n".join([
+        *[f'The text of the report, "{spell(shown)}", is too rare.  One that is too likely:'] * (not begins),
         f'How a text goes on with "{spell(text[n:])}" after "{spell([*case.prompt, *text[:n]])}" ({case}):',
         *list_rows(case, n, text, rows), "the chance of each step, and their product:",
         *(f"    {multiply(chances, steps):44}  {', '.join(steps)}"
           for (new, steps), _ in sorted(ways.items(), key=lambda way: -way[1]) if new == text),
-        f"sum {found[text] / found[text[:n]]:.4g}; the target: {multiply(wanted, text, n)}"])
+        f"sum {found[text] / found[text[:n]]:.4g}; the target: {multiply(wanted, text, n)}",
+        *["No drafts are seen here: yield a sampling.Round for each target pass to see them."] * (not rows)])
 
 
 def add_beginnings(distribution):
@@ -45,11 +57,11 @@ def follow(result, start, end, rows, rng):
     text, steps = [], []
     for r in result:
         rng.step()
-        tokens, drafts = getattr(r, "tokens", [r]), getattr(r, "drafts", [])
+        tokens, drafts = (list(getattr(r, name, one)) for name, one in (("tokens", [r]), ("drafts", [])))
         n_new = min(end - len(text), len(tokens))
         n_accepted = min(r.n_accepted, n_new) if drafts else 0
         for j, draft in enumerate(drafts[:n_accepted + (n_accepted < n_new)]):
-            rows[(*text, *drafts[:j])] = r.draft_probs[j]
+            rows[(*text, *drafts[:j])] = [] if r.draft_probs is None else r.draft_probs[j]
             if len(text) + j >= start:
                 steps += [f"at place {j + 1} of a round"] * (0 < start == len(text) + j)
                 steps += [f"draft {spell([draft])}", "accept" if j < n_accepted else "reject"]
@@ -67,8 +79,8 @@ def list_rows(case, start, text, rows):
     ends = check_settings(0, eos=settings.pop("eos", None))
     for i in range(start, len(text)):
         at = [*case.prompt, *text[:i]]
-        if i and text[i - 1] in ends:
-            yield f'"{spell(at)}" ends with an EOS, so the text should end here'
+        if i == case.n_tokens or i and text[i - 1] in ends:
+            yield f'"{spell(at)}" is complete, so the text should end here'
             break
         q, p = distribution_of_token(case.target(at)[0], **settings), rows.get(text[:i], [])    # []: no draft
         for name, row in ("q", q), ("p", p):

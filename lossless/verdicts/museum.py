@@ -7,6 +7,7 @@ They test lossless/, which must find every wrong one and let the others pass.
 """
 import numpy as np
 
+from checks import check_settings
 from lossless.verdicts.rules import RULES as DISPUTED
 from lossless.verdicts.rules import Algorithm2, CoinDrawsTheCorrection
 from sampling import cut_after, probabilities, sample
@@ -109,6 +110,25 @@ class EOSOnlyAtTheEnd(Algorithm2):
         return [x for x in new[:-1] if x not in ends] + new[-1:]
 
 
+class EOSInThePrompt(Algorithm2):
+    """An EOS in the prompt ends the text before it begins. Only an EOS among the new tokens should."""
+    def __call__(self, draft, target, tokens, n_tokens, *run, eos=None, **settings):
+        ended = check_settings(n_tokens, eos=eos) & {*tokens}
+        return super().__call__(draft, target, tokens, 0 if ended else n_tokens, *run, eos=eos, **settings)
+
+
+class TenthRoundUntested(Algorithm2):
+    """The drafts of the tenth round are accepted without a test. Shorter texts do not show it."""
+    n_rounds = 0
+
+    def rows(self, *run):
+        self.n_rounds += 1
+        return super().rows(*run)
+
+    def accepts(self, q, p, x, rng):
+        return self.n_rounds == 10 or super().accepts(q, p, x, rng)
+
+
 # Drafting ---------------------------------------------------------------------------------------------------
 
 class UnlikelyThrownAway(Algorithm2):
@@ -119,7 +139,23 @@ class UnlikelyThrownAway(Algorithm2):
         return drafts[:n], p[:n]
 
 
-# Settings ---------------------------------------------------------------------------------------------------
+# Logits and settings ----------------------------------------------------------------------------------------
+
+class LogitsClipped(Algorithm2):
+    """Logits are clipped to 50 and -50, "for numerical stability". GPT-2's are near -100, so all tokens
+    become equally likely."""
+    def rows(self, target, x, drafts, probs, ends):
+        return probs(np.clip(target(x + drafts, len(drafts) + 1), -50, 50))
+
+
+class ExpInSinglePrecision(Algorithm2):
+    """The softmax takes exp in float32 without subtracting the largest logit first. GPT-2's logits are near
+    -100, where float32 has few digits left, and none below -103."""
+    def rows(self, target, x, drafts, probs, ends):
+        weights = np.exp(target(x + drafts, len(drafts) + 1), dtype=np.float32)
+        with np.errstate(divide="ignore"):
+            return probs(np.log(weights, dtype=float))
+
 
 class FiltersJointly(Algorithm2):
     """Top-k and top-p are computed independently, and a token must pass both. Top-p should see only what
