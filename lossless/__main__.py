@@ -37,8 +37,8 @@ def main(path="", *, thorough=False, explain=False):
             drafted.update(r.drafts)
             yield r
     judged = own.get("speculative_sampling", sampler)
-    found = report(judged, thorough=thorough,
-                   progress=partial(tqdm, unit=" cases", leave=False, disable=None, delay=1))
+    bar = partial(tqdm, unit=" cases", leave=False, disable=None)       # None: only on a terminal
+    found = report(judged, thorough=thorough, progress=bar)
     if found.lossless and judged is sampler and not drafted:
         raise ValueError(f"{path} drafts nothing in these texts of a few tokens, so there is nothing to "
                          "judge: let it draft sooner")
@@ -46,18 +46,13 @@ def main(path="", *, thorough=False, explain=False):
     loop = " in the loop of speculative.py" * (judged is sampler)
     print(f"judged: {' and '.join(own)} of {path}{loop}" if own else "judged: speculative.py")
     if explain and not found.lossless:
-        print("", *explanation(judged, found), sep="\n")
+        which = found.prompt, found.case
+        case = next(case for case in thorough_cases() if (case.prompt, str(case)) == which)
+        try:
+            print("", write_ledger(judged, case, found), *find_in_museum(judged, case), sep="\n")
+        except Exception as error:                      # the verdict stands, whatever the sampler does now
+            print(f"There is no ledger: {type(error).__name__}: {error}")
     return 0 if found.lossless else 1
-
-
-def explanation(sampler, found):
-    """Yields a ledger of the report, or why there is none, then the museum's name for the mistake."""
-    case = next(case for case in thorough_cases() if (case.prompt, str(case)) == (found.prompt, found.case))
-    try:
-        yield write_ledger(sampler, case, found)
-    except Exception as error:                          # the verdict stands, whatever the sampler does now
-        yield f"There is no ledger: {type(error).__name__}: {error}"
-    yield from find_in_museum(sampler, case)
 
 
 def own_functions(path):

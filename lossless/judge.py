@@ -41,9 +41,8 @@ class Report(NamedTuple):
         walked = f"{self.n_branches:,} branches of {cases}"
         walked += f"; in {unfinished} only the likeliest" * (self.n_unfinished > 0)
         if self.lossless:
-            missed = (f"\nThe other branches were not walked (the limits: {MAX_STEPS:,} steps a case, "
-                      f"{MAX_SECONDS} seconds in all), so a mistake that shows only there is missed.  "
-                      "thorough=True (--thorough) walks them, too.") * (self.n_unfinished > 0)
+            missed = (f"\nThe limits are {MAX_STEPS:,} steps a case and {MAX_SECONDS} seconds.  A mistake may be "
+                      "in the rest: thorough=True (--thorough) walks it.") * (self.n_unfinished > 0)
             return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked}){missed}"
         digits = 6 if abs(self.probability - self.wanted) > 2e-6 else 12
         rounding = " (rounding, or something small that is left out?)" if self.deviation < 1e-6 else ""
@@ -89,20 +88,21 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, *, progr
         chosen = [*pair_cases(pairs, Ks or (1, 2, 3), n_tokens, settings)]
     if not chosen:
         raise ValueError("there is nothing to judge: give at least one pair, or other Ks and n_tokens")
-    whole = thorough or pairs is not None
-    limits = (np.inf, np.inf) if whole else (MAX_STEPS, time.monotonic() + MAX_SECONDS)
-    reports = []
-    for found in judge_each(sampler, chosen, *limits, progress):
-        reports.append(found)
-        if not found.lossless:
+    unlimited = thorough or pairs is not None
+    max_steps, end = (np.inf, np.inf) if unlimited else (MAX_STEPS, time.monotonic() + MAX_SECONDS)
+    reports, wrong = [], []
+    for i, case in enumerate(progress(chosen)):
+        if wrong and case.n_tokens > FEW_TOKENS:
+            continue
+        # Half of the time is for the cases that come first.  Then each gets an even share of what is left.
+        now = time.monotonic()
+        deadline = max(end - MAX_SECONDS / 2, now + (end - now) / (len(chosen) - i))
+        with contextlib.suppress(*[Exception] * len(wrong)):        # the verdict stands, whatever it does now
+            reports.append(judge_case(sampler, case, max_steps, deadline))
+            wrong += [found for found in reports[-1:] if not found.lossless]
+        if wrong and wrong[0].deviation >= CLEAR:
             break
-    if not reports[-1].lossless and reports[-1].deviation < CLEAR:
-        short = [case for case in chosen[len(reports):] if case.n_tokens <= FEW_TOKENS]
-        with contextlib.suppress(Exception):            # the verdict stands, whatever the sampler does now
-            for found in judge_each(sampler, short, *limits, progress):
-                reports.append(found)
-    wrong = [(found.text, found.deviation, found) for found in reports if not found.lossless]
-    shown = clearest(wrong)[2] if wrong else reports[0]
+    shown = clearest((found.text, found.deviation, found) for found in wrong)[2] if wrong else reports[0]
     return shown._replace(deviation=max(found.deviation for found in reports), n_cases=len(reports),
                           n_branches=sum(found.n_branches for found in reports),
                           n_unfinished=sum(found.n_unfinished for found in reports))
@@ -113,15 +113,6 @@ def clearest(wrong):
     wrong = [*wrong]
     large = max(error for _, error, *_ in wrong) / 2
     return min((one for one in wrong if one[1] >= large), key=lambda one: (len(one[0]), -round(one[1], 9)))
-
-
-def judge_each(sampler, cases, max_steps, end, progress):
-    """Yields the Report of each case.  Half of the time until `end` is for whoever comes first.  After that,
-    each case gets an even share of what is left, so the likeliest branches of all cases are walked."""
-    for i, case in enumerate(progress(cases)):
-        now = time.monotonic()
-        deadline = max(end - MAX_SECONDS / 2, now + (end - now) / (len(cases) - i))
-        yield judge_case(sampler, case, max_steps, deadline)
 
 
 def judge_case(sampler, case, max_steps=np.inf, deadline=np.inf):

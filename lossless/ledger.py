@@ -12,24 +12,20 @@ from lossless.toys import distribution_of_text, distribution_of_token, spell
 
 
 def write_ledger(sampler, case, report):
-    """The ledger of the shortest beginning of a text that is clearly too likely: of the report's text, if that
-    is too likely."""
-    texts, _ = walk_case(sampler, case, MAX_STEPS)
-    right = distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
-    found, wanted = add_beginnings(texts), add_beginnings(right)
+    """The ledger of the shortest beginning of a text that is clearly too likely: of the report's text, if it
+    is."""
+    found = add_beginnings(walk_case(sampler, case, MAX_STEPS)[0])
+    wanted = add_beginnings(distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings))
     errors = compare(found, wanted, missing=1 - found[()])
     too_likely = [text for text in found if errors[text] > ROUNDING and found[text] > wanted.get(text, 0)]
     if not too_likely:
-        text, chance = clearest((text, chance) for text, chance in texts.items() if text not in right)
-        return (f'The text "{spell(text)}" after "{spell(case.prompt)}" has probability {chance:.4g}, but stops '
-                f"too soon, without an EOS ({case}).")
+        return f'"{spell(report.text)}" stops too soon: before {case.n_tokens} tokens, and without an EOS.'
     shown = tuple(report.text)
     begins = [text for text in too_likely if shown in too_likely and text == shown[:len(text)]]
     text, _ = clearest((text, errors[text]) for text in begins or too_likely)
     n = next(n for n in range(len(text)) if errors[text[:n + 1]] > ROUNDING)        # so many tokens are right
     rows = {}
-    ways, _ = walk_case(sampler, case, MAX_STEPS,
-                        outcome=lambda result, rng: follow(result, n, len(text), rows, rng))
+    ways, _ = walk_case(sampler, case, MAX_STEPS, outcome=lambda *run: follow(*run, n, len(text), rows))
     ways = {way: chance for way, chance in ways.items() if way[0][:n] == text[:n]}
     chances = add_beginnings({steps: chance for (_, steps), chance in ways.items()})
     return "\n".join([
@@ -51,7 +47,7 @@ def add_beginnings(distribution):
     return result
 
 
-def follow(result, start, end, rows, rng):
+def follow(result, rng, start, end, rows):
     """Follows a run until its text has `end` tokens.  Returns (the text, the steps after its first `start`
     tokens), and notes in rows what each draft was drawn from: {the text so far: [n_vocab]}."""
     text, steps = [], []

@@ -98,21 +98,24 @@ def test_the_words_mean_what_the_table_of_kinds_says():
 
 class Mistake(Algorithm2):
     """Algorithm 2 with a mistake: no coin for some drafts, or wrong residuals, settings or ends of text."""
-    def __init__(self, sure=None, residual=None, settings=None, late=None, again=None):
+    def __init__(self, sure=None, residual=None, settings=None, late=None, again=None, untested=None):
         self.sure, self.left, self.change, self.late, self.again = sure, residual, settings, late, again
+        self.untested = untested
 
     def __call__(self, *run, **settings):
+        self.round = 0
         return super().__call__(*run, **settings | (self.change(settings) if self.change else {}))
 
     def accepts(self, q, p, x, rng):
-        return self.sure and self.sure(q, p, x) or super().accepts(q, p, x, rng)
+        sure = self.round == self.untested or self.sure and self.sure(q, p, x)
+        return sure or super().accepts(q, p, x, rng)
 
     def residual(self, q, p, x):
         left = super().residual(q, p, x)
         return self.left(left) if self.left else left
 
     def rows(self, *run):
-        self.ends = run[-1]
+        self.ends, self.round = run[-1], self.round + 1
         return super().rows(*run)
 
     def verify(self, q, p, drafts, rng):
@@ -164,6 +167,7 @@ KINDS_OF_MISTAKES = {
     "top_p keeps ties": KeepsTies(),
     "top_k one too large": Mistake(settings=lambda s: {"top_k": s["top_k"] + 1} if s.get("top_k") else {}),
     "top_p ignored with top_k": Mistake(settings=lambda s: {"top_p": 1} if s.get("top_k") else {}),
+    **{f"round {n} untested": Mistake(untested=n) for n in range(1, 11)},
     **{f"EOS as draft {j + 1} of {k} unseen": Mistake(late=lambda k_, j_, k=k, j=j: (k_, j_) == (k, j + 1))
        for k in range(1, 9) for j in range(k)},
     **{f"EOS redrawn after {j} of {k}": Mistake(again=lambda k_, j_, k=k, j=j: (k_, j_) == (k, j))
@@ -190,10 +194,17 @@ def test_a_case_of_too_many_branches_is_walked_in_part(monkeypatch, capsys):
     monkeypatch.setattr(judge, "MAX_STEPS", 500)
     found = report(speculative_sampling)
     assert found.lossless and (found.n_cases, found.n_unfinished) == (1, 1) and found.n_branches < 100
-    assert str(found).endswith("branches of 1 case, 1 case not to the end)")
+    assert " branches of 1 case; in 1 case only the likeliest)\n" in str(found) and "500 steps" in str(found)
     assert check(speculative_sampling) < 1e-12 and capsys.readouterr().out == str(found) + "\n"
     found = report(WRONG["AbsoluteResidual"])
     assert not found.lossless and found.n_unfinished
+
+
+def test_when_the_time_is_over_the_likeliest_branch_of_each_case_is_walked(monkeypatch):
+    monkeypatch.setattr(judge, "CASES", CASES[2:6])
+    monkeypatch.setattr(judge, "MAX_SECONDS", 0)
+    found = report(speculative_sampling)
+    assert found.lossless and (found.n_cases, found.n_branches, found.n_unfinished) == (4, 4, 4)
 
 
 # What the judge says ----------------------------------------------------------------------------------------
@@ -365,9 +376,24 @@ def test_a_ledger_is_what_a_pencil_gives(tmp_path, capsys, monkeypatch):
         "    n, token = speculative.verify(q, p, drafts, rng)\n    return n, sample(q[n], rng)\n")
     assert command_line.run(__main__.main, [str(path), "--explain"]) == 1
     assert " ".join(capsys.readouterr().out.split("judged")[1].split("\n\n")[1].split()) == (
+        'The text of the report, "d c", is too rare. One that is too likely: '
         'How a text goes on with "c" after "b a a a" (easy numbers; K = 1, 2 tokens): '
         'q after "b a a a": 0.3 a 0 b 0.1 c 0.6 d 0 e p after "b a a a": 0.2 a 0 b 0.5 c 0.3 d 0 e '
         "the chance of each step, and their product: 0.5 x 0.2 = 0.1 draft c, accept "
         "0.5 x 0.8 x 0.1 = 0.04 draft c, reject, then c sum 0.14; the target: 0.1 "
         "TargetAfterRejection of the museum does the same: Tokens with q < p get all of their q from "
         "accepted drafts, and a draw from q adds more.")
+
+
+@pytest.mark.parametrize("body, says", [
+    ("return [] if {*(settings['eos'] or ())} & {*tokens} else RUN", '"(no token)" stops too soon'),
+    ("return [3 for r in RUN for x in r.tokens]", "No drafts are seen here: yield a sampling.Round"),
+    ("yield from RUN\n    yield 3", "is complete, so the text should end here"),
+    ("yield type('R', (), dict(tokens=[3], drafts=[3]))", "There is no ledger: AttributeError"),
+])
+def test_the_verdict_stands_whatever_the_ledger_can_do(body, says, tmp_path, capsys):
+    run = "right(draft, target, tokens, n_tokens, K, rng, temperature=temperature, **settings)"
+    (path := tmp_path / "mine.py").write_text("from speculative import speculative_sampling as right\n"
+                                              f"def speculative_sampling({LOOP}):\n    {body}".replace("RUN", run))
+    assert command_line.run(__main__.main, [str(path), "--explain"]) == 1
+    assert says in capsys.readouterr().out

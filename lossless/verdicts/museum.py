@@ -117,16 +117,13 @@ class EOSInThePrompt(Algorithm2):
         return super().__call__(draft, target, tokens, 0 if ended else n_tokens, *run, eos=eos, **settings)
 
 
-class TenthRoundUntested(Algorithm2):
-    """The drafts of the tenth round are accepted without a test. Shorter texts do not show it."""
+class TenthRoundKeepsAll(Algorithm2):
+    """In the tenth round, and in no other, rejected drafts stay in the text. Shorter texts do not show it."""
     n_rounds = 0
 
-    def rows(self, *run):
+    def text(self, drafts, n_accepted, token, ends):
         self.n_rounds += 1
-        return super().rows(*run)
-
-    def accepts(self, q, p, x, rng):
-        return self.n_rounds == 10 or super().accepts(q, p, x, rng)
+        return super().text(drafts, len(drafts) if self.n_rounds == 10 else n_accepted, token, ends)
 
 
 # Drafting ---------------------------------------------------------------------------------------------------
@@ -153,8 +150,7 @@ class ExpInSinglePrecision(Algorithm2):
     -100, where float32 has few digits left, and none below -103."""
     def rows(self, target, x, drafts, probs, ends):
         weights = np.exp(target(x + drafts, len(drafts) + 1), dtype=np.float32)
-        with np.errstate(divide="ignore"):
-            return probs(np.log(weights, dtype=float))
+        return probs(np.log(np.maximum(weights, np.float64(1e-300))))
 
 
 class FiltersJointly(Algorithm2):
