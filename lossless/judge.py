@@ -41,8 +41,8 @@ class Report(NamedTuple):
         walked = f"{self.n_branches:,} branches of {cases}"
         walked += f"; in {unfinished} only the likeliest" * (self.n_unfinished > 0)
         if self.lossless:
-            missed = (f"\nThe limits are {MAX_STEPS:,} steps a case and {MAX_SECONDS} seconds.  A mistake may be "
-                      "in the rest: thorough=True (--thorough) walks it.") * (self.n_unfinished > 0)
+            missed = (f"\nThe limits are {MAX_STEPS:,} steps a case and {MAX_SECONDS} seconds.  There may be "
+                      "a mistake in the rest: thorough=True (--thorough) walks it.") * (self.n_unfinished > 0)
             return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked}){missed}"
         digits = 6 if abs(self.probability - self.wanted) > 2e-6 else 12
         rounding = " (rounding, or something small that is left out?)" if self.deviation < 1e-6 else ""

@@ -393,7 +393,8 @@ def test_a_ledger_is_what_a_pencil_gives(tmp_path, capsys, monkeypatch):
 ])
 def test_the_verdict_stands_whatever_the_ledger_can_do(body, says, tmp_path, capsys):
     run = "right(draft, target, tokens, n_tokens, K, rng, temperature=temperature, **settings)"
-    (path := tmp_path / "mine.py").write_text("from speculative import speculative_sampling as right\n"
-                                              f"def speculative_sampling({LOOP}):\n    {body}".replace("RUN", run))
+    (path := tmp_path / "mine.py").write_text(
+        "from speculative import speculative_sampling as right\n"
+        f"def speculative_sampling({LOOP}):\n    {body}".replace("RUN", run))
     assert command_line.run(__main__.main, [str(path), "--explain"]) == 1
     assert says in capsys.readouterr().out
