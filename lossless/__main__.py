@@ -14,6 +14,8 @@ from lossless.cases import CASES, thorough_cases
 from lossless.judge import FEW_TOKENS, MAX_STEPS, ROUNDING, distance, report, walk_case
 from lossless.ledger import write_ledger
 
+progress = partial(tqdm, unit=" cases", leave=False, delay=1, disable=None)         # None: only on a terminal
+
 
 def main(path="", *, thorough=False, explain=False):
     """Is it lossless?  Judges speculative.py, with your own drafter or accept rule if you name a file:
@@ -37,8 +39,7 @@ def main(path="", *, thorough=False, explain=False):
             drafted.update(r.drafts)
             yield r
     judged = own.get("speculative_sampling", sampler)
-    bar = partial(tqdm, unit=" cases", leave=False, disable=None)       # None: only on a terminal
-    found = report(judged, thorough=thorough, progress=bar)
+    found = report(judged, thorough=thorough, progress=progress)
     if found.lossless and judged is sampler and not drafted:
         raise ValueError(f"{path} drafts nothing in these texts of a few tokens, so there is nothing to "
                          "judge: let it draft sooner")
@@ -93,7 +94,8 @@ def find_in_museum(sampler, case):
     cases = [case, *(case for case in CASES if case.n_tokens <= FEW_TOKENS)]
     with contextlib.suppress(Exception):                # the sampler may fail in some cases
         for name, wrong in WRONG.items():
-            both = ([walk_case(one, case, MAX_STEPS)[0] for one in (wrong, sampler)] for case in cases)
+            both = ([walk_case(one, case, MAX_STEPS)[0] for one in (wrong, sampler)]
+                    for case in progress(cases))
             if all(distance(a, b) < ROUNDING + 2 - sum([*a.values(), *b.values()]) for a, b in both):
                 reason = " ".join(RULES[name].__doc__.split())
                 yield f"{name} of the museum does the same: {reason}"
