@@ -139,10 +139,11 @@ class UnlikelyThrownAway(Algorithm2):
 # Logits and settings ----------------------------------------------------------------------------------------
 
 class LogitsClipped(Algorithm2):
-    """Logits are clipped to 50 and -50, "for numerical stability". GPT-2's are near -100, so all tokens
-    become equally likely."""
+    """Finite logits are clipped to 50 and -50, "for numerical stability". GPT-2's are near -100, so all
+    tokens become equally likely."""
     def rows(self, target, x, drafts, probs, ends):
-        return probs(np.clip(target(x + drafts, len(drafts) + 1), -50, 50))
+        logits = target(x + drafts, len(drafts) + 1)
+        return probs(np.where(np.isfinite(logits), logits.clip(-50, 50), logits))
 
 
 class ExpInSinglePrecision(Algorithm2):
