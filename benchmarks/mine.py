@@ -1,0 +1,68 @@
+"""Is my drafter better than `model`?
+
+    python -m benchmarks mine my_drafter.py         half a minute, on a machine with nothing else to do
+
+Both draft K tokens per round, judged by Algorithm 2.  Tokens and costs are measured separately, as in
+counts.py and costs.py, on fewer texts.  So a number comes near that of docs/methods.md, with a larger error.
+
+Limitations: the embedded pair, and openings of children's stories.  Whether the drafter is lossless is not
+asked here (python -m lossless my_drafter.py).
+"""
+from pathlib import Path
+
+from tqdm import tqdm
+
+from benchmarks.costs import rounds
+from benchmarks.counts import HERE, N_TOKENS, count_texts, figures, name_of
+from benchmarks.figures import speed
+from benchmarks.measure import caption
+from reporting.stats import ratio
+
+K, N_TEXTS, N_TIMED = 4, 30, 6                                  # texts that are counted, and those that are timed
+COLUMNS = "", "tokens per pass", "acceptance", "c", "v", "speed-up"
+
+
+def compare(drafter):
+    """Yields the machine, then for each temperature the lines of a table and a sentence.
+
+    drafter     a file that defines propose, or a drafter of methods/table.py
+    """
+    yield caption() + "\n"
+    openings = (HERE / "openings.txt").read_text(encoding="utf-8").splitlines()
+    for T, where in (1, ""), (0, "places:0-20"):                # as in docs/methods.md
+        cells = [(name, "token", K, T) for name in (drafter, "model")]
+        counted = [count((*cell, where)) for cell in cells]
+        timed = rounds(cells, float("inf"), openings[:N_TIMED], N_TOKENS)
+        speeds = [speed(found, timed[name_of(*cell)], timed[f"alone T={T}"])
+                  for cell, found in zip(cells, counted)]
+        yield f"T = {T}, K = {K}, {N_TEXTS} texts" + ", their first 20 tokens" * bool(where)
+        yield line(*COLUMNS)
+        for (name, *_), found, cost in zip(cells, counted, speeds):
+            yield line(Path(name).name, f"{found['tokens']:.2f} ± {found['se']:.2f}",
+                       show(ratio(sum(found["kept"]), sum(found["tested"]))), show(cost["c"]),
+                       show(cost["v"]), cost["text"])
+        yield judge(Path(drafter).name, *counted, *speeds) + "\n"
+
+
+def count(cell):
+    """The cell, as counts.py has it."""
+    texts = tqdm(range(N_TEXTS), unit=" texts", leave=False, disable=None)
+    return figures(sum(count_texts(cell, first, 1) for first in texts))
+
+
+def judge(name, mine, model, my_speed, its_speed):
+    """Better or worse than `model`, and by how much: differences with their standard errors."""
+    tokens, error = mine["tokens"] - model["tokens"], (mine["se"]**2 + model["se"]**2) ** .5
+    faster = my_speed["speedup"] - its_speed["speedup"]
+    sure = abs(faster) > 2 * (my_speed["error"]**2 + its_speed["error"]**2) ** .5
+    word = ("better" if faster > 0 else "worse") if sure else "neither better nor worse (within two errors)"
+    return (f"{name} is {word}: {tokens:+.2f} ± {error:.2f} tokens per pass, and "
+            f"{my_speed['speedup'] / its_speed['speedup'] - 1:+.0%} speed, compared with model.")
+
+
+def line(name, *cells):
+    return f"{name:24}" + "".join(f"{cell:>17}" for cell in cells)
+
+
+def show(number):
+    return "-" if number is None else f"{number:.2f}"
