@@ -54,13 +54,14 @@ def of_counts(name, field):
 
 def of_rounds(kernels, name, field):
     """A field of the cell's speed-up: its counts over the costs of its rounds."""
-    rounds, counted = costs(kernels)["rounds"], {key: of_counts(name, key) for key in ("tokens", "se", "drafts")}
+    counted = {key: of_counts(name, key) for key in ("tokens", "se", "drafts")}
+    rounds = costs(kernels)["rounds"]
     mine, alone = rounds[re.sub(r" places:\S+", "", name)], rounds[f"alone T={name.split('T=')[-1]}"]
     return speed(counted, mine, alone)[field]
 
 
 def speed(counted, mine, alone):
-    """{field: value} of a cell of the counts, from the costs of its rounds and of those of the target alone."""
+    """{field: value} of a cell of the counts, from the costs of its rounds and the target's alone."""
     tokens, more = counted["tokens"], counted["drafts"] - mine["drafts"]    # drafts, beyond timed rounds
     cost = (mine["typical"] + mine["slope"] * more) / alone["typical"]      # in rounds of the target alone
     parts = counted["se"] / tokens, spread(mine["pass"]), spread(alone["pass"])

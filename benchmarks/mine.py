@@ -18,7 +18,7 @@ from benchmarks.figures import speed
 from benchmarks.measure import caption
 from reporting.stats import ratio
 
-K, N_TEXTS, N_TIMED = 4, 30, 6                                  # texts that are counted, and those that are timed
+K, N_TEXTS, N_TIMED = 4, 30, 6                                  # texts that are counted, and timed ones
 COLUMNS = "", "tokens per pass", "acceptance", "c", "v", "speed-up"
 
 
