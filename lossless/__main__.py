@@ -5,6 +5,7 @@ from functools import partial
 from numbers import Integral
 
 import numpy as np
+from tqdm import tqdm
 
 import speculative
 from checks import check_settings
@@ -22,7 +23,7 @@ def main(path="", *, thorough=False, explain=False):
     python -m lossless my_speculative.py    # speculative_sampling(..), a loop of your own: judged as it is
 
     The first word of the answer is "lossless" or "not"; the exit status is 0, 1 (not lossless), or 2 (it
-    cannot be judged).
+    cannot be judged).  Cases "not to the end" have so many branches that only the likeliest were walked.
 
     Args:
         path: a Python file with one of these functions, or with propose and verify
@@ -36,7 +37,7 @@ def main(path="", *, thorough=False, explain=False):
             drafted.update(r.drafts)
             yield r
     judged = own.get("speculative_sampling", sampler)
-    found = report(judged, thorough=thorough)
+    found = report(judged, thorough=thorough, watch=partial(tqdm, unit=" cases", leave=False, disable=None))
     if found.lossless and judged is sampler and not drafted:
         raise ValueError(f"{path} drafts nothing in these texts of a few tokens, so there is nothing to "
                          "judge: let it draft sooner")

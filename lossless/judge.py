@@ -58,7 +58,7 @@ def check(sampler, *which, **settings):
     return found.deviation
 
 
-def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settings):
+def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, watch=iter, **settings):
     """Walk the standard cases, up to the first that is wrong.  Returns a Report.
 
     If no text is off by .01 there, the remaining cases of up to four tokens are walked, too.  The report
@@ -70,6 +70,7 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
     Ks          without pairs: only standard cases with one of these K
     n_tokens    without pairs: only standard cases with at most this many tokens
     thorough    walk more cases, and all to the end (takes a minute)
+    watch       passes the cases on, and may show how many there are
     settings    temperature, top_k, top_p, eos: instead of the standard ones
 
     Raises ValueError if the sampler cannot be judged.  Errors that the sampler itself raises pass through.
@@ -84,7 +85,7 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, **settin
     if not chosen:
         raise ValueError("there is nothing to judge: give at least one pair, or other Ks and n_tokens")
     reports = []
-    for case in chosen:
+    for case in watch(chosen):
         reports.append(judge_case(sampler, case, max_steps))
         if not reports[-1].lossless:
             break
