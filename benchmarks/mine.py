@@ -19,7 +19,7 @@ from benchmarks.measure import caption
 from reporting.stats import ratio
 
 K, N_TEXTS, N_TIMED = 4, 30, 6                                  # texts that are counted, and timed ones
-COLUMNS = "", "tokens per pass", "acceptance", "c", "v", "speed-up"
+HEAD = f"{'':24}  tokens per pass  acceptance     c     v     speed-up"
 
 
 def compare(drafter):
@@ -27,21 +27,21 @@ def compare(drafter):
 
     drafter     a file that defines propose, or a drafter of methods/table.py
     """
-    yield caption() + "\n"
+    yield caption()
     openings = (HERE / "openings.txt").read_text(encoding="utf-8").splitlines()
     for T, where in (1, ""), (0, "places:0-20"):                # as in docs/methods.md
+        yield f"\nT = {T}, K = {K}, {N_TEXTS} texts{where and ', their first 20 tokens'}\n{HEAD}"
         cells = [(name, "token", K, T) for name in (drafter, "model")]
         counted = [count((*cell, where)) for cell in cells]
         timed = rounds(cells, float("inf"), openings[:N_TIMED], N_TOKENS)
         speeds = [speed(found, timed[name_of(*cell)], timed[f"alone T={T}"])
                   for cell, found in zip(cells, counted)]
-        yield f"T = {T}, K = {K}, {N_TEXTS} texts" + ", their first 20 tokens" * bool(where)
-        yield line(*COLUMNS)
         for (name, *_), found, cost in zip(cells, counted, speeds):
-            yield line(Path(name).name, f"{found['tokens']:.2f} ± {found['se']:.2f}",
-                       show(ratio(sum(found["kept"]), sum(found["tested"]))), show(cost["c"]),
-                       show(cost["v"]), cost["text"])
-        yield judge(Path(drafter).name, *counted, *speeds) + "\n"
+            rate, c = (f"{number:.2f}" if number is not None else "-" for number in
+                       (ratio(sum(found["kept"]), sum(found["tested"])), cost["c"]))
+            yield (f"{Path(name).name:24}  {found['tokens']:8.2f} ± {found['se']:.2f}  {rate:>10}  {c:>4}  "
+                   f"{cost['v']:.2f}  {cost['text']}")
+        yield judge(Path(drafter).name, *counted, *speeds)
 
 
 def count(cell):
@@ -58,11 +58,3 @@ def judge(name, mine, model, my_speed, its_speed):
     word = ("better" if faster > 0 else "worse") if sure else "neither better nor worse (within two errors)"
     return (f"{name} is {word}: {tokens:+.2f} ± {error:.2f} tokens per pass, and "
             f"{my_speed['speedup'] / its_speed['speedup'] - 1:+.0%} speed, compared with model.")
-
-
-def line(name, *cells):
-    return f"{name:24}" + "".join(f"{cell:>17}" for cell in cells)
-
-
-def show(number):
-    return "-" if number is None else f"{number:.2f}"

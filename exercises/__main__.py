@@ -27,7 +27,7 @@ def main(*paths, json=False, start=False):
         start: write the file instead, with the first lines of all functions
     """
     paths, n_right = paths or ("my_speculative.py",), 0
-    paths = [one for path in paths for one in sorted(glob(str(path))) or [path]]        # PowerShell leaves *.py
+    paths = [one for path in paths for one in sorted(glob(str(path))) or [path]]    # PowerShell leaves *.py
     if start:
         return [write_starter(Path(path)) for path in paths][-1]
     for path in paths:

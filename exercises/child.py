@@ -29,7 +29,9 @@ N_PAIRS = 5             # of timed runs
 HINTS = {               # part of an error: what may be the reason
     "non-negative": "(is the residual max(0, q - p)? q - p alone has negative entries.)",
     "contain NaN": "(is the residual max(0, q - p)? The sum of q - p alone is 0.)",
-    "NoneType": "(does one of your functions return nothing? A sampler returns the new tokens.)",
+    "NoneType": "(does one of your functions return nothing? A sampler returns the new tokens.  In step 8 "
+                "None for p is a point mass.)",
+    "0-dimensional": "(None for p, from a drafter, is a point mass.)",
     "truth value of an array":
         "(is a [0] missing, as in model(x)[0]? Is there an `if eos`, where eos is an array?)"}
 
@@ -78,7 +80,7 @@ def describe_error(error, file):
         (called, _), (_, place) = own[0], own[-1]
         arguments = inspect.formatargvalues(*inspect.getargvalues(called), formatvalue=show)
         notes = [f"line {place.lineno}: {place.line}", f"in {called.f_code.co_name}{arguments}"]
-    notes += getattr(error, "__notes__", []) or [hint for words, hint in HINTS.items() if words in str(error)]
+    notes += [hint for words, hint in HINTS.items() if words in str(error)]
     kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
     return "\n    ".join([f"{kind}{error}", *notes])
 

@@ -89,37 +89,12 @@ class RowsFromTheFirst(Algorithm2):
         return probs(target(x + drafts, len(x + drafts)))
 
 
-def thrown_away_below(least):
-    """UnlikelyThrownAway, with another bound than the museum's."""
-    class ThrownAway(RULES["UnlikelyThrownAway"]):
-        def propose(self, *run):
-            drafts, p = Algorithm2.propose(self, *run)
-            n = next((j for j, x in enumerate(drafts) if p[j][x] < least), len(drafts))
-            return drafts[:n], p[:n]
-    return ThrownAway
-
-
-def unclipped(sample):
-    """{name: rule}: q - p is drawn from as it is, or divided by its sum, with this function."""
-    class ResidualUnclipped(Algorithm2):
-        def correction(self, q, p, x, rng):
-            return sample(q - p, rng)
-
-    class Divided(Algorithm2):
-        def correction(self, q, p, x, rng):
-            return sample((q - p) / (q - p).sum(), rng)
-    name = "ResidualUnclipped. The residual is q - p, and should be max(0, q - p)"
-    return {name: ResidualUnclipped, f"{name}, divided by its sum": Divided}
-
-
 # Several may give the same short texts; the first is named.  So the museum's own come before the disputed.
 MISTAKES = [RowsOneTooLate, RecordedAfterTheDraft,
             *(RULES[name] for name in sorted(WRONG, key=DISPUTED.__contains__)),
             ResidualReversed, OnAfterARejection, RowsFromTheFirst]
 KNOWN = {"": Algorithm2} | {                            # name and reason: rule; "" is right
-    f"{rule.__name__}. {' '.join((rule.__doc__ or '').split())}": rule for rule in MISTAKES} | {
-    f"UnlikelyThrownAway. Drafts whose p is below {least} are thrown away.": thrown_away_below(least)
-    for least in (.05, .1, .2, .3, .5)}
+    f"{rule.__name__}. {' '.join((rule.__doc__ or '').split())}": rule for rule in MISTAKES}
 
 
 def name_first(known, gives_yours):

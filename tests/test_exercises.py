@@ -128,8 +128,8 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
      KNOWN + "exactly k tokens stay at a tie, the last"),
     (1, OF_TOP_P, OF_TOP_P.replace(">=", ">"), KNOWN + "one token more stays"),
     (1, OF_TOP_P, SHIFTED, KNOWN + "one token more stays"),
-    (1, SAMPLE, "    u, c = rng.random(), 0.\n    for i, p in enumerate(probs):\n        c += p\n        if u < c:\n"
-     "            return i", FALLS),
+    (1, SAMPLE, "    u, c = rng.random(), 0.\n    for i, p in enumerate(probs):\n        c += p\n"
+     "        if u < c:\n            return i", FALLS),
     (1, SAMPLE, "    u = rng.random()\n    return next(i for i, c in enumerate(np.cumsum(probs)) if u < c)",
      FALLS),
     (2, LOOP, "x.append(int(np.argmax(model(x)[0])))", "nothing is drawn"),
@@ -142,11 +142,10 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (2, "    return x[n:]\n\n\ndef verify", "\n\n\ndef verify", "return nothing?"),
     (3, TESTS, "    u = rng.random()\n" + TESTS.replace("u = rng.random()", ""), KNOWN + "OneCoinForAll"),
     (3, "residual = np.maximum(q - p, 0)", "residual = q", KNOWN + "TargetAfterRejection"),
-    (3, "np.maximum(q - p, 0)", "q - p", "should be max(0, q - p)"),
-    (3, "np.maximum(q - p, 0)", "(q - p) / (q - p).sum()", "should be max(0, q - p)"),
+    (3, "np.maximum(q - p, 0)", "q - p", "the residual is max(0, q - p)"),
+    (3, "np.maximum(q - p, 0)", "(q - p) / (q - p).sum()", "the residual is max(0, q - p)"),
     (3, RESIDUAL, "rng.choice(3, p=q - p)", "is the residual max(0, q - p)?"),
     (3, RESIDUAL, "rng.choice(3, p=(q - p) / (q - p).sum())", "is the residual max(0, q - p)?"),
-    (3, RESIDUAL, "int(np.searchsorted(np.cumsum(q - p), rng.random()))", "should be max(0, q - p)"),
     (3, "np.maximum(q - p, 0)", "np.maximum(p - q, 0)", KNOWN + "ResidualReversed"),
     (3, TESTS, ON_AFTER, KNOWN + "OnAfterARejection"),
     (3, "u * p[x] < q[x]", "u * q[x] < p[x]", KNOWN + "Swapped"),
@@ -155,7 +154,7 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
      "return sample(target_probs[-1], rng), len(drafts)", "is the pair the wrong way round?"),
     (3, "len(drafts), sample(", "sample(", "n_accepted, next_token, two whole numbers"),
     (4, ROWS, "target(x + drafts)", "the target gave 1 row; K + 1 are needed"),
-    (4, ROWS, "np.repeat(target(x + drafts), len(drafts) + 1, axis=0)", "the target gave 1 row; K + 1 are needed"),
+    (4, ROWS, "np.repeat(target(x + drafts), k + 1, axis=0)", "the target gave 1 row; K + 1 are needed"),
     (4, ROWS, "target(x + drafts, len(x + drafts))", KNOWN + "RowsFromTheFirst."),
     (4, ROWS, "target(x + drafts, len(x + drafts))[:len(drafts) + 1]", KNOWN + "RowsFromTheFirst."),
     (4, "drafts.append(sample(row, rng))", "drafts.append(int(row.argmax()))",
@@ -169,8 +168,8 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (4, "p.append(row)\n        drafts.append(sample(row, rng))",
      "drafts.append(sample(row, rng))\n        p.append(to_probs(draft(x + drafts))[0])",
      KNOWN + "RecordedAfterTheDraft"),
-    *((4, "    return drafts, p\n", f"    n = next((j for j, x in enumerate(drafts) if p[j][x] < {least}), k)\n"
-       "    return drafts[:n], p[:n]\n", KNOWN + "UnlikelyThrownAway") for least in (.2, .3, .4, .5)),
+    (4, "    return drafts, p\n", "    n = next((j for j, x in enumerate(drafts) if p[j][x] < .4), k)\n"
+     "    return drafts[:n], p[:n]\n", KNOWN + "UnlikelyThrownAway"),
     (5, "min(K, n + n_tokens - len(x) - 1)", "K", "asked for 1 new token after [2] it gives 4: [0, 0, 0, 0]"),
     (5, EOS, EOS.replace("{eos} if isinstance(eos, int) else ", ""), "eos=0)"),
     (5, EOS, EOS.replace("eos is None", "not eos"), "an `if eos`, where eos is an array"),
@@ -237,8 +236,8 @@ def test_a_class_gets_a_line_for_each_file(tmp_path, capsys):
 PLACES = "places = [i for i in range(len(x) - 1) if x[i] == x[-1]]\n"
 ENDS = [                # what is written instead of what in the drafter, and what the program says in the end
     ("", "", r"With your own drafter: \d.* times as fast \(median of 5, "),
-    ("(x[places[-1] + 1:][:k]", "(np.array(x[places[-1] + 1:][:k])", r"With your own drafter: \d.* times as fast"),
-    (PLACES, f"{PLACES}    if max(x) > 99:\n        raise KeyError(max(x))\n", r"is gained, failed: KeyError: \d+\n")]
+    ("(x[places[-1] + 1:][:k]", "(np.array(x[places[-1] + 1:][:k])", r"With your own drafter: \d"),
+    (PLACES, f"{PLACES}    if max(x) > 99:\n        raise KeyError(9)\n", "is gained, failed: KeyError: 9\n")]
 
 
 @pytest.mark.long

@@ -55,9 +55,10 @@ def test_what_a_reader_guesses_first_is_folded():
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
     """A folder of links to what a kernel finds after `pip install -e .`, and to nothing else."""
-    setup, folder = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8")), tmp_path_factory.mktemp("installed")
-    setup = setup["tool"]["setuptools"]
-    for name in {*(f"{name}.py" for name in setup["py-modules"]), *(p.split(".")[0] for p in setup["packages"])}:
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    modules = {*(f"{name}.py" for name in setup["py-modules"])}
+    folder = tmp_path_factory.mktemp("installed")
+    for name in modules | {name.split(".")[0] for name in setup["packages"]}:
         (folder / name).symlink_to(ROOT / name)
     return str(folder)
 
@@ -65,9 +66,9 @@ def installed(tmp_path_factory):
 def test_the_first_cells_run_in_a_kernel_of_an_installed_clone(installed):
     pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[notebooks]'")
     code = "\n".join("".join(cells(path, "code")[0]["source"]) for path in NOTEBOOKS)
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "notebooks", capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "notebooks", stderr=subprocess.PIPE,
                           env={**os.environ, "PYTHONPATH": installed, "MPLBACKEND": "agg"})
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr.decode()
 
 
 @each_notebook
