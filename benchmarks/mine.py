@@ -32,7 +32,8 @@ def compare(drafter):
     for T, where in (1, ""), (0, "places:0-20"):                # as in docs/methods.md
         yield f"\nT = {T}, K = {K}, {N_TEXTS} texts{where and ', their first 20 tokens'}\n{HEAD}"
         cells = [(name, "token", K, T) for name in (drafter, "model")]
-        counted = [count((*cell, where)) for cell in cells]
+        counted = [figures(sum(count_texts((*cell, where), n, 1) for n in tqdm(
+            range(N_TEXTS), unit=" texts", leave=False, disable=None))) for cell in cells]
         timed = rounds(cells, float("inf"), openings[:N_TIMED], N_TOKENS)
         speeds = [speed(found, timed[name_of(*cell)], timed[f"alone T={T}"])
                   for cell, found in zip(cells, counted)]
@@ -42,12 +43,6 @@ def compare(drafter):
             yield (f"{Path(name).name:24}  {found['tokens']:8.2f} ± {found['se']:.2f}  {rate:>10}  {c:>4}  "
                    f"{cost['v']:.2f}  {cost['text']}")
         yield judge(Path(drafter).name, *counted, *speeds)
-
-
-def count(cell):
-    """The cell, as counts.py has it."""
-    texts = tqdm(range(N_TEXTS), unit=" texts", leave=False, disable=None)
-    return figures(sum(count_texts(cell, first, 1) for first in texts))
 
 
 def judge(name, mine, model, my_speed, its_speed):

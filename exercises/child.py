@@ -12,7 +12,6 @@ import reprlib
 import sys
 import traceback
 from itertools import islice
-from statistics import median
 
 import numpy as np
 
@@ -99,16 +98,13 @@ def measure(mine, n=60, K=4):
         text_of(sampler(*models, prompt, n, *K, np.random.default_rng(0), **settings))
         return clock() - start, models
 
-    def speedups(seconds):
-        """In words: of pairs of runs that took turns."""
-        found = sorted(base / one for base, one in zip(alone, seconds))
-        return f"{median(found):.2f} times as fast (median of {N_PAIRS}, {found[0]:.2f} to {found[-1]:.2f})"
-
     drafter = checked_propose(mine.propose, target)
     runs = [(run(mine.autoregressive_sampling, [target]),
              run(mine.speculative_sampling, [draft, target], K),
              run(mine.speculative_sampling, [draft, target], K, propose=drafter)) for _ in range(N_PAIRS)]
-    alone, spec, own = ([seconds for seconds, _ in one] for one in zip(*runs))
+    alone, *faster = ([seconds for seconds, _ in one] for one in zip(*runs))
+    gain, own_gain = (f"{np.median(r):.2f} times as fast (median of {N_PAIRS}, {min(r):.2f} to {max(r):.2f})"
+                      for r in np.divide(alone, faster))
     (_, (step,)), (_, (small, large)), (_, (_, own_large)) = runs[-1]
     tokens = n / len(large.calls)
     alpha = next(a for a in np.linspace(0, 1, 101) if mine.expected_tokens(a, K) >= tokens - 1e-9)
@@ -116,8 +112,8 @@ def measure(mine, n=60, K=4):
     return [f"\nOn the embedded pair, at temperature 1 and K = {K}, it gives {tokens:.2f} tokens per pass.  "
             f"Your expected_tokens\ngives that at alpha = {alpha:.2f}; with c = {c:.2f} and v = {v:.2f} your "
             f"predicted_speedup is {mine.predicted_speedup(alpha, K, c, v):.2f}.\n"
-            f"Compared with autoregressive sampling it is {speedups(spec)}.\nWith your own drafter: "
-            f"{n / len(own_large.calls):.2f} tokens per pass, {speedups(own)}."]
+            f"Compared with autoregressive sampling it is {gain}.\nWith your own drafter: "
+            f"{n / len(own_large.calls):.2f} tokens per pass, {own_gain}."]
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ Limitations: an endless loop that neither calls a model nor draws goes on until 
 
 from contextlib import suppress
 from functools import partial
+from inspect import signature
 from numbers import Integral
 from unittest import mock
 
@@ -50,19 +51,19 @@ def check_calls(model, rng):
     return checked
 
 
-def run_perfect_draft(sampler, n, K=3):
+def run_perfect_draft(sampler, n, K=3, stop=()):
     """n tokens, with a draft that is always right.  Returns (number of tokens, n_last) of each call of the
-    draft, and of each call of the target, up to an error."""
+    draft, and of each call of the target, up to an error of the kind `stop`."""
     model, calls = scripted([*range(10)]), ([], [])
     models = (lambda *call, seen=seen: seen.append((len(call[0]), call[1])) or model(*call) for seen in calls)
-    with suppress(Exception):
+    with suppress(stop):
         run_sampler(sampler, models, [0], n, K, Walk())
     return calls
 
 
 def name_rows(sampler):
     """What is missing if the target was never asked for more than one row, or ""."""
-    _, of_target = run_perfect_draft(sampler, 8)
+    _, of_target = run_perfect_draft(sampler, 8, stop=Exception)
     return ("\n    (the target gave 1 row; K + 1 are needed, from one call)" *
             ({n_last for _, n_last in of_target} == {1}))
 
@@ -218,8 +219,9 @@ def step_4(mine):
                                 (table(3), dict(top_k=9, top_p=.7)), (table(3), dict(temperature=0))):
             yield from compare_texts(f"the first three tokens at K = {K}", mine.speculative_sampling,
                                      [draft, table(2, zeros=.2)], [0], 3, K, first=3, **settings)
+    # A drafter of your own, if it is the default, drafts otherwise: step 8 says so.
     of_draft, of_target = run_perfect_draft(mine.speculative_sampling, 8)
-    if len(of_target) != 2 and (of_draft or not hasattr(mine, "propose")):      # see step 8
+    if len(of_target) != 2 and (of_draft or "propose" not in signature(mine.speculative_sampling).parameters):
         twice = len(of_draft) > len({*of_draft})
         yield ("8 tokens of a perfect draft at K = 3 take 2 passes of the target, "
                f"and yours took {len(of_target)}" +
