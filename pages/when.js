@@ -1,0 +1,42 @@
+// When is it not faster?  The formula over K, and where the race stands.
+let what = {};                                          // alpha, K: as the dials say; else those of the race
+const expected = (alpha, K) => sum([...Array(K + 1).keys()], i => alpha ** i);
+function predicted(alpha, K) {                          // Leviathan et al., theorem 3.8, with v in place of 1
+  const rows = preset?.v[K] ?? passCost(K + 1, run.about.most, v);
+  return expected(alpha, K) / (K * c + rows);
+}
+const shape = (tag, given, text = "") => {              // of an SVG
+  const one = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(given)) one.setAttribute(name, value);
+  one.textContent = text;
+  return one;
+};
+function curve() {
+  if (what.run !== run) what = { run };
+  const [accepted, tested] = acceptance(run), race = Math.min(15, run.about.n_drafting);
+  const alpha = what.alpha ?? Number((accepted / tested || 0).toFixed(2)), K = what.K ?? race;
+  const all = Array.from({ length: 15 }, (_, i) => predicted(alpha, i + 1)), best = Math.max(...all);
+  const raced = run.spec.length ? speedup(run, c, v) : 0, top = Math.max(1.5, best, raced) * 1.12;
+  const at = (K, speed) => [40 + 36 * K, 200 - 190 * speed / top];
+  const mark = (K, speed, name) => shape("circle", { cx: at(K, speed)[0], cy: at(K, speed)[1], r: 6, class: name });
+  const text = (x, y, words, name = "") => shape("text", { x, y, class: name }, words);
+  const y = at(0, 1)[1], [x, height] = at(race, raced);
+  $("curve").replaceChildren(
+    shape("path", { d: `M40 ${y}H592`, class: "even" }), text(44, y - 5, "1: the large model alone"),
+    shape("polyline", { points: all.map((speed, i) => at(i + 1, speed)).join(" "), class: "line" }),
+    ...all.map((_, i) => text(at(i + 1)[0] - 4, 220, i + 1)), text(2, 220, "K ="),
+    mark(K, all[K - 1], "f-q"), mark(race, raced, "raced"), text(x + 10, height - 8, "the race", "here"));
+  for (const [id, value, words] of [["alpha", alpha, `α = ${alpha.toFixed(2)}`], ["drafts", K, `K = ${K}`]]) {
+    $(id).value = value;
+    $(id + "-is").textContent = words;
+  }
+  $("when-words").replaceChildren(...words`K = ${K}: ${expected(alpha, K).toFixed(2)} tokens ÷
+    ${(expected(alpha, K) / all[K - 1]).toFixed(2)} steps = ${b(all[K - 1].toFixed(2))}. ${best < 1
+    ? b("Not faster with any K.") : `K = ${all.indexOf(best) + 1} is best: ${best.toFixed(2)}.`} The race itself:
+    ${raced.toFixed(2)}${run.spec[0]?.nodes ? ", with a tree: more of its drafts are accepted." : "."}`);
+}
+for (const [id, key] of [["alpha", "alpha"], ["drafts", "K"]]) $(id).oninput = () => {
+  what[key] = Number($(id).value);
+  curve();
+};
+watchers.push(curve);
