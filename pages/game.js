@@ -7,8 +7,8 @@ $("proof").append(...game.tokens.map((token, i) => {    // for each token, what 
   const [p, q] = [game.p[i], game.q[i]], kept = Math.min(p, q), most = Math.max(...game.p, ...game.q);
   const pair = el("div", "pair", bar("bar p", 0, p / most), el("div", "stack",
     bar("bar law", 0, kept / most), bar("bar lack", kept / most, q / most)));
-  return el("div", "one", el("span", "word", token), pair, el("span", "nums", ...words`p = ${plain(p)}, q = ${plain(q)}: kept
-    ${b(plain(kept))} + new ${b(plain(q - kept))} = ${plain(q)}`));
+  return el("div", "one", el("span", "word", token), pair, el("span", "nums", ...words`kept ${b(plain(kept))} +
+    new ${b(plain(q - kept))} = ${b("q")} = ${plain(q)}`));
 }), el("p", "small", ...words`${el("span", "p-ink", "p, what is drafted")} · ${el("span", "law-ink",
   "min(p, q), the kept drafts")} · ${el("span", "q-ink", "hatched: (q − p)₊, the new tokens")}. A draft is
   rejected with probability ${plain(sum([0, 1, 2, 3], i => Math.max(0, game.q[i] - game.p[i])))}, and the hatched parts add
@@ -33,7 +33,7 @@ function verdictOn(rule, right) {
   el("p", "small soft", thread(rule), ` (${rule.date}): ${rule.claim}`)];
 }
 function summary() {                                    // what was right, and something to pass on
-  const { n, n_wrong, all } = game, words_ = `I told ${score()} of ${dealt.length} accept rules right.`;
+  const { n, n_wrong } = game, all = data.repository, words_ = `I told ${score()} of ${dealt.length} accept rules right.`;
   const cases = Object.assign(el("a", "", `all ${n} cases`), { href: all + "/blob/main/lossless/verdicts/README.md" });
   const pass = button("Copy my score", "", () => copy(`${words_} ${location.href.split("#")[0]}#guess`, pass));
   return [el("p", "verdict", words_), el("p", "", ...words`A coin gets ${dealt.length / 2}. The repository has

@@ -46,7 +46,7 @@ const STOPS = {
   },
   whole: ({ kept }) => [{ kind: "whole", n: kept, out: true, own: true }],
 };
-let show = id => $(id).scrollIntoView({ behavior: STILL ? "auto" : "smooth" });     // page.js: on a projector, too
+let show = id => $(id).scrollIntoView();                // page.js: also on a projector
 function openRound(of, i, go = false) {
   const r = of.spec[i], kind = r.steps?.length ? "lines" : r.tests ? of.about.picture : "whole";
   if (opened?.of !== of) list(of.about);
