@@ -151,13 +151,13 @@ function enter(about) {                                 // your run takes the pl
 }
 function measureHere() {                                // this browser's costs of the run that is shown
   for (const key of KEYS) $(key).value = run.settings[key];
-  preset = here;
-  race();
+  here.wanted = race();
 }
 function measured(costs) {
   if (costs.c === null || costs.v === null) return;
   here.c[cellOf(mine)] = costs.c;
   here.v = Array.from({ length: 16 }, (_, i) => passCost(i + 1, mine.about.most, costs.v));
   here.words = `measured here: c = ${costs.c.toFixed(2)}, v = ${costs.v.toFixed(2)} (WebAssembly multiplies slowly)`;
-  if (preset === here && costOf(here, run) !== undefined) use(here);
+  if ((here.wanted || preset === here) && run === mine) use(here);
+  here.wanted = false;
 }
