@@ -33,7 +33,7 @@ function verdictOn(rule, right) {
   el("p", "small soft", thread(rule), ` (${rule.date}): ${rule.claim}`)];
 }
 function summary() {                                    // what was right, and something to pass on
-  const { n, n_wrong } = game, all = data.repository, words_ = `I told ${score()} of ${dealt.length} accept rules right.`;
+  const { n, n_wrong } = game, all = $("top").querySelectorAll("p a")[2]?.href, words_ = `I told ${score()} of ${dealt.length} accept rules right.`;
   const cases = Object.assign(el("a", "", `all ${n} cases`), { href: all + "/blob/main/lossless/verdicts/README.md" });
   const pass = button("Copy my score", "", () => copy(`${words_} ${location.href.split("#")[0]}#guess`, pass));
   return [el("p", "verdict", words_), el("p", "", ...words`A coin gets ${dealt.length / 2}. The repository has

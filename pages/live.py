@@ -104,7 +104,7 @@ class Live:
 
         if not disputed:
             return lossless.report(watched)._asdict()
-        for found in reports(sampler, settings or {}, penalty):
+        for found in reports(watched, settings or {}, penalty):
             if not found.lossless:
                 break
         return found._asdict()

@@ -30,9 +30,8 @@ ABOUT = ("A small model drafts, a large one checks all drafts in one pass. Watch
          "guess which accept rules leave the text's distribution unchanged.")
 # What the form is set to at first, and what differs in each of the recorded runs.
 START, RECORDED = json.loads((HERE / "recordings.json").read_text(encoding="utf-8")).values()
-COSTS = {               # where a draft's cost was measured: how many drafts there are on a level
-    "model token K=4 T=1": 1, "lookup token K=4 T=1": 1, "eagle token K=4 T=1": 1,
-    "model tree:3,2,1 T=1": 5, "eagle tree:3,2,1 T=1": 5}
+COSTS = ("model token K=4 T=1", "lookup token K=4 T=1", "eagle token K=4 T=1",      # of a draft
+         "model tree:3,2,1 T=1", "eagle tree:3,2,1 T=1")    # of a level of the tree, five drafts on average
 CODE = (".", "compute", "loading", "lossless", "lossless/verdicts", "methods", "methods/drafters",
         "methods/samplers", "pages", "reporting")
 GPUS = {    # not measured: (texts at once, how many rows, of all texts together, cost as much as one row)
@@ -64,8 +63,7 @@ def index_page(files, repository="", address="", base=PYODIDE):
     about = [dict(file=file, size=len(data), sha256=hashlib.sha256(data).hexdigest())
              for file, data in files.items()]
     data = dict(packs=about, base=base, python_size=PYODIDE_SIZE, settings=START, presets=presets(),
-                runs=recordings(), game=game(), openings=[*live.openings()], paper=live.paper(),
-                repository=repository)
+                runs=recordings(), game=game(), openings=[*live.openings()], paper=live.paper())
     link = f'<a href="{escape(repository)}">this repository</a>' if repository else "this repository"
     policy = f" {base} 'wasm-unsafe-eval'; connect-src 'self' {base}; worker-src blob:"
     preview = "".join(f'<meta property="og:{name}" content="{escape(text)}">\n' for name, text in [
@@ -83,8 +81,7 @@ def recordings():
 
 
 def presets():
-    """[{name, words, c: {one of COSTS: a draft's, or a level's of a tree}, v: [that of a pass over 1 row, 2
-    rows, .. 16 rows]}, ..]"""
+    """[{name, words, c: {one of COSTS: its cost}, v: [that of a pass over 1 row, 2 rows, .. 16 rows]}, ..]"""
     rows, found = np.arange(1, 17), []
     for kernels, words in NAMES.items():
         measured = costs(kernels)
@@ -92,16 +89,15 @@ def presets():
         found.append(dict(
             name=f"our CPU, {words}",
             words="measured with this pair: {CPU}, {cores} cores".format(**measured["machine"]),
-            c={cell: round(value(f"{kernels} {cell}: c") * size, 3) for cell, size in COSTS.items()},
+            c={cell: value(f"{kernels} {cell}: c") * (5 if "tree" in cell else 1) for cell in COSTS},
             v=(np.interp(rows, [*ms], [*ms.values()]) / ms[1]).round(3).tolist()))
     for name, (texts, free) in GPUS.items():
         found.append(dict(
-            name=name, words="not measured: we assume that a model's draft costs 0.12 and a copied one nothing, "
-            f"and that a pass over {free} tokens (of {texts} text{'s' * (texts > 1)} at once) takes no longer "
-            "than over one",
+            name=name, words="assumed, not measured: a draft costs 0.12, a copied one nothing, and a pass "
+            f"over {free} tokens (of {texts} text{'s' * (texts > 1)} at once) costs no more than over one",
             c=dict.fromkeys(COSTS, .12) | {"lookup token K=4 T=1": 0},
             v=np.maximum(1, rows * texts / free).tolist()))
-    return [*found, dict(name="this browser", words="", c={}, v=None)]
+    return [*found, dict(name="this browser", words="", c={})]
 
 
 def pages(repository="", address=""):

@@ -19,18 +19,14 @@ from benchmarks.figures import value
 from lossless import cases, judge
 from lossless.verdicts import CASES
 from lossless.verdicts.museum import RIGHT, RULES, WRONG
-from methods.entries import Drafted
-from methods.table import choose, join, prepare
+from methods.table import choose, prepare
 from pages import site
-from pages.live import Live, openings
 from pages.frame import HERE
-from pages.rounds import Coins, Shown
-from speculative import propose, speculative_sampling, verify
+from pages.live import Live, openings
 
 RUN = dict(prompt="The sun was going down.", n_tokens=12, K=4, temperature=.8, top_p=.95, seed=0,
            drafter="model", verifier="token")
 OPENED = {opening["name"]: opening for opening in openings()}
-PLAIN = functools.partial(speculative_sampling, propose=propose, verify=verify)
 ENDLESS = "def verify(q, p, drafts, rng):\n    while True: pass"
 
 
@@ -63,14 +59,6 @@ def test_edited_code_is_shown_line_by_line(live):
     assert [source["name"] for source in about["sources"]] == ["propose", "your code", "the loop"]
     for r in rounds:
         assert r["steps"][-1]["facts"][-1][1] == {"tokens": r["tokens"], "of": len(r["tokens"])}
-
-
-def test_each_step_of_the_paper_names_lines_of_the_source(live):
-    method = join(choose("model", "token"), Drafted(None, None), 1)
-    about = Shown(live.encoder, Coins(None), PLAIN).about(method)
-    lines = [line.strip() for source in about["sources"] for line in source["lines"]]
-    steps = json.loads((HERE / "algorithm2.json").read_text(encoding="utf-8"))
-    assert all(any(line.startswith(part) for line in lines) for _, parts in steps for part in parts)
 
 
 @pytest.mark.parametrize("changes, words", [
@@ -184,7 +172,7 @@ def test_in_a_browser_your_run_takes_the_recordings_place_and_is_that_of_python(
         browser.run("$('presets').lastChild.click()")
         until(browser, "!busy && preset === here")      # though one download was damaged
         assert browser.texts("#c-is")[0] in browser.texts("#preset-words")[0]
-        assert browser.run("return [c, v]") == browser.run("return [costOf(here, run), here.v[run.about.most - 1]]")
+        assert browser.run("return c === costOf(here, run) && v === here.v[run.about.most - 1]")
 
     browser.visit(address)
     time.sleep(2)
@@ -314,8 +302,8 @@ def test_in_a_browser_the_speed_up_is_that_worked_out_by_hand(page):
             shown.append(40 < steps)
     assert {*shown} == {True, False}
     browser.run("choose(runs[0]); use(data.presets[1])")
-    assert browser.run("return [c, v]") == [round(value(f"avx2 {name}"), 3) for name in (
-        "model token K=4 T=1: c", "passes demo-target: v 5")]
+    assert browser.run("return [c, v]") == pytest.approx([value(f"avx2 {name}") for name in (
+        "model token K=4 T=1: c", "passes demo-target: v 5")], abs=.001)
 
 
 @pytest.mark.browser
@@ -364,17 +352,6 @@ def test_in_a_browser_the_game_is_played(page):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("size", [(375, 800), (1280, 720)], ids=["narrow", "wide"])
-def test_in_a_browser_the_race_fits_the_first_screen_and_a_projector(page, size):
-    browser = page("", *size)
-    assert browser.run("return $('speed').getBoundingClientRect().bottom") < size[1]
-    for width, height in (1280, 720), (1920, 1080):
-        browser = page("#view=stage", width, height)
-        assert browser.run("return document.documentElement.scrollHeight") <= height
-        assert not browser.run("return $('round').offsetHeight")
-
-
-@pytest.mark.browser
 def test_in_a_browser_a_click_on_a_round_opens_it_while_the_race_plays(page):
     browser = page()
     for i in range(20):
@@ -407,37 +384,34 @@ def test_in_a_browser_the_keyboard_is_enough(page):
         assert browser.run(f"return {then}"), (selector, then)
 
 
-def bars_of(pdf):
-    """How many rectangles the pages of the PDF have in the colours of p and q."""
-    streams = re.findall(rb"FlateDecode.*?stream\r?\n(.*?)endstream", pdf, re.S)
-    text = b"".join(zlib.decompress(stream) for stream in streams if stream[:1] == b"x")
-    parts = re.split(rb"([\d.]+ [\d.]+ [\d.]+) rg", text)[1:]
-    return sum(part.count(b" re\n") for ink, part in zip(parts[::2], parts[1::2])
-               if ink in (b".1647 .3647 .6902", b".5412 .3294 .0314"))
-
-
 @pytest.mark.browser
 def test_in_a_browser_print_has_the_bars(page):
+    """The rectangles of the PDF in the colours of p and q, before and after the bars are removed."""
     browser, printed = page(), []
     for script in "", "document.querySelectorAll('.bar').forEach(bar => bar.remove())":
         browser.run(script)
-        found = browser.driver.execute_cdp_cmd("Page.printToPDF", {})["data"]
-        printed.append(bars_of(base64.b64decode(found)))
+        pdf = base64.b64decode(browser.driver.execute_cdp_cmd("Page.printToPDF", {})["data"])
+        streams = re.findall(rb"FlateDecode.*?stream\r?\n(x.*?)endstream", pdf, re.S)
+        _, *parts = re.split(rb"([\d.]+ [\d.]+ [\d.]+) rg", b"".join(map(zlib.decompress, streams)))
+        inks = b".1647 .3647 .6902", b".5412 .3294 .0314"
+        printed.append(sum(part.count(b" re\n") for ink, part in zip(parts[::2], parts[1::2]) if ink in inks))
     assert printed[0] - printed[1] > 20, printed
 
 
 @pytest.mark.browser
 def test_in_a_browser_the_ten_minutes_of_the_lesson_are_clicked_through(page):
     """Each click that docs/lesson.md prints **bold** is made; all fits on a projector of 720 lines."""
-    script = (HERE.parent / "docs/lesson.md").read_text(encoding="utf-8").split("## Ten minutes")[1].split("\n## ")[0]
-    clicks = re.findall(r"\*\*(.+?)\*\*", script.split("|---|\n")[1])
+    lesson = (HERE.parent / "docs/lesson.md").read_text(encoding="utf-8")
+    table = lesson.split("## Ten minutes")[1].split("|---|\n")[1].split("\n\n")[0]
+    clicks = re.findall(r"\*\*(.+?)\*\*", table)
     assert len(clicks) > 15
     browser, seen = page("", 1280, 720), set()
     for words in clicks:
-        found = browser.run(f"""const found = [...document.querySelectorAll("button, nav a, .can")].filter(one =>
-            one.offsetParent && one.textContent.trim() === {words!r} || one === boxes.at(-1) && {words!r} ===
-            "the last round"); found.at(0)?.click(); return found.length""")
-        assert found >= 1, (words, browser.run("return viewing"))
+        found = browser.run(f"""const named = one => one.offsetParent && one.textContent === {words!r};
+            const found = {words!r} === "the last round" ? boxes.at(-1)
+              : [...document.querySelectorAll("button, nav a")].find(named);
+            found?.click(); return found""")
+        assert found, (words, browser.run("return viewing"))
         assert browser.run("return viewing && document.documentElement.scrollHeight") <= 720, words
         seen.add(browser.run("return viewing"))
     assert seen == {"race", "round", "tree", "why", "when", "guess", "own"}
