@@ -7,12 +7,11 @@ $("proof").append(...game.tokens.map((token, i) => {    // for each token, what 
   const [p, q] = [game.p[i], game.q[i]], kept = Math.min(p, q), most = Math.max(...game.p, ...game.q);
   const pair = el("div", "pair", bar("bar p", 0, p / most), el("div", "stack",
     bar("bar law", 0, kept / most), bar("bar lack", kept / most, q / most)));
-  return el("div", "one", el("span", "word", token), pair, el("span", "nums", ...words`kept ${b(plain(kept))} +
-    new ${b(plain(q - kept))} = ${b("q")} = ${plain(q)}`));
+  return el("div", "one", el("span", "word", token), pair, el("span", "nums", ...words`kept
+    ${b(plain(kept))} + new ${b(plain(q - kept))} = ${b("q")} = ${plain(q)}`));
 }), el("p", "small", ...words`${el("span", "p-ink", "p, what is drafted")} · ${el("span", "law-ink",
-  "min(p, q), the kept drafts")} · ${el("span", "q-ink", "hatched: (q − p)₊, the new tokens")}. A draft is
-  rejected with probability ${plain(sum([0, 1, 2, 3], i => Math.max(0, game.q[i] - game.p[i])))}, and the hatched parts add
-  up to just that: after a rejection, each token comes in proportion to what it lacks.`));
+  "min(p, q), the kept drafts")} · ${el("span", "q-ink", "hatched: (q − p)₊, the new tokens")}. A draft
+  is rejected as often as the hatched parts add up to, and then each token comes in proportion to what it lacks.`));
 function thread({ link, thread }) {
   return Object.assign(el("a", "", thread), { href: link });
 }
@@ -23,8 +22,8 @@ function laws({ law, lossless }, answered) {            // p and q; after an ans
   return el("div", lossless ? "" : "wrong", key, bars(rows, ["p", "q", "law"]));
 }
 function verdictOn(rule, right) {
-  const text = rule.text?.map(i => game.tokens[i]).join(" "), title = el("p", rule.lossless ? "verdict yes"
-    : "verdict no", `${rule.lossless ? "Lossless" : "Not lossless"}. ${right ? "You saw it." : "It fooled you."}`);
+  const text = rule.text?.map(i => game.tokens[i]).join(" "), is = rule.lossless ? "Lossless. " : "Not lossless. ";
+  const title = el("p", rule.lossless ? "verdict yes" : "verdict no", is, right ? "You saw it." : "It fooled you.");
   title.tabIndex = -1;
   return [title, el("p", "", rule.reason), el("p", "", ...rule.lossless
     ? words`The judge followed ${many(rule.n_branches, "random branch", "es")}: no text is wrong.`
@@ -33,13 +32,13 @@ function verdictOn(rule, right) {
   el("p", "small soft", thread(rule), ` (${rule.date}): ${rule.claim}`)];
 }
 function summary() {                                    // what was right, and something to pass on
-  const { n, n_wrong } = game, all = $("top").querySelectorAll("p a")[2]?.href, words_ = `I told ${score()} of ${dealt.length} accept rules right.`;
-  const cases = Object.assign(el("a", "", `all ${n} cases`), { href: all + "/blob/main/lossless/verdicts/README.md" });
-  const pass = button("Copy my score", "", () => copy(`${words_} ${location.href.split("#")[0]}#guess`, pass));
-  return [el("p", "verdict", words_), el("p", "", ...words`A coin gets ${dealt.length / 2}. The repository has
-    ${all ? cases : `${n} cases, in lossless/verdicts/README.md`}: in ${n_wrong} of them the rule is wrong.`),
-  el("ol", "", ...dealt.map((rule, i) => el("li", "", answers[i] === rule.lossless ? "✓ " : "✗ ", thread(rule),
-    `: ${rule.lossless ? "lossless" : "not lossless"}`))), el("div", "row", pass)];
+  const told = `I told ${score()} of ${dealt.length} accept rules right.`, link = location.href.split("#")[0];
+  const pass = button("Copy my score", "", () => copy(`${told} ${link}#guess`, pass));
+  const code = $("top").querySelectorAll("p a")[2]?.href ?? "..", all = el("a", "", `all ${game.n} cases`);
+  all.href = code + "/blob/main/lossless/verdicts/README.md";
+  return [el("p", "verdict", told), el("p", "", ...words`A coin gets ${dealt.length / 2}. Of ${all} of the
+    repository, ${game.n_wrong} are not lossless.`), el("ol", "", ...dealt.map((rule, i) => el("li", "",
+    answers[i] === rule.lossless ? "✓ " : "✗ ", thread(rule)))), el("div", "row", pass)];
 }
 function copy(text, where) {                            // to the clipboard, where there is one
   const said = done => { where.textContent = done ? "Copied" : "Not copied: no clipboard here"; };

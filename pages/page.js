@@ -1,15 +1,15 @@
 // The form, the address that says what is set and shown, the projector's views, and how the page begins.
 const KEYS = ["prompt", "K", "temperature", "top_p", "seed", "n_tokens", "drafter", "verifier"];
-const TEXTS = ["prompt", "drafter", "verifier"], START = data.settings, root = document.documentElement;
-const PARTS = { race: ["race", "dials"], when: ["dials", "when"], tree: ["round"] };   // of a view; else its own
+const TEXTS = ["prompt", "drafter", "verifier"], root = document.documentElement;
+const START = { ...data.settings, open: openings[0].name };
+const PARTS = { race: ["race", "dials"], when: ["dials", "when"], tree: ["round"] };   // of a view
 let viewing = "";                                       // on a projector: what is shown; else ""
 
 const asSet = () => Object.fromEntries(KEYS.map(key =>
   [key, TEXTS.includes(key) ? $(key).value : Number($(key).value)]));
 function addressOf(more) {                              // what is set, opened and shown
-  const set = Object.entries(asSet()).filter(([key, value]) => value !== START[key]);
-  const all = { ...Object.fromEntries(set), ...rule === openings[0] ? {} : { open: rule.name }, view: viewing, ...more };
-  const given = Object.entries(all).filter(([, value]) => value !== "");
+  const all = { ...asSet(), open: rule.name, view: viewing, ...more };
+  const given = Object.entries(all).filter(([key, value]) => value !== (START[key] ?? ""));
   return location.href.split("#")[0] + (given.length ? "#" + new URLSearchParams(given) : "");
 }
 function remember() { history.replaceState(null, "", addressOf({})); }
@@ -20,11 +20,12 @@ function race(code = "") {
   request({ race: { ...asSet(), code } });
   return true;
 }
-function view(name) {                                   // one part alone, as large as it goes; "": the whole page
+function view(name) {                                   // one part alone; "": the whole page
   viewing = name;
   root.className = name ? "stage" : "";
   $("leave").hidden = !name;
-  for (const part of $("main").children) part.classList.toggle("on", (PARTS[name] ?? [name]).includes(part.id));
+  const parts = PARTS[name] ?? [name];
+  for (const part of $("main").children) part.classList.toggle("on", parts.includes(part.id));
   for (const tab of $("tabs").children) tab.ariaCurrent = String(name !== "" && nameOf(tab) === name);
   remember();
   scrollTo(0, 0);
@@ -36,7 +37,7 @@ $("tabs").onclick = event => {
   const tab = event.target.closest("a"), name = tab && nameOf(tab);
   if (!tab) return;
   event.preventDefault();
-  if (name === "tree") openBest(runs.filter(one => one.spec[0]?.nodes));
+  if (name === "tree") openBest(runs.filter(isTree));
   if (name === "stage" || name === "leave") view(name === "stage" ? "race" : "");
   else if (viewing) view(name);
   else scrollThere(name === "tree" ? "round" : name);
@@ -54,7 +55,7 @@ function linked(first) {                                // the address, at the s
   if (given.has("open")) open(Math.max(0, openings.findIndex(it => it.name === given.get("open"))));
   const name = given.get("view") === "stage" ? "race" : given.get("view") ?? "";
   if (name || viewing) view([...$("tabs").children].some(tab => nameOf(tab) === name) ? name : "");
-  if (name === "tree") openBest(runs.filter(one => one.spec[0]?.nodes));
+  if (name === "tree") openBest(runs.filter(isTree));
   if (given.has("code")) {
     openLinked(given.get("code"));
     remember();

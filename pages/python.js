@@ -51,7 +51,9 @@ function inside() {                                     // becomes the worker's 
       await (ready ??= load(needs));                    // one that failed fails again, in the same words
       if (judge) {
         let shown = 0;
-        live.progress = share => Date.now() > shown + 100 && postMessage({ id, share, at: shown = Date.now() });
+        live.progress = share => {                      // ten times a second
+          if (Date.now() > shown + 100) postMessage({ id, share, at: shown = Date.now() });
+        };
         postMessage({ id, verdict: JSON.parse(live.judge(JSON.stringify(judge))) });
       }
       if (race) await run(id, race);
@@ -69,8 +71,8 @@ function inside() {                                     // becomes the worker's 
 }
 
 const SIZE = sum(data.packs, pack => pack.size) + data.python_size;     // bytes
-let worker = null, asked = 0, asking = {}, busy = false, mine = null;
-const here = data.presets.at(-1);                       // "this browser"
+let worker = null, asked = 0, asking = {}, busy = false, mine = null, wanted = false;
+const here = data.presets.at(-1);                       // "this browser"; wanted: its costs were asked for
 function request(what) {                                // {race} or {judge}
   if (location.protocol === "file:") return fail("This page was opened as a file, which cannot fetch the "
     + "models: run python -m http.server -d site and open http://localhost:8000.");
@@ -80,15 +82,20 @@ function request(what) {                                // {race} or {judge}
   fail("");
   asking = what;
   $(what.judge ? "own-bar" : "bar").append($("busy"));
-  working(true, what.judge ? "Every possible outcome is followed." : "");
+  working(true);
   worker.postMessage({ id: ++asked, ...what, needs });
 }
-function working(on, words = "") {
+function working(on) {
   busy = on;
   $("stop").hidden = !on;
   for (const id of ["run", "try", "judge"]) $(id).disabled = on;
-  $("status").textContent = words;
+  $("status").textContent = "";
   $("progress").hidden = true;
+}
+function progress(share, words) {
+  $("progress").hidden = false;
+  $("progress").value = share;
+  $("status").textContent = words;
 }
 function fail(text) {
   $("error").textContent = text;
@@ -116,9 +123,7 @@ $("stop").onclick = () => {                             // code that does not li
 function heard({ id, loaded, failed, began, lane, round, costs, verdict, share, done }) {
   if (loaded) {
     const [part, all] = [Math.min(loaded, SIZE), SIZE].map(bytes => Math.round(bytes / 1e6));
-    $("progress").hidden = false;
-    $("progress").value = loaded / SIZE;
-    $("status").textContent = `Python and models: ${part} of ${all} MB`;
+    progress(loaded / SIZE, `Python and models: ${part} of ${all} MB`);
   }
   if (id !== asked) return;
   const wrong = failed ?? began?.error ?? round?.error ?? costs?.error;
@@ -131,11 +136,8 @@ function heard({ id, loaded, failed, began, lane, round, costs, verdict, share, 
     if (run === mine) lay();
   } else if (costs) measured(costs);
   else if (verdict) judged(verdict);
-  else if (share) {
-    $("progress").hidden = false;
-    $("progress").value = share;
-    $("status").textContent = "Every possible outcome is followed.";
-  } else if (done) {
+  else if (share) progress(share, "Every possible outcome is followed.");
+  else if (done) {
     working(false);
     if (asking.race) over(false);
   }
@@ -151,13 +153,12 @@ function enter(about) {                                 // your run takes the pl
 }
 function measureHere() {                                // this browser's costs of the run that is shown
   for (const key of KEYS) $(key).value = run.settings[key];
-  here.wanted = race();
+  wanted = race();
 }
 function measured(costs) {
   if (costs.c === null || costs.v === null) return;
   here.c[cellOf(mine)] = costs.c;
   here.v = Array.from({ length: 16 }, (_, i) => passCost(i + 1, mine.about.most, costs.v));
-  here.words = `measured here: c = ${costs.c.toFixed(2)}, v = ${costs.v.toFixed(2)} (WebAssembly multiplies slowly)`;
-  if ((here.wanted || preset === here) && run === mine) use(here);
-  here.wanted = false;
+  if ((wanted || preset === here) && run === mine) use(here);
+  wanted = false;
 }

@@ -17,7 +17,7 @@ function acceptance({ spec }) {                         // [accepted, tested] dr
 }
 
 // The state ----------------------------------------------------------------------------------------------
-const PACE = 300, PHASE = 1200, HOLD = 700;             // milliseconds: a step; in slow motion a phase, a halt
+const PACE = 300, PHASE = 1200, HOLD = 700;             // milliseconds: a step; if slow: a phase, a halt
 const LANES = ["alone", "spec"], names = {};            // names: token: its text
 const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }));
 runs.forEach(one => one.spec.forEach(r => Object.assign(names, r.names)));
@@ -45,22 +45,23 @@ const DRAFTERS = {
   other: ["one pass of what drafts", "the drafter's distribution", "its drafter gives it"],
 };
 const drafterOf = ({ settings: { drafter } }) => DRAFTERS[drafter] ?? DRAFTERS.other;
-const cellOf = ({ settings: { drafter, verifier } }) =>         // in which preset.c has a draft's cost
-  `${drafter} ${verifier === "tree" ? "tree:3,2,1" : "token K=4"} T=1`;
+const isTree = ({ about: { most, n_drafting } }) => most > n_drafting + 1;
+const cellOf = run =>                                   // under which preset.c has a draft's cost
+  `${run.settings.drafter} ${isTree(run) ? "tree:3,2,1" : "token K=4"} T=1`;
 const costOf = ({ c }, run) => typeof c === "number" ? c : c[cellOf(run)];      // undefined: not measured
 
 // The lanes ----------------------------------------------------------------------------------------------
 function shortened(prompt) {                            // its end, from the beginning of a word
   return prompt.length < 48 ? prompt : "… " + prompt.slice(prompt.indexOf(" ", prompt.length - 44) + 1);
 }
-const TAGS = { out: "del", unread: "del" };
 function chips(kind, words) {                           // the space before a word stays outside its chip
   return words.flatMap(word => {
     const shown = word.replace(/^ (?=\S)/, "").replace(/^ $/, "·").replace(/\n/g, "↵");
-    return [/^ \S/.test(word) ? " " : el("wbr"), el(TAGS[kind.split(" ")[0]] ?? "span", "chip c-" + kind, shown)];
+    const tag = /^(out|unread)/.test(kind) ? "del" : "span";
+    return [/^ \S/.test(word) ? " " : el("wbr"), el(tag, "chip c-" + kind, shown)];
   });
 }
-function asText(kind, words) {                           // as text; a line's end has a sign while it is a chip
+function asText(kind, words) {                          // as text; a line's end has a sign while it is a chip
   return words.flatMap(word => [/^ \S/.test(word) ? " " : el("wbr"), el("span", "token t-" + kind,
     ...word.replace(/^ (?=\S)/, "").split(/(\n)/).flatMap(part => part === "\n"
       ? [el("span", "sign", "↵"), part] : part))]);
@@ -77,7 +78,7 @@ function pending({ nodes, drafts }, { drafted, checking }) {
   return chips(checking ? "check" : "open", nodes ? [` ${nodes.length} drafts in a tree`]
     : drafts.slice(0, drafted).map(d => names[d.token]));
 }
-function drawSpec(so, all) {                            // what is on the screen already stays the same element
+function drawSpec(so, all) {                            // a round on the screen stays the same element
   const box = $("text-spec");
   if (drawn.run !== run) {
     boxes = [];
@@ -95,12 +96,12 @@ function draw() {
   now = Math.max(0, Math.min(now, limit()));
   const so = state(), alone = Math.min(run.alone.length, Math.floor(now + 1e-9));
   const last = { alone: run.alone.length, spec: end() }, first = last.spec < last.alone ? "spec" : "alone";
-  const all = run.over && passed(finish()), shown = [...Object.values(so), all].join(), new_run = drawn.run !== run;
-  if (new_run || drawn.spec !== shown) drawSpec(so, all);
-  if (new_run || drawn.alone !== alone) $("text-alone").replaceChildren(
-    el("span", "soft", shortened(run.settings.prompt)), run.alone.slice(0, alone).flatMap(r => r.text).join(""));
-  for (const [name, key] of [["alone", alone], ["spec", shown]])
-    if (new_run || drawn[name] !== key) $("text-" + name).scrollTop = 1e6;
+  const all = run.over && passed(finish()), shown = [...Object.values(so), all].join();
+  const changed = name => drawn.run !== run || drawn[name] !== { alone, spec: shown }[name];
+  if (changed("spec")) drawSpec(so, all);
+  if (changed("alone")) $("text-alone").replaceChildren(el("span", "soft", shortened(run.settings.prompt)),
+    run.alone.slice(0, alone).flatMap(r => r.text).join(""));
+  for (const name of LANES) if (changed(name)) $("text-" + name).scrollTop = 1e6;
   drawn = { run, alone, spec: shown };
   const counts = { alone: [alone, alone], spec: [tokensOf(run.spec.slice(0, so.done)), so.done] };
   for (const name of LANES) {
@@ -119,7 +120,7 @@ function outcome() {
   const [one, two] = [alone, spec].map(rounds => rounds.flatMap(r => r.tokens).concat(-1));
   const at = one.findIndex((token, i) => token !== two[i]);
   const law = lossless ? "the same distribution." : lossless === false
-    ? "another distribution: this rule is not lossless." : "the same distribution only if this rule is lossless.";
+    ? "another distribution: the rule is not lossless." : "the same distribution only if the rule is lossless.";
   return stopped ? "The run was stopped." : at < 0 ? "The two texts are the same, token for token."
     : temperature > 0 ? "Both texts are drawn at random: other words, from " + law
       : `The texts differ from token ${at + 1} on` + (edited || !lossless ? "."
@@ -128,10 +129,10 @@ function outcome() {
 function moment() {                                     // what is to be seen now, in a sentence
   const { done, drafted, checking } = state(), r = run.spec[checking || drafted ? done : done - 1];
   if (!r) return "";
-  const drafts = many((r.nodes ?? r.drafts).length, "draft") + (r.nodes ? " in a tree" : "");
+  const drafts = many((r.nodes ?? r.drafts).length, "draft"), each = isTree(run) ? "Each level" : "Each";
   if (checking) return `Round ${done + 1}: the large model checks ${drafts} in one pass.`;
-  if (drafted) return `Round ${done + 1}: ${drafts}. ${r.nodes ? "Each level" : "Each"} is ${drafterOf(run)[0]}.`;
-  return `Round ${done}: ${r.kept} of ${many(r.depth, r.nodes ? "level" : "draft")} accepted`
+  if (drafted) return `Round ${done + 1}: ${drafts}. ${each} is ${drafterOf(run)[0]}.`;
+  return `Round ${done}: ${r.kept} of ${many(r.depth, isTree(run) ? "level" : "draft")} accepted`
     + (r.own ? `, then ${quoted(r.text.at(-1))}.` : ".");
 }
 const say = words => { $("said").textContent = words; };
@@ -153,17 +154,17 @@ function lay() {                                        // after another run, ot
   const [accepted, tested] = acceptance(run), off = speed && speed < 1;
   $("speed").textContent = speed ? shown + "×" : "…";
   $("speed").className = off ? "slow" : "";
-  $("advice").textContent = !speed ? "" : `${speed === run.measured ? "Measured: " : ""}${shown} times as fast as
-    the large model alone${off ? ". Switch drafting off." : ""}`;
-  $("formula").replaceChildren(...words`${speed === run.measured ? `Computed: ${computed.toFixed(2)} = ` : ""}
-    ${tokensOf(run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
+  const real = speed === run.measured;
+  $("advice").textContent = !speed ? "" : `${real ? "Measured: " : ""}${shown} times as fast as the large model `
+    + (off ? "alone. Switch drafting off." : "alone");
+  $("formula").replaceChildren(...words`${real ? `Computed: ${computed.toFixed(2)} = ` : ""}${tokensOf(run.spec)}
+    tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
     ${b((n_drafting * c + v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
-    ${run.spec[0]?.nodes ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %`);
+    ${isTree(run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %`);
   $("most-is").textContent = `${most - 1} drafts + 1`;
-  $("c-why").textContent = run.settings.verifier === "tree" ? "one level of the tree" : drafterOf(run)[0];
-  $("v-why").textContent = v < 1 + .1 * (most - 1) ? `not ${most}: the weights are read once for all ${most} tokens`
-    : v < .9 * most ? `not ${most}: the weights are read once, but each token has its arithmetic`
-      : `as much as ${most} passes: reading the weights once saves nothing here`;
+  $("c-why").textContent = isTree(run) ? "one level of the tree" : drafterOf(run)[0];
+  $("v-why").textContent = v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
+    : `not ${most}: the weights are read once for all ${most} tokens`;
   $("v").max = most;
   for (const [id, value] of [["c", c], ["v", v]]) {
     $(id).value = value;
@@ -172,7 +173,8 @@ function lay() {                                        // after another run, ot
   }
   for (const [i, one] of data.presets.entries())
     $("presets").children[i].ariaPressed = String(one === preset);
-  $("preset-words").textContent = preset?.words ?? "costs of your own";
+  $("preset-words").textContent = !preset ? "costs of your own" : preset.words
+    || `measured here: c = ${c.toFixed(2)}, v = ${v.toFixed(2)} (WebAssembly multiplies slowly)`;
   tracks();
   draw();
   watchers.forEach(watch => watch());
@@ -199,12 +201,12 @@ for (const id of ["c", "v"]) $(id).oninput = () => {
 // Play, step, choose -------------------------------------------------------------------------------------
 function tick(time) {
   if (!playing) return;
-  const passing = Math.min(Math.max(time - before, 0), 100), next = halts().find(at => !passed(at)) ?? Infinity;
+  const passing = Math.min(Math.max(time - before, 0), 100);
   before = time;
   if (!slow) now += passing / PACE;
   else if (time > held) {                               // each phase takes as long, and then one looks at it
-    const from = halts().findLast(passed) ?? 0;
-    now = Math.min(next, now + passing / PHASE * (Math.min(next, finish()) - from));
+    const from = halts().findLast(passed), next = halts().find(at => !passed(at)) ?? finish();
+    now = Math.min(next, now + passing / PHASE * (next - from));
     if (now === next) { held = time + HOLD; say(moment()); }
   }
   draw();
@@ -241,16 +243,8 @@ function choose(chosen) {
 $("play").onclick = () => play(!playing);
 $("back").onclick = () => step(-1);
 $("step").onclick = () => step(1);
-$("slow").onclick = () => {
-  slow = !slow;
-  $("slow").ariaPressed = String(slow);
-};
+$("slow").onclick = () => { $("slow").ariaPressed = String(slow = !slow); };
 $("which-run").onchange = () => { choose(runs[$("which-run").value]); play(!STILL); };
 const boxAt = event => boxes.indexOf(event.target.closest(".can"));
-$("text-spec").onpointerdown = event => { if (playing && boxAt(event) >= 0) play(false); };    // nothing moves now
+$("text-spec").onpointerdown = event => { if (playing && boxAt(event) >= 0) play(false); };   // nothing moves
 $("text-spec").onclick = event => { if (boxAt(event) >= 0) openRound(run, boxAt(event), true); };
-$("text-spec").onkeydown = event => {
-  if (!["Enter", " "].includes(event.key) || boxAt(event) < 0) return;
-  event.preventDefault();
-  openRound(run, boxAt(event), true);
-};

@@ -1,13 +1,8 @@
 // One round, opened: a stop for each line of the code.  `kind` says what is drawn there.
 let opened = null, stops = [], at = 0;
+const LINES = JSON.parse($("lines").textContent);       // how the lines begin that a stop is about
 
 // The stops: j is the draft, n how many are accepted so far, t what was tested (pages/picture.py) ----------
-const TRIED = { show: "if rng.random()", test: "if rng.random()", left: "residual =" };
-const LINES = {                                         // the line that a stop is about, by how it begins
-  token: { ...TRIED, show: "q, p =", accept: "continue", draw: "return t", last: "return len" },
-  block: { weight: "weight = min", coin: "if rng.random()", block: "return tau" },
-  tree: { ...TRIED, show: "for i, token", accept: "return i, token", draw: "return None", last: "return path, s" },
-};
 const STOPS = {
   token: ({ tests, kept }) => tests.flatMap((t, j) => {
     const stop = (kind, n, more) => ({ kind, j, n, t, ...more });
@@ -59,13 +54,13 @@ function openRound(of, i, go = false) {
   show("round");
   $("r-next").focus({ preventScroll: true });
 }
-function list({ sources, picture }) {                   // without docstring; beside a picture without comments
+function list({ sources, picture }) {                   // beside a picture: without comments
   $("source").hidden = !sources.length;
   $("source").replaceChildren(...sources.flatMap(({ name, file, lines, doc, differs }) => {
     const shown = lines.map(line => picture ? line.replace(/\s*# .*/, "") : line || " ");
     const items = shown.map((line, n) => el("li", differs?.includes(n) ? "differs" : "", line));
     items.forEach((item, n) => item.hidden = !shown[n] || doc && n >= doc[0] + !picture && n <= doc[1]);
-    if (doc && !picture) items[doc[0]].textContent = "    \"\"\" .. \"\"\"";
+    if (doc) items[doc[0]].textContent = "    \"\"\" .. \"\"\"";
     return [el("h3", "", `${file}: ${name}`), el("ol", "code", ...items)];
   }));
 }
@@ -117,23 +112,23 @@ function statusIn({ nodes, tests }, { kind, j }) {      // of a node, at this st
 const yes = text => b(text, "yes"), no = text => b(text, "no"), drafts = n => many(n, "draft");
 const own = r => yes(quoted(r.text.at(-1))), word = t => quoted(names[t.x]);
 const WORDS = {                                         // (the stop, its round, its draft, who drafts)
-  show: ({ j, t }, r, d, [,, gives]) => words`${r.nodes ? "The next child" : `Draft ${j + 1}`} is ${b(word(t))}:
-    ${r.nodes ? "now" : gives} p = ${d.p}, and ${r.nodes ? "" : "the large model gives it"} q = ${d.q}. With which
-    probability should it be accepted?`,
+  show: ({ j, t }, r, d, [,, gives]) => words`${r.nodes ? "The next child" : `Draft ${j + 1}`} is
+    ${b(word(t))}: ${r.nodes ? "now" : gives} p = ${d.p}, and the large model's q = ${d.q}. With which probability
+    should it be accepted?`,
   test: ({ t, out }, r, d) => words`r = ${t.r} is ${out ? "not" : ""} less than min(1, q / p) =
     min(1, ${d.q} / ${d.p}) = ${t.ratio}: ${out ? no("rejected.") : yes("accepted.")}
     ${out ? "It is drafted more often than the large model says it." : ""}`,
   accept: ({ j, t }, r) => words`${b(word(t))} stays. ${r.nodes ? "Its own children are tried next."
     : j + 1 < r.drafts.length ? "On to the next draft." : "All drafts are accepted."}`,
-  left: ({ t, more }) => words`Pale: what accepted drafts already deliver, min(p, q). Hatched: what q still lacks.
-    ${more ? "Divided by its sum it is the q for the next child, and p loses this token."
-    : "A replacement is drawn from the hatched part. Both together are q: its distribution is not changed."} The
+  left: ({ t, more }) => words`Pale: what accepted drafts already deliver, min(p, q). Hatched: what q still
+    lacks. ${more ? "Divided by its sum it is the q for the next child, and p loses this token."
+    : "A replacement is drawn from it, so that both together are q: the distribution is not changed."} The
     hatched part adds up to ${t.z}, and a rejection happens exactly that often.`,
   draw: ({ j, t }, r) => words`Divided by its sum ${t.z}, the hatched part is a distribution. A draw from it
     replaces ${no(word(t))} by ${own(r)}. ${j + 1 < r.drafts?.length
     ? "The drafts after the rejected one are not looked at: they continue another text." : ""}`,
-  last: (_, r) => r.nodes ? words`A leaf is reached: the same pass has computed q after it. A draw from it gives
-    ${own(r)}.` : r.drafts.length ? words`All ${drafts(r.drafts.length)} are accepted. The same pass has
+  last: (_, r) => r.nodes ? words`A leaf is reached. The same pass has computed q after it: a draw from it
+    gives ${own(r)}.` : r.drafts.length ? words`All ${drafts(r.drafts.length)} are accepted. The same pass has
     computed q after the last of them: a draw from it gives ${own(r)}. That is ${drafts(r.drafts.length)} + 1
     from one pass.` : words`One token is left to write: it is drawn from q: ${own(r)}.`,
   weight: ({ j, t }, r, d) => words`Block verification judges prefixes. The first ${drafts(j + 1)} have
@@ -164,14 +159,14 @@ function pictureOf({ kind, t, own, chart }, r) {
 }
 function lineOf({ kind, source = 0, line }, { about: { sources, picture } }) {     // [the source, its line]
   if (line !== undefined) return [source, line];
-  const found = sources.map(({ lines }) => lines.findIndex(one => one.trim().startsWith(LINES[picture]?.[kind])));
+  const start = LINES[picture]?.[kind];
+  const found = sources.map(({ lines }) => lines.findIndex(one => one.trim().startsWith(start)));
   return [Math.max(0, found.findIndex(nth => nth >= 0)), found.find(nth => nth >= 0)];
 }
-const PAPER = JSON.parse($("paper-steps").textContent);         // [[a step of Algorithm 2, [its lines, as they begin]]]
 function paperOf(sources, source, nth) {                // if all but the editor's code is of speculative.py
-  if (sources.some(({ file }) => file !== "speculative.py" && file !== "<editor>")) return "";
-  const line = sources[source]?.lines[nth]?.trim();
-  return PAPER.find(([, lines]) => lines.some(start => line?.startsWith(start)))?.[0] ?? "";
+  const line = sources[source]?.lines[nth]?.trim(), known = ["speculative.py", "<editor>"];
+  return sources.every(({ file }) => known.includes(file))
+    && LINES.paper.find(([, lines]) => lines.some(start => line?.startsWith(start)))?.[0] || "";
 }
 function light() {
   const { of, i, r } = opened, stop = stops[at], { kind, j, n, out, own, t } = stop, drafts = r.drafts ?? [];
@@ -199,7 +194,8 @@ function light() {
   if (top < box.scrollTop || top > box.scrollTop + box.clientHeight - 40)
     box.scrollTop = top - box.clientHeight / 2;
   $("paper").textContent = paperOf(of.about.sources, source, nth);
-  $("place").textContent = `round ${i + 1} of ${of.spec.length}${of === run ? "" : " (of another run)"}, line ${at + 1} of ${stops.length}`;
+  const other = of === run ? "" : " (of another run)";
+  $("place").textContent = `round ${i + 1} of ${of.spec.length}${other}, line ${at + 1} of ${stops.length}`;
   $("r-back").disabled = !i && !at;
   $("r-next").disabled = i + 1 === of.spec.length && at + 1 === stops.length;
 }
@@ -225,7 +221,8 @@ addEventListener("keydown", event => {
   const on = event.target, arrow = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (event.ctrlKey || event.metaKey || event.altKey || on.closest("select, textarea, input, .code")) return;
   const racing = on.closest("#race") || on === document.body && document.documentElement.className;
-  if (event.key === " " && racing && $("race").offsetHeight && !on.closest("button, a, .can")) play(!playing);
+  if (on.matches(".can") && [" ", "Enter"].includes(event.key)) on.click();
+  else if (event.key === " " && racing && $("race").offsetHeight && !on.closest("button, a")) play(!playing);
   else if (arrow && onRound()) move(arrow);
   else if (arrow && $("race").getBoundingClientRect().bottom > 0) step(arrow);
   else return;
@@ -237,7 +234,7 @@ function worth({ of, r: { kept, drafts, tests, text, nodes }, i }) {     // as a
   if (kept === drafts.length) return 0;
   const said = drafts.map(d => names[d.token]), whole = word => /^ [A-Za-z]{2,}$/.test(word);
   const after = [said[kept + 1], of.spec[i + 1]?.text[0]].every(next => !/^\w/.test(next ?? ""));
-  const clear = after && [...said.slice(0, kept + 1), text[kept]].every(whole) && text[kept] !== said[kept + 1];
+  const clear = after && text[kept] !== said[kept + 1] && [...said.slice(0, kept + 1), text[kept]].every(whole);
   return tests[kept].z * drafts[kept].p + clear + (clear && kept > 0);
 }
 function openBest(among) {                              // a clear rejection, of whole words

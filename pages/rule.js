@@ -1,6 +1,7 @@
 // Your own rule: the editor, the judge, and what differs from Algorithm 2.
 const LINKED = { group: "with the link", name: "code that came with a link", code: "" };
-const openings = [...data.openings, LINKED], typed = kept();    // typed: {the opening's name: its changed code}
+const { openings } = data, typed = kept();               // typed: {an opening's name: its changed code}
+if (LINKED.name in typed) openings.push(LINKED);
 let rule = openings[0];
 function kept() {                                       // in this tab, through a reload
   try { return JSON.parse(sessionStorage.typed ?? "{}"); } catch { return {}; }         // none is allowed
@@ -56,8 +57,8 @@ function open(i) {
   differences();
 }
 function openLinked(code) {                             // code of the address: shown, and not run
-  if ((typed[LINKED.name] ?? code) !== code && !confirm("Replace the code that you changed by that of the link?"))
-    return;
+  if ((typed[LINKED.name] ?? code) !== code && !confirm("Replace what you changed by the link's code?")) return;
+  if (!(LINKED.name in typed)) openings.push(LINKED);
   typed[LINKED.name] = code;
   listChoices();
   open(openings.indexOf(LINKED));
@@ -76,11 +77,10 @@ function judged(found) {
     “${spell(found.text)}” comes with probability ${plain(found.probability)} and must come with
     ${plain(found.wanted)}. (The judge's models know a few letters.)`);
 }
-function listChoices() {                               // by group; code of a link only if there was one
-  $("choice").replaceChildren(...[...new Set(openings.map(it => it.group))].flatMap(label => {
+function listChoices() {
+  $("choice").replaceChildren(...Array.from(new Set(openings.map(it => it.group)), label => {
     const options = openings.flatMap((it, i) => it.group === label ? new Option(it.name, i) : []);
-    return label === LINKED.group && !(LINKED.name in typed) ? []
-      : Object.assign(el("optgroup", "", ...options), { label });
+    return Object.assign(el("optgroup", "", ...options), { label });
   }));
 }
 listChoices();

@@ -18,22 +18,20 @@ function curve() {
   const all = Array.from({ length: 15 }, (_, i) => predicted(alpha, i + 1)), best = Math.max(...all);
   const raced = run.spec.length ? speedup(run, c, v) : 0, top = Math.max(1.5, best, raced) * 1.12;
   const at = (K, speed) => [40 + 36 * K, 200 - 190 * speed / top];
-  const mark = (K, speed, name) => shape("circle", { cx: at(K, speed)[0], cy: at(K, speed)[1], r: 6, class: name });
+  const mark = ([cx, cy], name) => shape("circle", { cx, cy, r: 6, class: name });
   const text = (x, y, words, name = "") => shape("text", { x, y, class: name }, words);
   const y = at(0, 1)[1], [x, height] = at(race, raced);
   $("curve").replaceChildren(
     shape("path", { d: `M40 ${y}H592`, class: "even" }), text(44, y - 5, "1: the large model alone"),
     shape("polyline", { points: all.map((speed, i) => at(i + 1, speed)).join(" "), class: "line" }),
     ...all.map((_, i) => text(at(i + 1)[0] - 4, 220, i + 1)), text(2, 220, "K ="),
-    mark(K, all[K - 1], "f-q"), mark(race, raced, "raced"), text(x + 10, height - 8, "the race", "here"));
-  for (const [id, value, words] of [["alpha", alpha, `α = ${alpha.toFixed(2)}`], ["drafts", K, `K = ${K}`]]) {
-    $(id).value = value;
-    $(id + "-is").textContent = words;
-  }
+    mark(at(K, all[K - 1]), "f-q"), mark([x, height], "raced"), text(x + 10, height - 8, "the race", "here"));
+  [$("alpha").value, $("drafts").value] = [alpha, K];
+  [$("alpha-is").textContent, $("drafts-is").textContent] = [`α = ${alpha.toFixed(2)}`, `K = ${K}`];
   $("when-words").replaceChildren(...words`K = ${K}: ${expected(alpha, K).toFixed(2)} tokens ÷
     ${(expected(alpha, K) / all[K - 1]).toFixed(2)} steps = ${b(all[K - 1].toFixed(2))}. ${best < 1
-    ? b("Not faster with any K.") : `K = ${all.indexOf(best) + 1} is best: ${best.toFixed(2)}.`} The race itself:
-    ${raced.toFixed(2)}${run.spec[0]?.nodes ? ", with a tree: more of its drafts are accepted." : "."}`);
+    ? b("Not faster with any K.") : `K = ${all.indexOf(best) + 1} is best: ${best.toFixed(2)}.`} The race
+    itself: ${raced.toFixed(2)}${isTree(run) ? ", with a tree: more of its drafts are accepted." : "."}`);
 }
 for (const [id, key] of [["alpha", "alpha"], ["drafts", "K"]]) $(id).oninput = () => {
   what[key] = Number($(id).value);
