@@ -11,10 +11,8 @@ $("proof").append(...game.tokens.map((token, i) => {    // for each token, what 
     ${b(plain(kept))} + new ${b(plain(q - kept))} = ${b("q")} = ${plain(q)}`));
 }), el("p", "small", ...words`${el("span", "p-ink", "p, what is drafted")} · ${el("span", "law-ink",
   "min(p, q), the kept drafts")} · ${el("span", "q-ink", "hatched: (q − p)₊, the new tokens")}. A draft
-  is rejected as often as the hatched parts add up to, and then each token comes in proportion to what it lacks.`));
-function thread({ link, thread }) {
-  return Object.assign(el("a", "", thread), { href: link });
-}
+  is rejected as often as the hatched parts add up to. Then each token comes in proportion to its part.`));
+const thread = ({ link, thread }) => Object.assign(el("a", "", thread), { href: link });
 function laws({ law, lossless }, answered) {            // p and q; after an answer also what the rule gives
   const rows = game.tokens.map((token, i) => [token, game.p[i], game.q[i], ...answered ? [law[i]] : []]);
   const key = el("p", "small", el("span", "p-ink", "p, for the drafts"), " · ", el("span", "q-ink",
@@ -22,8 +20,9 @@ function laws({ law, lossless }, answered) {            // p and q; after an ans
   return el("div", lossless ? "" : "wrong", key, bars(rows, ["p", "q", "law"]));
 }
 function verdictOn(rule, right) {
-  const text = rule.text?.map(i => game.tokens[i]).join(" "), is = rule.lossless ? "Lossless. " : "Not lossless. ";
-  const title = el("p", rule.lossless ? "verdict yes" : "verdict no", is, right ? "You saw it." : "It fooled you.");
+  const text = rule.text?.map(i => game.tokens[i]).join(" "), said = right ? "You saw it." : "It fooled you.";
+  const title = rule.lossless ? el("p", "verdict yes", "Lossless. ", said)
+    : el("p", "verdict no", "Not lossless. ", said);
   title.tabIndex = -1;
   return [title, el("p", "", rule.reason), el("p", "", ...rule.lossless
     ? words`The judge followed ${many(rule.n_branches, "random branch", "es")}: no text is wrong.`

@@ -53,13 +53,10 @@ function linked(first) {                                // the address, at the s
     $("status").textContent = "Set as in the link: press Run.";
   }
   if (given.has("open")) open(Math.max(0, openings.findIndex(it => it.name === given.get("open"))));
-  const name = given.get("view") === "stage" ? "race" : given.get("view") ?? "";
+  const name = given.get("view") ?? "";
   if (name || viewing) view([...$("tabs").children].some(tab => nameOf(tab) === name) ? name : "");
   if (name === "tree") openBest(runs.filter(isTree));
-  if (given.has("code")) {
-    openLinked(given.get("code"));
-    remember();
-  }
+  if (given.has("code")) openLinked(given.get("code"));
 }
 $("form").onsubmit = event => { event.preventDefault(); race(); };
 addEventListener("hashchange", () => linked(false));

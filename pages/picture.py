@@ -54,7 +54,7 @@ def tree_tests(r, draws):
 
     r       a sampling.Round of a tree whose children were drawn without replacement
     An entry is as above, with p and q as they then are: without the tokens that were rejected.  `node` says
-    which node of the tree was tried.
+    which node of the tree was tried, `passes` whether it was accepted.
 
     >>> from sampling import Round
     >>> q, p = np.array([[.25, .75], [.5, .5], [1., 0]]), np.array([[.5, .5]] * 2)
@@ -69,8 +69,8 @@ def tree_tests(r, draws):
         p = r.draft_probs[i] if p is None else p                # the first child is drawn from this
         u, left = next(draws), np.maximum(q - p, 0)
         found.append(dict(x=x, node=i, rows=rows([p, q], [x, r.tokens[-1]], N_TOP), z=short(left.sum()),
-                          r=short(u), ratio=short(min(1.0, q[x] / p[x]))))
-        if u * p[x] < q[x]:
+                          r=short(u), ratio=short(min(1.0, q[x] / p[x])), passes=bool(u * p[x] < q[x])))
+        if found[-1]["passes"]:
             here, q, p = i, r.target_probs[i + 1], None
         else:
             q, p = normalize(left) if left.any() else q, exclude(p, x)

@@ -97,10 +97,7 @@ function progress(share, words) {
   $("progress").value = share;
   $("status").textContent = words;
 }
-function fail(text) {
-  $("error").textContent = text;
-  $("error").hidden = !text;
-}
+function fail(text) { [$("error").textContent, $("error").hidden] = [text, !text]; }
 function over(stopped) {                                // your run has ended, or was stopped
   if (!mine || mine.over) return;
   Object.assign(mine, { over: true, stopped });

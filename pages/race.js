@@ -12,9 +12,7 @@ function timeline({ spec, about }, c, v) {              // when each round begin
   });
 }
 const speedup = (run, c, v) => tokensOf(run.spec) / timeline(run, c, v).at(-1).ends;
-function acceptance({ spec }) {                         // [accepted, tested] drafts
-  return ["kept", "tested"].map(key => sum(spec, r => r[key]));
-}
+const acceptance = ({ spec }) => ["kept", "tested"].map(key => sum(spec, r => r[key]));     // how many drafts
 
 // The state ----------------------------------------------------------------------------------------------
 const PACE = 300, PHASE = 1200, HOLD = 700;             // milliseconds: a step; if slow: a phase, a halt
@@ -119,8 +117,8 @@ function outcome() {
   const { alone, spec, settings: { temperature }, stopped, about: { lossless, edited } } = run;
   const [one, two] = [alone, spec].map(rounds => rounds.flatMap(r => r.tokens).concat(-1));
   const at = one.findIndex((token, i) => token !== two[i]);
-  const law = lossless ? "the same distribution." : lossless === false
-    ? "another distribution: the rule is not lossless." : "the same distribution only if the rule is lossless.";
+  const law = lossless === false ? "another distribution: this rule is not lossless."
+    : "the same distribution" + (lossless ? "." : " only if this rule is lossless.");
   return stopped ? "The run was stopped." : at < 0 ? "The two texts are the same, token for token."
     : temperature > 0 ? "Both texts are drawn at random: other words, from " + law
       : `The texts differ from token ${at + 1} on` + (edited || !lossless ? "."
@@ -155,10 +153,10 @@ function lay() {                                        // after another run, ot
   $("speed").textContent = speed ? shown + "×" : "…";
   $("speed").className = off ? "slow" : "";
   const real = speed === run.measured;
-  $("advice").textContent = !speed ? "" : `${real ? "Measured: " : ""}${shown} times as fast as the large model `
-    + (off ? "alone. Switch drafting off." : "alone");
-  $("formula").replaceChildren(...words`${real ? `Computed: ${computed.toFixed(2)} = ` : ""}${tokensOf(run.spec)}
-    tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
+  $("advice").textContent = !speed ? "" : `${real ? "Measured: " : ""}${shown} times as fast as the large
+    model alone${off ? ". Switch drafting off." : ""}`;
+  $("formula").replaceChildren(...words`${real ? `Computed: ${computed.toFixed(2)} = ` : ""}
+    ${tokensOf(run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
     ${b((n_drafting * c + v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
     ${isTree(run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %`);
   $("most-is").textContent = `${most - 1} drafts + 1`;
@@ -169,7 +167,6 @@ function lay() {                                        // after another run, ot
   for (const [id, value] of [["c", c], ["v", v]]) {
     $(id).value = value;
     $(id + "-is").textContent = `${id} = ${value.toFixed(2)}`;
-    $(id).setAttribute("aria-valuetext", value.toFixed(2) + " steps of the large model");
   }
   for (const [i, one] of data.presets.entries())
     $("presets").children[i].ariaPressed = String(one === preset);
@@ -234,7 +231,6 @@ function choose(chosen) {
   $("which-run").replaceChildren(...runs.map((one, i) => new Option(label(one), i)));
   $("which-run").value = runs.indexOf(run);
   $("badge").textContent = run.recorded ? "a recording" : "your run";
-  $("badge").className = run.recorded ? "" : "yours";
   if (preset && costOf(preset, run) === undefined) preset = data.presets[0];
   if (preset) [c, v] = [costOf(preset, run), preset.v[run.about.most - 1]];
   v = Math.min(v, run.about.most);

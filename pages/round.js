@@ -4,13 +4,19 @@ const LINES = JSON.parse($("lines").textContent);       // how the lines begin t
 
 // The stops: j is the draft, n how many are accepted so far, t what was tested (pages/picture.py) ----------
 const STOPS = {
-  token: ({ tests, kept }) => tests.flatMap((t, j) => {
-    const stop = (kind, n, more) => ({ kind, j, n, t, ...more });
-    if (t.x === null) return [stop("last", j, { own: true })];
-    if (j < kept) return [stop("show", j), stop("test", j + 1), stop("accept", j + 1)];
-    return [stop("show", j), ...["test", "left", "draw"].map(kind =>
-      stop(kind, j, { out: true, own: kind === "draw" }))];
-  }),
+  tried({ tests, nodes, kept }) {                       // of a tree: the children of a node in turn
+    let n = 0;
+    return tests.flatMap((t, j) => {
+      const stop = (kind, more) => ({ kind, j, n, t, ...more });
+      if (t.x === null) return [stop("last", { own: true })];
+      const show = stop("show"), out = nodes ? !t.passes : j >= kept;
+      n += !out;
+      if (!out) return [show, stop("test"), stop("accept")];
+      const more = nodes && nodes[t.node].parent === nodes[tests[j + 1]?.node]?.parent;
+      const rejected = [show, stop("test", { out }), stop("left", { out, more })];
+      return more ? rejected : [...rejected, stop("draw", { out, own: true })];
+    });
+  },
   block({ tests, kept, own }) {
     let n = 0;
     const found = tests.slice(1).flatMap((t, j) => {
@@ -19,18 +25,6 @@ const STOPS = {
       return [before, { kind: "coin", j, t, n }];
     });
     return own ? [...found, { kind: "block", n: kept, t: tests[kept], out: true, own: true }] : found;
-  },
-  tree({ tests, nodes }) {                              // the children of a node in turn, then its child's
-    let n = 0;
-    return tests.flatMap((t, j) => {
-      const stop = (kind, more) => ({ kind, j, n, t, ...more });
-      if (t.x === null) return [stop("last", { own: true })];
-      const more = nodes[t.node].parent === nodes[tests[j + 1]?.node]?.parent;
-      const before = [stop("show"), stop("test", { out: t.r >= t.ratio })];
-      if (t.r < t.ratio) n++;
-      return [...before, ...t.r < t.ratio ? [stop("accept")] : more ? [stop("left", { out: true, more })]
-        : [stop("left", { out: true }), stop("draw", { out: true, own: true })]];
-    });
   },
   lines({ steps, kept }) {
     const drawn = steps.findIndex(one => one.facts.some(([name]) => name === "next_token"));
@@ -46,7 +40,7 @@ function openRound(of, i, go = false) {
   const r = of.spec[i], kind = r.steps?.length ? "lines" : r.tests ? of.about.picture : "whole";
   if (opened?.of !== of) list(of.about);
   opened = { of, i, r };
-  stops = STOPS[kind](r);
+  stops = (STOPS[kind] ?? STOPS.tried)(r);
   at = 0;
   light();
   if (!go) return;
@@ -104,7 +98,7 @@ function statusIn({ nodes, tests }, { kind, j }) {      // of a node, at this st
     const tried = tests.findIndex(t => t.node === i), here = tried === j;
     if (tried < 0 || tried > j) return "untried";
     if (here && /show/.test(kind)) return "check now";
-    return (tests[tried].r < tests[tried].ratio ? "accepted" : "out") + (here ? " now" : "");
+    return (tests[tried].passes ? "accepted" : "out") + (here ? " now" : "");
   };
 }
 
@@ -113,8 +107,8 @@ const yes = text => b(text, "yes"), no = text => b(text, "no"), drafts = n => ma
 const own = r => yes(quoted(r.text.at(-1))), word = t => quoted(names[t.x]);
 const WORDS = {                                         // (the stop, its round, its draft, who drafts)
   show: ({ j, t }, r, d, [,, gives]) => words`${r.nodes ? "The next child" : `Draft ${j + 1}`} is
-    ${b(word(t))}: ${r.nodes ? "now" : gives} p = ${d.p}, and the large model's q = ${d.q}. With which probability
-    should it be accepted?`,
+    ${b(word(t))}: ${r.nodes ? "now" : gives} p = ${d.p}, and the large model's q = ${d.q}. With which
+    probability should it be accepted?`,
   test: ({ t, out }, r, d) => words`r = ${t.r} is ${out ? "not" : ""} less than min(1, q / p) =
     min(1, ${d.q} / ${d.p}) = ${t.ratio}: ${out ? no("rejected.") : yes("accepted.")}
     ${out ? "It is drafted more often than the large model says it." : ""}`,
@@ -230,11 +224,12 @@ addEventListener("keydown", event => {
 });
 function worth({ of, r: { kept, drafts, tests, text, nodes }, i }) {     // as an example, above temperature 0
   if (!of.settings.temperature || !tests) return 0;
-  if (nodes) return tests.length < 7 && kept * tests.filter(t => t.r >= t.ratio).length;
+  if (nodes) return tests.length < 7 && kept * tests.filter(t => t.x !== null && !t.passes).length;
   if (kept === drafts.length) return 0;
   const said = drafts.map(d => names[d.token]), whole = word => /^ [A-Za-z]{2,}$/.test(word);
   const after = [said[kept + 1], of.spec[i + 1]?.text[0]].every(next => !/^\w/.test(next ?? ""));
-  const clear = after && text[kept] !== said[kept + 1] && [...said.slice(0, kept + 1), text[kept]].every(whole);
+  const shown = [...said.slice(0, kept + 1), text[kept]];
+  const clear = after && shown.every(whole) && text[kept] !== said[kept + 1];
   return tests[kept].z * drafts[kept].p + clear + (clear && kept > 0);
 }
 function openBest(among) {                              // a clear rejection, of whole words

@@ -57,12 +57,14 @@ function open(i) {
   differences();
 }
 function openLinked(code) {                             // code of the address: shown, and not run
-  if ((typed[LINKED.name] ?? code) !== code && !confirm("Replace what you changed by the link's code?")) return;
+  const own = typed[LINKED.name] ?? code;
+  if (own !== code && !confirm("Replace the code that you changed by that of the link?")) return;
   if (!(LINKED.name in typed)) openings.push(LINKED);
   typed[LINKED.name] = code;
   listChoices();
   open(openings.indexOf(LINKED));
   show("own");
+  remember();
 }
 function verdictIs(kind, title, ...rest) {
   $("verdict").className = kind;

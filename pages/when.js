@@ -5,27 +5,21 @@ function predicted(alpha, K) {                          // Leviathan et al., the
   const rows = preset?.v[K] ?? passCost(K + 1, run.about.most, v);
   return expected(alpha, K) / (K * c + rows);
 }
-const shape = (tag, given, text = "") => {              // of an SVG
-  const one = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(given)) one.setAttribute(name, value);
-  one.textContent = text;
-  return one;
-};
 function curve() {
   if (what.run !== run) what = { run };
   const [accepted, tested] = acceptance(run), race = Math.min(15, run.about.n_drafting);
   const alpha = what.alpha ?? Number((accepted / tested || 0).toFixed(2)), K = what.K ?? race;
   const all = Array.from({ length: 15 }, (_, i) => predicted(alpha, i + 1)), best = Math.max(...all);
   const raced = run.spec.length ? speedup(run, c, v) : 0, top = Math.max(1.5, best, raced) * 1.12;
-  const at = (K, speed) => [40 + 36 * K, 200 - 190 * speed / top];
-  const mark = ([cx, cy], name) => shape("circle", { cx, cy, r: 6, class: name });
-  const text = (x, y, words, name = "") => shape("text", { x, y, class: name }, words);
-  const y = at(0, 1)[1], [x, height] = at(race, raced);
-  $("curve").replaceChildren(
-    shape("path", { d: `M40 ${y}H592`, class: "even" }), text(44, y - 5, "1: the large model alone"),
-    shape("polyline", { points: all.map((speed, i) => at(i + 1, speed)).join(" "), class: "line" }),
-    ...all.map((_, i) => text(at(i + 1)[0] - 4, 220, i + 1)), text(2, 220, "K ="),
-    mark(at(K, all[K - 1]), "f-q"), mark([x, height], "raced"), text(x + 10, height - 8, "the race", "here"));
+  const x = K => 40 + 36 * K, y = speed => 200 - 190 * speed / top;
+  const dot = (K, speed, name) => `<circle cx="${x(K)}" cy="${y(speed)}" r="6" class="${name}"/>`;
+  const text = (x, y, words, name = "") => `<text x="${x}" y="${y}" class="${name}">${words}</text>`;
+  $("curve").innerHTML = `<path class="even" d="M40 ${y(1)}H592"/>
+    ${text(44, y(1) - 5, "1: the large model alone")}
+    <polyline class="line" points="${all.map((speed, i) => [x(i + 1), y(speed)]).join(" ")}"/>
+    ${text(2, 220, "K =")}${all.map((_, i) => text(x(i + 1) - 4, 220, i + 1)).join("")}
+    ${dot(K, all[K - 1], "f-q")}${dot(race, raced, "raced")}
+    ${text(x(race) + 10, y(raced) - 8, "the race", "here")}`;
   [$("alpha").value, $("drafts").value] = [alpha, K];
   [$("alpha-is").textContent, $("drafts-is").textContent] = [`α = ${alpha.toFixed(2)}`, `K = ${K}`];
   $("when-words").replaceChildren(...words`K = ${K}: ${expected(alpha, K).toFixed(2)} tokens ÷

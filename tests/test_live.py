@@ -410,7 +410,7 @@ def test_in_a_browser_the_ten_minutes_of_the_lesson_are_clicked_through(page):
         found = browser.run(f"""const named = one => one.offsetParent && one.textContent === {words!r};
             const found = {words!r} === "the last round" ? boxes.at(-1)
               : [...document.querySelectorAll("button, nav a")].find(named);
-            found?.click(); return found""")
+            found?.click(); return Boolean(found)""")
         assert found, (words, browser.run("return viewing"))
         assert browser.run("return viewing && document.documentElement.scrollHeight") <= 720, words
         seen.add(browser.run("return viewing"))

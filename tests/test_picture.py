@@ -79,5 +79,5 @@ def test_each_child_of_a_tree_is_tried_as_the_rule_tried_it():
         drawn = live.shown.coins.drawn_by(select_drawn.__code__)
         assert [t["r"] for t in tried] == pytest.approx(drawn, rel=1e-3)
         taken = [i for i, node in enumerate(found["nodes"]) if node["taken"]]
-        assert [t["node"] for t in tried if t["r"] < t["ratio"]] == taken
+        assert [t["node"] for t in tried if t["passes"]] == taken
         assert all(found["nodes"][t["node"]]["token"] == t["x"] for t in tried)
