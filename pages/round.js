@@ -224,7 +224,8 @@ addEventListener("keydown", event => {
 });
 function worth({ of, r: { kept, drafts, tests, text, nodes }, i }) {     // as an example, above temperature 0
   if (!of.settings.temperature || !tests) return 0;
-  if (nodes) return tests.length < 7 && kept * tests.filter(t => t.x !== null && !t.passes).length;
+  const siblings = tests.some((t, j) => t.passes === false && tests[j + 1]);     // one fails
+  if (nodes) return siblings && kept && Math.min(...nodes.map(({ taken, q }) => taken ? q : 1));
   if (kept === drafts.length) return 0;
   const said = drafts.map(d => names[d.token]), whole = word => /^ [A-Za-z]{2,}$/.test(word);
   const after = [said[kept + 1], of.spec[i + 1]?.text[0]].every(next => !/^\w/.test(next ?? ""));

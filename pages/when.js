@@ -25,7 +25,7 @@ function curve() {
   $("when-words").replaceChildren(...words`K = ${K}: ${expected(alpha, K).toFixed(2)} tokens ÷
     ${(expected(alpha, K) / all[K - 1]).toFixed(2)} steps = ${b(all[K - 1].toFixed(2))}. ${best < 1
     ? b("Not faster with any K.") : `K = ${all.indexOf(best) + 1} is best: ${best.toFixed(2)}.`} The race
-    itself: ${raced.toFixed(2)}${isTree(run) ? ", with a tree: more of its drafts are accepted." : "."}`);
+    itself${isTree(run) ? ", with a tree" : ""}: ${raced.toFixed(2)}.`);
 }
 for (const [id, key] of [["alpha", "alpha"], ["drafts", "K"]]) $(id).oninput = () => {
   what[key] = Number($(id).value);
