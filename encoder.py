@@ -14,7 +14,7 @@ import codecs
 
 import regex  # the standard library's `re` lacks \p{L} and \p{N}
 
-from loading.tokenizer import EOS, read_tokenizer
+from loading.tokenizer import EOS
 
 CHUNKS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
@@ -120,8 +120,3 @@ class Tokenizer(Encoder):
 
     def to_bytes(self, i):
         return self.added[i].encode() if i in self.added else super().to_bytes(i)
-
-
-def load_encoder(folder, n_vocab=None):
-    """The Encoder of a folder; see loading.tokenizer.read_tokenizer."""
-    return Tokenizer(*read_tokenizer(folder, n_vocab))

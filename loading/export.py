@@ -1,14 +1,12 @@
 """Export a model, trained or downloaded here, to programs that serve many users.
 
-    python -m loading.export demo-target served                 # transformers, vLLM, SGLang, TGI
-    python -m loading.export demo-target served --to gguf       # llama.cpp: served/demo-target.gguf
+    python -m loading.export demo-target served         # for transformers, vLLM, SGLang, TGI
 
 Hugging Face's layout is a config.json, the weights (safetensors: a JSON header, then the bytes) and the
-files of the tokenizer; this project reads such a folder, too.  GGUF is one file with all of that.  It is
-written with the package gguf (pip install -e ".[gguf]").  How to serve the result: docs/production.md.
+files of the tokenizer; this project reads such a folder, too.  How to serve it: docs/production.md.
 
-Limitations: float32 only (llama-quantize makes smaller files); GGUF is written, not read.  Those programs
-read "<|endoftext|>" in a prompt as the end of a text; here it is ordinary text.
+Limitations: float32 only.  Those programs read "<|endoftext|>" in a prompt as the end of a text; here it is
+ordinary text.
 """
 import json
 import os
@@ -21,7 +19,6 @@ import numpy as np
 from loading import command_line
 from loading.folder import read_folder
 from loading.names import find_folder
-from loading.tokenizer import BYTES
 
 NAMES = {       # what parts of OpenAI's names are in Hugging Face's
     "model/wte": "transformer.wte.weight", "model/wpe": "transformer.wpe.weight",
@@ -40,7 +37,7 @@ def to_huggingface(name):
     return name
 
 
-def write_huggingface(folder, _, sizes, arrays, tokenizer):
+def write_huggingface(folder, sizes, arrays, tokenizer):
     """config.json, model.safetensors, tokenizer_config.json, vocab.json, merges.txt."""
     same = {size: sizes[size] for size in ("n_embd", "n_head", "n_layer", "n_inner")}
     ends = tokenizer.ends
@@ -67,71 +64,25 @@ def write_huggingface(folder, _, sizes, arrays, tokenizer):
             file.write(np.ascontiguousarray(array))             # tofile does not notice that a disk is full
 
 
-def write_gguf(folder, name, sizes, arrays, tokenizer):
-    """One file, NAME.gguf: hyperparameters, tokenizer and weights."""
-    import gguf  # only here: it is not one of the packages that this project needs
-    writer = gguf.GGUFWriter(folder / f"{name}.gguf", "gpt2")
-    writer.add_context_length(sizes["n_ctx"])
-    writer.add_embedding_length(sizes["n_embd"])
-    writer.add_feed_forward_length(sizes.get("n_inner") or 4 * sizes["n_embd"])
-    writer.add_block_count(sizes["n_layer"])
-    writer.add_head_count(sizes["n_head"])
-    writer.add_layer_norm_eps(1e-5)
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    add_tokenizer(writer, tokenizer, gguf.TokenType)
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT2, sizes["n_layer"])
-    # llama.cpp keeps the weights of one output together: [n_in, n_out] -> [n_out, n_in]
-    for ours, array in arrays.items():
-        array = array.T if ours.endswith("/w") else array
-        theirs = names.get_name(to_huggingface(ours), (".weight", ".bias"))
-        writer.add_tensor(theirs, np.ascontiguousarray(array))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    gguf.GGUFReader(folder / f"{name}.gguf")                    # ValueError if a full disk cut it short
-
-
-def add_tokenizer(writer, tokenizer, types):
-    """Byte-level BPE as llama.cpp knows it: the tokens in order and their types, and the merges."""
-    tokens = sorted(tokenizer.ids, key=tokenizer.ids.get)
-    merged = {*BYTES, *map("".join, tokenizer.merges)}
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")               # the regular expression that splits the text into chunks
-    writer.add_token_list(tokens)
-    writer.add_token_types([types.NORMAL if token in merged else types.CONTROL for token in tokens])
-    writer.add_token_merges([" ".join(pair) for pair in tokenizer.merges])
-    writer.add_add_bos_token(False)
-    if tokenizer.ends:
-        writer.add_bos_token_id(min(tokenizer.ends))
-        writer.add_eos_token_id(min(tokenizer.ends))
-
-
-FORMATS = {"huggingface": write_huggingface, "gguf": write_gguf}
-
-
-def main(model, folder, to="huggingface", models_dir="models"):
+def main(model, folder, models_dir="models"):
     """Write a model for other programs into a new folder: a complete folder, or none.
 
     Args:
         model: demo-target, 124M .. as in main.py, or a model's folder
         folder: the new folder; until it is complete it is called FOLDER.part
-        to: huggingface (transformers, vLLM, SGLang, TGI), or gguf (llama.cpp)
         models_dir: where downloaded models are kept
     """
     folder, part = Path(folder), Path(f"{folder}.part")
-    if to not in FORMATS:
-        raise ValueError(f"there is no format {to!r}: use {' or '.join(FORMATS)}")
     for place in folder, part:
         if os.path.lexists(place) or not place.parent.is_dir():
             raise ValueError(f"cannot write {place}: name a new folder, in one that exists")
     source = find_folder(str(model), models_dir)                # the model may have to be downloaded
     sizes, arrays, tokenizer = read_folder(source)
-    if tokenizer.space or any(tokenizer.around) or to == "gguf" and len(tokenizer.ends) > 1:
-        raise ValueError(f"{source} adds to each text, or ends it in several ways, which is not exported")
+    if tokenizer.space or any(tokenizer.around):
+        raise ValueError(f"{source} adds to each text, which is not exported")
     part.mkdir()
     try:
-        FORMATS[to](part, source.resolve().name, sizes, arrays, tokenizer)
+        write_huggingface(part, sizes, arrays, tokenizer)
         os.replace(part, folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)

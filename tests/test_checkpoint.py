@@ -1,4 +1,4 @@
-"""checkpoint.py against TensorFlow's own files, the safetensors library, a second encoder, and damage."""
+"""checkpoint.py against TensorFlow's own files, the safetensors library, and damage."""
 import contextlib
 import itertools
 import json
@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loading import checkpoint
-from loading.checkpoint import crc32c, read_safetensors, read_tensorflow, to_varint, write_tensorflow
+from loading.checkpoint import crc32c, read_safetensors, read_tensorflow, to_message, write_tensorflow
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TENSORFLOW, HUGGINGFACE = FIXTURES / "tensorflow", FIXTURES / "huggingface"
@@ -63,7 +63,7 @@ def test_crc32c_of_any_length_equals_the_bitwise_one(chunk, monkeypatch):
         assert crc32c(data[start:start + n]) == slow_crc32c(data[start:start + n].tobytes()), (start, n)
 
 
-# Files that TensorFlow wrote (make_tensorflow_fixture.py) ---------------------------------------------------
+# Files that TensorFlow wrote (fixtures/README.md) ----------------------------------------------------------
 
 @pytest.mark.parametrize("bundle, n_tensors", [("small", 44), ("bfloat16", 2), ("shards", 9)])
 def test_reads_what_tensorflow_wrote(bundle, n_tensors):
@@ -155,6 +155,13 @@ def test_stopped_anywhere_in_writing_there_is_the_old_the_new_or_no_checkpoint(t
 HUGE = [2**31 - 1, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 SMALL = (TENSORFLOW / "sorted.index").read_bytes()
 SMALL_DATA = (TENSORFLOW / "sorted.data-00000-of-00001").read_bytes()
+METAINDEX = int.from_bytes(SMALL[-48:-46], "little")            # a varint: where it begins
+BLOCK = SMALL[:(METAINDEX & 127 | METAINDEX >> 8 << 7) - 4]     # the only data block, without its checksum
+
+
+def sealed(block):
+    """An index with this data block, of the same length, and a checksum that is right."""
+    return block + struct.pack("<I", checkpoint.masked_crc(block)) + SMALL[len(block) + 4:]
 
 
 def refused(read, path, reason):
@@ -169,6 +176,31 @@ def refused(read, path, reason):
     (SMALL[:-1], "not a TensorFlow"), (SMALL[-48:], "checksum"), (SMALL[-8:], "checksum")])
 def test_what_is_no_index_is_said(tmp_path, index, reason):
     (tmp_path / "m.index").write_bytes(index)
+    refused(read_tensorflow, tmp_path / "m", reason)
+
+
+VERSION = b"\x1a\x02\x08\x01"           # of the format: a field of the first entry
+
+
+@pytest.mark.parametrize("block, reason", [
+    (BLOCK[:-1] + b"\1", "compressed, which is not read here"),
+    (BLOCK.replace(VERSION, b"\x10\1\x10\1", 1), "big-endian, which is not read here"),
+    (BLOCK.replace(VERSION, b"\x1b\2\x08\1", 1), "KeyError.*damaged")])         # a group
+def test_an_index_of_another_kind_is_said(tmp_path, block, reason):
+    (tmp_path / "m.index").write_bytes(sealed(block))
+    refused(read_tensorflow, tmp_path / "m", reason)
+
+
+@pytest.mark.parametrize("offset, size, n, version, reason", [
+    (0, 8, 1, 1, "reshape"), (0, 8, 3, 1, "reshape"), (2**32, 8, 2, 1, HOLE), (2**63, 8, 2, 1, HOLE),
+    (0, 2**32 + 8, 2, 1, HOLE), (0, 2**62, 2, 1, HOLE), (0, 8, 2, 0, "KeyError")])
+def test_a_tensor_that_is_not_where_its_index_says_is_said(tmp_path, offset, size, n, version, reason):
+    """One tensor of 8 bytes.  (The last index does not say how many data files there are.)"""
+    shape = to_message((0x12, to_message((0x08, n))))
+    entry = to_message((0x08, 1), (0x12, shape), (0x20, offset), (0x28, size))
+    index = checkpoint.to_index([(b"", to_message((0x08, version), (0x1A, VERSION[2:]))), (b"x", entry)])
+    (tmp_path / "m.index").write_bytes(index)
+    (tmp_path / DATA).write_bytes(bytes(8))
     refused(read_tensorflow, tmp_path / "m", reason)
 
 
@@ -237,6 +269,10 @@ DAMAGED_SAFETENSORS = {     # what is wrong: (the file, what the error says)
     "deep": (safetensors(b'{"x":' * 200_000 + b"1" + b"}" * 200_000), "[Rr]ecursion"),
     "a number": (safetensors({"x": 1}, D), "place"),
     "a fraction": (safetensors({"x": described() | {"data_offsets": [0.0, 8.0]}}, D), "place"),
+    "no offsets": (safetensors({"x": described() | {"data_offsets": None}}, D), "place"),
+    "a shape in words": (safetensors({"x": described() | {"shape": "2"}}, D), "place"),
+    "a fraction in a shape": (safetensors({"x": described(shape=[2.0])}, D), "place"),
+    "a list of types": (safetensors({"x": described(dtype=["F32"])}, D), "of the type"),
     "another shape": (safetensors({"x": described(shape=[3])}, D), "reshape"),
     "float8": (safetensors({"x": described(dtype="F8_E4M3")}, D), "of the type .*quantized.*here: get the"),
     "the same range": (safetensors({"x": described(), "y": described()}, D), HOLE),
@@ -272,17 +308,15 @@ def damage(rng, data):
             start, end = rng.choice(digits).span()
             data[start:end] = str(rng.choice([huge, -1, 10**30, 0.5])).encode()
         else:
-            data[i:i + n] = rng.choice([b"", data[j:j + 8], to_varint(huge), struct.pack("<Q", huge)])
+            number = rng.choice([checkpoint.to_varint(huge), struct.pack("<Q", huge)])
+            data[i:i + n] = rng.choice([b"", data[j:j + 8], number])
     return bytes(data)
 
 
 def damaged_index(folder, rng):
     """In most files the checksum of the only data block is right, so the damage gets past that check."""
-    end = int.from_bytes(SMALL[-48:-46], "little")              # a varint: where the metaindex begins
-    end = (end & 127 | end >> 8 << 7) - 4
-    contents = damage(rng, SMALL[:end])[:end].ljust(end, b"\0")
-    sealed = contents + struct.pack("<I", checkpoint.masked_crc(contents)) + SMALL[end + 4:]
-    write(folder / "m.index", sealed if rng.random() < 0.7 else damage(rng, SMALL))
+    index = sealed(damage(rng, BLOCK)[:len(BLOCK)].ljust(len(BLOCK), b"\0"))
+    write(folder / "m.index", index if rng.random() < 0.7 else damage(rng, SMALL))
     write(folder / DATA, SMALL_DATA)
     return lambda: read_tensorflow(folder / "m"), len(SMALL) + len(SMALL_DATA)
 

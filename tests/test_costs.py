@@ -2,7 +2,6 @@
 import json
 import math
 import os
-import subprocess
 from types import SimpleNamespace
 
 import numpy as np
@@ -65,22 +64,14 @@ def test_what_was_committed_is_what_would_be_clocked(kernels):
     assert {name for name in stored["rounds"] if not name.startswith("alone")} <= cells
 
 
-def test_the_program_measures_in_a_process_for_each_kind_of_kernels(monkeypatch, tmp_path):
-    """It writes what figures.py reads.  Here it measures few cells, in this process."""
-    def process(words, env, **_):
-        known = env["OPENBLAS_CORETYPE"] == "Haswell"
-        if known:
-            costs.measure_all(words[-1])
-        return subprocess.CompletedProcess(words, not known)
-
+def test_what_is_measured_is_what_the_tables_read(monkeypatch, tmp_path):
+    """Here it is little: a few cells, and small models."""
     few = dict(SIZES={"tiny": 1, "demo-draft": 1}, CALLS=3, MATRIX=512, N_TOKENS=12, METHODS_SECONDS=0,
-               KERNELS={"avx2": "Haswell"},
                plan=lambda: [("lookup", "token", 4, 0, ""), ("model", "tree:3,2,1", None, 1, "")])
     for name, value in few.items():
         monkeypatch.setattr(costs, name, value)
-    monkeypatch.setattr(costs, "subprocess", SimpleNamespace(run=process))
-    costs.measure_costs(tmp_path)
-    found = json.loads((tmp_path / "costs_avx2.json").read_text(encoding="utf-8"))
+    costs.measure_all(tmp_path / "costs.json")
+    found = json.loads((tmp_path / "costs.json").read_text(encoding="utf-8"))
     assert {"CPU", "cores", "NumPy", "BLAS", "dtype"} <= found["machine"].keys()
     assert found["machine"]["GB/s"] > 0 and found["passes"].keys() == {"tiny", "demo-draft"}
     for model in found["passes"].values():
@@ -88,9 +79,11 @@ def test_the_program_measures_in_a_process_for_each_kind_of_kernels(monkeypatch,
     assert [*found["rounds"]] == ["alone T=0", "alone T=1", "lookup token K=4 T=0", "model tree:3,2,1 T=1"]
     for entry in found["rounds"].values():
         assert {"drafting", "pass", "settling", "typical", "tokens", "speedup"} <= entry.keys()
-    monkeypatch.setattr(costs, "KERNELS", {"avx2": "nowhere"})
-    with pytest.raises(ValueError, match="^OPENBLAS_CORETYPE=nowhere python -m .* failed"):
-        costs.measure_costs(tmp_path)
+
+
+def test_a_program_that_fails_is_named_with_its_environment():
+    with pytest.raises(ValueError, match="^OPENBLAS_CORETYPE=nowhere python -c 1/0 failed"):
+        costs.run_python("-c", "1/0", OPENBLAS_CORETYPE="nowhere")
 
 
 # The machine and the models of measure.py and synthetic.py --------------------------------------------------

@@ -12,10 +12,11 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from helpers import load_encoder
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from encoder import CHUNKS, EOS, Encoder, bytes_to_unicode, load_encoder
+from encoder import CHUNKS, EOS, Encoder, bytes_to_unicode
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = [Path(os.environ["GPT2_VOCAB"])] if "GPT2_VOCAB" in os.environ else []

@@ -16,10 +16,9 @@ import numpy as np
 import pytest
 
 from autoregressive import autoregressive_sampling
-from compute import linear as linear_module
 from compute import probe
 from compute.linear import LARGE, lay_out, row_products
-from compute.probe import FEW, NARROW, TILE, exact_rows
+from compute.probe import FEW, NARROW, TILE, exact_rows, in_blocks
 from gpt2 import linear
 from speculative import speculative_sampling
 from utils import load_model
@@ -129,17 +128,12 @@ def test_a_tile_is_as_deep_as_rows_keep_their_bits(n_in, depth, exact_if):
     assert lay_out(w).shape == (3, *next((n, 1, n_in // n, NARROW) for n in range(1, 9) if n_in / n <= 1280))
 
 
-@pytest.mark.parametrize("fast, rows", [(True, 6), (False, 1)])
-def test_bits_are_given_up_only_if_asked(fast, rows, exact_if, monkeypatch):
+@pytest.mark.parametrize("fast", [True, False])
+def test_bits_are_given_up_only_if_asked(fast, exact_if, monkeypatch):
     exact_if(lambda *shape: False)
     monkeypatch.setattr(probe, "FAST", fast)
-    met = []
-    split = linear_module.split_rows
-    monkeypatch.setattr(linear_module, "split_rows", lambda *x: met.append(split(*x).shape[1]) or split(*x))
-    x, w, b = np.ones((5, 192), np.float32), lay_out(np.ones((192, 64), np.float32)), np.zeros(64, np.float32)
-    for n in 1, 5:
-        assert (linear(x[:n], w, b) == 192).all()
-    assert met == [1, rows] and exact_rows(192, 64, 512) == (1 if rows > 1 else FEW)
+    assert [in_blocks(n, 192, TILE) for n in (1, 5, FEW, FEW + 1)] == [False, fast, fast, False]
+    assert exact_rows(192, 64, 512) == (1 if fast else FEW)
 
 
 @pytest.mark.long

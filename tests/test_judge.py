@@ -171,6 +171,7 @@ KINDS_OF_MISTAKES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", KINDS_OF_MISTAKES)
 def test_the_standard_cases_see_each_kind_of_mistake(name, monkeypatch):
     setting = name.split()[0].lower()
@@ -220,10 +221,11 @@ def test_the_report_names_the_clearest_text(capsys):
         "The models are toys: their token 0 is written a, their token 1 b, and so on.\n")
 
 
-def test_after_a_small_deviation_a_larger_one_is_looked_for():
+def test_after_a_small_deviation_a_larger_one_is_looked_for(monkeypatch):
     """The first wrong text is off by .0007.  A mistake of 2^-24 stays as small as it is."""
+    monkeypatch.setattr(judge, "CASES", CASES[1::2])
     found, smallest = report(line(lambda: counts)), report(WRONG["CoinUpTo"])
-    assert found.deviation >= abs(found.probability - found.wanted) > .2 and len(found.text) == 2
+    assert found.deviation >= abs(found.probability - found.wanted) > .1 and len(found.text) == 2
     assert smallest.deviation < 1e-7 and "rounding" in str(smallest) and "rounding" not in str(found)
 
 
@@ -354,8 +356,10 @@ def test_the_program_says_what_it_judged(source, says, tmp_path, capsys, monkeyp
     assert capsys.readouterr().out.replace(str(path), "PATH").endswith(f"\n{says}\n")
 
 
-def test_a_ledger_is_what_a_pencil_gives(tmp_path, capsys):
+def test_a_ledger_is_what_a_pencil_gives(tmp_path, capsys, monkeypatch):
     """q(c) = .1, p(c) = .5: c is accepted with .5 * .2, or rejected with .5 * .8 and drawn from q again."""
+    for module in judge, __main__:
+        monkeypatch.setattr(module, "CASES", CASES[:9])
     (path := tmp_path / "mine.py").write_text(
         "import speculative\nfrom sampling import sample\ndef verify(q, p, drafts, rng):\n"
         "    n, token = speculative.verify(q, p, drafts, rng)\n    return n, sample(q[n], rng)\n")

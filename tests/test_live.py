@@ -11,7 +11,6 @@ import time
 import zlib
 from pathlib import Path
 
-import get_pyodide
 import numpy as np
 import pytest
 
@@ -47,6 +46,7 @@ def raced(live, **changes):
     (drafter, picture, picture) for drafter in ("model", "lookup", "eagle")
     for picture in ("token", "block")])
 def test_each_round_has_its_picture(live, drafter, verifier, picture):
+    """Of Algorithm 2 and block verification, with lines that pages/picture.py quotes."""
     about, rounds = raced(live, drafter=drafter, verifier=verifier)
     assert sum(len(r["tokens"]) for r in rounds) == 12 and about["picture"] == picture
     assert (about["most"], about["n_drafting"]) == ((16, 3) if verifier == "tree" else (5, 4))
@@ -58,7 +58,8 @@ def test_edited_code_is_shown_line_by_line(live):
     about, rounds = raced(live, code=OPENED["verify"]["code"])
     assert [source["name"] for source in about["sources"]] == ["propose", "your code", "the loop"]
     for r in rounds:
-        assert r["steps"][-1]["facts"][-1][1] == {"tokens": r["tokens"], "of": len(r["tokens"])}
+        new = {"tokens": r["tokens"], "of": len(r["tokens"])}
+        assert new in [value for _, value in r["steps"][-1]["facts"]]
 
 
 @pytest.mark.parametrize("changes, words", [
@@ -140,7 +141,7 @@ def address(pyodide, tmp_path_factory):
     home = f"http://127.0.0.1:{served.server_port}/"
     files = site.packs()
     page = site.index_page(files, base=home + "pyodide/")
-    assert site.PYODIDE == get_pyodide.BASE and site.PYODIDE not in page
+    assert site.PYODIDE not in page
     for file, data in {**files, "index.html": page.encode()}.items():
         (folder / file).write_bytes(data)
     (folder / "pyodide").symlink_to(pyodide)

@@ -73,6 +73,7 @@ def first_token(rule, q, p, K=1, **settings):
     ("DrawnAsPointMasses", Q),
     ("AcceptedIfTheArgmax", (.07, .3 + .42, .21)),              # 1 is drafted with .3; or a draw from q
     ("MatchOrRatio", (.28, .48, .24)),                        # 0 equals the draw (.1), or passes (.9 * .2)
+    ("TopTokensByRatio", (.2, .8, 0)),                        # 0 passes with .2, else 1 is sure to
 ])
 def test_the_first_token_by_hand(rule, first):
     assert first_token(rule, Q, P) == pytest.approx(first, abs=1e-12)
@@ -88,7 +89,7 @@ def test_hierarchical_speculative_decoding_is_block_verification():
     of section 2 of Sun et al."""
     rules, example = ("HSD", "Block", "HSDLastUncapped"), ((1 / 3, 2 / 3), (2 / 3, 1 / 3))
     assert [mean_accepted(rule, *example) for rule in rules] == pytest.approx([11 / 9, 11 / 9, 12 / 9])
-    for K in 1, 2, 3:
+    for K in 1, 2:
         q, p = np.random.default_rng(K).dirichlet(np.ones(3), 2)
         ours, block, uncapped = (texts(rule, q, p, K, {}) for rule in rules)
         assert distance(ours, block) < 1e-12 and (distance(uncapped, block) > .001 or K == 1)
@@ -122,11 +123,11 @@ def test_noise_used_twice_by_hand():
 
 
 def test_products_of_coins_are_what_a_grid_of_coins_gives():
-    coins = (np.arange(400) + .5) / 400
-    first, both = coins[:, None] * np.ones(400), coins[:, None] * coins     # u_1, u_1 u_2
-    wanted = 0.0
-    for d, e in np.ndindex(3, 3):
-        r, s = min(1, Q[d] / P[d]), min(1, Q[e] / P[e])
-        two = (both < r * s).mean()
-        wanted += P[d] * P[e] * (2 * two + ((both >= r * s) & (first < r)).mean())
-    assert mean_accepted("ProductsOfCoins", Q, P) == pytest.approx(wanted, abs=.005)
+    """The draft is 0 three times, and q(0) = .6."""
+    coins = (np.arange(120) + .5) / 120
+    first, second = coins[:, None, None], coins[:, None] * coins[:, None, None]
+    one, two, three = first <= .6, second <= .6**2, second * coins <= .6**3
+    n_accepted = np.where(three, 3, np.where(two, 2, one))                  # [120, 120, 120]
+    example = (.6, .3, .1), (.75, .2, .05), 3
+    assert mean_accepted("ProductsOfCoins", *example) == pytest.approx(n_accepted.mean(), abs=.005)
+    assert first_token("ProductsOfCoins", *example)[0] == pytest.approx((n_accepted > 0).mean(), abs=.005)

@@ -5,10 +5,11 @@ import os
 
 import numpy as np
 import pytest
+from helpers import load_encoder
 
 from benchmarks import counts, figures
 from benchmarks.sequoia import best_tree
-from encoder import Encoder, bytes_to_unicode, load_encoder
+from encoder import Encoder, bytes_to_unicode
 from lossless import exact_distribution
 from lossless.toys import memoryless
 from methods.drafters import lookup

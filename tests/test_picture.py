@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from methods.samplers import block
+from methods.samplers.tree import walk
 from methods.samplers.tree_rules import select_drawn
 from pages import picture
+from pages.frame import HERE
 from pages.live import Live
-from pages.rounds import Coins, Shown
+from pages.rounds import Coins, Shown, source_of
 from pages.site import START
 from sampling import Round
 from speculative import propose, speculative_sampling, verify
@@ -81,3 +83,13 @@ def test_each_child_of_a_tree_is_tried_as_the_rule_tried_it():
         taken = [i for i, node in enumerate(found["nodes"]) if node["taken"]]
         assert [t["node"] for t in tried if t["passes"]] == taken
         assert all(found["nodes"][t["node"]]["token"] == t["x"] for t in tried)
+
+
+def test_what_the_page_quotes_are_lines_of_the_rules():
+    """A name that changes there changes in pages/lines.json, too."""
+    quoted = json.loads((HERE / "lines.json").read_text(encoding="utf-8"))
+    quoted["paper"] = {start: start for _, starts in quoted["paper"] for start in starts}
+    for name, functions in {"token": [verify], "block": [block.verify], "tree": [select_drawn, walk],
+                            "paper": [propose, verify, speculative_sampling]}.items():
+        lines = [line.strip() for function in functions for line in source_of(function)["lines"]]
+        assert all(any(map(str.startswith, lines, [start] * len(lines))) for start in quoted[name].values())

@@ -1,15 +1,18 @@
 """Training, end to end on a little text: NumPy runs the models and heads that the scripts write."""
 import json
 import math
+import re
 import shutil
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import write_folder
 
 from autoregressive import autoregressive_sampling
-from loading import command_line
+from loading import command_line, export
+from main import main as run_pair
 from methods.drafters.eagle import Eagle
 from methods.drafters.early_exit import EarlyExit
 from methods.drafters.medusa import Medusa
@@ -70,18 +73,30 @@ def test_losses_fall_and_acceptance_rises(trained):
         assert min(last) > 0.1 and sum(last) > sum(first) - slack
 
 
-def test_a_training_goes_on_from_half_precision(trained, monkeypatch):
+def test_a_training_starts_from_a_pair(trained):
     folder, train = trained[0], trained[1].train
-    steps, draw_batch = [], train.draw_batch
-    monkeypatch.setattr(train, "draw_batch", lambda *given: steps.append(given[2]) or draw_batch(*given))
-    run = words(folder, "later", "--start", f"{folder}", "--steps", "40", "--done", "30",
-                "--draft_steps", "1", "--batch", "8", "--save_every", "5", "--out", f"{folder}/later")
-    assert not command_line.run(train.main, run)
-    assert steps == [*range(30, 40), 0]                 # the batches that came next, then the draft's
-    before, (first, last) = (log(folder / work / "target.jsonl") for work in ("work", "later"))
-    assert first["step"] == 35 and abs(last["target_nats"] - before[-1]["target_nats"]) < 0.1
-    rates = [train.schedule(step, 40, 0.25, 30) for step in range(30, 40)]
-    assert rates[0] == 0.5 and rates[2:] == [train.schedule(step, 40, 0.25) for step in range(32, 40)]
+    few = ["--steps", "1", "--draft_steps", "1", "--batch", "8", "--out", f"{folder}/later", "--lr", "1e-5"]
+    assert not command_line.run(train.main, words(folder, "later", "--start", f"{folder}", *few))
+    for name in "target", "draft":
+        before, after = (log(folder / work / f"{name}.jsonl")[-1] for work in ("work", "later"))
+        assert abs(after[f"{name}_nats"] - before[f"{name}_nats"]) < 0.01
+
+
+def test_the_readmes_command_trains_a_draft_for_a_model_of_ones_own(trained, tmp_path, monkeypatch):
+    """In place of 124M: a random model, in Hugging Face's layout."""
+    folder, train = trained[0], trained[1].train
+    readme = (ROOT / "models/training/README.md").read_text(encoding="utf-8")
+    trains, runs = re.findall("^python (.*--?target.* 124M.*)$", readme, re.M)
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(folder / "text.txt", "my_books.txt")
+    write_folder("tiny", "tiny")
+    export.main("tiny", "mine")
+    few = ["--steps", "9", "--draft_steps", "2", "--batch", "2"]
+    assert not command_line.run(train.main, [*trains.replace("124M", "mine").split()[2:], *few])
+    assert [row["step"] for row in log(Path("models/training/work/mine/draft.jsonl"))] == [2]
+    assert [path.name for path in Path("my_models").iterdir()] == ["demo-draft"]
+    few = ["--n_tokens_to_generate", "5"]
+    assert not command_line.run(run_pair, [*runs.replace("124M", "mine").split()[1:], *few])
 
 
 def test_no_result_is_overwritten(trained, capsys):

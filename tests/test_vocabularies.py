@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import tiny_gpt2
+from helpers import load_encoder, tiny_gpt2
 
 from autoregressive import autoregressive_sampling
-from encoder import Encoder, load_encoder
+from encoder import Encoder
 from lossless.toys import scripted, table
 from methods.drafters.vocabularies import SLEM, TLI
 from speculative import speculative_sampling

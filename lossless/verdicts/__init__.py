@@ -5,11 +5,12 @@
 """
 import configparser
 import json
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import lossless
-from lossless import exact_distribution, judge
+from lossless import distribution_of_text, exact_distribution, judge
 from lossless.toys import memoryless, table
 from lossless.verdicts.museum import RULES, sampler
 from lossless.verdicts.rules import penalty
@@ -23,20 +24,33 @@ PAIRS = {                                               # name: (draft, target, 
     "five tokens of vocabulary": (table(21, n_vocab=5), table(22, n_vocab=5), 2, (1,)),
     "long rounds": (table(31, n_vocab=2), table(32, n_vocab=2), 4, (3,)),
 }
+Q, P = (.6, .3, .1), (.75, .2, .05)         # an example: the target's and the draft's distribution everywhere
+ANSWERS = {"asks": "A question.", "ours": "Found in the code.", "untrue": "Not true.",
+           "half": "The finding is right, its reason is not."}
 
 
 class Case(NamedTuple):
-    name: str                   # "vllm-40149", or "proposal-3" if no project shipped the rule
+    name: str                   # "vllm-40149", or "proposal-3" if no project shipped the rule; never changes
     thread: str                 # the thread, paper or file: its path on github.com
     date: str                   # "2026-04"
     status: str                 # "shipped", "declared", "proposal", "question": README.md says what it means
+    sees: str                   # a name, an option or a line of code by which somebody knows the case
     claim: str
-    says: str                   # the claim: "wrong", "lossless"; "asks": a question; "ours": found by reading
-    outcome: str                # versions, options, what had become of the thread when it was read
     quote: str                  # the sentence or line of code that decides what the rule is
     rule: str                   # a name of museum.RULES
-    settings: dict
-    penalty: bool               # whether the target has a repetition penalty
+    says: str = "wrong"         # the claim: "wrong", "lossless" (the answer follows), or a key of ANSWERS
+    outcome: str = ""           # versions, options, what had become of the thread when it was read
+    since: str = ""             # If a wrong rule was shipped: a version or "2026-03, commit"
+    until: str = ""
+    reached: str = ""           # by default, by an option, by what a caller chooses, never
+    by: str = ""                # who says so
+    read: str = ""              # when the source was last read
+    settings: dict = {}
+    penalty: bool = False       # whether the target has a repetition penalty
+
+    @property
+    def project(self):
+        return self.thread.split("/")[1]
 
     @property
     def link(self):
@@ -48,9 +62,7 @@ class Case(NamedTuple):
 
     @property
     def answer(self):
-        if self.says in ("wrong", "lossless"):
-            return "True." if self.says == self.verdict else "Not true."
-        return {"asks": "A question.", "ours": "Found in the code."}[self.says]
+        return ANSWERS.get(self.says) or ("True." if self.says == self.verdict else "Not true.")
 
     def judge(self):
         """The Report of the first pair that shows a wrong text, else of the first pair, with the largest
@@ -66,20 +78,37 @@ def reports(sampler, settings, punished):
     punished    whether the target has a repetition penalty
     """
     for name, (draft, target, n_tokens, Ks) in PAIRS.items():
-        models = draft, constrained(target, penalty) if punished else target
-        report = lossless.report(sampler, [models], Ks, n_tokens, **{"temperature": 1.0} | settings)
+        models = [(draft, penalized(target, punished))]
+        report = lossless.report(sampler, models, Ks, n_tokens, **{"temperature": 1.0} | settings)
         yield report if report.lossless else report._replace(case=report.case.replace("pair 0", name))
 
 
-def mean_accepted(rule, q=(.6, .3, .1), p=(.75, .2, .05), K=2, **settings):
+def penalized(target, punished):
+    return constrained(target, penalty) if punished else target
+
+
+def mean_accepted(rule, q=Q, p=P, K=2, **settings):
     """The expected number of the first round's K drafts that are accepted."""
     return sum(n * chance for (_, n), chance in texts(rule, q, p, K, settings).items())
 
 
-def texts(rule, q, p, K, settings):
+def error_of_a_token(case):
+    """The largest error of the probability of any token at any place of a text of one round: K + 1 tokens."""
+    K = getattr(RULES[case.rule], "shortest", 2)                # drafts
+    target, errors = penalized(memoryless(Q), case.penalty), Counter()      # errors of (place, token)
+    for (text, _), chance in texts(case.rule, Q, P, K, case.settings, case.penalty).items():
+        errors.update(dict.fromkeys(enumerate(text), chance))
+    for text, chance in distribution_of_text(target, [0, 0], K + 1, **case.settings).items():
+        errors.subtract(dict.fromkeys(enumerate(text), chance))
+    return max(map(abs, errors.values()))
+
+
+def texts(rule, q, p, K, settings, punished=False):
     """{(text, drafts accepted in the first round): probability}"""
+    draft, target = memoryless(p), penalized(memoryless(q), punished)
+
     def run(rng):
-        rounds = [*sampler(RULES[rule])(memoryless(p), memoryless(q), [0, 0], K + 1, K, rng, **settings)]
+        rounds = [*sampler(RULES[rule])(draft, target, [0, 0], K + 1, K, rng, **settings)]
         return judge.text_of(rounds, rng), rounds[0].n_accepted
     return exact_distribution(run)
 
@@ -90,7 +119,7 @@ def read_cases():
     for name in parser.sections():
         case = {key: " ".join(value.split()) for key, value in parser[name].items()}
         case["settings"], case["penalty"] = json.loads(case.get("settings", "{}")), "penalty" in case
-        yield Case(name, **{"says": "wrong"} | case)
+        yield Case(name, **case)
 
 
 CASES = [*read_cases()]

@@ -139,6 +139,14 @@ class ForbiddenDropped(ArgmaxAsPointMasses, lossless=True):
         return super().verify(q[:n + 1], p[:n], drafts[:n], rng)
 
 
+class ForbiddenRowZeroed(Algorithm2):
+    """If a grammar forbids the draft (here: if q = 0), its whole row of p is set to 0, and the correction is
+    drawn from q. But tokens with q < p already get all of their q from accepted drafts. If drafts were
+    chosen, this would be right."""
+    def residual(self, q, p, x):
+        return super().residual(q, p, x) if q[x] else q
+
+
 class Shortlist(Algorithm2, lossless=True):
     """The drafter knows only some tokens (here two). p is 0 elsewhere, and the others come as corrections."""
     def propose(self, draft, x, k, probs, rng):
@@ -230,6 +238,14 @@ class SettingsForTheBonusAlone(SettingsForTheDraftAlone):
     token is drawn with them."""
     def rows(self, *run):
         return np.concatenate([super().rows(*run)[:-1], Algorithm2.rows(self, *run)[-1:]])
+
+
+class BonusWithoutSettings(Algorithm2):
+    """Drafts are judged and corrected with temperature, top-k and top-p. The bonus token is drawn without
+    them."""
+    def rows(self, target, x, drafts, probs, ends):
+        q = super().rows(target, x, drafts, probs, ends)
+        return np.concatenate([q[:-1], probabilities(target(x + drafts))]) if drafts else q
 
 
 class GreedyTarget(Algorithm2):
@@ -419,6 +435,16 @@ class Typical(Algorithm2):
     verify = staticmethod(lossy.typical())
 
 
+class RelaxedForThinking(SettingsForTheDraftAlone, BonusIsTheArgmax):
+    """A draft is accepted if it is one of the target's N likeliest tokens, and at most delta less likely than
+    the likeliest (here N = 2, delta = .6). Otherwise the likeliest token follows."""
+    def accepts(self, q, p, x, rng, N=2, delta=.6):
+        return q[x] >= max(np.sort(q)[-N], q.max() - delta)
+
+    def correction(self, q, *_):
+        return int(q.argmax())
+
+
 class StaticEnsemble(Algorithm2):
     """The test uses v = w q + (1 - w) p instead of q, here with w = .7. The residual max(0, v - p) is w
     max(0, q - p), so a tested position has exactly the distribution v. The bonus comes from q."""
@@ -430,11 +456,6 @@ class Block(Algorithm2, lossless=True):
     """Whole prefixes are judged, and the longest one that passes is accepted. On average it accepts at least
     as many drafts as Algorithm 2 (Sun et al.)."""
     verify = staticmethod(block.verify)
-
-
-class BlockPointMasses(Block, ArgmaxAsPointMasses, lossless=True):
-    """Each draft is a point mass. Block verification then accepts as many on average as a token-by-token
-    test."""
 
 
 class HSD(Algorithm2, lossless=True):
@@ -479,18 +500,24 @@ class HSDOneTooEarly(HSD):
         return t + 1, p[t + 1] * more / np.where(p[t] > 0, p[t], np.inf)
 
 
-class ProductsOfCoins(Algorithm2):
-    """In rounds of two, both drafts are accepted if the product of their coins is below that of their
-    ratios. But it is small too often: P(u_1 u_2 < c) = c (1 - log c), not c. Other rounds follow
-    Algorithm 2."""
+class ProductsOfCoins(ArgmaxAsPointMasses):
+    """A prefix of the drafts passes if the product of its coins is at most that of its q(draft), and the
+    longest one that passes is accepted. But products are small too often: P(u_1 u_2 < c) = c (1 - log c),
+    not c. The code does so in rounds of three drafts or more, and this rule in rounds of three.
+
+    The numbers -log(u_1 .. u_i) are the arrival times of a Poisson process. So the i-th prefix fails if at
+    least i arrivals come before the time -log(q_1 .. q_i)."""
+    shortest = 3
+
     def verify(self, q, p, drafts, rng):
-        if len(drafts) != 2:
+        if len(drafts) != self.shortest:
             return super().verify(q, p, drafts, rng)
-        r, s = (min(1, q[j][x] / p[j][x]) for j, x in enumerate(drafts))
-        both = r * s * (1 - np.log(r * s)) if r * s else 0.0
-        first = r - r * s + r * s * np.log(s) if r * s else r   # u_1 < r and u_1 u_2 > r s
-        n = int(rng.choice(3, p=np.maximum([1 - both - first, first, both], 0)))
-        return n, sample(q[2], rng) if n == 2 else self.correction(q[n], p[n], None, rng)
+        a, b, c = np.cumprod([max(q[j][x], 1e-99) for j, x in enumerate(drafts)])
+        A, B, C = -np.log([a, b, c])
+        at_most = [1 - a - b * A - c * A * (B - A / 2),         # P(at most n drafts are accepted)
+                   1 - b * (1 + B) - c * B**2 / 2, 1 - c * (1 + C + C**2 / 2), 1]
+        n = int(rng.choice(4, p=np.diff(at_most, prepend=0).clip(0)))
+        return n, sample(q[3], rng) if n == 3 else self.correction(q[n], p[n], drafts[n], rng)
 
 
 class NoiseUsedTwice(Algorithm2):
@@ -573,12 +600,21 @@ class TopTokensPairedByPlace(TopTokens):
         for i, token in enumerate(tokens):
             if rng.random() * p[token] < q[token]:
                 return i, token
-            places, others = np.flatnonzero(q), p[p > 0]
-            n = min(len(places), len(others))
             left = q.copy()
-            left[places[:n]] = np.maximum(left[places[:n]] - others[:n], 0)
+            for place, other in zip(np.flatnonzero(q), p[p > 0]):
+                left[place] = max(q[place] - other, 0)
             q = normalize(left) if left.any() else q
         return None, sample(q, rng)
+
+
+class TopTokensByRatio(TopTokens):
+    """The top candidates are proposed every time, but each is tested by q / p as if it were drawn from p, and
+    neither is updated. If all are rejected, the residual of the first test follows."""
+    def select(self, q, p, tokens, rng):
+        passed = [i for i, token in enumerate(tokens) if rng.random() * p[token] < q[token]]
+        if passed:
+            return passed[0], tokens[passed[0]]
+        return None, Algorithm2().correction(q, p, None, rng)
 
 
 class OneCoin(TopTokens, lossless=True):

@@ -72,7 +72,11 @@ class GPT2(nn.Module):
 
 def load(model, folder):
     """Load the weights of an exported directory into a model."""
-    arrays = read_tensorflow(folder / "model.ckpt")
+    fill(model, read_tensorflow(folder / "model.ckpt"))
+
+
+def fill(model, arrays):
+    """{name in OpenAI's layout: array} -> the parameters of a model."""
     model.load_state_dict({
         name: torch.from_numpy(arrays[tensorflow_name(name)].astype(np.float32)).view_as(parameter)
         for name, parameter in model.state_dict().items()})

@@ -2,15 +2,15 @@
 
     pip install -e ".[training]"
     python -m models.training.train --text my_books.txt --out my_models
+    python -m models.training.train --text my_books.txt --target 124M --out my_models
 
+The second line trains only a draft, for a model of one's own.
 The text is UTF-8, its documents separated by <|endoftext|>.  The last of them are held out; every reported
 result is measured on them.  First the target learns the text (`--steps`).  A draft should be accepted often,
 so it learns the finished target's distributions, not the text (`--draft_steps`): the loss is first the
 cross-entropy with them, then the share of its tokens that the target rejects.
 
-The state is saved every `--save_every` steps, and the same command resumes from there.  Without that state,
-a training goes on from a target in half precision: `--start` names its folder, `--done` the steps it has had.
-The schedule and the order of the text stay the same; the optimizers' momentum begins anew.
+The state is saved every `--save_every` steps, and the same command resumes from there.
 
 Limitations: one process, one device; no dropout.  `--work` belongs to one text and one set of settings.
 """
@@ -30,7 +30,9 @@ from tqdm import tqdm
 
 from loading import command_line
 from loading.files import rewrite
-from models.training.model import GPT2, export, load
+from loading.folder import read_folder
+from loading.names import find_folder
+from models.training.model import GPT2, export, fill, load
 from models.training.text import draw_batch, prepare_text, spread
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -89,16 +91,15 @@ def make_optimizers(model, lr, weight_decay):
     return [muon, torch.optim.AdamW(groups, lr=lr, weight_decay=0.0, betas=(0.9, 0.98))]
 
 
-def schedule(step, steps, fall, done=0):
-    """Warm-up, a long plateau, then straight to zero over the last part, the fraction `fall`.  At step `done`
-    the optimizers are new."""
-    return min(1.0, (step + 1 - done) / min(100, steps / 20), (1 - step / steps) / fall)
+def schedule(step, steps, fall):
+    """Warm-up, a long plateau, then straight to zero over the last part, the fraction `fall`."""
+    return min(1.0, (step + 1) / min(100, steps / 20), (1 - step / steps) / fall)
 
 
-def resume(path, name, model, opts, done):
-    """Restores a model and its optimizers as last saved.  Returns the steps done, `done` if none."""
+def resume(path, name, model, opts):
+    """Restores a model and its optimizers as last saved.  Returns the steps done."""
     if not path.exists():
-        return done
+        return 0
     saved = torch.load(path, map_location=DEVICE)
     model.load_state_dict(saved[name])
     for opt, opt_state in zip(opts, saved["opts"]):
@@ -106,20 +107,19 @@ def resume(path, name, model, opts, done):
     return saved["step"]
 
 
-def fit(name, steps, part, model, learn, measure, args, n_done=0):
+def fit(name, steps, part, model, learn, measure, args):
     """Trains a model up to step `steps`, from the last saved step on.
 
     name            NAME.pt and NAME.jsonl in args.work are the saved state and the log
     part            what the model is called in the saved state
     learn(step)     computes the gradients; returns the loss
     measure()       returns the entries about held-out text
-    n_done          the step that the model handed over has reached
     """
     state, opts = Path(args.work) / f"{name}.pt", make_optimizers(model, args.lr, args.weight_decay)
-    done, start, losses = resume(state, part, model, opts, n_done), time.time(), []
+    done, start, losses = resume(state, part, model, opts), time.time(), []
     for step in tqdm(range(done, steps), desc=name, initial=done, total=steps, unit="step"):
         for group in (group for opt in opts for group in opt.param_groups):
-            group["lr"] = args.lr * schedule(step, steps, args.fall, n_done) * group.get("faster", 1)
+            group["lr"] = args.lr * schedule(step, steps, args.fall) * group.get("faster", 1)
         losses.append(learn(step))
         for opt in opts:
             opt.step()
@@ -154,7 +154,7 @@ def train(stage, steps, target, draft, data, args):
         return sum(losses).item() / len(pieces)
 
     fit(stage, steps, stage, draft or target, learn, lambda: evaluate(target, draft, *measured, pieces=64),
-        args, args.done if draft is None else 0)
+        args)
 
 
 def check_is_new(*folders):
@@ -163,19 +163,34 @@ def check_is_new(*folders):
             raise ValueError(f"{folder} exists: move it away, or name another directory with --out")
 
 
-def main(text, out, work="models/training/work/pair", steps=4000, draft_steps=2000, start="", done=0,
-         fall=0.25, cross_entropy=0.4, batch=16, micro_batch=4, lr=2e-3, weight_decay=0.2, held_out=4,
-         measured=0, save_every=50, seed=0):
-    """Train the embedded pair.
+def read_target(name, models_dir, work):
+    """A finished model -> (sizes of it and its draft, as SIZES; its arrays).  Writes its vocabulary to work.
+    """
+    sizes, arrays, files = read_folder(find_folder(name, models_dir))
+    if not sizes.pop("tied") or sizes.pop("n_inner") not in (None, 4 * sizes["n_embd"]):
+        raise ValueError(f"{name} has an output head or feed-forward layers of other sizes than GPT-2's: it "
+                         "cannot be run in training")
+    (work / "encoder.json").write_text(json.dumps(files.ids), encoding="utf-8")
+    merges = "\n".join(["#version: 0.2", *map(" ".join, files.merges), ""])
+    (work / "vocab.bpe").write_text(merges, encoding="utf-8")
+    same = dict(n_vocab=sizes["n_vocab"], n_ctx=sizes["n_ctx"])
+    return {"demo-target": sizes, "demo-draft": SIZES["demo-draft"] | same}, arrays
+
+
+def main(text, out, target="", work="", steps=4000, draft_steps=2000, start="", fall=0.25,
+         cross_entropy=0.4, batch=16, micro_batch=4, lr=2e-3, weight_decay=0.2, held_out=4, measured=0,
+         save_every=50, seed=0, models_dir="models"):
+    """Train a pair, or a draft for a finished target.
 
     Args:
         text: the text to train on
         out: the pair is written to OUT/demo-target and OUT/demo-draft, at the end
-        work: for the vocabulary, the logs and the training state
+        target: a finished model, 124M .. or a folder: only OUT/demo-draft is trained, with its vocabulary
+        work: for the vocabulary, the logs and the training state; models/training/work/ and the target's
+            name, or pair, if none is named
         steps: steps for the target
         draft_steps: steps for the draft, afterwards
         start: a directory with demo-target and perhaps demo-draft, to start from instead of random weights
-        done: the steps that this target has had already: a training that goes on elsewhere
         fall: the share of the steps, at the end, in which the learning rate falls to 0
         cross_entropy: the share of the draft's steps that use cross-entropy
         batch: pieces of n_ctx tokens per step
@@ -186,28 +201,36 @@ def main(text, out, work="models/training/work/pair", steps=4000, draft_steps=20
         measured: how many of these, the last ones, results are measured on; 0 for all
         save_every: steps between two saved states
         seed: random seed
+        models_dir: where downloaded models are kept
     """
-    args, work, out = SimpleNamespace(**locals()), Path(work), Path(out)
-    check_is_new(*(out / name for name in SIZES))
+    if start and target:
+        raise ValueError("--start names a pair, and --target a finished target: give one of the two")
+    target, out, trained = str(target), Path(out), ["demo-draft"] if target else [*SIZES]
+    check_is_new(*(out / name for name in trained))
+    work = Path(work or Path("models/training/work", Path(target).name or "pair"))
+    args = SimpleNamespace(**locals())
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
 
+    sizes, arrays = read_target(target, models_dir, work) if target else (SIZES, None)
     vocabulary = Path(start) / "demo-target" if start else work
-    data = prepare_text(text, held_out, measured, vocabulary, SIZES["demo-target"]["n_vocab"])
-    models = {name: GPT2(**size).to(DEVICE) for name, size in SIZES.items()}
+    data = prepare_text(text, held_out, measured, vocabulary, sizes["demo-target"]["n_vocab"])
+    models = {name: GPT2(**size).to(DEVICE) for name, size in sizes.items()}
     for name, model in models.items():
         if start and (Path(start) / name).exists():
             load(model, Path(start) / name)
         for block in model.h:
             block.compile()                                     # the first of a model compiles for all
-    target, draft = models.values()
-    train("target", steps, target, None, data, args)
-    train("draft", draft_steps, target, draft, data, args)
+    if target:
+        fill(models["demo-target"], arrays)
+    else:
+        train("target", steps, models["demo-target"], None, data, args)
+    train("draft", draft_steps, *models.values(), data, args)
 
-    results = json.dumps(evaluate(target, draft, *data[1:]), indent=1)
+    results = json.dumps(evaluate(*models.values(), *data[1:]), indent=1)
     (work / "results.json").write_text(results + "\n")
-    for name, model in models.items():
-        export(model, SIZES[name], out / name)
+    for name in trained:
+        export(models[name], sizes[name], out / name)
         for file in "encoder.json", "vocab.bpe":
             shutil.copy(vocabulary / file, out / name)
     print(results)

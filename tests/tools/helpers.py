@@ -14,9 +14,10 @@ import pytest
 
 import gpt2
 from benchmarks.synthetic import SIZES, random_arrays, vocabulary
-from encoder import EOS, Encoder
+from encoder import EOS, Encoder, Tokenizer
 from loading.checkpoint import write_tensorflow
 from loading.folder import list_shapes, read_folder
+from loading.tokenizer import read_tokenizer
 from lossless.toys import as_model, memoryless, scripted, table
 from methods.drafters import heads
 from methods.table import DRAFTERS, VERIFIERS, choose
@@ -101,12 +102,32 @@ def ours(file):
 # Tiny GPT-2s ------------------------------------------------------------------------------------------------
 
 
-def tiny_gpt2(seed=0, dtype=np.float32, n_vocab=13, n_ctx=80, n_embd=8, n_layer=2):
-    """A random GPT-2 with two heads.  Its weights are large enough that every part matters."""
+def random_weights(shapes, seed, dtype):
+    """{name: array}, large enough that every part of a model matters."""
     rng = np.random.default_rng(seed)
-    arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(dtype)
-              for name, shape in list_shapes(n_vocab, n_ctx, n_embd, n_layer).items()}
-    return gpt2.GPT2(nest(arrays, n_layer), n_head=2)
+    return {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(dtype)
+            for name, shape in shapes.items()}
+
+
+def tiny_gpt2(seed=0, dtype=np.float32, n_vocab=13, n_ctx=80, n_embd=8, n_layer=2):
+    """A random GPT-2 with two heads."""
+    shapes = list_shapes(n_vocab, n_ctx, n_embd, n_layer)
+    return gpt2.GPT2(nest(random_weights(shapes, seed, dtype), n_layer), n_head=2)
+
+
+HEAD_SIZES = {"medusa": 3, "exit": 1, "eagle": [1, 2], "parallel": [1, 2]}      # as in hparams.json
+
+
+def head_arrays(kind, target, seed=5):
+    """{name: array} of a random head for a tiny GPT-2."""
+    wte = target.params["wte"]
+    shapes = heads.head_shapes(kind, wte.shape[1], HEAD_SIZES[kind], target.n_vocab)
+    return random_weights(shapes, seed, wte.dtype)
+
+
+def random_head(kind, target):
+    """The same, as a drafter reads it."""
+    return nest(head_arrays(kind, target), n_layer=1) | {heads.SIZES[kind]: HEAD_SIZES[kind]}
 
 
 def without_cache(model):
@@ -134,7 +155,7 @@ def error_of_cache(calls, dtype=np.float64):
 
 
 def error_of_logits(dtype=np.float64):
-    """The largest difference between our logits and those of transformers (make_safetensors_fixture.py)."""
+    """The largest difference between our logits and those of transformers (fixtures/README.md)."""
     folder = ROOT / "tests/fixtures/huggingface"
     values, arrays = np.load(folder / "values.npz"), read_folder(folder)[1]
     params = nest({name: array.astype(dtype) for name, array in arrays.items()}, n_layer=2)
@@ -155,12 +176,7 @@ class TinyModels:
         self.load_draft = lambda: (self.draft, self.encoder)
 
     def head(self, kind):
-        n, rng = self.target.params["wte"].shape[1], np.random.default_rng(5)
-        size = {"medusa": 3, "exit": 1, "eagle": [1, 2], "parallel": [1, 2]}[kind]
-        wanted = heads.head_shapes(kind, n, size, self.target.n_vocab)
-        arrays = {name: rng.normal(name.endswith("/g"), 0.4, size=shape).astype(np.float32)
-                  for name, shape in wanted.items()}
-        return nest(arrays, n_layer=1) | {heads.SIZES[kind]: size}
+        return random_head(kind, self.target)
 
 
 def small():
@@ -198,3 +214,7 @@ def write_folder(folder, size):
     (folder / "encoder.json").write_text(json.dumps(encoder.ids), encoding="utf-8")
     (folder / "vocab.bpe").write_text(merges, encoding="utf-8")
     write_tensorflow(folder / "model.ckpt", random_arrays(size))
+
+
+def load_encoder(folder, n_vocab=None):
+    return Tokenizer(*read_tokenizer(folder, n_vocab))

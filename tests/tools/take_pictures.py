@@ -30,7 +30,7 @@ def shot(browser, path, now, size, dark=False):
     """The race on the page at `path`, without its buttons, at a time in steps -> an image."""
     browser.open(path, *size, dark=dark, address="#view=race")
     style = STYLE % ("19.5px" if size == CARD else "15px")
-    browser.run(f"""const sheet = new CSSStyleSheet();  // a style element is against the page's policy
+    browser.run(f"""const sheet = new CSSStyleSheet();  // the policy forbids a style element
         sheet.replaceSync(`{style}`); document.adoptedStyleSheets = [sheet]; play(false); now = {now}; draw()""")
     return Image.open(BytesIO(browser.driver.get_screenshot_as_png())).convert("RGB")
 
