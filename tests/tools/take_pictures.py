@@ -31,7 +31,8 @@ def shot(browser, path, now, size, dark=False):
     browser.open(path, *size, dark=dark, address="#view=race")
     style = STYLE % ("19.5px" if size == CARD else "15px")
     browser.run(f"""const sheet = new CSSStyleSheet();  // the policy forbids a style element
-        sheet.replaceSync(`{style}`); document.adoptedStyleSheets = [sheet]; play(false); now = {now}; draw()""")
+        sheet.replaceSync(`{style}`); document.adoptedStyleSheets = [sheet];
+        play(false); now = {now}; draw()""")
     return Image.open(BytesIO(browser.driver.get_screenshot_as_png())).convert("RGB")
 
 
