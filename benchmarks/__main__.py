@@ -1,7 +1,7 @@
 """What speculation gains, and why: counts, which hold on every machine, and costs, which hold on one."""
 import sys
 
-from benchmarks import costs, counts, tables
+from benchmarks import costs, counts, mine, tables
 from benchmarks.figures import RESULTS
 from compute.backend import clock
 from loading import command_line
@@ -22,14 +22,21 @@ def main(what, name=""):
 
     counts takes hours and measures no time.  After a stop, it goes on from there.  costs takes eight minutes,
     on a machine that has nothing else to do.  speed makes the tables in the pages, in seconds.  all makes
-    every number of the repository: these three, the notebooks and the README's picture.
+    every number of the repository: these three, the notebooks and the README's picture.  mine compares a
+    drafter of your own with the draft model, in half a minute.
 
     Args:
-        what: counts, costs, speed or all
-        name: with counts, a method in docs/methods.md: only it is counted, in minutes
+        what: mine, counts, costs, speed or all
+        name: with mine, your file; with counts, a method in docs/methods.md: only it is counted, in minutes
     """
-    if what not in ("counts", "costs", "speed", "all"):
-        raise ValueError(f"there is no {what!r}: use counts, costs, speed or all")
+    if what not in ("mine", "counts", "costs", "speed", "all"):
+        raise ValueError(f"there is no {what!r}: use mine, counts, costs, speed or all")
+    if what == "mine":
+        if not name:
+            raise ValueError("mine needs your file: python -m benchmarks mine my_drafter.py")
+        for line in mine.compare(name):
+            print(line, flush=True)
+        return
     if name and (what != "counts" or name not in DRAFTERS | VERIFIERS):
         raise ValueError(f"{what} {name}: a name goes with counts, and is one of "
                          f"{', '.join(DRAFTERS | VERIFIERS)}")

@@ -54,18 +54,23 @@ def of_counts(name, field):
 
 def of_rounds(kernels, name, field):
     """A field of the cell's speed-up: its counts over the costs of its rounds."""
-    rounds, tokens = costs(kernels)["rounds"], of_counts(name, "tokens")
-    mine = rounds[re.sub(r" places:\S+", "", name)]
-    alone = rounds[f"alone T={name.split('T=')[-1]}"]
-    more = of_counts(name, "drafts") - mine["drafts"]           # drafts, beyond those of timed rounds
+    counted = {key: of_counts(name, key) for key in ("tokens", "se", "drafts")}
+    rounds = costs(kernels)["rounds"]
+    mine, alone = rounds[re.sub(r" places:\S+", "", name)], rounds[f"alone T={name.split('T=')[-1]}"]
+    return speed(counted, mine, alone)[field]
+
+
+def speed(counted, mine, alone):
+    """{field: value} of a cell of the counts, from the costs of its rounds and the target's alone."""
+    tokens, more = counted["tokens"], counted["drafts"] - mine["drafts"]    # drafts, beyond timed rounds
     cost = (mine["typical"] + mine["slope"] * more) / alone["typical"]      # in rounds of the target alone
-    parts = of_counts(name, "se") / tokens, spread(mine["pass"]), spread(alone["pass"])
-    speed, error = tokens / cost, tokens / cost * sum(part**2 for part in parts) ** .5
-    return {"speedup": speed, "error": error, "text": f"{speed:.2f} ± {error:.2f}",
+    parts = counted["se"] / tokens, spread(mine["pass"]), spread(alone["pass"])
+    speedup, error = tokens / cost, tokens / cost * sum(part**2 for part in parts) ** .5
+    return {"speedup": speedup, "error": error, "text": f"{speedup:.2f} ± {error:.2f}",
             "measured": mine["speedup"],
             "quotient": mine["tokens"] / mine["typical"] * alone["typical"],   # with the timed runs' tokens
-            "c": ratio(mine["drafting"][1] / alone["pass"][1], of_counts(name, "drafts")),
-            "v": mine["pass"][1] / alone["pass"][1]}[field]
+            "c": ratio(mine["drafting"][1] / alone["pass"][1], counted["drafts"]),
+            "v": mine["pass"][1] / alone["pass"][1]}
 
 
 def spread(quartiles):

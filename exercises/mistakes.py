@@ -19,8 +19,12 @@ from sampling import probabilities
 FILTERS = {             # (logits [n_vocab], temperature, top_k, top_p) -> probabilities [n_vocab]
     "top-p comes before top-k": lambda logits, t, k, p: probabilities(
         np.log(np.maximum(probabilities(logits, t, 0, p), 1e-300)), 1, k),
-    "exactly k tokens stay at a tie": lambda logits, t, k, p: probabilities(
+    "exactly k tokens stay at a tie, the first": lambda logits, t, k, p: probabilities(
         logits - 1e-12 * np.arange(len(logits)), t, k, p),
+    "exactly k tokens stay at a tie, the last": lambda logits, t, k, p: probabilities(
+        np.where(logits.argsort().argsort() < len(logits) - (k or len(logits)), -np.inf, logits), t, 0, p),
+    "one token more stays if the sum is exactly top_p": lambda logits, t, k, p: probabilities(
+        logits, t, k, min(p + 1e-12, 1)),
     "top-p is ignored": lambda logits, t, k, p: probabilities(logits, t, k),
     "the temperature is ignored": lambda logits, t, k, p: probabilities(logits, t and 1, k, p),
     "the temperature multiplies": lambda logits, t, k, p: probabilities(logits, t and 1 / t, k, p),
@@ -79,10 +83,16 @@ class RecordedAfterTheDraft(Algorithm2):
         return drafts, [probs(draft(x + drafts[:j + 1]))[0] for j in range(k)]
 
 
+class RowsFromTheFirst(Algorithm2):
+    """The drafts are judged by the first rows of the text. Of all its rows, the last K + 1 belong to them."""
+    def rows(self, target, x, drafts, probs, ends):
+        return probs(target(x + drafts, len(x + drafts)))
+
+
 # Several may give the same short texts; the first is named.  So the museum's own come before the disputed.
 MISTAKES = [RowsOneTooLate, RecordedAfterTheDraft,
             *(RULES[name] for name in sorted(WRONG, key=DISPUTED.__contains__)),
-            ResidualReversed, OnAfterARejection]
+            ResidualReversed, OnAfterARejection, RowsFromTheFirst]
 KNOWN = {"": Algorithm2} | {                            # name and reason: rule; "" is right
     f"{rule.__name__}. {' '.join((rule.__doc__ or '').split())}": rule for rule in MISTAKES}
 

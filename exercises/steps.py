@@ -8,7 +8,11 @@ million is found like any other.
 Limitations: an endless loop that neither calls a model nor draws goes on until child.py ends the process.
 """
 
+from contextlib import suppress
 from functools import partial
+from inspect import signature
+from numbers import Integral
+from unittest import mock
 
 import numpy as np
 
@@ -47,13 +51,21 @@ def check_calls(model, rng):
     return checked
 
 
-def run_perfect_draft(sampler, n, K=3):
-    """n tokens, with a draft that is always right.  Returns how many tokens each call of the draft had, and
-    each call of the target."""
-    model, lengths = scripted([*range(10)]), ([], [])
-    models = (lambda x, n_last, seen=seen: seen.append(len(x)) or model(x, n_last) for seen in lengths)
-    run_sampler(sampler, models, [0], n, K, Walk())
-    return lengths
+def run_perfect_draft(sampler, n, K=3, stop=()):
+    """n tokens, with a draft that is always right.  Returns (number of tokens, n_last) of each call of the
+    draft, and of each call of the target, up to an error of the kind `stop`."""
+    model, calls = scripted([*range(10)]), ([], [])
+    models = (lambda *call, seen=seen: seen.append((len(call[0]), call[1])) or model(*call) for seen in calls)
+    with suppress(stop):
+        run_sampler(sampler, models, [0], n, K, Walk())
+    return calls
+
+
+def name_rows(sampler):
+    """What is missing if the target was never asked for more than one row, or ""."""
+    _, of_target = run_perfect_draft(sampler, 8, stop=Exception)
+    return ("\n    (the target gave 1 row; K + 1 are needed, from one call)" *
+            ({n_last for _, n_last in of_target} == {1}))
 
 
 def extreme(word):
@@ -76,10 +88,11 @@ def compare(found, expected, what):
         yield (f"{what} has the shape {np.shape(found)} and should have {np.shape(expected)}" +
                ": the function returned None" * (found is None))
     elif not np.allclose(found, expected, rtol=0, atol=1e-9):
-        digits = 12 if np.abs(np.subtract(found, expected)).max() <= 1e-3 else 4
-        sums = np.sum(found, axis=-1)
+        sums, off = np.sum(found, axis=-1), np.abs(np.subtract(found, expected)).max()
         why = ("; nan comes from 0 / 0, or from exp of a large number" if np.isnan(found).any() else
+               "; float32 is too coarse: compute in float64" if off < 1e-5 else
                "" if np.ndim(found) < 2 or np.allclose(sums, 1) else f"; your rows sum to {sums.round(4)}")
+        digits = 12 if off <= 1e-3 else 4
         found, expected = (str(np.round(a, digits)).replace("\n", "") for a in (found, expected))
         yield f"{what} is {found} and should be {expected}{why}"
 
@@ -89,8 +102,7 @@ def compare_texts(what, sampler, models, prompt, n, *K, first=None, **settings):
     def run(rng):
         new = run_sampler(sampler, models, prompt, n, *K, rng, **settings)
         if any(token in ends for token in new[:-1]):
-            raise ValueError(f"the text {list(new)} goes on after an EOS, {settings}: any token of a round "
-                             "can be one")
+            raise ValueError(f"{what}: the text {list(new)} goes on after an EOS: any new token can be one")
         if "eos" not in settings and (len(new) < n or len(new) > n and first is None):
             raise ValueError(f"asked for {n} new token{'s' * (n != 1)} after {prompt} it gives {len(new)}: "
                              f"{list(new)}")
@@ -115,7 +127,7 @@ def step_1(mine):
              for logits in ([2.0, 1.0, 0.5, -1.0], [-1.0, 4.0, 4.0, 0.3], [1000.0, 999.0, 0.0, 999.0])
              for settings in ({}, dict(temperature=.5), dict(temperature=0), dict(top_k=2), dict(top_p=.6),
                               dict(top_k=2, top_p=.7), dict(temperature=2, top_k=3, top_p=.8),
-                              dict(top_k=9))]
+                              dict(top_k=9))] + [(np.zeros(4), dict(top_p=.5))]        # sums that are exact
     found = [mine.probabilities(np.array([logits, logits]), **settings) for logits, settings in cases]
     wrong = []
     for two, (logits, settings) in zip(found, cases):
@@ -138,10 +150,12 @@ def step_1(mine):
     weights = np.random.default_rng(2).random(50_257).astype(np.float32)
     weights[:9] = weights[-9:] = 0
     for word, u, which in (SMALLEST, 0.0, "smallest"), (LARGEST, 1 - 2**-53, "largest"):
-        token = draw(weights / weights.sum(), extreme(word))
-        if not 9 <= token < 50_257 - 9:
+        token = None
+        with suppress(Exception):
+            token = mine.sample(weights / weights.sum(), extreme(word))
+        if not isinstance(token, Integral) or not 9 <= token < 50_257 - 9:
             yield (f"if rng.random() gives {u!r}, the {which} that it can, sample gives {token}, which is "
-                   "not a token or has probability 0")
+                   "not a token or has probability 0 (sum in float64; where does the last sum end?)")
 
 
 def step_2(mine):
@@ -149,6 +163,15 @@ def step_2(mine):
     for n, settings in (0, {}), (1, {}), (3, dict(temperature=.5, top_k=2)), (3, dict(top_k=9, top_p=.7)):
         yield from compare_texts(f"a text of {n}", mine.autoregressive_sampling, [table(2, zeros=.3)],
                                  [2, 0], n, **settings)
+
+
+def refuse_negative(sample):
+    """`sample`, for residuals: ValueError if one has negative entries, or is nan."""
+    def checked(probs, rng):
+        if not np.min(probs) >= 0:
+            raise ValueError(f"sample was given {np.round(probs, 4)}: the residual is max(0, q - p)")
+        return sample(probs, rng)
+    return checked
 
 
 def step_3(mine):
@@ -168,8 +191,9 @@ def step_3(mine):
     runs, wrong = [], []
     for drafts, why in cases.items():
         q, p = Q[:len(drafts) + 1], P[:len(drafts)]
-        found, expected = (exact_distribution(partial(run, which, q, p, drafts))
-                           for which in (mine.verify, verify))
+        with mock.patch.object(mine, "sample", refuse_negative(mine.sample)):
+            found, expected = (exact_distribution(partial(run, which, q, p, drafts))
+                               for which in (mine.verify, verify))
         runs.append((q, p, drafts, found))
         say = [{f"{n} accepted, then {x}": chance for (n, x), chance in distribution.items()}
                for distribution in (found, expected)]
@@ -195,8 +219,9 @@ def step_4(mine):
                                 (table(3), dict(top_k=9, top_p=.7)), (table(3), dict(temperature=0))):
             yield from compare_texts(f"the first three tokens at K = {K}", mine.speculative_sampling,
                                      [draft, table(2, zeros=.2)], [0], 3, K, first=3, **settings)
+    # A drafter of your own, if it is the default, drafts otherwise: step 8 says so.
     of_draft, of_target = run_perfect_draft(mine.speculative_sampling, 8)
-    if len(of_target) != 2:
+    if len(of_target) != 2 and (of_draft or "propose" not in signature(mine.speculative_sampling).parameters):
         twice = len(of_draft) > len({*of_draft})
         yield ("8 tokens of a perfect draft at K = 3 take 2 passes of the target, "
                f"and yours took {len(of_target)}" +
@@ -252,6 +277,9 @@ def step_8(mine):
     found = report(sampler, Ks=[1, 2], n_tokens=4)
     if not found.lossless:
         yield str(found)
+    elif not run_perfect_draft(mine.speculative_sampling, 8)[0]:
+        yield ("without the argument propose your sampler never asks the draft model: is your own drafter "
+               "the default? The default does what step 4 did")
     elif not any(drafts for drafts, _ in drafted):
         yield ("nothing was drafted in these short texts, so nothing was judged: does your drafter wait "
                "too long?")

@@ -14,7 +14,7 @@ from lossless.cases import CASES, thorough_cases
 from lossless.judge import FEW_TOKENS, MAX_STEPS, ROUNDING, distance, report, walk_case
 from lossless.ledger import write_ledger
 
-progress = partial(tqdm, unit=" cases", leave=False, delay=1, disable=None)         # None: only on a terminal
+watch = partial(tqdm, unit=" cases", leave=False, delay=1, disable=None)         # None: only on a terminal
 
 
 def main(path="", *, thorough=False, explain=False):
@@ -25,7 +25,7 @@ def main(path="", *, thorough=False, explain=False):
     python -m lossless my_speculative.py    # speculative_sampling(..), a loop of your own: judged as it is
 
     The first word of the answer is "lossless" or "not"; the exit status is 0, 1 (not lossless), or 2 (it
-    cannot be judged).
+    cannot be judged).  It also says in how many cases only the likeliest branches were walked.
 
     Args:
         path: a Python file with one of these functions, or with propose and verify
@@ -39,7 +39,7 @@ def main(path="", *, thorough=False, explain=False):
             drafted.update(r.drafts)
             yield r
     judged = own.get("speculative_sampling", sampler)
-    found = report(judged, thorough=thorough, progress=progress)
+    found = report(judged, thorough=thorough, watch=watch)
     if found.lossless and judged is sampler and not drafted:
         raise ValueError(f"{path} drafts nothing in these texts of a few tokens, so there is nothing to "
                          "judge: let it draft sooner")
@@ -95,7 +95,7 @@ def find_in_museum(sampler, case):
     with contextlib.suppress(Exception):                # the sampler may fail in some cases
         for name, wrong in WRONG.items():
             both = ([walk_case(one, case, MAX_STEPS)[0] for one in (wrong, sampler)]
-                    for case in progress(cases))
+                    for case in watch(cases))
             if all(distance(a, b) < ROUNDING + 2 - sum([*a.values(), *b.values()]) for a, b in both):
                 reason = " ".join(RULES[name].__doc__.split())
                 yield f"{name} of the museum does the same: {reason}"

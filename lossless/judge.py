@@ -62,7 +62,7 @@ def check(sampler, *which, **settings):
     return found.deviation
 
 
-def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, *, progress=iter, **settings):
+def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, watch=iter, **settings):
     """Walk the standard cases, up to the first that is wrong.  Returns a Report.
 
     If no text is off by .01 there, the remaining cases of up to four tokens are walked, too.  The report
@@ -74,7 +74,7 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, *, progr
     Ks          without pairs: only standard cases with one of these K
     n_tokens    without pairs: only standard cases with at most this many tokens
     thorough    walk more cases, and all to the end (a minute for speculative.py)
-    progress    takes the list of cases and yields them, as tqdm does
+    watch       passes the cases on, and may show how many there are
     settings    temperature, top_k, top_p, eos: instead of the standard ones
 
     Raises ValueError if the sampler cannot be judged.  Errors that the sampler itself raises pass through.
@@ -91,7 +91,7 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, *, progr
     unlimited = thorough or pairs is not None
     max_steps, end = (np.inf, np.inf) if unlimited else (MAX_STEPS, time.monotonic() + MAX_SECONDS)
     reports, wrong = [], []
-    for i, case in enumerate(progress(chosen)):
+    for i, case in enumerate(watch(chosen)):
         if wrong and case.n_tokens > FEW_TOKENS:
             continue
         # Half of the time is for the cases that come first.  Then each gets an even share of what is left.

@@ -1,6 +1,8 @@
 """The frame of every page: head and colours, with a body inside."""
 import json
 import re
+from base64 import b64encode
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 
@@ -15,7 +17,8 @@ def page(title, file, data, policy="", description="", **parts):
     file    a file in this folder: the body.  In it {{name}} is replaced by that part, and {{race.js}} by that
             file of this folder
     data    goes into <script id="data"> as JSON; "<" is escaped, so nothing in it can end that element
-    policy  what the page may load besides its own content
+    policy  what the page may load besides its own content.  Its own scripts and styles are named by their
+            hashes, so that no other runs, whatever somebody's text may put into the page
     parts   {name: HTML, or escaped text} for {{name}}
     """
     parts = dict(preview="") | parts | dict(
@@ -29,4 +32,9 @@ def page(title, file, data, policy="", description="", **parts):
         return re.sub(r"\{\{([\w.]+)\}\}", part, (HERE / file).read_text(encoding="utf-8").rstrip("\n"))
 
     parts["body"] = fill(file)
-    return fill("frame.html") + "\n"
+    html = fill("frame.html") + "\n"
+    for tag in "script", "style":
+        inside = re.findall(f"<{tag}>(.*?)</{tag}>", html, re.S)
+        hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in inside]
+        html = html.replace(f"{tag}-hashes", " ".join(f"'sha256-{one}'" for one in hashes), 1)
+    return html

@@ -1,13 +1,18 @@
-// Is this lossless?  Guess.
+// Why the distribution is unchanged, in one picture; and: is this lossless?  Guess.
 const { game } = data, answers = [];                    // true is "lossless"
-let card = 0;
-const score = () => answers.filter((answer, i) => answer === game.rules[i].lossless).length;
+let card = 0, dealt = [];
+const score = () => answers.filter((answer, i) => answer === dealt[i].lossless).length;
 const plain = x => String(Number(x.toPrecision(4)));
-function thread({ link, thread }) {
-  const a = el("a", "", thread);
-  a.href = link;
-  return a;
-}
+$("proof").append(...game.tokens.map((token, i) => {    // for each token, what a kept and a new one add up to
+  const [p, q] = [game.p[i], game.q[i]], kept = Math.min(p, q), most = Math.max(...game.p, ...game.q);
+  const pair = el("div", "pair", bar("bar p", 0, p / most), el("div", "stack",
+    bar("bar law", 0, kept / most), bar("bar lack", kept / most, q / most)));
+  return el("div", "one", el("span", "word", token), pair, el("span", "nums", ...words`kept
+    ${b(plain(kept))} + new ${b(plain(q - kept))} = ${b("q")} = ${plain(q)}`));
+}), el("p", "small", ...words`${el("span", "p-ink", "p, what is drafted")} · ${el("span", "law-ink",
+  "min(p, q), the kept drafts")} · ${el("span", "q-ink", "hatched: (q − p)₊, the new tokens")}. A draft
+  is rejected as often as the hatched parts add up to. Then each token comes in proportion to its part.`));
+const thread = ({ link, thread }) => Object.assign(el("a", "", thread), { href: link });
 function laws({ law, lossless }, answered) {            // p and q; after an answer also what the rule gives
   const rows = game.tokens.map((token, i) => [token, game.p[i], game.q[i], ...answered ? [law[i]] : []]);
   const key = el("p", "small", el("span", "p-ink", "p, for the drafts"), " · ", el("span", "q-ink",
@@ -15,32 +20,50 @@ function laws({ law, lossless }, answered) {            // p and q; after an ans
   return el("div", lossless ? "" : "wrong", key, bars(rows, ["p", "q", "law"]));
 }
 function verdictOn(rule, right) {
-  const text = rule.text?.map(i => game.tokens[i]).join(" ");
-  return [el("p", rule.lossless ? "verdict yes" : "verdict no",
-    `${rule.lossless ? "Lossless" : "Not lossless"}. ${right ? "You saw it." : "It fooled you."}`),
-  el("p", "", rule.reason), el("p", "", ...rule.lossless
+  const text = rule.text?.map(i => game.tokens[i]).join(" "), said = right ? "You saw it." : "It fooled you.";
+  const title = rule.lossless ? el("p", "verdict yes", "Lossless. ", said)
+    : el("p", "verdict no", "Not lossless. ", said);
+  title.tabIndex = -1;
+  return [title, el("p", "", rule.reason), el("p", "", ...rule.lossless
     ? words`The judge followed ${many(rule.n_branches, "random branch", "es")}: no text is wrong.`
     : words`The judge's clearest wrong text, ${b(`“${text}”`)}, comes with probability
       ${plain(rule.probability)} and must come with ${plain(rule.wanted)}.`),
   el("p", "small soft", thread(rule), ` (${rule.date}): ${rule.claim}`)];
 }
+function summary() {                                    // what was right, and something to pass on
+  const told = `I told ${score()} of ${dealt.length} accept rules right.`, link = location.href.split("#")[0];
+  const pass = button("Copy my score", "", () => copy(`${told} ${link}#guess`, pass));
+  const code = $("top").querySelectorAll("p a")[2]?.href ?? "..", all = el("a", "", `all ${game.n} cases`);
+  all.href = code + "/blob/main/lossless/verdicts/README.md";
+  return [el("p", "verdict", told), el("p", "", ...words`A coin gets ${dealt.length / 2}. Of ${all} of the
+    repository, ${game.n_wrong} are not lossless.`), el("ol", "", ...dealt.map((rule, i) => el("li", "",
+    answers[i] === rule.lossless ? "✓ " : "✗ ", thread(rule)))), el("div", "row", pass)];
+}
+function copy(text, where) {                            // to the clipboard, where there is one
+  const said = done => { where.textContent = done ? "Copied" : "Not copied: no clipboard here"; };
+  (navigator.clipboard?.writeText(text) ?? Promise.reject()).then(() => said(true), () => said(false));
+}
 function ask(focus = true) {
-  const { rules, n, n_wrong } = game, rule = rules[card], answered = answers.length > card;
-  const on = !rule ? "Play again" : card + 1 < rules.length ? "Next rule" : "Your score";
-  const next = button(on, "main", () => { card = rule ? card + 1 : answers.length = 0; ask(); });
+  const rule = dealt[card], answered = answers.length > card;
+  const on = !rule ? "Play again" : card + 1 < dealt.length ? "Next rule" : "Your score";
+  const next = button(on, "main", () => { if (rule) { card++; ask(); } else deal(true); });
   const guesses = [true, false].map(lossless =>
     button(lossless ? "Lossless" : "Not lossless", "", () => { answers[card] = lossless; ask(); }));
   const buttons = !rule || answered ? [next] : guesses;
   const code = el("ol", "code", ...rule?.code.split("\n").map(line => el("li", "", line)) ?? []);
   code.tabIndex = 0;
-  const parts = !rule ? [el("p", "", ...words`A coin gets ${rules.length / 2}. The repository has ${n} such
-    cases; in ${n_wrong} of them the rule is wrong.`)] : [el("p", "ask", rule.words), code,
+  const parts = !rule ? summary() : [el("p", "ask", rule.words), code,
     ...answered ? verdictOn(rule, answers[card] === rule.lossless) : []];
-  const so_far = el("p", "small soft", `${answers.length} of ${rules.length} answered, ${score()} right`);
+  const so_far = el("p", "small soft", `${answers.length} of ${dealt.length} answered, ${score()} right`);
   const box = el("div", "", el("div", "", so_far, ...parts, el("div", "row", ...buttons)),
     ...rule ? [laws(rule, answered)] : []);
   box.id = "card";
   $("game").replaceChildren(box);
-  if (focus) buttons[0].focus({ preventScroll: true });
+  if (focus) (box.querySelector(".verdict") ?? buttons[0]).focus({ preventScroll: true });
 }
-ask(false);
+function deal(focus) {
+  const order = game.rules.map(rule => [Math.random(), rule]).sort(([a], [b]) => a - b);
+  [card, answers.length, dealt] = [0, 0, order.map(([, rule]) => rule)];
+  ask(focus);
+}
+deal(false);

@@ -20,13 +20,12 @@ from lossless.verdicts.museum import RULES, sampler
 from sampling import sample
 
 TOKENS, P, Q = ["tea", "milk", "cocoa", "juice"], np.array([.4, .3, .2, .1]), np.array([.1, .45, .25, .2])
-INI = Path(__file__).parent / "game.ini"
 
 
 @cache
 def game():
     parser = configparser.ConfigParser(interpolation=None, delimiters="=")
-    parser.read(INI, encoding="utf-8")
+    parser.read(Path(__file__).with_name("game.ini"), encoding="utf-8")
     cases = {case.name: case for case in CASES}
     rules = [question(cases[name], **parser[name]) for name in parser.sections()]
     return dict(n=len(CASES), n_wrong=sum(case.verdict == "wrong" for case in CASES), tokens=TOKENS,

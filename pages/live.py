@@ -17,7 +17,6 @@ python -m lossless --thorough searches longer.
 import copy
 import inspect
 import json
-import sys
 import traceback
 from functools import cache, partial
 
@@ -26,16 +25,12 @@ import numpy as np
 import sampling
 import speculative
 from autoregressive import autoregressive_sampling
-from compute import threads
 from loading.user_file import checked_rule
 from methods.table import Models, choose, prepare
 from pages.rounds import EDITOR, Coins, Shown, source_of, texts
 from reporting.runs import Run, measure_costs
 from reporting.stats import Timed, time_drafting
 from speculative import speculative_sampling
-
-if sys.platform == "emscripten":                        # where memory counts even if it was never written to
-    threads.ARENA = 2 ** 22
 
 
 def as_json(method):
@@ -49,6 +44,8 @@ def as_json(method):
 
 
 class Live:
+    progress = staticmethod(lambda share: None)         # the page puts its own here, for the judge
+
     def __init__(self):
         self.models = Models("demo-draft", "demo-target")
         self.encoder, self.runs = self.models.encoder, {}
@@ -66,11 +63,11 @@ class Live:
         method.reset()
         alone.reset()
         sampler = load_rule(code, method)() if code else method.sampler
-        self.shown = Shown(self.encoder, coins, sampler, trace=False, code=code)
+        self.shown = Shown(self.encoder, coins, sampler, trace=False, code=code, tree=bool(method.shape))
         self.runs = dict(spec=sampler(draft, target, tokens, n_tokens, method.K, coins, **settings), alone=(
             autoregressive_sampling(alone, tokens, n_tokens, np.random.default_rng(seed), **settings)))
         self.texts = texts(self.encoder)
-        return self.shown.about(method) | dict(edited=bool(code))
+        return self.shown.about(method) | (dict(edited=True, lossless=None) if code else {})
 
     @as_json
     def advance(self, lane):
@@ -96,11 +93,18 @@ class Live:
         penalty     the target has a repetition penalty
         """
         import lossless  # not at the top: a race begins sooner
+        from lossless.judge import CASES
         from lossless.verdicts import museum, reports
-        sampler = museum.sampler(load_rule(code))
+        sampler, seen = museum.sampler(load_rule(code)), set()
+
+        def watched(draft, target, tokens, *run, **settings):
+            seen.add(tuple(tokens))                             # each standard case has a prompt of its own
+            self.progress(len(seen) / len(CASES))
+            return sampler(draft, target, tokens, *run, **settings)
+
         if not disputed:
-            return lossless.report(sampler)._asdict()
-        for found in reports(sampler, settings or {}, penalty):
+            return lossless.report(watched)._asdict()
+        for found in reports(watched, settings or {}, penalty):
             if not found.lossless:
                 break
         return found._asdict()

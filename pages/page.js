@@ -1,16 +1,18 @@
-// The form, the address that says what is set, and how the page begins.
+// The form, the address that says what is set and shown, the projector's views, and how the page begins.
 const KEYS = ["prompt", "K", "temperature", "top_p", "seed", "n_tokens", "drafter", "verifier"];
-const TEXTS = ["prompt", "drafter", "verifier"], START = data.settings, root = document.documentElement;
-let touched = false;                                    // has the reader begun to look at something?
+const TEXTS = ["prompt", "drafter", "verifier"], root = document.documentElement;
+const START = { ...data.settings, open: openings[0].name };
+const PARTS = { race: ["race", "dials"], when: ["dials", "when"], tree: ["round"] };   // of a view
+let viewing = "";                                       // on a projector: what is shown; else ""
 
 const asSet = () => Object.fromEntries(KEYS.map(key =>
   [key, TEXTS.includes(key) ? $(key).value : Number($(key).value)]));
-function remember() {                                   // in the address: what is set, opened and typed
-  const code = $("editor").value, more = rule === openings[0] ? {} : { open: rule.name };
-  if (code !== rule.code) more.code = code;
-  if (root.className) more.view = root.className;
-  history.replaceState(null, "", "#" + new URLSearchParams({ ...asSet(), ...more }));
+function addressOf(more) {                              // what is set, opened and shown
+  const all = { ...asSet(), open: rule.name, view: viewing, ...more };
+  const given = Object.entries(all).filter(([key, value]) => value !== (START[key] ?? ""));
+  return location.href.split("#")[0] + (given.length ? "#" + new URLSearchParams(given) : "");
 }
+function remember() { history.replaceState(null, "", addressOf({})); }
 function race(code = "") {
   $("drawer").open ||= !$("form").checkValidity();
   if (!$("form").reportValidity()) return false;
@@ -18,27 +20,49 @@ function race(code = "") {
   request({ race: { ...asSet(), code } });
   return true;
 }
+function view(name) {                                   // one part alone; "": the whole page
+  viewing = name;
+  root.className = name ? "stage" : "";
+  $("leave").hidden = !name;
+  const parts = PARTS[name] ?? [name];
+  for (const part of $("main").children) part.classList.toggle("on", parts.includes(part.id));
+  for (const tab of $("tabs").children) tab.ariaCurrent = String(name !== "" && nameOf(tab) === name);
+  remember();
+  scrollTo(0, 0);
+}
+const nameOf = tab => tab.id || tab.hash.slice(1);
+const scrollThere = show;
+show = id => viewing ? viewing !== "tree" || id !== "round" ? view(id) : null : scrollThere(id);
+$("tabs").onclick = event => {
+  const tab = event.target.closest("a"), name = tab && nameOf(tab);
+  if (!tab) return;
+  event.preventDefault();
+  if (name === "tree") openBest(runs.filter(isTree));
+  if (name === "stage" || name === "leave") view(name === "stage" ? "race" : "");
+  else if (viewing) view(name);
+  else scrollThere(name === "tree" ? "round" : name);
+};
 function linked(first) {                                // the address, at the start and when it changes
   const given = new URLSearchParams(location.hash.slice(1)), settings = KEYS.some(key => given.has(key));
-  root.className = given.get("view") ?? "";
-  $("leave").hidden = !root.className;
   for (const key of KEYS) if (settings || first) {
     $(key).value = given.get(key) ?? START[key];
     if (key !== "prompt" && !$(key).value) $(key).value = START[key];
   }
+  if (settings) {                                       // nothing runs unasked
+    $("drawer").open = true;
+    $("status").textContent = "Set as in the link: press Run.";
+  }
   if (given.has("open")) open(Math.max(0, openings.findIndex(it => it.name === given.get("open"))));
-  $("editor").value = given.get("code") ?? $("editor").value;
-  differences();
-  if (!first && settings) race();
+  const name = given.get("view") ?? "";
+  if (name || viewing) view([...$("tabs").children].some(tab => nameOf(tab) === name) ? name : "");
+  if (name === "tree") openBest(runs.filter(isTree));
+  if (given.has("code")) openLinked(given.get("code"));
 }
 $("form").onsubmit = event => { event.preventDefault(); race(); };
 addEventListener("hashchange", () => linked(false));
-addEventListener("keydown", event => { if (event.key === "Escape" && root.className) location.hash = ""; });
-for (const kind of ["pointerdown", "keydown"]) addEventListener(kind, () => { touched = true; });
+addEventListener("keydown", event => { if (event.key === "Escape" && viewing) view(""); });
 
+$("size").textContent = `Run loads Python and the models, ${Math.round(SIZE / 1e6)} MB.`;
 open(0);
 begin();
 linked(true);
-const loads = !matchMedia("(pointer: coarse)").matches && !navigator.connection?.saveData && !touched;
-if (loads && location.protocol !== "file:") setTimeout(() => asked || request({}), 1500);
-else $("status").textContent = `Your own run loads Python and models, ${Math.round(SIZE / 1e6)} MB.`;

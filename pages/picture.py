@@ -3,17 +3,15 @@ drawn, and the probability of acceptance that it was compared with.
 
     tests(round, draws)                 of speculative.verify
     tests(round, draws, block=True)     of methods/samplers/block.py, which weighs q by P_j
+    tree_tests(round, draws)            of methods/samplers/tree_rules.py, select_drawn
 
 The letters are Chen's: q the target, p the draft.
 """
 import numpy as np
 
+from methods.samplers.tree_rules import exclude, normalize
+
 N_TOP = 4               # tokens of each distribution that are shown
-LINES = {       # the lines that a picture is about, by how they begin (round.js has a sentence for each)
-    "token": {"show": "q, p =", "test": "if rng.random()", "accept": "continue", "left": "residual =",
-              "draw": "return t", "last": "return len"},
-    "block": {"weight": "weight = min", "coin": "if rng.random()", "block": "return tau"},
-}
 
 
 def tests(r, draws, block=False):
@@ -48,6 +46,36 @@ def tests(r, draws, block=False):
         elif not block and x is not None:
             entry |= dict(r=short(draws[j]), ratio=short(min(1.0, q[x] / p[x])))
         found.append(entry | (dict(weight=short(weight)) if block else {}))
+    return found
+
+
+def tree_tests(r, draws):
+    """One entry for each child that was tried, in turn, and one for a draw after a leaf.
+
+    r       a sampling.Round of a tree whose children were drawn without replacement
+    An entry is as above, with p and q as they then are: without the tokens that were rejected.  `node` says
+    which node of the tree was tried, `passes` whether it was accepted.
+
+    >>> from sampling import Round
+    >>> q, p = np.array([[.25, .75], [.5, .5], [1., 0]]), np.array([[.5, .5]] * 2)
+    >>> [(t["node"], t["rows"][0], t["ratio"]) for t in tree_tests(
+    ...     Round([1, 0], [0, 1], 1, q, p, [-1, -1]), [.9, .3]) if "node" in t]
+    [(0, [1, 0.5, 0.75], 0.5), (1, [1, 1.0, 1.0], 1.0)]
+    """
+    found, here, q, p, draws = [], -1, r.target_probs[0], None, iter(draws)
+    for i, (x, parent) in enumerate(zip(r.drafts, r.parents)):
+        if parent != here:
+            continue
+        p = r.draft_probs[i] if p is None else p                # the first child is drawn from this
+        u, left = next(draws), np.maximum(q - p, 0)
+        found.append(dict(x=x, node=i, rows=rows([p, q], [x, r.tokens[-1]], N_TOP), z=short(left.sum()),
+                          r=short(u), ratio=short(min(1.0, q[x] / p[x])), passes=bool(u * p[x] < q[x])))
+        if found[-1]["passes"]:
+            here, q, p = i, r.target_probs[i + 1], None
+        else:
+            q, p = normalize(left) if left.any() else q, exclude(p, x)
+    if here not in r.parents:                                   # a leaf
+        found.append(dict(x=None, rows=rows([0 * q, q], [r.tokens[-1]], N_TOP), z=1.0))
     return found
 
 

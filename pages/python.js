@@ -1,6 +1,6 @@
 // Python, in a worker of its own.
 function inside() {                                     // becomes the worker's program
-  let live = null, stopped = 0, queue = Promise.resolve(), loaded = 0;
+  let live = null, ready = null, stopped = 0, queue = Promise.resolve(), loaded = 0;
   const plainly = self.fetch, counting = () => new TransformStream({ transform(part, out) {
     loaded += part.length;
     postMessage({ loaded });
@@ -32,6 +32,7 @@ function inside() {                                     // becomes the worker's 
       python.unpackArchive(file, "zip", { extractDir: "/project" });
     }
     live = python.runPython("import os, sys, shutil; os.chdir('/project'); sys.path[:0] = ['/project']\n"
+      + "from compute import threads; threads.ARENA = 2 ** 22\n"      // here even unused memory counts
       + "from pages.live import Live; live = Live(); shutil.rmtree('models/demo-target'); live");
   }
   async function run(id, race) {
@@ -47,8 +48,14 @@ function inside() {                                     // becomes the worker's 
   }
   async function handle({ id, needs, race, judge }) {
     try {
-      if (needs) await load(needs);
-      if (judge) postMessage({ id, verdict: JSON.parse(live.judge(JSON.stringify(judge))) });
+      await (ready ??= load(needs));                    // one that failed fails again, in the same words
+      if (judge) {
+        let shown = 0;
+        live.progress = share => {                      // ten times a second
+          if (Date.now() > shown + 100) postMessage({ id, share, at: shown = Date.now() });
+        };
+        postMessage({ id, verdict: JSON.parse(live.judge(JSON.stringify(judge))) });
+      }
       if (race) await run(id, race);
       postMessage({ id, done: true });
     } catch (error) {
@@ -64,36 +71,39 @@ function inside() {                                     // becomes the worker's 
 }
 
 const SIZE = sum(data.packs, pack => pack.size) + data.python_size;     // bytes
-let worker = null, asked = 0, asking = {}, busy = false, mine = null;
-function request(what) {                                // {race}, {judge}, or {}: only load
+let worker = null, asked = 0, asking = {}, busy = false, mine = null, wanted = false;
+const here = data.presets.at(-1);                       // "this browser"; wanted: its costs were asked for
+function request(what) {                                // {race} or {judge}
   if (location.protocol === "file:") return fail("This page was opened as a file, which cannot fetch the "
     + "models: run python -m http.server -d site and open http://localhost:8000.");
-  const needs = !worker && { base: data.base, packs: data.packs, home: new URL(".", location.href).href };
+  const needs = { base: data.base, packs: data.packs, home: new URL(".", location.href).href };
   worker ??= new Worker(URL.createObjectURL(new Blob([`(${inside})()`], { type: "text/javascript" })));
   worker.onmessage = ({ data }) => heard(data);
   fail("");
   asking = what;
-  working(Boolean(what.race ?? what.judge), what.judge ? "Every possible outcome is being followed." : "");
+  $(what.judge ? "own-bar" : "bar").append($("busy"));
+  working(true);
   worker.postMessage({ id: ++asked, ...what, needs });
 }
-function working(on, words = "") {
+function working(on) {
   busy = on;
   $("stop").hidden = !on;
   for (const id of ["run", "try", "judge"]) $(id).disabled = on;
-  $("status").textContent = words;
+  $("status").textContent = "";
   $("progress").hidden = true;
 }
-function fail(text) {
-  $("error").textContent = text;
-  $("error").hidden = !text;
+function progress(share, words) {
+  $("progress").hidden = false;
+  $("progress").value = share;
+  $("status").textContent = words;
 }
+function fail(text) { [$("error").textContent, $("error").hidden] = [text, !text]; }
 function over(stopped) {                                // your run has ended, or was stopped
   if (!mine || mine.over) return;
   Object.assign(mine, { over: true, stopped });
   if (run !== mine) return;
   if (STILL || stopped) now = Infinity;
   lay();
-  if (run.settings.temperature && !onRound()) openBest([run]);
 }
 function endWorker() {                                  // with all that it has loaded
   worker.terminate();
@@ -107,17 +117,15 @@ $("stop").onclick = () => {                             // code that does not li
   worker.postMessage({ id, stop: true });
   setTimeout(() => busy && id === asked && endWorker(), 700);
 };
-function heard({ id, loaded, failed, began, lane, round, costs, verdict, done }) {
+function heard({ id, loaded, failed, began, lane, round, costs, verdict, share, done }) {
   if (loaded) {
     const [part, all] = [Math.min(loaded, SIZE), SIZE].map(bytes => Math.round(bytes / 1e6));
-    $("progress").hidden = false;
-    $("progress").value = loaded / SIZE;
-    $("status").textContent = `Python and models: ${part} of ${all} MB${mine ? "" : "; a recording plays"}`;
+    progress(loaded / SIZE, `Python and models: ${part} of ${all} MB`);
   }
   if (id !== asked) return;
   const wrong = failed ?? began?.error ?? round?.error ?? costs?.error;
   if (wrong) over(true);
-  if (wrong) (asking.judge ? error => judged({ error }) : asking.race ? fail : console.warn)(wrong);
+  if (wrong) (asking.judge ? error => judged({ error }) : fail)(wrong);
   else if (began) enter(began);
   else if (round) {
     Object.assign(names, round.names);
@@ -125,9 +133,10 @@ function heard({ id, loaded, failed, began, lane, round, costs, verdict, done })
     if (run === mine) lay();
   } else if (costs) measured(costs);
   else if (verdict) judged(verdict);
+  else if (share) progress(share, "Every possible outcome is followed.");
   else if (done) {
-    working(false, mine ? "" : "Python is ready: press Run.");
-    if (asking.race) over(false); else if (!asking.judge && !touched) race();
+    working(false);
+    if (asking.race) over(false);
   }
   if (failed) endWorker();
 }
@@ -139,10 +148,14 @@ function enter(about) {                                 // your run takes the pl
   choose(mine);
   play(true);
 }
-function measured({ c, v }) {
-  if (c === null || v === null) return;
-  const all = Array.from({ length: 16 }, (_, i) => passCost(i + 1, mine.about.most, v));
-  Object.assign(data.presets.at(-1), { c, v: all,
-    words: `measured here: c = ${c.toFixed(2)}, v = ${v.toFixed(2)} (WebAssembly multiplies slowly)` });
-  lay();
+function measureHere() {                                // this browser's costs of the run that is shown
+  for (const key of KEYS) $(key).value = run.settings[key];
+  wanted = race();
+}
+function measured(costs) {
+  if (costs.c === null || costs.v === null) return;
+  here.c[cellOf(mine)] = costs.c;
+  here.v = Array.from({ length: 16 }, (_, i) => passCost(i + 1, mine.about.most, costs.v));
+  if ((wanted || preset === here) && run === mine) use(here);
+  wanted = false;
 }

@@ -12,65 +12,100 @@ function timeline({ spec, about }, c, v) {              // when each round begin
   });
 }
 const speedup = (run, c, v) => tokensOf(run.spec) / timeline(run, c, v).at(-1).ends;
+const acceptance = ({ spec }) => ["kept", "tested"].map(key => sum(spec, r => r[key]));     // how many drafts
 
 // The state ----------------------------------------------------------------------------------------------
-const PACE = 300, LANES = ["alone", "spec"], names = {};        // milliseconds a step; names: token: its text
+const PACE = 300, PHASE = 1200, HOLD = 700;             // milliseconds: a step; if slow: a phase, a halt
+const LANES = ["alone", "spec"], names = {};            // names: token: its text
 const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }));
 runs.forEach(one => one.spec.forEach(r => Object.assign(names, r.names)));
 let run = runs[0], preset = data.presets[0], c = 0, v = 1, now = 0, playing = false, before = 0, line = [];
-let drawn = {};
+let slow = false, held = 0, boxes = [], drawn = {};     // boxes: the rounds that are on the screen
 const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(run.alone.length, end());
 const limit = () => run.over ? finish() : Math.min(run.alone.length, end());    // what has arrived
 const passed = at => at <= now + 1e-9;
 function state() {                                      // how many rounds are done, and what is drafted since
-  const done = line.filter(r => passed(r.ends)).length, r = line[done], begun = r && now > r.begins;
+  const done = line.filter(r => passed(r.ends)).length, r = line[done], begun = r && now > r.begins + 1e-9;
   const drafted = !begun ? 0 : c ? Math.floor((now - r.begins) / c + 1e-9) : Infinity;
-  return { done, drafted, checking: Boolean(begun && passed(r.drafted)) };
+  return { done, drafted, checking: Boolean(begun && now > r.drafted + 1e-9) };
 }
+function halts() {                                      // where one stops: in slow motion thrice a round
+  return [0, ...line.flatMap(({ drafted, ends }) => slow ? [drafted, (drafted + ends) / 2, ends] : [ends])];
+}
+
+// Who drafts: [what a draft costs, what p is, how it is said of a draft] ----------------------------------
+const DRAFTERS = {
+  model: ["one pass of the small model", "the small model's distribution", "the small model gives it"],
+  eagle: ["one pass of a layer that reads the large model's states", "that layer's distribution",
+    "the layer that reads the large model's states gives it"],
+  lookup: ["copied from the text: no model runs", "1 for the token that was copied, which was not drawn",
+    "it is copied from the text, not drawn: so"],
+  other: ["one pass of what drafts", "the drafter's distribution", "its drafter gives it"],
+};
+const drafterOf = ({ settings: { drafter } }) => DRAFTERS[drafter] ?? DRAFTERS.other;
+const isTree = ({ about: { most, n_drafting } }) => most > n_drafting + 1;
+const cellOf = run =>                                   // under which preset.c has a draft's cost
+  `${run.settings.drafter} ${isTree(run) ? "tree:3,2,1" : "token K=4"} T=1`;
+const costOf = ({ c }, run) => typeof c === "number" ? c : c[cellOf(run)];      // undefined: not measured
 
 // The lanes ----------------------------------------------------------------------------------------------
 function shortened(prompt) {                            // its end, from the beginning of a word
   return prompt.length < 48 ? prompt : "… " + prompt.slice(prompt.indexOf(" ", prompt.length - 44) + 1);
 }
-function lane(name, ...parts) {
-  $("text-" + name).replaceChildren(el("span", "soft", shortened(run.settings.prompt)), ...parts);
-  $("text-" + name).scrollTop = 1e6;
-}
-function chips(kind, words, text = false) {             // the space before a word stays outside its chip
+function chips(kind, words) {                           // the space before a word stays outside its chip
   return words.flatMap(word => {
-    const shown = word.replace(/^ (?=\S)/, "").replace(/^ $/, "·");
-    const breaks = !text && word.includes("\n") && /accepted|own/.test(kind);
-    return [/^ \S/.test(word) ? " " : "\u200b", text ? el("span", "t-" + kind, shown)
-      : el("span", "chip c-" + kind, shown.replace(/\n/g, "↵")), breaks ? "\n" : ""];
+    const shown = word.replace(/^ (?=\S)/, "").replace(/^ $/, "·").replace(/\n/g, "↵");
+    const tag = /^(out|unread)/.test(kind) ? "del" : "span";
+    return [/^ \S/.test(word) ? " " : el("wbr"), el(tag, "chip c-" + kind, shown)];
   });
 }
-function roundIn(r, i, last) {                          // the last round shows what became of each draft
-  const box = el("span", "can", ...chips("accepted", r.text.slice(0, r.kept), !last));
-  if (last) for (const d of (r.drafts ?? []).slice(r.kept))
-    box.append(...chips(d.rejected ? "out" : "unread", [names[d.token]]));
-  box.append(...chips("own", r.text.slice(r.kept), !last));
-  box.onclick = () => openRound(run, i, true);
-  return box;
+function asText(kind, words) {                          // as text; a line's end has a sign while it is a chip
+  return words.flatMap(word => [/^ \S/.test(word) ? " " : el("wbr"), el("span", "token t-" + kind,
+    ...word.replace(/^ (?=\S)/, "").split(/(\n)/).flatMap(part => part === "\n"
+      ? [el("span", "sign", "↵"), part] : part))]);
+}
+function roundIn(r) {                                   // the last round shows what became of each draft
+  const box = el("span", "can", ...asText("accepted", r.text.slice(0, r.kept)));
+  for (const d of (r.drafts ?? []).slice(r.kept))
+    box.append(el("span", "gone", ...chips(d.rejected ? "out" : "unread", [names[d.token]])));
+  box.append(...asText("own", r.text.slice(r.kept)));
+  return Object.assign(box, { tabIndex: 0, role: "button" });
 }
 function pending({ nodes, drafts }, { drafted, checking }) {
   if (!drafted && !checking) return [];
   return chips(checking ? "check" : "open", nodes ? [` ${nodes.length} drafts in a tree`]
     : drafts.slice(0, drafted).map(d => names[d.token]));
 }
+function drawSpec(so, all) {                            // a round on the screen stays the same element
+  const box = $("text-spec");
+  if (drawn.run !== run) {
+    boxes = [];
+    box.replaceChildren(el("span", "soft", shortened(run.settings.prompt)), el("span", "pending"));
+  }
+  while (boxes.length > so.done) boxes.pop().remove();
+  for (const r of run.spec.slice(boxes.length, so.done)) {
+    boxes.push(roundIn(r));
+    box.lastChild.before(boxes.at(-1));
+  }
+  boxes.forEach((one, i) => one.classList.toggle("last", i === so.done - 1 && !all));
+  box.lastChild.replaceChildren(...run.spec[so.done] ? pending(run.spec[so.done], so) : []);
+}
 function draw() {
   now = Math.max(0, Math.min(now, limit()));
-  const so = state(), alone = Math.min(run.alone.length, Math.floor(now + 1e-9)), next = run.spec[so.done];
+  const so = state(), alone = Math.min(run.alone.length, Math.floor(now + 1e-9));
   const last = { alone: run.alone.length, spec: end() }, first = last.spec < last.alone ? "spec" : "alone";
   const all = run.over && passed(finish()), shown = [...Object.values(so), all].join();
-  if (drawn.alone !== alone) lane("alone", run.alone.slice(0, alone).flatMap(r => r.text).join(""));
-  if (drawn.spec !== shown) lane("spec", ...run.spec.slice(0, so.done).map((r, i) =>
-    roundIn(r, i, i === so.done - 1 && !all)), ...next ? pending(next, so) : []);
-  drawn = { alone, spec: shown };
+  const changed = name => drawn.run !== run || drawn[name] !== { alone, spec: shown }[name];
+  if (changed("spec")) drawSpec(so, all);
+  if (changed("alone")) $("text-alone").replaceChildren(el("span", "soft", shortened(run.settings.prompt)),
+    run.alone.slice(0, alone).flatMap(r => r.text).join(""));
+  for (const name of LANES) if (changed(name)) $("text-" + name).scrollTop = 1e6;
+  drawn = { run, alone, spec: shown };
   const counts = { alone: [alone, alone], spec: [tokensOf(run.spec.slice(0, so.done)), so.done] };
   for (const name of LANES) {
     const [tokens, passes] = counts[name], at = Math.min(now, last[name]), box = $("count-" + name);
     const ended = run.over && passed(last[name]), done = `done${name === first ? " first" : ""}, after `;
-    box.className = ended && name === first ? "first" : "";
+    box.classList.toggle("first", ended && name === first);
     box.replaceChildren(`${many(tokens, "token")}, ${many(passes, "pass", "es")}, `,
       b(`${ended ? done : ""}${at.toFixed(1)} steps`));
     $("track-" + name).style.setProperty("--at", 100 * at / (finish() || 1) + "%");
@@ -79,13 +114,24 @@ function draw() {
   if (all && playing) { playing = false; say(outcome()); }
 }
 function outcome() {
-  const { alone, spec, settings: { temperature }, stopped, about } = run;
+  const { alone, spec, settings: { temperature }, stopped, about: { lossless, edited } } = run;
   const [one, two] = [alone, spec].map(rounds => rounds.flatMap(r => r.tokens).concat(-1));
   const at = one.findIndex((token, i) => token !== two[i]);
+  const law = lossless === false ? "another distribution: this rule is not lossless."
+    : "the same distribution" + (lossless ? "." : " only if this rule is lossless.");
   return stopped ? "The run was stopped." : at < 0 ? "The two texts are the same, token for token."
-    : temperature > 0 ? "Both are drawn at random: other words, one distribution if the rule is lossless."
-      : `The texts differ from token ${at + 1} on` + (about.edited ? "."
+    : temperature > 0 ? "Both texts are drawn at random: other words, from " + law
+      : `The texts differ from token ${at + 1} on` + (edited || !lossless ? "."
         : ": two tokens were almost equally likely there, and rounding decided.");
+}
+function moment() {                                     // what is to be seen now, in a sentence
+  const { done, drafted, checking } = state(), r = run.spec[checking || drafted ? done : done - 1];
+  if (!r) return "";
+  const drafts = many((r.nodes ?? r.drafts).length, "draft"), each = isTree(run) ? "Each level" : "Each";
+  if (checking) return `Round ${done + 1}: the large model checks ${drafts} in one pass.`;
+  if (drafted) return `Round ${done + 1}: ${drafts}. ${each} is ${drafterOf(run)[0]}.`;
+  return `Round ${done}: ${r.kept} of ${many(r.depth, isTree(run) ? "level" : "draft")} accepted`
+    + (r.own ? `, then ${quoted(r.text.at(-1))}.` : ".");
 }
 const say = words => { $("said").textContent = words; };
 function tracks() {                                     // both on one scale: only then their lengths compare
@@ -98,41 +144,51 @@ function tracks() {                                     // both on one scale: on
 }
 
 // The costs ----------------------------------------------------------------------------------------------
+const watchers = [];                                    // called after lay()
 function lay() {                                        // after another run, other costs, or an arrival
   line = timeline(run, c, v);
-  const { most, n_drafting } = run.about, speed = run.spec.length && speedup(run, c, v);
-  const [accepted, tested] = ["kept", "tested"].map(key => sum(run.spec, r => r[key]));
-  const off = speed && speed < 1;
-  $("speed").textContent = speed ? speed.toFixed(2) + "×" : "…";
+  const { most, n_drafting } = run.about, computed = run.spec.length && speedup(run, c, v);
+  const speed = preset === data.presets[0] && run.measured || computed, shown = speed.toFixed(2);
+  const [accepted, tested] = acceptance(run), off = speed && speed < 1;
+  $("speed").textContent = speed ? shown + "×" : "…";
   $("speed").className = off ? "slow" : "";
-  $("advice").textContent = !speed ? "" : off ? "Below 1: switch it off." : "Above 1: drafting pays.";
-  $("formula").replaceChildren(...words`${tokensOf(run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full
-    round: ${n_drafting} c + v = ${b((n_drafting * c + v).toFixed(2))}${el("br", "")}${accepted} of ${tested}
-    tested drafts accepted: ${Math.round(100 * accepted / tested || 0)} %`);
+  const real = speed === run.measured;
+  $("advice").textContent = !speed ? "" : `${real ? "Measured: " : ""}${shown} times as fast as the large
+    model alone${off ? ". Switch drafting off." : ""}`;
+  $("formula").replaceChildren(...words`${real ? `Computed: ${computed.toFixed(2)} = ` : ""}
+    ${tokensOf(run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
+    ${b((n_drafting * c + v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
+    ${isTree(run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %`);
   $("most-is").textContent = `${most - 1} drafts + 1`;
-  $("v-why").textContent = `not ${most}: the weights are read once for all ${most} tokens`;
+  $("c-why").textContent = isTree(run) ? "one level of the tree" : drafterOf(run)[0];
+  $("v-why").textContent = v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
+    : `not ${most}: the weights are read once for all ${most} tokens`;
   $("v").max = most;
   for (const [id, value] of [["c", c], ["v", v]]) {
     $(id).value = value;
     $(id + "-is").textContent = `${id} = ${value.toFixed(2)}`;
-    $(id).setAttribute("aria-valuetext", value.toFixed(2) + " steps of the large model");
   }
-  for (const [i, one] of data.presets.entries()) {
+  for (const [i, one] of data.presets.entries())
     $("presets").children[i].ariaPressed = String(one === preset);
-    $("presets").children[i].disabled = !one.v;
-  }
-  $("preset-words").textContent = preset?.words ?? "costs of your own";
+  $("preset-words").textContent = !preset ? "costs of your own" : preset.words
+    || `measured here: c = ${c.toFixed(2)}, v = ${v.toFixed(2)} (WebAssembly multiplies slowly)`;
   tracks();
   draw();
+  watchers.forEach(watch => watch());
 }
 function dial(c1, v1) {                                 // the lower lane stays where it is; the clock follows
   const share = now / end(), over = passed(finish());
-  [c, v, drawn] = [c1, v1, {}];
+  [c, v] = [c1, v1];
+  drawn.spec = null;
   line = timeline(run, c, v);
   now = over ? Infinity : share ? share * end() : 0;
   lay();
 }
-const use = one => { preset = one; dial(one.c, one.v[run.about.most - 1]); };      // v: by rows
+function use(one) {                                     // v: by rows
+  if (costOf(one, run) === undefined) return measureHere();
+  preset = one;
+  dial(costOf(one, run), one.v[run.about.most - 1]);
+}
 $("presets").append(...data.presets.map(one => button(one.name, "", () => use(one))));
 for (const id of ["c", "v"]) $(id).oninput = () => {
   preset = null;
@@ -142,41 +198,49 @@ for (const id of ["c", "v"]) $(id).oninput = () => {
 // Play, step, choose -------------------------------------------------------------------------------------
 function tick(time) {
   if (!playing) return;
-  now += Math.min(Math.max(time - before, 0), 100) / PACE;
+  const passing = Math.min(Math.max(time - before, 0), 100);
   before = time;
+  if (!slow) now += passing / PACE;
+  else if (time > held) {                               // each phase takes as long, and then one looks at it
+    const from = halts().findLast(passed), next = halts().find(at => !passed(at)) ?? finish();
+    now = Math.min(next, now + passing / PHASE * (next - from));
+    if (now === next) { held = time + HOLD; say(moment()); }
+  }
   draw();
   if (playing) requestAnimationFrame(tick);
 }
 function play(on) {
   if (on && run.over && passed(finish())) now = 0;
-  [playing, before] = [on, performance.now()];
+  [playing, before, held] = [on, performance.now(), 0];
   say("");
   draw();
   if (on) requestAnimationFrame(tick);
 }
-function step(by) {                                     // to the end of the next round, or of the one before
+function step(by) {                                     // to the next halt, or the one before
   play(false);
-  const ends = [0, ...line.map(r => r.ends)];
-  now = by > 0 ? ends.find(at => !passed(at)) ?? finish() : ends.findLast(at => at < now - 1e-9) ?? 0;
+  now = by > 0 ? halts().find(at => !passed(at)) ?? finish() : halts().findLast(at => at < now - 1e-9) ?? 0;
   draw();
-  const i = state().done, r = run.spec[i - 1];
-  if (r) say(`Round ${i}: ${r.kept} of ${many(r.depth, r.nodes ? "level" : "draft")} accepted`
-    + (r.own ? `, then ${quoted(r.text.at(-1))}.` : "."));
+  say(moment());
+}
+function label({ recorded, settings: { prompt, temperature, drafter, verifier } }) {
+  const how = [recorded ? "" : "your run", drafter, verifier].filter(word => !/^(model|token|)$/.test(word));
+  return [...how, `temperature ${temperature}`].join(", ") + `: ${prompt.slice(0, 26)}…`;
 }
 function choose(chosen) {
-  [run, now, drawn] = [chosen, 0, {}];
-  const label = ({ recorded, settings: { prompt, temperature } }) => (recorded ? "" : "your run: ")
-    + `temperature ${temperature}: ${prompt.slice(0, 28)}…`;
+  [run, now] = [chosen, 0];
   $("which-run").replaceChildren(...runs.map((one, i) => new Option(label(one), i)));
   $("which-run").value = runs.indexOf(run);
   $("badge").textContent = run.recorded ? "a recording" : "your run";
-  $("badge").className = run.recorded ? "" : "yours";
-  if (preset) [c, v] = [preset.c, preset.v[run.about.most - 1]];
+  if (preset && costOf(preset, run) === undefined) preset = data.presets[0];
+  if (preset) [c, v] = [costOf(preset, run), preset.v[run.about.most - 1]];
   v = Math.min(v, run.about.most);
   lay();
 }
 $("play").onclick = () => play(!playing);
 $("back").onclick = () => step(-1);
 $("step").onclick = () => step(1);
-$("open").onclick = () => run.spec.length && openRound(run, Math.max(0, state().done - 1), true);
+$("slow").onclick = () => { $("slow").ariaPressed = String(slow = !slow); };
 $("which-run").onchange = () => { choose(runs[$("which-run").value]); play(!STILL); };
+const boxAt = event => boxes.indexOf(event.target.closest(".can"));
+$("text-spec").onpointerdown = event => { if (playing && boxAt(event) >= 0) play(false); };   // nothing moves
+$("text-spec").onclick = event => { if (boxAt(event) >= 0) openRound(run, boxAt(event), true); };

@@ -1,15 +1,22 @@
 // One round, opened: a stop for each line of the code.  `kind` says what is drawn there.
 let opened = null, stops = [], at = 0;
+const LINES = JSON.parse($("lines").textContent);       // how the lines begin that a stop is about
 
 // The stops: j is the draft, n how many are accepted so far, t what was tested (pages/picture.py) ----------
 const STOPS = {
-  token: ({ tests, kept }) => tests.flatMap((t, j) => {
-    const stop = (kind, n, more) => ({ kind, j, n, t, ...more });
-    if (t.x === null) return [stop("last", j, { own: true })];
-    if (j < kept) return [stop("show", j), stop("test", j + 1), stop("accept", j + 1)];
-    return [stop("show", j), ...["test", "left", "draw"].map(kind =>
-      stop(kind, j, { out: true, own: kind === "draw" }))];
-  }),
+  tried({ tests, nodes, kept }) {                       // of a tree: the children of a node in turn
+    let n = 0;
+    return tests.flatMap((t, j) => {
+      const stop = (kind, more) => ({ kind, j, n, t, ...more });
+      if (t.x === null) return [stop("last", { own: true })];
+      const show = stop("show"), out = nodes ? !t.passes : j >= kept;
+      n += !out;
+      if (!out) return [show, stop("test"), stop("accept")];
+      const more = nodes && nodes[t.node].parent === nodes[tests[j + 1]?.node]?.parent;
+      const rejected = [show, stop("test", { out }), stop("left", { out, more })];
+      return more ? rejected : [...rejected, stop("draw", { out, own: true })];
+    });
+  },
   block({ tests, kept, own }) {
     let n = 0;
     const found = tests.slice(1).flatMap((t, j) => {
@@ -28,23 +35,25 @@ const STOPS = {
   },
   whole: ({ kept }) => [{ kind: "whole", n: kept, out: true, own: true }],
 };
+let show = id => $(id).scrollIntoView();                // page.js: also on a projector
 function openRound(of, i, go = false) {
   const r = of.spec[i], kind = r.steps?.length ? "lines" : r.tests ? of.about.picture : "whole";
   if (opened?.of !== of) list(of.about);
   opened = { of, i, r };
-  stops = STOPS[kind](r);
+  stops = (STOPS[kind] ?? STOPS.tried)(r);
   at = 0;
   light();
   if (!go) return;
   play(false);
-  $("round").scrollIntoView({ behavior: STILL ? "auto" : "smooth" });
+  show("round");
   $("r-next").focus({ preventScroll: true });
 }
-function list({ sources }) {                            // docstrings are folded
+function list({ sources, picture }) {                   // beside a picture: without comments
   $("source").hidden = !sources.length;
   $("source").replaceChildren(...sources.flatMap(({ name, file, lines, doc, differs }) => {
-    const items = lines.map((line, n) => el("li", differs?.includes(n) ? "differs" : "", line || " "));
-    items.forEach((item, n) => item.hidden = doc && n > doc[0] && n <= doc[1]);
+    const shown = lines.map(line => picture ? line.replace(/\s*# .*/, "") : line || " ");
+    const items = shown.map((line, n) => el("li", differs?.includes(n) ? "differs" : "", line));
+    items.forEach((item, n) => item.hidden = !shown[n] || doc && n >= doc[0] + !picture && n <= doc[1]);
     if (doc) items[doc[0]].textContent = "    \"\"\" .. \"\"\"";
     return [el("h3", "", `${file}: ${name}`), el("ol", "code", ...items)];
   }));
@@ -77,31 +86,43 @@ function needle({ r = -1, ratio }, name) {              // r against the probabi
   cut.className = ratio > .5 ? "cut far" : "cut";
   at.hidden = r < 0;
 }
-function tree(nodes, parent = -1) {                     // each node's children to its right
+function tree(nodes, status, parent = -1) {             // each node's children to its right
   const below = nodes.map((node, i) => [node, i]).filter(([node]) => node.parent === parent);
-  return below.length ? el("ul", "tree", ...below.map(([{ token, q, taken }, i]) => el("li", "",
-    el("span", "chip c-" + (taken ? "accepted" : "open"), wordOf(token)),
-    el("span", "nums", `q ${number(q)}`), tree(nodes, i)))) : "";
+  return below.length ? el("ul", "tree", ...below.map(([{ token, q }, i]) => el("li", "",
+    el(status(i) === "out" ? "del" : "span", "chip c-" + status(i), wordOf(token)),
+    el("span", "nums", `q ${number(q)}`), tree(nodes, status, i)))) : "";
+}
+function statusIn({ nodes, tests }, { kind, j }) {      // of a node, at this stop
+  return i => {
+    if (!tests) return nodes[i].taken ? "accepted" : "open";
+    const tried = tests.findIndex(t => t.node === i), here = tried === j;
+    if (tried < 0 || tried > j) return "untried";
+    if (here && /show/.test(kind)) return "check now";
+    return (tests[tried].passes ? "accepted" : "out") + (here ? " now" : "");
+  };
 }
 
 // The words ----------------------------------------------------------------------------------------------
 const yes = text => b(text, "yes"), no = text => b(text, "no"), drafts = n => many(n, "draft");
 const own = r => yes(quoted(r.text.at(-1))), word = t => quoted(names[t.x]);
-const WORDS = {                                         // (the stop, its round, its draft)
-  show: ({ j, t }, r, d) => words`Draft ${j + 1} is ${b(word(t))}: the small model gives it p = ${d.p}, the
-    large one q = ${d.q}. With which probability should it be accepted?`,
+const WORDS = {                                         // (the stop, its round, its draft, who drafts)
+  show: ({ j, t }, r, d, [,, gives]) => words`${r.nodes ? "The next child" : `Draft ${j + 1}`} is
+    ${b(word(t))}: ${r.nodes ? "now" : gives} p = ${d.p}, and the large model's q = ${d.q}. With which
+    probability should it be accepted?`,
   test: ({ t, out }, r, d) => words`r = ${t.r} is ${out ? "not" : ""} less than min(1, q / p) =
     min(1, ${d.q} / ${d.p}) = ${t.ratio}: ${out ? no("rejected.") : yes("accepted.")}
-    ${out ? "The small model says it more often than the large one does." : ""}`,
-  accept: ({ j, t }, r) => words`${b(word(t))} stays. ${j + 1 < r.drafts.length ? "On to the next draft."
-    : "All drafts are accepted."}`,
-  left: ({ t }) => words`Pale: what accepted drafts already deliver, min(p, q). Hatched: what is missing. A
-    replacement is drawn from the hatched part, so that both together are q: the text is not changed. The
+    ${out ? "It is drafted more often than the large model says it." : ""}`,
+  accept: ({ j, t }, r) => words`${b(word(t))} stays. ${r.nodes ? "Its own children are tried next."
+    : j + 1 < r.drafts.length ? "On to the next draft." : "All drafts are accepted."}`,
+  left: ({ t, more }) => words`Pale: what accepted drafts already deliver, min(p, q). Hatched: what q still
+    lacks. ${more ? "Divided by its sum it is the q for the next child, and p loses this token."
+    : "A replacement is drawn from it, so that both together are q: the distribution is not changed."} The
     hatched part adds up to ${t.z}, and a rejection happens exactly that often.`,
   draw: ({ j, t }, r) => words`Divided by its sum ${t.z}, the hatched part is a distribution. A draw from it
-    replaces ${no(word(t))} by ${own(r)}. ${j + 1 < r.drafts.length
+    replaces ${no(word(t))} by ${own(r)}. ${j + 1 < r.drafts?.length
     ? "The drafts after the rejected one are not looked at: they continue another text." : ""}`,
-  last: (_, r) => r.drafts.length ? words`All ${drafts(r.drafts.length)} are accepted. The same pass has
+  last: (_, r) => r.nodes ? words`A leaf is reached. The same pass has computed q after it: a draw from it
+    gives ${own(r)}.` : r.drafts.length ? words`All ${drafts(r.drafts.length)} are accepted. The same pass has
     computed q after the last of them: a draw from it gives ${own(r)}. That is ${drafts(r.drafts.length)} + 1
     from one pass.` : words`One token is left to write: it is drawn from q: ${own(r)}.`,
   weight: ({ j, t }, r, d) => words`Block verification judges prefixes. The first ${drafts(j + 1)} have
@@ -128,13 +149,27 @@ const MODES = { left: "missing", coin: "missing", draw: "normal", last: "normal"
 function pictureOf({ kind, t, own, chart }, r) {
   const drawn = own && r.tokens.at(-1);
   if (t) return [bars(t.rows, ["p", "q"], { marked: t.x, z: t.z, mode: MODES[kind], drawn })];
-  if (chart) return [bars(chart.rows, chart.series, chart)];
-  return r.nodes ? [tree(r.nodes)] : [];
+  return chart ? [bars(chart.rows, chart.series, chart)] : [];
+}
+function lineOf({ kind, source = 0, line }, { about: { sources, picture } }) {     // [the source, its line]
+  if (line !== undefined) return [source, line];
+  const start = LINES[picture]?.[kind];
+  const found = sources.map(({ lines }) => lines.findIndex(one => one.trim().startsWith(start)));
+  return [Math.max(0, found.findIndex(nth => nth >= 0)), found.find(nth => nth >= 0)];
+}
+function paperOf(sources, source, nth) {                // if all but the editor's code is of speculative.py
+  const line = sources[source]?.lines[nth]?.trim(), known = ["speculative.py", "<editor>"];
+  return sources.every(({ file }) => known.includes(file))
+    && LINES.paper.find(([, lines]) => lines.some(start => line?.startsWith(start)))?.[0] || "";
 }
 function light() {
   const { of, i, r } = opened, stop = stops[at], { kind, j, n, out, own, t } = stop, drafts = r.drafts ?? [];
   const test = stop.test ?? (/test|coin/.test(kind) ? t : /show|weight/.test(kind) && { ratio: t.ratio });
+  const row = t?.rows.find(([id]) => id === t.x), draft = drafts[j] ?? (row && { p: row[1], q: row[2] });
+  $("letters").replaceChildren(...words`${el("span", "q-ink", "q")} is the large model's distribution, and
+    ${el("span", "p-ink", "p")} is ${drafterOf(of)[1]}.`);
   $("picture").replaceChildren(...pictureOf(stop, r));
+  $("nodes").replaceChildren(r.nodes ? tree(r.nodes, statusIn(r, stop)) : "");
   $("needle").hidden = !test;
   if (test) needle(test, t?.weight === undefined ? "min(1, q / p)" : "h");
   const said = of.settings.prompt + of.spec.slice(0, i).flatMap(one => one.text).join("");
@@ -145,15 +180,16 @@ function light() {
     ...r.nodes ? chips("accepted", r.text.slice(0, n)) : [],
     ...own && r.own ? chips("own", r.text.slice(r.kept)) : []);
   $("words").className = out && !own ? "no" : /test|accept|last/.test(kind) ? "yes" : "";
-  $("words").replaceChildren(...WORDS[kind](stop, r, drafts[j]));
-  const nth = stop.line ?? of.about.lines?.[kind], box = $("source"), source = stop.source ?? 0;
+  $("words").replaceChildren(...WORDS[kind](stop, r, draft, drafterOf(of)));
+  const [source, nth] = lineOf(stop, of), box = $("source");
   box.querySelectorAll(".lit").forEach(line => line.classList.remove("lit"));
   const lit = box.querySelectorAll("ol")[source]?.children[nth], top = lit?.offsetTop - box.offsetTop;
   lit?.classList.add("lit");
   if (top < box.scrollTop || top > box.scrollTop + box.clientHeight - 40)
     box.scrollTop = top - box.clientHeight / 2;
-  $("paper").textContent = of.about.steps?.[of.about.sources[source]?.paper[nth]] ?? "";
-  $("place").textContent = `round ${i + 1} of ${of.spec.length}, line ${at + 1} of ${stops.length}`;
+  $("paper").textContent = paperOf(of.about.sources, source, nth);
+  const other = of === run ? "" : " (of another run)";
+  $("place").textContent = `round ${i + 1} of ${of.spec.length}${other}, line ${at + 1} of ${stops.length}`;
   $("r-back").disabled = !i && !at;
   $("r-next").disabled = i + 1 === of.spec.length && at + 1 === stops.length;
 }
@@ -178,24 +214,34 @@ function onRound() {                                    // do the arrows step th
 addEventListener("keydown", event => {
   const on = event.target, arrow = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (event.ctrlKey || event.metaKey || event.altKey || on.closest("select, textarea, input, .code")) return;
-  if (event.key === " " && !on.closest("button, a")) play(!playing);
-  else if (arrow) (onRound() ? move : step)(arrow);
+  const racing = on.closest("#race") || on === document.body && document.documentElement.className;
+  if (on.matches(".can") && [" ", "Enter"].includes(event.key)) on.click();
+  else if (event.key === " " && racing && $("race").offsetHeight && !on.closest("button, a")) play(!playing);
+  else if (arrow && onRound()) move(arrow);
+  else if (arrow && $("race").getBoundingClientRect().bottom > 0) step(arrow);
   else return;
   event.preventDefault();
 });
-function openBest(among) {                              // a clear rejection, above temperature 0
-  const worth = ({ of, r: { kept, drafts, tests } }) =>
-    of.settings.temperature && tests && kept < drafts.length ? tests[kept].z * drafts[kept].p : 0;
+function worth({ of, r: { kept, drafts, tests, text, nodes }, i }) {     // as an example, above temperature 0
+  if (!of.settings.temperature || !tests) return 0;
+  const siblings = tests.some((t, j) => t.passes === false && tests[j + 1]);     // one fails
+  if (nodes) return siblings && kept && Math.min(...nodes.map(({ taken, q }) => taken ? q : 1));
+  if (kept === drafts.length) return 0;
+  const said = drafts.map(d => names[d.token]), whole = word => /^ [A-Za-z]{2,}$/.test(word);
+  const after = [said[kept + 1], of.spec[i + 1]?.text[0]].every(next => !/^\w/.test(next ?? ""));
+  const shown = [...said.slice(0, kept + 1), text[kept]];
+  const clear = after && shown.every(whole) && text[kept] !== said[kept + 1];
+  return tests[kept].z * drafts[kept].p + clear + (clear && kept > 0);
+}
+function openBest(among) {                              // a clear rejection, of whole words
   const all = among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
   const [best] = all.sort((a, b) => worth(b) - worth(a));
   $("round").hidden = !opened && !best;
-  if (!best) return;
-  openRound(best.of, best.i);
-  at = Math.max(0, stops.findIndex(stop => stop.j === best.r.kept));
-  light();
+  if (best) openRound(best.of, best.i);
 }
 function begin() {                                      // with a recording
   choose(run);
-  openBest(runs);
+  const lines = runs.filter(one => one.about.picture !== "tree");
+  openBest(lines.length ? lines : runs);
   if (STILL) { now = finish(); draw(); } else play(true);
 }

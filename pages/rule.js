@@ -1,6 +1,17 @@
 // Your own rule: the editor, the judge, and what differs from Algorithm 2.
-const { openings } = data;
+const LINKED = { group: "with the link", name: "code that came with a link", code: "" };
+const { openings } = data, typed = kept();               // typed: {an opening's name: its changed code}
+if (LINKED.name in typed) openings.push(LINKED);
 let rule = openings[0];
+function kept() {                                       // in this tab, through a reload
+  try { return JSON.parse(sessionStorage.typed ?? "{}"); } catch { return {}; }         // none is allowed
+}
+function keep() {
+  if ($("editor").value === rule.code) delete typed[rule.name];
+  else typed[rule.name] = $("editor").value;
+  $("original").hidden = !(rule.name in typed) || rule === LINKED;
+  try { sessionStorage.typed = JSON.stringify(typed); } catch { /* then it is lost by a reload */ }
+}
 function paperFor(lines) {                              // the same code, but with the paper's functions
   const expected = [];
   for (let i = 0; i < lines.length; i++) {
@@ -34,13 +45,26 @@ function differences() {
 function open(i) {
   rule = openings[i];
   $("choice").value = i;
-  $("editor").value = rule.code;
+  $("editor").value = typed[rule.name] ?? rule.code;
   const settings = Object.entries(rule.settings ?? {}).map(setting => setting.join(" "));
   if (rule.penalty) settings.push("a penalty on repetition");
-  $("about").replaceChildren(rule.claim ?? "", settings.length ? ` Judged with ${settings.join(", ")}.` : "",
+  $("about").replaceChildren(rule === LINKED ? b("Somebody else's code: read it, then press to run it.") : "",
+    rule.claim ?? "", settings.length ? ` Judged with ${settings.join(", ")}.` : "",
     " ", rule.link ? thread(rule) : "");
+  $("copy").textContent = "Copy link";
   verdictIs("", "");
+  keep();
   differences();
+}
+function openLinked(code) {                             // code of the address: shown, and not run
+  const own = typed[LINKED.name] ?? code;
+  if (own !== code && !confirm("Replace the code that you changed by that of the link?")) return;
+  if (!(LINKED.name in typed)) openings.push(LINKED);
+  typed[LINKED.name] = code;
+  listChoices();
+  open(openings.indexOf(LINKED));
+  show("own");
+  remember();
 }
 function verdictIs(kind, title, ...rest) {
   $("verdict").className = kind;
@@ -55,22 +79,29 @@ function judged(found) {
     “${spell(found.text)}” comes with probability ${plain(found.probability)} and must come with
     ${plain(found.wanted)}. (The judge's models know a few letters.)`);
 }
-for (const label of new Set(openings.map(it => it.group))) {
-  const options = openings.flatMap((it, i) => it.group === label ? new Option(it.name, i) : []);
-  $("choice").append(Object.assign(el("optgroup", "", ...options), { label }));
+function listChoices() {
+  $("choice").replaceChildren(...Array.from(new Set(openings.map(it => it.group)), label => {
+    const options = openings.flatMap((it, i) => it.group === label ? new Option(it.name, i) : []);
+    return Object.assign(el("optgroup", "", ...options), { label });
+  }));
 }
+listChoices();
 $("choice").onchange = () => { open(Number($("choice").value)); remember(); };
-$("try").onclick = () => {
-  if (race($("editor").value || " ")) $("top").scrollIntoView({ behavior: STILL ? "auto" : "smooth" });
+$("original").onclick = () => {
+  delete typed[rule.name];
+  open(openings.indexOf(rule));
 };
+$("try").onclick = () => { if (race($("editor").value || " ")) show("race"); };
 $("judge").onclick = () => {
   const { settings, penalty, disputed } = rule;
-  remember();
   verdictIs("", "…");
   request({ judge: { code: $("editor").value, settings, penalty, disputed } });
 };
+$("copy").onclick = () => copy(addressOf({ code: $("editor").value, view: "" }), $("copy"));
 let typing = 0;
-$("editor").oninput = () => {                           // what was typed survives a reload
+$("editor").oninput = () => {
   clearTimeout(typing);
-  typing = setTimeout(() => { differences(); remember(); }, 300);
+  $("copy").textContent = "Copy link";
+  keep();
+  typing = setTimeout(differences, 300);
 };

@@ -3,12 +3,14 @@
     index.html          the race, a round, the game, and the pair itself: it loads the zips beside it, and
                         Python (Pyodide)
     code.zip, demo-*.zip    this repository's files, unchanged
-    card.png            the preview of a link (only if the site's address is known)
+    card.png            the preview of a link
 """
 import hashlib
 import io
+import json
 from functools import cache
 from html import escape
+from urllib.parse import quote_plus
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
@@ -26,11 +28,10 @@ PYODIDE_SIZE = 16_000_000                               # bytes of Python, NumPy
 TITLE = "Speculative sampling: watch the race, open a round"
 ABOUT = ("A small model drafts, a large one checks all drafts in one pass. Watch the race, open a round, and "
          "guess which accept rules leave the text's distribution unchanged.")
-START = dict(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I',
-             n_tokens=40, K=4, temperature=0, top_p=1, seed=0, drafter="model", verifier="token")
-PROMPTS = (START["prompt"], "The little train stopped at the station, and out came",
-           'One day a hungry fox met a little hen in the woods. "Good morning,"')
-MODELS = "demo-draft", "demo-target", "demo-eagle"
+# What the form is set to at first, and what differs in each of the recorded runs.
+START, RECORDED = json.loads((HERE / "recordings.json").read_text(encoding="utf-8")).values()
+COSTS = ("model token K=4 T=1", "lookup token K=4 T=1", "eagle token K=4 T=1",      # of a draft
+         "model tree:3,2,1 T=1", "eagle tree:3,2,1 T=1")    # of a level of the tree, five drafts on average
 CODE = (".", "compute", "loading", "lossless", "lossless/verdicts", "methods", "methods/drafters",
         "methods/samplers", "pages", "reporting")
 GPUS = {    # not measured: (texts at once, how many rows, of all texts together, cost as much as one row)
@@ -51,7 +52,7 @@ def packs():
     """{file: bytes} that index.html loads: the code, and the models."""
     code = [path for folder in CODE for path in sorted((ROOT / folder).glob("*.py"))]
     packs = {"code.zip": pack([*code, ROOT / "lossless/verdicts/cases.ini"])}
-    for name in MODELS:
+    for name in ("demo-draft", "demo-target", "demo-eagle"):
         files = sorted((ROOT / "models" / name).iterdir())
         packs[f"{name}.zip"] = pack(path for path in files if path.suffix not in (".md", ".jsonl"))
     return packs
@@ -67,35 +68,36 @@ def index_page(files, repository="", address="", base=PYODIDE):
     policy = f" {base} 'wasm-unsafe-eval'; connect-src 'self' {base}; worker-src blob:"
     preview = "".join(f'<meta property="og:{name}" content="{escape(text)}">\n' for name, text in [
         ("type", "website"), ("title", TITLE), ("description", ABOUT), ("url", address + "/"),
-        ("image", address + "/card.png"), ("image:width", "1200"), ("image:height", "630")] if address)
-    return page(TITLE, "index.html", data, policy, description=ABOUT, preview=preview, repository=link)
+        ("image", address + "/card.png"), ("image:type", "image/png"), ("image:width", "1200"),
+        ("image:height", "630"), ("image:alt", TITLE)] if address)
+    return page(TITLE, "index.html", data, policy, description=ABOUT, preview=preview, repository=link,
+                copied=quote_plus(RECORDED[-1]["prompt"]))
 
 
 @cache
 def recordings():
-    """A run of each prompt at temperature 0 and .8, made now."""
-    return [live.record(START | dict(prompt=prompt, temperature=T)) for prompt in PROMPTS for T in (0, .8)]
+    """The runs that the page shows, made now."""
+    return [live.record(START | settings) for settings in RECORDED]
 
 
 def presets():
-    """[{name, words, c, v: [the cost of a pass over 1 row, 2 rows, .. 16 rows]}, ..]"""
-    def preset(name, words, c, v):
-        return dict(name=name, words=words, c=round(c, 3), v=np.round(v, 3).tolist())
-
+    """[{name, words, c: {one of COSTS: its cost}, v: [that of a pass over 1 row, 2 rows, .. 16 rows]}, ..]"""
     rows, found = np.arange(1, 17), []
     for kernels, words in NAMES.items():
         measured = costs(kernels)
         ms = {int(n): median for n, (_, median, *_) in measured["passes"]["demo-target"]["rows"].items()}
-        found.append(preset(
-            f"our CPU, {words}",
-            "measured with this pair: {CPU}, {cores} cores".format(**measured["machine"]),
-            value(f"{kernels} model token K=4 T=1: c"), np.interp(rows, [*ms], [*ms.values()]) / ms[1]))
+        found.append(dict(
+            name=f"our CPU, {words}",
+            words="measured with this pair: {CPU}, {cores} cores".format(**measured["machine"]),
+            c={cell: value(f"{kernels} {cell}: c") * (5 if "tree" in cell else 1) for cell in COSTS},
+            v=(np.interp(rows, [*ms], [*ms.values()]) / ms[1]).round(3).tolist()))
     for name, (texts, free) in GPUS.items():
-        found.append(preset(
-            name, f"not measured: we assume that a draft costs 0.12, and that a pass over {free} tokens (of "
-            f"{texts} text{'s' * (texts > 1)} at once) takes no longer than over one",
-            .12, np.maximum(1, rows * texts / free)))
-    return [*found, dict(name="this browser", words="")]
+        found.append(dict(
+            name=name, words="assumed, not measured: a draft costs 0.12, a copied one nothing, and a pass "
+            f"over {free} tokens (of {texts} text{'s' * (texts > 1)} at once) costs no more than over one",
+            c=dict.fromkeys(COSTS, .12) | {"lookup token K=4 T=1": 0},
+            v=np.maximum(1, rows * texts / free).tolist()))
+    return [*found, dict(name="this browser", words="", c={})]
 
 
 def pages(repository="", address=""):
@@ -105,5 +107,5 @@ def pages(repository="", address=""):
     address     where the site will be, or ""; without it there is no preview of a link
     """
     files = packs()
-    card = {"card.png": (HERE / "card.png").read_bytes()} if address else {}
-    return files | card | {"index.html": index_page(files, repository, address)}
+    return files | {"card.png": (HERE / "card.png").read_bytes(),
+                    "index.html": index_page(files, repository, address)}

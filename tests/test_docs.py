@@ -3,7 +3,7 @@ import io
 import json
 import re
 import shlex
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -54,9 +54,17 @@ def test_the_votes_of_the_lesson_and_the_mistakes_that_are_named_exist():
 @pytest.mark.long
 @pytest.mark.parametrize("words", COMMANDS)
 def test_the_lessons_commands_run(words, tmp_path, monkeypatch, capsys):
+    """They run, and what is drafted there is accepted; the number that the text gives is the counted one."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models").symlink_to(ROOT / "models")
-    assert command_line.run(main, shlex.split(words)) == 0 and capsys.readouterr().out
+    words = [word for word in shlex.split(words) if word != "--show_rounds"]
+    assert command_line.run(main, [*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    run, said = found["speculative"], re.search(r"a round yields ([\d.]+) tokens", PAGES["lesson"])[1]
+    assert 0 < run["accepted"] and found["lossless"] and (found["same_text"] or found["temperature"])
+    assert words or said == f"{run['tokens_per_target_pass']:.2f}"
+    if "--temperature" in words:
+        assert run["accepted"] < run["tested"]                          # a round with a rejected draft
 
 
 def test_every_exercise_and_every_try_of_the_notebooks_has_a_solution():
@@ -70,23 +78,19 @@ def test_every_exercise_and_every_try_of_the_notebooks_has_a_solution():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("n", [1, 2, 5, 6, 8])
+@pytest.mark.parametrize("n", [1, 2, 5, 6, 7, 8])
 def test_the_code_of_the_solutions_runs_below_the_cells_of_its_notebook(n, monkeypatch):
-    """Without the cells that plot or measure."""
+    """All cells, also those that plot (into nothing) or measure."""
     pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[notebooks]'")
+    monkeypatch.setenv("MPLBACKEND", "agg")
     path, = (ROOT / "notebooks").glob(f"{n}_*.ipynb")
     monkeypatch.chdir(ROOT / "notebooks")
     cells = ["".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
              if cell["cell_type"] == "code"]
     section = PAGES["solutions"].split(f"## Notebook {n}")[1].split("\n## ")[0]
     blocks = re.findall(r"```python\n(.*?)```", section, re.S)
-    names, out = {}, io.StringIO()
-    with redirect_stdout(out):
-        exec(cells[0], names)
-        for code in cells[1:]:
-            with suppress(NameError):                       # names from cells left out
-                if not re.search("^# On this machine|fig, ax", code, re.M):
-                    exec(code, names)
-        for code in blocks:
+    with redirect_stdout(io.StringIO()):
+        names = {}
+        for code in cells + blocks:
             exec(code, names)
     assert blocks

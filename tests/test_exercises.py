@@ -8,6 +8,7 @@ import subprocess
 import sys
 import types
 from functools import partial
+from inspect import signature
 from json import loads
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from exercises.__main__ import check, main
 from exercises.child import find_mistakes
 from exercises.mistakes import FILTERS
 from exercises.steps import STEPS, step_3, step_4, step_5
-from loading.user_file import load_function
+from loading.user_file import load_function, load_module
 from lossless import judge, report
 from lossless.cases import CASES
 from lossless.verdicts.museum import RULES, WRONG
@@ -104,7 +105,12 @@ ON_AFTER = """    tested = [(rng.random() * p[x] < q[x], q, p)
 """
 EOS = "set() if eos is None else {eos} if isinstance(eos, int) else set(eos)"
 LOOP = "x.append(sample(probabilities(model(x), temperature, top_k, top_p)[0], rng))"
-KNOWN = "a known mistake: "
+KNOWN, FALLS = "a known mistake: ", "gives 0.9999999999999999, the largest that it can, sample gives None"
+OF_TOP_K = "probs[logits < np.sort(logits, axis=-1)[..., -top_k, None]] = 0"
+SHIFTED = "p[np.arange(p.shape[-1]) > (np.cumsum(p, axis=-1) <= top_p).sum(axis=-1)[..., None]] = 0"
+OF_TOP_P = "p[np.cumsum(p, axis=-1) - p >= top_p] = 0"
+ROWS, RESIDUAL = "target(x + drafts, len(drafts) + 1)", "sample(residual if residual.any() else q, rng)"
+POINT = "        p = np.eye(q.shape[1])[drafts] if p is None else p\n"
 REPLIES = [             # (step, what the student wrote instead of what, a part of the reply)
     (1, "/ temperature)", "* temperature)", KNOWN + "the temperature multiplies"),
     (1, "axis=-1) - p >= top_p", "axis=-1) >= top_p", "nan comes from 0 / 0"),
@@ -112,6 +118,20 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (1, 'side="right"', 'side="left"', "rng.random() gives 0.0"),
     (1, "u * cumulative[-1]", "u", "the largest that it can"),
     (1, "u = rng.random()", "u = np.random.random()", "asks rng for no number"),
+    (1, "/ temperature)\n", "/ temperature).astype(np.float32)\n", "compute in float64"),
+    (1, "    if temperature == 0:", "    logits = logits.astype(np.float32)\n    if temperature == 0:",
+     "compute in float64"),
+    (1, "dtype=float)", "dtype=np.float32)", "sum in float64"),
+    (1, OF_TOP_K, "np.put_along_axis(probs, np.argsort(-logits)[..., top_k:], 0, axis=-1)",
+     KNOWN + "exactly k tokens stay at a tie, the first"),
+    (1, OF_TOP_K, "np.put_along_axis(probs, np.argsort(logits)[..., :-top_k], 0, axis=-1)",
+     KNOWN + "exactly k tokens stay at a tie, the last"),
+    (1, OF_TOP_P, OF_TOP_P.replace(">=", ">"), KNOWN + "one token more stays"),
+    (1, OF_TOP_P, SHIFTED, KNOWN + "one token more stays"),
+    (1, SAMPLE, "    u, c = rng.random(), 0.\n    for i, p in enumerate(probs):\n        c += p\n"
+     "        if u < c:\n            return i", FALLS),
+    (1, SAMPLE, "    u = rng.random()\n    return next(i for i, c in enumerate(np.cumsum(probs)) if u < c)",
+     FALLS),
     (2, LOOP, "x.append(int(np.argmax(model(x)[0])))", "nothing is drawn"),
     (2, "model(x), temp", "model(x[-1:]), temp", "sees only the last token"),
     (2, "model(x), temp", "model(x, 99), temp", "n_last is 99: with 2 tokens"),
@@ -122,6 +142,10 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (2, "    return x[n:]\n\n\ndef verify", "\n\n\ndef verify", "return nothing?"),
     (3, TESTS, "    u = rng.random()\n" + TESTS.replace("u = rng.random()", ""), KNOWN + "OneCoinForAll"),
     (3, "residual = np.maximum(q - p, 0)", "residual = q", KNOWN + "TargetAfterRejection"),
+    (3, "np.maximum(q - p, 0)", "q - p", "the residual is max(0, q - p)"),
+    (3, "np.maximum(q - p, 0)", "(q - p) / (q - p).sum()", "the residual is max(0, q - p)"),
+    (3, RESIDUAL, "rng.choice(3, p=q - p)", "is the residual max(0, q - p)?"),
+    (3, RESIDUAL, "rng.choice(3, p=(q - p) / (q - p).sum())", "is the residual max(0, q - p)?"),
     (3, "np.maximum(q - p, 0)", "np.maximum(p - q, 0)", KNOWN + "ResidualReversed"),
     (3, TESTS, ON_AFTER, KNOWN + "OnAfterARejection"),
     (3, "u * p[x] < q[x]", "u * q[x] < p[x]", KNOWN + "Swapped"),
@@ -129,6 +153,10 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (3, "return len(drafts), sample(target_probs[-1], rng)",
      "return sample(target_probs[-1], rng), len(drafts)", "is the pair the wrong way round?"),
     (3, "len(drafts), sample(", "sample(", "n_accepted, next_token, two whole numbers"),
+    (4, ROWS, "target(x + drafts)", "the target gave 1 row; K + 1 are needed"),
+    (4, ROWS, "np.repeat(target(x + drafts), k + 1, axis=0)", "the target gave 1 row; K + 1 are needed"),
+    (4, ROWS, "target(x + drafts, len(x + drafts))", KNOWN + "RowsFromTheFirst."),
+    (4, ROWS, "target(x + drafts, len(x + drafts))[:len(drafts) + 1]", KNOWN + "RowsFromTheFirst."),
     (4, "drafts.append(sample(row, rng))", "drafts.append(int(row.argmax()))",
      KNOWN + "ArgmaxSoftmaxRecorded"),
     (4, "p.append(row)", "p.append(probabilities(draft(x + drafts))[0])", KNOWN + "FilteredRawRecorded"),
@@ -140,15 +168,21 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (4, "p.append(row)\n        drafts.append(sample(row, rng))",
      "drafts.append(sample(row, rng))\n        p.append(to_probs(draft(x + drafts))[0])",
      KNOWN + "RecordedAfterTheDraft"),
-    (4, "    return drafts, p\n", "    n = next((j for j, x in enumerate(drafts) if p[j][x] < .3), k)\n"
+    (4, "    return drafts, p\n", "    n = next((j for j, x in enumerate(drafts) if p[j][x] < .4), k)\n"
      "    return drafts[:n], p[:n]\n", KNOWN + "UnlikelyThrownAway"),
     (5, "min(K, n + n_tokens - len(x) - 1)", "K", "asked for 1 new token after [2] it gives 4: [0, 0, 0, 0]"),
     (5, EOS, EOS.replace("{eos} if isinstance(eos, int) else ", ""), "eos=0)"),
     (5, EOS, EOS.replace("eos is None", "not eos"), "an `if eos`, where eos is an array"),
     (5, "            if token in ends:\n                return x[n:]\n", "", "goes on after an EOS"),
     (5, "n + n_tokens:\n        k", "n + n_tokens and x[-1] not in ends:\n        k", "does not count"),
+    (5, "        if x[-1] in ends:\n            break\n", "", "autoregressive text after [1]"),
+    (5, "        if x[-1] in ends:", "        if x[-1] == eos:", "autoregressive text after [1]"),
     (6, "range(K + 1)", "range(K)", "expected_tokens(0.6, 2) is 1.6 and should be 1.96"),
     (7, "u * p[x] < q[x]", "u * max(p[x], 1e-3) < q[x]", "not lossless"),
+    (8, POINT, "", "a point mass"), (8, POINT, "        p = np.array(p)\n", "a point mass"),
+    (8, "propose=ask_model", "propose=lambda *run: propose(*run)", "is your own drafter the default?"),
+    (8, "propose=ask_model):", "propose=None):\n    propose = propose or globals()['propose']",
+     "is your own drafter the default?"),
     (8, "[:k], None) if", ", None) if", "tokens, but at most k = 0"),
     (8, "return (x[places", "return ([], None) if k else (x[places", "nothing was drafted"),
 ]
@@ -185,7 +219,7 @@ def test_whatever_a_file_does_there_is_an_answer(content, said, tmp_path, capsys
 
 def test_a_folder_or_a_missing_file_gets_one_sentence(tmp_path):
     for path in tmp_path, tmp_path / "my.py":
-        with pytest.raises(ValueError, match="make an empty file of that name"):
+        with pytest.raises(ValueError, match="--start .* writes one to begin with"):
             main(path)
 
 
@@ -199,12 +233,35 @@ def test_a_class_gets_a_line_for_each_file(tmp_path, capsys):
     assert b["right"] == 0 and "SystemExit" in b["mistakes"][0]
 
 
+PLACES = "places = [i for i in range(len(x) - 1) if x[i] == x[-1]]\n"
+ENDS = [                # what is written instead of what in the drafter, and what the program says in the end
+    ("", "", r"With your own drafter: \d.* times as fast \(median of 5, "),
+    ("(x[places[-1] + 1:][:k]", "(np.array(x[places[-1] + 1:][:k])", r"With your own drafter: \d"),
+    (PLACES, f"{PLACES}    if max(x) > 99:\n        raise KeyError(9)\n", "is gained, failed: KeyError: 9\n")]
+
+
 @pytest.mark.long
-def test_the_command_says_in_the_end_what_is_gained(tmp_path):
-    (tmp_path / "my_speculative.py").write_text(STUDENT, encoding="utf-8")
+@pytest.mark.parametrize("old, new, says", ENDS)
+def test_whatever_the_drafter_does_the_command_says_in_the_end_what_is_gained(old, new, says, tmp_path):
+    assert old in STUDENT
+    text = STUDENT.replace(old, new) if old else STUDENT
+    (tmp_path / "my_speculative.py").write_text(text, encoding="utf-8")
     done = subprocess.run([sys.executable, "-m", "exercises"], cwd=tmp_path, capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0 and "Step 8, a drafter of your own: right." in done.stdout and not done.stderr
+    assert re.search(says, done.stdout)
+
+
+def test_a_file_to_begin_with_has_every_function_and_no_other_file_is_lost(tmp_path, capsys):
+    assert main(str(tmp_path / "mine.py"), start=True) is None
+    with pytest.raises(ValueError, match="is there already"):
+        main(str(tmp_path / "mine.py"), start=True)
+    assert main(str(tmp_path / "*.py")) == 1                            # PowerShell leaves it to the program
+    assert "NotImplementedError: not written yet" in capsys.readouterr().out
+    written = load_module("mine.py", (tmp_path / "mine.py").read_text(encoding="utf-8"))
+    for name in NAMES:
+        mine, right = (signature(getattr(one, name)).parameters for one in (written, program()))
+        assert [*mine] == [*right][:len(mine)] and len(right) - len(mine) <= (name == "speculative_sampling")
 
 
 def test_the_examples_of_the_text_are_what_a_right_program_gives():

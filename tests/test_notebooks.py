@@ -2,8 +2,11 @@
 still run and give those outputs.
 """
 import json
+import os
 import re
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+FOLDED = {"jupyter": {"outputs_hidden": True}}
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -38,23 +42,53 @@ def test_what_is_stored_is_small_and_tells_nothing_of_the_machines_folders(path)
     assert path.stat().st_size < 400_000
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     assert notebook["metadata"] == {"kernelspec": kernel, "language_info": {"name": "python"}}
-    assert all(cell["metadata"] == {} for cell in notebook["cells"])
+    assert all(cell["metadata"] in ({}, FOLDED) for cell in notebook["cells"])
     assert not re.search(r"/(tmp|home|root|work|Users)/", path.read_text(encoding="utf-8"))
+
+
+def test_what_a_reader_guesses_first_is_folded():
+    code = [cell for path in NOTEBOOKS for cell in cells(path, "code")]
+    guessed = ["# Guess first: " in "".join(cell["source"][:2]) for cell in code]
+    assert sum(guessed) >= 7 and guessed == [cell["metadata"] == FOLDED for cell in code]
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """A folder of links to what a kernel finds after `pip install -e .`, and to nothing else."""
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    modules = {*(f"{name}.py" for name in setup["py-modules"])}
+    folder = tmp_path_factory.mktemp("installed")
+    for name in modules | {name.split(".")[0] for name in setup["packages"]}:
+        (folder / name).symlink_to(ROOT / name)
+    return str(folder)
+
+
+def test_the_first_cells_run_in_a_kernel_of_an_installed_clone(installed):
+    pytest.importorskip("matplotlib", reason="matplotlib is missing: pip install -e '.[notebooks]'")
+    code = "\n".join("".join(cells(path, "code")[0]["source"]) for path in NOTEBOOKS)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "notebooks", stderr=subprocess.PIPE,
+                          env={**os.environ, "PYTHONPATH": installed, "MPLBACKEND": "agg"})
+    assert done.returncode == 0, done.stderr.decode()
 
 
 @each_notebook
 def test_on_colab_a_bare_kernel_fetches_the_project_once(path, tmp_path, monkeypatch):
     def system(command):
+        if "nobody" in command:
+            return 128
         (tmp_path / "project/notebooks").mkdir(parents=True)
         (tmp_path / "project/speculative.py").touch()
         commands.append(command)
 
-    commands, cell = [], "".join(cells(path, "code")[0]["source"]).split("\n\nimport matplotlib")[0]
+    commands, names, cell = [], ["nobody/it", "us/it"], "".join(
+        cells(path, "code")[0]["source"]).split("\n\nimport matplotlib")[0]
     monkeypatch.setitem(sys.modules, "google.colab", sys)
-    monkeypatch.setattr("builtins.input", lambda _: "us/it")
+    monkeypatch.setattr("builtins.input", lambda _: names.pop(0))
     monkeypatch.setattr("os.system", system)
     monkeypatch.setattr("sys.path", [*sys.path])
     monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="github.com/nobody/it could not be fetched"):
+        exec(cell, {})
     for _ in range(2):
         exec(cell, {})
         assert Path.cwd() == tmp_path / "project/notebooks" and sys.path[0] == str(tmp_path / "project")
@@ -110,11 +144,11 @@ def test_what_looks_at_the_clock_is_marked(path):
 
 
 @pytest.fixture
-def run_module(monkeypatch):
+def run_module(monkeypatch, installed):
     for module in "nbclient", "nbformat", "ipykernel", "matplotlib":
         pytest.importorskip(module, reason=f"{module} is missing: pip install -e '.[notebooks]'")
     monkeypatch.syspath_prepend(ROOT / "notebooks")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))             # its kernels run this folder, not one installed
+    monkeypatch.setenv("PYTHONPATH", installed)             # its kernels run this folder, as if installed
     monkeypatch.delitem(sys.modules, "run", raising=False)
     import run
     return run

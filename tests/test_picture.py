@@ -1,4 +1,5 @@
 """The picture of a round: each number as worked out by hand, r as the accept rule drew it."""
+import json
 from functools import partial
 from types import SimpleNamespace
 
@@ -6,7 +7,10 @@ import numpy as np
 import pytest
 
 from methods.samplers import block
+from methods.samplers.tree import walk
+from methods.samplers.tree_rules import select_drawn
 from pages import picture
+from pages.frame import HERE
 from pages.live import Live
 from pages.rounds import Coins, Shown, source_of
 from pages.site import START
@@ -68,9 +72,24 @@ def test_r_is_what_the_rule_drew_and_decides_as_it_did(name):
         assert len(found) == (len(r.drafts) if name == "block" else min(r.n_accepted + 1, len(r.drafts)))
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_each_stop_is_a_line_of_the_rule(name):
-    """The picture quotes the rules: a name that changes there changes in pages/picture.py, too."""
-    lines = [line.strip() for line in source_of(RULES[name])["lines"]]
-    for start in picture.LINES[name].values():
-        assert sum(line.startswith(start) for line in lines) == 1, start
+def test_each_child_of_a_tree_is_tried_as_the_rule_tried_it():
+    """r is what the rule drew for each, and those that pass are the path that it took."""
+    live = Live()
+    live.start(json.dumps(START | dict(temperature=.8, verifier="tree", n_tokens=30)))
+    while found := json.loads(live.advance('{"lane": "spec"}')):
+        tried = [t for t in found["tests"] if "node" in t]
+        drawn = live.shown.coins.drawn_by(select_drawn.__code__)
+        assert [t["r"] for t in tried] == pytest.approx(drawn, rel=1e-3)
+        taken = [i for i, node in enumerate(found["nodes"]) if node["taken"]]
+        assert [t["node"] for t in tried if t["passes"]] == taken
+        assert all(found["nodes"][t["node"]]["token"] == t["x"] for t in tried)
+
+
+def test_what_the_page_quotes_are_lines_of_the_rules():
+    """A name that changes there changes in pages/lines.json, too."""
+    quoted = json.loads((HERE / "lines.json").read_text(encoding="utf-8"))
+    quoted["paper"] = {start: start for _, starts in quoted["paper"] for start in starts}
+    for name, functions in {"token": [verify], "block": [block.verify], "tree": [select_drawn, walk],
+                            "paper": [propose, verify, speculative_sampling]}.items():
+        lines = [line.strip() for function in functions for line in source_of(function)["lines"]]
+        assert all(any(map(str.startswith, lines, [start] * len(lines))) for start in quoted[name].values())

@@ -63,23 +63,21 @@ def test_the_whole_site_is_small_and_asks_nothing_of_the_network_but_python(site
     check_links(pages)
     check_packs(files, pages["index.html"])
     assert 'href="https://github.com/name/repository"' in pages["index.html"]
+    assert "unsafe-inline" not in pages["index.html"] and "form-action 'none'" in pages["index.html"]
     assert '"><script>' not in index_page({}, repository='"><script>')
-
-
-def test_an_address_cannot_end_the_link_that_it_is_put_in():
-    assert '"><b>' not in index_page({}, '"><b>')
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("size", [(375, 800), (1280, 720)], ids=["narrow", "wide"])
-def test_in_a_browser_every_page_fits_the_screen_and_nothing_complains(site, browser, size):
-    for name in FILES:
-        for dark in False, True:
-            browser.open(site / name, *size, dark=dark)
-            assert browser.run("return document.documentElement.scrollWidth") <= size[0], name
-            assert browser.complaints() == [], name
-            ground = browser.run("return getComputedStyle(document.body).backgroundColor")
-            assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark
+def test_in_a_browser_the_page_fits_the_screen_and_nothing_complains(site, browser, size):
+    for dark in False, True:
+        browser.open(site / "index.html", *size, dark=dark)
+        assert browser.run("return $('speed').getBoundingClientRect().bottom") < size[1]
+        browser.run("choose({ ...run, settings: { ...run.settings, prompt: 'W'.repeat(300) } })")
+        assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+        assert browser.complaints() == []
+        ground = browser.run("return getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark
     assert browser.texts("h1") == ["Speculative sampling"]
 
 

@@ -9,5 +9,5 @@ import speculative
 
 def propose(draft, x, k, to_probs, rng):
     drafts, p = speculative.propose(draft, x, k, to_probs, rng)
-    n = next((j for j, token in enumerate(drafts) if p[j][token] < .3), len(drafts))
+    n = next((j for j, token in enumerate(drafts) if p[j][token] < .4), len(drafts))
     return drafts[:n], p[:n]

@@ -1,0 +1,55 @@
+"""Is my drafter better than `model`?
+
+    python -m benchmarks mine my_drafter.py         half a minute, on a machine with nothing else to do
+
+Both draft K tokens per round, judged by Algorithm 2.  Tokens and costs are measured separately, as in
+counts.py and costs.py, on fewer texts.  So a number comes near that of docs/methods.md, with a larger error.
+
+Limitations: the embedded pair, and openings of children's stories.  Whether the drafter is lossless is not
+asked here (python -m lossless my_drafter.py).
+"""
+from pathlib import Path
+
+from tqdm import tqdm
+
+from benchmarks.costs import rounds
+from benchmarks.counts import HERE, N_TOKENS, count_texts, figures, name_of
+from benchmarks.figures import speed
+from benchmarks.measure import caption
+from reporting.stats import ratio
+
+K, N_TEXTS, N_TIMED = 4, 30, 6                                  # texts that are counted, and timed ones
+HEAD = f"{'':24}  tokens per pass  acceptance     c     v     speed-up"
+
+
+def compare(drafter):
+    """Yields the machine, then for each temperature the lines of a table and a sentence.
+
+    drafter     a file that defines propose, or a drafter of methods/table.py
+    """
+    yield caption()
+    openings = (HERE / "openings.txt").read_text(encoding="utf-8").splitlines()
+    for T, where in (1, ""), (0, "places:0-20"):                # as in docs/methods.md
+        yield f"\nT = {T}, K = {K}, {N_TEXTS} texts{where and ', their first 20 tokens'}\n{HEAD}"
+        cells = [(name, "token", K, T) for name in (drafter, "model")]
+        counted = [figures(sum(count_texts((*cell, where), n, 1) for n in tqdm(
+            range(N_TEXTS), unit=" texts", leave=False, disable=None))) for cell in cells]
+        timed = rounds(cells, float("inf"), openings[:N_TIMED], N_TOKENS)
+        speeds = [speed(found, timed[name_of(*cell)], timed[f"alone T={T}"])
+                  for cell, found in zip(cells, counted)]
+        for (name, *_), found, cost in zip(cells, counted, speeds):
+            rate, c = (f"{number:.2f}" if number is not None else "-" for number in
+                       (ratio(sum(found["kept"]), sum(found["tested"])), cost["c"]))
+            yield (f"{Path(name).name:24}  {found['tokens']:8.2f} ± {found['se']:.2f}  {rate:>10}  {c:>4}  "
+                   f"{cost['v']:.2f}  {cost['text']}")
+        yield judge(Path(drafter).name, *counted, *speeds)
+
+
+def judge(name, mine, model, my_speed, its_speed):
+    """Better or worse than `model`, and by how much: differences with their standard errors."""
+    tokens, error = mine["tokens"] - model["tokens"], (mine["se"]**2 + model["se"]**2) ** .5
+    faster = my_speed["speedup"] - its_speed["speedup"]
+    sure = abs(faster) > 2 * (my_speed["error"]**2 + its_speed["error"]**2) ** .5
+    word = ("better" if faster > 0 else "worse") if sure else "neither better nor worse (within two errors)"
+    return (f"{name} is {word}: {tokens:+.2f} ± {error:.2f} tokens per pass, and "
+            f"{my_speed['speedup'] / its_speed['speedup'] - 1:+.0%} speed, compared with model.")

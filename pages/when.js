@@ -1,0 +1,34 @@
+// When is it not faster?  The formula over K, and where the race stands.
+let what = {};                                          // alpha, K: as the dials say; else those of the race
+const expected = (alpha, K) => sum([...Array(K + 1).keys()], i => alpha ** i);
+function predicted(alpha, K) {                          // Leviathan et al., theorem 3.8, with v in place of 1
+  const rows = preset?.v[K] ?? passCost(K + 1, run.about.most, v);
+  return expected(alpha, K) / (K * c + rows);
+}
+function curve() {
+  if (what.run !== run) what = { run };
+  const [accepted, tested] = acceptance(run), race = Math.min(15, run.about.n_drafting);
+  const alpha = what.alpha ?? Number((accepted / tested || 0).toFixed(2)), K = what.K ?? race;
+  const all = Array.from({ length: 15 }, (_, i) => predicted(alpha, i + 1)), best = Math.max(...all);
+  const raced = run.spec.length ? speedup(run, c, v) : 0, top = Math.max(1.5, best, raced) * 1.12;
+  const x = K => 40 + 36 * K, y = speed => 200 - 190 * speed / top;
+  const dot = (K, speed, name) => `<circle cx="${x(K)}" cy="${y(speed)}" r="6" class="${name}"/>`;
+  const text = (x, y, words, name = "") => `<text x="${x}" y="${y}" class="${name}">${words}</text>`;
+  $("curve").innerHTML = `<path class="even" d="M40 ${y(1)}H592"/>
+    ${text(44, y(1) - 5, "1: the large model alone")}
+    <polyline class="line" points="${all.map((speed, i) => [x(i + 1), y(speed)]).join(" ")}"/>
+    ${text(2, 220, "K =")}${all.map((_, i) => text(x(i + 1) - 4, 220, i + 1)).join("")}
+    ${dot(K, all[K - 1], "f-q")}${dot(race, raced, "raced")}
+    ${text(x(race) + 10, y(raced) - 8, "the race", "here")}`;
+  [$("alpha").value, $("drafts").value] = [alpha, K];
+  [$("alpha-is").textContent, $("drafts-is").textContent] = [`α = ${alpha.toFixed(2)}`, `K = ${K}`];
+  $("when-words").replaceChildren(...words`K = ${K}: ${expected(alpha, K).toFixed(2)} tokens ÷
+    ${(expected(alpha, K) / all[K - 1]).toFixed(2)} steps = ${b(all[K - 1].toFixed(2))}. ${best < 1
+    ? b("Not faster with any K.") : `K = ${all.indexOf(best) + 1} is best: ${best.toFixed(2)}.`} The race
+    itself${isTree(run) ? ", with a tree" : ""}: ${raced.toFixed(2)}.`);
+}
+for (const [id, key] of [["alpha", "alpha"], ["drafts", "K"]]) $(id).oninput = () => {
+  what[key] = Number($(id).value);
+  curve();
+};
+watchers.push(curve);
