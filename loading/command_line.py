@@ -19,12 +19,13 @@ Limitations: Ctrl-C while Python loads NumPy prints a traceback, and so does a b
 a user's file, loaded by user_file.py, is reported with its file and line.
 """
 import inspect
+import io
 import os
 import re
 import sys
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from difflib import get_close_matches
-from math import isfinite
+from math import inf
 from pathlib import Path
 
 from loading.files import describe
@@ -35,15 +36,38 @@ SWITCH = {"true": True, "1": True, "false": False, "0": False}
 ELSEWHERE = "drafter", "verifier", "show_rounds", "trace", "json", "fast", "prompt_file"
 KINDS = {bool: (lambda word: SWITCH[word.lower()], "true or false"), int: (int, "a whole number"),
          float: (float, "a number")}
+TEXTS = ("prompt",)                     # of all values, these alone are never the path of a file
+OTHER_NAMES = {                         # what other programs call a flag: what it is called here
+    "max_new_tokens": "n_tokens_to_generate", "max_tokens": "n_tokens_to_generate",
+    "max_length": "n_tokens_to_generate", "n_predict": "n_tokens_to_generate",
+    "model": "target_model_size", "target_model": "target_model_size",
+    "draft_model": "draft_model_size", "assistant_model": "draft_model_size",
+    "num_speculative_tokens": "K", "num_assistant_tokens": "K", "gamma": "K"}
+
+
+class Output(io.TextIOBase):
+    """Anything with `write`, such as the output of a notebook or of IDLE, as a text stream."""
+
+    def __init__(self, stream):
+        self.write = stream.write
+
+
+def as_output(stream):
+    if stream is None:                                          # closed: >&-
+        return open(os.devnull, "w")
+    if not hasattr(stream, "reconfigure"):
+        return Output(stream)
+    stream.reconfigure(errors="replace")                        # what a terminal cannot show becomes "?"
+    return stream
 
 
 def run(program, words=None):
     """Run `program`, a function, with the words of the command line.  Returns the exit status."""
-    words = sys.argv[1:] if words is None else words
-    for name in "stdout", "stderr":
-        if getattr(sys, name) is None:                          # closed: >&-
-            setattr(sys, name, open(os.devnull, "w"))
-        getattr(sys, name).reconfigure(errors="replace")        # what a terminal cannot show becomes "?"
+    with redirect_stdout(as_output(sys.stdout)), redirect_stderr(as_output(sys.stderr)):
+        return run_to_the_end(program, sys.argv[1:] if words is None else words)
+
+
+def run_to_the_end(program, words):
     status = 0
     try:
         status = call(program, words) or 0
@@ -111,6 +135,9 @@ def split_words(words, defaults):
     n_needed = [*defaults.values()].count(inspect.Parameter.empty)
     while words:
         word, follows = words.pop(0), words[0] if words else "--"
+        meant = re.sub(r"^[\u2013\u2014]-?", "--", word)         # what a word processor makes of --
+        if meant.lstrip("-").partition("=")[0].replace("-", "_") in defaults:
+            word = meant
         if not word.startswith("-"):
             places.append(word)
             continue
@@ -135,7 +162,7 @@ def find_flag(typed, flags):
     meant = [flag for flag in flags if flag == name or flag[0] == name]
     if meant and all(flag.startswith(min(meant, key=len)) for flag in meant):
         return min(meant, key=len)
-    near = [flag for flag in flags if name and flag.startswith(name)]
+    near = [flag for flag in flags if name and flag.startswith(name) or flag == OTHER_NAMES.get(name)]
     near += [flag for flag in flags if flag.lower() in get_close_matches(name.lower(), map(str.lower, flags))]
     hint = f"did you mean --{near[0]}?" if near else "see --help"
     hint = "python -m methods has it" if name in ELSEWHERE else hint
@@ -144,10 +171,12 @@ def find_flag(typed, flags):
 
 def parse(name, word, default):
     """A word as a value of the default's type.  Raises ValueError."""
-    if type(default) not in KINDS:
-        return word                                             # text, as typed
+    if name in TEXTS or isinstance(word, tuple):                # *paths: the shell has expanded them
+        return word
+    if type(default) not in KINDS:                              # a path, ngram:PATH, or a name
+        return re.sub("(^|:)(~.*)", lambda found: found[1] + os.path.expanduser(found[2]), word)
     kind, wanted = KINDS[type(default)]
     with suppress(KeyError, ValueError):
-        if isfinite(value := kind(word)):
+        if -inf < (value := kind(word)) < inf:
             return value
     raise ValueError(f"--{name} {word}: give {wanted}")
