@@ -38,23 +38,17 @@ KINDS = {bool: (lambda word: SWITCH[word.lower()], "true or false"), int: (int, 
          float: (float, "a number")}
 TEXTS = ("prompt",)                     # of all values, these alone are never the path of a file
 OTHER_NAMES = {                         # what other programs call a flag: what it is called here
-    "max_new_tokens": "n_tokens_to_generate", "max_tokens": "n_tokens_to_generate",
-    "max_length": "n_tokens_to_generate", "n_predict": "n_tokens_to_generate",
-    "model": "target_model_size", "target_model": "target_model_size",
-    "draft_model": "draft_model_size", "assistant_model": "draft_model_size",
-    "num_speculative_tokens": "K", "num_assistant_tokens": "K", "gamma": "K"}
+    **dict.fromkeys(("max_new_tokens", "max_tokens", "max_length"), "n_tokens_to_generate"),
+    **dict.fromkeys(("num_speculative_tokens", "num_assistant_tokens", "gamma"), "K")}
 
 
 class Output(io.TextIOBase):
-    """Anything with `write`, such as the output of a notebook or of IDLE, as a text stream."""
-
+    """Anything with `write`, such as a notebook's output, as a text stream; None (>&-) shows nothing."""
     def __init__(self, stream):
-        self.write = stream.write
+        self.write = getattr(stream, "write", len)
 
 
 def as_output(stream):
-    if stream is None:                                          # closed: >&-
-        return open(os.devnull, "w")
     if not hasattr(stream, "reconfigure"):
         return Output(stream)
     stream.reconfigure(errors="replace")                        # what a terminal cannot show becomes "?"

@@ -110,7 +110,8 @@ def read_vocabulary(folder, whole, added):
                                [line.strip() for line in lines if line and not line.startswith("#version")])
     if not found:
         raise ValueError("it has neither tokenizer.json nor vocab.json with merges.txt (OpenAI: encoder.json "
-                         "with vocab.bpe): copy them from the model that it was made from")
+                         "with vocab.bpe): copy them from the model that it was made from; for OpenAI's, "
+                         f"hf download openai-community/gpt2 vocab.json merges.txt --local-dir {folder}")
     known = {token: i for token, i in added.items() if i is not None}
     (ids, merges), *others = [
         (ids | known, [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges])
@@ -126,6 +127,9 @@ def check_vocabulary(ids, merges, added):
     """Raises ValueError unless the ids are 0 .. n - 1 and the tokens are the bytes, the results of merges,
     added ones, and others that begin like a special token.
     """
+    if lacking := {*BYTES} - ids.keys():
+        raise ValueError(f"it has no token for {len(lacking)} of the 256 bytes, such as {min(lacking)!r}: "
+                         "train it with initial_alphabet=ByteLevel.alphabet(), or some texts have no tokens")
     made = {*BYTES, *map("".join, merges)}
     strange = [t for t in ids.keys() - made - added.keys() if not t.startswith(("<", "["))]
     if ({*map(type, ids.values())} != {int} or sorted(ids.values()) != [*range(len(ids))]
