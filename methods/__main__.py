@@ -81,7 +81,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
 
     names = [target_model_size] + [draft_model_size] * models.draft_is_used
     for sentence in (*name_sources(*names, models_dir=models_dir),
-                     *name_idle_flags(seed, temperature, top_k, top_p),
+                     *name_idle_flags(prompt, seed, temperature, top_k, top_p),
                      *name_idle_choices(given, method, models, drafter)):
         print(f"note: {sentence}", file=sys.stderr)
 
