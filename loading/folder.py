@@ -46,9 +46,9 @@ NEUTRAL |= dict.fromkeys((
 
 DELETE = "delete that line to generate without it"
 SAVE = "AutoModelForCausalLM.from_pretrained(FOLDER{}).save_pretrained(NEW) writes model.safetensors"
-PICKLE = ("a pickle, which could run any code: if nanoGPT's, safetensors.torch.save_file({k: (w.T if '.c_' in "
-          "k and w.ndim > 1 else w).clone().contiguous() for k, w in torch.load('ckpt.pt')['model'].items()}, "
-          "'model.safetensors')")
+PICKLE = ("a pickle, which could run any code: if nanoGPT's, safetensors.torch.save_file({k: (w.T if '.c_' "
+          "in k and w.ndim > 1 else w).clone().contiguous() for k, w in torch.load('ckpt.pt')['model'].items"
+          "()}, 'model.safetensors')")
 INSTEAD = {         # what may lie there in place of weights that are read here, and what to do with it
     "adapter_config.json": "an adapter, not a model: save what merge_and_unload() of peft makes of it",
     "model-*-of-*.safetensors": "a part of the weights: fetch model.safetensors.index.json, too",
