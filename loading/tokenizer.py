@@ -127,16 +127,16 @@ def check_vocabulary(ids, merges, added):
     """Raises ValueError unless the ids are 0 .. n - 1 and the tokens are the bytes, the results of merges,
     added ones, and others that begin like a special token.
     """
-    if lacking := {*BYTES} - ids.keys():
-        raise ValueError(f"it has no token for {len(lacking)} of the 256 bytes, such as {min(lacking)!r}: "
-                         "train it with initial_alphabet=ByteLevel.alphabet(), or some texts have no tokens")
-    made = {*BYTES, *map("".join, merges)}
-    strange = [t for t in ids.keys() - made - added.keys() if not t.startswith(("<", "["))]
+    made = {*map("".join, merges)}
+    strange = [t for t in ids.keys() - made - added.keys() - {*BYTES} if not t.startswith(("<", "["))]
     if ({*map(type, ids.values())} != {int} or sorted(ids.values()) != [*range(len(ids))]
             or any(len(pair) != 2 for pair in merges) or len({*merges}) < len(merges)
             or strange or not made <= ids.keys()):
         unknown = f" (what is {strange[0]!r}?)" if strange else ""
         raise ValueError(f"tokens and merges do not fit together{unknown}: fetch its files again")
+    if lacking := {*BYTES} - ids.keys():
+        raise ValueError(f"it has no token for {len(lacking)} of the 256 bytes, such as {min(lacking)!r}: "
+                         "train it with initial_alphabet=ByteLevel.alphabet(), or some texts have no tokens")
 
 
 def read_template(whole, config, ids):

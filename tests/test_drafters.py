@@ -83,7 +83,7 @@ def test_the_optimum_drafts_less_where_drafts_are_rejected_and_tries_again():
 @pytest.mark.parametrize("K, n_before, costs", [
     (4, 4, {"c": .25, "v": 1.5}),                       # 2 / 4 / 2 and 3 / 2
     (16, 0, {"c": .12, "v": 2.0})])                     # only 8 drafts fit: a row costs 1 / 16
-def test_what_drafting_and_rows_cost_is_the_median_of_several_turns(monkeypatch):
+def test_what_drafting_and_rows_cost_is_the_median_of_several_turns(K, n_before, costs, monkeypatch):
     """A step of the target takes 2 s, 5 rows take 3 s, 4 drafts 2 s.  Of each kind the first call and two
     others are slow."""
     now, calls = [0.0], Counter()

@@ -113,7 +113,7 @@ def test_a_file_and_a_head_are_not_models_and_what_pip_left_behind_is_named(tmp_
         with pytest.raises(ValueError, match=says):
             load_model(name)
     monkeypatch.setattr(names, "__file__", str(tmp_path / "loading" / "names.py"))
-    for load in lambda: load_model("demo-draft"), lambda: load_head("eagle", "demo-eagle", None):
+    for load in lambda: find_folder("demo-draft", "models"), lambda: load_head("eagle", "demo-eagle", None):
         with pytest.raises(ValueError, match="is not in this installation: .* pip install -e ."):
             load()
 

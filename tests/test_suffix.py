@@ -108,7 +108,7 @@ def test_of_a_known_text_only_the_newer_half_of_the_memory_is_learnt_and_only_on
     monkeypatch.setattr(Suffix, "add", None)
     for _ in range(2):
         memory.reset()
-        assert memory.text == [None, 3, 4, 5, 6] and memory.n_known == 4
+        assert memory.text == [3, 4, 5, 6] and memory.n_known == 4
     monkeypatch.undo()
     assert drafts([3], 2, memory) == [4, 5]
     memory.reset()
