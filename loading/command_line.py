@@ -38,46 +38,38 @@ KINDS = {bool: (lambda word: SWITCH[word.lower()], "true or false"), int: (int, 
          float: (float, "a number")}
 TEXTS = ("prompt",)                     # of all values, these alone are never the path of a file
 OTHER_NAMES = {                         # what other programs call a flag: what it is called here
-    **dict.fromkeys(("max_new_tokens", "max_tokens", "max_length"), "n_tokens_to_generate"),
-    **dict.fromkeys(("num_speculative_tokens", "num_assistant_tokens", "gamma"), "K")}
-
-
-class Output(io.TextIOBase):
-    """Anything with `write`, such as a notebook's output, as a text stream; None (>&-) shows nothing."""
-    def __init__(self, stream):
-        self.write = getattr(stream, "write", len)
+    "max_new_tokens": "n_tokens_to_generate", "max_tokens": "n_tokens_to_generate", "gamma": "K"}
 
 
 def as_output(stream):
+    """The stream.  Anything else with `write`, such as a notebook's output, becomes one; None (>&-), too."""
     if not hasattr(stream, "reconfigure"):
-        return Output(stream)
+        output = io.TextIOBase()
+        output.write = getattr(stream, "write", len)
+        return output
     stream.reconfigure(errors="replace")                        # what a terminal cannot show becomes "?"
     return stream
 
 
 def run(program, words=None):
     """Run `program`, a function, with the words of the command line.  Returns the exit status."""
-    with redirect_stdout(as_output(sys.stdout)), redirect_stderr(as_output(sys.stderr)):
-        return run_to_the_end(program, sys.argv[1:] if words is None else words)
-
-
-def run_to_the_end(program, words):
     status = 0
-    try:
-        status = call(program, words) or 0
-        sys.stdout.flush()
-    except BrokenPipeError:
-        pass
-    except KeyboardInterrupt:
-        status = 130
-        print("interrupted", file=sys.stderr)
-    except (Exception, SystemExit) as error:                    # a user's file may call sys.exit
-        status = 2
-        print("error:", explain(error), file=sys.stderr)
-    try:
-        sys.stdout.flush()
-    except OSError:                                             # else the flush at exit fails, too
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with redirect_stdout(as_output(sys.stdout)), redirect_stderr(as_output(sys.stderr)):
+        try:
+            status = call(program, sys.argv[1:] if words is None else words) or 0
+            sys.stdout.flush()
+        except BrokenPipeError:
+            pass
+        except KeyboardInterrupt:
+            status = 130
+            print("interrupted", file=sys.stderr)
+        except (Exception, SystemExit) as error:                # a user's file may call sys.exit
+            status = 2
+            print("error:", explain(error), file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:                                         # else the flush at exit fails, too
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
 

@@ -59,8 +59,7 @@ INSTEAD = {         # what may lie there in place of weights that are read here,
     **dict.fromkeys(("*.pt", "*.pth", "*.ckpt", "*.bin"), PICKLE),
     "tf_model*": f"Keras's: in version 4 of transformers, {SAVE.format(', from_tf=True')}",
     "flax_model*": f"Flax's: in version 4 of transformers, {SAVE.format(', from_flax=True')}",
-    "*onnx": "an export: name the folder of the model that it was made from",
-    "*.gguf": "an export: name the folder of the model that it was made from"}
+    **dict.fromkeys(("*onnx", "*.gguf"), "an export: name the folder of the model that it was made from")}
 QUANTIZED = {       # the last part of a tensor's name: what has made it
     "SCB": "bitsandbytes (8 bits)", "absmax": "bitsandbytes (4 bits)", "qweight": "GPTQ or AWQ"}
 
@@ -124,11 +123,10 @@ def read_sizes(folder):
     """The sizes as in read_folder.  Raises ValueError if two files differ, or say what is not done here."""
     hparams, config, generation = (read_json(folder / f"{name}.json", optional=True)
                                    for name in ("hparams", "config", "generation_config"))
+    check_keys("hparams.json", hparams, {"kind": (None,)}, "it is a head: name the model that it drafts for")
     check_keys("config.json", config, PLAIN)
     check_keys("config.json", config, NEUTRAL, DELETE)
     check_keys("generation_config.json", generation, NEUTRAL, DELETE)
-    if "kind" in hparams:
-        raise ValueError(f"it is a head of the kind {hparams['kind']!r}: name the model that it drafts for")
     ours = DEFAULTS | {size: hparams.get(size) for size in SIZES}
     theirs = DEFAULTS | {KEYS[key]: value for key, value in config.items() if key in KEYS}
     if hparams and config and ours != theirs:

@@ -47,8 +47,7 @@ def find_embedded(name):
     """The folder of a model, or of a head, of this repository.  Raises ValueError if it was left behind."""
     folder = Path(__file__).resolve().parent.parent / "models" / name
     if not folder.is_dir():
-        raise ValueError(f"{name} is not in this installation: clone the repository, and in it run "
-                         "pip install -e . (with the -e)")
+        raise ValueError(f"{name} is not in this installation: in a clone, run pip install -e . (with -e)")
     return folder
 
 
@@ -74,7 +73,5 @@ def hub_cache():
 def find_snapshot(name):
     """The folder in the cache of a model's branch main, or None."""
     repository = hub_cache() / f"models--{name.replace('/', '--')}"
-    try:
-        return repository / "snapshots" / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
+    branch = repository / "refs" / "main"
+    return repository / "snapshots" / branch.read_text(encoding="utf-8").strip() if branch.exists() else None

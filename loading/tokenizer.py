@@ -109,9 +109,9 @@ def read_vocabulary(folder, whole, added):
             found[files[0]] = (read_json(folder / files[0]),
                                [line.strip() for line in lines if line and not line.startswith("#version")])
     if not found:
-        raise ValueError("it has neither tokenizer.json nor vocab.json with merges.txt (OpenAI: encoder.json "
-                         "with vocab.bpe): copy them from the model that it was made from; for OpenAI's, "
-                         f"hf download openai-community/gpt2 vocab.json merges.txt --local-dir {folder}")
+        raise ValueError("it has neither tokenizer.json nor vocab.json with merges.txt: copy them from the model "
+                         "that it was made from (OpenAI's: hf download openai-community/gpt2 vocab.json "
+                         f"merges.txt --local-dir {folder})")
     known = {token: i for token, i in added.items() if i is not None}
     (ids, merges), *others = [
         (ids | known, [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges])
@@ -136,7 +136,7 @@ def check_vocabulary(ids, merges, added):
         raise ValueError(f"tokens and merges do not fit together{unknown}: fetch its files again")
     if lacking := {*BYTES} - ids.keys():
         raise ValueError(f"it has no token for {len(lacking)} of the 256 bytes, such as {min(lacking)!r}: "
-                         "train it with initial_alphabet=ByteLevel.alphabet(), or some texts have no tokens")
+                         "train it with initial_alphabet=ByteLevel.alphabet()")
 
 
 def read_template(whole, config, ids):

@@ -103,7 +103,7 @@ def test_its_memory_is_bounded_and_keeps_the_younger_half(size, token, known):
     assert drafts([token], 1, memory) == [token + 1] * known
 
 
-def test_of_a_known_text_only_the_newer_half_of_the_memory_is_learnt_and_only_once(monkeypatch):
+def test_of_a_known_text_only_the_newer_half_of_the_memory_is_learnt_and_only_once(monkeypatch, capsys):
     memory = Suffix(memory=8, known=[1, 2, 3, 4, 5, 6])
     monkeypatch.setattr(Suffix, "add", None)
     for _ in range(2):
@@ -111,11 +111,5 @@ def test_of_a_known_text_only_the_newer_half_of_the_memory_is_learnt_and_only_on
         assert memory.text == [3, 4, 5, 6] and memory.n_known == 4
     monkeypatch.undo()
     assert drafts([3], 2, memory) == [4, 5]
-    memory.reset()
-    assert drafts([4, 9], 1, memory) == drafts([2], 1, memory) == []
-
-
-def test_a_note_says_how_much_of_a_file_is_learnt(capsys):
-    make(TinyModels(), "ab")
     make(TinyModels(), "ab" * 20_000)
     assert capsys.readouterr().err == "note: suffix learns the last 32,768 of 40,000 tokens\n"
