@@ -58,6 +58,7 @@ def test_every_value_arrives_as_typed(words, values, capsys):
     "": "missing a required argument: 'file'",
     "f g h": "one word too many (a text of several words needs quotes): see --help",
     "f --promt x": "did you mean --prompt?", "f --k 3": "did you mean --K?",
+    "f --gamma 3": "did you mean --K?",
     "f --K foo": "--K foo: give a whole number",
     "f --K 2.5": "a whole number", "f --temperature nan": "give a number",
     "f --K": "--K needs a value",
