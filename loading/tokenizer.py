@@ -110,8 +110,8 @@ def read_vocabulary(folder, whole, added):
                                [line.strip() for line in lines if line and not line.startswith("#version")])
     if not found:
         raise ValueError("it has neither tokenizer.json nor vocab.json with merges.txt: copy them from where "
-                         "the model is from (OpenAI's: hf download openai-community/gpt2 vocab.json merges.txt "
-                         f"--local-dir {folder})")
+                         "the model is from (OpenAI's: hf download openai-community/gpt2 vocab.json "
+                         f"merges.txt --local-dir {folder})")
     known = {token: i for token, i in added.items() if i is not None}
     (ids, merges), *others = [
         (ids | known, [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges])
