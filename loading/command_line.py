@@ -19,12 +19,13 @@ Limitations: Ctrl-C while Python loads NumPy prints a traceback, and so does a b
 a user's file, loaded by user_file.py, is reported with its file and line.
 """
 import inspect
+import io
 import os
 import re
 import sys
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from difflib import get_close_matches
-from math import isfinite
+from math import inf
 from pathlib import Path
 
 from loading.files import describe
@@ -35,31 +36,40 @@ SWITCH = {"true": True, "1": True, "false": False, "0": False}
 ELSEWHERE = "drafter", "verifier", "show_rounds", "trace", "json", "fast", "prompt_file"
 KINDS = {bool: (lambda word: SWITCH[word.lower()], "true or false"), int: (int, "a whole number"),
          float: (float, "a number")}
+TEXTS = ("prompt",)                     # of all values, these alone are never the path of a file
+OTHER_NAMES = {                         # what other programs call a flag: what it is called here
+    "max_new_tokens": "n_tokens_to_generate", "max_tokens": "n_tokens_to_generate", "gamma": "K"}
+
+
+def as_output(stream):
+    """The stream.  Anything else with `write`, such as a notebook's output, becomes one; None (>&-), too."""
+    if not hasattr(stream, "reconfigure"):
+        output = io.TextIOBase()
+        output.write = getattr(stream, "write", len)
+        return output
+    stream.reconfigure(errors="replace")                        # what a terminal cannot show becomes "?"
+    return stream
 
 
 def run(program, words=None):
     """Run `program`, a function, with the words of the command line.  Returns the exit status."""
-    words = sys.argv[1:] if words is None else words
-    for name in "stdout", "stderr":
-        if getattr(sys, name) is None:                          # closed: >&-
-            setattr(sys, name, open(os.devnull, "w"))
-        getattr(sys, name).reconfigure(errors="replace")        # what a terminal cannot show becomes "?"
     status = 0
-    try:
-        status = call(program, words) or 0
-        sys.stdout.flush()
-    except BrokenPipeError:
-        pass
-    except KeyboardInterrupt:
-        status = 130
-        print("interrupted", file=sys.stderr)
-    except (Exception, SystemExit) as error:                    # a user's file may call sys.exit
-        status = 2
-        print("error:", explain(error), file=sys.stderr)
-    try:
-        sys.stdout.flush()
-    except OSError:                                             # else the flush at exit fails, too
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with redirect_stdout(as_output(sys.stdout)), redirect_stderr(as_output(sys.stderr)):
+        try:
+            status = call(program, sys.argv[1:] if words is None else words) or 0
+            sys.stdout.flush()
+        except BrokenPipeError:
+            pass
+        except KeyboardInterrupt:
+            status = 130
+            print("interrupted", file=sys.stderr)
+        except (Exception, SystemExit) as error:                # a user's file may call sys.exit
+            status = 2
+            print("error:", explain(error), file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:                                         # else the flush at exit fails, too
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
 
@@ -111,6 +121,9 @@ def split_words(words, defaults):
     n_needed = [*defaults.values()].count(inspect.Parameter.empty)
     while words:
         word, follows = words.pop(0), words[0] if words else "--"
+        meant = re.sub(r"^[\u2013\u2014]-?", "--", word)         # what a word processor makes of --
+        if meant.lstrip("-").partition("=")[0].replace("-", "_") in defaults:
+            word = meant
         if not word.startswith("-"):
             places.append(word)
             continue
@@ -135,7 +148,7 @@ def find_flag(typed, flags):
     meant = [flag for flag in flags if flag == name or flag[0] == name]
     if meant and all(flag.startswith(min(meant, key=len)) for flag in meant):
         return min(meant, key=len)
-    near = [flag for flag in flags if name and flag.startswith(name)]
+    near = [flag for flag in flags if name and flag.startswith(name) or flag == OTHER_NAMES.get(name)]
     near += [flag for flag in flags if flag.lower() in get_close_matches(name.lower(), map(str.lower, flags))]
     hint = f"did you mean --{near[0]}?" if near else "see --help"
     hint = "python -m methods has it" if name in ELSEWHERE else hint
@@ -144,10 +157,12 @@ def find_flag(typed, flags):
 
 def parse(name, word, default):
     """A word as a value of the default's type.  Raises ValueError."""
-    if type(default) not in KINDS:
-        return word                                             # text, as typed
+    if name in TEXTS or isinstance(word, tuple):                # *paths: the shell has expanded them
+        return word
+    if type(default) not in KINDS:                              # a path, ngram:PATH, or a name
+        return re.sub("(^|:)(~.*)", lambda found: found[1] + os.path.expanduser(found[2]), word)
     kind, wanted = KINDS[type(default)]
     with suppress(KeyError, ValueError):
-        if isfinite(value := kind(word)):
+        if -inf < (value := kind(word)) < inf:
             return value
     raise ValueError(f"--{name} {word}: give {wanted}")

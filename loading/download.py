@@ -34,11 +34,12 @@ VOCABULARY = (1042301, "sha256:196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36
 MERGES = (456318, "sha256:1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5")
 
 
-def openai(size, hub, n_embd, n_head, n_layer, index, data, checksum=None):
-    """One of OpenAI's models.  index, data: bytes in its two model.ckpt files; checksum: that of the data."""
+def openai(size, hub, once, n_embd, n_head, n_layer, index, data, checksum=None):
+    """One of OpenAI's models.  once: what it was called when it was published; index, data: bytes in its two
+    model.ckpt files; checksum: that of the data."""
     sizes = {"n_vocab": 50257, "n_ctx": 1024, "n_embd": n_embd, "n_head": n_head, "n_layer": n_layer}
     hparams = (json.dumps(sizes, indent=2) + "\n").encode()     # as in OpenAI's file
-    return {"names": [hub, f"openai-community/{hub}", size.lower()],
+    return {"names": [hub, f"openai-community/{hub}", size.lower(), once],
             "urls": [f"{base}/{size}" for base in OPENAI],
             "files": {"hparams.json": (len(hparams), f"sha256:{hashlib.sha256(hparams).hexdigest()}"),
                       "encoder.json": VOCABULARY, "vocab.bpe": MERGES, "model.ckpt.index": (index, None),
@@ -51,10 +52,11 @@ def openai(size, hub, n_embd, n_head, n_layer, index, data, checksum=None):
 # format.  No public checksum of the model.ckpt files of 355M, 774M and 1558M was found: their lengths and the
 # checksums inside them, are all there is.
 MODELS = {
-    "124M": openai("124M", "gpt2", 768, 12, 12, 5215, 497759232, "md5:f48b9cf1a525a603be52258f69bf9162"),
-    "355M": openai("355M", "gpt2-medium", 1024, 16, 24, 10399, 1419292672),
-    "774M": openai("774M", "gpt2-large", 1280, 20, 36, 15535, 3096120320),
-    "1558M": openai("1558M", "gpt2-xl", 1600, 25, 48, 20724, 6230444800),
+    "124M": openai("124M", "gpt2", "117m", 768, 12, 12, 5215, 497759232,
+                   "md5:f48b9cf1a525a603be52258f69bf9162"),
+    "355M": openai("355M", "gpt2-medium", "345m", 1024, 16, 24, 10399, 1419292672),
+    "774M": openai("774M", "gpt2-large", "762m", 1280, 20, 36, 15535, 3096120320),
+    "1558M": openai("1558M", "gpt2-xl", "1542m", 1600, 25, 48, 20724, 6230444800),
     "distilgpt2": {
         "names": ["distilgpt2", "distilbert/distilgpt2"], "urls": [DISTILGPT2],
         "files": {

@@ -12,6 +12,7 @@ Limitations: the exact gelu, other epsilons and scales of attention, and pickled
 refused.  Not checked: whether the number of heads and the weights are the right ones.
 """
 import fnmatch
+import os
 import re
 
 import numpy as np
@@ -35,22 +36,32 @@ PLAIN = {
     "scale_attn_by_inverse_layer_idx": (False,), "add_cross_attention": (False,), "pruned_heads": (None, {}),
     "quantization_config": (None,), "tie_word_embeddings": (True, False)}
 # The values in generation_config.json, or config.json, that change neither the logits nor the end of a text.
-NEUTRAL = dict.fromkeys(["repetition_penalty", "encoder_repetition_penalty", "guidance_scale"], (None, 1))
+NEUTRAL = dict.fromkeys(
+    "encoder_repetition_penalty guidance_scale num_beams repetition_penalty typical_p".split(), (None, 1))
 NEUTRAL |= dict.fromkeys((
-    "bad_words_ids begin_suppress_tokens exponential_decay_length_penalty forced_bos_token_id "
-    "forced_eos_token_id min_length min_new_tokens no_repeat_ngram_size sequence_bias stop_strings "
-    "suppress_tokens watermarking_config").split(), (None, 0, [], {}))
+    "bad_words_ids begin_suppress_tokens constraints dola_layers epsilon_cutoff eta_cutoff "
+    "exponential_decay_length_penalty force_words_ids forced_bos_token_id forced_eos_token_id min_length "
+    "min_new_tokens min_p no_repeat_ngram_size penalty_alpha sequence_bias stop_strings suppress_tokens "
+    "token_healing top_h watermarking_config").split(), (None, 0, [], {}))
 
 DELETE = "delete that line to generate without it"
 SAVE = "AutoModelForCausalLM.from_pretrained(FOLDER{}).save_pretrained(NEW) writes model.safetensors"
+PICKLE = ("a pickle, which could run any code: if nanoGPT's, safetensors.torch.save_file({k: (w.T if '.c_' "
+          "in k and w.ndim > 1 else w).clone().contiguous() for k, w in torch.load('ckpt.pt')['model'].items"
+          "()}, 'model.safetensors')")
 INSTEAD = {         # what may lie there in place of weights that are read here, and what to do with it
     "adapter_config.json": "an adapter, not a model: save what merge_and_unload() of peft makes of it",
     "model-*-of-*.safetensors": "a part of the weights: fetch model.safetensors.index.json, too",
     "pytorch_model*": f"a pickle, which could run any code: in transformers, {SAVE.format('')}",
+    "*.weights.h5": "Keras's: keras_hub.models.GPT2CausalLM.from_preset(FOLDER).export_to_transformers(NEW)",
+    "gpt2_*.bin": "llm.c's: python dev/eval/export_hf.py -i FILE -o NEW -d float32, in its repository",
+    "*.npz": "NumPy's: safetensors.numpy.save_file(dict(numpy.load(FILE)), 'model.safetensors')",
+    **dict.fromkeys(("*.pt", "*.pth", "*.ckpt", "*.bin"), PICKLE),
     "tf_model*": f"Keras's: in version 4 of transformers, {SAVE.format(', from_tf=True')}",
     "flax_model*": f"Flax's: in version 4 of transformers, {SAVE.format(', from_flax=True')}",
-    "*onnx": "an export: name the folder of the model that it was made from",
-    "*.gguf": "an export: name the folder of the model that it was made from"}
+    **dict.fromkeys(("*onnx", "*.gguf"), "an export: name the folder of the model that it was made from")}
+QUANTIZED = {       # the last part of a tensor's name: what has made it
+    "SCB": "bitsandbytes (8 bits)", "absmax": "bitsandbytes (4 bits)", "qweight": "GPTQ or AWQ"}
 
 
 def read_folder(folder):
@@ -85,11 +96,14 @@ def find_weights(folder):
         if (re.search(r"\.(json|txt|bpe|safetensors|index|data-.*)$", path.name) and path.is_file()
                 and path.stat().st_size < 999 and path.read_bytes().startswith(b"version https://git-lfs.")):
             raise ValueError(f"{path.name} is a Git LFS pointer, not the file itself: run git lfs pull")
+    tensors = [name for name in names if re.fullmatch(r"model\.safetensors(\.index\.json)?", name)]
     prefixes = [name.removesuffix(".index") for name in fnmatch.filter(names, "*.index")]
+    whole = [prefix for prefix in prefixes if fnmatch.filter(names, f"{prefix}.data-*")]
+    prefixes = whole or ([] if tensors else prefixes)           # others may be a search engine's index
     if len(prefixes) > 1 and "checkpoint" in names:             # where TensorFlow says which is the latest
         latest = re.search(r'path: "(?:.*[/\\])?(.+)"', (folder / "checkpoint").read_text(encoding="utf-8"))
         prefixes = [prefix for prefix in prefixes if latest and prefix == latest[1]] or prefixes
-    found = prefixes + [name for name in names if re.fullmatch(r"model\.safetensors(\.index\.json)?", name)]
+    found = prefixes + tensors
     for pattern, what in INSTEAD.items():
         if fnmatch.filter(names, pattern) and (not found or pattern == "adapter_config.json"):
             raise ValueError(f"{fnmatch.filter(names, pattern)[0]} is {what}")
@@ -109,6 +123,7 @@ def read_sizes(folder):
     """The sizes as in read_folder.  Raises ValueError if two files differ, or say what is not done here."""
     hparams, config, generation = (read_json(folder / f"{name}.json", optional=True)
                                    for name in ("hparams", "config", "generation_config"))
+    check_keys("hparams.json", hparams, {"kind": (None,)}, "it is a head: name the model that it drafts for")
     check_keys("config.json", config, PLAIN)
     check_keys("config.json", config, NEUTRAL, DELETE)
     check_keys("generation_config.json", generation, NEUTRAL, DELETE)
@@ -193,18 +208,21 @@ def tie(arrays, tied):
 
 def rename(arrays):
     """Hugging Face's names, with or without the prefix "transformer.", -> OpenAI's; the arrays are the same.
+    What all names begin with is not part of them: torch.compile, DataParallel and Lightning put it there.
 
-    >>> rename({"transformer.h.0.attn.c_attn.weight": 1, "wte.weight": 2, "h.0.attn.bias": 3})
-    {'model/h0/attn/c_attn/w': 1, 'model/wte': 2}
+    >>> rename({"module.transformer.h.0.attn.c_attn.weight": 1, "module.lm_head.weight": 2})
+    {'model/h0/attn/c_attn/w': 1, 'model/lm_head': 2}
     """
-    renamed = {}
+    renamed, shared = {}, os.path.commonprefix([*arrays]).rpartition(".")
     for name, array in arrays.items():
-        name = name.removeprefix("transformer.")
+        name = name.removeprefix("".join(shared[:2])).removeprefix("transformer.")
         if name.endswith((".attn.bias", ".attn.masked_bias")):      # the causal mask, not .attn.c_attn.bias
             continue
         if not re.fullmatch(r"(w[tp]e|lm_head)\.weight"
                             r"|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)", name):
-            raise ValueError(f"tensor {name!r} is not one of GPT-2's: take a plain GPT-2 language model")
+            tool = QUANTIZED.get(name.rpartition(".")[2])
+            what = f"of weights quantized by {tool}" if tool else "not one of GPT-2's"
+            raise ValueError(f"tensor {name!r} is {what}: take a plain GPT-2 language model")
         name = re.sub(r"(w[tp]e|lm_head)\.weight", r"\1", name)
         name = re.sub(r"(ln_.)\.weight", r"\1/g", name).replace(".weight", "/w").replace(".bias", "/b")
         renamed["model/" + name.replace("h.", "h", 1).replace(".", "/")] = array

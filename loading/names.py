@@ -15,7 +15,7 @@ def find_folder(name, models_dir):
     Raises ValueError if there is none.
     """
     if name in EMBEDDED:
-        return Path(__file__).resolve().parent.parent / "models" / name
+        return find_embedded(name)
     # Imported here, because `requests` takes almost as long to load as the embedded pair.
     from loading.download import MODELS, download, find_size, is_unfinished
     size = find_size(name)
@@ -34,11 +34,21 @@ def find_folder(name, models_dir):
                              f"{error}") from None
     if name and Path(name).is_dir():
         return Path(name)
+    if Path(name).is_file():
+        raise ValueError(f"{name} is a file: name the folder of the model, which is {Path(name).parent}")
     known = [*MODELS, *EMBEDDED]
     near = get_close_matches(name, known + [one for model in MODELS.values() for one in model["names"]], n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""
     raise ValueError(f"there is no model or folder {name!r}{hint}: use one of {', '.join(known)}, a name in "
                      f"{hub_cache()}, or a folder with a GPT-2 checkpoint")
+
+
+def find_embedded(name):
+    """The folder of a model, or of a head, of this repository.  Raises ValueError if it was left behind."""
+    folder = Path(__file__).resolve().parent.parent / "models" / name
+    if not folder.is_dir():
+        raise ValueError(f"{name} is not in this installation: in a clone, run pip install -e . (with -e)")
+    return folder
 
 
 def name_sources(*names, models_dir):
@@ -56,13 +66,12 @@ def holds_model(folder):
 def hub_cache():
     """Where Hugging Face's libraries keep what they download."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()
+    named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
+    return Path(os.path.expanduser(named or Path(home, "hub")))         # as it is, if there is no home
 
 
 def find_snapshot(name):
     """The folder in the cache of a model's branch main, or None."""
     repository = hub_cache() / f"models--{name.replace('/', '--')}"
-    try:
-        return repository / "snapshots" / (repository / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
+    branch = repository / "refs" / "main"
+    return repository / "snapshots" / branch.read_text(encoding="utf-8").strip() if branch.exists() else None

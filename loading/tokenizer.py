@@ -109,8 +109,9 @@ def read_vocabulary(folder, whole, added):
             found[files[0]] = (read_json(folder / files[0]),
                                [line.strip() for line in lines if line and not line.startswith("#version")])
     if not found:
-        raise ValueError("it has neither tokenizer.json nor vocab.json with merges.txt (OpenAI: encoder.json "
-                         "with vocab.bpe): copy them from the model that it was made from")
+        raise ValueError("it has neither tokenizer.json nor vocab.json with merges.txt: copy them from where "
+                         "the model is from (OpenAI's: hf download openai-community/gpt2 vocab.json "
+                         f"merges.txt --local-dir {folder})")
     known = {token: i for token, i in added.items() if i is not None}
     (ids, merges), *others = [
         (ids | known, [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges])
@@ -126,13 +127,16 @@ def check_vocabulary(ids, merges, added):
     """Raises ValueError unless the ids are 0 .. n - 1 and the tokens are the bytes, the results of merges,
     added ones, and others that begin like a special token.
     """
-    made = {*BYTES, *map("".join, merges)}
-    strange = [t for t in ids.keys() - made - added.keys() if not t.startswith(("<", "["))]
+    made = {*map("".join, merges)}
+    strange = [t for t in ids.keys() - made - added.keys() - {*BYTES} if not t.startswith(("<", "["))]
     if ({*map(type, ids.values())} != {int} or sorted(ids.values()) != [*range(len(ids))]
             or any(len(pair) != 2 for pair in merges) or len({*merges}) < len(merges)
             or strange or not made <= ids.keys()):
         unknown = f" (what is {strange[0]!r}?)" if strange else ""
         raise ValueError(f"tokens and merges do not fit together{unknown}: fetch its files again")
+    if lacking := {*BYTES} - ids.keys():
+        raise ValueError(f"it has no token for {len(lacking)} of the 256 bytes, such as {min(lacking)!r}: "
+                         "train it with initial_alphabet=ByteLevel.alphabet()")
 
 
 def read_template(whole, config, ids):

@@ -39,6 +39,7 @@ def load_module(path, source):
     LOADED[name] = path
     module = types.ModuleType(name)
     sys.modules[name], module.__file__ = module, name   # dataclasses look there; it may read files beside it
+    sys.path.append(os.path.dirname(name))              # or import them
     try:
         exec(compile(source, name, "exec"), vars(module))       # `import` might run old bytecode
     except (Exception, SystemExit) as error:

@@ -50,11 +50,12 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
         trace: write to this file a web page that replays the run, round by round
         json: print one JSON object
         fast: prefer speed to equal bits: the two texts may differ at a near-tie
-        prompt_file: a text file to continue instead of the prompt; - is standard input
+        prompt_file: a text file to continue instead of the prompt, without a line break at its end; - is
+            standard input
     """
     given = {name for name, value in locals().items() if value != DEFAULTS[name]}
     if prompt_file:
-        prompt = read_text(prompt_file, "name a text file, or - for standard input")
+        prompt = read_text(prompt_file, "name a text file, or - for standard input").removesuffix("\n")
     n, settings = n_tokens_to_generate, dict(temperature=temperature, top_k=top_k, top_p=top_p)
     check_flags(n, K, seed, prompt, **settings)                 # all that can be checked before a download
     choice = choose(drafter, verifier)
@@ -80,7 +81,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
 
     names = [target_model_size] + [draft_model_size] * models.draft_is_used
     for sentence in (*name_sources(*names, models_dir=models_dir),
-                     *name_idle_flags(seed, temperature, top_k, top_p),
+                     *name_idle_flags(prompt, seed, temperature, top_k, top_p),
                      *name_idle_choices(given, method, models, drafter)):
         print(f"note: {sentence}", file=sys.stderr)
 

@@ -20,7 +20,8 @@ MARK = ('<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
 def check_place(path):
     """Raises ValueError if a page cannot be written to `path`, or would replace a file that is not ours."""
     real = Path(os.path.realpath(path))                         # where symbolic links point
-    if real.is_dir() or not real.parent.is_dir() or not os.access(real.parent, os.W_OK):
+    folder = real.parent
+    if (not os.path.basename(path) or real.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK)):
         raise ValueError(f"cannot write {path}: name a file in a folder that you can write to")
     there = os.path.exists(path) or os.path.lexists(real)   # /dev/stdout exists; its `real` may not
     if there and not (is_ours(real) and os.access(real, os.W_OK)):

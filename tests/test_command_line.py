@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from helpers import full_disk
@@ -12,8 +13,10 @@ from helpers import full_disk
 from exercises import child
 from loading import command_line, user_file
 from loading.files import rewrite
+from main import main
 
 ROOT = Path(__file__).resolve().parent.parent
+HOME = os.path.expanduser("~")
 
 
 def program(file, other="x", *, prompt="hello", K=4, temperature=0.5, json=False):
@@ -41,7 +44,11 @@ def no_arguments():
     *[(["f", "--prompt", typed], ["f", "x", typed, 4, 0.5, False])
       for typed in ["2017-10-10", "1.10", "a,b", "{x}", "5", "-", "-abc", "True", "None", "'quoted\"",
                     "[1, 2]", "a\\nb", "a\nb", " x ", ""]],
-    (["f", "--prompt=--x"], ["f", "x", "--x", 4, 0.5, False])])
+    (["f", "--prompt=--x"], ["f", "x", "--x", 4, 0.5, False]),
+    (["f", "--K", "9" * 400], ["f", "x", "hello", int("9" * 400), 0.5, False]),
+    (["f", "\u2014K=5", "\u2013json"], ["f", "x", "hello", 5, 0.5, True]),
+    (["\u2014Hola", "--prompt", "~/x"], ["\u2014Hola", "x", "~/x", 4, 0.5, False]),
+    (["~/m", "--other=ngram:~/m"], [f"{HOME}/m", f"ngram:{HOME}/m", "hello", 4, 0.5, False])])
 def test_every_value_arrives_as_typed(words, values, capsys):
     assert command_line.run(program, words) == 0
     assert capsys.readouterr().out == f"{values}\n"
@@ -51,6 +58,7 @@ def test_every_value_arrives_as_typed(words, values, capsys):
     "": "missing a required argument: 'file'",
     "f g h": "one word too many (a text of several words needs quotes): see --help",
     "f --promt x": "did you mean --prompt?", "f --k 3": "did you mean --K?",
+    "f --gamma 3": "did you mean --K?",
     "f --K foo": "--K foo: give a whole number",
     "f --K 2.5": "a whole number", "f --temperature nan": "give a number",
     "f --K": "--K needs a value",
@@ -112,6 +120,12 @@ def test_a_file_that_cannot_be_used_says_why(text, says, tmp_path):
         user_file.load_function(path, "propose", no_arguments)
 
 
+def test_a_file_of_ones_own_can_import_the_one_beside_it(tmp_path):
+    (tmp_path / "the_one_beside.py").write_text("drafts = [1]")
+    (tmp_path / "mine.py").write_text("import the_one_beside\npropose = lambda: the_one_beside.drafts")
+    assert user_file.load_function(tmp_path / "mine.py", "propose", no_arguments)() == [1]
+
+
 def test_an_edit_within_a_second_counts(tmp_path, monkeypatch):
     """Python's own bytecode cache compares only the size and the time in seconds."""
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
@@ -164,6 +178,16 @@ def test_a_reader_who_goes_away_is_not_an_error_and_a_verdict_is_still_the_exit_
         assert command_line.run(lambda: print("not lossless") or status, []) == status
         pipe.write("more")
     assert capfd.readouterr().err == ""
+
+
+def test_anything_that_can_write_is_an_output_and_none_is_a_terminal_without_its_methods(monkeypatch):
+    written = []
+    for name in "stdout", "stderr":
+        monkeypatch.setattr(sys, name, SimpleNamespace(write=written.append))
+    assert command_line.run(main, ["-n", "3"]) == 0 and command_line.run(main, ["--nonsense"]) == 2
+    said = "".join(written)
+    assert "Speed-up" in said and "error: '--nonsense'" in said and "\x1b" not in said
+    assert isinstance(sys.stdout, SimpleNamespace)              # as it was, for the rest of the session
 
 
 @pytest.mark.skipif(os.name == "nt", reason="cmd.exe has no >&-")

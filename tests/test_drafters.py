@@ -80,7 +80,10 @@ def test_the_optimum_drafts_less_where_drafts_are_rejected_and_tries_again():
     assert max(always) == 8 and never.count(0) > 20 and any(never[5:])
 
 
-def test_what_drafting_and_rows_cost_is_the_median_of_several_turns(monkeypatch):
+@pytest.mark.parametrize("K, n_before, costs", [
+    (4, 4, {"c": .25, "v": 1.5}),                       # 2 / 4 / 2 and 3 / 2
+    (16, 0, {"c": .12, "v": 2.0})])                     # only 8 drafts fit: a row costs 1 / 16
+def test_what_drafting_and_rows_cost_is_the_median_of_several_turns(K, n_before, costs, monkeypatch):
     """A step of the target takes 2 s, 5 rows take 3 s, 4 drafts 2 s.  Of each kind the first call and two
     others are slow."""
     now, calls = [0.0], Counter()
@@ -90,14 +93,14 @@ def test_what_drafting_and_rows_cost_is_the_median_of_several_turns(monkeypatch)
         now[0] += seconds * (9 if calls[name] in (1, 4, 7) else 1)
 
     def target(tokens, n_last=1):
-        assert len(tokens) == 4 + n_last
+        assert len(tokens) == n_before + n_last
         takes(2 if n_last == 1 else 3, n_last)
     target.n_ctx = 9
     monkeypatch.setattr(adaptive, "clock", lambda: now[0])
     drafted = Drafted("draft", target, lambda draft, x, k, *_: takes(2, "drafts"))
     greedy = dict(temperature=0, top_k=0, top_p=1, eos=None)
-    found = adaptive.measure_costs(drafted, [5, 6, 7, 8, 9], 4, greedy)
-    assert found == {"c": .25, "v": 1.5} and calls.keys() == {1, 5, "drafts"}   # 2 / 4 / 2 and 3 / 2
+    found = adaptive.measure_costs(drafted, [5, 6, 7, 8, 9], K, greedy)
+    assert found == costs and calls.keys() == {1, 9 - n_before, "drafts"}
 
 
 @pytest.mark.parametrize("propose, n_drafts", [

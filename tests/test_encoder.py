@@ -185,7 +185,6 @@ DAMAGED = {
     "an id is missing": dict(ids={token: i for token, i in IDS.items() if i != 250}),
     "an id is there twice": dict(ids=IDS | {TOKENS[5]: 6}),
     "an id is text": dict(ids=IDS | {TOKENS[5]: "5"}),
-    "a byte is missing": dict(ids=numbered(TOKENS[1:])),
     "a merged token is missing": dict(ids=numbered(t for t in TOKENS if t != "aaaa")),
     "a merge of three": dict(lines=[line.replace("Ġt he", "Ġ t he") for line in LINES]),
     "merges are a web page": dict(lines=("<!DOCTYPE html>", "<html><body>404</body></html>")),
@@ -203,6 +202,12 @@ DAMAGED = {
 def test_a_damaged_vocabulary_is_a_value_error_that_names_the_folder(tmp_path, change):
     write(tmp_path, **change)
     with pytest.raises(ValueError, match=f"{tmp_path.name}.*(fetch (it|its files) again|not UTF-8)"):
+        load_encoder(tmp_path)
+
+
+def test_a_vocabulary_without_a_byte_says_so(tmp_path):
+    write(tmp_path, ids=numbered(TOKENS[1:]))
+    with pytest.raises(ValueError, match=r"no token for 1 of the 256 bytes, such as '!'"):
         load_encoder(tmp_path)
 
 

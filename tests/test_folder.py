@@ -176,6 +176,13 @@ LOADS = {           # what is changed in a folder whose logits stay the same
     "lm_head and wte": rewrite(lambda a: a | {"lm_head.weight": a["wte.weight"].copy()}),
     "as the first versions saved it": lambda path: shutil.copy(HUGGINGFACE / "old.safetensors",
                                                                path / "model.safetensors"),
+    **{f"all names begin with {prefix}": rewrite(
+        lambda a, prefix=prefix: {prefix + name: array for name, array in a.items()}) for prefix in (
+            "_orig_mod.", "module.transformer.", "model._orig_mod.")},
+    "an output head beside such names": rewrite(lambda a: {
+        "model.lm_head.weight": a["wte.weight"].copy(),
+        **{f"model.transformer.{name}": array for name, array in a.items()}}),
+    "an index of something else": add("docs.index", "faiss.index"),
     "masks": rewrite(lambda a: a | {"h.0.attn.bias": np.ones((1, 1, 8, 8), np.uint8)}),
     "float64": rewrite(lambda a: {name: array.astype(float) for name, array in a.items()}),
     **{f"{n} rows more": pad_rows(n) for n in (1, 63)},
@@ -184,7 +191,8 @@ LOADS = {           # what is changed in a folder whose logits stay the same
     "defaults left out": edit("config.json", "activation_function", "layer_norm_epsilon", "model_type",
                               "scale_attn_weights", "tie_word_embeddings", "n_inner"),
     "other names of sizes": edit("config.json", "n_embd", "n_head", hidden_size=4, num_attention_heads=2),
-    "sampling flags": edit("generation_config.json", do_sample=True, temperature=.7, repetition_penalty=1.0),
+    "sampling flags": edit("generation_config.json", do_sample=True, temperature=.7, repetition_penalty=1.0,
+                           typical_p=1.0, num_beams=1, min_p=None, eta_cutoff=0.0),
     "gpt-2-simple": gpt_2_simple,
 }
 
@@ -222,6 +230,8 @@ REFUSED = {         # what is changed, and what the sentence says
     **{name: (edit("config.json", **change), f"config.json has {[*change][0]}: .* only .* is done here: use")
        for name, change in CONFIG.items()},
     "a penalty": (edit("generation_config.json", repetition_penalty=1.2), "repetition_penalty: 1.2.*delete"),
+    **{key: (edit("generation_config.json", **{key: value}), f"{key}: {value}.*delete") for key, value in {
+        "min_p": .05, "typical_p": .9, "num_beams": 4, "eta_cutoff": .001, "penalty_alpha": .6}.items()},
     "forbidden words": (edit("config.json", bad_words_ids=[[5]]), r"bad_words_ids: \[\[5\]\].*delete"),
     "an EOS in letters": (edit("config.json", eos_token_id="5"), "eos_token_id is .*must be an id"),
     "no size fits": (edit("config.json", n_positions="8"), "n_ctx is '8', which is not a size"),
@@ -231,6 +241,9 @@ REFUSED = {         # what is changed, and what the sentence says
     "Flax": (rename_weights("flax_model.msgpack"), "from_flax=True.*writes model.safetensors"),
     "ONNX": (rename_weights("model.onnx"), "model.onnx is an export: name the folder"),
     "something else": (rename_weights("rust_model.ot"), "holds rust_model.ot, config.json"),
+    **{name: (rename_weights(name), f"{name} is .*{says}") for name, says in {
+        "ckpt.pt": "a pickle.*save_file", "gpt2_124M.bin": "llm.c's: python .*export_hf.py",
+        "weights.npz": "NumPy's: .*save_file", "model.weights.h5": "Keras's: .*export_to_t"}.items()},
     "a shard": (rename_weights("model-00001-of-00002.safetensors"), "fetch model.safetensors.index.json"),
     "a shard is missing": (together(cut_into_shards, lambda path: next(path.glob("*-of-*")).unlink()),
                            "is every file of the model there"),
@@ -238,6 +251,7 @@ REFUSED = {         # what is changed, and what the sentence says
     "a Git LFS pointer": (add("model.safetensors", content=POINTER), "Git LFS pointer.*run git lfs pull"),
     "a pointer to the tokens": (add("vocab.json", content=POINTER), "vocab.json is a Git LFS pointer"),
     "int8": (rewrite(lambda a: a | {"h.0.mlp.c_fc.weight": np.ones((4, 16), "i1")}), "quantized .int8.: get"),
+    "8 bits": (rewrite(lambda a: a | {"h.0.mlp.c_fc.SCB": np.ones(16)}), "quantized by bitsandbytes"),
     "two heads, said to be one": (rewrite(lambda a: a | {"lm_head.weight": a["wte.weight"] + 1}),
                                   "lm_head.weight differs from wte.weight.*tie_word_embeddings"),
     "not a language model": (rewrite(lambda a: a | {"score.weight": a["wte.weight"][:2]}), "score.weight"),
@@ -251,7 +265,7 @@ REFUSED = {         # what is changed, and what the sentence says
     "a token without a row": (edit("vocab.json", **{"[PAD]": 257}), "258 tokens, .*resize_token_embeddings"),
     "one of two files": (lambda path: (path / "merges.txt").unlink(), "nor vocab.json with merges.txt"),
     "no tokens": (together(*(lambda path, name=name: (path / name).unlink() for name in (
-        "vocab.json", "merges.txt"))), "neither tokenizer.json nor vocab.json"),
+        "vocab.json", "merges.txt"))), "neither tokenizer.json nor vocab.json.*hf download .* --local-dir /"),
     "two tokenizers": (edit("tokenizer.json", **tokenizer(LETTERS[::-1])), "vocab.json differ: keep"),
     "another structure": (edit("tokenizer.json", **tokenizer(model="BPE")), "does not have the structure"),
     "an index of nothing": (together(rename_weights("1"), edit("model.safetensors.index.json", weight_map=1)),

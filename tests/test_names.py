@@ -1,13 +1,16 @@
 """loading/names.py: a name is looked up in --models_dir, then in Hugging Face's cache, then downloaded."""
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 from test_folder import FIXTURES
 
-from loading import command_line, download
+from loading import command_line, download, names
 from loading.names import find_folder
 from methods.__main__ import main
+from methods.drafters.heads import load_head
 from utils import load_model
 
 LAYOUT = "config.json", "model.safetensors", "vocab.json", "merges.txt"
@@ -57,7 +60,7 @@ def test_a_model_that_is_missing_is_named_in_one_sentence(tmp_path, capsys):
     assert err.count("\n") == 1 and not out and not (tmp_path / "models" / "1558M" / "hparams.json").exists()
 
 
-@pytest.mark.parametrize("name", ["355M", "355m", "gpt2-medium", "openai-community/gpt2-medium"])
+@pytest.mark.parametrize("name", ["355M", "355m", "345M", "gpt2-medium", "openai-community/gpt2-medium"])
 def test_the_names_of_a_model_are_one_and_its_folder_goes_before_the_cache(tmp_path, name):
     snapshot = cache(tmp_path / "hub", "gpt2-medium")
     assert find_folder(name, "models") == snapshot
@@ -83,14 +86,35 @@ def test_other_names_in_the_cache_work_and_what_is_incomplete_there_is_downloade
 
 @pytest.mark.parametrize("variables, place", [
     ({"HF_HUB_CACHE": "a", "HF_HOME": "b"}, "a"), ({"HF_HOME": "b"}, "b/hub"),
+    ({"HUGGINGFACE_HUB_CACHE": "a", "HF_HOME": "b"}, "a"),
     ({"XDG_CACHE_HOME": "c"}, "c/huggingface/hub"), ({}, "home/.cache/huggingface/hub")])
 def test_the_cache_is_where_the_environment_says(tmp_path, monkeypatch, variables, place):
-    for name in "HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME":
+    for name in "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME":
         monkeypatch.delenv(name, raising=False)
     for name, value in {"HOME": "home", "USERPROFILE": "home", **variables}.items():
         monkeypatch.setenv(name, str(tmp_path / value))
     snapshot = cache(tmp_path / place, "gpt2")
     assert find_folder("gpt2", "models") == snapshot
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch):
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)       # as it does then
+    monkeypatch.setattr(Path, "home", None)
+    monkeypatch.setenv("HF_HUB_CACHE", "~/hub")
+    with pytest.raises(ValueError, match="there is no model or folder 'nothing'"):
+        find_folder("nothing", "models")
+
+
+def test_a_file_and_a_head_are_not_models_and_what_pip_left_behind_is_named(tmp_path, monkeypatch):
+    (tmp_path / "model.safetensors").write_bytes(b"x")
+    for name, says in [("model.safetensors", "is a file: name the folder"),
+                       (names.find_embedded("demo-eagle"), "eagle.* it is a head: name the model")]:
+        with pytest.raises(ValueError, match=says):
+            load_model(name)
+    monkeypatch.setattr(names, "__file__", str(tmp_path / "loading" / "names.py"))
+    for load in lambda: find_folder("demo-draft", "models"), lambda: load_head("eagle", "demo-eagle", None):
+        with pytest.raises(ValueError, match="is not in this installation: .* pip install -e ."):
+            load()
 
 
 def test_the_models_of_the_repository_are_found_from_any_folder(tmp_path):

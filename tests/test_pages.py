@@ -35,12 +35,12 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("name", ["text", "empty", "mine.html", "quoting.html", "circle",
                                   "circle/a", "to text", "folder", "nowhere/a", "text/a", "",
-                                  "pipe", "/dev/null", "/dev/fd/0"])
+                                  "pipe", "/dev/null", "/dev/fd/0", "new/"])
 def test_only_the_page_of_a_run_is_replaced(folder, name):
     """Anything else at the place is refused in one sentence and stays as it was."""
     before = state(folder)
     with pytest.raises(REFUSED, match=r"^[^\n]+(: | and |; )[^\n]+$"):
-        check_place(folder / name)
+        check_place(os.path.join(folder, name))
     assert state(folder) == before
 
 

@@ -1,10 +1,11 @@
 """Suffix decoding: its drafts are what most often followed the last tokens, in all texts."""
 import numpy as np
 import pytest
+from helpers import TinyModels
 from hypothesis import given
 from hypothesis.strategies import integers, lists, sampled_from
 
-from methods.drafters.suffix import Suffix
+from methods.drafters.suffix import Suffix, make
 
 
 def drafts(x, k, memory=None):
@@ -100,3 +101,15 @@ def test_its_memory_is_bounded_and_keeps_the_younger_half(size, token, known):
     memory = Suffix(memory=size)
     memory.learn(range(1000))
     assert drafts([token], 1, memory) == [token + 1] * known
+
+
+def test_of_a_known_text_only_the_newer_half_of_the_memory_is_learnt_and_only_once(monkeypatch, capsys):
+    memory = Suffix(memory=8, known=[1, 2, 3, 4, 5, 6])
+    monkeypatch.setattr(Suffix, "add", None)
+    for _ in range(2):
+        memory.reset()
+        assert memory.text == [3, 4, 5, 6] and memory.n_known == 4
+    monkeypatch.undo()
+    assert drafts([3], 2, memory) == [4, 5]
+    make(TinyModels(), "ab" * 20_000)
+    assert capsys.readouterr().err == "note: suffix learns the last 32,768 of 40,000 tokens\n"

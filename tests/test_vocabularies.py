@@ -7,7 +7,7 @@ import pytest
 from helpers import load_encoder, tiny_gpt2
 
 from autoregressive import autoregressive_sampling
-from encoder import Encoder
+from encoder import Encoder, Tokenizer
 from lossless.toys import scripted, table
 from methods.drafters.vocabularies import SLEM, TLI
 from speculative import speculative_sampling
@@ -41,6 +41,18 @@ def test_slem_proposes_what_the_draft_wrote_where_it_is_surely_new(x, written, k
     n = len(SMALL.encode(ENCODER.decode(x)))
     draft = scripted([0] * n + [SMALL.ids[token] for token in written.split()], n_vocab=3)
     assert SLEM(draft, SMALL, ENCODER).propose(None, x, k, None, None) == (expected, None)
+
+
+@pytest.mark.parametrize("around", [([0], []), ([], [0])])
+def test_what_a_tokenizer_puts_around_a_text_changes_no_draft(around):
+    ids, draft = {"<s>": 0, "a": 1, "b": 2}, table(1, n_vocab=3)
+    plain, wraps = (Tokenizer(ids, [], ["<s>"], False, sides, []) for sides in (([], []), around))
+    x, wrapped = plain.encode("abb"), wraps.encode("abb")
+    drafts = SLEM(draft, plain, plain).propose(None, x, 3, None, None)
+    assert len(drafts[0]) == 3 and len(wrapped) == 4
+    for small in plain, wraps:
+        assert SLEM(draft, small, wraps).propose(None, wrapped, 3, None, None) == drafts
+        assert (TLI(draft, small, wraps)(wrapped) == TLI(draft, plain, plain)(x)).all()
 
 
 def gpt2_in_words_of(encoder, seed, n_ctx):

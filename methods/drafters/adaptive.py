@@ -130,22 +130,24 @@ class Confident:
 
 def measure_costs(drafted, tokens, K, settings):
     """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that two
-    measurements mostly lead to the same choices.
+    measurements mostly lead to the same choices.  In a context too short for K drafts, fewer are made.
 
     drafted     methods.entries.Drafted
     """
     models = draft, target = drafted.draft, drafted.target
     to_probs = partial(probabilities, **{name: settings[name] for name in settings.keys() - {"eos"}})
     n_ctx = min(model.n_ctx for model in models if hasattr(model, "n_ctx"))
-    tokens, rng, times = tokens[:n_ctx - K] or tokens[:1], np.random.default_rng(0), [[], [], []]
+    k = min(K, n_ctx - 1)
+    tokens, rng, times = tokens[:n_ctx - k], np.random.default_rng(0), [[], [], []]
     for _ in range(10):
-        for i, run in enumerate([lambda: target(tokens), lambda: target(tokens + tokens[:1] * K, K + 1),
-                                 lambda: drafted.propose(draft, tokens, K, to_probs, rng)]):
+        for i, run in enumerate([lambda: target(tokens), lambda: target(tokens + tokens[:1] * k, k + 1),
+                                 lambda: drafted.propose(draft, tokens, k, to_probs, rng)]):
             start = clock()
             run()
             times[i].append(clock() - start)
     step, verification, drafting = (np.median(turns[1:]) for turns in times)
-    return dict(c=float(f"{drafting / K / step:.2g}"), v=float(f"{verification / step:.2g}"))
+    row = (verification / step - 1) / k
+    return dict(c=float(f"{drafting / k / step:.2g}"), v=float(f"{1 + row * K:.2g}"))
 
 
 def confidence(logits, token):

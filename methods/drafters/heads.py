@@ -16,6 +16,7 @@ from gpt2 import common_prefix, layer_norm
 from loading.checkpoint import read_tensorflow
 from loading.files import expected_structure, one_sentence
 from loading.folder import check_weights, list_shapes
+from loading.names import find_embedded
 from loading.tokenizer import read_json
 from utils import nest
 
@@ -34,7 +35,7 @@ def load_head(kind, name_or_folder, target):
         return name_or_folder
     folder = Path(name_or_folder)
     if str(name_or_folder) in EMBEDDED:
-        folder = Path(__file__).resolve().parent.parent.parent / "models" / folder
+        folder = find_embedded(folder)
     with one_sentence(f"{folder} is not a head for this target"):
         hparams, arrays = read_json(folder / "hparams.json"), read_tensorflow(folder / "model.ckpt")
         if (hparams.get("kind"), hparams.get("target")) != (kind, checksum(target)):

@@ -26,6 +26,7 @@ SLEM is greedy at every temperature; the paper draws.
 
 Not here: the paper's third method, SLRS, which sums p over all ways to write a string.
 """
+import copy
 from itertools import accumulate
 
 import numpy as np
@@ -38,15 +39,27 @@ class Reader:
     """A draft model that is called with the target's tokens."""
 
     def __init__(self, draft, draft_encoder, encoder):
-        self.draft, self.draft_encoder, self.encoder = draft, draft_encoder, encoder
+        self.draft, self.draft_encoder, self.encoder = draft, plain(draft_encoder), plain(encoder)
+        self.added = {token for side in getattr(encoder, "around", ()) for token in side}
         self.n_vocab, self.n_ctx_draft = encoder.n_vocab, getattr(draft, "n_ctx", 1 << 30)
 
     def reset(self):
         self.draft.reset()
 
+    def decode(self, tokens):
+        """The text of the target's tokens, without what its encoder puts around a text."""
+        return self.encoder.decode([token for token in tokens if token not in self.added])
+
     def read(self, text, room=0):
         """The text's last tokens for the draft model, so that its context has room for `room` more."""
         return self.draft_encoder.encode(text)[-max(1, self.n_ctx_draft - room):]
+
+
+def plain(encoder):
+    """The encoder, without the tokens that it puts around each text: here a text goes on."""
+    encoder = copy.copy(encoder)
+    encoder.around = [], []
+    return encoder
 
 
 class TLI(Reader):
@@ -60,7 +73,7 @@ class TLI(Reader):
     def __call__(self, tokens, n_last=1):
         logits = np.full((n_last, self.n_vocab), -np.inf, dtype=np.float32)
         for i in range(n_last):
-            text = self.encoder.decode(tokens[:len(tokens) - n_last + 1 + i])
+            text = self.decode(tokens[:len(tokens) - n_last + 1 + i])
             logits[i, self.ids] = to_host(self.draft(self.read(text)))[-1, self.draft_ids]
         return logits
 
@@ -70,7 +83,7 @@ class SLEM(Reader):
 
     def propose(self, draft, x, k, to_probs, rng):
         """At most k tokens after x: speculative.propose with SLEM's own draft model."""
-        text, drafts = self.encoder.decode(x), []
+        text, drafts = self.decode(x), []
         start, written = self.read(text, room=k), []
         while len(written) < k and len(drafts) < k and len(start + written) <= self.n_ctx_draft:
             written.append(int(self.draft(start + written)[-1].argmax()))
