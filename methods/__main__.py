@@ -19,7 +19,8 @@ from loading.names import name_sources
 from methods.table import DRAFTERS, VERIFIERS, Models, choose, prepare
 from pages.files import check_place
 from pages.trace import write_trace
-from reporting.runs import compare, explain, measure
+from reporting.explain import explain
+from reporting.runs import compare, measure
 from reporting.stats import log_probabilities, time_drafting
 from reporting.summary import describe, name_idle_flags
 from reporting.terminal import show_progress, watch

@@ -28,7 +28,8 @@ from autoregressive import autoregressive_sampling
 from loading.user_file import checked_rule
 from methods.table import Models, choose, prepare
 from pages.rounds import EDITOR, Coins, Shown, source_of, texts
-from reporting.runs import Run, measure_costs
+from reporting.explain import costs_of
+from reporting.runs import Run
 from reporting.stats import Timed, time_drafting
 from speculative import speculative_sampling
 
@@ -82,7 +83,7 @@ class Live:
     def costs(self):
         """{c, v} of the last race, as python -m methods measures them; None for what did not happen."""
         draft, target, alone = self.timed
-        c, v = measure_costs(Run([], [], None, alone), Run([], [], draft, target), self.method)
+        c, v = costs_of(Run([], [], None, alone), Run([], [], draft, target), self.method)
         return dict(c=c, v=v)
 
     @as_json
