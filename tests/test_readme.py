@@ -83,5 +83,5 @@ def test_the_drafters_of_ones_own_print_what_is_shown(capsys):
 
 
 def test_the_verdicts_it_names_are_as_many_as_there_are():
-    said = re.search(r"(\d+) public threads, papers and files, .*: wrong in (\d+)", README)
+    said = re.search(r"(\d+) public threads, papers and files, .*; (\d+) are wrong", README)
     assert [*map(int, said.groups())] == [len(CASES), sum(case.verdict == "wrong" for case in CASES)]
