@@ -111,5 +111,6 @@ def test_of_a_known_text_only_the_newer_half_of_the_memory_is_learnt_and_only_on
         assert memory.text == [3, 4, 5, 6] and memory.n_known == 4
     monkeypatch.undo()
     assert drafts([3], 2, memory) == [4, 5]
+    make(TinyModels(), "ab")                            # all of it is learnt: no note
     make(TinyModels(), "ab" * 20_000)
     assert capsys.readouterr().err == "note: suffix learns the last 32,768 of 40,000 tokens\n"
