@@ -290,12 +290,6 @@ def test_a_folder_that_cannot_be_used_is_refused_with_advice_and_not_called_dama
     assert "damaged" not in refused(copied, says, load_model)
 
 
-def test_a_folder_of_folders_is_refused_with_their_names(tmp_path):
-    for name in "checkpoint-500", "checkpoint-1000":
-        (tmp_path / name).mkdir()
-    refused(tmp_path, "holds checkpoint-1000, checkpoint-500, .*: name the folder of the model")
-
-
 def test_openais_layout_holds_every_parameter_under_its_name(tmp_path):
     arrays = weights()
     sizes, read, tokenizer = read_folder(folder(tmp_path, arrays))

@@ -78,8 +78,6 @@ def test_other_names_in_the_cache_work_and_what_is_incomplete_there_is_downloade
     assert find_folder("someone/gpt2-stories", "models").name == "607a30d7"
     old = cache(tmp_path / "hub", "gpt2", without=["model.safetensors"])
     (old / "pytorch_model.bin").write_bytes(b"")
-    with pytest.raises(ValueError, match="nor, as safetensors, in .*could not be downloaded"):
-        load_model("gpt2")
     monkeypatch.setattr(download, "download", lambda *words: words)
     assert find_folder("gpt2", "models") == ("124M", "models")
 

@@ -63,11 +63,6 @@ def test_a_line_of_drafts(x, k, expected):
     assert drafts(x, k) == expected
 
 
-def test_how_far_it_drafts_follows_from_the_length_of_the_match():
-    text = [*range(100, 140)]
-    assert [len(drafts([*text, 5, *text[:p]], 30)) for p in (1, 2, 5, 9)] == [4, 8, 20, 30]
-
-
 def test_the_tree_holds_what_is_worth_most():
     x = [1, 2, 3, 1, 2, 4, 1, 2, 3, 5, 1, 2]                            # after 1, 2: 3 twice, 4 once
     found = Suffix().grow(None, x, [-1, -1, 0, 0, 1, 1], None, None, None)
@@ -86,13 +81,6 @@ def test_other_texts_are_remembered_and_do_not_run_into_each_other():
     for nonsense in "text", [1.5], None, [[1]]:
         with pytest.raises(ValueError, match="list of token ids"):
             memory.learn(nonsense)
-
-
-def test_a_shorter_match_is_taken_if_it_promises_more():
-    memory = Suffix()
-    memory.learn([1, 2, 3])
-    memory.learn([9, 2, 3, 4, 5, 6])
-    assert drafts([8, 1, 2], 4, memory) == [3, 4, 5, 6]                 # after 1, 2 came only one token
 
 
 @pytest.mark.parametrize("size, token, known", [(100, 998, True), (100, 960, True), (100, 890, False),
