@@ -4,7 +4,10 @@
 """
 import os
 from difflib import get_close_matches
+from fnmatch import fnmatch
 from pathlib import Path
+
+from loading.folder import INSTEAD
 
 EMBEDDED = ("demo-draft", "demo-target")                        # in models/
 
@@ -35,7 +38,9 @@ def find_folder(name, models_dir):
     if name and Path(name).is_dir():
         return Path(name)
     if Path(name).is_file():
-        raise ValueError(f"{name} is a file: name the folder of the model, which is {Path(name).parent}")
+        known = [what for pattern, what in INSTEAD.items() if fnmatch(Path(name).name, pattern)]
+        what = [*known, f"a file: name the folder of the model, which is {Path(name).parent}"][0]
+        raise ValueError(f"{name} is {what}")
     known = [*MODELS, *EMBEDDED]
     near = get_close_matches(name, known + [one for model in MODELS.values() for one in model["names"]], n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""

@@ -163,7 +163,11 @@ def adapt(wrap):
     return Drafter("methods/drafters/adaptive.py", make, wraps=True)
 
 
+def optimum(drafted, tokens, K, settings):
+    K = min(K, drafted.target.n_ctx)                            # more do not fit
+    return Optimum(**measure_costs(drafted, tokens, K, settings), K=K, propose=drafted.propose)
+
+
 SCHEDULE = adapt(lambda drafted, *_: Schedule(drafted.propose))
-OPTIMUM = adapt(lambda drafted, tokens, K, settings: Optimum(
-    **measure_costs(drafted, tokens, K, settings), K=K, propose=drafted.propose))
+OPTIMUM = adapt(optimum)
 CONFIDENT = adapt(lambda drafted, *_: drafted.confident or Confident(drafted.propose))
