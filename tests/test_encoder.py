@@ -176,9 +176,6 @@ DAMAGED = {
     "the last merges are missing": dict(lines=LINES[:-3]),
     "a merge is there twice": dict(lines=(*LINES, *LINES[-2:])),
     "the files are UTF-16": dict(encoding="utf-16"),
-    "a merge makes a token that begins with <": dict(lines=(*LINES, "< |")),
-    "a merged token that begins with < has another name": dict(ids=numbered([*TOKENS, "</x"]),
-                                                               lines=(*LINES, "< /")),
     "a token that nothing makes": dict(ids=IDS | {"unheard-of": len(TOKENS)}),
 }
 

@@ -290,14 +290,6 @@ def test_a_folder_that_cannot_be_used_is_refused_with_advice_and_not_called_dama
     assert "damaged" not in refused(copied, says, load_model)
 
 
-def test_openais_layout_holds_every_parameter_under_its_name(tmp_path):
-    arrays = weights()
-    sizes, read, tokenizer = read_folder(folder(tmp_path, arrays))
-    assert HPARAMS.items() <= sizes.items() and read.keys() == arrays.keys() == list_shapes(**HPARAMS).keys()
-    assert all(np.array_equal(read[name], arrays[name].reshape(read[name].shape)) for name in arrays)
-    assert tokenizer.ends == [256]
-
-
 # Damage -----------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("size", HPARAMS)

@@ -106,7 +106,8 @@ def test_a_user_without_a_home_has_no_cache(monkeypatch):
 def test_a_file_and_a_head_are_not_models_and_what_pip_left_behind_is_named(tmp_path, monkeypatch):
     for name in "model.safetensors", "ckpt.pt":
         (tmp_path / name).write_bytes(b"x")
-    for name, says in [("model.safetensors", "is a file: name the folder"), ("ckpt.pt", "a pickle.*save_file"),
+    for name, says in [("model.safetensors", "is a file: name the folder"),
+                       ("ckpt.pt", "is a pickle.*save_file"),
                        (names.find_embedded("demo-eagle"), "eagle.* it is a head: name the model")]:
         with pytest.raises(ValueError, match=says):
             load_model(name)

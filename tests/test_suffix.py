@@ -52,17 +52,6 @@ def test_a_line_is_what_a_search_through_all_texts_finds(texts, k, depth):
     assert found == line_by_search(texts, k, depth)
 
 
-@pytest.mark.parametrize("x, k, expected", [
-    ([7, 8, 9, 1, 7, 8], 3, [9, 1, 7]),
-    ([1, 2, 3], 4, []), ([1], 4, []), ([1, 1], 0, []),
-    ([7, 7], 3, [7, 7, 7]),                                             # copies its own drafts too
-    ([1, 2, 5, 1, 2, 5, 1, 2, 6, 1, 2], 2, [5, 1]),                     # the most frequent, not the last
-    ([1, 2, 5, 1, 2, 6, 1, 2], 2, [6, 1]),                              # the last of equal ones
-    ([3, 1, 2, 5, 4, 1, 2, 6, 4, 1, 2, 6, 3, 1, 2], 1, [5])])           # a longer match counts more
-def test_a_line_of_drafts(x, k, expected):
-    assert drafts(x, k) == expected
-
-
 def test_the_tree_holds_what_is_worth_most():
     x = [1, 2, 3, 1, 2, 4, 1, 2, 3, 5, 1, 2]                            # after 1, 2: 3 twice, 4 once
     found = Suffix().grow(None, x, [-1, -1, 0, 0, 1, 1], None, None, None)
