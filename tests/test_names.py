@@ -117,11 +117,6 @@ def test_a_file_and_a_head_are_not_models_and_what_pip_left_behind_is_named(tmp_
             load()
 
 
-def test_the_models_of_the_repository_are_found_from_any_folder(tmp_path):
-    model, encoder = load_model("demo-draft")
-    assert model.n_vocab == encoder.n_vocab and list(tmp_path.iterdir()) == []
-
-
 def test_the_error_for_an_unknown_name_lists_the_known_ones_and_the_nearest(tmp_path):
     (tmp_path / "models" / "training").mkdir(parents=True)
     for name in "125M", "training", "":
