@@ -36,7 +36,6 @@ SWITCH = {"true": True, "1": True, "false": False, "0": False}
 ELSEWHERE = "drafter", "verifier", "show_rounds", "trace", "json", "fast", "prompt_file"
 KINDS = {bool: (lambda word: SWITCH[word.lower()], "true or false"), int: (int, "a whole number"),
          float: (float, "a number")}
-TEXTS = ("prompt",)                     # of all values, these alone are never the path of a file
 OTHER_NAMES = {                         # what other programs call a flag: what it is called here
     "max_new_tokens": "n_tokens_to_generate", "max_tokens": "n_tokens_to_generate", "gamma": "K"}
 
@@ -157,7 +156,7 @@ def find_flag(typed, flags):
 
 def parse(name, word, default):
     """A word as a value of the default's type.  Raises ValueError."""
-    if name in TEXTS or isinstance(word, tuple):                # *paths: the shell has expanded them
+    if name == "prompt" or isinstance(word, tuple):             # no path; *paths: the shell expanded them
         return word
     if type(default) not in KINDS:                              # a path, ngram:PATH, or a name
         return re.sub("(^|:)(~.*)", lambda found: found[1] + os.path.expanduser(found[2]), word)

@@ -25,7 +25,7 @@ import requests
 from tqdm import tqdm
 
 from loading import command_line
-from loading.checkpoint import read_arrays, read_index
+from loading.checkpoint import need, read_arrays, read_index
 
 OPENAI = ("https://openaipublic.blob.core.windows.net/gpt-2/models",
           "https://f001.backblazeb2.com/file/LLMs-from-scratch/gpt2")
@@ -81,8 +81,7 @@ def download(name, models_dir="models"):
     """Returns the folder models_dir/name, complete; downloads what is missing.  Raises ValueError, or OSError
     if it cannot be written.
     """
-    if name not in MODELS:
-        raise ValueError(f"there is no model {name!r} to download; there are {', '.join(MODELS)}")
+    need(name in MODELS, f"there is no model {name!r} to download; there are {', '.join(MODELS)}")
     folder = Path(models_dir) / name
     if missing(name, folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,9 +100,8 @@ def missing(name, folder):
     the wrong length."""
     files = [(folder / file, *expected) for file, expected in MODELS[name]["files"].items()]
     for path, size, _ in files:
-        if path.exists() and size_of(path) != size:
-            raise ValueError(f"{path} has {size_of(path)} bytes and should have {size}: delete it and start "
-                             "again")
+        need(not path.exists() or size_of(path) == size,
+             f"{path} has {size_of(path)} bytes and should have {size}: delete it and start again")
     return [file for file in files if not file[0].exists()]
 
 
@@ -120,8 +118,8 @@ def download_file(path, urls, size, checksum):
     """Download a file from the first address that has it.  An address that sent a part is asked again."""
     part, addresses, reasons = path.with_name(path.name + ".part"), [*urls], {}
     most = size_of(part)
-    if shutil.disk_usage(path.parent).free < size - most:
-        raise ValueError(f"{path} needs {size / 1e9:.2f} GB: free some space, or choose another --models_dir")
+    need(shutil.disk_usage(path.parent).free >= size - most,
+         f"{path} needs {size / 1e9:.2f} GB: free some space, or choose another --models_dir")
     for url in addresses:                                       # the list grows
         try:
             fetch(url, part, size)
@@ -173,8 +171,7 @@ def check(path, checksum):
         kind, digest = checksum.split(":")
         with open(path, "rb") as file:
             found = hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False))
-        if found.hexdigest() != digest:
-            raise ValueError(f"{path} does not match its checksum: delete it and get it again")
+        need(found.hexdigest() == digest, f"{path} does not match its checksum: delete it and get it again")
     elif ".index" in path.name:
         read_index(path)
     else:

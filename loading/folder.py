@@ -17,7 +17,7 @@ import re
 
 import numpy as np
 
-from loading.checkpoint import read_safetensors, read_tensorflow
+from loading.checkpoint import need, read_safetensors, read_tensorflow
 from loading.files import expected_structure, one_sentence
 from loading.tokenizer import check_keys, read_json, read_tokenizer
 
@@ -111,8 +111,7 @@ def find_weights(folder):
         names.sort(key=lambda name: name.endswith((".json", ".txt", ".md")))
         raise ValueError(f"it holds {', '.join(names[:5]) or 'nothing'}, and neither model.ckpt.index "
                          "(OpenAI) nor model.safetensors (Hugging Face): name the folder of the model")
-    if len(found) > 1:
-        raise ValueError(f"there are {' and '.join(found)}: keep the files of one model")
+    need(len(found) == 1, f"there are {' and '.join(found)}: keep the files of one model")
     if (file := "hparams.json" if prefixes else "config.json") not in names:
         raise ValueError(f"{file} is missing, which has the sizes: copy it from where the model came from")
     return folder / found[0]
@@ -168,15 +167,13 @@ def check_weights(arrays, shapes):
     checked = {}
     for name, shape in shapes.items():
         array = arrays.pop(name, None)
-        if array is None:
-            raise ValueError(f"{name} is missing from the checkpoint")
-        if array.shape not in (shape, (1, *shape)):             # OpenAI's convolutions: [1, n_in, n_out]
-            raise ValueError(f"{name} has the shape {array.shape}, and should have {shape}")
-        if array.dtype.kind != "f":
-            raise ValueError(f"{name} is quantized ({array.dtype}): get the unquantized model")
+        need(array is not None, f"{name} is missing from the checkpoint")
+        need(array.shape in (shape, (1, *shape)),               # OpenAI's convolutions: [1, n_in, n_out]
+             f"{name} has the shape {array.shape}, and should have {shape}")
+        need(array.dtype.kind == "f", f"{name} is quantized ({array.dtype}): get the unquantized model")
         checked[name] = np.asarray(array, dtype=np.float32).reshape(shape)
-        if not np.isfinite(checked[name]).all():
-            raise ValueError(f"{name} holds NaN or infinity: get the file again, or another model")
+        need(np.isfinite(checked[name]).all(),
+             f"{name} holds NaN or infinity: get the file again, or another model")
     return checked
 
 
