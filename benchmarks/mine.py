@@ -5,7 +5,7 @@
 Both draft K tokens per round, judged by Algorithm 2.  Tokens and costs are measured separately, as in
 counts.py and costs.py, on fewer texts.  So a number comes near that of docs/methods.md, with a larger error.
 
-Limitations: the embedded pair, and openings of children's stories.  Whether the drafter is lossless is not
+Limitations: the bundled pair, and openings of children's stories.  Whether the drafter is lossless is not
 asked here (python -m lossless my_drafter.py).
 """
 from pathlib import Path

@@ -46,7 +46,7 @@ def check_steps(path):
     try:
         yield measure(mine)
     except BaseException as error:                      # your drafter meets 4,096 tokens here
-        yield ["\nThe run on the embedded pair, which shows what is gained, failed: "
+        yield ["\nThe run on the bundled pair, which shows what is gained, failed: "
                + describe_error(error, mine.__name__)]
 
 
@@ -85,7 +85,7 @@ def describe_error(error, file):
 
 
 def measure(mine, n=60, K=4):
-    """Times your samplers on the embedded pair, with the draft model and with your drafter.  Returns text."""
+    """Times your samplers on the bundled pair, with the draft model and with your drafter.  Returns text."""
     from utils import load_model
     (draft, encoder), (target, _) = load_model("demo-draft"), load_model("demo-target")
     prompt = encoder.encode("Grandfather Frog looked out over the pond, and for a long time he said nothing.")
@@ -109,7 +109,7 @@ def measure(mine, n=60, K=4):
     tokens = n / len(large.calls)
     alpha = next(a for a in np.linspace(0, 1, 101) if mine.expected_tokens(a, K) >= tokens - 1e-9)
     c, v = small.seconds(1) / step.seconds(1), large.seconds(K + 1) / step.seconds(1)
-    return [f"\nOn the embedded pair, at temperature 1 and K = {K}, it gives {tokens:.2f} tokens per pass.  "
+    return [f"\nOn the bundled pair, at temperature 1 and K = {K}, it gives {tokens:.2f} tokens per pass.  "
             f"Your expected_tokens\ngives that at alpha = {alpha:.2f}; with c = {c:.2f} and v = {v:.2f} your "
             f"predicted_speedup is {mine.predicted_speedup(alpha, K, c, v):.2f}.\n"
             f"Compared with autoregressive sampling it is {gain}.\nWith your own drafter: "

@@ -19,7 +19,7 @@ def find_folder(name, models_dir):
     """
     if name in EMBEDDED:
         return find_embedded(name)
-    # Imported here, because `requests` takes almost as long to load as the embedded pair.
+    # Imported here, because `requests` takes almost as long to load as the bundled pair.
     from loading.download import MODELS, download, find_size, is_unfinished
     size = find_size(name)
     names = [name, size, *MODELS[size]["names"]] if size else [name]

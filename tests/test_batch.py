@@ -97,7 +97,7 @@ def test_two_sequences_of_a_batch_are_independent():
     assert found == pytest.approx({(a, b): one[a] * other[b] for a in one for b in other}, abs=1e-12)
 
 
-# Bits and the embedded pair ---------------------------------------------------------------------------------
+# Bits and the bundled pair ---------------------------------------------------------------------------------
 
 def assert_same_bits(draft, target, prompts, n_tokens, K, temperature):
     batches = list(batch_sampling(draft, target, prompts, n_tokens, K, rngs(len(prompts)),
@@ -113,7 +113,7 @@ def assert_same_bits(draft, target, prompts, n_tokens, K, temperature):
 @pytest.mark.parametrize("n, longest, n_tokens, K, temperature", [
     (3, 9, 12, 4, 1), *(pytest.param(12, 200, 60, K, temperature, marks=pytest.mark.long)
                         for K in (1, 4) for temperature in (0, 1))])
-def test_the_embedded_pair_has_the_same_bits_in_company(n, longest, n_tokens, K, temperature):
+def test_the_bundled_pair_has_the_same_bits_in_company(n, longest, n_tokens, K, temperature):
     draft, target = (load_model(name)[0] for name in ("demo-draft", "demo-target"))
     n = n if target.exact_rows == np.inf else 1         # else only as many rows as keep their bits
     assert_same_bits(draft, target, random_prompts(n, longest, target.n_vocab), n_tokens, K, temperature)

@@ -25,7 +25,7 @@ def hf():
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
-    """The embedded pair's vocab.json and merges.txt."""
+    """The bundled pair's vocab.json and merges.txt."""
     folder = tmp_path_factory.mktemp("vocabulary")
     export("demo-draft", folder / "new")
     return folder / "new"

@@ -1,4 +1,4 @@
-"""Downloads the text that the embedded pair is trained on: stories.txt, 15 MB, the same to the byte.
+"""Downloads the text that the bundled pair is trained on: stories.txt, 15 MB, the same to the byte.
 
     python -m models.training.fetch [stories.txt] [--raw DIRECTORY]
 
@@ -34,7 +34,7 @@ NO_STORY = re.compile((HERE / "no_story.txt").read_text(encoding="utf-8"), re.I 
 
 
 def main(path="stories.txt", raw="models/training/work/raw"):
-    """Downloads the text that the embedded pair is trained on.
+    """Downloads the text that the bundled pair is trained on.
 
     Args:
         path: where to write it

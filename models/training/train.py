@@ -1,4 +1,4 @@
-"""Train the embedded pair: a byte-level BPE tokenizer, a GPT-2 target, and a draft distilled from it.
+"""Train the bundled pair: a byte-level BPE tokenizer, a GPT-2 target, and a draft distilled from it.
 
     pip install -e ".[training]"
     python -m models.training.train --text my_books.txt --out my_models
