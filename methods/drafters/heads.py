@@ -48,7 +48,7 @@ def load_head(kind, name_or_folder, target):
 
 
 def find_head(name_or_folder, kind, target):
-    """The head that goes with a target: for "demo-target" the embedded one, for a folder the one beside it
+    """The head that goes with a target: for "demo-target" the bundled one, for a folder the one beside it
     (models/demo-eagle beside models/my-target).  None if there is none, or it belongs to another target.
 
     name_or_folder, target      what the model was loaded from, and the model itself
