@@ -105,10 +105,8 @@ ON_AFTER = """    tested = [(rng.random() * p[x] < q[x], q, p)
 """
 EOS = "set() if eos is None else {eos} if isinstance(eos, int) else set(eos)"
 LOOP = "x.append(sample(probabilities(model(x), temperature, top_k, top_p)[0], rng))"
-KNOWN, FALLS = "a known mistake: ", "gives 0.9999999999999999, the largest that it can, sample gives None"
+KNOWN = "a known mistake: "
 OF_TOP_K = "probs[logits < np.sort(logits, axis=-1)[..., -top_k, None]] = 0"
-SHIFTED = "p[np.arange(p.shape[-1]) > (np.cumsum(p, axis=-1) <= top_p).sum(axis=-1)[..., None]] = 0"
-OF_TOP_P = "p[np.cumsum(p, axis=-1) - p >= top_p] = 0"
 ROWS, RESIDUAL = "target(x + drafts, len(drafts) + 1)", "sample(residual if residual.any() else q, rng)"
 POINT = "        p = np.eye(q.shape[1])[drafts] if p is None else p\n"
 REPLIES = [             # (step, what the student wrote instead of what, a part of the reply)
@@ -119,19 +117,14 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (1, "u * cumulative[-1]", "u", "the largest that it can"),
     (1, "u = rng.random()", "u = np.random.random()", "asks rng for no number"),
     (1, "/ temperature)\n", "/ temperature).astype(np.float32)\n", "compute in float64"),
-    (1, "    if temperature == 0:", "    logits = logits.astype(np.float32)\n    if temperature == 0:",
-     "compute in float64"),
     (1, "dtype=float)", "dtype=np.float32)", "sum in float64"),
     (1, OF_TOP_K, "np.put_along_axis(probs, np.argsort(-logits)[..., top_k:], 0, axis=-1)",
      KNOWN + "exactly k tokens stay at a tie, the first"),
     (1, OF_TOP_K, "np.put_along_axis(probs, np.argsort(logits)[..., :-top_k], 0, axis=-1)",
      KNOWN + "exactly k tokens stay at a tie, the last"),
-    (1, OF_TOP_P, OF_TOP_P.replace(">=", ">"), KNOWN + "one token more stays"),
-    (1, OF_TOP_P, SHIFTED, KNOWN + "one token more stays"),
-    (1, SAMPLE, "    u, c = rng.random(), 0.\n    for i, p in enumerate(probs):\n        c += p\n"
-     "        if u < c:\n            return i", FALLS),
+    (1, "- p >= top_p", "- p > top_p", KNOWN + "one token more stays"),
     (1, SAMPLE, "    u = rng.random()\n    return next(i for i, c in enumerate(np.cumsum(probs)) if u < c)",
-     FALLS),
+     "gives 0.9999999999999999, the largest that it can, sample gives None"),
     (2, LOOP, "x.append(int(np.argmax(model(x)[0])))", "nothing is drawn"),
     (2, "model(x), temp", "model(x[-1:]), temp", "sees only the last token"),
     (2, "model(x), temp", "model(x, 99), temp", "n_last is 99: with 2 tokens"),
@@ -143,7 +136,6 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (3, TESTS, "    u = rng.random()\n" + TESTS.replace("u = rng.random()", ""), KNOWN + "OneCoinForAll"),
     (3, "residual = np.maximum(q - p, 0)", "residual = q", KNOWN + "TargetAfterRejection"),
     (3, "np.maximum(q - p, 0)", "q - p", "the residual is max(0, q - p)"),
-    (3, "np.maximum(q - p, 0)", "(q - p) / (q - p).sum()", "the residual is max(0, q - p)"),
     (3, RESIDUAL, "rng.choice(3, p=q - p)", "is the residual max(0, q - p)?"),
     (3, RESIDUAL, "rng.choice(3, p=(q - p) / (q - p).sum())", "is the residual max(0, q - p)?"),
     (3, "np.maximum(q - p, 0)", "np.maximum(p - q, 0)", KNOWN + "ResidualReversed"),
@@ -153,9 +145,7 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (3, "return len(drafts), sample(target_probs[-1], rng)",
      "return sample(target_probs[-1], rng), len(drafts)", "is the pair the wrong way round?"),
     (3, "len(drafts), sample(", "sample(", "n_accepted, next_token, two whole numbers"),
-    (4, ROWS, "target(x + drafts)", "the target gave 1 row; K + 1 are needed"),
     (4, ROWS, "np.repeat(target(x + drafts), k + 1, axis=0)", "the target gave 1 row; K + 1 are needed"),
-    (4, ROWS, "target(x + drafts, len(x + drafts))", KNOWN + "RowsFromTheFirst."),
     (4, ROWS, "target(x + drafts, len(x + drafts))[:len(drafts) + 1]", KNOWN + "RowsFromTheFirst."),
     (4, "drafts.append(sample(row, rng))", "drafts.append(int(row.argmax()))",
      KNOWN + "ArgmaxSoftmaxRecorded"),
@@ -176,13 +166,10 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (5, "            if token in ends:\n                return x[n:]\n", "", "goes on after an EOS"),
     (5, "n + n_tokens:\n        k", "n + n_tokens and x[-1] not in ends:\n        k", "does not count"),
     (5, "        if x[-1] in ends:\n            break\n", "", "autoregressive text after [1]"),
-    (5, "        if x[-1] in ends:", "        if x[-1] == eos:", "autoregressive text after [1]"),
     (6, "range(K + 1)", "range(K)", "expected_tokens(0.6, 2) is 1.6 and should be 1.96"),
     (7, "u * p[x] < q[x]", "u * max(p[x], 1e-3) < q[x]", "not lossless"),
     (8, POINT, "", "a point mass"), (8, POINT, "        p = np.array(p)\n", "a point mass"),
     (8, "propose=ask_model", "propose=lambda *run: propose(*run)", "is your own drafter the default?"),
-    (8, "propose=ask_model):", "propose=None):\n    propose = propose or globals()['propose']",
-     "is your own drafter the default?"),
     (8, "[:k], None) if", ", None) if", "tokens, but at most k = 0"),
     (8, "return (x[places", "return ([], None) if k else (x[places", "nothing was drafted"),
 ]

@@ -82,6 +82,7 @@ def test_the_first_token_by_hand(rule, first):
 def test_how_many_drafts_are_accepted_by_hand():
     rules = "Algorithm2", "Match", "MatchArgmax", "DrawnAsPointMasses", "TopTokens"
     assert [mean_accepted(rule, Q, P, K=1) for rule in rules] == pytest.approx([.6, .29, .1, .29, .7])
+    assert mean_accepted("Algorithm2", Q, P, K=2) == pytest.approx(.24 + 2 * .36)
 
 
 def test_hierarchical_speculative_decoding_is_block_verification():
