@@ -13,18 +13,12 @@ import numpy as np
 
 
 def as_model(row):
-    """Makes a model from row(prefix, a tuple) -> logits [n_vocab].  The model's logits are read-only."""
+    """Makes a model from row(prefix, a tuple) -> logits [n_vocab]."""
     row = functools.cache(row)
 
-    @functools.cache
-    def rows(tokens, n_last):
-        lengths = range(len(tokens) - n_last + 1, len(tokens) + 1)
-        logits = np.array([row(tokens[:n]) for n in lengths], dtype=float)
-        logits.flags.writeable = False
-        return logits                               # [n_last, n_vocab]
-
     def model(tokens, n_last=1):
-        return rows(tuple(tokens), n_last)
+        lengths = range(len(tokens) - n_last + 1, len(tokens) + 1)
+        return np.array([row(tuple(tokens[:n])) for n in lengths], dtype=float)     # [n_last, n_vocab]
     model.n_vocab = len(row(()))
     return model
 
