@@ -5,6 +5,7 @@ Nothing is sampled here.  lossless.exact_distribution runs the production code t
 chance could take, and adds up the probabilities.  lossless.distribution_of_text multiplies the target's own
 distributions, written from their definition."""
 
+import itertools
 import math
 import re
 
@@ -13,7 +14,6 @@ import pytest
 from helpers import PAIRS
 from samplers import counts, line
 
-import lossless
 from autoregressive import autoregressive_sampling
 from loading import command_line
 from lossless import __main__, cases, check, distribution_of_text, exact_distribution, judge, report, toys
@@ -199,22 +199,13 @@ def test_when_the_time_is_over_the_likeliest_branch_of_each_case_is_walked(monke
 # What the judge says ----------------------------------------------------------------------------------------
 
 
-def always(q, p, drafts, rng):
-    """Accepts every draft."""
-    return len(drafts), verify(q[-1:], p[:0], [], rng)[1]
-
-
 def test_the_report_names_the_clearest_text(capsys):
     """It has its probability, the right one, and the case; `check` prints it."""
     pair = memoryless([0.5, 0.3, 0.2]), memoryless([0.1, 0.6, 0.3])
-    run = line(verify=always), [pair], [1, 2], 2
+    run = WRONG["EveryDraftAccepted"], [pair], [1, 2], 2
     found = report(*run, temperature=1)
-    assert not found.lossless and found.deviation == pytest.approx(0.4 * 0.6)        # for [0, 1]
-    assert found.case == "pair 0; K = 1, 2 tokens, temperature = 1"
+    assert check(*run, temperature=1) == found.deviation == pytest.approx(0.4 * 0.6)        # for [0, 1]
     assert (found.settings, found.prompt, found.text) == (dict(temperature=1), [0, 0], [0, 1])
-    assert (found.probability, found.wanted) == pytest.approx((0.3, 0.06))
-    assert (found.n_cases, found.n_branches) == (1, 9)
-    assert check(*run, temperature=1) == found.deviation
     assert capsys.readouterr().out == str(found) + "\n" == (
         'not lossless: after "a a" the text "a b" has probability 0.300000, and should have 0.060000.  '
         "(pair 0; K = 1, 2 tokens, temperature = 1; 9 branches of 1 case)\n"
@@ -262,25 +253,19 @@ def test_models_of_one_token_and_of_two(n_vocab):
         report(speculative_sampling, [])
 
 
-def empty(draft, target, tokens, n_tokens, K, rng, **settings):
-    while True:
-        yield Round([], [], 0, None, None)
-
-
 def test_a_sampler_that_never_ends_is_told_so_and_not_waited_for():
     """This one draws nothing and calls no model.  (Others: test_walk.py.)"""
     with pytest.raises(ValueError, match="never ends"):
-        check(empty)
+        check(lambda *run, **settings: itertools.repeat(Round([], [], 0, None, None)))
 
 
 def test_a_sampler_that_changes_its_settings_is_judged_by_those_it_was_given(monkeypatch):
     monkeypatch.setattr(judge, "CASES", [case for case in CASES if "eos" in case.settings])
     def endless(*run, eos=None, **settings):
-        if isinstance(eos, (list, set)):
-            eos.clear()
-        return speculative_sampling(*run, eos=None if isinstance(eos, (list, set)) else eos, **settings)
-    before = [str(case) for case in cases.CASES]
-    assert "eos" in lossless.report(endless).case and [str(case) for case in cases.CASES] == before
+        getattr(eos, "clear", list)()
+        return speculative_sampling(*run, eos=eos or None, **settings)
+    before = [str(case) for case in CASES]
+    assert "eos" in report(endless).case and [str(case) for case in CASES] == before
 
 
 def test_models_in_single_precision_are_judged_in_double():
@@ -317,7 +302,6 @@ OWN = {  # the contents of a file: (exit status, a pattern of what is printed)
     "def verify(q, p, drafts, rng):\n    return rng.gumbel()": (2, "error: PATH, line 2: the judge cannot"),
     "def propose(draft, x, k, to_probs, rng): return [], None": (2, "error: PATH drafts nothing in these"),
     "def propose(*_): return [], None\ndef verify(q, p, drafts, rng): return 0, 0": (1, "not lossless: "),
-    "def sampler(): pass": (2, "error: PATH has no function propose, verify or speculative_sampling"),
     "from speculative import *": (2, "error: PATH has no function propose, verify or speculative_sampling"),
     "def speculative_sampling(draft, target): return 0": (2, "error: PATH: speculative_sampling must take"),
     f"def speculative_sampling({LOOP}): return None": (2, "error: PATH: speculative_sampling gave None"),
@@ -358,7 +342,7 @@ def test_a_ledger_is_what_a_pencil_gives(judge_file, monkeypatch):
         monkeypatch.setattr(module, "CASES", CASES[:9])
     status, answer = judge_file(
         "import speculative\nfrom sampling import sample\ndef verify(q, p, drafts, rng):\n"
-        "    n, token = speculative.verify(q, p, drafts, rng)\n    return n, sample(q[n], rng)\n", "--explain")
+        "    n, token = speculative.verify(q, p, drafts, rng)\n    return n, sample(q[n], rng)", "--explain")
     assert status == 1 and " ".join(answer.split("judged")[1].split("\n\n")[1].split()) == (
         'The text of the report, "d c", is too rare. One that is too likely: '
         'How a text goes on with "c" after "b a a a" (easy numbers; K = 1, 2 tokens): '
@@ -377,6 +361,7 @@ def test_a_ledger_is_what_a_pencil_gives(judge_file, monkeypatch):
 ])
 def test_the_verdict_stands_whatever_the_ledger_can_do(body, says, judge_file):
     run = "right(draft, target, tokens, n_tokens, K, rng, temperature=temperature, **settings)"
-    status, answer = judge_file(f"from speculative import speculative_sampling as right\n"
-                                f"def speculative_sampling({LOOP}):\n    {body}".replace("RUN", run), "--explain")
+    source = ("from speculative import speculative_sampling as right\n"
+              f"def speculative_sampling({LOOP}):\n    {body}")
+    status, answer = judge_file(source.replace("RUN", run), "--explain")
     assert status == 1 and says in answer

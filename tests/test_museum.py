@@ -58,10 +58,13 @@ Q, P = (.1, .6, .3), (.5, .3, .2)
 
 def first_token(rule, q, p, K=1, **settings):
     """The exact distribution [n_vocab] of the first token, q and p the same at every place."""
-    chances = [0.0] * len(q)
-    for text, chance in texts(rule, q, p, K, settings).items():
-        chances[text[0][0]] += chance
-    return chances
+    found = texts(rule, q, p, K, settings)
+    return [sum(chance for (text, _), chance in found.items() if text[0] == token) for token in range(len(q))]
+
+
+# 0 was drafted and rejected, so E_1 > .6 E_0 and E_2 > .4 E_0.  Now 1 wins if E_1 < 3 E_2: its chance is the
+# integral of 1 / (1 + t + max(t / 3, .4))^2 over t > .6; the maximum is .4 up to t = 1.2.
+ONE = 1 / (1 + .6 + .4) - 1 / (1 + 1.2 + .4) + .75 / (1 + 1.2 * 4 / 3)
 
 
 @pytest.mark.parametrize("rule, first", [
@@ -74,6 +77,7 @@ def first_token(rule, q, p, K=1, **settings):
     ("AcceptedIfTheArgmax", (.07, .3 + .42, .21)),              # 1 is drafted with .3; or a draw from q
     ("MatchOrRatio", (.28, .48, .24)),                        # 0 equals the draw (.1), or passes (.9 * .2)
     ("TopTokensByRatio", (.2, .8, 0)),                        # 0 passes with .2, else 1 is sure to
+    ("NoiseUsedTwice", (.1, .3 + .8 * ONE, .2 + .8 * (.5 - ONE))),
 ])
 def test_the_first_token_by_hand(rule, first):
     assert first_token(rule, Q, P) == pytest.approx(first, abs=1e-12)
@@ -116,19 +120,10 @@ def test_a_draft_that_the_target_rules_out_is_accepted_once_in_2_to_the_24():
     assert first_token("CoinUpTo", (0, 1), (.5, .5))[0] == pytest.approx(.5 / 2**24)
 
 
-def test_noise_used_twice_by_hand():
-    """0 was drafted and rejected, so E_1 > .6 E_0 and E_2 > .4 E_0.  Now 1 wins if E_1 < 3 E_2: its chance is
-    the integral of 1 / (1 + t + max(t / 3, .4))^2 over t > .6; the maximum is .4 up to t = 1.2."""
-    one = 1 / (1 + .6 + .4) - 1 / (1 + 1.2 + .4) + .75 / (1 + 1.2 * 4 / 3)
-    assert first_token("NoiseUsedTwice", Q, P) == pytest.approx([.1, .3 + .8 * one, .2 + .8 * (.5 - one)])
-
-
 def test_products_of_coins_are_what_a_grid_of_coins_gives():
     """The draft is 0 three times, and q(0) = .6."""
     coins = (np.arange(120) + .5) / 120
     first, second = coins[:, None, None], coins[:, None] * coins[:, None, None]
     one, two, three = first <= .6, second <= .6**2, second * coins <= .6**3
     n_accepted = np.where(three, 3, np.where(two, 2, one))                  # [120, 120, 120]
-    example = (.6, .3, .1), (.75, .2, .05), 3
-    assert mean_accepted("ProductsOfCoins", *example) == pytest.approx(n_accepted.mean(), abs=.005)
-    assert first_token("ProductsOfCoins", *example)[0] == pytest.approx((n_accepted > 0).mean(), abs=.005)
+    assert mean_accepted("ProductsOfCoins", K=3) == pytest.approx(n_accepted.mean(), abs=.005)
