@@ -89,6 +89,16 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
             return first if first == second else self.walk.refuse("combined with itself")
         return self.apply(ufunc.__name__, inputs[0] is self, *others)
 
+    def comparison(name):
+        """A comparison that bypasses NumPy, for speed."""
+        def compare(self, c):
+            if type(c) in (float, np.float64):
+                return c == c and self.is_below(c) == name.startswith("less")
+            return name.endswith("equal") if c is self else getattr(np, name)(self, c)     # NumPy asks u < u
+        return compare
+
+    __lt__, __le__, __gt__, __ge__ = map(comparison, ("less", "less_equal", "greater", "greater_equal"))
+
     def apply(self, name, left, a=None):
         """The result of NumPy's operator `name`; `left`: this number is on the left of `a`."""
         if name in ("equal", "not_equal"):                  # equality with a number has probability 0
