@@ -99,24 +99,19 @@ def test_two_sequences_of_a_batch_are_independent():
 
 # Bits and the bundled pair ---------------------------------------------------------------------------------
 
-def assert_same_bits(draft, target, prompts, n_tokens, K, temperature):
-    batches = list(batch_sampling(draft, target, prompts, n_tokens, K, rngs(len(prompts)),
-                                  temperature=temperature))
-    for i, prompt in enumerate(prompts):
-        rng = np.random.default_rng(i)
-        rounds = list(speculative_sampling(draft, target, prompt, n_tokens, K, rng, temperature=temperature))
-        mine = [one[i] for one in batches if one[i]]
-        assert [r.tokens for r in mine] == [r.tokens for r in rounds]
-        assert all(np.array_equal(a.target_probs, b.target_probs) for a, b in zip(mine, rounds, strict=True))
-
-
 @pytest.mark.parametrize("n, longest, n_tokens, K, temperature", [
     (3, 9, 12, 4, 1), *(pytest.param(12, 200, 60, K, temperature, marks=pytest.mark.long)
                         for K in (1, 4) for temperature in (0, 1))])
 def test_the_bundled_pair_has_the_same_bits_in_company(n, longest, n_tokens, K, temperature):
     draft, target = (load_model(name)[0] for name in ("demo-draft", "demo-target"))
     n = n if target.exact_rows == np.inf else 1         # else only as many rows as keep their bits
-    assert_same_bits(draft, target, random_prompts(n, longest, target.n_vocab), n_tokens, K, temperature)
+    prompts = random_prompts(n, longest, target.n_vocab)
+    batches = [*batch_sampling(draft, target, prompts, n_tokens, K, rngs(n), temperature=temperature)]
+    for i, (prompt, rng) in enumerate(zip(prompts, rngs(n))):
+        rounds = speculative_sampling(draft, target, prompt, n_tokens, K, rng, temperature=temperature)
+        mine = [one[i] for one in batches if one[i]]
+        for a, b in zip(mine, rounds, strict=True):
+            assert a.tokens == b.tokens and np.array_equal(a.target_probs, b.target_probs)
 
 
 # What it costs ----------------------------------------------------------------------------------------------
@@ -132,33 +127,26 @@ def test_a_sequence_that_has_ended_costs_nothing_more():
     assert len(rows) == 3 * 2 + 3
 
 
-def test_the_rows_of_all_sequences_meet_the_weights_at_once():
-    class Noted(np.ndarray):
-        def __getitem__(self, positions):
-            passes.append(len(positions))
-            return np.asarray(self)[positions]
-    passes, model = [], tiny_gpt2(1, np.float64, n_layer=1, n_vocab=5)
-    model.params["wpe"] = model.params["wpe"].view(Noted)
-    together(None, model, [[1], [1, 2, 3], [2, 2]], 4, 0)
-    assert passes == [6, 3, 3, 3]                       # the prompts, then one row for each sequence
-
-
 @pytest.mark.parametrize("models", ["halves", "constrained"])
-def test_as_many_rows_are_computed_as_alone(models, monkeypatch):
+def test_as_many_rows_are_computed_as_alone_and_those_of_all_sequences_at_once(models, monkeypatch):
     def counted(x, *given, right=gpt2.transformer_block, **block):
-        rows[-1] += len(x)
+        rows.append(len(x))
         return right(x, *given, **block)
     for module in gpt2, batch:
         monkeypatch.setattr(module, "transformer_block", counted)
     draft, target = tiny_pair()
     pair = halves_of_one() if models == "halves" else (draft, constrained(target, penalty(2)))
-    prompts, rows = random_prompts(4, 9, 5), [0]
+    prompts, rows = random_prompts(4, 9, 5), []
     for i, prompt in enumerate(prompts):
         pair[1].reset(), pair[0].reset()
         alone(*pair, prompt, 9, 3, i)
-    rows.append(0)
+    n_rows = sum(rows)
+    rows.clear()
     together(*pair, prompts, 9, 3)
-    assert rows[0] == rows[1] > 0
+    assert sum(rows) == n_rows > 0
+    rows.clear()
+    together(None, tiny_gpt2(n_layer=1), [[1], [1, 2, 3], [2, 2]], 4, 0)
+    assert rows == [6, 3, 3, 3]                         # the prompts, then one row for each sequence
 
 
 # Arguments --------------------------------------------------------------------------------------------------

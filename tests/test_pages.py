@@ -95,10 +95,3 @@ def test_a_place_that_cannot_be_a_folder_is_refused_in_one_sentence(folder, monk
     with pytest.raises(REFUSED, match=r"^[^\n]+$"):
         main(str(folder / name))
     assert state(folder) == before
-
-
-def test_the_program_writes_the_site(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("pages.__main__.pages", lambda *two: {"index.html": MARK, "a.html": " ".join(two)})
-    main(str(tmp_path / "site"), "https://code.org/us/", "https://us.org/")
-    assert f"python -m http.server -d {tmp_path}/site " in capsys.readouterr().out
-    assert (tmp_path / "site" / "a.html").read_text() == "https://code.org/us https://us.org"

@@ -50,7 +50,7 @@ def check_packs(files, html):
 def site(tmp_path_factory):
     """A folder with the whole site, built as in the workflow."""
     folder = tmp_path_factory.mktemp("built") / "site"
-    main(str(folder), "https://github.com/name/repository", "https://name.github.io/repository")
+    main(str(folder), "https://github.com/name/repository/", "https://name.github.io/repository/")
     return folder
 
 
@@ -63,6 +63,7 @@ def test_the_whole_site_is_small_and_asks_nothing_of_the_network_but_python(site
     check_links(pages)
     check_packs(files, pages["index.html"])
     assert 'href="https://github.com/name/repository"' in pages["index.html"]
+    assert 'content="https://name.github.io/repository/card.png"' in pages["index.html"]
     assert "unsafe-inline" not in pages["index.html"] and "form-action 'none'" in pages["index.html"]
     assert '"><script>' not in index_page({}, repository='"><script>')
 

@@ -16,7 +16,6 @@ from reporting.stats import accepted_path
 from utils import load_model
 
 PROMPT = [1, 2]
-RULES = pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
 
 
 def run(draft, target, n_tokens, widths, seed=0, prompt=PROMPT, **settings):
@@ -160,7 +159,7 @@ def test_eos_is_the_last_token_wherever_it_falls(says, guesses):
         assert list(text_of(rounds)) == says[:says.index(9) + 1]
 
 
-@RULES
+@pytest.mark.parametrize("rule", [SPECINFER, SEQUOIA], ids=["with", "without"])
 def test_a_round_holds_the_tree_and_the_path_is_found_in_it(rule):
     for r in run(table(1, n_vocab=6), table(2, n_vocab=6), 60, (3, 2), rule=rule):
         assert [r.drafts[i] for i in accepted_path(r)] == r.tokens[:r.n_accepted]
