@@ -100,6 +100,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
     json or print(speculative.describe_time())
     costs = explain(baseline, speculative, method, n)           # now: further runs would add to the times
 
+    # `explain` has the rows that a pass may have at most, `compare` those that one had: the former are kept.
     figures = compare(baseline, speculative, encoder, lambda: (time(autoregress), time(speculate)),
                       block=method.tests_all)
     result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
