@@ -1,5 +1,6 @@
 """Imports go one way only: from programs to directories to the files of the reading path."""
 import ast
+import re
 import subprocess
 import tomllib
 from functools import cache
@@ -112,3 +113,12 @@ def test_the_installation_lists_every_module_and_every_package():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     assert {*listed["py-modules"]} == {path.stem for path in files if len(path.parts) == 1}
     assert {*listed["packages"]} == {".".join(path.parent.parts) for path in files if path.stem == "__init__"}
+
+
+@a_clone
+def test_the_readme_has_a_line_for_every_folder_and_file_of_code():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.search(r"```text\n(main\.py.*?)```", readme, re.S).group(1).splitlines()
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    there = {re.sub("/.*", "/", file) for file in files if re.match(r"[a-z]\w*(/|\.py$)", file)}
+    assert {line.split()[0] for line in lines if line} == there

@@ -25,7 +25,7 @@ def drafter(tmp_path, monkeypatch):
 
 
 def test_the_readmes_own_drafter_is_judged_and_compared_by_two_commands(drafter, capsys):
-    assert {"lossless", "benchmarks mine"} <= {*re.findall(r"`python -m (.*) my_drafter\.py`", README)}
+    assert {"lossless", "benchmarks mine"} <= {*re.findall(r"^python -m (.*) my_drafter\.py", README, re.M)}
     assert command_line.run(lossless.__main__.main, [drafter("copied")]) == 0
     assert command_line.run(benchmarks.__main__.main, ["mine", drafter("copied")]) == 0
     out = capsys.readouterr().out
