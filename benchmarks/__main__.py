@@ -11,7 +11,7 @@ from methods.table import DRAFTERS, VERIFIERS
 STEPS = {
     "-m benchmarks counts": "hours; after a stop, it goes on from there",
     "-m benchmarks costs": "eight minutes, on a machine that has nothing else to do",
-    "-m benchmarks speed": "seconds: the tables in the pages",
+    "-m benchmarks speed": "seconds: the numbers in the pages",
     "notebooks/run.py": "minutes, on a machine that has nothing else to do",
     "tests/tools/take_pictures.py": "a minute: the README's picture; needs Chromium",
 }
@@ -21,7 +21,7 @@ def main(what, name=""):
     """Count tokens, measure costs, and put both into tables.
 
     counts takes hours and measures no time.  After a stop, it goes on from there.  costs takes eight minutes,
-    on a machine that has nothing else to do.  speed makes the tables in the pages, in seconds.  all makes
+    on a machine that has nothing else to do.  speed writes the numbers in the pages, in seconds.  all makes
     every number of the repository: these three, the notebooks and the README's picture.  mine compares a
     drafter of your own with the draft model, in half a minute.
 

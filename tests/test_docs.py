@@ -39,9 +39,11 @@ def test_links_lead_somewhere(pages):
             assert target.exists() and known, (page, link)
 
 
-def test_the_lessons_methods_are_in_the_table():
-    names = {*table.DRAFTERS, *table.VERIFIERS}
-    assert all(name in names for name in re.findall(r"--(?:drafter|verifier) (\w+)", PAGES["lesson"]))
+def test_the_lessons_methods_are_in_the_table_and_those_of_the_cheat_sheet_are_all():
+    names = [*table.DRAFTERS, *table.VERIFIERS]
+    assert {*re.findall(r"--(?:drafter|verifier) (\w+)", PAGES["lesson"])} <= {*names}
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", PAGES["cheat_sheet"], re.M)
+    assert sorted(re.findall(r"\w+", " ".join(rows))) == sorted(names)
 
 
 def test_the_votes_of_the_lesson_and_the_mistakes_that_are_named_exist():
