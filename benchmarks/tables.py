@@ -1,7 +1,7 @@
 """The numbers in the pages: `python -m benchmarks speed` writes them all.
 
 - Tables, each between two comments: <!-- tokens in lines, T = 0 --> and <!-- end -->.
-- SENTENCES, with a quantity of figures.py in braces in place of the number.
+- Sentences, which sentences.txt lists, with a quantity of figures.py in braces in place of the number.
 - claims.md, made from claims.in.md, with quantities in braces, too.
 
 "-" means not counted or not measured.  Speed-ups and v have one decimal: measured again, they move by a
@@ -19,27 +19,8 @@ TABLE = re.compile(r"(<!-- (.+) -->\n)[^<]*(?=<!-- end -->)")
 NAMES = {"avx512": "AVX-512", "avx2": "AVX2"}                   # of files: in words
 ROOT = RESULTS.parents[1]
 PAGES = ["docs/methods.md", *(f"benchmarks/results/{name}.md" for name in ("tokens", "speed", "passes"))]
-SENTENCES = {                                                   # a page: words around one number each
-    "README.md": [
-        "{model token K=4 T=1: tokens} tokens per target pass. On",
-        "text is written {avx512 model token K=4 T=1: speedup} times as fast with AVX-512 kernels",
-        "(at K = 2, {avx512 model token K=2 T=1: speedup} times)",
-        "{avx2 model token K=4 T=1: speedup} times with AVX2 kernels"],
-    "docs/methods.md": [
-        "at temperature 1 `model` gains {avx512 model token K=2 T=1: speedup} with K = 2",
-        "with K = 2 and {avx512 model token K=8 T=1: speedup} with K = 8"],
-    "docs/questions.md": [
-        "once per {model token K=4 T=1: tokens} tokens with the pair here",
-        "pair here it is {model token K=4 T=0: rate} at temperature 0",
-        "{model token K=4 T=0.5: rate} at 0.5 and",
-        "at 0.5 and {model token K=4 T=1: rate} at 1.",
-        "lenience 0.3 gives {model lenient K=4 T=1: tokens} tokens",
-        "instead of {model token K=4 T=1: tokens}, because",
-        "typical acceptance gives {model typical K=4 T=1: tokens}"],
-    "models/demo-target/README.md": [
-        "accepted is {model token K=4 T=1: rate} at temperature 1",
-        "temperature 1 and {model token K=4 T=0: rate} at temperature 0"],
-}
+SENTENCES = [line.split(": ", 1) for line in (
+    ROOT / "benchmarks" / "sentences.txt").read_text(encoding="utf-8").splitlines() if line[0] != "#"]
 
 
 def show(what):
@@ -127,13 +108,13 @@ def table_of_methods():
 # The pages --------------------------------------------------------------------------------------------------
 
 def say(page, text, show=show):
-    """The text of a page with the numbers of its SENTENCES.  Raises ValueError if the text lacks one."""
-    for sentence in SENTENCES.get(page, ()):
-        words, (quantity,) = re.split("{.+}", sentence), re.findall("{(.+)}", sentence)
-        before, after = (r"\s+".join(map(re.escape, part.split(" "))) for part in words)
+    """The text of a page with the numbers of its sentences.  Raises ValueError if one is not there."""
+    for sentence in (sentence for where, sentence in SENTENCES if where == page):
+        before, quantity, after = re.fullmatch("(.*){(.+)}(.*)", sentence).groups()
+        before, after = (r"\s+".join(map(re.escape, words.split(" "))) for words in (before, after))
         text, n = re.subn(rf"({before})(?:\d*\.\d+|-)({after})", rf"\g<1>{show(quantity)}\2", text)
         if not n:
-            raise ValueError(f"{page} no longer says {sentence!r}: change it in benchmarks/tables.py, too")
+            raise ValueError(f"{page} no longer says {sentence!r}: change benchmarks/sentences.txt, too")
     return text
 
 
@@ -141,7 +122,7 @@ def pages():
     """{path: the page as it has to be}.  Raises KeyError for a mark that has no table."""
     made = tables_of_tokens() | tables_of_costs() | table_of_methods()
     found = {}
-    for page in [*PAGES, *SENTENCES]:
+    for page in [*PAGES, *(page for page, _ in SENTENCES)]:
         text = say(page, (ROOT / page).read_text(encoding="utf-8"))
         found[ROOT / page] = TABLE.sub(lambda mark: mark[1] + made[mark[2]], text)
     claims = (RESULTS / "claims.in.md").read_text(encoding="utf-8")
