@@ -47,7 +47,7 @@ def main(what, name=""):
         for cell, found in cells.items() if name else ():
             print(f"{cell:40} {found['tokens']:.2f} ± {found['se']:.2f} tokens per pass")
     elif what == "costs":
-        costs.measure_costs(RESULTS)
+        costs.write_costs(RESULTS)
     tables.write_pages()
 
 
