@@ -22,7 +22,7 @@ K, N_TEXTS, N_TIMED = 4, 30, 6                                  # texts that are
 HEAD = f"{'':24}  tokens per pass  acceptance     c     v     speed-up"
 
 
-def compare(drafter):
+def measure_drafter(drafter):
     """Yields the machine, then for each temperature the lines of a table and a sentence.
 
     drafter     a file that defines propose, or a drafter of methods/table.py
@@ -42,10 +42,10 @@ def compare(drafter):
                        (ratio(sum(found["kept"]), sum(found["tested"])), cost["c"]))
             yield (f"{Path(name).name:24}  {found['tokens']:8.2f} ± {found['se']:.2f}  {rate:>10}  {c:>4}  "
                    f"{cost['v']:.2f}  {cost['text']}")
-        yield judge(Path(drafter).name, *counted, *speeds)
+        yield conclude(Path(drafter).name, *counted, *speeds)
 
 
-def judge(name, mine, model, my_speed, its_speed):
+def conclude(name, mine, model, my_speed, its_speed):
     """Better or worse than `model`, and by how much: differences with their standard errors."""
     tokens, error = mine["tokens"] - model["tokens"], (mine["se"]**2 + model["se"]**2) ** .5
     faster = my_speed["speedup"] - its_speed["speedup"]

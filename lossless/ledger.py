@@ -7,7 +7,7 @@ branches are walked as judge.py walks.  If a sampler gives tokens instead of rou
 import numpy as np
 
 from checks import check_settings
-from lossless.judge import MAX_STEPS, ROUNDING, clearest, compare, walk_case
+from lossless.judge import MAX_STEPS, ROUNDING, clearest, find_errors, walk_case
 from lossless.toys import distribution_of_text, distribution_of_token, spell
 
 
@@ -16,7 +16,7 @@ def write_ledger(sampler, case, report):
     is."""
     found = add_beginnings(walk_case(sampler, case, MAX_STEPS)[0])
     wanted = add_beginnings(distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings))
-    errors = compare(found, wanted, missing=1 - found[()])
+    errors = find_errors(found, wanted, missing=1 - found[()])
     too_likely = [text for text in found if errors[text] > ROUNDING and found[text] > wanted.get(text, 0)]
     if not too_likely:
         return f'"{spell(report.text)}" stops too soon: before {case.n_tokens} tokens, and without an EOS.'

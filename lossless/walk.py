@@ -91,11 +91,11 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
 
     def comparison(name):
         """A comparison that bypasses NumPy, for speed."""
-        def compare(self, c):
+        def decide(self, c):
             if type(c) in (float, np.float64):
                 return c == c and self.is_below(c) == name.startswith("less")
             return name.endswith("equal") if c is self else getattr(np, name)(self, c)     # NumPy asks u < u
-        return compare
+        return decide
 
     __lt__, __le__, __gt__, __ge__ = map(comparison, ("less", "less_equal", "greater", "greater_equal"))
 
