@@ -30,7 +30,7 @@ def test_each_part_of_a_round_has_its_own_seconds(monkeypatch):
 
     monkeypatch.setattr(costs, "clock", lambda: now[0])
     pair = SimpleNamespace(draft=slow(table(1), 1), target=slow(table(2), 5))
-    found = costs.rounds_of(speculative_sampling, pair, [0], 12, 3, 1.0, 0)
+    found = costs.time_parts(speculative_sampling, pair, [0], 12, 3, 1.0, 0)
     assert {(n_drafts, spent) for n_drafts, _, spent in found} == {(3, (3, 5, 0))}     # none is cut short
     rounds = speculative_sampling(table(1), table(2), [0], 30, 3, np.random.default_rng(0))
     whole = [len(r.tokens) for r in rounds]
