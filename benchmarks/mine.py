@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks.costs import rounds
+from benchmarks.costs import measure_rounds
 from benchmarks.counts import HERE, N_TOKENS, count_texts, figures, name_of
 from benchmarks.figures import speed
 from benchmarks.measure import caption
@@ -34,7 +34,7 @@ def measure_drafter(drafter):
         cells = [(name, "token", K, T) for name in (drafter, "model")]
         counted = [figures(sum(count_texts((*cell, where), n, 1) for n in tqdm(
             range(N_TEXTS), unit=" texts", leave=False, disable=None))) for cell in cells]
-        timed = rounds(cells, float("inf"), openings[:N_TIMED], N_TOKENS)
+        timed = measure_rounds(cells, float("inf"), openings[:N_TIMED], N_TOKENS)
         speeds = [speed(found, timed[name_of(*cell)], timed[f"alone T={T}"])
                   for cell, found in zip(cells, counted)]
         for (name, *_), found, cost in zip(cells, counted, speeds):
