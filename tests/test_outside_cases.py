@@ -28,13 +28,13 @@ needs_vocabulary = pytest.mark.skipif("GPT2_VOCAB" not in os.environ,
 def test_leetgpu():
     """AlphaGPU/leetgpu-challenges @ 5a5c5d8, challenges/medium/87, the example: output 1, 3, 0, 0 (0 pads).
     Its last number is for the draw; the number for the third draft is not used."""
-    class Coins:
+    class FixedNumbers:
         def __init__(self, *numbers):
             self.random = iter(numbers).__next__
 
     p = np.array([[.1, .6, .2, .1], [.1, .2, .5, .2], [.4, .2, .2, .2]])
     q = np.array([[.1, .5, .2, .2], [.3, .2, .2, .3], [.3, .2, .3, .2], [.25, .25, .25, .25]])
-    assert verify(q, p, [1, 2, 0], Coins(.50, .70, .90)) == (1, 3)
+    assert verify(q, p, [1, 2, 0], FixedNumbers(.50, .70, .90)) == (1, 3)
 
 
 def test_flashinfer():
