@@ -101,20 +101,20 @@ def compare_texts(what, sampler, models, prompt, n, *K, first=None, **settings):
     """Yields how the sampler's texts of n tokens differ from the target's; `first` cuts longer ones."""
     def run(rng):
         new = run_sampler(sampler, models, prompt, n, *K, rng, **settings)
-        if any(token in ends for token in new[:-1]):
+        if any(token in eos for token in new[:-1]):
             raise ValueError(f"{what}: the text {list(new)} goes on after an EOS: any new token can be one")
         if "eos" not in settings and (len(new) < n or len(new) > n and first is None):
             raise ValueError(f"asked for {n} new token{'s' * (n != 1)} after {prompt} it gives {len(new)}: "
                              f"{list(new)}")
         return new[:first]
 
-    ends = check_settings(n, eos=settings.get("eos"))
+    eos = check_settings(n, eos=settings.get("eos"))
     what = f"{what} after {prompt}, {settings}" if settings else f"{what} after {prompt}"
     found = exact_distribution(run)
     wrong = [*diff(found, distribution_of_text(models[-1], prompt, n, **settings), what)]
     if wrong:
         wrong[0] += next((f"\n    (these are the texts {words})" for words, texts in omissions(
-            models[-1], prompt, n, ends, **settings) if distance(texts, found) < 1e-9), "")
+            models[-1], prompt, n, eos, settings) if distance(texts, found) < 1e-9), "")
     yield from wrong
 
 

@@ -72,10 +72,10 @@ def follow(result, rng, start, end, rows):
 def list_rows(case, start, text, rows):
     """Yields q and p at each position of the text from `start` on."""
     settings = dict(case.settings)
-    ends = check_settings(0, eos=settings.pop("eos", None))
+    eos = check_settings(0, eos=settings.pop("eos", None))
     for i in range(start, len(text)):
         at = [*case.prompt, *text[:i]]
-        if i == case.n_tokens or i and text[i - 1] in ends:
+        if i == case.n_tokens or i and text[i - 1] in eos:
             yield f'"{spell(at)}" is complete, so the text should end here'
             break
         q, p = distribution_of_token(case.target(at)[0], **settings), rows.get(text[:i], [])    # []: no draft
