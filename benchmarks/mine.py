@@ -39,7 +39,7 @@ def measure_drafter(drafter):
                   for cell, found in zip(cells, counted)]
         for (name, *_), found, cost in zip(cells, counted, speeds):
             rate, c = (f"{number:.2f}" if number is not None else "-" for number in
-                       (ratio(sum(found["kept"]), sum(found["tested"])), cost["c"]))
+                       (ratio(sum(found["accepted"]), sum(found["tested"])), cost["c"]))
             yield (f"{Path(name).name:24}  {found['tokens']:8.2f} ± {found['se']:.2f}  {rate:>10}  {c:>4}  "
                    f"{cost['v']:.2f}  {cost['text']}")
         yield conclude(Path(drafter).name, *counted, *speeds)
