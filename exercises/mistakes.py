@@ -34,9 +34,9 @@ FILTERS = {             # (logits [n_vocab], temperature, top_k, top_p) -> proba
 # Of a text --------------------------------------------------------------------------------------------------
 
 
-def omissions(target, prompt, n, ends, **settings):
+def omissions(target, prompt, n, eos, settings):
     """Yields (words, distribution): the texts that come out if something is forgotten."""
-    texts, settings["eos"] = partial(distribution_of_text, target, prompt), ends
+    texts, settings = partial(distribution_of_text, target, prompt), settings | dict(eos=eos)
     yield "of temperature 0: nothing is drawn", texts(n, **settings | dict(temperature=0))
     for name in settings:
         yield f"that come without {name}", texts(n, **{key: settings[key] for key in settings if key != name})
@@ -47,8 +47,8 @@ def omissions(target, prompt, n, ends, **settings):
     yield "with the prompt in front: return the new tokens alone", {
         (*prompt, *new): chance for new, chance in texts(max(n - len(prompt), 0), **settings).items()}
     yield "without their EOS, which should be their last token", {
-        new[:-1] if new[-1] in ends else new: chance for new, chance in texts(n, **settings).items() if new}
-    if prompt[-1] in ends:
+        new[:-1] if new[-1] in eos else new: chance for new, chance in texts(n, **settings).items() if new}
+    if prompt[-1] in eos:
         yield "that end at once: an EOS in the prompt does not count", texts(0)
 
 
@@ -85,7 +85,7 @@ class RecordedAfterTheDraft(Algorithm2):
 
 class RowsFromTheFirst(Algorithm2):
     """The drafts are judged by the first rows of the text. Of all its rows, the last K + 1 belong to them."""
-    def rows(self, target, x, drafts, probs, ends):
+    def rows(self, target, x, drafts, probs, eos):
         return probs(target(x + drafts, len(x + drafts)))
 
 

@@ -78,12 +78,12 @@ def extreme(word):
 # What compares it with the truth ----------------------------------------------------------------------------
 
 
-def compare(found, expected, what):
+def diff(found, expected, what):
     """Yields a sentence for each difference between two distributions: {outcome: probability}, or arrays."""
     if isinstance(expected, dict):
         for outcome in sorted(expected.keys() | found.keys()):
-            yield from compare(found.get(outcome, 0.0), expected.get(outcome, 0.0),
-                               f"{what}: the probability of {outcome}")
+            yield from diff(found.get(outcome, 0.0), expected.get(outcome, 0.0),
+                            f"{what}: the probability of {outcome}")
     elif np.shape(found) != np.shape(expected):
         yield (f"{what} has the shape {np.shape(found)} and should have {np.shape(expected)}" +
                ": the function returned None" * (found is None))
@@ -101,20 +101,20 @@ def compare_texts(what, sampler, models, prompt, n, *K, first=None, **settings):
     """Yields how the sampler's texts of n tokens differ from the target's; `first` cuts longer ones."""
     def run(rng):
         new = run_sampler(sampler, models, prompt, n, *K, rng, **settings)
-        if any(token in ends for token in new[:-1]):
+        if any(token in eos for token in new[:-1]):
             raise ValueError(f"{what}: the text {list(new)} goes on after an EOS: any new token can be one")
         if "eos" not in settings and (len(new) < n or len(new) > n and first is None):
             raise ValueError(f"asked for {n} new token{'s' * (n != 1)} after {prompt} it gives {len(new)}: "
                              f"{list(new)}")
         return new[:first]
 
-    ends = check_settings(n, eos=settings.get("eos"))
+    eos = check_settings(n, eos=settings.get("eos"))
     what = f"{what} after {prompt}, {settings}" if settings else f"{what} after {prompt}"
     found = exact_distribution(run)
-    wrong = [*compare(found, distribution_of_text(models[-1], prompt, n, **settings), what)]
+    wrong = [*diff(found, distribution_of_text(models[-1], prompt, n, **settings), what)]
     if wrong:
         wrong[0] += next((f"\n    (these are the texts {words})" for words, texts in omissions(
-            models[-1], prompt, n, ends, **settings) if distance(texts, found) < 1e-9), "")
+            models[-1], prompt, n, eos, settings) if distance(texts, found) < 1e-9), "")
     yield from wrong
 
 
@@ -131,8 +131,8 @@ def step_1(mine):
     found = [mine.probabilities(np.array([logits, logits]), **settings) for logits, settings in cases]
     wrong = []
     for two, (logits, settings) in zip(found, cases):
-        wrong += compare(two, [distribution_of_token(logits, **settings)] * 2,
-                         f"probabilities of two rows {logits.tolist()}, {settings},")
+        wrong += diff(two, [distribution_of_token(logits, **settings)] * 2,
+                      f"probabilities of two rows {logits.tolist()}, {settings},")
     if wrong:
         wrong[0] += name_first(FILTERS, lambda known: all(
             np.allclose(two, known(logits, *(dict(temperature=1, top_k=0, top_p=1) | settings).values()),
@@ -146,7 +146,7 @@ def step_1(mine):
     found = exact_distribution(lambda rng: draw(Q[0], rng))
     if len(found) == 1:
         yield "sample asks rng for no number, so it does not draw (or draws from elsewhere)"
-    yield from compare(found, dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
+    yield from diff(found, dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
     weights = np.random.default_rng(2).random(50_257).astype(np.float32)
     weights[:9] = weights[-9:] = 0
     for word, u, which in (SMALLEST, 0.0, "smallest"), (LARGEST, 1 - 2**-53, "largest"):
@@ -197,7 +197,7 @@ def step_3(mine):
         runs.append((q, p, drafts, found))
         say = [{f"{n} accepted, then {x}": chance for (n, x), chance in distribution.items()}
                for distribution in (found, expected)]
-        new = [*compare(*say, f"drafted {list(drafts)}, {why}")]
+        new = [*diff(*say, f"drafted {list(drafts)}, {why}")]
         if new:
             new[0] += f"\n    q = target_probs = {q.tolist()}\n    p = draft_probs = {p.tolist()}"
             if distance({(n, x): chance for (x, n), chance in found.items()}, expected) < 1e-9:
@@ -252,10 +252,10 @@ def step_5(mine):
 def step_6(mine):
     """what it gains"""
     for alpha, K, tokens in (.6, 2, 1.96), (0, 4, 1), (1, 4, 5):
-        yield from compare(mine.expected_tokens(alpha, K), tokens, f"expected_tokens({alpha}, {K})")
+        yield from diff(mine.expected_tokens(alpha, K), tokens, f"expected_tokens({alpha}, {K})")
     for alpha, K, c, v, gain in (.8, 5, 0, 1, 3.68928), (.6, 2, .1, 1.5, 1.152941176), (1, 4, .25, 1.5, 2):
-        yield from compare(mine.predicted_speedup(alpha, K, c, v), gain,
-                           f"predicted_speedup({alpha}, {K}, c={c}, v={v})")
+        yield from diff(mine.predicted_speedup(alpha, K, c, v), gain,
+                        f"predicted_speedup({alpha}, {K}, c={c}, v={v})")
 
 
 def step_7(mine):

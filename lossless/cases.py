@@ -109,8 +109,8 @@ SETTINGS = [*(dict(temperature=t) for t in (1e-7, .013, .08, .36, .5, 1.04, 2.7,
             *(dict(top_p=p) for p in (.03, .13, .3, .46, .75, .94, .987, .9995)),
             dict(temperature=.5, top_k=3), dict(temperature=1.5, top_k=2), dict(temperature=2, top_p=.7),
             dict(top_k=4, top_p=.7), dict(temperature=.7, top_k=3, top_p=.8)]
-EOS = [dict(eos=0), dict(eos=[1]), dict(eos={2, 4}), dict(eos=(0, 1, 3)), dict(eos=np.arange(5)),
-       dict(eos=[3, 4], temperature=.6), dict(eos=1, top_k=2), dict(eos=[2], temperature=1.5, top_p=.8)]
+WITH_EOS = [dict(eos=0), dict(eos=[1]), dict(eos={2, 4}), dict(eos=(0, 1, 3)), dict(eos=np.arange(5)),
+            dict(eos=[3, 4], temperature=.6), dict(eos=1, top_k=2), dict(eos=[2], temperature=1.5, top_p=.8)]
 
 
 def standard_cases():
@@ -131,7 +131,7 @@ def standard_cases():
         words = "f. 2. r. n. w" + " ff" * (len(setting) > 1)
         yield from make_cases(1, words, "temperature, top-k and top-p", **setting)
         yield from make_cases(2, "..f ...f.", "temperature, top-k and top-p in a longer round", **setting)
-    for setting in EOS:
+    for setting in WITH_EOS:
         yield from make_cases(2, "se. .bs.s", "the ways to give EOS", **setting)
     for K in 1, 2, 3, 4, 6:
         yield from make_cases(K, "=.fx2.s=..xf", "the likeliest token, and ties", temperature=0)
@@ -169,7 +169,7 @@ def more_cases():
         for i, j in itertools.combinations(range(2 * K + 3), 2):
             word = "." * i + "{}" + "." * (j - i - 1) + "{}" + "." * (2 * K + 2 - j)
             yield from make_cases(K, " ".join(map(word.format, "sxbf=", "sbsxe")), "two positions of a text")
-    for K, setting in itertools.product(range(1, 5), SETTINGS + EOS):
+    for K, setting in itertools.product(range(1, 5), SETTINGS + WITH_EOS):
         yield from make_cases(K, "f.f bs.s .es.s 2bs", "settings in all rounds", **setting)
 
 
@@ -179,5 +179,5 @@ def pair_cases(pairs, Ks, n_tokens, settings):
         for K in Ks:
             least = max(4, K + 1) if isinstance(K, int) else 4
             yield Case(f"pair {n}", draft, target, n_tokens or least, K, settings, [0, 0])
-        for setting in [] if settings or n > 1 else [dict(temperature=0), *SETTINGS[3::3], *EOS]:
+        for setting in [] if settings or n > 1 else [dict(temperature=0), *SETTINGS[3::3], *WITH_EOS]:
             yield Case(f"pair {n}", draft, target, min(3, n_tokens or 3), Ks[len(Ks) // 2], setting, [0, 0])

@@ -121,7 +121,7 @@ def judge_case(sampler, case, max_steps=np.inf, deadline=np.inf):
     found, n_branches = walk_case(sampler, case, max_steps, deadline)
     wanted = distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
     missing = max(1 - sum(found.values()), 0)           # in branches that were left out
-    errors = compare(found, wanted, missing)
+    errors = find_errors(found, wanted, missing)
     counts = max(errors.values()), 1, n_branches, int(missing > ROUNDING)
     if counts[0] <= ROUNDING:
         return Report(True, *counts)
@@ -133,7 +133,7 @@ def judge_case(sampler, case, max_steps=np.inf, deadline=np.inf):
                   float(found.get(text, 0)), float(wanted.get(text, 0)))
 
 
-def compare(found, wanted, missing):
+def find_errors(found, wanted, missing):
     """{text: how far its probability in `found` is off, at least}; `missing` may belong to any text."""
     more = {text: found.get(text, 0) - wanted.get(text, 0) for text in sorted(found.keys() | wanted.keys())}
     return {text: max(d, -d - missing, 0) for text, d in more.items()}

@@ -7,7 +7,7 @@ branches are walked as judge.py walks.  If a sampler gives tokens instead of rou
 import numpy as np
 
 from checks import check_settings
-from lossless.judge import MAX_STEPS, ROUNDING, clearest, compare, walk_case
+from lossless.judge import MAX_STEPS, ROUNDING, clearest, find_errors, walk_case
 from lossless.toys import distribution_of_text, distribution_of_token, spell
 
 
@@ -16,7 +16,7 @@ def write_ledger(sampler, case, report):
     is."""
     found = add_beginnings(walk_case(sampler, case, MAX_STEPS)[0])
     wanted = add_beginnings(distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings))
-    errors = compare(found, wanted, missing=1 - found[()])
+    errors = find_errors(found, wanted, missing=1 - found[()])
     too_likely = [text for text in found if errors[text] > ROUNDING and found[text] > wanted.get(text, 0)]
     if not too_likely:
         return f'"{spell(report.text)}" stops too soon: before {case.n_tokens} tokens, and without an EOS.'
@@ -72,10 +72,10 @@ def follow(result, rng, start, end, rows):
 def list_rows(case, start, text, rows):
     """Yields q and p at each position of the text from `start` on."""
     settings = dict(case.settings)
-    ends = check_settings(0, eos=settings.pop("eos", None))
+    eos = check_settings(0, eos=settings.pop("eos", None))
     for i in range(start, len(text)):
         at = [*case.prompt, *text[:i]]
-        if i == case.n_tokens or i and text[i - 1] in ends:
+        if i == case.n_tokens or i and text[i - 1] in eos:
             yield f'"{spell(at)}" is complete, so the text should end here'
             break
         q, p = distribution_of_token(case.target(at)[0], **settings), rows.get(text[:i], [])    # []: no draft

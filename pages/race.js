@@ -12,7 +12,7 @@ function timeline({ spec, about }, c, v) {              // when each round begin
   });
 }
 const speedup = (run, c, v) => tokensOf(run.spec) / timeline(run, c, v).at(-1).ends;
-const acceptance = ({ spec }) => ["kept", "tested"].map(key => sum(spec, r => r[key]));     // how many drafts
+const acceptance = ({ spec }) => ["accepted", "tested"].map(key => sum(spec, r => r[key])); // how many drafts
 
 // The state ----------------------------------------------------------------------------------------------
 const PACE = 300, PHASE = 1200, HOLD = 700;             // milliseconds: a step; if slow: a phase, a halt
@@ -65,10 +65,10 @@ function asText(kind, words) {                          // as text; a line's end
       ? [el("span", "sign", "↵"), part] : part))]);
 }
 function roundIn(r) {                                   // the last round shows what became of each draft
-  const box = el("span", "can", ...asText("accepted", r.text.slice(0, r.kept)));
-  for (const d of (r.drafts ?? []).slice(r.kept))
+  const box = el("span", "can", ...asText("accepted", r.text.slice(0, r.accepted)));
+  for (const d of (r.drafts ?? []).slice(r.accepted))
     box.append(el("span", "gone", ...chips(d.rejected ? "out" : "unread", [names[d.token]])));
-  box.append(...asText("own", r.text.slice(r.kept)));
+  box.append(...asText("own", r.text.slice(r.accepted)));
   return Object.assign(box, { tabIndex: 0, role: "button" });
 }
 function pending({ nodes, drafts }, { drafted, checking }) {
@@ -130,7 +130,7 @@ function moment() {                                     // what is to be seen no
   const drafts = many((r.nodes ?? r.drafts).length, "draft"), each = isTree(run) ? "Each level" : "Each";
   if (checking) return `Round ${done + 1}: the large model checks ${drafts} in one pass.`;
   if (drafted) return `Round ${done + 1}: ${drafts}. ${each} is ${drafterOf(run)[0]}.`;
-  return `Round ${done}: ${r.kept} of ${many(r.depth, isTree(run) ? "level" : "draft")} accepted`
+  return `Round ${done}: ${r.accepted} of ${many(r.depth, isTree(run) ? "level" : "draft")} accepted`
     + (r.own ? `, then ${quoted(r.text.at(-1))}.` : ".");
 }
 const say = words => { $("said").textContent = words; };

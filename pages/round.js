@@ -4,12 +4,12 @@ const LINES = JSON.parse($("lines").textContent);       // how the lines begin t
 
 // The stops: j is the draft, n how many are accepted so far, t what was tested (pages/picture.py) ----------
 const STOPS = {
-  tried({ tests, nodes, kept }) {                       // of a tree: the children of a node in turn
+  tried({ tests, nodes, accepted }) {                       // of a tree: the children of a node in turn
     let n = 0;
     return tests.flatMap((t, j) => {
       const stop = (kind, more) => ({ kind, j, n, t, ...more });
       if (t.x === null) return [stop("last", { own: true })];
-      const show = stop("show"), out = nodes ? !t.passes : j >= kept;
+      const show = stop("show"), out = nodes ? !t.passes : j >= accepted;
       n += !out;
       if (!out) return [show, stop("test"), stop("accept")];
       const more = nodes && nodes[t.node].parent === nodes[tests[j + 1]?.node]?.parent;
@@ -17,23 +17,23 @@ const STOPS = {
       return more ? rejected : [...rejected, stop("draw", { out, own: true })];
     });
   },
-  block({ tests, kept, own }) {
+  block({ tests, accepted, own }) {
     let n = 0;
     const found = tests.slice(1).flatMap((t, j) => {
       const before = { kind: "weight", j, t, n };
       if (t.passes) n = j + 1;
       return [before, { kind: "coin", j, t, n }];
     });
-    return own ? [...found, { kind: "block", n: kept, t: tests[kept], out: true, own: true }] : found;
+    return own ? [...found, { kind: "block", n: accepted, t: tests[accepted], out: true, own: true }] : found;
   },
-  lines({ steps, kept }) {
+  lines({ steps, accepted: n }) {
     const drawn = steps.findIndex(one => one.facts.some(([name]) => name === "next_token"));
     return steps.map((one, i) => {
       const tested = steps.slice(0, i + 1).filter(other => other.test).length, own = i >= drawn;
-      return { kind: "line", n: own ? kept : Math.min(tested, kept), out: own || tested > kept, own, ...one };
+      return { kind: "line", n: own ? n : Math.min(tested, n), out: own || tested > n, own, ...one };
     });
   },
-  whole: ({ kept }) => [{ kind: "whole", n: kept, out: true, own: true }],
+  whole: ({ accepted }) => [{ kind: "whole", n: accepted, out: true, own: true }],
 };
 let show = id => $(id).scrollIntoView();                // page.js: also on a projector
 function openRound(of, i, go = false) {
@@ -131,8 +131,8 @@ const WORDS = {                                         // (the stop, its round,
   coin: ({ j, t }) => words`r = ${t.r} is ${t.passes ? "" : "not"} less than h = z / (z + 1 − P) =
     ${t.ratio}, where z = ${t.z} is the hatched part: ${t.passes ? yes(`the first ${drafts(j + 1)} stay.`)
     : "this does not accept them."} The last r that passes counts.`,
-  block: (_, r) => words`${r.kept} of ${drafts(r.drafts.length)} accepted. The next token is drawn from the
-    hatched part, (P q − p)₊, divided by its sum: ${own(r)}.`,
+  block: (_, r) => words`${r.accepted} of ${drafts(r.drafts.length)} accepted. The next token is drawn from
+    the hatched part, (P q − p)₊, divided by its sum: ${own(r)}.`,
   whole: (_, r) => r.nodes ? words`${drafts(r.nodes.length)} in a tree, all checked in one pass. The children
     of a node are tested in turn, each against what is then left of q; the first that passes is accepted
     (green). If none does, the next token comes from what is left.`
@@ -178,7 +178,7 @@ function light() {
   $("before").replaceChildren(el("span", "soft", shortened(said).replaceAll("\n", " ")),
     ...drafts.flatMap((one, m) => chips(status(one, m) + (m === j ? " now" : ""), [names[one.token]])),
     ...r.nodes ? chips("accepted", r.text.slice(0, n)) : [],
-    ...own && r.own ? chips("own", r.text.slice(r.kept)) : []);
+    ...own && r.own ? chips("own", r.text.slice(r.accepted)) : []);
   $("words").className = out && !own ? "no" : /test|accept|last/.test(kind) ? "yes" : "";
   $("words").replaceChildren(...WORDS[kind](stop, r, draft, drafterOf(of)));
   const [source, nth] = lineOf(stop, of), box = $("source");
@@ -222,16 +222,16 @@ addEventListener("keydown", event => {
   else return;
   event.preventDefault();
 });
-function worth({ of, r: { kept, drafts, tests, text, nodes }, i }) {     // as an example, above temperature 0
+function worth({ of, r: { accepted, drafts, tests, text, nodes }, i }) { // as an example, above temperature 0
   if (!of.settings.temperature || !tests) return 0;
   const siblings = tests.some((t, j) => t.passes === false && tests[j + 1]);     // one fails
-  if (nodes) return siblings && kept && Math.min(...nodes.map(({ taken, q }) => taken ? q : 1));
-  if (kept === drafts.length) return 0;
+  if (nodes) return siblings && accepted && Math.min(...nodes.map(({ taken, q }) => taken ? q : 1));
+  if (accepted === drafts.length) return 0;
   const said = drafts.map(d => names[d.token]), whole = word => /^ [A-Za-z]{2,}$/.test(word);
-  const after = [said[kept + 1], of.spec[i + 1]?.text[0]].every(next => !/^\w/.test(next ?? ""));
-  const shown = [...said.slice(0, kept + 1), text[kept]];
-  const clear = after && shown.every(whole) && text[kept] !== said[kept + 1];
-  return tests[kept].z * drafts[kept].p + clear + (clear && kept > 0);
+  const after = [said[accepted + 1], of.spec[i + 1]?.text[0]].every(next => !/^\w/.test(next ?? ""));
+  const shown = [...said.slice(0, accepted + 1), text[accepted]];
+  const clear = after && shown.every(whole) && text[accepted] !== said[accepted + 1];
+  return tests[accepted].z * drafts[accepted].p + clear + (clear && accepted > 0);
 }
 function openBest(among) {                              // a clear rejection, of whole words
   const all = among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));

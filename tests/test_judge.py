@@ -107,16 +107,16 @@ class Mistake(Algorithm2):
         return self.left(super().residual(q, p, x))
 
     def rows(self, *run):
-        self.ends, self.round = run[-1], self.round + 1
+        self.eos, self.round = run[-1], self.round + 1
         return super().rows(*run)
 
     def verify(self, q, p, drafts, rng):
         kept, token = super().verify(q, p, drafts, rng)
-        unwanted = token in self.ends and self.again(len(drafts), kept)
+        unwanted = token in self.eos and self.again(len(drafts), kept)
         return kept, sample(q[kept], rng) if unwanted else token
 
-    def text(self, drafts, kept, token, ends):
-        new = super().text(drafts, kept, token, ends)
+    def text(self, drafts, kept, token, eos):
+        new = super().text(drafts, kept, token, eos)
         unseen = len(new) <= kept and self.late(len(drafts), len(new))
         return [*drafts[:kept], token] if unseen else new
 

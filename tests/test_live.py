@@ -186,7 +186,7 @@ def test_in_a_browser_your_run_takes_the_recordings_place_and_is_that_of_python(
         browser.run("if (location.hash.length > 1) $('run').click()")
         until(browser, "!busy && !run.recorded && KEYS.every(key => run.settings[key] === asSet()[key])")
         assert browser.texts("#badge") == ["your run"]
-        shown = browser.run("return run.spec.map(r => [r.drafts.map(d => d.token), r.kept, r.tokens])")
+        shown = browser.run("return run.spec.map(r => [r.drafts.map(d => d.token), r.accepted, r.tokens])")
         assert shown == rounds_in_python(live, **site.START | changes), changes
     measure_here()
     assert browser.complaints() == []
@@ -312,7 +312,7 @@ def test_in_a_browser_the_speed_up_is_that_worked_out_by_hand(page):
 def test_in_a_browser_a_round_is_gone_through(page, n):
     browser = page()
     assert browser.run("return opened.of.settings.temperature") == .8
-    assert browser.run("return opened.r.kept < opened.r.drafts.length && at === 0")
+    assert browser.run("return opened.r.accepted < opened.r.drafts.length && at === 0")
     browser.run(f"openRound(runs[{n}], 0, true)")
     for i in range(browser.run(f"return runs[{n}].spec.length")):
         for _ in range(browser.run("return stops.length")):

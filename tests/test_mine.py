@@ -41,9 +41,9 @@ def test_what_is_said_follows_from_counts_and_costs(name, says, drafter, monkeyp
     def cost(ms):
         quartiles = dict.fromkeys(("pass", "drafting"), [ms, ms, ms, 9])
         return quartiles | dict(typical=ms, slope=0, drafts=0, tokens=1, speedup=1)
-    monkeypatch.setattr(mine, "rounds", lambda cells, *_: {
+    monkeypatch.setattr(mine, "measure_rounds", lambda cells, *_: {
         **{mine.name_of(*cell): cost(2) for cell in cells}, **{f"alone T={T}": cost(1) for T in (0, 1)}})
-    assert len(re.findall(says, "\n".join(mine.compare(drafter(name))))) == 2
+    assert len(re.findall(says, "\n".join(mine.measure_drafter(drafter(name))))) == 2
 
 
 @pytest.mark.parametrize("words, says", [([], "needs your file"), (["none.py"], "none.py")])

@@ -28,13 +28,13 @@ needs_vocabulary = pytest.mark.skipif("GPT2_VOCAB" not in os.environ,
 def test_leetgpu():
     """AlphaGPU/leetgpu-challenges @ 5a5c5d8, challenges/medium/87, the example: output 1, 3, 0, 0 (0 pads).
     Its last number is for the draw; the number for the third draft is not used."""
-    class Coins:
+    class FixedNumbers:
         def __init__(self, *numbers):
             self.random = iter(numbers).__next__
 
     p = np.array([[.1, .6, .2, .1], [.1, .2, .5, .2], [.4, .2, .2, .2]])
     q = np.array([[.1, .5, .2, .2], [.3, .2, .2, .3], [.3, .2, .3, .2], [.25, .25, .25, .25]])
-    assert verify(q, p, [1, 2, 0], Coins(.50, .70, .90)) == (1, 3)
+    assert verify(q, p, [1, 2, 0], FixedNumbers(.50, .70, .90)) == (1, 3)
 
 
 def test_flashinfer():
@@ -133,9 +133,9 @@ def test_vllms_metrics():
     0, 1, 2, 3 of three drafts.  Its rate is accepted over drafted; here it is accepted over tested."""
     rounds = [Round([0] * (n + 1), [0] * 3, n, None, None) for n, times in enumerate([39, 1, 0, 3])
               for _ in range(times)]
-    kept = [sum(r.n_accepted > j for r in rounds) for j in range(3)]
+    accepted = [sum(r.n_accepted > j for r in rounds) for j in range(3)]
     tested = [sum(r.n_accepted >= j for r in rounds) for j in range(3)]
-    total = counts.tally(len(rounds), sum(len(r.tokens) for r in rounds), 3 * len(rounds), kept, tested)
+    total = counts.tally(len(rounds), sum(len(r.tokens) for r in rounds), 3 * len(rounds), accepted, tested)
     cell = counts.figures(total)
     assert (cell["tokens"], cell["drafts"]) == (pytest.approx(1.2325581395348837, abs=1e-4), 3)
     accepted, n_tested = count_acceptance(rounds)
@@ -150,7 +150,7 @@ def test_vllms_rates_by_position(monkeypatch):
     monkeypatch.setattr(figures, "counts", lambda: {"model token K=3 T=1": cell})
     found = [figures.value(f"model token K=3 T=1: position {j}") for j in (1, 2, 3)]
     assert found == pytest.approx([.9, .5556, .4], abs=1e-4)
-    assert cell["tokens"] == 2.6 and cell["kept"] == [.9, .5, .2]
+    assert cell["tokens"] == 2.6 and cell["accepted"] == [.9, .5, .2]
 
 
 @pytest.mark.parametrize("p, K", [(.5, 3), (.8, 5), (.05, 1)])

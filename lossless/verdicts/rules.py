@@ -32,17 +32,17 @@ class Algorithm2(Rule, lossless=True):
     """A token comes as an accepted draft with probability min(p, q), and as a correction with max(0, q - p).
     The sum is q, whatever p is. This is speculative.py cut into steps."""
     def __call__(self, draft, target, tokens, n_tokens, K, rng, *, eos=None, **settings):
-        x, T, ends = list(tokens), len(tokens) + n_tokens, check_settings(n_tokens, eos=eos)
+        x, T, eos = list(tokens), len(tokens) + n_tokens, check_settings(n_tokens, eos=eos)
         self.settings, probs = settings, partial(probabilities, **settings)
         while len(x) < T:
             drafts, p = self.propose(draft, x, min(K, T - len(x) - 1), probs, rng)
-            q = self.rows(target, x, drafts, probs, ends)
+            q = self.rows(target, x, drafts, probs, eos)
             p = point_masses(drafts, q.shape[1]) if p is None else p
             n_accepted, token = self.verify(q, p, drafts, rng)
-            new = self.text(drafts, n_accepted, token, ends)[:T - len(x)]
+            new = self.text(drafts, n_accepted, token, eos)[:T - len(x)]
             x += new
             yield Round(new, drafts, min(n_accepted, len(new)), q, p)
-            if ends & {*new}:
+            if eos & {*new}:
                 return
 
     # Drafting
@@ -58,7 +58,7 @@ class Algorithm2(Rule, lossless=True):
         return sample(p, rng)
 
     # The target's pass
-    def rows(self, target, x, drafts, probs, ends):
+    def rows(self, target, x, drafts, probs, eos):
         return probs(target(x + drafts, len(drafts) + 1))
 
     # Judging
@@ -82,8 +82,8 @@ class Algorithm2(Rule, lossless=True):
         return sample(q[-1], rng)
 
     # The text
-    def text(self, drafts, n_accepted, token, ends):
-        return cut_after(drafts[:n_accepted] + [token], ends)
+    def text(self, drafts, n_accepted, token, eos):
+        return cut_after(drafts[:n_accepted] + [token], eos)
 
 
 # Drawn from one distribution, recorded as another -----------------------------------------------------------
@@ -229,7 +229,7 @@ class LengthFromTheRoundBefore(LengthFromAllDrafts, lossless=True):
 class SettingsForTheDraftAlone(Algorithm2):
     """Temperature, top-k and top-p are applied to the draft only, so the text has the distribution of a
     target without them."""
-    def rows(self, target, x, drafts, probs, ends):
+    def rows(self, target, x, drafts, probs, eos):
         return probabilities(target(x + drafts, len(drafts) + 1))
 
 
@@ -243,8 +243,8 @@ class SettingsForTheBonusAlone(SettingsForTheDraftAlone):
 class BonusWithoutSettings(Algorithm2):
     """Drafts are judged and corrected with temperature, top-k and top-p. The bonus token is drawn without
     them."""
-    def rows(self, target, x, drafts, probs, ends):
-        q = super().rows(target, x, drafts, probs, ends)
+    def rows(self, target, x, drafts, probs, eos):
+        q = super().rows(target, x, drafts, probs, eos)
         return np.concatenate([q[:-1], probabilities(target(x + drafts))]) if drafts else q
 
 
@@ -283,15 +283,15 @@ class PenaltyFromBeforeTheRound(PenaltyIgnored):
 
 class EOSImpossibleAtDrafts(Algorithm2):
     """The target gives EOS some probability at the drafts' positions, and the rule sets it to 0."""
-    def rows(self, target, x, drafts, probs, ends):
-        q = super().rows(target, x, drafts, probs, ends)
-        q[:-1, [*ends]] = 0
+    def rows(self, target, x, drafts, probs, eos):
+        q = super().rows(target, x, drafts, probs, eos)
+        q[:-1, [*eos]] = 0
         return q / np.maximum(q.sum(axis=1, keepdims=True), 1e-9)
 
 
 class OnAfterEOS(Algorithm2):
     """Drafts after an accepted EOS stay in the text, which should have ended there."""
-    def text(self, drafts, n_accepted, token, ends):
+    def text(self, drafts, n_accepted, token, eos):
         return drafts[:n_accepted] + [token]
 
 
@@ -413,8 +413,8 @@ class OnePositionLate(Algorithm2):
 
 class RejectedDraftsStay(Algorithm2):
     """Rejected drafts stay in the text."""
-    def text(self, drafts, n_accepted, token, ends):
-        return cut_after(drafts + [token], ends)
+    def text(self, drafts, n_accepted, token, eos):
+        return cut_after(drafts + [token], eos)
 
 
 class BonusFromTheRowBefore(Algorithm2):
