@@ -5,7 +5,7 @@ Your code runs with lossless/walk.py's `Walk` in place of the random generator, 
 chance could take.  So its distribution is computed, not estimated, and a mistake that shows in one text in a
 million is found like any other.
 
-Limitations: an endless loop that neither calls a model nor draws goes on until child.py ends the process.
+Limitations: an infinite loop that neither calls a model nor draws runs until child.py ends the process.
 """
 
 from contextlib import suppress
@@ -42,7 +42,7 @@ def run_sampler(sampler, models, prompt, *more, **settings):
 
 
 def check_calls(model, rng):
-    """The model.  A wrong call raises ValueError, and a run that seems endless is stopped by an error."""
+    """The model.  A wrong call raises ValueError, and so does a run that seems to be infinite."""
     def checked(tokens, n_last=1):
         rng.step()
         token_list(tokens, f"a model was called with {tokens!r}: that is not a list of tokens")
@@ -104,7 +104,7 @@ def compare_texts(what, sampler, models, prompt, n, *K, first=None, **settings):
         if any(token in eos for token in new[:-1]):
             raise ValueError(f"{what}: the text {list(new)} goes on after an EOS: any new token can be one")
         if "eos" not in settings and (len(new) < n or len(new) > n and first is None):
-            raise ValueError(f"asked for {n} new token{'s' * (n != 1)} after {prompt} it gives {len(new)}: "
+            raise ValueError(f"asked for {n} new token{'s' * (n != 1)} after {prompt}, it gives {len(new)}: "
                              f"{list(new)}")
         return new[:first]
 
@@ -177,7 +177,7 @@ def refuse_negative(sample):
 def step_3(mine):
     """verify"""
     cases = {(1,): "accepted because q > p", (0,): "accepted with probability .2",
-             (1, 1): "of which the target never says the second", (): "no draft at all",
+             (1, 1): "and the target gives the second probability 0", (): "no draft at all",
              (0, 0): "accepted with probability .2 and .75, each by a number u of its own"}
 
     def run(verify, q, p, drafts, rng):
@@ -219,7 +219,7 @@ def step_4(mine):
                                 (table(3), dict(top_k=9, top_p=.7)), (table(3), dict(temperature=0))):
             yield from compare_texts(f"the first three tokens at K = {K}", mine.speculative_sampling,
                                      [draft, table(2, zeros=.2)], [0], 3, K, first=3, **settings)
-    # A drafter of your own, if it is the default, drafts otherwise: step 8 says so.
+    # If your own drafter is the default, it drafts differently: step 8 says so.
     of_draft, of_target = run_perfect_draft(mine.speculative_sampling, 8)
     if len(of_target) != 2 and (of_draft or "propose" not in signature(mine.speculative_sampling).parameters):
         twice = len(of_draft) > len({*of_draft})
@@ -259,7 +259,7 @@ def step_6(mine):
 
 
 def step_7(mine):
-    """lossless, says the judge"""
+    """the judge"""
     found = report(mine.speculative_sampling)
     if not found.lossless:
         yield str(found)
@@ -278,7 +278,7 @@ def step_8(mine):
     if not found.lossless:
         yield str(found)
     elif not run_perfect_draft(mine.speculative_sampling, 8)[0]:
-        yield ("without the argument propose your sampler never asks the draft model: is your own drafter "
+        yield ("without the argument propose, your sampler never asks the draft model: is your own drafter "
                "the default? The default does what step 4 did")
     elif not any(drafts for drafts, _ in drafted):
         yield ("nothing was drafted in these short texts, so nothing was judged: does your drafter wait "

@@ -1,6 +1,6 @@
 """Toy models: tables of a few tokens, and the exact distribution of their texts, from the definition.
 
-A model here is a table: a row of logits for each prefix.  Its texts are few, so their probabilities can be
+A model here is a table: a row of logits for each prefix.  It has so few texts that their probabilities can be
 multiplied out one by one, without a sampler.
 
 >>> distribution_of_text(memoryless([.5, .25, .25]), [0], 2, eos=[0, 1])[2, 0]

@@ -17,7 +17,7 @@ The first run answers "below .75" and "below .5": HH.  The second run repeats th
 second: HT.  The third begins with "above .75", and so on.  No number is ever drawn.
 
 Limitations: a random number may be shifted, scaled, put through `log`, and compared with numbers and arrays,
-but not with another random number.  So a race of exponentials or Gumbel noise cannot be walked.  What happens
+but not with another random number, so a race of exponentials or Gumbel noise cannot be walked.  What happens
 at exactly u = 0 is not seen.
 """
 import contextlib
@@ -28,13 +28,13 @@ from collections import defaultdict
 
 import numpy as np
 
-MAX_BRANCHES = 1_000_000    # of one case; more are too much work
-RUN_STEPS = 5_000           # random numbers, calls of a model and rounds in one run; more: it never ends
+MAX_BRANCHES = 1_000_000    # of one case; more would take too long
+RUN_STEPS = 5_000           # random numbers, calls of a model and rounds in one run; more: taken as endless
 NEGLIGIBLE = 1e-13          # less likely branches are left out
 OBJECT_ERRORS = "numpy.object_", "Uniform", "input types"       # NumPy and torch say these of a Uniform
-NOT_REPEATED = ("the sampler did not repeat itself: it must remember nothing between runs (make it anew for "
-                "each; in a file, forget everything when a text does not continue the last), have no "
-                "random generator of its own (draw from the one that is given), and look at no clock")
+NOT_REPEATED = ("the sampler did not repeat itself: it must remember nothing between runs (make a new one "
+                "for each; in a file, forget everything when a text does not continue the last), have no "
+                "random generator of its own (draw from the one that is given), and not read the clock")
 ENDLESS = (f"the sampler has made {RUN_STEPS:,} steps (random numbers, calls of a model, rounds) and goes "
            "on: it never ends, or its texts are too long for the judge")
 NOT_WALKED = ("a random number was {}: that cannot be walked. Compare each with a probability or a "
@@ -175,7 +175,7 @@ class Walk(np.random.Generator):
     def step(self):
         self.steps += 1
         if self.steps > RUN_STEPS:
-            if self.probability < 1e-3:                     # a loop that chance would end some day
+            if self.probability < 1e-3:                     # a loop that chance would end in time
                 raise Unlikely
             self.refuse("", ENDLESS)
 
@@ -231,7 +231,7 @@ for name in {*dir(np.random.Generator)} - {*vars(Walk)}:
 def exact_distribution(run, max_steps=np.inf, deadline=np.inf):
     """run(rng) -> outcome.  Returns {outcome: probability} over everything that `rng` could give.
 
-    `run` must do the same each time, so a drafter with a memory must be made anew in it.  Branches with a
+    `run` must do the same each time, so it must create any drafter that has a memory.  Branches with a
     probability below 1e-13 are left out, and all that remain after `max_steps` steps or at the deadline, a
     time.monotonic().
     Raises ValueError if the run never ends, does not repeat itself, or asks for what cannot be walked.

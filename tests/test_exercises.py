@@ -160,7 +160,7 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
      KNOWN + "RecordedAfterTheDraft"),
     (4, "    return drafts, p\n", "    n = next((j for j, x in enumerate(drafts) if p[j][x] < .4), k)\n"
      "    return drafts[:n], p[:n]\n", KNOWN + "UnlikelyThrownAway"),
-    (5, "min(K, n + n_tokens - len(x) - 1)", "K", "asked for 1 new token after [2] it gives 4: [0, 0, 0, 0]"),
+    (5, "min(K, n + n_tokens - len(x) - 1)", "K", "1 new token after [2], it gives 4: [0, 0, 0, 0]"),
     (5, EOS, EOS.replace("{eos} if isinstance(eos, int) else ", ""), "eos=0)"),
     (5, EOS, EOS.replace("eos is None", "not eos"), "an `if eos`, where eos is an array"),
     (5, "            if token in eos:\n                return x[n:]\n", "", "goes on after an EOS"),
@@ -224,7 +224,7 @@ PLACES = "places = [i for i in range(len(x) - 1) if x[i] == x[-1]]\n"
 ENDS = [                # what is written instead of what in the drafter, and what the program says in the end
     ("", "", r"With your own drafter: \d.* times as fast \(median of 5, "),
     ("(x[places[-1] + 1:][:k]", "(np.array(x[places[-1] + 1:][:k])", r"With your own drafter: \d"),
-    (PLACES, f"{PLACES}    if max(x) > 99:\n        raise KeyError(9)\n", "is gained, failed: KeyError: 9\n")]
+    (PLACES, f"{PLACES}    if max(x) > 99:\n        raise KeyError(9)\n", "speed-ups, failed: KeyError: 9\n")]
 
 
 @pytest.mark.long
@@ -241,7 +241,7 @@ def test_whatever_the_drafter_does_the_command_says_in_the_end_what_is_gained(ol
 
 def test_a_file_to_begin_with_has_every_function_and_no_other_file_is_lost(tmp_path, capsys):
     assert main(str(tmp_path / "mine.py"), start=True) is None
-    with pytest.raises(ValueError, match="is there already"):
+    with pytest.raises(ValueError, match="already exists"):
         main(str(tmp_path / "mine.py"), start=True)
     assert main(str(tmp_path / "*.py")) == 1                            # PowerShell leaves it to the program
     assert "NotImplementedError: not written yet" in capsys.readouterr().out
