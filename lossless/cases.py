@@ -150,7 +150,7 @@ def position_cases(K, before, after):
 
 
 def give_prompts(cases, first=0):
-    """Gives each case a new prompt (of 625), so that what a sampler remembers of one is useless in the next."""
+    """Gives each case a new prompt (of 625), so that a sampler's memory of one does not affect the next."""
     for i, case in enumerate(cases, first):
         yield case._replace(prompt=[i // 5 ** j % 5 for j in range(4)])
 

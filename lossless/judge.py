@@ -127,7 +127,7 @@ def judge_case(sampler, case, max_steps=np.inf, deadline=np.inf):
         return Report(True, *counts)
     again = [walk_case(sampler, case, FEW_STEPS)[0] for _ in range(4)]
     if any(distance(again[0], other) > ROUNDING for other in again):
-        raise ValueError(NOT_REPEATED)                  # two runs may agree by chance
+        raise ValueError(NOT_REPEATED)                  # it draws elsewhere; two runs may agree
     text, _ = clearest(errors.items())
     return Report(False, *counts, str(case), case.settings, list(case.prompt), list(text),
                   float(found.get(text, 0)), float(wanted.get(text, 0)))
@@ -152,7 +152,7 @@ def walk_case(sampler, case, max_steps=np.inf, deadline=np.inf, outcome=None):
 
 
 def count_calls(model, rng):
-    """The model, with its calls counted as steps of the run.  A model that is not a function is left alone."""
+    """The model, its calls counted as steps of the run.  A model that is not a function is left alone."""
     @functools.wraps(model)
     def call(tokens, n_last=1):
         rng.step()

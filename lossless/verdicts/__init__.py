@@ -1,7 +1,7 @@
 """Public disputes about "lossless" (cases.ini), each reduced to a rule that lossless/ can judge.
 
     CASES[0].judge()        judges the case and returns a judge.Report
-    python -m lossless.verdicts      the same as a program: see __main__.py
+    python -m lossless.verdicts      the same from the command line: see __main__.py
 """
 import configparser
 import json

@@ -1,9 +1,9 @@
-"""The museum: mistakes that are easily made, and code that looks wrong but is right.
+"""The museum: mistakes that are easy to make, and code that looks wrong but is right.
 
     WRONG, RIGHT        {name: sampler}, samplers as lossless.report takes them
     RULES               {name: its class}: these, and those that public threads are about (rules.py)
 
-They test lossless/, which must find every wrong one and let the others pass.
+They test lossless/, which must find every wrong one and pass the others.
 """
 import numpy as np
 
@@ -29,7 +29,7 @@ class ByTheProbabilityAlone(Algorithm2):
 
 class AcceptedIfLiked(Algorithm2):
     """A draft is accepted if the target gives it a higher probability than the drafter does. No coin is
-    thrown."""
+    tossed."""
     def accepts(self, q, p, x, rng):
         return p[x] < q[x]
 
@@ -181,7 +181,7 @@ class CoinStretched(CoinDrawsTheCorrection, lossless=True):
 
 
 class NoBonus(Algorithm2, lossless=True):
-    """If all drafts are accepted, the last one ends the round. The bonus token is drawn, and thrown away."""
+    """If all drafts are accepted, the last one ends the round. The bonus token is drawn and thrown away."""
     def text(self, drafts, n_accepted, token, eos):
         bonus = 0 < n_accepted == len(drafts)
         return cut_after(drafts if bonus else drafts[:n_accepted] + [token], eos)
@@ -203,7 +203,7 @@ RULES = DISPUTED | {name: rule for name, rule in [*vars().items()]
 
 
 def sampler(rule):
-    """The sampler of a rule's class.  Each run makes a new instance, because some rules remember things."""
+    """The sampler of a rule's class.  Each run makes a new instance, because some rules have a memory."""
     return lambda *run, **settings: rule()(*run, **settings)
 
 

@@ -22,8 +22,8 @@ PROMPT, N_TOKENS, N_DRAFTS = [2, 0], 3, 2
 
 
 class UniformTensor:
-    """Stands in for what torch.rand_like returns: numbers to compare with ratios.  Numbers
-    after a rejection are not drawn."""
+    """Stands in for what torch.rand_like returns: numbers to compare with ratios.  No number is
+    drawn after a rejection."""
     def __init__(self, rng):
         self.rng = rng
 
