@@ -38,8 +38,8 @@ const DRAFTERS = {
   model: ["one pass of the small model", "the small model's distribution", "the small model gives it"],
   eagle: ["one pass of a layer that reads the large model's states", "that layer's distribution",
     "the layer that reads the large model's states gives it"],
-  lookup: ["copied from the text: no model runs", "1 for the token that was copied, which was not drawn",
-    "it is copied from the text, not drawn: so"],
+  lookup: ["copied from the text: no model runs", "1 for the copied token, which was not drawn",
+    "copied from the text, not drawn, so"],
   other: ["one pass of what drafts", "the drafter's distribution", "its drafter gives it"],
 };
 const drafterOf = ({ settings: { drafter } }) => DRAFTERS[drafter] ?? DRAFTERS.other;
@@ -120,7 +120,7 @@ function outcome() {
   const law = lossless === false ? "another distribution: this rule is not lossless."
     : "the same distribution" + (lossless ? "." : " only if this rule is lossless.");
   return stopped ? "The run was stopped." : at < 0 ? "The two texts are the same, token for token."
-    : temperature > 0 ? "Both texts are drawn at random: other words, from " + law
+    : temperature > 0 ? "Both texts are drawn at random: different words, from " + law
       : `The texts differ from token ${at + 1} on` + (edited || !lossless ? "."
         : ": two tokens were almost equally likely there, and rounding decided.");
 }
@@ -149,7 +149,7 @@ function lay() {                                        // after another run, ot
   line = timeline(run, c, v);
   const { most, n_drafting } = run.about, computed = run.spec.length && speedup(run, c, v);
   const speed = preset === data.presets[0] && run.measured || computed, shown = speed.toFixed(2);
-  const [accepted, tested] = acceptance(run), off = speed && speed < 1;
+  const [accepted, tested] = acceptance(run), off = speed && speed < 1, made = sum(run.spec, r => r.depth);
   $("speed").textContent = speed ? shown + "×" : "…";
   $("speed").className = off ? "slow" : "";
   const real = speed === run.measured;
@@ -158,11 +158,12 @@ function lay() {                                        // after another run, ot
   $("formula").replaceChildren(...words`${real ? `Computed: ${computed.toFixed(2)} = ` : ""}
     ${tokensOf(run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
     ${b((n_drafting * c + v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
-    ${isTree(run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %`);
+    ${isTree(run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %
+    ${made > tested ? `(${made - tested} more follow a rejected one and are not tested)` : ""}`);
   $("most-is").textContent = `${most - 1} drafts + 1`;
   $("c-why").textContent = isTree(run) ? "one level of the tree" : drafterOf(run)[0];
   $("v-why").textContent = v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
-    : `not ${most}: the weights are read once for all ${most} tokens`;
+    : `less than ${most} passes: the weights are read only once`;
   $("v").max = most;
   for (const [id, value] of [["c", c], ["v", v]]) {
     $(id).value = value;

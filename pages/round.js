@@ -107,16 +107,16 @@ const yes = text => b(text, "yes"), no = text => b(text, "no"), drafts = n => ma
 const own = r => yes(quoted(r.text.at(-1))), word = t => quoted(names[t.x]);
 const WORDS = {                                         // (the stop, its round, its draft, who drafts)
   show: ({ j, t }, r, d, [,, gives]) => words`${r.nodes ? "The next child" : `Draft ${j + 1}`} is
-    ${b(word(t))}: ${r.nodes ? "now" : gives} p = ${d.p}, and the large model's q = ${d.q}. With which
+    ${b(word(t))}: ${r.nodes ? "now" : gives} p = ${d.p}, and the large model's q = ${d.q}. With what
     probability should it be accepted?`,
   test: ({ t, out }, r, d) => words`r = ${t.r} is ${out ? "not" : ""} less than min(1, q / p) =
-    min(1, ${d.q} / ${d.p}) = ${t.ratio}: ${out ? no("rejected.") : yes("accepted.")}
-    ${out ? "It is drafted more often than the large model says it." : ""}`,
+    min(1, ${exact(d.q)} / ${exact(d.p)}) = ${t.ratio}: ${out ? no("rejected.") : yes("accepted.")}
+    ${out ? "It is drafted more often than the large model would choose it." : ""}`,
   accept: ({ j, t }, r) => words`${b(word(t))} stays. ${r.nodes ? "Its own children are tried next."
     : j + 1 < r.drafts.length ? "On to the next draft." : "All drafts are accepted."}`,
   left: ({ t, more }) => words`Pale: what accepted drafts already deliver, min(p, q). Hatched: what q still
-    lacks. ${more ? "Divided by its sum it is the q for the next child, and p loses this token."
-    : "A replacement is drawn from it, so that both together are q: the distribution is not changed."} The
+    lacks. ${more ? "Divided by its sum it is q for the next child, and p loses this token."
+    : "A replacement is drawn from it, so the two add up to q, and the distribution is unchanged."} The
     hatched part adds up to ${t.z}, and a rejection happens exactly that often.`,
   draw: ({ j, t }, r) => words`Divided by its sum ${t.z}, the hatched part is a distribution. A draw from it
     replaces ${no(word(t))} by ${own(r)}. ${j + 1 < r.drafts?.length
@@ -124,10 +124,10 @@ const WORDS = {                                         // (the stop, its round,
   last: (_, r) => r.nodes ? words`A leaf is reached. The same pass has computed q after it: a draw from it
     gives ${own(r)}.` : r.drafts.length ? words`All ${drafts(r.drafts.length)} are accepted. The same pass has
     computed q after the last of them: a draw from it gives ${own(r)}. That is ${drafts(r.drafts.length)} + 1
-    from one pass.` : words`One token is left to write: it is drawn from q: ${own(r)}.`,
+    from one pass.` : words`One token is left to write, and is drawn from q: ${own(r)}.`,
   weight: ({ j, t }, r, d) => words`Block verification judges prefixes. The first ${drafts(j + 1)} have
-    P = min(1, P q / p) = min(1, ${r.tests[j].weight} × ${d.q} / ${d.p}) = ${t.weight}. The bars are p and
-    P q at the next place.`,
+    P = min(1, P q / p) = min(1, ${exact(r.tests[j].weight)} × ${exact(d.q)} / ${exact(d.p)}) = ${t.weight}.
+    The bars are p and P q at the next place.`,
   coin: ({ j, t }) => words`r = ${t.r} is ${t.passes ? "" : "not"} less than h = z / (z + 1 − P) =
     ${t.ratio}, where z = ${t.z} is the hatched part: ${t.passes ? yes(`the first ${drafts(j + 1)} stay.`)
     : "this does not accept them."} The last r that passes counts.`,
@@ -136,9 +136,9 @@ const WORDS = {                                         // (the stop, its round,
   whole: (_, r) => r.nodes ? words`${drafts(r.nodes.length)} in a tree, all checked in one pass. The children
     of a node are tested in turn, each against what is then left of q; the first that passes is accepted
     (green). If none does, the next token comes from what is left.`
-    : ["This method has a loop of its own: its lines are not shown."],
+    : ["This method has a loop of its own, whose lines are not shown."],
   line: ({ facts, test }) => [...facts.map(fact), ...!test ? [] : words`r = ${test.r} is
-    ${test.r < test.ratio ? "" : "not"} less than min(1, ${test.q} / ${test.p}) = ${test.ratio}`],
+    ${test.r < test.ratio ? "" : "not"} less than min(1, ${exact(test.q)} / ${exact(test.p)}) = ${test.ratio}`],
 };
 function fact([name, x]) {                              // what a name holds after its line
   const value = typeof x === "number" ? number(x) : typeof x === "string" ? x
@@ -167,7 +167,8 @@ function light() {
   const test = stop.test ?? (/test|coin/.test(kind) ? t : /show|weight/.test(kind) && { ratio: t.ratio });
   const row = t?.rows.find(([id]) => id === t.x), draft = drafts[j] ?? (row && { p: row[1], q: row[2] });
   $("letters").replaceChildren(...words`${el("span", "q-ink", "q")} is the large model's distribution, and
-    ${el("span", "p-ink", "p")} is ${drafterOf(of)[1]}.`);
+    ${el("span", "p-ink", "p")} is ${drafterOf(of)[1]}.
+    ${of.settings.temperature ? "" : "At temperature 0, all p and q are 0 or 1."}`);
   $("picture").replaceChildren(...pictureOf(stop, r));
   $("nodes").replaceChildren(r.nodes ? tree(r.nodes, statusIn(r, stop)) : "");
   $("needle").hidden = !test;
