@@ -137,8 +137,8 @@ const WORDS = {                                         // (the stop, its round,
     of a node are tested in turn, each against what is then left of q; the first that passes is accepted
     (green). If none does, the next token comes from what is left.`
     : ["This method has a loop of its own, whose lines are not shown."],
-  line: ({ facts, test }) => [...facts.map(fact), ...!test ? [] : words`r = ${test.r} is ${
-    test.r < test.ratio ? "" : "not"} less than min(1, ${exact(test.q)} / ${exact(test.p)}) = ${test.ratio}`],
+  line: ({ facts, test }) => [...facts.map(fact), ...!test ? [] : words`r = ${test.r} is ${test.r < test.ratio
+    ? "" : "not"} less than min(1, ${exact(test.q)} / ${exact(test.p)}) = ${test.ratio}`],
 };
 function fact([name, x]) {                              // what a name holds after its line
   const value = typeof x === "number" ? number(x) : typeof x === "string" ? x
