@@ -159,7 +159,7 @@ function lay() {                                        // after another run, ot
     ${tokensOf(run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
     ${b((n_drafting * c + v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
     ${isTree(run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %
-    ${made > tested ? `(${made - tested} more follow a rejected one and are not tested)` : ""}`);
+    ${el("div", "", made > tested ? `(${made - tested} more follow a rejected one: not tested)` : "")}`);
   $("most-is").textContent = `${most - 1} drafts + 1`;
   $("c-why").textContent = isTree(run) ? "one level of the tree" : drafterOf(run)[0];
   $("v-why").textContent = v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
