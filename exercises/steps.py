@@ -42,7 +42,7 @@ def run_sampler(sampler, models, prompt, *more, **settings):
 
 
 def check_calls(model, rng):
-    """The model.  A wrong call raises ValueError, and so does a run that seems to be infinite."""
+    """The model.  A wrong call raises ValueError, and a run that seems infinite is stopped by an error."""
     def checked(tokens, n_last=1):
         rng.step()
         token_list(tokens, f"a model was called with {tokens!r}: that is not a list of tokens")

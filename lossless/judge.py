@@ -74,7 +74,7 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, watch=it
     Ks          without pairs: only standard cases with one of these K
     n_tokens    without pairs: only standard cases with at most this many tokens
     thorough    walk more cases, and all to the end (a minute for speculative.py)
-    watch       passes the cases on, and may show its progress
+    watch       passes the cases on, and may show the progress
     settings    temperature, top_k, top_p, eos: instead of the standard settings
 
     Raises ValueError if the sampler cannot be judged.  Errors that the sampler itself raises pass through.

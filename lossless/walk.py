@@ -175,7 +175,7 @@ class Walk(np.random.Generator):
     def step(self):
         self.steps += 1
         if self.steps > RUN_STEPS:
-            if self.probability < 1e-3:                     # a loop that chance would end in time
+            if self.probability < 1e-3:                     # a loop that chance would end eventually
                 raise Unlikely
             self.refuse("", ENDLESS)
 
