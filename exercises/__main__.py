@@ -66,7 +66,7 @@ def check(path, seconds=SECONDS, show=print):
 
 def run_child(path, seconds):
     """Runs child.py on a file in another process and yields its lists of sentences.  If that process ends, or
-    does not answer within so many seconds, the last list says so."""
+    does not answer in time, the last list says so."""
     words = [sys.executable, "-m", "exercises.child", path, str(seconds)]
     with subprocess.Popen(words, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           text=True) as child:

@@ -89,7 +89,7 @@ class RowsFromTheFirst(Algorithm2):
         return probs(target(x + drafts, len(x + drafts)))
 
 
-# Several may give the same short texts; the first is named.  So the museum's own come before the disputed.
+# Several may give the same short texts; the first is named, so the museum's own come before the disputed.
 MISTAKES = [RowsOneTooLate, RecordedAfterTheDraft,
             *(RULES[name] for name in sorted(WRONG, key=DISPUTED.__contains__)),
             ResidualReversed, OnAfterARejection, RowsFromTheFirst]
