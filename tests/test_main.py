@@ -24,10 +24,6 @@ def run(capsys, *words):
     return status, *capsys.readouterr()
 
 
-def flags_of(module):
-    return {*module.main.__kwdefaults__}
-
-
 @pytest.mark.parametrize("temperature, K", [(0, 4), (0.8, 1), (5, 50)])
 def test_the_texts_are_those_of_the_laboratory(capsys, temperature, K):
     flags = "--temperature", str(temperature), "--K", str(K), "--top_k", "40", "--seed", "7", "-n", "12"
@@ -51,8 +47,8 @@ def test_bad_input_ends_in_one_sentence_and_status_2(capsys, typed, says):
 
 
 def test_every_flag_of_the_laboratory_alone_is_named():
-    assert {*command_line.ELSEWHERE} == flags_of(laboratory) - flags_of(program)
-    assert flags_of(program) <= flags_of(laboratory)
+    flags, of_laboratory = ({*module.main.__kwdefaults__} for module in (program, laboratory))
+    assert {*command_line.ELSEWHERE} == of_laboratory - flags and flags <= of_laboratory
 
 
 def test_a_draft_that_does_not_fit_is_refused_before_the_first_run(capsys, monkeypatch):
