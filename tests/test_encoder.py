@@ -11,13 +11,12 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from helpers import load_encoder
+from helpers import ROOT, load_encoder
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from encoder import CHUNKS, EOS, Encoder, bytes_to_unicode
 
-ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = [Path(os.environ["GPT2_VOCAB"])] if "GPT2_VOCAB" in os.environ else []
 FOLDERS += [ROOT / "models" / name for name in ("124M", "355M", "774M", "1558M", "distilgpt2")]
 WHERE = next((folder for folder in FOLDERS

@@ -11,10 +11,10 @@ from contextlib import suppress
 from functools import partial
 from inspect import signature
 from json import loads
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ROOT
 
 from exercises.__main__ import check, main
 from exercises.child import find_mistakes
@@ -28,7 +28,6 @@ from lossless.verdicts.museum import RULES, WRONG
 from lossless.verdicts.rules import Algorithm2
 from speculative import speculative_sampling
 
-ROOT = Path(__file__).parent.parent
 NAMES = {name: n + 1 for n, names in enumerate(STEPS.values()) for name in names}               # name: step
 STUDENT = (ROOT / "tests" / "fixtures" / "student.py").read_text(encoding="utf-8")
 

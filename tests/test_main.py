@@ -9,13 +9,13 @@ import tokenize
 from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 import main as program
 import methods.__main__ as laboratory
 from loading import command_line
 from utils import load_model
 
-ROOT = Path(__file__).resolve().parent.parent
 READ_FIRST = ["main", "autoregressive", "speculative", "sampling", "gpt2", "encoder", "utils"]
 
 
