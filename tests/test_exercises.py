@@ -196,14 +196,14 @@ def test_drafts_that_are_cut_off_at_the_end_are_too_many():
 FILES = {                                               # the file's contents: part of the answer
     "": "there is no function probabilities yet", "def f(:": "line 1: SyntaxError", "input()": "EOFError",
     "import os; os._exit(0)": "ended Python itself (exit status 0)",
-    "x = 1\nwhile x: pass": "after 1 seconds it has not finished: a loop never ends, or waits (line 2)",
-    "3 ** (10 ** 9)": "after 1 seconds"}
+    "x = 1\nwhile x: pass": "after 0.5 seconds it has not finished: a loop never ends, or waits (line 2)",
+    "3 ** (10 ** 9)": "after 0.5 seconds"}
 
 
 @pytest.mark.parametrize("content, said", FILES.items())
 def test_whatever_a_file_does_there_is_an_answer(content, said, tmp_path, capsys):
     (tmp_path / "mine.py").write_text(content, encoding="utf-8")
-    n_right, wrong = check(tmp_path / "mine.py", seconds=1 if "after" in said else 60)
+    n_right, wrong = check(tmp_path / "mine.py", seconds=.5 if "after" in said else 60)
     assert n_right == 0 and said in wrong[0] and said in capsys.readouterr().out
 
 
