@@ -3,7 +3,7 @@
 Cases that need the weights of GPT-2 are in test_weights.py."""
 import numpy as np
 import pytest
-from helpers import FixedNumbers, load_encoder, mean_accepted
+from helpers import Says, load_encoder, mean_accepted
 from test_encoder import WHERE, needs_vocabulary
 
 from benchmarks import counts, figures
@@ -25,7 +25,7 @@ def test_leetgpu():
     Its last number is for the draw; the number for the third draft is not used."""
     p = np.array([[.1, .6, .2, .1], [.1, .2, .5, .2], [.4, .2, .2, .2]])
     q = np.array([[.1, .5, .2, .2], [.3, .2, .2, .3], [.3, .2, .3, .2], [.25, .25, .25, .25]])
-    assert verify(q, p, [1, 2, 0], FixedNumbers(.50, .70, .90)) == (1, 3)
+    assert verify(q, p, [1, 2, 0], Says(.50, .70, .90)) == (1, 3)
 
 
 def test_flashinfer():
