@@ -11,7 +11,7 @@ from methods.table import DRAFTERS, VERIFIERS
 STEPS = {
     "-m benchmarks counts": "hours; after a stop, it goes on from there",
     "-m benchmarks costs": "eight minutes, on a machine that has nothing else to do",
-    "-m benchmarks speed": "seconds: the tables in the pages",
+    "-m benchmarks speed": "seconds: the numbers in the pages",
     "notebooks/run.py": "minutes, on a machine that has nothing else to do",
     "tests/tools/take_pictures.py": "a minute: the README's picture; needs Chromium",
 }
@@ -21,7 +21,7 @@ def main(what, name=""):
     """Count tokens, measure costs, and put both into tables.
 
     counts takes hours and measures no time.  After a stop, it goes on from there.  costs takes eight minutes,
-    on a machine that has nothing else to do.  speed makes the tables in the pages, in seconds.  all makes
+    on a machine that has nothing else to do.  speed writes the numbers in the pages, in seconds.  all makes
     every number of the repository: these three, the notebooks and the README's picture.  mine compares a
     drafter of your own with the draft model, in half a minute.
 
@@ -34,7 +34,7 @@ def main(what, name=""):
     if what == "mine":
         if not name:
             raise ValueError("mine needs your file: python -m benchmarks mine my_drafter.py")
-        for line in mine.compare(name):
+        for line in mine.measure_drafter(name):
             print(line, flush=True)
         return
     if name and (what != "counts" or name not in DRAFTERS | VERIFIERS):
@@ -47,7 +47,7 @@ def main(what, name=""):
         for cell, found in cells.items() if name else ():
             print(f"{cell:40} {found['tokens']:.2f} ± {found['se']:.2f} tokens per pass")
     elif what == "costs":
-        costs.measure_costs(RESULTS)
+        costs.write_costs(RESULTS)
     tables.write_pages()
 
 

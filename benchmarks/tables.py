@@ -1,11 +1,11 @@
-"""The tables of numbers in the pages, and the page of the papers' claims.
+"""The numbers in the pages: `python -m benchmarks speed` writes them all.
 
-    <!-- tokens in lines, T = 0 -->
-    | drafter, verifier | K = 2 | ..            `python -m benchmarks speed` makes such a table anew
-    <!-- end -->
+- Tables, each between two comments: <!-- tokens in lines, T = 0 --> and <!-- end -->.
+- Sentences, which sentences.txt lists, with a quantity of figures.py in braces in place of the number.
+- claims.md, made from claims.in.md, with quantities in braces, too.
 
-claims.md is made from claims.in.md, in which a quantity of figures.py stands in braces.  "-" means not
-counted or not measured.
+"-" means not counted or not measured.  Speed-ups and v have one decimal: measured again, they move by a
+tenth.
 """
 import re
 
@@ -17,20 +17,23 @@ from methods.table import DRAFTERS, VERIFIERS
 
 TABLE = re.compile(r"(<!-- (.+) -->\n)[^<]*(?=<!-- end -->)")
 NAMES = {"avx512": "AVX-512", "avx2": "AVX2"}                   # of files: in words
-PAGES = [RESULTS.parents[1] / "docs" / "methods.md",
-         *(RESULTS / f"{name}.md" for name in ("tokens", "speed", "passes"))]
+ROOT = RESULTS.parents[1]
+PAGES = ["docs/methods.md", *(f"benchmarks/results/{name}.md" for name in ("tokens", "speed", "passes"))]
+SENTENCES = [line.split(": ", 1) for line in (
+    ROOT / "benchmarks" / "sentences.txt").read_text(encoding="utf-8").splitlines() if line[0] != "#"]
 
 
 def show(what):
     """
-    >>> show("model token K=4 T=1: tokens"), show("model token K=4 T=1: text"), show("no token T=1: text")
-    ('2.63', '2.63 ± 0.02', '-')
+    >>> show("model token K=4 T=1: text"), show("avx2 passes 124M: v 5"), show("no token T=1: text")
+    ('2.63 ± 0.02', '1.5', '-')
     """
     try:
         found = value(what)
     except KeyError:
         return "-"
-    return "-" if found is None else found if isinstance(found, str) else f"{found:.2f}"
+    decimals = 1 if re.search(r": (speedup|v( \d+)?)$", what) else 2
+    return "-" if found is None else found if isinstance(found, str) else f"{found:.{decimals}f}"
 
 
 def table(first, columns, rows):
@@ -86,10 +89,10 @@ def tables_of_costs():
                for kernels, words in NAMES.items() for head, field in fields.items()}
     found = {"passes": table("model", columns, {name: name for name in SIZES})}
     for T in 0, 1:
-        columns = {f"{words}, K = {K}": f"{kernels} METHOD K={K} T={T}: text"
+        columns = {f"{words}, K = {K}": f"{kernels} METHOD K={K} T={T}: speedup"
                    for kernels, words in NAMES.items() for K in (2, 4, 8)}
         found[f"speed-up of lines, T = {T}"] = table("drafter, verifier", columns, methods((2, T, "")))
-        columns = {words: f"{kernels} NAME T={T}: text" for kernels, words in NAMES.items()}
+        columns = {words: f"{kernels} NAME T={T}: speedup" for kernels, words in NAMES.items()}
         found[f"speed-up of trees, T = {T}"] = table("drafter, rule", columns, methods((None, T, "")))
     return found
 
@@ -104,15 +107,29 @@ def table_of_methods():
 
 # The pages --------------------------------------------------------------------------------------------------
 
+def say(page, text, show=show):
+    """The text of a page with the numbers of its sentences.  Raises ValueError if one is not there."""
+    for sentence in (sentence for where, sentence in SENTENCES if where == page):
+        before, quantity, after = re.fullmatch("(.*){(.+)}(.*)", sentence).groups()
+        before, after = (r"\s+".join(map(re.escape, words.split(" "))) for words in (before, after))
+        text, n = re.subn(rf"({before})(?:\d*\.\d+|-)({after})", rf"\g<1>{show(quantity)}\2", text)
+        if not n:
+            raise ValueError(f"{page} no longer says {sentence!r}: change benchmarks/sentences.txt, too")
+    return text
+
+
 def pages():
     """{path: the page as it has to be}.  Raises KeyError for a mark that has no table."""
     made = tables_of_tokens() | tables_of_costs() | table_of_methods()
-    found = {path: TABLE.sub(lambda mark: mark[1] + made[mark[2]], path.read_text(encoding="utf-8"))
-             for path in PAGES}
+    found = {}
+    for page in [*PAGES, *(page for page, _ in SENTENCES)]:
+        text = say(page, (ROOT / page).read_text(encoding="utf-8"))
+        found[ROOT / page] = TABLE.sub(lambda mark: mark[1] + made[mark[2]], text)
     claims = (RESULTS / "claims.in.md").read_text(encoding="utf-8")
     return found | {RESULTS / "claims.md": re.sub("{(.+?)}", lambda what: show(what[1]), claims)}
 
 
 def write_pages():
     for path, text in pages().items():
-        rewrite(path, text)
+        if path.read_text(encoding="utf-8") != text:
+            rewrite(path, text)

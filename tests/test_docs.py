@@ -4,16 +4,15 @@ import json
 import re
 import shlex
 from contextlib import redirect_stdout
-from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 from exercises.mistakes import KNOWN
 from loading import command_line
 from methods import table
 from methods.__main__ import main
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 COMMANDS = re.findall(r"^    python (?:main.py|-m methods)(.*)", PAGES["lesson"], re.M)
 
@@ -39,9 +38,11 @@ def test_links_lead_somewhere(pages):
             assert target.exists() and known, (page, link)
 
 
-def test_the_lessons_methods_are_in_the_table():
-    names = {*table.DRAFTERS, *table.VERIFIERS}
-    assert all(name in names for name in re.findall(r"--(?:drafter|verifier) (\w+)", PAGES["lesson"]))
+def test_the_lessons_methods_are_in_the_table_and_those_of_the_cheat_sheet_are_all():
+    names = [*table.DRAFTERS, *table.VERIFIERS]
+    assert {*re.findall(r"--(?:drafter|verifier) (\w+)", PAGES["lesson"])} <= {*names}
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", PAGES["cheat_sheet"], re.M)
+    assert sorted(re.findall(r"\w+", " ".join(rows))) == sorted(names)
 
 
 def test_the_votes_of_the_lesson_and_the_mistakes_that_are_named_exist():
