@@ -1,9 +1,9 @@
-"""Export a model, trained or downloaded here, to programs that serve many users.
+"""Export a model, trained or downloaded here, for programs that serve many users.
 
     python -m loading.export demo-target served         # for transformers, vLLM, SGLang, TGI
 
 Hugging Face's layout is a config.json, the weights (safetensors: a JSON header, then the bytes) and the
-files of the tokenizer; this project reads such a folder, too.  How to serve it: docs/production.md.
+tokenizer's files; this project can read such a folder, too.  How to serve it: docs/production.md.
 
 Limitations: float32 only.  Those programs read "<|endoftext|>" in a prompt as the end of a text; here it is
 ordinary text.
@@ -20,7 +20,7 @@ from loading import command_line
 from loading.folder import read_folder
 from loading.names import find_folder
 
-NAMES = {       # what parts of OpenAI's names are in Hugging Face's
+NAMES = {       # parts of OpenAI's names: what they are in Hugging Face's
     "model/wte": "transformer.wte.weight", "model/wpe": "transformer.wpe.weight",
     "model/lm_head": "lm_head.weight", "model/h": "transformer.h.", "model/": "transformer.",
     "/w": ".weight", "/g": ".weight", "/b": ".bias", "/": "."}
@@ -57,11 +57,11 @@ def write_huggingface(folder, sizes, arrays, tokenizer):
         header[to_huggingface(name)] = dict(dtype="F32", shape=array.shape,
                                             data_offsets=[end, end := end + array.nbytes])
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)                             # so that the numbers after it are aligned
+    text += b" " * (-len(text) % 8)                             # to align the numbers after it
     with open(folder / "model.safetensors", "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays.values():
-            file.write(np.ascontiguousarray(array))             # tofile does not notice that a disk is full
+            file.write(np.ascontiguousarray(array))             # tofile does not notice a full disk
 
 
 def main(model, folder, models_dir="models"):
@@ -76,7 +76,7 @@ def main(model, folder, models_dir="models"):
     for place in folder, part:
         if os.path.lexists(place) or not place.parent.is_dir():
             raise ValueError(f"cannot write {place}: name a new folder, in one that exists")
-    source = find_folder(str(model), models_dir)                # the model may have to be downloaded
+    source = find_folder(str(model), models_dir)                # may download the model
     sizes, arrays, tokenizer = read_folder(source)
     if tokenizer.space or any(tokenizer.around):
         raise ValueError(f"{source} adds to each text, which is not exported")

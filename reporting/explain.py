@@ -1,5 +1,5 @@
 """Where the time of two runs goes: c, the cost of a draft, v, the cost of a verification, and the speed-up
-that they predict.
+they predict.
 
     figures = compare(baseline, speculative, ..) | explain(baseline, speculative, method, n_tokens)
 
@@ -15,9 +15,9 @@ from reporting.stats import is_tree, predicted_speedup, ratio
 
 
 def explain(baseline, speculative, method, n_tokens):
-    """Two Runs -> c, v, the speed-up that they predict, and the one to compare it with, both without the time
-    in which the prompt is read; None for what could not be measured.  Also the most rows that a pass of this
-    method can have, and whether each of them has the same bits as alone.
+    """Two Runs -> c, v, the speed-up they predict and the measured one to compare it with, both without the
+    prefill; None for what could not be measured.  Also the most rows that a pass of this method can have, and
+    whether such a pass is batch-invariant.
 
     method      methods.entries.Method, whose `propose` (or `grow`) is a TimedDrafter
     """
@@ -39,7 +39,7 @@ def explain(baseline, speculative, method, n_tokens):
 
 
 def all_have_K(rounds, n_tokens, K):
-    """True if every round had K drafts, or as many as were still wanted.
+    """True if every round had K drafts, or as many as there was room for.
     Theorem 3.8 of Leviathan et al. needs this."""
     wanted = n_tokens - np.cumsum([0, *(len(r.tokens) for r in rounds)])       # before each round
     return all(len(r.drafts) == min(K, n - 1) for r, n in zip(rounds, wanted))
@@ -48,7 +48,7 @@ def all_have_K(rounds, n_tokens, K):
 def costs_of(baseline, speculative, method):
     """(c, v) in target steps; None if not measured.
 
-    c   a step of the draft model; of other drafters, the time per draft; in a tree, the time per level
+    c   a step of the draft model; for other drafters, the time per draft; in a tree, the time per level
     v   the cost of a pass over K + 1 tokens, or over the tree
     """
     step, K, tree = baseline.target.seconds(1), method.K, method.shape
@@ -65,7 +65,7 @@ def costs_of(baseline, speculative, method):
 
 
 def predict_from_rounds(baseline, speculative, c, per_pass):
-    """The tokens per pass, as counted, divided by the mean cost of a round."""
+    """The counted tokens per pass, divided by the mean cost of a round."""
     step = baseline.target.seconds(1)
     passes = [(r, ratio(speculative.target.seconds(len(r.drafts) + 1), step)) for r in speculative.rounds]
     known = [(n_levels(r), v) for r, v in passes if v]
@@ -75,5 +75,5 @@ def predict_from_rounds(baseline, speculative, c, per_pass):
 
 
 def n_levels(r):
-    """How many drafts one after another: the depth of a tree, the length of a line."""
+    """The number of drafts in sequence: the depth of a tree, the length of a line."""
     return max(depths(r.parents), default=0) if is_tree(r) else len(r.drafts)
