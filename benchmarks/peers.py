@@ -1,4 +1,4 @@
-"""How long a pass takes in this project, and in transformers (on PyTorch).  By hand:
+"""How long a pass takes in this project and in transformers (on PyTorch).  To be run by hand:
 
     python -m benchmarks.peers          # milliseconds; results/peers.md has them, and llama.cpp's
 
@@ -48,7 +48,7 @@ def main(repetitions=15):
     """Milliseconds of passes over 1, 5 and 9 rows, here and in transformers.
 
     Args:
-        repetitions: how often each pass is timed; the two programs take turns
+        repetitions: how many times each pass is timed; the two programs take turns
     """
     SIZES[TARGET] = dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_layer=16)
     for size in TARGET, "124M", "355M":

@@ -1,8 +1,8 @@
-"""Models of GPT-2's shapes with random weights, to time full sizes without a download.
+"""Models with GPT-2's shapes and random weights, to time full sizes without a download.
 
     random_model("355M")                a pass takes as long as the real model's
 
-Limitations: they write noise.
+Limitations: their text is noise.
 """
 
 import numpy as np
@@ -18,9 +18,9 @@ SIZES = {"tiny": dict(n_vocab=300, n_ctx=256, n_embd=32, n_head=2, n_layer=4),  
 
 
 def random_arrays(size):
-    """{OpenAI's name: array}, float32, much as a training begins: gains near 1, all else near 0."""
+    """{OpenAI's name: array}, float32, similar to an initialization: gains near 1, all else near 0."""
     rng = np.random.default_rng(0)
-    # uniform: normal takes longer
+    # uniform, because normal takes longer
     return {name: (rng.random(shape, dtype=np.float32) - 0.5) / 16 + name.endswith("/g")
             for name, shape in list_shapes(**SIZES[size]).items()}
 

@@ -76,7 +76,7 @@ def load(model, folder):
 
 
 def fill(model, arrays):
-    """{name in OpenAI's layout: array} -> the parameters of a model."""
+    """Set the parameters of a model from {name in OpenAI's layout: array}."""
     model.load_state_dict({
         name: torch.from_numpy(arrays[tensorflow_name(name)].astype(np.float32)).view_as(parameter)
         for name, parameter in model.state_dict().items()})
@@ -91,7 +91,7 @@ def tensorflow_name(name):
 
 
 def export(model, hparams, folder):
-    """hparams.json and the weights in OpenAI's layout, in half precision."""
+    """Write hparams.json and the weights, in OpenAI's layout and half precision."""
     folder.mkdir(parents=True)
     arrays = {}
     for name, parameter in model.state_dict().items():
