@@ -154,7 +154,7 @@ VERSION = b"\x1a\x02\x08\x01"           # of the format: a field of the first en
 
 
 def sealed(block):
-    """An index with this data block, of the same length, and a checksum that is right."""
+    """An index with this data block, of the same length, and its correct checksum."""
     return block + struct.pack("<I", checkpoint.masked_crc(block)) + SMALL[len(block) + 4:]
 
 
@@ -331,7 +331,7 @@ def test_damage_at_random(tmp_path, kind, n):
 
 
 def test_a_mistake_of_this_program_is_not_called_damage(tmp_path, monkeypatch):
-    """Else somebody deletes 6 GB and gets them again."""
+    """Otherwise somebody would delete 6 GB and download them again."""
     write_tensorflow(tmp_path / "m", {"a": np.zeros(3)})
     monkeypatch.setattr(np, "fromfile", None)
     with pytest.raises(TypeError):

@@ -1,4 +1,4 @@
-"""fetch.py: of a file of Project Gutenberg the prose stays; if a text differs, nothing is written."""
+"""fetch.py keeps only the prose of a Project Gutenberg file, and writes nothing if a text differs."""
 import pytest
 
 from loading import command_line

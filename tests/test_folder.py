@@ -1,4 +1,4 @@
-"""loading/folder.py: the folders people have load, with transformers' logits, or the sentence says why not.
+"""loading/folder.py loads the folders people have, with transformers' logits, or a sentence says why not.
 
 The folders are changes to fixtures/huggingface, whose logits transformers computed.
 """
@@ -93,7 +93,7 @@ def cut_into_shards(path):
 
 
 def widen(arrays, n_inner=24):
-    """Wider feed-forward layers that compute the same: all further weights are 0."""
+    """Wider feed-forward layers that compute the same, because the additional weights are 0."""
     more = n_inner - 16
     pads = {"mlp.c_fc.weight": [(0, 0), (0, more)], "mlp.c_fc.bias": [(0, more)],
             "mlp.c_proj.weight": [(0, more), (0, 0)]}
@@ -101,7 +101,7 @@ def widen(arrays, n_inner=24):
 
 
 def mark(path):
-    """A byte order mark, as Windows' editor writes it, in every text."""
+    """Adds a byte order mark to every text file, as Windows' editor does."""
     for file in [*path.glob("*.json"), *path.glob("*.txt")]:
         file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
 
