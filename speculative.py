@@ -84,7 +84,7 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     Returns a generator of rounds (sampling.Round).
 
     draft, target   tokens, n_last=1 -> logits [n_last, n_vocab]; draft is None if `propose` needs no model
-    K               the most drafts per round, at least 1
+    K               maximum number of drafts per round, at least 1
     rng             numpy.random.Generator, the only source of randomness
     eos             an id, several ids, or None: generation stops once it has emitted one of them
     temperature, top_k, top_p   as in sampling.probabilities, for both models; the results are p and q

@@ -38,7 +38,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
         draft_model_size: 124M 355M 774M 1558M distilgpt2, demo-draft demo-target, a folder, or a name in
             Hugging Face's cache
         target_model_size: likewise
-        K: the most drafts per round
+        K: maximum number of drafts per round
         temperature: 0 is greedy
         top_k: sample from the k likeliest tokens; 0 for all
         top_p: sample from the likeliest tokens that hold this much probability; 1 for all

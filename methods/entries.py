@@ -48,7 +48,7 @@ class Verifier(NamedTuple):
     parse: Callable | None = None   # as in Drafter
     verifies: tuple = (LINE,)
     baseline: Callable = autoregressive_sampling        # what it is compared with
-    tests_all: bool = False         # the rule also tests the drafts after a failed one
+    tests_all: bool = False         # the rule also tests drafts after one that fails
     lossless: bool | None = True
 
     @property

@@ -13,7 +13,7 @@ Both decode the target's tokens to text, and encode the text again for the draft
             from, so the text is lossless
     SLEM    string-level exact match: the draft model continues the text, and its continuation is encoded for
             the target.  The p of such drafts is not known, so the draft model takes its likeliest tokens
-            instead of drawing, and p is None.  So the text is lossless, too
+            instead of drawing, and p is None, which makes the text lossless, too
 
 The new text may merge with the end of the old one: if the target has written "th" and SLEM's draft model
 continues with "e", together they would be the token "the".  Nothing is proposed if such a token would span
