@@ -41,12 +41,12 @@ class Encoder:
         self.byte_of = {char: byte for byte, char in self.char_of.items()}
         self.cache = {}                                         # chunk -> ids
         self.n_vocab = len(ids)
-        self.ends = {ids[EOS]} if EOS in ids else set()         # the ids that end a text
+        self.eos_ids = {ids[EOS]} if EOS in ids else set()      # the ids that end a text
 
     @property
     def eos(self):
         """The id that ends a text, a list if there are several, None if there is none."""
-        return [*self.ends][0] if len(self.ends) == 1 else sorted(self.ends) or None
+        return [*self.eos_ids][0] if len(self.eos_ids) == 1 else sorted(self.eos_ids) or None
 
     def encode(self, text):
         """str -> list[int].  Raises UnicodeEncodeError, a ValueError, for a lone surrogate."""
@@ -98,13 +98,13 @@ class Encoder:
 class Tokenizer(Encoder):
     """An Encoder with the extras that Hugging Face's files may ask for.
 
-    added, space, around, ends      as in loading.tokenizer.Files
+    added, space, around, eos_ids   as in loading.tokenizer.Files
     """
 
-    def __init__(self, ids, merges, added, space, around, ends):
+    def __init__(self, ids, merges, added, space, around, eos_ids):
         super().__init__(ids, merges)
         self.added, self.space, self.around = {ids[token]: token for token in added}, bool(space), around
-        self.ends = {*ends}
+        self.eos_ids = {*eos_ids}
         names = map(regex.escape, sorted(added, key=len, reverse=True))     # the longest match wins
         self.split = regex.compile(f"({'|'.join(names)})" if added else "((?!))").split
 

@@ -96,10 +96,10 @@ def point_masses(tokens, n_vocab):
     return probs
 
 
-def cut_after(tokens, ends):
-    """The tokens up to and including the first that is in `ends`.
+def cut_after(tokens, eos):
+    """The tokens up to and including the first that is in `eos`.
 
-    >>> cut_after([5, 9, 6, 9], ends={9})
+    >>> cut_after([5, 9, 6, 9], eos={9})
     [5, 9]
     """
-    return next((tokens[:i + 1] for i, token in enumerate(tokens) if token in ends), tokens)
+    return next((tokens[:i + 1] for i, token in enumerate(tokens) if token in eos), tokens)

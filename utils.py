@@ -50,7 +50,7 @@ def nest(arrays, n_layer):
     """
     params = {"blocks": [{} for _ in range(n_layer)]}
     n_weights, arena = sum(array.size for array in arrays.values()), Arena()
-    head = "model/lm_head" if "model/lm_head" in arrays else "model/wte"
+    lm_head = "model/lm_head" if "model/lm_head" in arrays else "model/wte"
     for name in [*arrays]:
         array = xp.asarray(arrays.pop(name))
         *path, last = name.removeprefix("model/").split("/")
@@ -59,6 +59,6 @@ def nest(arrays, n_layer):
             place = params["blocks"][int(part[1:])] if part[0] == "h" else place.setdefault(part, {})
         if last != "lm_head":
             place[last] = lay_out(array, n_weights, arena) if last == "w" else array
-        if name == head:
-            params["head"] = lay_out(array.T, n_weights, arena)    # the output head: usually wte, transposed
+        if name == lm_head:
+            params["lm_head"] = lay_out(array.T, n_weights, arena)     # usually wte, transposed
     return params

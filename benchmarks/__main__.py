@@ -34,7 +34,7 @@ def main(what, name=""):
     if what == "mine":
         if not name:
             raise ValueError("mine needs your file: python -m benchmarks mine my_drafter.py")
-        for line in mine.compare(name):
+        for line in mine.measure_drafter(name):
             print(line, flush=True)
         return
     if name and (what != "counts" or name not in DRAFTERS | VERIFIERS):
@@ -47,7 +47,7 @@ def main(what, name=""):
         for cell, found in cells.items() if name else ():
             print(f"{cell:40} {found['tokens']:.2f} ± {found['se']:.2f} tokens per pass")
     elif what == "costs":
-        costs.measure_costs(RESULTS)
+        costs.write_costs(RESULTS)
     tables.write_pages()
 
 

@@ -43,10 +43,10 @@ def of_counts(name, field):
     drafter, verifier, *rest = name.split()
     name = " ".join([*counted_as(drafter, verifier, None, float(rest[-1][2:]))[:2], *rest])
     cell, (field, _, number) = counts()[name], field.partition(" ")
-    K, rate = len(cell["kept"]), ratio(sum(cell["kept"]), sum(cell["tested"]))      # accepted over tested
+    K, rate = len(cell["accepted"]), ratio(sum(cell["accepted"]), sum(cell["tested"]))
     found = (cell | {
         "rows": cell["drafts"] + 1, "rate": rate, "text": f"{cell['tokens']:.2f} ± {cell['se']:.2f}",
-        "position": [*map(ratio, cell["kept"], cell["tested"])],                # the rate of each draft
+        "position": [*map(ratio, cell["accepted"], cell["tested"])],            # the rate of each draft
         "filled": cell["tokens"] / (K + 1),                                     # Chen et al., figure 1
         "predicted": expected_tokens(rate or 0, K)})[field]                     # Leviathan et al. (1)
     return found[int(number) - 1] if number else found

@@ -89,4 +89,4 @@ def arrays_of(params):
 
 def size_of(model):
     """Bytes of the weights.  The output head counts only once, as the token embeddings."""
-    return sum(array.nbytes for array in arrays_of({**model.params, "head": []}))
+    return sum(array.nbytes for array in arrays_of({**model.params, "lm_head": []}))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from benchmarks.costs import rounds
+from benchmarks.costs import measure_rounds
 from benchmarks.counts import HERE, N_TOKENS, count_texts, figures, name_of
 from benchmarks.figures import speed
 from benchmarks.measure import caption
@@ -23,7 +23,7 @@ K, N_TEXTS, N_TIMED = 4, 30, 6                                  # N_TEXTS are co
 HEAD = f"{'':24}  tokens per pass  acceptance     c     v     speed-up"
 
 
-def compare(drafter):
+def measure_drafter(drafter):
     """Yields the machine, then the lines of a table and a sentence for each temperature.
 
     drafter     a file that defines propose, or a drafter of methods/table.py
@@ -35,18 +35,18 @@ def compare(drafter):
         cells = [(name, "token", K, T) for name in (drafter, "model")]
         counted = [figures(sum(count_texts((*cell, where), n, 1) for n in tqdm(
             range(N_TEXTS), unit=" texts", leave=False, disable=None))) for cell in cells]
-        timed = rounds(cells, float("inf"), openings[:N_TIMED], N_TOKENS)
+        timed = measure_rounds(cells, float("inf"), openings[:N_TIMED], N_TOKENS)
         speeds = [speed(found, timed[name_of(*cell)], timed[f"alone T={T}"])
                   for cell, found in zip(cells, counted)]
         for (name, *_), found, cost in zip(cells, counted, speeds):
             rate, c = (f"{number:.2f}" if number is not None else "-" for number in
-                       (ratio(sum(found["kept"]), sum(found["tested"])), cost["c"]))
+                       (ratio(sum(found["accepted"]), sum(found["tested"])), cost["c"]))
             yield (f"{Path(name).name:24}  {found['tokens']:8.2f} ± {found['se']:.2f}  {rate:>10}  {c:>4}  "
                    f"{cost['v']:.2f}  {cost['text']}")
-        yield judge(Path(drafter).name, *counted, *speeds)
+        yield conclude(Path(drafter).name, *counted, *speeds)
 
 
-def judge(name, mine, model, my_speed, its_speed):
+def conclude(name, mine, model, my_speed, its_speed):
     """Says whether it is better or worse than `model`, and by how much, with standard errors."""
     tokens, error = mine["tokens"] - model["tokens"], (mine["se"]**2 + model["se"]**2) ** .5
     faster = my_speed["speedup"] - its_speed["speedup"]

@@ -1,4 +1,4 @@
-"""How far has your own speculative sampling come?   python -m exercises [my_speculative.py]
+"""Checks your own speculative sampling, step by step:   python -m exercises [my_speculative.py]
 
 README.md in this folder describes the steps; steps.py checks them.  Your file runs in a process of its own
 (child.py), which is killed if it does not answer in time.
@@ -19,12 +19,12 @@ SECONDS = 60            # allowed for a step; the slowest takes a few
 
 
 def main(*paths, json=False, start=False):
-    """Says how far your own speculative sampling has come: checks the steps of exercises/README.md.
+    """Check your own speculative sampling against the steps of exercises/README.md.
 
     Args:
-        paths: your file (my_speculative.py, if none is named), or several
+        paths: your file, or several; my_speculative.py if none is named
         json: print one line of JSON for each file: how many steps are right, and the mistakes in the next
-        start: write the file instead, with the first lines of all functions
+        start: create the file instead, with the signature of every function
     """
     paths, n_right = paths or ("my_speculative.py",), 0
     paths = [one for path in paths for one in sorted(glob(str(path))) or [path]]    # PowerShell leaves *.py
@@ -40,9 +40,9 @@ def main(*paths, json=False, start=False):
 
 
 def write_starter(path):
-    """Writes a file with the first lines of the functions, as README.md has them."""
+    """Writes a file with the signature of every function, as README.md has it."""
     if path.exists():
-        raise ValueError(f"{path} is there already: name another file")
+        raise ValueError(f"{path} already exists: name another file")
     steps = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
     heads = re.findall(r"^def \w+\([^:]*\):.*\n(?:    #.*\n)*", steps, re.M)
     empty = [f'\n\n{head}    raise NotImplementedError("not written yet")\n' for head in heads]
@@ -66,7 +66,7 @@ def check(path, seconds=SECONDS, show=print):
 
 def run_child(path, seconds):
     """Runs child.py on a file in another process and yields its lists of sentences.  If that process ends, or
-    does not answer within so many seconds, the last list says so."""
+    does not answer in time, the last list says so."""
     words = [sys.executable, "-m", "exercises.child", path, str(seconds)]
     with subprocess.Popen(words, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           text=True) as child:

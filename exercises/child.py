@@ -1,8 +1,8 @@
 """python -m exercises.child my_speculative.py 60: checks the steps in order, and prints a line of JSON for
-each: a list of sentences, empty if the step is right.  The line after the last step says what is gained.
+each: a list of sentences, empty if the step is right.  The line after the last step gives the speed-ups.
 
 __main__.py starts this in a process of its own, and reads it up to the first step that is not right.  A step
-that takes longer than so many seconds ends the process; the last lines then say where it was.
+that takes longer than that many seconds ends the process; the last lines then say where it was.
 """
 import faulthandler
 import inspect
@@ -25,7 +25,7 @@ from lossless.judge import text_of
 from reporting.stats import Timed
 
 N_PAIRS = 5             # of timed runs
-HINTS = {               # part of an error: what may be the reason
+HINTS = {               # part of an error: its likely reason
     "non-negative": "(is the residual max(0, q - p)? q - p alone has negative entries.)",
     "contain NaN": "(is the residual max(0, q - p)? The sum of q - p alone is 0.)",
     "NoneType": "(does one of your functions return nothing? A sampler returns the new tokens.  In step 8 "
@@ -36,7 +36,7 @@ HINTS = {               # part of an error: what may be the reason
 
 
 def check_steps(path):
-    """Yields a list of sentences for each step, empty if it is right, then what is gained."""
+    """Yields a list of sentences for each step, empty if it is right, then the speed-ups."""
     try:
         mine = load_module(path, read_text(path, "name a Python file"))
     except ValueError as error:
@@ -46,7 +46,7 @@ def check_steps(path):
     try:
         yield measure(mine)
     except BaseException as error:                      # your drafter meets 4,096 tokens here
-        yield ["\nThe run on the bundled pair, which shows what is gained, failed: "
+        yield ["\nThe timed run on the bundled pair, which shows the speed-ups, failed: "
                + describe_error(error, mine.__name__)]
 
 
@@ -109,7 +109,7 @@ def measure(mine, n=60, K=4):
     tokens = n / len(large.calls)
     alpha = next(a for a in np.linspace(0, 1, 101) if mine.expected_tokens(a, K) >= tokens - 1e-9)
     c, v = small.seconds(1) / step.seconds(1), large.seconds(K + 1) / step.seconds(1)
-    return [f"\nOn the bundled pair, at temperature 1 and K = {K}, it gives {tokens:.2f} tokens per pass.  "
+    return [f"\nOn the bundled pair, at temperature 1 and K = {K}, you get {tokens:.2f} tokens per pass.  "
             f"Your expected_tokens\ngives that at alpha = {alpha:.2f}; with c = {c:.2f} and v = {v:.2f} your "
             f"predicted_speedup is {mine.predicted_speedup(alpha, K, c, v):.2f}.\n"
             f"Compared with autoregressive sampling it is {gain}.\nWith your own drafter: "
@@ -123,4 +123,4 @@ if __name__ == "__main__":
         for answer in check_steps(sys.argv[1]):
             sys.stdout.flush()
             print(json.dumps(answer), file=out, flush=True)
-            faulthandler.dump_traceback_later(float(sys.argv[2]), exit=True, file=out)    # begins anew
+            faulthandler.dump_traceback_later(float(sys.argv[2]), exit=True, file=out)    # restarts the clock

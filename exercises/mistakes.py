@@ -1,4 +1,4 @@
-"""Known mistakes: which of them gives exactly what your code gives?  The checks of steps.py name it beside
+"""Known mistakes.  If one of them gives exactly what your code gives, the checks of steps.py name it beside
 the numbers.
 """
 from contextlib import suppress
@@ -34,9 +34,9 @@ FILTERS = {             # (logits [n_vocab], temperature, top_k, top_p) -> proba
 # Of a text --------------------------------------------------------------------------------------------------
 
 
-def omissions(target, prompt, n, ends, **settings):
-    """Yields (words, distribution): the texts that come out if something is forgotten."""
-    texts, settings["eos"] = partial(distribution_of_text, target, prompt), ends
+def omissions(target, prompt, n, eos, settings):
+    """Yields (words, distribution): the texts that result if something is forgotten."""
+    texts, settings = partial(distribution_of_text, target, prompt), settings | dict(eos=eos)
     yield "of temperature 0: nothing is drawn", texts(n, **settings | dict(temperature=0))
     for name in settings:
         yield f"that come without {name}", texts(n, **{key: settings[key] for key in settings if key != name})
@@ -47,8 +47,8 @@ def omissions(target, prompt, n, ends, **settings):
     yield "with the prompt in front: return the new tokens alone", {
         (*prompt, *new): chance for new, chance in texts(max(n - len(prompt), 0), **settings).items()}
     yield "without their EOS, which should be their last token", {
-        new[:-1] if new[-1] in ends else new: chance for new, chance in texts(n, **settings).items() if new}
-    if prompt[-1] in ends:
+        new[:-1] if new[-1] in eos else new: chance for new, chance in texts(n, **settings).items() if new}
+    if prompt[-1] in eos:
         yield "that end at once: an EOS in the prompt does not count", texts(0)
 
 
@@ -77,7 +77,7 @@ class RowsOneTooLate(Algorithm2):
 
 
 class RecordedAfterTheDraft(Algorithm2):
-    """p is recorded when the draft is already in the text, so it is the p of the token that follows."""
+    """p is recorded when the draft is already in the text, so it is the p of the token after it."""
     def propose(self, draft, x, k, probs, rng):
         drafts, _ = super().propose(draft, x, k, probs, rng)
         return drafts, [probs(draft(x + drafts[:j + 1]))[0] for j in range(k)]
@@ -85,11 +85,11 @@ class RecordedAfterTheDraft(Algorithm2):
 
 class RowsFromTheFirst(Algorithm2):
     """The drafts are judged by the first rows of the text. Of all its rows, the last K + 1 belong to them."""
-    def rows(self, target, x, drafts, probs, ends):
+    def rows(self, target, x, drafts, probs, eos):
         return probs(target(x + drafts, len(x + drafts)))
 
 
-# Several may give the same short texts; the first is named.  So the museum's own come before the disputed.
+# Several may give the same short texts; the first is named, so the museum's own come before the disputed.
 MISTAKES = [RowsOneTooLate, RecordedAfterTheDraft,
             *(RULES[name] for name in sorted(WRONG, key=DISPUTED.__contains__)),
             ResidualReversed, OnAfterARejection, RowsFromTheFirst]
@@ -103,15 +103,15 @@ def name_first(known, gives_yours):
     for name, mistake in known.items():
         with suppress(Exception):                       # it may raise an error, never end, or be for trees
             if gives_yours(mistake):
-                return f"\n    (this is what comes out of a known mistake: {name})" if name else ""
+                return f"\n    (this is the result of a known mistake: {name})" if name else ""
     return ""
 
 
 def name_rule(sampler):
     """The known mistake that gives exactly the texts of your sampler of step 4, in a line as above.
 
-    That sampler may have K drafts in every round.  So have the known mistakes if they are asked for two more
-    tokens, which are cut off.
+    That sampler may draft K tokens in every round.  So do the known mistakes if they are asked for two more
+    tokens, which are then cut off.
     """
     cases = [Case("", table(6, zeros, n_vocab), table(5, zeros, n_vocab), n_tokens, 2, settings, [0])
              for n_tokens, n_vocab, zeros, settings in (        # zeros: the share of impossible tokens

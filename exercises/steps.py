@@ -5,7 +5,7 @@ Your code runs with lossless/walk.py's `Walk` in place of the random generator, 
 chance could take.  So its distribution is computed, not estimated, and a mistake that shows in one text in a
 million is found like any other.
 
-Limitations: an endless loop that neither calls a model nor draws goes on until child.py ends the process.
+Limitations: an infinite loop that neither calls a model nor draws runs until child.py ends the process.
 """
 
 from contextlib import suppress
@@ -42,7 +42,7 @@ def run_sampler(sampler, models, prompt, *more, **settings):
 
 
 def check_calls(model, rng):
-    """The model.  A wrong call raises ValueError, and a run that seems endless is stopped by an error."""
+    """The model.  A wrong call raises ValueError, and a run that seems infinite is stopped by an error."""
     def checked(tokens, n_last=1):
         rng.step()
         token_list(tokens, f"a model was called with {tokens!r}: that is not a list of tokens")
@@ -78,12 +78,12 @@ def extreme(word):
 # What compares it with the truth ----------------------------------------------------------------------------
 
 
-def compare(found, expected, what):
+def diff(found, expected, what):
     """Yields a sentence for each difference between two distributions: {outcome: probability}, or arrays."""
     if isinstance(expected, dict):
         for outcome in sorted(expected.keys() | found.keys()):
-            yield from compare(found.get(outcome, 0.0), expected.get(outcome, 0.0),
-                               f"{what}: the probability of {outcome}")
+            yield from diff(found.get(outcome, 0.0), expected.get(outcome, 0.0),
+                            f"{what}: the probability of {outcome}")
     elif np.shape(found) != np.shape(expected):
         yield (f"{what} has the shape {np.shape(found)} and should have {np.shape(expected)}" +
                ": the function returned None" * (found is None))
@@ -101,20 +101,20 @@ def compare_texts(what, sampler, models, prompt, n, *K, first=None, **settings):
     """Yields how the sampler's texts of n tokens differ from the target's; `first` cuts longer ones."""
     def run(rng):
         new = run_sampler(sampler, models, prompt, n, *K, rng, **settings)
-        if any(token in ends for token in new[:-1]):
+        if any(token in eos for token in new[:-1]):
             raise ValueError(f"{what}: the text {list(new)} goes on after an EOS: any new token can be one")
         if "eos" not in settings and (len(new) < n or len(new) > n and first is None):
-            raise ValueError(f"asked for {n} new token{'s' * (n != 1)} after {prompt} it gives {len(new)}: "
+            raise ValueError(f"asked for {n} new token{'s' * (n != 1)} after {prompt}, it gives {len(new)}: "
                              f"{list(new)}")
         return new[:first]
 
-    ends = check_settings(n, eos=settings.get("eos"))
+    eos = check_settings(n, eos=settings.get("eos"))
     what = f"{what} after {prompt}, {settings}" if settings else f"{what} after {prompt}"
     found = exact_distribution(run)
-    wrong = [*compare(found, distribution_of_text(models[-1], prompt, n, **settings), what)]
+    wrong = [*diff(found, distribution_of_text(models[-1], prompt, n, **settings), what)]
     if wrong:
         wrong[0] += next((f"\n    (these are the texts {words})" for words, texts in omissions(
-            models[-1], prompt, n, ends, **settings) if distance(texts, found) < 1e-9), "")
+            models[-1], prompt, n, eos, settings) if distance(texts, found) < 1e-9), "")
     yield from wrong
 
 
@@ -131,8 +131,8 @@ def step_1(mine):
     found = [mine.probabilities(np.array([logits, logits]), **settings) for logits, settings in cases]
     wrong = []
     for two, (logits, settings) in zip(found, cases):
-        wrong += compare(two, [distribution_of_token(logits, **settings)] * 2,
-                         f"probabilities of two rows {logits.tolist()}, {settings},")
+        wrong += diff(two, [distribution_of_token(logits, **settings)] * 2,
+                      f"probabilities of two rows {logits.tolist()}, {settings},")
     if wrong:
         wrong[0] += name_first(FILTERS, lambda known: all(
             np.allclose(two, known(logits, *(dict(temperature=1, top_k=0, top_p=1) | settings).values()),
@@ -146,7 +146,7 @@ def step_1(mine):
     found = exact_distribution(lambda rng: draw(Q[0], rng))
     if len(found) == 1:
         yield "sample asks rng for no number, so it does not draw (or draws from elsewhere)"
-    yield from compare(found, dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
+    yield from diff(found, dict(enumerate(Q[0])), f"sample({Q[0]}, rng)")
     weights = np.random.default_rng(2).random(50_257).astype(np.float32)
     weights[:9] = weights[-9:] = 0
     for word, u, which in (SMALLEST, 0.0, "smallest"), (LARGEST, 1 - 2**-53, "largest"):
@@ -177,7 +177,7 @@ def refuse_negative(sample):
 def step_3(mine):
     """verify"""
     cases = {(1,): "accepted because q > p", (0,): "accepted with probability .2",
-             (1, 1): "of which the target never says the second", (): "no draft at all",
+             (1, 1): "and the target gives the second probability 0", (): "no draft at all",
              (0, 0): "accepted with probability .2 and .75, each by a number u of its own"}
 
     def run(verify, q, p, drafts, rng):
@@ -197,7 +197,7 @@ def step_3(mine):
         runs.append((q, p, drafts, found))
         say = [{f"{n} accepted, then {x}": chance for (n, x), chance in distribution.items()}
                for distribution in (found, expected)]
-        new = [*compare(*say, f"drafted {list(drafts)}, {why}")]
+        new = [*diff(*say, f"drafted {list(drafts)}, {why}")]
         if new:
             new[0] += f"\n    q = target_probs = {q.tolist()}\n    p = draft_probs = {p.tolist()}"
             if distance({(n, x): chance for (x, n), chance in found.items()}, expected) < 1e-9:
@@ -219,7 +219,7 @@ def step_4(mine):
                                 (table(3), dict(top_k=9, top_p=.7)), (table(3), dict(temperature=0))):
             yield from compare_texts(f"the first three tokens at K = {K}", mine.speculative_sampling,
                                      [draft, table(2, zeros=.2)], [0], 3, K, first=3, **settings)
-    # A drafter of your own, if it is the default, drafts otherwise: step 8 says so.
+    # If your own drafter is the default, it drafts differently: step 8 says so.
     of_draft, of_target = run_perfect_draft(mine.speculative_sampling, 8)
     if len(of_target) != 2 and (of_draft or "propose" not in signature(mine.speculative_sampling).parameters):
         twice = len(of_draft) > len({*of_draft})
@@ -252,14 +252,14 @@ def step_5(mine):
 def step_6(mine):
     """what it gains"""
     for alpha, K, tokens in (.6, 2, 1.96), (0, 4, 1), (1, 4, 5):
-        yield from compare(mine.expected_tokens(alpha, K), tokens, f"expected_tokens({alpha}, {K})")
+        yield from diff(mine.expected_tokens(alpha, K), tokens, f"expected_tokens({alpha}, {K})")
     for alpha, K, c, v, gain in (.8, 5, 0, 1, 3.68928), (.6, 2, .1, 1.5, 1.152941176), (1, 4, .25, 1.5, 2):
-        yield from compare(mine.predicted_speedup(alpha, K, c, v), gain,
-                           f"predicted_speedup({alpha}, {K}, c={c}, v={v})")
+        yield from diff(mine.predicted_speedup(alpha, K, c, v), gain,
+                        f"predicted_speedup({alpha}, {K}, c={c}, v={v})")
 
 
 def step_7(mine):
-    """lossless, says the judge"""
+    """the judge"""
     found = report(mine.speculative_sampling)
     if not found.lossless:
         yield str(found)
@@ -278,7 +278,7 @@ def step_8(mine):
     if not found.lossless:
         yield str(found)
     elif not run_perfect_draft(mine.speculative_sampling, 8)[0]:
-        yield ("without the argument propose your sampler never asks the draft model: is your own drafter "
+        yield ("without the argument propose, your sampler never asks the draft model: is your own drafter "
                "the default? The default does what step 4 did")
     elif not any(drafts for drafts, _ in drafted):
         yield ("nothing was drafted in these short texts, so nothing was judged: does your drafter wait "

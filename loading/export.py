@@ -40,12 +40,12 @@ def to_huggingface(name):
 def write_huggingface(folder, sizes, arrays, tokenizer):
     """config.json, model.safetensors, tokenizer_config.json, vocab.json, merges.txt."""
     same = {size: sizes[size] for size in ("n_embd", "n_head", "n_layer", "n_inner")}
-    ends = tokenizer.ends
-    ends = dict(bos_token_id=min(ends, default=None),           # null, not 50256, if there is none
-                eos_token_id=ends if len(ends) > 1 else min(ends, default=None))
+    eos = tokenizer.eos_ids
+    special = dict(bos_token_id=min(eos, default=None),         # null, not 50256, if there is none
+                   eos_token_id=eos if len(eos) > 1 else min(eos, default=None))
     config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], vocab_size=sizes["n_vocab"],
                   n_positions=sizes["n_ctx"], **same, activation_function="gelu_new", layer_norm_epsilon=1e-5,
-                  tie_word_embeddings=sizes["tied"], dtype="float32", **ends)
+                  tie_word_embeddings=sizes["tied"], dtype="float32", **special)
     texts = {"config.json": json.dumps(config, indent=2), "vocab.json": json.dumps(tokenizer.ids),
              "added_tokens.json": json.dumps({token: tokenizer.ids[token] for token in tokenizer.added}),
              "tokenizer_config.json": json.dumps(dict(tokenizer_class="GPT2Tokenizer")),

@@ -31,7 +31,7 @@ class Files(NamedTuple):
     added: set          # tokens recognized in a text before it is split into chunks
     space: bool         # a space is put before each text, and each piece between added tokens, that lacks it
     around: tuple       # ([ids before each text], [ids after it])
-    ends: list          # the ids that end a text
+    eos_ids: list       # the ids that end a text
 
 
 def read_tokenizer(folder, n_vocab=None):
@@ -58,8 +58,8 @@ def read_tokenizer(folder, n_vocab=None):
             raise ValueError(f"it has {len(ids)} tokens, and the model beside it {n_vocab}: keep one model's "
                              "files, or call model.resize_token_embeddings(len(tokenizer)) and save both")
         space = config.get("add_prefix_space", whole and whole["pre_tokenizer"].get("add_prefix_space"))
-        around, ends = read_template(whole, config, ids), list_ends(folder, ids)
-    return Files(ids, merges, added.keys() - {EOS}, bool(space), around, ends)   # EOS stays text: encoder.py
+        around, eos_ids = read_template(whole, config, ids), list_eos_ids(folder, ids)
+    return Files(ids, merges, added.keys() - {EOS}, bool(space), around, eos_ids)  # EOS is text: encoder.py
 
 
 def read_json(path, optional=False):
@@ -159,13 +159,13 @@ def read_template(whole, config, ids):
     return around
 
 
-def list_ends(folder, ids):
+def list_eos_ids(folder, ids):
     """The ids that end a text: those in config.json and generation_config.json, or else that of EOS."""
     config, generation = (read_json(folder / f"{name}.json", optional=True)
                           for name in ("config", "generation_config"))
     default = 50256 if (folder / "config.json").exists() else ids.get(EOS)
-    ends = config.get("eos_token_id", default), generation.get("eos_token_id")
-    ends = [i for end in ends for i in (end if isinstance(end, list) else [end])]
-    if not {*map(type, ends)} <= {int, type(None)}:
-        raise ValueError(f"eos_token_id is {ends}: it must be an id, several, or null")
-    return sorted({*ends} & {*ids.values()})
+    found = config.get("eos_token_id", default), generation.get("eos_token_id")
+    found = [i for end in found for i in (end if isinstance(end, list) else [end])]
+    if not {*map(type, found)} <= {int, type(None)}:
+        raise ValueError(f"eos_token_id is {found}: it must be an id, several, or null")
+    return sorted({*found} & {*ids.values()})

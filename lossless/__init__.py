@@ -1,5 +1,5 @@
 """Is a sampler lossless?  Computes its exact output distribution, and how far that is from the target's.
-Nothing is sampled, so a mistake that shows in one text of a million is found like any other.
+Nothing is sampled, so a mistake that shows in one text in a million is found like any other.
 
 The modules are chapters, in this order:
 
@@ -9,7 +9,7 @@ The modules are chapters, in this order:
     judge.py    check and report
     ledger.py   a wrong text, to be checked with a pencil
 
-An idea of your own is checked in three lines.  Here it is a drafter that always proposes token 1 twice
+It takes three lines to check an idea of your own, here a drafter that always proposes token 1 twice
 (`python -m lossless` checks speculative.py itself):
 
 >>> def ones(draft, x, k, to_probs, rng): return [1, 1][:k], None          # None: point masses
@@ -33,19 +33,18 @@ Limitations: the models have a vocabulary of a few tokens, and speed is not judg
   rounds).  For speculative.py that is enough for all branches.  A sampler that draws more often leaves some
   unwalked, and a mistake that shows only there may be missed.  The report says in how many cases only the
   likeliest were walked: 283 of 442 if drafts are drawn by the alias method, 412 if by rejection.
-- After 60 seconds the judge says what it has seen.  Every case has been begun by then: when half of the time
-  is over, each that is left gets an even share of the rest.  `thorough=True` has neither
-  limit.
+- After 60 seconds the judge says what it has seen.  By then it has begun every case: when half of the time
+  is over, the cases that are left share the rest evenly.  `thorough=True` has neither limit.
 - A sampler that catches NumPy's TypeError for an array of random numbers may be judged wrongly; walk.py
   says what else cannot be walked.
 - If a loop never ends, draws no random number, calls no model and yields nothing, the check never ends.
 - If top_p is exactly a sum of probabilities, rounding decides which tokens are kept.
 
 Three sets of samplers were written by somebody who had not seen the cases.  All of the first 21 were judged
-correctly.  Of the next 22 (11 wrong, 11 lossless), 21 were judged correctly.  The other, a loop that ends
-only by chance, was refused then and is judged correctly now.  Of the next 30 (23 wrong, 7 lossless), 25 were
-judged correctly.  The other five needed logits far from 0 or many rounds, which the cases
-have now, or more tokens of vocabulary than they have (token ids kept in one byte).
+correctly, and so were 21 of the next 22 (11 wrong, 11 lossless); the other, a loop that ends only by chance,
+was refused then and is judged correctly now.  Of the last 30 (23 wrong, 7 lossless), 25 were judged
+correctly; the other five needed logits far from 0 or many rounds, which the cases have now, or a larger
+vocabulary than the cases have (token ids kept in one byte).
 """
 from lossless.cases import standard_cases
 from lossless.judge import check, report

@@ -25,7 +25,7 @@ def main(path="", *, thorough=False, explain=False):
     python -m lossless my_speculative.py    # speculative_sampling(..), a loop of your own: judged as it is
 
     The first word of the answer is "lossless" or "not"; the exit status is 0, 1 (not lossless), or 2 (it
-    cannot be judged).  It also says in how many cases only the likeliest branches were walked.
+    was not judged).  The answer also says in how many cases only the likeliest branches were walked.
 
     Args:
         path: a Python file with one of these functions, or with propose and verify
@@ -42,7 +42,7 @@ def main(path="", *, thorough=False, explain=False):
     found = report(judged, thorough=thorough, watch=watch)
     if found.lossless and judged is sampler and not drafted:
         raise ValueError(f"{path} drafts nothing in these texts of a few tokens, so there is nothing to "
-                         "judge: let it draft sooner")
+                         "judge: make it draft sooner")
     print(found)
     loop = " in the loop of speculative.py" * (judged is sampler)
     print(f"judged: {' and '.join(own)} of {path}{loop}" if own else "judged: speculative.py")
@@ -75,7 +75,7 @@ def own_functions(path):
 
 
 def example(draft, target, tokens, n_tokens, K, rng, *, temperature, top_k, top_p, eos):
-    """What a loop must take."""
+    """The arguments that a loop must accept."""
 
 
 def call_loop(path, loop, *run, eos=None, **settings):
@@ -89,7 +89,7 @@ def call_loop(path, loop, *run, eos=None, **settings):
 
 
 def find_in_museum(sampler, case):
-    """Yields a sentence if a wrong rule of the museum does the same in this case and in all of few tokens."""
+    """Yields a sentence if a wrong rule of the museum does the same in this case and in all short ones."""
     from lossless.verdicts.museum import RULES, WRONG
     cases = [case, *(case for case in CASES if case.n_tokens <= FEW_TOKENS)]
     with contextlib.suppress(Exception):                # the sampler may fail in some cases

@@ -1,10 +1,10 @@
 """The standard cases: on which pairs of toy models, with which K, lengths and settings a sampler is tried.
 
 A wrong sampler is often right by luck: at the first draft, at K = 1, if p and q share all tokens, if a round
-begins after a rejection.  So a pair of models is made position by position.  It is written as a word with a
-letter for each position of the new text, and the letter says which tokens the two models can give there
-(KINDS).  In the word "..s.", draft and target are certain of the same token at all positions but the third.
-So the walk has few branches, and all of them test the third draft.
+begins after a rejection.  So each pair of models is made position by position, from a word with a letter for
+each position of the new text; the letter says which tokens the two models can give there (KINDS).  In the
+word "..s.", draft and target are certain of the same token at all positions but the third, so the walk has
+few branches, and all of them test the third draft.
 
 >>> len(CASES)
 442
@@ -22,9 +22,9 @@ PROMPT = [2, 0]
 # Pairs of models --------------------------------------------------------------------------------------------
 
 # There are five tokens (24 if the word contains a w).  They play the parts a, b, .. of KINDS; which token
-# plays which part is drawn anew after every prefix.  A capital letter means the same kind.  An EOS that is
+# plays which part is drawn again after every prefix.  A capital letter means the same kind.  An EOS that is
 # given to pair() plays part a where the letter is a capital, and part e elsewhere.  GPT-2's logits are near
-# -100, and softmax does not change if a constant is added to all of a row: the rows of an f get one of FAR.
+# -100, and adding a constant to a row does not change its softmax, so the rows of an f get one of FAR.
 PARTS, FLAT, TIES = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)], np.exp([2, 2, 1, 1, 0])
 FAR = -102, 0, 60                   # exp(-104) is 0 in float32
 
@@ -109,12 +109,12 @@ SETTINGS = [*(dict(temperature=t) for t in (1e-7, .013, .08, .36, .5, 1.04, 2.7,
             *(dict(top_p=p) for p in (.03, .13, .3, .46, .75, .94, .987, .9995)),
             dict(temperature=.5, top_k=3), dict(temperature=1.5, top_k=2), dict(temperature=2, top_p=.7),
             dict(top_k=4, top_p=.7), dict(temperature=.7, top_k=3, top_p=.8)]
-EOS = [dict(eos=0), dict(eos=[1]), dict(eos={2, 4}), dict(eos=(0, 1, 3)), dict(eos=np.arange(5)),
-       dict(eos=[3, 4], temperature=.6), dict(eos=1, top_k=2), dict(eos=[2], temperature=1.5, top_p=.8)]
+WITH_EOS = [dict(eos=0), dict(eos=[1]), dict(eos={2, 4}), dict(eos=(0, 1, 3)), dict(eos=np.arange(5)),
+            dict(eos=[3, 4], temperature=.6), dict(eos=1, top_k=2), dict(eos=[2], temperature=1.5, top_p=.8)]
 
 
 def standard_cases():
-    """Easy numbers come first, because the first mistake that is found is the one that is shown."""
+    """Easy numbers come first, because the first mistake found is the one that is shown."""
     yield Case("no token is wanted", *pair(""), 0, 2, {})
     yield from make_cases(1, "ee", "easy numbers") + make_cases(2, "eee", "easy numbers")
     for K, words in {1: "ff f rr 22 ss bb == oo te pf xs ef nf ll c. w ..............s.s. x.ss s.s.s..",
@@ -131,7 +131,7 @@ def standard_cases():
         words = "f. 2. r. n. w" + " ff" * (len(setting) > 1)
         yield from make_cases(1, words, "temperature, top-k and top-p", **setting)
         yield from make_cases(2, "..f ...f.", "temperature, top-k and top-p in a longer round", **setting)
-    for setting in EOS:
+    for setting in WITH_EOS:
         yield from make_cases(2, "se. .bs.s", "the ways to give EOS", **setting)
     for K in 1, 2, 3, 4, 6:
         yield from make_cases(K, "=.fx2.s=..xf", "the likeliest token, and ties", temperature=0)
@@ -150,7 +150,7 @@ def position_cases(K, before, after):
 
 
 def give_prompts(cases, first=0):
-    """Gives each case a new prompt (of 625), so that a sampler's memory of one does no harm in the next."""
+    """Gives each case a new prompt (of 625), so that a sampler's memory of one does not affect the next."""
     for i, case in enumerate(cases, first):
         yield case._replace(prompt=[i // 5 ** j % 5 for j in range(4)])
 
@@ -169,7 +169,7 @@ def more_cases():
         for i, j in itertools.combinations(range(2 * K + 3), 2):
             word = "." * i + "{}" + "." * (j - i - 1) + "{}" + "." * (2 * K + 2 - j)
             yield from make_cases(K, " ".join(map(word.format, "sxbf=", "sbsxe")), "two positions of a text")
-    for K, setting in itertools.product(range(1, 5), SETTINGS + EOS):
+    for K, setting in itertools.product(range(1, 5), SETTINGS + WITH_EOS):
         yield from make_cases(K, "f.f bs.s .es.s 2bs", "settings in all rounds", **setting)
 
 
@@ -179,5 +179,5 @@ def pair_cases(pairs, Ks, n_tokens, settings):
         for K in Ks:
             least = max(4, K + 1) if isinstance(K, int) else 4
             yield Case(f"pair {n}", draft, target, n_tokens or least, K, settings, [0, 0])
-        for setting in [] if settings or n > 1 else [dict(temperature=0), *SETTINGS[3::3], *EOS]:
+        for setting in [] if settings or n > 1 else [dict(temperature=0), *SETTINGS[3::3], *WITH_EOS]:
             yield Case(f"pair {n}", draft, target, min(3, n_tokens or 3), Ks[len(Ks) // 2], setting, [0, 0])

@@ -45,7 +45,7 @@ class Report(NamedTuple):
                       "a mistake in the rest: thorough=True (--thorough) walks it.") * (self.n_unfinished > 0)
             return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked}){missed}"
         digits = 6 if abs(self.probability - self.wanted) > 2e-6 else 12
-        rounding = " (rounding, or something small that is left out?)" if self.deviation < 1e-6 else ""
+        rounding = " (rounding, or something small that is left out)" if self.deviation < 1e-6 else ""
         return (f'not lossless: after "{spell(self.prompt)}" the text "{spell(self.text)}" has probability '
                 f"{self.probability:.{digits}f}, and should have {self.wanted:.{digits}f}{rounding}.  "
                 f"({self.case}; {walked})\n"
@@ -53,9 +53,9 @@ class Report(NamedTuple):
 
 
 def check(sampler, *which, **settings):
-    """Returns the largest deviation of any text's probability from the target's.  Less than 1e-9 is rounding.
-    The report is printed if it is more, or if some cases were not walked to the end.  The arguments are those
-    of `report`."""
+    """Returns the largest deviation of any text's probability from the target's.  Less than 1e-9 is rounding;
+    if it is more, or if some cases were not walked to the end, the report is printed.  The arguments are
+    those of `report`."""
     found = report(sampler, *which, **settings)
     if not found.lossless or found.n_unfinished:
         print(found)
@@ -65,8 +65,8 @@ def check(sampler, *which, **settings):
 def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, watch=iter, **settings):
     """Walk the standard cases, up to the first that is wrong.  Returns a Report.
 
-    If no text is off by .01 there, the remaining cases of up to four tokens are walked, too.  The report
-    shows a text that is short and far off.
+    If no text is off by .01 there, the remaining cases of up to four tokens are walked, too, so that the
+    report can show a text that is short and far off.
 
     sampler     (draft, target, tokens, n_tokens, K, rng, **settings) -> rounds, or the new tokens
     pairs       of (draft, target), with a vocabulary of a few tokens, instead of the standard cases; the
@@ -74,8 +74,8 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, watch=it
     Ks          without pairs: only standard cases with one of these K
     n_tokens    without pairs: only standard cases with at most this many tokens
     thorough    walk more cases, and all to the end (a minute for speculative.py)
-    watch       passes the cases on, and may show how many there are
-    settings    temperature, top_k, top_p, eos: instead of the standard ones
+    watch       passes the cases on, and may show the progress
+    settings    temperature, top_k, top_p, eos: instead of the standard settings
 
     Raises ValueError if the sampler cannot be judged.  Errors that the sampler itself raises pass through.
     """
@@ -121,19 +121,19 @@ def judge_case(sampler, case, max_steps=np.inf, deadline=np.inf):
     found, n_branches = walk_case(sampler, case, max_steps, deadline)
     wanted = distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
     missing = max(1 - sum(found.values()), 0)           # in branches that were left out
-    errors = compare(found, wanted, missing)
+    errors = find_errors(found, wanted, missing)
     counts = max(errors.values()), 1, n_branches, int(missing > ROUNDING)
     if counts[0] <= ROUNDING:
         return Report(True, *counts)
     again = [walk_case(sampler, case, FEW_STEPS)[0] for _ in range(4)]
     if any(distance(again[0], other) > ROUNDING for other in again):
-        raise ValueError(NOT_REPEATED)                  # it has chance of its own; two runs may agree
+        raise ValueError(NOT_REPEATED)                  # it draws elsewhere; two runs may agree
     text, _ = clearest(errors.items())
     return Report(False, *counts, str(case), case.settings, list(case.prompt), list(text),
                   float(found.get(text, 0)), float(wanted.get(text, 0)))
 
 
-def compare(found, wanted, missing):
+def find_errors(found, wanted, missing):
     """{text: how far its probability in `found` is off, at least}; `missing` may belong to any text."""
     more = {text: found.get(text, 0) - wanted.get(text, 0) for text in sorted(found.keys() | wanted.keys())}
     return {text: max(d, -d - missing, 0) for text, d in more.items()}
@@ -152,7 +152,7 @@ def walk_case(sampler, case, max_steps=np.inf, deadline=np.inf, outcome=None):
 
 
 def count_calls(model, rng):
-    """The model, with its calls counted as steps of the run.  A model that is no function is left alone."""
+    """The model, its calls counted as steps of the run.  A model that is not a function is left alone."""
     @functools.wraps(model)
     def call(tokens, n_last=1):
         rng.step()

@@ -1,29 +1,29 @@
-"""A wrong sampler -> a ledger that can be checked with a pencil: all ways in which a token comes about, with
+"""A wrong sampler -> a ledger that can be checked with a pencil: every way in which a token comes about, with
 the chance of each step, and their sum beside the target's probability.
 
 Limitations: a round's drafts are listed as if each were tested as soon as it is drawn, and only as many
-branches are walked as judge.py walks.  If a sampler gives tokens instead of rounds, only these are listed.
+branches are walked as judge.py walks.  If a sampler gives tokens instead of rounds, only they are listed.
 """
 import numpy as np
 
 from checks import check_settings
-from lossless.judge import MAX_STEPS, ROUNDING, clearest, compare, walk_case
+from lossless.judge import MAX_STEPS, ROUNDING, clearest, find_errors, walk_case
 from lossless.toys import distribution_of_text, distribution_of_token, spell
 
 
 def write_ledger(sampler, case, report):
-    """The ledger of the shortest beginning of a text that is clearly too likely: of the report's text, if it
-    is."""
+    """The ledger of the shortest beginning of a text that is clearly too likely: of the report's text, if
+    that is."""
     found = add_beginnings(walk_case(sampler, case, MAX_STEPS)[0])
     wanted = add_beginnings(distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings))
-    errors = compare(found, wanted, missing=1 - found[()])
+    errors = find_errors(found, wanted, missing=1 - found[()])
     too_likely = [text for text in found if errors[text] > ROUNDING and found[text] > wanted.get(text, 0)]
     if not too_likely:
         return f'"{spell(report.text)}" stops too soon: before {case.n_tokens} tokens, and without an EOS.'
     shown = tuple(report.text)
     begins = [text for text in too_likely if shown in too_likely and text == shown[:len(text)]]
     text, _ = clearest((text, errors[text]) for text in begins or too_likely)
-    n = next(n for n in range(len(text)) if errors[text[:n + 1]] > ROUNDING)        # so many tokens are right
+    n = next(n for n in range(len(text)) if errors[text[:n + 1]] > ROUNDING)        # n tokens are right
     rows = {}
     ways, _ = walk_case(sampler, case, MAX_STEPS, outcome=lambda *run: follow(*run, n, len(text), rows))
     ways = {way: chance for way, chance in ways.items() if way[0][:n] == text[:n]}
@@ -72,10 +72,10 @@ def follow(result, rng, start, end, rows):
 def list_rows(case, start, text, rows):
     """Yields q and p at each position of the text from `start` on."""
     settings = dict(case.settings)
-    ends = check_settings(0, eos=settings.pop("eos", None))
+    eos = check_settings(0, eos=settings.pop("eos", None))
     for i in range(start, len(text)):
         at = [*case.prompt, *text[:i]]
-        if i == case.n_tokens or i and text[i - 1] in ends:
+        if i == case.n_tokens or i and text[i - 1] in eos:
             yield f'"{spell(at)}" is complete, so the text should end here'
             break
         q, p = distribution_of_token(case.target(at)[0], **settings), rows.get(text[:i], [])    # []: no draft

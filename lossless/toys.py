@@ -1,6 +1,6 @@
 """Toy models: tables of a few tokens, and the exact distribution of their texts, from the definition.
 
-A model here is a table: a row of logits for each prefix.  Its texts are few, so their probabilities can be
+A model here is a table: a row of logits for each prefix.  It has so few texts that their probabilities can be
 multiplied out one by one, without a sampler.
 
 >>> distribution_of_text(memoryless([.5, .25, .25]), [0], 2, eos=[0, 1])[2, 0]
@@ -84,13 +84,13 @@ def distribution_of_text(model, prompt, n_tokens, eos=None, **settings):
     >>> distribution_of_text(memoryless([.5, .25, .25]), [0], 2, eos=[0, 1])[2, 0]
     0.125
     """
-    ends = () if eos is None else np.ravel([*eos] if np.iterable(eos) else eos)
+    eos_ids = () if eos is None else np.ravel([*eos] if np.iterable(eos) else eos)
     if n_tokens == 0:
         return {(): 1.0}
     distribution = {}
     for token, chance in enumerate(distribution_of_token(model(prompt)[0], **settings)):
         if chance > 0:
-            left = 0 if token in ends else n_tokens - 1
+            left = 0 if token in eos_ids else n_tokens - 1
             rest = distribution_of_text(model, [*prompt, token], left, eos, **settings)
             distribution |= {(token, *text): float(chance * more) for text, more in rest.items()}
     return distribution

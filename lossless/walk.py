@@ -17,7 +17,7 @@ The first run answers "below .75" and "below .5": HH.  The second run repeats th
 second: HT.  The third begins with "above .75", and so on.  No number is ever drawn.
 
 Limitations: a random number may be shifted, scaled, put through `log`, and compared with numbers and arrays,
-but not with another random number.  So a race of exponentials or Gumbel noise cannot be walked.  What happens
+but not with another random number, so a race of exponentials or Gumbel noise cannot be walked.  What happens
 at exactly u = 0 is not seen.
 """
 import contextlib
@@ -28,14 +28,14 @@ from collections import defaultdict
 
 import numpy as np
 
-MAX_BRANCHES = 1_000_000    # of one case; more are too much work
-MAX_STEPS = 5_000           # random numbers, calls of a model and rounds in one run; more: it never ends
+MAX_BRANCHES = 1_000_000    # of one case; more would take too long
+RUN_STEPS = 5_000           # random numbers, calls of a model and rounds in one run; more: taken as endless
 NEGLIGIBLE = 1e-13          # less likely branches are left out
 OBJECT_ERRORS = "numpy.object_", "Uniform", "input types"       # NumPy and torch say these of a Uniform
-NOT_REPEATED = ("the sampler did not repeat itself: it must remember nothing between runs (make it anew for "
-                "each; in a file, forget everything when a text does not continue the last), have no "
-                "random generator of its own (draw from the one that is given), and look at no clock")
-ENDLESS = (f"the sampler has made {MAX_STEPS:,} steps (random numbers, calls of a model, rounds) and goes "
+NOT_REPEATED = ("the sampler did not repeat itself: it must remember nothing between runs (make a new one "
+                "for each; in a file, forget everything when a text does not continue the last), have no "
+                "random generator of its own (draw from the one that is given), and not read the clock")
+ENDLESS = (f"the sampler has made {RUN_STEPS:,} steps (random numbers, calls of a model, rounds) and goes "
            "on: it never ends, or its texts are too long for the judge")
 NOT_WALKED = ("a random number was {}: that cannot be walked. Compare each with a probability or a "
               "cumulative sum, or draw with rng.choice(n, p=p)")
@@ -91,11 +91,11 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
 
     def comparison(name):
         """A comparison that bypasses NumPy, for speed."""
-        def compare(self, c):
+        def decide(self, c):
             if type(c) in (float, np.float64):
                 return c == c and self.is_below(c) == name.startswith("less")
             return name.endswith("equal") if c is self else getattr(np, name)(self, c)     # NumPy asks u < u
-        return compare
+        return decide
 
     __lt__, __le__, __gt__, __ge__ = map(comparison, ("less", "less_equal", "greater", "greater_equal"))
 
@@ -130,10 +130,10 @@ class Uniform(np.lib.mixins.NDArrayOperatorsMixin):
         return np.log(self)
 
     def __int__(self):
-        for n in range(MAX_STEPS if self >= 0 else 0):
+        for n in range(RUN_STEPS if self >= 0 else 0):
             if self < n + 1:
                 return n
-        self.walk.refuse(f"rounded below 0, or made one of more than {MAX_STEPS:,} integers")
+        self.walk.refuse(f"rounded below 0, or made one of more than {RUN_STEPS:,} integers")
     __floor__ = __trunc__ = __int__
 
     def __float__(self):
@@ -174,8 +174,8 @@ class Walk(np.random.Generator):
 
     def step(self):
         self.steps += 1
-        if self.steps > MAX_STEPS:
-            if self.probability < 1e-3:                     # a loop that chance would end some day
+        if self.steps > RUN_STEPS:
+            if self.probability < 1e-3:                     # a loop that chance would end eventually
                 raise Unlikely
             self.refuse("", ENDLESS)
 
@@ -192,7 +192,7 @@ class Walk(np.random.Generator):
 
     def integers(self, low, high=None, size=None, dtype=int, endpoint=False):
         low, high = (0, low) if high is None else (low, high)
-        if np.ndim(low) or np.ndim(high) or high - low > MAX_STEPS:
+        if np.ndim(low) or np.ndim(high) or high - low > RUN_STEPS:
             self.refuse(f"drawn between {low} and {high}")
         return self.choice(np.arange(low, high + endpoint), size)
 
@@ -231,7 +231,7 @@ for name in {*dir(np.random.Generator)} - {*vars(Walk)}:
 def exact_distribution(run, max_steps=np.inf, deadline=np.inf):
     """run(rng) -> outcome.  Returns {outcome: probability} over everything that `rng` could give.
 
-    `run` must do the same each time, so a drafter with a memory must be made anew in it.  Branches with a
+    `run` must do the same each time, so it must create any drafter that has a memory.  Branches with a
     probability below 1e-13 are left out, and all that remain after `max_steps` steps or at the deadline, a
     time.monotonic().
     Raises ValueError if the run never ends, does not repeat itself, or asks for what cannot be walked.
@@ -256,7 +256,7 @@ def exact_distribution(run, max_steps=np.inf, deadline=np.inf):
             if chance_of_other > NEGLIGIBLE:
                 heapq.heappush(to_walk, (-chance_of_other, next(order), walk.forks, n))
         steps += walk.steps
-        if steps > MAX_STEPS and not distribution:
+        if steps > RUN_STEPS and not distribution:
             raise ValueError(ENDLESS)
         if not to_walk or steps > max_steps or time.monotonic() > deadline:
             return dict(distribution)

@@ -57,8 +57,8 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
     given = {name for name, value in locals().items() if value != DEFAULTS[name]}
     if prompt_file:
         prompt = read_text(prompt_file, "name a text file, or - for standard input").removesuffix("\n")
-    n, settings = n_tokens_to_generate, dict(temperature=temperature, top_k=top_k, top_p=top_p)
-    check_flags(n, K, seed, prompt, **settings)                 # whatever can be checked before a download
+    n_tokens, settings = n_tokens_to_generate, dict(temperature=temperature, top_k=top_k, top_p=top_p)
+    check_flags(n_tokens, K, seed, prompt, **settings)          # whatever can be checked before a download
     choice = choose(drafter, verifier)
     if trace:
         check_place(trace)
@@ -68,17 +68,17 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
     encoder = models.encoder
     tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
     method = prepare(choice, models, tokens, K, settings, time_drafting)
-    check_room(len(tokens), n, method.target.n_ctx)             # now, not after the baseline's run
-    check_room(len(tokens), n, getattr(method.draft, "n_ctx", len(tokens) + n),
+    check_room(len(tokens), n_tokens, method.target.n_ctx)      # now, not after the baseline's run
+    check_room(len(tokens), n_tokens, getattr(method.draft, "n_ctx", len(tokens) + n_tokens),
                f"{draft_model_size}'s context", READS_THE_END)
 
     # Usually these are autoregressive_sampling, and speculative_sampling with the chosen `propose` and
     # `verify`.  Trees of drafts and `coupled` have their own loops, with the same arguments.
     def autoregress(draft, target, rng):
-        return method.baseline(target, tokens, n, rng, **settings)
+        return method.baseline(target, tokens, n_tokens, rng, **settings)
 
     def speculate(draft, target, rng):
-        return method.sampler(draft, target, tokens, n, method.K, rng, **settings)
+        return method.sampler(draft, target, tokens, n_tokens, method.K, rng, **settings)
 
     names = [target_model_size] + [draft_model_size] * models.draft_is_used
     for sentence in (*name_sources(*names, models_dir=models_dir),
@@ -98,7 +98,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
     json or print(baseline.describe_time())
     speculative = time(speculate, partial(show, title="Speculative sampling", show_rounds=show_rounds))
     json or print(speculative.describe_time())
-    costs = explain(baseline, speculative, method, n)           # before further runs add to the times
+    costs = explain(baseline, speculative, method, n_tokens)    # before further runs add to the times
 
     # Both have `rows`, the most of a pass: `compare` those counted, `explain` those possible, which are kept.
     figures = compare(baseline, speculative, encoder, lambda: (time(autoregress), time(speculate)),

@@ -39,7 +39,7 @@ def textbook(params):
     if not isinstance(params, dict):
         return params
     if "w" not in params:
-        return {name: textbook(part) for name, part in params.items() if name != "head"}
+        return {name: textbook(part) for name, part in params.items() if name != "lm_head"}
     n_tiles, n_chunks, _, depth, width = params["w"].shape
     w = params["w"].transpose(1, 2, 3, 0, 4).reshape(n_chunks * depth, n_tiles * width)[:, :len(params["b"])]
     return {"w": w, "b": params["b"]}

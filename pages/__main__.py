@@ -1,4 +1,4 @@
-"""A static site to use without an install.  python -m pages FOLDER"""
+"""A static site that needs no installation.  python -m pages FOLDER"""
 import sys
 
 from loading import command_line

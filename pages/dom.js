@@ -17,8 +17,8 @@ function bar(name, from, to) {                          // shares of the whole w
 const b = (words, name = "") => el("b", name, words);
 const sum = (list, value) => list.reduce((total, item) => total + value(item), 0);
 const many = (n, word, end = "s") => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : end}`;
-const number = x => Number.isInteger(x) ? String(x) : x < .001 ? x.toExponential(1)
-  : x.toFixed(3).replace(/^0/, "");
+const exact = x => String(x).replace(/^0\./, ".");
+const number = x => Number.isInteger(x) ? String(x) : x < .001 ? x.toExponential(1) : exact(x.toFixed(3));
 function words(strings, ...values) {                    // words`p = ${.25}` -> ["p = ", ".250", ..]
   const shown = value => typeof value === "number" ? number(value) : value ?? "";
   return strings.flatMap((text, i) => [text, shown(values[i])]);

@@ -30,7 +30,7 @@ def check_place(path):
 
 
 def is_ours(path):
-    """Is this a file that begins as our pages do?  (A picture has MARK as its first comment.)"""
+    """Whether the file begins as our pages do.  (A picture has MARK as its first comment.)"""
     if not path.is_file():
         return False
     with path.open("rb") as file:

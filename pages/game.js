@@ -27,15 +27,15 @@ function verdictOn(rule, right) {
   return [title, el("p", "", rule.reason), el("p", "", ...rule.lossless
     ? words`The judge followed ${many(rule.n_branches, "random branch", "es")}: no text is wrong.`
     : words`The judge's clearest wrong text, ${b(`“${text}”`)}, comes with probability
-      ${plain(rule.probability)} and must come with ${plain(rule.wanted)}.`),
+      ${plain(rule.probability)} and should come with ${plain(rule.wanted)}.`),
   el("p", "small soft", thread(rule), ` (${rule.date}): ${rule.claim}`)];
 }
 function summary() {                                    // what was right, and something to pass on
-  const told = `I told ${score()} of ${dealt.length} accept rules right.`, link = location.href.split("#")[0];
+  const told = `I got ${score()} of ${dealt.length} accept rules right.`, link = location.href.split("#")[0];
   const pass = button("Copy my score", "", () => copy(`${told} ${link}#guess`, pass));
   const code = $("top").querySelectorAll("p a")[2]?.href ?? "..", all = el("a", "", `all ${game.n} cases`);
   all.href = code + "/blob/main/lossless/verdicts/README.md";
-  return [el("p", "verdict", told), el("p", "", ...words`A coin gets ${dealt.length / 2}. Of ${all} of the
+  return [el("p", "verdict", told), el("p", "", ...words`Guessing gets ${dealt.length / 2}. Of ${all} of the
     repository, ${game.n_wrong} are not lossless.`), el("ol", "", ...dealt.map((rule, i) => el("li", "",
     answers[i] === rule.lossless ? "✓ " : "✗ ", thread(rule)))), el("div", "row", pass)];
 }

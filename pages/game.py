@@ -1,7 +1,7 @@
 """Is this lossless?  Guess.  The rules of game.ini, each with the judge's verdict.
 
     game()      what the page needs.  A question has the rule in NumPy (`code`), the law of its token, and the
-                verdict on the case; of a wrong rule also the clearest wrong text
+                verdict on the case; for a wrong rule, also the clearest wrong text
 
 Limitations: one draft a round, and models that do not look at the text.  A case's own verdict is found on
 the models of lossless/verdicts/.

@@ -1,4 +1,4 @@
-"""The pair itself on the page: index.html runs this file and its imports, unchanged, in Pyodide.
+"""The bundled pair on the page: index.html runs this file and its imports, unchanged, in Pyodide.
 
     live = Live()
     live.start('{"prompt": "The fox", "K": 4, ..}')    begin two runs: the target alone, and speculation
@@ -9,7 +9,7 @@
 
 The methods take their arguments as JSON and return JSON; an error is returned as one sentence under "error".
 The code in the editor can use the names of lossless/verdicts/rules.py, sampling.py and speculative.py.  It
-defines `propose`, `verify` or both, or else a subclass of Algorithm2 or Tree.  Of several the last counts.
+defines `propose`, `verify` or both, or else a subclass of Algorithm2 or Tree; if several, the last counts.
 
 Limitations: one text at a time.  The judge stops at the first case that is wrong;
 python -m lossless --thorough searches longer.

@@ -15,7 +15,7 @@ N_TOP = 4               # tokens of each distribution that are shown
 
 
 def tests(r, draws, block=False):
-    """One entry a place, from the first draft to where the next token was drawn (of a block: to the end).
+    """One entry for each place, from the first draft to where the next token was drawn (a block: to the end).
 
     r       a sampling.Round;  draws    the numbers that the accept rule drew, in order
     An entry:  x        the draft at this place, or None after the last

@@ -133,7 +133,7 @@ function heard({ id, loaded, failed, began, lane, round, costs, verdict, share, 
     if (run === mine) lay();
   } else if (costs) measured(costs);
   else if (verdict) judged(verdict);
-  else if (share) progress(share, "Every possible outcome is followed.");
+  else if (share) progress(share, "Following every possible outcome.");
   else if (done) {
     working(false);
     if (asking.race) over(false);

@@ -12,7 +12,7 @@ function timeline({ spec, about }, c, v) {              // when each round begin
   });
 }
 const speedup = (run, c, v) => tokensOf(run.spec) / timeline(run, c, v).at(-1).ends;
-const acceptance = ({ spec }) => ["kept", "tested"].map(key => sum(spec, r => r[key]));     // how many drafts
+const acceptance = ({ spec }) => ["accepted", "tested"].map(key => sum(spec, r => r[key])); // how many drafts
 
 // The state ----------------------------------------------------------------------------------------------
 const PACE = 300, PHASE = 1200, HOLD = 700;             // milliseconds: a step; if slow: a phase, a halt
@@ -38,8 +38,8 @@ const DRAFTERS = {
   model: ["one pass of the small model", "the small model's distribution", "the small model gives it"],
   eagle: ["one pass of a layer that reads the large model's states", "that layer's distribution",
     "the layer that reads the large model's states gives it"],
-  lookup: ["copied from the text: no model runs", "1 for the token that was copied, which was not drawn",
-    "it is copied from the text, not drawn: so"],
+  lookup: ["copied from the text: no model runs", "1 for the copied token, which was not drawn",
+    "copied from the text, not drawn, so"],
   other: ["one pass of what drafts", "the drafter's distribution", "its drafter gives it"],
 };
 const drafterOf = ({ settings: { drafter } }) => DRAFTERS[drafter] ?? DRAFTERS.other;
@@ -65,10 +65,10 @@ function asText(kind, words) {                          // as text; a line's end
       ? [el("span", "sign", "↵"), part] : part))]);
 }
 function roundIn(r) {                                   // the last round shows what became of each draft
-  const box = el("span", "can", ...asText("accepted", r.text.slice(0, r.kept)));
-  for (const d of (r.drafts ?? []).slice(r.kept))
+  const box = el("span", "can", ...asText("accepted", r.text.slice(0, r.accepted)));
+  for (const d of (r.drafts ?? []).slice(r.accepted))
     box.append(el("span", "gone", ...chips(d.rejected ? "out" : "unread", [names[d.token]])));
-  box.append(...asText("own", r.text.slice(r.kept)));
+  box.append(...asText("own", r.text.slice(r.accepted)));
   return Object.assign(box, { tabIndex: 0, role: "button" });
 }
 function pending({ nodes, drafts }, { drafted, checking }) {
@@ -120,7 +120,7 @@ function outcome() {
   const law = lossless === false ? "another distribution: this rule is not lossless."
     : "the same distribution" + (lossless ? "." : " only if this rule is lossless.");
   return stopped ? "The run was stopped." : at < 0 ? "The two texts are the same, token for token."
-    : temperature > 0 ? "Both texts are drawn at random: other words, from " + law
+    : temperature > 0 ? "Both texts are drawn at random: different words, from " + law
       : `The texts differ from token ${at + 1} on` + (edited || !lossless ? "."
         : ": two tokens were almost equally likely there, and rounding decided.");
 }
@@ -130,7 +130,7 @@ function moment() {                                     // what is to be seen no
   const drafts = many((r.nodes ?? r.drafts).length, "draft"), each = isTree(run) ? "Each level" : "Each";
   if (checking) return `Round ${done + 1}: the large model checks ${drafts} in one pass.`;
   if (drafted) return `Round ${done + 1}: ${drafts}. ${each} is ${drafterOf(run)[0]}.`;
-  return `Round ${done}: ${r.kept} of ${many(r.depth, isTree(run) ? "level" : "draft")} accepted`
+  return `Round ${done}: ${r.accepted} of ${many(r.depth, isTree(run) ? "level" : "draft")} accepted`
     + (r.own ? `, then ${quoted(r.text.at(-1))}.` : ".");
 }
 const say = words => { $("said").textContent = words; };
@@ -149,7 +149,7 @@ function lay() {                                        // after another run, ot
   line = timeline(run, c, v);
   const { most, n_drafting } = run.about, computed = run.spec.length && speedup(run, c, v);
   const speed = preset === data.presets[0] && run.measured || computed, shown = speed.toFixed(2);
-  const [accepted, tested] = acceptance(run), off = speed && speed < 1;
+  const [accepted, tested] = acceptance(run), off = speed && speed < 1, made = sum(run.spec, r => r.depth);
   $("speed").textContent = speed ? shown + "×" : "…";
   $("speed").className = off ? "slow" : "";
   const real = speed === run.measured;
@@ -158,11 +158,12 @@ function lay() {                                        // after another run, ot
   $("formula").replaceChildren(...words`${real ? `Computed: ${computed.toFixed(2)} = ` : ""}
     ${tokensOf(run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
     ${b((n_drafting * c + v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
-    ${isTree(run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %`);
+    ${isTree(run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %
+    ${el("div", "", made > tested ? `(${made - tested} more follow a rejected one: not tested)` : "")}`);
   $("most-is").textContent = `${most - 1} drafts + 1`;
   $("c-why").textContent = isTree(run) ? "one level of the tree" : drafterOf(run)[0];
   $("v-why").textContent = v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
-    : `not ${most}: the weights are read once for all ${most} tokens`;
+    : `less than ${most} passes: the weights are read only once`;
   $("v").max = most;
   for (const [id, value] of [["c", c], ["v", v]]) {
     $(id).value = value;

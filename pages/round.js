@@ -4,12 +4,12 @@ const LINES = JSON.parse($("lines").textContent);       // how the lines begin t
 
 // The stops: j is the draft, n how many are accepted so far, t what was tested (pages/picture.py) ----------
 const STOPS = {
-  tried({ tests, nodes, kept }) {                       // of a tree: the children of a node in turn
+  tried({ tests, nodes, accepted }) {                       // of a tree: the children of a node in turn
     let n = 0;
     return tests.flatMap((t, j) => {
       const stop = (kind, more) => ({ kind, j, n, t, ...more });
       if (t.x === null) return [stop("last", { own: true })];
-      const show = stop("show"), out = nodes ? !t.passes : j >= kept;
+      const show = stop("show"), out = nodes ? !t.passes : j >= accepted;
       n += !out;
       if (!out) return [show, stop("test"), stop("accept")];
       const more = nodes && nodes[t.node].parent === nodes[tests[j + 1]?.node]?.parent;
@@ -17,23 +17,23 @@ const STOPS = {
       return more ? rejected : [...rejected, stop("draw", { out, own: true })];
     });
   },
-  block({ tests, kept, own }) {
+  block({ tests, accepted, own }) {
     let n = 0;
     const found = tests.slice(1).flatMap((t, j) => {
       const before = { kind: "weight", j, t, n };
       if (t.passes) n = j + 1;
       return [before, { kind: "coin", j, t, n }];
     });
-    return own ? [...found, { kind: "block", n: kept, t: tests[kept], out: true, own: true }] : found;
+    return own ? [...found, { kind: "block", n: accepted, t: tests[accepted], out: true, own: true }] : found;
   },
-  lines({ steps, kept }) {
+  lines({ steps, accepted: n }) {
     const drawn = steps.findIndex(one => one.facts.some(([name]) => name === "next_token"));
     return steps.map((one, i) => {
       const tested = steps.slice(0, i + 1).filter(other => other.test).length, own = i >= drawn;
-      return { kind: "line", n: own ? kept : Math.min(tested, kept), out: own || tested > kept, own, ...one };
+      return { kind: "line", n: own ? n : Math.min(tested, n), out: own || tested > n, own, ...one };
     });
   },
-  whole: ({ kept }) => [{ kind: "whole", n: kept, out: true, own: true }],
+  whole: ({ accepted }) => [{ kind: "whole", n: accepted, out: true, own: true }],
 };
 let show = id => $(id).scrollIntoView();                // page.js: also on a projector
 function openRound(of, i, go = false) {
@@ -107,16 +107,16 @@ const yes = text => b(text, "yes"), no = text => b(text, "no"), drafts = n => ma
 const own = r => yes(quoted(r.text.at(-1))), word = t => quoted(names[t.x]);
 const WORDS = {                                         // (the stop, its round, its draft, who drafts)
   show: ({ j, t }, r, d, [,, gives]) => words`${r.nodes ? "The next child" : `Draft ${j + 1}`} is
-    ${b(word(t))}: ${r.nodes ? "now" : gives} p = ${d.p}, and the large model's q = ${d.q}. With which
+    ${b(word(t))}: ${r.nodes ? "now" : gives} p = ${d.p}, and the large model's q = ${d.q}. With what
     probability should it be accepted?`,
   test: ({ t, out }, r, d) => words`r = ${t.r} is ${out ? "not" : ""} less than min(1, q / p) =
-    min(1, ${d.q} / ${d.p}) = ${t.ratio}: ${out ? no("rejected.") : yes("accepted.")}
-    ${out ? "It is drafted more often than the large model says it." : ""}`,
+    min(1, ${exact(d.q)} / ${exact(d.p)}) = ${t.ratio}: ${out ? no("rejected.") : yes("accepted.")}
+    ${out ? "It is drafted more often than the large model would choose it." : ""}`,
   accept: ({ j, t }, r) => words`${b(word(t))} stays. ${r.nodes ? "Its own children are tried next."
     : j + 1 < r.drafts.length ? "On to the next draft." : "All drafts are accepted."}`,
   left: ({ t, more }) => words`Pale: what accepted drafts already deliver, min(p, q). Hatched: what q still
-    lacks. ${more ? "Divided by its sum it is the q for the next child, and p loses this token."
-    : "A replacement is drawn from it, so that both together are q: the distribution is not changed."} The
+    lacks. ${more ? "Divided by its sum it is q for the next child, and p loses this token."
+    : "A replacement is drawn from it, so the two add up to q, and the distribution is unchanged."} The
     hatched part adds up to ${t.z}, and a rejection happens exactly that often.`,
   draw: ({ j, t }, r) => words`Divided by its sum ${t.z}, the hatched part is a distribution. A draw from it
     replaces ${no(word(t))} by ${own(r)}. ${j + 1 < r.drafts?.length
@@ -124,21 +124,21 @@ const WORDS = {                                         // (the stop, its round,
   last: (_, r) => r.nodes ? words`A leaf is reached. The same pass has computed q after it: a draw from it
     gives ${own(r)}.` : r.drafts.length ? words`All ${drafts(r.drafts.length)} are accepted. The same pass has
     computed q after the last of them: a draw from it gives ${own(r)}. That is ${drafts(r.drafts.length)} + 1
-    from one pass.` : words`One token is left to write: it is drawn from q: ${own(r)}.`,
+    from one pass.` : words`One token is left to write, and is drawn from q: ${own(r)}.`,
   weight: ({ j, t }, r, d) => words`Block verification judges prefixes. The first ${drafts(j + 1)} have
-    P = min(1, P q / p) = min(1, ${r.tests[j].weight} × ${d.q} / ${d.p}) = ${t.weight}. The bars are p and
-    P q at the next place.`,
+    P = min(1, P q / p) = min(1, ${exact(r.tests[j].weight)} × ${exact(d.q)} / ${exact(d.p)}) = ${t.weight}.
+    The bars are p and P q at the next place.`,
   coin: ({ j, t }) => words`r = ${t.r} is ${t.passes ? "" : "not"} less than h = z / (z + 1 − P) =
     ${t.ratio}, where z = ${t.z} is the hatched part: ${t.passes ? yes(`the first ${drafts(j + 1)} stay.`)
     : "this does not accept them."} The last r that passes counts.`,
-  block: (_, r) => words`${r.kept} of ${drafts(r.drafts.length)} accepted. The next token is drawn from the
-    hatched part, (P q − p)₊, divided by its sum: ${own(r)}.`,
+  block: (_, r) => words`${r.accepted} of ${drafts(r.drafts.length)} accepted. The next token is drawn from
+    the hatched part, (P q − p)₊, divided by its sum: ${own(r)}.`,
   whole: (_, r) => r.nodes ? words`${drafts(r.nodes.length)} in a tree, all checked in one pass. The children
     of a node are tested in turn, each against what is then left of q; the first that passes is accepted
     (green). If none does, the next token comes from what is left.`
-    : ["This method has a loop of its own: its lines are not shown."],
-  line: ({ facts, test }) => [...facts.map(fact), ...!test ? [] : words`r = ${test.r} is
-    ${test.r < test.ratio ? "" : "not"} less than min(1, ${test.q} / ${test.p}) = ${test.ratio}`],
+    : ["This method has a loop of its own, whose lines are not shown."],
+  line: ({ facts, test }) => [...facts.map(fact), ...!test ? [] : words`r = ${test.r} is ${test.r < test.ratio
+    ? "" : "not"} less than min(1, ${exact(test.q)} / ${exact(test.p)}) = ${test.ratio}`],
 };
 function fact([name, x]) {                              // what a name holds after its line
   const value = typeof x === "number" ? number(x) : typeof x === "string" ? x
@@ -167,7 +167,8 @@ function light() {
   const test = stop.test ?? (/test|coin/.test(kind) ? t : /show|weight/.test(kind) && { ratio: t.ratio });
   const row = t?.rows.find(([id]) => id === t.x), draft = drafts[j] ?? (row && { p: row[1], q: row[2] });
   $("letters").replaceChildren(...words`${el("span", "q-ink", "q")} is the large model's distribution, and
-    ${el("span", "p-ink", "p")} is ${drafterOf(of)[1]}.`);
+    ${el("span", "p-ink", "p")} is ${drafterOf(of)[1]}.
+    ${of.settings.temperature ? "" : "At temperature 0, all p and q are 0 or 1."}`);
   $("picture").replaceChildren(...pictureOf(stop, r));
   $("nodes").replaceChildren(r.nodes ? tree(r.nodes, statusIn(r, stop)) : "");
   $("needle").hidden = !test;
@@ -178,7 +179,7 @@ function light() {
   $("before").replaceChildren(el("span", "soft", shortened(said).replaceAll("\n", " ")),
     ...drafts.flatMap((one, m) => chips(status(one, m) + (m === j ? " now" : ""), [names[one.token]])),
     ...r.nodes ? chips("accepted", r.text.slice(0, n)) : [],
-    ...own && r.own ? chips("own", r.text.slice(r.kept)) : []);
+    ...own && r.own ? chips("own", r.text.slice(r.accepted)) : []);
   $("words").className = out && !own ? "no" : /test|accept|last/.test(kind) ? "yes" : "";
   $("words").replaceChildren(...WORDS[kind](stop, r, draft, drafterOf(of)));
   const [source, nth] = lineOf(stop, of), box = $("source");
@@ -206,7 +207,7 @@ $("r-back").onclick = () => move(-1);
 $("r-next").onclick = () => move(1);
 
 // Keys, and the round that is opened at first ------------------------------------------------------------
-function onRound() {                                    // do the arrows step the opened round, or the race?
+function onRound() {                                    // whether the arrows step the opened round
   const { top, bottom } = $("round").getBoundingClientRect(), half = innerHeight / 2;
   return opened && (top < half && bottom > half
     || $("round").contains(document.activeElement) && bottom > 0 && top < innerHeight);
@@ -222,16 +223,16 @@ addEventListener("keydown", event => {
   else return;
   event.preventDefault();
 });
-function worth({ of, r: { kept, drafts, tests, text, nodes }, i }) {     // as an example, above temperature 0
+function worth({ of, r: { accepted, drafts, tests, text, nodes }, i }) { // as an example, above temperature 0
   if (!of.settings.temperature || !tests) return 0;
   const siblings = tests.some((t, j) => t.passes === false && tests[j + 1]);     // one fails
-  if (nodes) return siblings && kept && Math.min(...nodes.map(({ taken, q }) => taken ? q : 1));
-  if (kept === drafts.length) return 0;
+  if (nodes) return siblings && accepted && Math.min(...nodes.map(({ taken, q }) => taken ? q : 1));
+  if (accepted === drafts.length) return 0;
   const said = drafts.map(d => names[d.token]), whole = word => /^ [A-Za-z]{2,}$/.test(word);
-  const after = [said[kept + 1], of.spec[i + 1]?.text[0]].every(next => !/^\w/.test(next ?? ""));
-  const shown = [...said.slice(0, kept + 1), text[kept]];
-  const clear = after && shown.every(whole) && text[kept] !== said[kept + 1];
-  return tests[kept].z * drafts[kept].p + clear + (clear && kept > 0);
+  const after = [said[accepted + 1], of.spec[i + 1]?.text[0]].every(next => !/^\w/.test(next ?? ""));
+  const shown = [...said.slice(0, accepted + 1), text[accepted]];
+  const clear = after && shown.every(whole) && text[accepted] !== said[accepted + 1];
+  return tests[accepted].z * drafts[accepted].p + clear + (clear && accepted > 0);
 }
 function openBest(among) {                              // a clear rejection, of whole words
   const all = among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));

@@ -48,7 +48,7 @@ function open(i) {
   $("editor").value = typed[rule.name] ?? rule.code;
   const settings = Object.entries(rule.settings ?? {}).map(setting => setting.join(" "));
   if (rule.penalty) settings.push("a penalty on repetition");
-  $("about").replaceChildren(rule === LINKED ? b("Somebody else's code: read it, then press to run it.") : "",
+  $("about").replaceChildren(rule === LINKED ? b("Somebody else's code: read it before you run it.") : "",
     rule.claim ?? "", settings.length ? ` Judged with ${settings.join(", ")}.` : "",
     " ", rule.link ? thread(rule) : "");
   $("copy").textContent = "Copy link";
@@ -58,7 +58,7 @@ function open(i) {
 }
 function openLinked(code) {                             // code of the address: shown, and not run
   const own = typed[LINKED.name] ?? code;
-  if (own !== code && !confirm("Replace the code that you changed by that of the link?")) return;
+  if (own !== code && !confirm("Replace the code that you changed with that of the link?")) return;
   if (!(LINKED.name in typed)) openings.push(LINKED);
   typed[LINKED.name] = code;
   listChoices();
@@ -72,12 +72,12 @@ function verdictIs(kind, title, ...rest) {
 }
 const spell = tokens => tokens.map(token => String.fromCharCode(97 + token)).join("");
 function judged(found) {
-  if (found.error) return verdictIs("no", "cannot be judged", found.error);
+  if (found.error) return verdictIs("no", "not judged", found.error);
   if (found.lossless) return verdictIs("yes", "lossless", ...words`No text's probability is off by more than
     ${found.deviation.toExponential(0)}, over ${many(found.n_branches, "random branch", "es")}.`);
   verdictIs("no", "not lossless", ...words`After “${spell(found.prompt)}” the text
-    “${spell(found.text)}” comes with probability ${plain(found.probability)} and must come with
-    ${plain(found.wanted)}. (The judge's models know a few letters.)`);
+    “${spell(found.text)}” comes with probability ${plain(found.probability)} and should come with
+    ${plain(found.wanted)}. (The judge's models have a few tokens, written as letters.)`);
 }
 function listChoices() {
   $("choice").replaceChildren(...Array.from(new Set(openings.map(it => it.group)), label => {

@@ -10,7 +10,7 @@ import numpy as np
 import speculative as algorithm_2
 from autoregressive import autoregressive_sampling
 from methods.samplers.tree_model import depths
-from reporting.runs import describe_rounds
+from reporting.runs import count_rounds
 from reporting.stats import is_tree, predicted_speedup, ratio
 
 
@@ -22,7 +22,7 @@ def explain(baseline, speculative, method, n_tokens):
     method      methods.entries.Method, whose `propose` (or `grow`) is a TimedDrafter
     """
     K, rounds = method.K, speculative.rounds
-    drafted = describe_rounds(rounds, method.tests_all)
+    drafted = count_rounds(rounds, method.tests_all)
     rate, per_pass = drafted["acceptance_rate"], drafted["tokens_per_target_pass"]
     c, v = costs_of(baseline, speculative, method)
     if method.verify is algorithm_2.verify and all_have_K(rounds, n_tokens, K):

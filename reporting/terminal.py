@@ -67,7 +67,7 @@ def line(head, tokens, colour):
 def format_text(r, encoder, stream, colour, block=False):
     """A round as running text, token by token, with rejected drafts only if in colour."""
     for sign, token in sign_tokens(r, block):
-        if token in encoder.ends or sign == "." or sign == "-" and not colour:
+        if token in encoder.eos_ids or sign == "." or sign == "-" and not colour:
             continue
         text = show_token(encoder, token) if sign == "-" else escape_controls(stream([token]))
         yield paint(text, sign, colour and len(r.drafts) > 0)
@@ -102,7 +102,7 @@ def escape_controls(text):
 
 
 def label_token(encoder, token):
-    return "(end)" if token in encoder.ends else show_token(encoder, token).replace(" ", "\u00b7")
+    return "(end)" if token in encoder.eos_ids else show_token(encoder, token).replace(" ", "\u00b7")
 
 
 def paint(text, sign, colour):

@@ -33,8 +33,8 @@ def texts_of(rounds, n):
     return texts
 
 
-def together(draft, target, prompts, n_tokens, K, sampler=batch_sampling, **settings):
-    rounds = sampler(draft, target, prompts, n_tokens, K, rngs(len(prompts)), **settings)
+def together(draft, target, prompts, n_tokens, K, **settings):
+    rounds = batch_sampling(draft, target, prompts, n_tokens, K, rngs(len(prompts)), **settings)
     return texts_of(rounds, len(prompts))
 
 

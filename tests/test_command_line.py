@@ -4,18 +4,16 @@ import io
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from helpers import full_disk
+from helpers import ROOT, full_disk
 
 from exercises import child
 from loading import command_line, user_file
 from loading.files import rewrite
 from main import main
 
-ROOT = Path(__file__).resolve().parent.parent
 HOME = os.path.expanduser("~")
 
 

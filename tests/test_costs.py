@@ -30,7 +30,7 @@ def test_each_part_of_a_round_has_its_own_seconds(monkeypatch):
 
     monkeypatch.setattr(costs, "clock", lambda: now[0])
     pair = SimpleNamespace(draft=slow(table(1), 1), target=slow(table(2), 5))
-    found = costs.rounds_of(speculative_sampling, pair, [0], 12, 3, 1.0, 0)
+    found = costs.time_parts(speculative_sampling, pair, [0], 12, 3, 1.0, 0)
     assert {(n_drafts, spent) for n_drafts, _, spent in found} == {(3, (3, 5, 0))}     # none is cut short
     rounds = speculative_sampling(table(1), table(2), [0], 30, 3, np.random.default_rng(0))
     whole = [len(r.tokens) for r in rounds]
@@ -51,7 +51,7 @@ def test_a_speed_up_is_that_over_the_target_alone_at_the_same_temperature(monkey
     rounds = {("alone", "", None, 0): (0, 1, (0, 2, 0)), ("alone", "", None, 1): (0, 1, (0, 8, 0)),
               model: (4, 3, (1, 2, 0)), tree: (0, 1, (0, 4, 0))}
     monkeypatch.setattr(costs, "run", lambda cell, *_: [rounds[cell]])
-    found = costs.rounds([model, tree], 1e9, ["ab", "c"], 7)
+    found = costs.measure_rounds([model, tree], 1e9, ["ab", "c"], 7)
     assert {name: (one["tokens"], one["speedup"]) for name, one in found.items()} == {
         "alone T=0": (1, 1), "alone T=1": (1, 1), "model token K=4 T=0": (3, 2), "model tree:2 T=1": (1, 2)}
 

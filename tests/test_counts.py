@@ -73,10 +73,10 @@ def test_the_committed_cells_were_counted_on_these_weights():
 
 def test_every_cell_keeps_its_bounds():
     for name, cell in CELLS.items():
-        kept, tested = np.array(cell["kept"]), np.array(cell["tested"])
-        assert 1 <= cell["tokens"] <= len(kept) + 1 and (np.diff(kept) <= 1e-9).all(), name
-        assert (kept <= tested + 1e-9).all() and (tested[1:] <= kept[:-1] + 1e-9).all(), name
-        assert cell["tokens"] == pytest.approx(1 + kept.sum(), abs=1e-3), name
+        accepted, tested = np.array(cell["accepted"]), np.array(cell["tested"])
+        assert 1 <= cell["tokens"] <= len(accepted) + 1 and (np.diff(accepted) <= 1e-9).all(), name
+        assert (accepted <= tested + 1e-9).all() and (tested[1:] <= accepted[:-1] + 1e-9).all(), name
+        assert cell["tokens"] == pytest.approx(1 + accepted.sum(), abs=1e-3), name
         assert cell["se"] < .04 * cell["tokens"], name
 
 

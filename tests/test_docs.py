@@ -4,16 +4,15 @@ import json
 import re
 import shlex
 from contextlib import redirect_stdout
-from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 from exercises.mistakes import KNOWN
 from loading import command_line
 from methods import table
 from methods.__main__ import main
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 COMMANDS = re.findall(r"^    python (?:main.py|-m methods)(.*)", PAGES["lesson"], re.M)
 

@@ -18,19 +18,17 @@ import time
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import repeat
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pytest
-from helpers import full_disk
+from helpers import ROOT, full_disk
 
 from loading import checkpoint, command_line
 from loading import download as module
 from loading.download import MODELS, download
 from loading.folder import list_shapes
 
-ROOT = Path(__file__).resolve().parent.parent
 JSON, INDEX, DATA = "encoder.json", "model.ckpt.index", "model.ckpt.data-00000-of-00001"
 CLOSED = "http://127.0.0.1:1/base/tiny"         # no server listens there
 PAGE = b"<?xml version='1.0'?><Error><Code>AccountIsDisabled</Code></Error>"

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 READING = ["autoregressive", "speculative", "sampling", "checks", "gpt2", "encoder", "utils"]
 METHODS = ["methods", "methods.entries", "methods.drafters", "methods.samplers"]
 JUDGE = ["lossless", "lossless.verdicts"]

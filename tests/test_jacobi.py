@@ -1,9 +1,7 @@
 """Jacobi decoding with a pool of n-grams: the drafts are the target's answers in earlier passes."""
 
 import numpy as np
-from helpers import tiny_gpt2
 
-from autoregressive import autoregressive_sampling
 from lossless.toys import as_model
 from methods.drafters.jacobi import Jacobi
 from speculative import speculative_sampling
@@ -47,14 +45,3 @@ def test_the_pool_holds_what_the_target_said_after_each_token():
 def test_with_the_pool_a_text_that_repeats_is_drafted_right():
     target = counting(n_vocab=4)
     assert drafts_of(target, [3], 40, 3)[-3:-1] == [[0, 1, 2], [0, 1, 2]]
-
-
-def test_a_reset_forgets_what_another_sampler_asked():
-    """A baseline runs on the same target before the speculative run, and must leave nothing behind."""
-    found, fresh = Jacobi(tiny_gpt2()), Jacobi(tiny_gpt2())
-    list(autoregressive_sampling(found, [1, 2], 20, np.random.default_rng(0), temperature=0))
-    found.reset()
-    runs = [[r.drafts for r in speculative_sampling(None, one, [1, 2], 20, 3, np.random.default_rng(0),
-                                                    temperature=0, propose=one.propose)]
-            for one in (found, fresh)]
-    assert runs[0] == runs[1]

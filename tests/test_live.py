@@ -54,14 +54,6 @@ def test_each_round_has_its_picture(live, drafter, verifier, picture):
     assert len(rounds[0].get("nodes", rounds[0].get("drafts"))) <= about["most"] - 1
 
 
-def test_edited_code_is_shown_line_by_line(live):
-    about, rounds = raced(live, code=OPENED["verify"]["code"])
-    assert [source["name"] for source in about["sources"]] == ["propose", "your code", "the loop"]
-    for r in rounds:
-        new = {"tokens": r["tokens"], "of": len(r["tokens"])}
-        assert new in [value for _, value in r["steps"][-1]["facts"]]
-
-
 @pytest.mark.parametrize("changes, words", [
     (dict(prompt=""), "the prompt is empty"), (dict(prompt="word " * 600), "do not fit into the context"),
     (dict(drafter="lookup", verifier="tree"), "tree judges a tree"),
@@ -92,14 +84,17 @@ def judged(live, name):
 
 
 @pytest.mark.parametrize("name", ["verify", "Swapped", "OneCoinForAll", CASES[0].name])
-def test_what_is_opened_runs_a_race_and_is_judged(live, name, monkeypatch):
-    monkeypatch.setattr(judge, "CASES", cases.CASES[:60])
+def test_what_is_opened_runs_a_race_line_by_line_and_is_judged(live, name, monkeypatch):
+    monkeypatch.setattr(judge, "CASES", cases.CASES[:20])
     about, rounds = raced(live, code=OPENED[name]["code"])
     assert rounds and not any("error" in r for r in rounds) and about["lossless"] is None, (about, rounds)
+    assert [source["name"] for source in about["sources"]][-2:] == ["your code", "the loop"]
+    for r in rounds:
+        assert ["new", {"tokens": r["tokens"], "of": len(r["tokens"])}] in r["steps"][-1]["facts"]
     seen = []
     live.progress = seen.append
     assert judged(live, name)["lossless"] != OPENED[name]["wrong"]
-    assert seen == sorted(seen) and 0 < seen[-1] <= len(cases.CASES) / 60
+    assert seen == sorted(seen) and 0 < seen[-1] <= len(cases.CASES) / 20
 
 
 @pytest.mark.long
@@ -180,13 +175,14 @@ def test_in_a_browser_your_run_takes_the_recordings_place_and_is_that_of_python(
     assert browser.run("return !worker") and browser.texts("#badge") == ["a recording"]     # nothing unasked
     measure_here()
     for changes in ({}, dict(temperature=.8), dict(temperature=.8, drafter="lookup", top_p=.9, seed=3),
-                    dict(drafter="eagle", prompt="Héllo — 漢字 😀"), dict(prompt="1, 2, 3,", K=7)):
+                    dict(drafter="eagle", prompt="Héllo — 漢字 😀"),
+                    dict(prompt="1, 2, 3,", K=7), dict(temperature=.8, seed=7, verifier="block")):
         browser.run(f"use(data.presets[0]); location.hash = new URLSearchParams({json.dumps(changes)})")
         until(browser, f"Object.entries({json.dumps(changes)}).every(([key, x]) => asSet()[key] === x)")
         browser.run("if (location.hash.length > 1) $('run').click()")
         until(browser, "!busy && !run.recorded && KEYS.every(key => run.settings[key] === asSet()[key])")
         assert browser.texts("#badge") == ["your run"]
-        shown = browser.run("return run.spec.map(r => [r.drafts.map(d => d.token), r.kept, r.tokens])")
+        shown = browser.run("return run.spec.map(r => [r.drafts.map(d => d.token), r.accepted, r.tokens])")
         assert shown == rounds_in_python(live, **site.START | changes), changes
     measure_here()
     assert browser.complaints() == []
@@ -194,7 +190,7 @@ def test_in_a_browser_your_run_takes_the_recordings_place_and_is_that_of_python(
 
 @pytest.mark.long
 @pytest.mark.browser
-def test_in_a_browser_one_runs_stops_opens_a_round_and_judges(live, browser, address):
+def test_in_a_browser_one_runs_stops_opens_a_round_and_judges(browser, address):
     def click(name, done="!busy"):
         browser.run(f"$('{name}').click()")
         until(browser, done)
@@ -207,9 +203,6 @@ def test_in_a_browser_one_runs_stops_opens_a_round_and_judges(live, browser, add
     browser.driver.find_element("css selector", "#drawer summary").click()
     click("run", "busy && !run.recorded && run.spec.length")    # while the race runs
     until(browser, "!busy")
-    settings = RUN | dict(prompt="The old man", top_p=1, seed=7, verifier="block")
-    assert browser.run("return run.spec.flatMap(r => r.tokens)") == [
-        token for r in raced(live, **settings)[1] for token in r["tokens"]]
     browser.run("play(false); now = Infinity; draw()")
     browser.driver.find_element("css selector", "#text-spec .can:nth-of-type(3)").click()
     until(browser, "opened.of === run && opened.i === 1")
@@ -224,10 +217,6 @@ def test_in_a_browser_one_runs_stops_opens_a_round_and_judges(live, browser, add
     assert browser.texts("#verdict .verdict") == ["not lossless"]
     type_code(OPENED["verify"]["code"].replace("residual = np.maximum(q - p, 0)", "residual = q"))
     until(browser, "$('differences').textContent.includes('np.maximum')")
-    click("judge")
-    assert browser.texts("#verdict .verdict") == ["not lossless"]
-    assert [line.split("#")[0].strip() for line in browser.texts("#differences .minus")] == [
-        "residual = np.maximum(q - p, 0)"]
     click("try")
     assert browser.run("return Math.abs($('race').getBoundingClientRect().top) < 20")
     browser.run("openRound(run, 0, true)")
@@ -235,13 +224,10 @@ def test_in_a_browser_one_runs_stops_opens_a_round_and_judges(live, browser, add
     type_code(ENDLESS)
     click("try", "busy")
     click("stop")
-    for code, words in [("return '<img src=x onerror=hacked=1>', 0", "<img"),
-                        ("return None", "returned None")]:
-        type_code("def verify(q, p, drafts, rng):\n    " + code)
-        click("try")
-        assert words in browser.texts("#error")[0]
-    click("judge")
-    assert "returned None" in browser.texts("#verdict")[0]
+    type_code("def verify(q, p, drafts, rng):\n    return '<img src=x onerror=hacked=1>', 0")
+    for button, place in ("try", "#error"), ("judge", "#verdict"):
+        click(button)
+        assert "returned ('<img" in browser.texts(place)[0]
     last = "<script>hacked = 1</script> 😀"
     for prompt, words in [("", "is empty"), ("letters" * 2000, "do not fit into the context"), (last, "")]:
         browser.run(f"$('prompt').value = {json.dumps(prompt)}")
@@ -271,9 +257,15 @@ def page(browser, tmp_path_factory):
 
 
 @pytest.mark.browser
-def test_in_a_browser_a_recording_plays_at_once_and_the_page_says_what_a_file_cannot_do(page):
+def test_in_a_browser_a_recording_plays_its_rounds_open_and_the_page_says_what_a_file_cannot_do(page):
     browser = page()
     assert browser.run("return playing") and browser.texts("#badge") == ["a recording"]
+    for i in range(20):                                 # a click on a round opens it while the race plays
+        browser.run("dial(.6, 2); now = 20; play(true)")        # a change every other tenth of a second
+        browser.driver.find_elements("css selector", "#text-spec .can")[i % 4].click()
+        assert browser.run("return opened.of === run && opened.i") == i % 4
+        browser.run("scrollTo(0, 0)")
+        time.sleep(.05)
     browser.run("now = Infinity; draw()")
     assert browser.texts("#text-alone") == [browser.run("return $('text-spec').innerText")]
     browser.run("race()")
@@ -312,7 +304,7 @@ def test_in_a_browser_the_speed_up_is_that_worked_out_by_hand(page):
 def test_in_a_browser_a_round_is_gone_through(page, n):
     browser = page()
     assert browser.run("return opened.of.settings.temperature") == .8
-    assert browser.run("return opened.r.kept < opened.r.drafts.length && at === 0")
+    assert browser.run("return opened.r.accepted < opened.r.drafts.length && at === 0")
     browser.run(f"openRound(runs[{n}], 0, true)")
     for i in range(browser.run(f"return runs[{n}].spec.length")):
         for _ in range(browser.run("return stops.length")):
@@ -350,17 +342,6 @@ def test_in_a_browser_the_game_is_played(page):
         browser.run("$('card').querySelector('button').click()")
     right = sum(rule["lossless"] == (i % 2 == 0) for i, rule in enumerate(dealt))
     assert f"{right} of 10 accept rules right" in browser.texts("#card")[0]
-
-
-@pytest.mark.browser
-def test_in_a_browser_a_click_on_a_round_opens_it_while_the_race_plays(page):
-    browser = page()
-    for i in range(20):
-        browser.run("dial(.6, 2); now = 20; play(true)")        # a change every other tenth of a second
-        browser.driver.find_elements("css selector", "#text-spec .can")[i % 4].click()
-        assert browser.run("return opened.of === run && opened.i") == i % 4
-        browser.run("scrollTo(0, 0)")
-        time.sleep(.05)
 
 
 @pytest.mark.browser

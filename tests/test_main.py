@@ -9,23 +9,19 @@ import tokenize
 from pathlib import Path
 
 import pytest
+from helpers import ROOT
 
 import main as program
 import methods.__main__ as laboratory
 from loading import command_line
 from utils import load_model
 
-ROOT = Path(__file__).resolve().parent.parent
 READ_FIRST = ["main", "autoregressive", "speculative", "sampling", "gpt2", "encoder", "utils"]
 
 
 def run(capsys, *words):
     status = command_line.run(program.main, words)
     return status, *capsys.readouterr()
-
-
-def flags_of(module):
-    return {*module.main.__kwdefaults__}
 
 
 @pytest.mark.parametrize("temperature, K", [(0, 4), (0.8, 1), (5, 50)])
@@ -51,8 +47,8 @@ def test_bad_input_ends_in_one_sentence_and_status_2(capsys, typed, says):
 
 
 def test_every_flag_of_the_laboratory_alone_is_named():
-    assert {*command_line.ELSEWHERE} == flags_of(laboratory) - flags_of(program)
-    assert flags_of(program) <= flags_of(laboratory)
+    flags, of_laboratory = ({*module.main.__kwdefaults__} for module in (program, laboratory))
+    assert {*command_line.ELSEWHERE} == of_laboratory - flags and flags <= of_laboratory
 
 
 def test_a_draft_that_does_not_fit_is_refused_before_the_first_run(capsys, monkeypatch):

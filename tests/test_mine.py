@@ -1,5 +1,6 @@
 """python -m benchmarks mine: the README's drafter, compared with `model` as the README says."""
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import lossless.__main__
 from benchmarks import mine
 from loading import command_line
 
+COUNTED = cache(mine.count_texts)                # of `model` once, for all tests
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 FILES = {"model": "import speculative\ndef propose(*run):\n    return speculative.propose(*run)\n",
          "silent": "def propose(draft, x, k, to_probs, rng):\n    return [], None\n",
@@ -17,8 +19,9 @@ FILES = {"model": "import speculative\ndef propose(*run):\n    return speculativ
 
 @pytest.fixture
 def drafter(tmp_path, monkeypatch):
-    for name, few in dict(N_TEXTS=3, N_TIMED=1, N_TOKENS=12).items():
+    for name, few in dict(N_TEXTS=2, N_TIMED=1, N_TOKENS=12, count_texts=COUNTED).items():
         monkeypatch.setattr(mine, name, few)
+    monkeypatch.setattr(lossless.judge, "CASES", lossless.judge.CASES[:20])
     for name, text in FILES.items():
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     return lambda name: str(tmp_path / f"{name}.py")
@@ -41,9 +44,9 @@ def test_what_is_said_follows_from_counts_and_costs(name, says, drafter, monkeyp
     def cost(ms):
         quartiles = dict.fromkeys(("pass", "drafting"), [ms, ms, ms, 9])
         return quartiles | dict(typical=ms, slope=0, drafts=0, tokens=1, speedup=1)
-    monkeypatch.setattr(mine, "rounds", lambda cells, *_: {
+    monkeypatch.setattr(mine, "measure_rounds", lambda cells, *_: {
         **{mine.name_of(*cell): cost(2) for cell in cells}, **{f"alone T={T}": cost(1) for T in (0, 1)}})
-    assert len(re.findall(says, "\n".join(mine.compare(drafter(name))))) == 2
+    assert len(re.findall(says, "\n".join(mine.measure_drafter(drafter(name))))) == 2
 
 
 @pytest.mark.parametrize("words, says", [([], "needs your file"), (["none.py"], "none.py")])

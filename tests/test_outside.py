@@ -3,15 +3,14 @@
     pip install -e ".[outside]"         # torch and transformers, some gigabytes
 """
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ROOT
 
 from loading.export import main as export
 from utils import load_model
 
-ROOT = Path(__file__).resolve().parent.parent
 CODE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "your_own_models.md").read_text("utf-8"), re.S)
 TEXTS = ["Once upon a time", " it's [PAD]two\n\n  spaces, 1234 café 日本", "[PAD][PAD]2", ""]
 pytestmark = pytest.mark.long

@@ -4,16 +4,15 @@ import io
 import json
 import re
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ROOT
 
 from pages.__main__ import main
 from pages.files import MARK, is_ours
 from pages.site import PYODIDE, index_page
 
-ROOT = Path(__file__).resolve().parent.parent
 FILES = {"index.html"}
 PACKS = {"code.zip", "demo-draft.zip", "demo-target.zip", "demo-eagle.zip"}      # index.html loads these
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import write_folder
+from helpers import ROOT, write_folder
 
 from autoregressive import autoregressive_sampling
 from loading import command_line, export
@@ -21,7 +21,6 @@ from sampling import probabilities
 from speculative import speculative_sampling
 from utils import load_model
 
-ROOT = Path(__file__).parent.parent
 SIZE = dict(n_vocab=400, n_ctx=64, n_embd=32, n_head=2)
 MAKE = {"eagle": Eagle, "medusa": Medusa, "parallel": Parallel}
 

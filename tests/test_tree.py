@@ -10,7 +10,7 @@ from lossless.judge import text_of
 from lossless.toys import memoryless, scripted, table
 from methods.samplers import tree_model
 from methods.samplers.tree import shape_of, tree_sampling
-from methods.samplers.tree_model import CallByCall, TreeGPT2, depths, with_tree
+from methods.samplers.tree_model import TreeGPT2, depths, with_tree
 from methods.samplers.tree_rules import SEQUOIA, SPECINFER, grow_drawn, grow_likeliest, grow_surest
 from reporting.stats import accepted_path
 from utils import load_model
@@ -79,13 +79,6 @@ def test_a_level_of_the_draft_and_a_tree_of_the_target_are_one_pass_each():
     assert rounds[0].parents == shape_of((3, 2, 1)) and rows[:3] == [2, 3, 6]
     after = [rows[i:i + 3] for i in range(3, 3 * (len(rows) // 3), 3)]
     assert after and all(1 <= first <= 2 and rest == [3, 6] for first, *rest in after[:4])
-
-
-def test_a_model_of_any_kind_is_called_once_a_node():
-    target, tree = with_tree(table(2)), ([1], [0, 2, 1], [-1, 0, -1])
-    expected = np.stack([target(text)[0] for text in ([1], [1, 0], [1, 0, 2], [1, 1])])
-    assert (target.tree(*tree) == expected).all() and (target.tree(*tree, 2) == expected[-2:]).all()
-    assert type(target) is CallByCall and with_tree(None) is None
 
 
 def test_a_tree_that_is_larger_than_the_context_sees_what_was_cached_before():
@@ -186,10 +179,6 @@ def test_a_bad_shape_gets_a_clear_sentence_at_the_call(widths, says):
     with pytest.raises(ValueError, match=says) as error:
         tree_sampling(table(1), table(2), PROMPT, 5, widths, np.random.default_rng(0))
     assert "\n" not in str(error.value)
-
-
-def test_parents_in_any_order_make_the_same_tree():
-    assert shape_of([-1, 0, 1, -1, 3]) == [-1, -1, 0, 1, 2] == shape_of([-1, -1, 0, 1, 2])
 
 
 @pytest.mark.parametrize("grown, says", [

@@ -10,16 +10,15 @@ import subprocess
 import sys
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ROOT
 
 from autoregressive import autoregressive_sampling
 from loading.download import MODELS, missing
 from utils import load_model
 
-ROOT = Path(__file__).resolve().parent.parent
 HERE = [name for name in MODELS if not missing(name, ROOT / "models" / name)]
 
 

@@ -2,8 +2,8 @@
 
     python -m lossless exercises/votes/one_number.py
 
-No.  Suppose that the ratios q / p of two drafts are .2 and .75.  If the first is accepted, then u < .2, so
-the second is accepted every time, and not three times in four.  A round with a single draft does not show it.
+No.  Suppose that the ratios q / p of two drafts are .2 and .75.  If the first is accepted, u is below .2, so
+the second is accepted every time instead of three times in four.  A round with one draft does not show it.
 """
 from sampling import sample
 

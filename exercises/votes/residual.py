@@ -2,7 +2,7 @@
 
     python -m lossless exercises/votes/residual.py
 
-No: the tokens that the draft proposes too rarely should get all of what is missing, and get only a part.
+No: the tokens that the draft proposes too rarely should get all that is missing, and get only a part of it.
 """
 from sampling import sample
 

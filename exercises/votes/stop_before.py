@@ -2,7 +2,7 @@
 
     python -m lossless exercises/votes/stop_before.py
 
-Yes: the decision looks at p, and not at the token, which is still to be drawn.
+Yes: the decision depends on p, not on the token, which is still to be drawn.
 """
 from sampling import sample
 

@@ -2,7 +2,7 @@
 
     python -m lossless exercises/votes/throw_away.py
 
-No: the drafts that remain are likelier than p says, and unlikely tokens come too rarely.
+No: the drafts that remain are likelier than p says, so unlikely tokens come too rarely.
 """
 import speculative
 

@@ -1,7 +1,7 @@
 """Public disputes about "lossless" (cases.ini), each reduced to a rule that lossless/ can judge.
 
     CASES[0].judge()        judges the case and returns a judge.Report
-    python -m lossless.verdicts      the same as a program: see __main__.py
+    python -m lossless.verdicts      the same from the command line: see __main__.py
 """
 import configparser
 import json
@@ -29,7 +29,7 @@ ANSWERS = {"asks": "A question.", "ours": "Found in the code.", "untrue": "Not t
            "half": "The finding is right, its reason is not."}
 
 
-class Case(NamedTuple):
+class Dispute(NamedTuple):
     name: str                   # "vllm-40149", or "proposal-3" if no project shipped the rule; never changes
     thread: str                 # the thread, paper or file: its path on github.com
     date: str                   # "2026-04"
@@ -119,7 +119,7 @@ def read_cases():
     for name in parser.sections():
         case = {key: " ".join(value.split()) for key, value in parser[name].items()}
         case["settings"], case["penalty"] = json.loads(case.get("settings", "{}")), "penalty" in case
-        yield Case(name, **case)
+        yield Dispute(name, **case)
 
 
 CASES = [*read_cases()]

@@ -2,7 +2,7 @@
 
     python -m lossless.verdicts                  a line for each case
     python -m lossless.verdicts draft_probs      a line for each case that has this word: see cases_with
-    python -m lossless.verdicts EAGLE-47         judges one case anew
+    python -m lossless.verdicts EAGLE-47         judges one case again
     python -m lossless.verdicts --write          judges all cases and writes README.md (half a minute)
 """
 import inspect
@@ -21,8 +21,8 @@ def main(name="", *, write=False):
     """Verdicts on public disputes about "lossless". Without a name, prints a line for each case.
 
     Args:
-        name: a case, such as EAGLE-47, to judge anew and print with its rule; or a word, such as draft_probs:
-            prints a line for each case that has it in its name, thread, claim or quotation
+        name: a case, such as EAGLE-47, to judge again and print with its rule; or a word, such as
+            draft_probs: prints a line for each case that has it in its name, thread, claim or quotation
         write: judge all cases and write README.md
     """
     if write:

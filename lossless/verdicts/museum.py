@@ -1,9 +1,9 @@
-"""The museum: mistakes that are easily made, and code that looks wrong but is right.
+"""The museum: mistakes that are easy to make, and code that looks wrong but is right.
 
     WRONG, RIGHT        {name: sampler}, samplers as lossless.report takes them
     RULES               {name: its class}: these, and those that public threads are about (rules.py)
 
-They test lossless/, which must find every wrong one and let the others pass.
+They test lossless/, which must find every wrong one and pass the others.
 """
 import numpy as np
 
@@ -29,7 +29,7 @@ class ByTheProbabilityAlone(Algorithm2):
 
 class AcceptedIfLiked(Algorithm2):
     """A draft is accepted if the target gives it a higher probability than the drafter does. No coin is
-    thrown."""
+    tossed."""
     def accepts(self, q, p, x, rng):
         return p[x] < q[x]
 
@@ -105,9 +105,9 @@ class RejectedDraftIsRead(Algorithm2):
 class EOSOnlyAtTheEnd(Algorithm2):
     """EOS ends the text only as the last token of a round. An EOS among the accepted drafts is left out, and
     the text goes on."""
-    def text(self, drafts, n_accepted, token, ends):
+    def text(self, drafts, n_accepted, token, eos):
         new = drafts[:n_accepted] + [token]
-        return [x for x in new[:-1] if x not in ends] + new[-1:]
+        return [x for x in new[:-1] if x not in eos] + new[-1:]
 
 
 class EOSInThePrompt(Algorithm2):
@@ -121,9 +121,9 @@ class TenthRoundKeepsAll(Algorithm2):
     """In the tenth round, and in no other, rejected drafts stay in the text. Shorter texts do not show it."""
     n_rounds = 0
 
-    def text(self, drafts, n_accepted, token, ends):
+    def text(self, drafts, n_accepted, token, eos):
         self.n_rounds += 1
-        return super().text(drafts, len(drafts) if self.n_rounds == 10 else n_accepted, token, ends)
+        return super().text(drafts, len(drafts) if self.n_rounds == 10 else n_accepted, token, eos)
 
 
 # Drafting ---------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class UnlikelyThrownAway(Algorithm2):
 class LogitsClipped(Algorithm2):
     """Finite logits are clipped to 50 and -50, "for numerical stability". GPT-2's are near -100, so all
     tokens become equally likely."""
-    def rows(self, target, x, drafts, probs, ends):
+    def rows(self, target, x, drafts, probs, eos):
         logits = target(x + drafts, len(drafts) + 1)
         return probs(np.where(np.isfinite(logits), logits.clip(-50, 50), logits))
 
@@ -149,7 +149,7 @@ class LogitsClipped(Algorithm2):
 class ExpInSinglePrecision(Algorithm2):
     """The softmax takes exp in float32 without subtracting the largest logit first. GPT-2's logits are near
     -100, where float32 has few digits left, and none below -103."""
-    def rows(self, target, x, drafts, probs, ends):
+    def rows(self, target, x, drafts, probs, eos):
         weights = np.exp(target(x + drafts, len(drafts) + 1), dtype=np.float32)
         return probs(np.log(np.maximum(weights, np.float64(1e-300))))
 
@@ -157,7 +157,7 @@ class ExpInSinglePrecision(Algorithm2):
 class FiltersJointly(Algorithm2):
     """Top-k and top-p are computed independently, and a token must pass both. Top-p should see only what
     top-k has left."""
-    def rows(self, target, x, drafts, probs, ends):
+    def rows(self, target, x, drafts, probs, eos):
         logits = target(x + drafts, len(drafts) + 1)
         q = probabilities(logits, **self.settings | dict(top_p=1.0))
         q *= probabilities(logits, **self.settings | dict(top_k=0)) > 0
@@ -181,10 +181,10 @@ class CoinStretched(CoinDrawsTheCorrection, lossless=True):
 
 
 class NoBonus(Algorithm2, lossless=True):
-    """If all drafts are accepted, the last one ends the round. The bonus token is drawn, and thrown away."""
-    def text(self, drafts, n_accepted, token, ends):
+    """If all drafts are accepted, the last one ends the round. The bonus token is drawn and thrown away."""
+    def text(self, drafts, n_accepted, token, eos):
         bonus = 0 < n_accepted == len(drafts)
-        return cut_after(drafts if bonus else drafts[:n_accepted] + [token], ends)
+        return cut_after(drafts if bonus else drafts[:n_accepted] + [token], eos)
 
 
 class FewerIfUnsure(Algorithm2, lossless=True):
@@ -203,7 +203,7 @@ RULES = DISPUTED | {name: rule for name, rule in [*vars().items()]
 
 
 def sampler(rule):
-    """The sampler of a rule's class.  Each run makes a new instance, because some rules remember things."""
+    """The sampler of a rule's class.  Each run makes a new instance, because some rules have a memory."""
     return lambda *run, **settings: rule()(*run, **settings)
 
 

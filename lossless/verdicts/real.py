@@ -21,9 +21,9 @@ from lossless.judge import distance
 PROMPT, N_TOKENS, N_DRAFTS = [2, 0], 3, 2
 
 
-class Coins:
-    """Stands in for what torch.rand_like returns: numbers to compare with ratios.  Numbers
-    after a rejection are not drawn."""
+class UniformTensor:
+    """Stands in for what torch.rand_like returns: numbers to compare with ratios.  No number is
+    drawn after a rejection."""
     def __init__(self, rng):
         self.rng = rng
 
@@ -40,7 +40,7 @@ def patch_torch(rng):
     def multinomial(probs, num_samples, **_):
         rows = np.array(probs.tolist())
         return torch.tensor([[rng.choice(len(row), p=row / row.sum())] for row in rows])
-    return mock.patch.multiple(torch, multinomial=multinomial, rand_like=lambda _: Coins(rng))
+    return mock.patch.multiple(torch, multinomial=multinomial, rand_like=lambda _: UniformTensor(rng))
 
 
 def tiny_gpt2(seed):

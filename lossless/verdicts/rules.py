@@ -32,17 +32,17 @@ class Algorithm2(Rule, lossless=True):
     """A token comes as an accepted draft with probability min(p, q), and as a correction with max(0, q - p).
     The sum is q, whatever p is. This is speculative.py cut into steps."""
     def __call__(self, draft, target, tokens, n_tokens, K, rng, *, eos=None, **settings):
-        x, T, ends = list(tokens), len(tokens) + n_tokens, check_settings(n_tokens, eos=eos)
+        x, T, eos = list(tokens), len(tokens) + n_tokens, check_settings(n_tokens, eos=eos)
         self.settings, probs = settings, partial(probabilities, **settings)
         while len(x) < T:
             drafts, p = self.propose(draft, x, min(K, T - len(x) - 1), probs, rng)
-            q = self.rows(target, x, drafts, probs, ends)
+            q = self.rows(target, x, drafts, probs, eos)
             p = point_masses(drafts, q.shape[1]) if p is None else p
             n_accepted, token = self.verify(q, p, drafts, rng)
-            new = self.text(drafts, n_accepted, token, ends)[:T - len(x)]
+            new = self.text(drafts, n_accepted, token, eos)[:T - len(x)]
             x += new
             yield Round(new, drafts, min(n_accepted, len(new)), q, p)
-            if ends & {*new}:
+            if eos & {*new}:
                 return
 
     # Drafting
@@ -58,7 +58,7 @@ class Algorithm2(Rule, lossless=True):
         return sample(p, rng)
 
     # The target's pass
-    def rows(self, target, x, drafts, probs, ends):
+    def rows(self, target, x, drafts, probs, eos):
         return probs(target(x + drafts, len(drafts) + 1))
 
     # Judging
@@ -82,8 +82,8 @@ class Algorithm2(Rule, lossless=True):
         return sample(q[-1], rng)
 
     # The text
-    def text(self, drafts, n_accepted, token, ends):
-        return cut_after(drafts[:n_accepted] + [token], ends)
+    def text(self, drafts, n_accepted, token, eos):
+        return cut_after(drafts[:n_accepted] + [token], eos)
 
 
 # Drawn from one distribution, recorded as another -----------------------------------------------------------
@@ -124,7 +124,7 @@ class DrawnFromRounded(Algorithm2):
 
 
 class UnlikelyLastDropped(ArgmaxSoftmaxRecorded, lossless=True):
-    """Each draft is an argmax, which does not depend on chance. So leaving out an unlikely last one only
+    """Each draft is an argmax, which does not depend on chance, so leaving out an unlikely last one only
     makes the round shorter. If drafts were drawn, this would be wrong."""
     def propose(self, *run):
         drafts, p = super().propose(*run)
@@ -151,7 +151,7 @@ class Shortlist(Algorithm2, lossless=True):
     """The drafter knows only some tokens (here two). p is 0 elsewhere, and the others come as corrections."""
     def propose(self, draft, x, k, probs, rng):
         def of_two(logits):
-            known = np.maximum(logits, -50)                     # in case that both are impossible
+            known = np.maximum(logits, -50)                     # in case both are impossible
             return probs(np.where(np.arange(logits.shape[-1]) < 2, known, -np.inf))
         return super().propose(draft, x, k, of_two, rng)
 
@@ -164,8 +164,8 @@ class FiltersForTheTargetAlone(Algorithm2, lossless=True):
 
 
 class ExitByTheCoinOfTheTest(Algorithm2, lossless=True):
-    """One coin decides whether drafting ends after a draft, and whether it is accepted. But the coin does
-    not affect which token was drafted. If the draft is accepted, the next token has the target's
+    """One coin decides both whether drafting ends after a draft and whether the draft is accepted, but it
+    does not affect which token was drafted. If the draft is accepted, the next token has the target's
     distribution, whether it is drafted or not."""
     def propose(self, draft, x, k, probs, rng):
         drafts, p, self.coins = [], [], []
@@ -182,7 +182,7 @@ class ExitByTheCoinOfTheTest(Algorithm2, lossless=True):
 # How many drafts are verified -------------------------------------------------------------------------------
 
 class LengthFromAllDrafts(Algorithm2):
-    """The best number of drafts to verify is found after all were drawn. So whether a draft is verified
+    """The best number of drafts to verify is found after all were drawn, so whether a draft is verified
     depends on which token it is, and some tokens are dropped more often than others."""
     seconds = 1, 1.7, *np.arange(1.8, 4, .1)            # that a pass over 1, 2, .. tokens takes
 
@@ -201,7 +201,7 @@ class LengthFromAllDrafts(Algorithm2):
 
 
 class LengthFromDrawnTokens(LengthFromAllDrafts):
-    """The best number of drafts is found from the probabilities of the tokens that were drawn. So an unlikely
+    """The best number of drafts is found from the probabilities of the tokens that were drawn, so an unlikely
     draft is dropped more often than a likely one."""
     def confidence(self, p, x):
         return p[x]
@@ -229,7 +229,7 @@ class LengthFromTheRoundBefore(LengthFromAllDrafts, lossless=True):
 class SettingsForTheDraftAlone(Algorithm2):
     """Temperature, top-k and top-p are applied to the draft only, so the text has the distribution of a
     target without them."""
-    def rows(self, target, x, drafts, probs, ends):
+    def rows(self, target, x, drafts, probs, eos):
         return probabilities(target(x + drafts, len(drafts) + 1))
 
 
@@ -243,8 +243,8 @@ class SettingsForTheBonusAlone(SettingsForTheDraftAlone):
 class BonusWithoutSettings(Algorithm2):
     """Drafts are judged and corrected with temperature, top-k and top-p. The bonus token is drawn without
     them."""
-    def rows(self, target, x, drafts, probs, ends):
-        q = super().rows(target, x, drafts, probs, ends)
+    def rows(self, target, x, drafts, probs, eos):
+        q = super().rows(target, x, drafts, probs, eos)
         return np.concatenate([q[:-1], probabilities(target(x + drafts))]) if drafts else q
 
 
@@ -283,15 +283,15 @@ class PenaltyFromBeforeTheRound(PenaltyIgnored):
 
 class EOSImpossibleAtDrafts(Algorithm2):
     """The target gives EOS some probability at the drafts' positions, and the rule sets it to 0."""
-    def rows(self, target, x, drafts, probs, ends):
-        q = super().rows(target, x, drafts, probs, ends)
-        q[:-1, [*ends]] = 0
+    def rows(self, target, x, drafts, probs, eos):
+        q = super().rows(target, x, drafts, probs, eos)
+        q[:-1, [*eos]] = 0
         return q / np.maximum(q.sum(axis=1, keepdims=True), 1e-9)
 
 
 class OnAfterEOS(Algorithm2):
     """Drafts after an accepted EOS stay in the text, which should have ended there."""
-    def text(self, drafts, n_accepted, token, ends):
+    def text(self, drafts, n_accepted, token, eos):
         return drafts[:n_accepted] + [token]
 
 
@@ -337,15 +337,15 @@ class TargetAfterRejection(Algorithm2):
 
 
 class OverTheLargest(TargetAfterRejection, ArgmaxSoftmaxRecorded):
-    """The draft is the drafter's argmax, and is accepted with probability q(draft) / max q. Otherwise a token
-    is drawn from q. So the draft comes too often."""
+    """The draft is the drafter's argmax, and is accepted with probability q(draft) / max q; otherwise a token
+    is drawn from q. The draft then comes too often."""
     def accepts(self, q, p, x, rng):
         return rng.random() * q.max() < q[x]
 
 
 class AcceptedIfTheArgmax(TargetAfterRejection):
-    """A draft is accepted if it is the target's likeliest token; otherwise a token is drawn from q. So the
-    likeliest token comes too often."""
+    """A draft is accepted if it is the target's likeliest token; otherwise a token is drawn from q. The
+    likeliest token then comes too often."""
     def accepts(self, q, p, x, rng):
         return x == q.argmax()
 
@@ -386,8 +386,8 @@ class MatchArgmax(Match, ArgmaxAsPointMasses, lossless=True):
 
 
 class MatchOrRatio(ArgmaxSoftmaxRecorded):
-    """The draft is the argmax, and p its softmax. It is accepted if it equals the target's draw, or passes
-    the ratio test. With two chances it comes too often. The correction is the target's draw, or comes from
+    """The draft is the argmax, and p its softmax. It is accepted if it equals the target's draw or passes
+    the ratio test; with two chances it comes too often. The correction is the target's draw, or comes from
     the residual if an accepted draft differed from its draw."""
     def verify(self, q, p, drafts, rng):
         self.equal = True
@@ -413,8 +413,8 @@ class OnePositionLate(Algorithm2):
 
 class RejectedDraftsStay(Algorithm2):
     """Rejected drafts stay in the text."""
-    def text(self, drafts, n_accepted, token, ends):
-        return cut_after(drafts + [token], ends)
+    def text(self, drafts, n_accepted, token, eos):
+        return cut_after(drafts + [token], eos)
 
 
 class BonusFromTheRowBefore(Algorithm2):
@@ -481,7 +481,7 @@ class HSD(Algorithm2, lossless=True):
 
 
 class HSDLastUncapped(HSD):
-    """The ratio of the whole text is not capped. So after a prefix with a ratio above 1, all drafts are
+    """The ratio of the whole text is not capped, so after a prefix with a ratio above 1, all drafts are
     accepted too often."""
     def ratios(self, *run):
         r, P = super().ratios(*run)
@@ -489,7 +489,7 @@ class HSDLastUncapped(HSD):
 
 
 class HSDOneTooEarly(HSD):
-    """Each prefix is judged by the ratios of the prefix that is one draft shorter. So in rounds of two drafts
+    """Each prefix is judged by the ratios of the prefix that is one draft shorter, so in rounds of two drafts
     or more, the first is accepted without a test."""
     def scan(self, q, p, drafts, rng):
         if len(drafts) < 2:
@@ -505,7 +505,7 @@ class ProductsOfCoins(ArgmaxAsPointMasses):
     longest one that passes is accepted. But products are small too often: P(u_1 u_2 < c) = c (1 - log c),
     not c. The code does so in rounds of three drafts or more, and this rule in rounds of three.
 
-    The numbers -log(u_1 .. u_i) are the arrival times of a Poisson process. So the i-th prefix fails if at
+    The numbers -log(u_1 .. u_i) are the arrival times of a Poisson process, so the i-th prefix fails if at
     least i arrivals come before the time -log(q_1 .. q_i)."""
     shortest = 3
 
@@ -522,8 +522,8 @@ class ProductsOfCoins(ArgmaxAsPointMasses):
 
 class NoiseUsedTwice(Algorithm2):
     """Each token gets exponential noise E. The draft has the smallest E / p, and the correction the smallest
-    E / residual. If a token with a large p was not drafted, its E is large. The correction uses the same E,
-    so such tokens come too rarely."""
+    E / residual. If a token with a large p was not drafted, its E is large, and the correction uses the same
+    E, so such tokens come too rarely."""
     def correction(self, q, p, x, rng):
         given = race_twice(p, self.residual(q, p, x), x)        # x won the first race: who wins again
         return rng.choice(len(q), p=given / given.sum())
@@ -559,7 +559,7 @@ def race_twice(first, second, a):
 # Trees ------------------------------------------------------------------------------------------------------
 
 class Tree(Rule, lossless=True):
-    """A rejected child is taken out of p, and q becomes the residual. So the test of the next child divides
+    """A rejected child is taken out of p, and q becomes the residual, so the test of the next child divides
     by the distribution that this child was drawn from."""
     grow = None
     draw, select = map(staticmethod, SEQUOIA)
@@ -573,14 +573,14 @@ class Tree(Rule, lossless=True):
 
 
 class TreeMatch(Tree, lossless=True):
-    """The target draws once at each node, and the child that equals this draw is accepted. So the text
+    """The target draws once at each node, and the child that equals this draw is accepted, so the text
     consists of the target's own draws."""
     grow = staticmethod(grow_likeliest)
 
 
 class TopTokens(Tree, lossless=True):
-    """The children are chosen, so each is a point mass. A child x is accepted with probability q(x).
-    Otherwise x is taken out of q, and q is normalized for the next child."""
+    """The children are chosen, so each is a point mass. A child x is accepted with probability q(x);
+    otherwise x is taken out of q, and q is normalized for the next child."""
     def draw(self, p, width, rng):
         return [token for token in top_tokens(p, width) if p[token] > 0]
 
@@ -632,8 +632,8 @@ class OneCoin(TopTokens, lossless=True):
 
 
 class OneCoinToTheEnd(OneCoin):
-    """The coin that rejected the children also draws the last token. This coin is known to be large, so
-    tokens at the end of the vocabulary come too often."""
+    """The coin that rejected the children, and is therefore large, also draws the last token, so tokens at
+    the end of the vocabulary come too often."""
     def select(self, *run):
         return super().select(*run, again=True)
 

@@ -105,7 +105,7 @@ class Eagle:
             new = self.step(before, nodes[start:end], len(x) + start, len(x), parents[:end])
             self.states = xp.concatenate([self.states, new])    # first: states without nodes are harmless
             self.nodes, self.parents = nodes[:end], parents[:end]
-        return linear(self.states[:1 + len(nodes)][-(n_last or 1 + len(nodes)):], **self.target.head)
+        return linear(self.states[:1 + len(nodes)][-(n_last or 1 + len(nodes)):], **self.target.lm_head)
 
     def __call__(self, tokens, n_last=1):
         """Called like any model, it answers for the last token alone."""

@@ -49,7 +49,7 @@ class Medusa:
         h = states_before(self.target, x, len(x) - 1)                       # [1, n_embd]
         y = linear(h, **self.residuals).reshape(self.n_heads, -1)[:k]       # [k, n_embd]
         silu = 0.5 * y * (1 + xp.tanh(0.5 * y))                             # y / (1 + exp(-y))
-        return linear(h + silu, **self.target.head)                         # [k, n_vocab]
+        return linear(h + silu, **self.target.lm_head)                      # [k, n_vocab]
 
     def propose(self, draft, x, k, to_probs, rng):
         """min(k, n_heads) tokens after x, one from each head: speculative.propose, without a draft model."""

@@ -106,8 +106,8 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
 def shape_of(widths):
     """Widths, or parents in any order that has a node after its parent -> parents, level by level.
 
-    >>> shape_of((2, 1)), shape_of([-1, 0, -1])
-    ([-1, -1, 0, 1], [-1, -1, 0])
+    >>> shape_of((2, 1)), shape_of([-1, 0, 1, -1, 3])
+    ([-1, -1, 0, 1], [-1, -1, 0, 1, 2])
     """
     try:
         widths = [index(width) for width in widths]

@@ -18,6 +18,7 @@ from encoder import EOS, Encoder, Tokenizer
 from loading.checkpoint import write_tensorflow
 from loading.folder import list_shapes, read_folder
 from loading.tokenizer import read_tokenizer
+from lossless import exact_distribution
 from lossless.toys import as_model, memoryless, scripted, table
 from methods.drafters import heads
 from methods.table import DRAFTERS, VERIFIERS, choose
@@ -39,6 +40,12 @@ PAIRS = {                                       # name: (draft, target), with a 
     "target is certain": (table(11), scripted([1, 2, 0, 1, 1, 0], n_vocab=3)),
     "draft knows nothing": (memoryless([1 / 3, 1 / 3, 1 / 3]), table(12)),
 }
+
+
+def mean_accepted(sample):
+    """The exact expected number of drafts that the first round of sample(rng) accepts."""
+    found = exact_distribution(lambda rng: next(sample(rng)).n_accepted)
+    return sum(n * chance for n, chance in found.items())
 
 
 # A random generator -----------------------------------------------------------------------------------------
