@@ -36,8 +36,7 @@ class Drafted(NamedTuple):
     target: Callable                # likewise: the target, or another model with the same distribution
     propose: Callable = speculative.propose     # draft, x, k, to_probs, rng -> (drafts [at most k], p)
     grow: Callable | None = None    # draft, x, shape, rule, to_probs, rng -> (nodes [n], parents [n], p)
-    confident: Callable | None = None           # as propose, but stops after a draft it is not confident of
-    memory: object = None           # has reset() if one run would otherwise change the drafts of the next
+    memory: object = None           # has reset(), if what it sees in a run would change the next one's drafts
 
 
 class Verifier(NamedTuple):
@@ -80,11 +79,10 @@ class Method(NamedTuple):
         method.baseline(method.target, tokens, n, rng, **settings)                              # -> rounds
         method.sampler(method.draft, method.target, tokens, n, method.K, rng, **settings)       # -> rounds
     """
-    draft: Callable | None          # the first six come from the Drafted
+    draft: Callable | None          # the first five are what the drafter made
     target: Callable
     propose: Callable
     grow: Callable | None
-    confident: Callable | None
     memory: object
     sampler: Callable               # speculative_sampling with `propose` and `verify`, or another loop
     verify: Callable | None         # its accept rule; None for another loop

@@ -49,8 +49,8 @@ def costs_of(baseline, speculative, method):
 
 
 def predict_from_rounds(baseline, speculative, c):
-    """The counted tokens per pass, divided by the mean cost of a round, n c + v for n drafts (Leviathan et al.,
-    theorem 3.8, but for any numbers of drafts, and with no assumption on acceptances)."""
+    """The counted tokens per pass, divided by the mean cost of a round, n c + v for n drafts (Leviathan et
+    al., theorem 3.8, but for any numbers of drafts, and with no assumption on acceptances)."""
     step, per_pass = baseline.target.seconds(1), ratio(len(speculative.tokens), len(speculative.rounds))
     passes = [(r, ratio(speculative.target.seconds(len(r.drafts) + 1), step)) for r in speculative.rounds]
     known = [(n_levels(r), v) for r, v in passes if v]

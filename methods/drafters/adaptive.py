@@ -20,14 +20,15 @@ been drawn.  (Notebook 6 has the example from appendix A of DSpark, arXiv 2607.0
 before each draft.)
 
 Limitations: no trees of drafts.  c and v are measured before the run, because runs that depend on a clock
-cannot be repeated.
+cannot be repeated.  Confident asks for one draft at a time, so an EAGLE, Medusa or parallel head runs the
+target for each further draft.
 """
 from functools import partial
 
 import numpy as np
 
 from checks import checked_propose
-from compute.backend import clock, to_host
+from compute.backend import clock
 from gpt2 import common_prefix
 from methods.entries import Drafter
 from sampling import probabilities
@@ -123,7 +124,7 @@ class Confident:
                 break
             drafts += new
             p = None if new_p is None else [*p, *map(np.array, new_p)]  # a drafter may reuse its array
-            if seen and confidence(seen[-1], drafts[-1]) < self.threshold:
+            if seen and probabilities(seen[-1])[-1, drafts[-1]] < self.threshold:
                 break
         return drafts, p
 
@@ -150,11 +151,6 @@ def measure_costs(drafted, tokens, K, settings):
     return dict(c=float(f"{drafting / k / step:.2g}"), v=float(f"{1 + row * K:.2g}"))
 
 
-def confidence(logits, token):
-    """The probability of the token in the last row of logits [n, n_vocab], at temperature 1."""
-    return probabilities(to_host(logits))[-1, token]
-
-
 def adapt(wrap):
     """An entry for a class above; its option is the drafter it wraps."""
     def make(models, within, *run):                             # run: tokens, K, settings
@@ -170,4 +166,4 @@ def optimum(drafted, tokens, K, settings):
 
 SCHEDULE = adapt(lambda drafted, *_: Schedule(drafted.propose))
 OPTIMUM = adapt(optimum)
-CONFIDENT = adapt(lambda drafted, *_: drafted.confident or Confident(drafted.propose))
+CONFIDENT = adapt(lambda drafted, *_: Confident(drafted.propose))

@@ -192,7 +192,7 @@ def small():
 
 
 # drafters that wrap another drafter
-WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram", "confident:parallel"]
+WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram"]
 OPTIONS = {"layer_skip": "layer_skip:a0,m1"}                            # it has no default
 
 
