@@ -4,10 +4,8 @@
 
 Limitations: their text is noise.
 """
-
 import numpy as np
 
-from encoder import EOS, Encoder, bytes_to_unicode
 from gpt2 import GPT2
 from loading.folder import list_shapes
 from utils import nest
@@ -27,11 +25,3 @@ def random_arrays(size):
 
 def random_model(size):
     return GPT2(nest(random_arrays(size), SIZES[size]["n_layer"]), SIZES[size]["n_head"])
-
-
-def vocabulary(n_vocab):
-    """An Encoder of n_vocab tokens: the bytes, pairs of bytes, and the end of the text."""
-    signs = list(bytes_to_unicode().values())
-    merges = [(a, b) for a in signs for b in signs][:n_vocab - len(signs) - 1]
-    tokens = [*signs, *map("".join, merges), EOS]
-    return Encoder({token: i for i, token in enumerate(tokens)}, merges)
