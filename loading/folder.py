@@ -60,8 +60,6 @@ INSTEAD = {         # files that may be there instead of supported weights: what
     "tf_model*": f"Keras's: in version 4 of transformers, {SAVE.format(', from_tf=True')}",
     "flax_model*": f"Flax's: in version 4 of transformers, {SAVE.format(', from_flax=True')}",
     **dict.fromkeys(("*onnx", "*.gguf"), "an export: name the folder of the model that it was made from")}
-QUANTIZED = {       # the last part of a tensor's name: what made it
-    "SCB": "bitsandbytes (8 bits)", "absmax": "bitsandbytes (4 bits)", "qweight": "GPTQ or AWQ"}
 
 
 def read_folder(folder):
@@ -217,9 +215,8 @@ def rename(arrays):
             continue
         if not re.fullmatch(r"(w[tp]e|lm_head)\.weight"
                             r"|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)", name):
-            tool = QUANTIZED.get(name.rpartition(".")[2])
-            what = f"of weights quantized by {tool}" if tool else "not one of GPT-2's"
-            raise ValueError(f"tensor {name!r} is {what}: take a plain GPT-2 language model")
+            raise ValueError(f"tensor {name!r} is not one of GPT-2's: take a plain GPT-2 language model, not "
+                             "a quantized one")
         name = re.sub(r"(w[tp]e|lm_head)\.weight", r"\1", name)
         name = re.sub(r"(ln_.)\.weight", r"\1/g", name).replace(".weight", "/w").replace(".bias", "/b")
         renamed["model/" + name.replace("h.", "h", 1).replace(".", "/")] = array

@@ -251,7 +251,7 @@ REFUSED = {         # what is changed, and what the sentence says
     "a Git LFS pointer": (add("model.safetensors", content=POINTER), "Git LFS pointer.*run git lfs pull"),
     "a pointer to the tokens": (add("vocab.json", content=POINTER), "vocab.json is a Git LFS pointer"),
     "int8": (rewrite(lambda a: a | {"h.0.mlp.c_fc.weight": np.ones((4, 16), "i1")}), "quantized .int8.: get"),
-    "8 bits": (rewrite(lambda a: a | {"h.0.mlp.c_fc.SCB": np.ones(16)}), "quantized by bitsandbytes"),
+    "8 bits": (rewrite(lambda a: a | {"h.0.mlp.c_fc.SCB": np.ones(16)}), "not a quantized one"),
     "two heads, said to be one": (rewrite(lambda a: a | {"lm_head.weight": a["wte.weight"] + 1}),
                                   "lm_head.weight differs from wte.weight.*tie_word_embeddings"),
     "not a language model": (rewrite(lambda a: a | {"score.weight": a["wte.weight"][:2]}), "score.weight"),
