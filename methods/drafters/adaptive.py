@@ -160,7 +160,6 @@ def adapt(wrap):
 
 
 def optimum(drafted, tokens, K, settings):
-    K = min(K, drafted.target.n_ctx)                            # more do not fit
     return Optimum(**measure_costs(drafted, tokens, K, settings), K=K, propose=drafted.propose)
 
 
