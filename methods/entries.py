@@ -36,7 +36,7 @@ class Drafted(NamedTuple):
     target: Callable                # likewise: the target, or another model with the same distribution
     propose: Callable = speculative.propose     # draft, x, k, to_probs, rng -> (drafts [at most k], p)
     grow: Callable | None = None    # draft, x, shape, rule, to_probs, rng -> (nodes [n], parents [n], p)
-    memory: object = None           # has reset(), if what it sees in a run would change the next one's drafts
+    memory: object = None           # has reset() if one run would otherwise change the drafts of the next
 
 
 class Verifier(NamedTuple):
@@ -79,7 +79,7 @@ class Method(NamedTuple):
         method.baseline(method.target, tokens, n, rng, **settings)                              # -> rounds
         method.sampler(method.draft, method.target, tokens, n, method.K, rng, **settings)       # -> rounds
     """
-    draft: Callable | None          # the first five are what the drafter made
+    draft: Callable | None          # the first five come from the Drafted
     target: Callable
     propose: Callable
     grow: Callable | None
