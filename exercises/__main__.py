@@ -12,28 +12,42 @@ from pathlib import Path
 
 from exercises.steps import STEPS
 from loading import command_line
-from loading.files import read_text
+from loading.files import read_text, rewrite
 from reporting.terminal import escape_controls
 
 SECONDS = 60            # allowed for a step; the slowest takes a few
 
 
-def main(*paths, json=False):
+def main(*paths, json=False, start=False):
     """Check your own speculative sampling against the steps of exercises/README.md.
 
     Args:
         paths: your file, or several; my_speculative.py if none is named
         json: print one line of JSON for each file: how many steps are right, and the mistakes in the next
+        start: create the file instead, with the signature of every function
     """
     paths, n_right = paths or ("my_speculative.py",), 0
     paths = [one for path in paths for one in sorted(glob(str(path))) or [path]]    # PowerShell leaves *.py
+    if start:
+        return [write_starter(Path(path)) for path in paths][-1]
     for path in paths:
-        read_text(path, "write one, beginning with step 1 of exercises/README.md")
+        read_text(path, f"python -m exercises --start {path} writes one to begin with")
         right, wrong = check(path, show=(lambda *_, **__: None) if json else print)
         n_right += right
         if json:
             print(dumps(dict(file=path, right=right, steps=len(STEPS), mistakes=wrong)), flush=True)
     return 0 if n_right == len(STEPS) * len(paths) else 1
+
+
+def write_starter(path):
+    """Writes a file with the signature of every function, as README.md has it."""
+    if path.exists():
+        raise ValueError(f"{path} already exists: name another file")
+    steps = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+    heads = re.findall(r"^def \w+\([^:]*\):.*\n(?:    #.*\n)*", steps, re.M)
+    empty = [f'\n\n{head}    raise NotImplementedError("not written yet")\n' for head in heads]
+    rewrite(path, "import numpy as np\n" + "".join(empty))
+    print(f"{path} has {len(heads)} functions to write: begin with step 1 of exercises/README.md")
 
 
 def check(path, seconds=SECONDS, show=print):

@@ -20,6 +20,7 @@ from exercises.__main__ import check, main
 from exercises.child import find_mistakes
 from exercises.mistakes import FILTERS
 from exercises.steps import STEPS, step_3, step_4, step_5
+from loading.user_file import load_module
 from lossless import judge, report
 from lossless.__main__ import own_functions
 from lossless.cases import CASES
@@ -208,14 +209,14 @@ def test_whatever_a_file_does_there_is_an_answer(content, said, tmp_path, capsys
 
 def test_a_folder_or_a_missing_file_gets_one_sentence(tmp_path):
     for path in tmp_path, tmp_path / "my.py":
-        with pytest.raises(ValueError, match="beginning with step 1"):
+        with pytest.raises(ValueError, match="--start .* writes one to begin with"):
             main(path)
 
 
 def test_a_class_gets_a_line_for_each_file(tmp_path, capsys):
     for name, text in ("a.py", STUDENT.split("\ndef autoregressive")[0]), ("b.py", "raise SystemExit"):
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert main(str(tmp_path / "*.py"), json=True) == 1         # PowerShell leaves it to the program
+    assert main(str(tmp_path / "a.py"), str(tmp_path / "b.py"), json=True) == 1
     a, b = map(loads, capsys.readouterr().out.splitlines())
     assert (a["right"], a["steps"]) == (1, 8)
     assert a["mistakes"] == ["there is no function autoregressive_sampling yet"]
@@ -231,11 +232,15 @@ def test_without_a_name_the_command_checks_my_speculative_py(tmp_path):
     assert not done.stderr
 
 
-def test_the_text_asks_for_the_functions_that_are_checked():
-    words = (ROOT / "exercises" / "README.md").read_text(encoding="utf-8")
+def test_a_file_to_begin_with_has_every_function_and_no_other_file_is_lost(tmp_path, capsys):
+    assert main(str(tmp_path / "mine.py"), start=True) is None
+    with pytest.raises(ValueError, match="already exists"):
+        main(str(tmp_path / "mine.py"), start=True)
+    assert main(str(tmp_path / "*.py")) == 1                            # PowerShell leaves it to the program
+    assert "NotImplementedError: not written yet" in capsys.readouterr().out
+    written = load_module("mine.py", (tmp_path / "mine.py").read_text(encoding="utf-8"))
     for name in NAMES:
-        exec(re.search(rf"^def {name}\([^:]*\):", words, re.M)[0] + " pass", asked := {})
-        mine, right = (signature(one).parameters for one in (asked[name], getattr(program(), name)))
+        mine, right = (signature(getattr(one, name)).parameters for one in (written, program()))
         assert [*mine] == [*right][:len(mine)] and len(right) - len(mine) <= (name == "speculative_sampling")
 
 
