@@ -1,7 +1,7 @@
 """Autoregressive sampling: Algorithm 1 of Chen et al. 2023 (arXiv 2302.01318), the baseline.
 
-In the paper's letters q is the target's distribution, x_1 .. x_n are the tokens so far, and T is the length
-of the whole text.
+Notation as in the paper: q is the target's distribution, x_1 .. x_n are the tokens so far, and T is the
+length of the whole text, prompt included.
 """
 from functools import partial
 
@@ -9,7 +9,7 @@ from checks import checked
 from sampling import Round, probabilities, sample
 
 
-@checked()                                              # in the function tokens is a list, eos a set of ids
+@checked()                                              # inside, tokens is a list and eos a set of ids
 def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, top_k=0, top_p=1.0, eos=None):
     """Generate `n_tokens` tokens after `tokens`, one per target pass.
 
@@ -17,9 +17,9 @@ def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, to
 
     model           the target: tokens, n_last=1 -> logits [n_last, n_vocab]
     rng             numpy.random.Generator, the only source of randomness
-    eos             an id, several ids, or None: generation ends with the first of them, which is emitted
+    eos             an id, several ids, or None: generation stops once it has emitted one of them
     temperature, top_k, top_p   as in sampling.probabilities; the result is the paper's q
-    Bad arguments raise ValueError at the call, not at the first round.
+    Raises ValueError for bad arguments, at the call rather than in the first round.
     """
     to_probs = partial(probabilities, temperature=temperature, top_k=top_k, top_p=top_p)
     x, T = list(tokens), len(tokens) + n_tokens

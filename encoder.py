@@ -1,12 +1,12 @@
 """Byte-level BPE, GPT-2's tokenizer: text -> token ids, and back  (Radford et al. 2019, section 2.2).
 
-Three steps.  A regular expression cuts the text into chunks: words, numbers or punctuation, with the
-space before them, and other white space.  Each chunk becomes UTF-8 bytes, each written as one printable
-character.  Then adjacent pairs are merged (`Encoder.merge`).  A list of merges says which; a pair's index in
-it is its rank.  The pair of lowest rank is merged, again and again, until no adjacent pair is in the list.
+There are three steps.  A regular expression splits the text into chunks: words, numbers or punctuation, each
+with the space before it, and other white space.  Each chunk is encoded in UTF-8, and each byte written as one
+printable character.  Then adjacent pairs are merged (`Encoder.merge`): a list says which pairs can be, the
+index in that list is a pair's rank, and the pair of lowest rank is merged until no adjacent pair is listed.
 
-Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  10,000 letters
-without a space take two seconds.
+Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  Encoding 10,000 letters
+without a space takes two seconds.
 
 Not here: training a vocabulary (models/training/train.py).
 """
@@ -45,11 +45,11 @@ class Encoder:
 
     @property
     def eos(self):
-        """The id that ends a text; a list, if there are several; None, if there is none."""
+        """The id that ends a text, a list if there are several, None if there is none."""
         return [*self.eos_ids][0] if len(self.eos_ids) == 1 else sorted(self.eos_ids) or None
 
     def encode(self, text):
-        """str -> list[int].  Half a surrogate pair raises UnicodeEncodeError, a ValueError."""
+        """str -> list[int].  Raises UnicodeEncodeError, a ValueError, for a lone surrogate."""
         ids = []
         for chunk in CHUNKS.findall(text):
             if chunk not in self.cache:
@@ -61,7 +61,7 @@ class Encoder:
     def merge(self, symbols):
         """["h", "e", "r"] -> ["he", "r"] -> ["her"].
 
-        Each turn merges one pair at all its places, from left to right.
+        Each turn merges one pair wherever it occurs, from left to right.
         """
         while pairs := {*zip(symbols, symbols[1:])} & self.ranks.keys():
             best, merged = min(pairs, key=self.ranks.get), []
@@ -86,8 +86,8 @@ class Encoder:
     def stream(self):
         """A function list[int] -> str for text that arrives in pieces.
 
-        It keeps an unfinished character until the rest has come.  If the last call has `final=True`, the
-        pieces together are `decode` of all ids.
+        It holds back an incomplete character until the rest arrives.  If the last call has `final=True`, the
+        pieces add up to `decode` of all ids.
         """
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         return lambda ids, final=False: decoder.decode(b"".join(map(self.to_bytes, ids)), final)
@@ -96,7 +96,7 @@ class Encoder:
 # -- what Hugging Face's files may ask for: skip on first reading --------------------------------------------
 
 class Tokenizer(Encoder):
-    """An Encoder with what Hugging Face's files may ask for in addition.
+    """An Encoder with the extras that Hugging Face's files may ask for.
 
     added, space, around, eos_ids   as in loading.tokenizer.Files
     """
@@ -105,7 +105,7 @@ class Tokenizer(Encoder):
         super().__init__(ids, merges)
         self.added, self.space, self.around = {ids[token]: token for token in added}, bool(space), around
         self.eos_ids = {*eos_ids}
-        names = map(regex.escape, sorted(added, key=len, reverse=True))     # of two that fit, the longer one
+        names = map(regex.escape, sorted(added, key=len, reverse=True))     # the longest match wins
         self.split = regex.compile(f"({'|'.join(names)})" if added else "((?!))").split
 
     def encode(self, text):

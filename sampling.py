@@ -1,11 +1,11 @@
 """Logits -> the distribution to sample from -> a token.
 
-Draft, target and baseline all go through `probabilities`, so in the accept test p is what the drafts were
-drawn from, and q what the baseline draws from (the "standardized sampling" of Leviathan et al. 2022, section
-2.2).  All probabilities are float64: in float32 the cumulative sum over 50,257 tokens may end at 0.99996, and
-now and then a draw would fall beyond it.
+Draft, target and baseline all go through `probabilities`, so that in the accept test p is the distribution
+the drafts were drawn from and q the one the baseline draws from (the "standardized sampling" of Leviathan et
+al. 2022, section 2.2).  All probabilities are float64, because in float32 the cumulative sum over 50,257
+tokens may end at 0.99996, and an occasional draw would fall beyond it.
 
-Limitations: no repetition penalty, no beams.
+Limitations: no repetition penalty, no beam search.
 """
 from typing import NamedTuple
 
@@ -15,13 +15,13 @@ from compute.backend import to_host
 
 
 class Round(NamedTuple):
-    """The result of one target pass.  The baseline yields rounds without drafts."""
-    tokens: list                                # accepted drafts, then one more, unless an EOS was accepted
+    """The result of one target pass.  The baseline's rounds have no drafts."""
+    tokens: list                                # accepted drafts, then one more unless an EOS was accepted
     drafts: list                                # the k drafted tokens
     n_accepted: int                             # how many of them are among `tokens`
     target_probs: np.ndarray                    # [k + 1, n_vocab]
     draft_probs: list | np.ndarray | None       # [k, n_vocab], drawn from these; None: a tree of chosen nodes
-    parents: list | None = None                 # in a tree, the index of each draft's parent, -1: the root
+    parents: list | None = None                 # in a tree, the index of each draft's parent; -1: the root
 
 
 def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
@@ -45,7 +45,7 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
         np.put_along_axis(probs, logits.argmax(axis=-1, keepdims=True), 1.0, axis=-1)
         return probs
     logits = logits.astype(np.float64, order="C")               # C order: the reshape below must be a view
-    with np.errstate(over="ignore"):                            # a tiny temperature gives -inf, so 0: right
+    with np.errstate(over="ignore"):                            # a tiny temperature gives -inf, hence 0
         probs = np.exp((logits - largest) / temperature)        # [..., n_vocab], the largest is 1
     if 0 < top_k < logits.shape[-1]:
         kth = np.partition(logits, -top_k, axis=-1)[..., -top_k, None]      # [..., 1], the k-th largest
@@ -59,8 +59,8 @@ def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
 
 def keep_nucleus(probs, top_p):
     """In place: zero all but the smallest set of mass >= top_p in probs [n_vocab], and renormalize."""
-    # Sorting 50,257 numbers would cost more than the softmax, so only candidates are sorted.  All tokens
-    # below (1 - top_p) / n_vocab together have less than 1 - top_p, so none of them is in the nucleus.
+    # Sorting 50,257 numbers would cost more than the softmax, so only candidates are sorted: all tokens below
+    # (1 - top_p) / n_vocab together have less than 1 - top_p, so none of them is in the nucleus.
     candidates = np.flatnonzero(probs >= (1 - top_p) / len(probs))
     candidates = candidates[np.argsort(-probs[candidates], kind="stable")]  # most likely first, ties by index
     mass_before = np.cumsum(probs[candidates]) - probs[candidates]
@@ -73,7 +73,7 @@ def keep_nucleus(probs, top_p):
 def sample(probs, rng):
     """Draw a token from probs [n_vocab], which need not sum to 1, by inverting the cumulative sum.
 
-    If one token has all the probability, no random number is used.
+    No random number is used if one token has all the probability.
     """
     likeliest = probs.argmax()
     if probs[likeliest] == probs.sum():             # as at temperature 0
@@ -85,7 +85,7 @@ def sample(probs, rng):
 
 
 def point_masses(tokens, n_vocab):
-    """The distributions [k, n_vocab] of tokens that were chosen, not drawn.
+    """The distributions [k, n_vocab] of tokens that were chosen rather than drawn.
 
     >>> point_masses([2, 0], 3)
     array([[0., 0., 1.],

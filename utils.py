@@ -1,13 +1,13 @@
 """A model's name or folder -> a ready model and its encoder.
 
-A checkpoint is a flat dict of names such as "model/h0/attn/c_attn/w".  The forward pass needs it nested, and
-passes each part on with `**`:
+A checkpoint is a flat dict with names such as "model/h0/attn/c_attn/w".  The forward pass needs it nested,
+so that each part can be passed on with `**`:
 
     {"wte": .., "wpe": .., "ln_f": {"g": .., "b": ..},
      "blocks": [{"ln_1": {"g", "b"}, "attn": {"c_attn": {"w", "b"}, "c_proj": {"w", "b"}},
                  "ln_2": .., "mlp": ..}, ..]}
 
-Limitations: the token embeddings are in memory twice, as rows to look up and in the output head.  So a model
+Limitations: the token embeddings are in memory twice, as rows to look up and in the output head, so a model
 takes more memory than its file: a third more for 124M, a twentieth more for 1558M.
 """
 from checks import check_same_vocabulary
@@ -24,11 +24,11 @@ def load_model(name_or_folder, models_dir="models"):
     """Returns (model, encoder).
 
     name_or_folder  "124M" "355M" "774M" "1558M" "distilgpt2", or their names on Hugging Face's hub, such as
-                    "gpt2-medium": in models_dir or in the hub's cache, or else downloaded to models_dir;
+                    "gpt2-medium", found in models_dir or the hub's cache, or else downloaded to models_dir;
                     another name in the cache; "demo-draft" "demo-target"; or a folder in OpenAI's or Hugging
                     Face's layout
     Raises ValueError, with one sentence, for an unknown model, or for files that are missing or damaged, do
-    not fit together, or ask for what is not done here.
+    not fit together, or ask for something that is not supported.
     """
     sizes, arrays, tokenizer = read_folder(find_folder(str(name_or_folder), models_dir))
     return GPT2(nest(arrays, sizes["n_layer"]), sizes["n_head"]), Tokenizer(*tokenizer)
@@ -46,7 +46,7 @@ def load_pair(draft, target, models_dir="models"):
 
 
 def nest(arrays, n_layer):
-    """Flat arrays -> nested parameters, matrices in tiles.  `arrays` is emptied on the way, to save memory.
+    """Flat arrays -> nested parameters, with matrices in tiles.  Empties `arrays` as it goes, to save memory.
     """
     params = {"blocks": [{} for _ in range(n_layer)]}
     n_weights, arena = sum(array.size for array in arrays.values()), Arena()

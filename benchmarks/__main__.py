@@ -7,12 +7,12 @@ from compute.backend import clock
 from loading import command_line
 from methods.table import DRAFTERS, VERIFIERS
 
-# Every number of the repository is made by these programs, in this order: what each takes, after its words
+# These programs, in this order, rerun every measurement of the repository.  {command: the time it takes}
 STEPS = {
-    "-m benchmarks counts": "hours; after a stop, it goes on from there",
-    "-m benchmarks costs": "eight minutes, on a machine that has nothing else to do",
+    "-m benchmarks counts": "hours; can be stopped and resumed",
+    "-m benchmarks costs": "eight minutes, on an otherwise idle machine",
     "-m benchmarks speed": "seconds: the numbers in the pages",
-    "notebooks/run.py": "minutes, on a machine that has nothing else to do",
+    "notebooks/run.py": "minutes, on an otherwise idle machine",
     "tests/tools/take_pictures.py": "a minute: the README's picture; needs Chromium",
 }
 
@@ -20,14 +20,14 @@ STEPS = {
 def main(what, name=""):
     """Count tokens, measure costs, and put both into tables.
 
-    counts takes hours and measures no time.  After a stop, it goes on from there.  costs takes eight minutes,
-    on a machine that has nothing else to do.  speed writes the numbers in the pages, in seconds.  all makes
-    every number of the repository: these three, the notebooks and the README's picture.  mine compares a
-    drafter of your own with the draft model, in half a minute.
+    counts takes hours, measures no time, and can be stopped and resumed.  costs takes eight minutes, on an
+    otherwise idle machine.  speed writes the numbers in the pages, in seconds.  all reruns every measurement:
+    these three, the notebooks and the README's picture.  mine compares your own drafter with the draft model,
+    in half a minute.
 
     Args:
         what: mine, counts, costs, speed or all
-        name: with mine, your file; with counts, a method in docs/methods.md: only it is counted, in minutes
+        name: with mine, your file; with counts, a method in docs/methods.md, to count only that, in minutes
     """
     if what not in ("mine", "counts", "costs", "speed", "all"):
         raise ValueError(f"there is no {what!r}: use mine, counts, costs, speed or all")

@@ -1,8 +1,8 @@
-"""The value of each quantity in the README, notebooks and pages, from counts and costs.
+"""The value of every quantity in the README, notebooks and pages, from counts and costs.
 
     value("model token K=4 T=1: tokens")            per target pass; other fields: of_counts
     value("avx2 model token K=4 T=1: speedup")      counts over costs; other fields: of_rounds
-    value("avx512 passes 124M: v 5")                the time of a pass over 5 rows over that of one row;
+    value("avx512 passes 124M: v 5")                the time of a pass over 5 rows, in passes over one row;
                                                     other fields: of_passes
     value("model token K=4 places:0-20 T=0: tokens")        of rounds that begin there (counts.py)
     value("A over B")                               the quotient of two of these
@@ -14,7 +14,7 @@ The speed-up is the tokens of a round divided by its cost:
 Settling is the time from the target's logits to the new tokens.
 
 The times come from medians of timed rounds (costs.py), adjusted to the mean number of drafts in the counts.
-The error combines those of the tokens, of the method's median pass and of that of the target alone.
+The error combines the errors of the tokens, of the method's median pass, and of that of the target alone.
 """
 import json
 import re
@@ -62,7 +62,7 @@ def of_rounds(kernels, name, field):
 
 def speed(counted, mine, alone):
     """{field: value} of a cell of the counts, from the costs of its rounds and the target's alone."""
-    tokens, more = counted["tokens"], counted["drafts"] - mine["drafts"]    # drafts, beyond timed rounds
+    tokens, more = counted["tokens"], counted["drafts"] - mine["drafts"]    # drafts, beyond those timed
     cost = (mine["typical"] + mine["slope"] * more) / alone["typical"]      # in rounds of the target alone
     parts = counted["se"] / tokens, spread(mine["pass"]), spread(alone["pass"])
     speedup, error = tokens / cost, tokens / cost * sum(part**2 for part in parts) ** .5
@@ -74,14 +74,14 @@ def speed(counted, mine, alone):
 
 
 def spread(quartiles):
-    """The relative standard error of a median, from the quartiles and the number of calls.  It assumes a
-    normal distribution."""
+    """The relative standard error of a median, from the quartiles and the number of calls, assuming a normal
+    distribution."""
     low, median, high, n = quartiles
     return 1.2533 * (high - low) / 1.349 / median / n ** .5
 
 
 def of_passes(kernels, model, field):
-    """A field of the time of a model's passes."""
+    """A field of the times of a model's passes."""
     found, (field, _, rows) = costs(kernels)["passes"][model], field.partition(" ")
     one, (low, ms, high, _) = found["rows"]["1"][1], found["rows"][rows or "1"]
     return {"ms": ms, "v": ms / one, "text": f"{ms:.2f} ({low:.2f} to {high:.2f})",

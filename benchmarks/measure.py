@@ -1,9 +1,9 @@
-"""The machine, and how fast it is.
+"""The machine and its speed.
 
     machine(), caption()        hardware, NumPy and BLAS or CuPy, in words
     in_turns(runs, n)           seconds of each call; the runs take turns, f g f g
     seconds(n, f, g)            medians of these
-    bandwidth(n)                the speed limit: bytes of weights per second
+    bandwidth(n)                the speed limit: bytes of weights read per second
     size_of(model)              bytes of its weights
 """
 import contextlib
@@ -20,7 +20,7 @@ from compute.backend import clock, gpu, xp
 # The machine ------------------------------------------------------------------------------------------------
 
 def machine():
-    """What times depend on: {name: words or number}."""
+    """{name: words or number} of what times depend on."""
     cpu = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -39,7 +39,7 @@ def machine():
 
 
 def caption():
-    """The machine in one line, for figures and tables of times, with a warning if it is busy now."""
+    """The machine in one line, for figures and tables of times, with a warning if it is busy."""
     m = machine()
     line = f"{m['CPU']}, {m['cores']} cores, NumPy {m['NumPy']}, {m['BLAS']}, {m['dtype']}"
     A = np.ones((512, 512), np.float32)
@@ -50,7 +50,7 @@ def caption():
 
 
 def in_turns(runs, n, limit=float("inf")):
-    """Time {name: run} in turns -> {name: seconds of each call}.  One turn warms up.  Then there are `n`
+    """Time {name: run} in turns -> {name: seconds of each call}.  After one turn to warm up there are `n`
     turns, or fewer if `limit` seconds are over."""
     times, start = {name: [] for name in runs}, clock()
     for _ in tqdm(range(n + 1), disable=None):
@@ -69,8 +69,8 @@ def seconds(repetitions, *runs):
 
 
 def bandwidth(n):
-    """Bytes per second at which a product of one row reads its weights [n, n].  Which of the two products is
-    faster depends on the kernels."""
+    """Bytes per second at which a product of one row reads its weights [n, n]: the faster of two products,
+    as which one that is depends on the kernels."""
     rng = np.random.default_rng(0)
     A = xp.asarray(rng.random((n, n), dtype=np.float32))
     y = xp.asarray(rng.random(n, dtype=np.float32))
@@ -88,5 +88,5 @@ def arrays_of(params):
 
 
 def size_of(model):
-    """Bytes of the weights.  The output head counts once, as the token embeddings."""
+    """Bytes of the weights.  The output head counts only once, as the token embeddings."""
     return sum(array.nbytes for array in arrays_of({**model.params, "lm_head": []}))

@@ -1,12 +1,13 @@
-"""Is my drafter better than `model`?
+"""Compare a drafter of your own with `model`.
 
-    python -m benchmarks mine my_drafter.py         half a minute, on a machine with nothing else to do
+    python -m benchmarks mine my_drafter.py         half a minute, on an otherwise idle machine
 
-Both draft K tokens per round, judged by Algorithm 2.  Tokens and costs are measured separately, as in
-counts.py and costs.py, on fewer texts.  So a number comes near that of docs/methods.md, with a larger error.
+Both draft K tokens per round, verified by Algorithm 2.  Tokens and costs are measured separately, as in
+counts.py and costs.py but on fewer texts, so the numbers are near those of docs/methods.md, with larger
+errors.
 
 Limitations: the bundled pair, and openings of children's stories.  Whether the drafter is lossless is not
-asked here (python -m lossless my_drafter.py).
+checked here, but by python -m lossless my_drafter.py.
 """
 from pathlib import Path
 
@@ -18,12 +19,12 @@ from benchmarks.figures import speed
 from benchmarks.measure import caption
 from reporting.stats import ratio
 
-K, N_TEXTS, N_TIMED = 4, 30, 6                                  # texts that are counted, and timed ones
+K, N_TEXTS, N_TIMED = 4, 30, 6                                  # N_TEXTS are counted, N_TIMED timed
 HEAD = f"{'':24}  tokens per pass  acceptance     c     v     speed-up"
 
 
 def measure_drafter(drafter):
-    """Yields the machine, then for each temperature the lines of a table and a sentence.
+    """Yields the machine, then the lines of a table and a sentence for each temperature.
 
     drafter     a file that defines propose, or a drafter of methods/table.py
     """
@@ -46,7 +47,7 @@ def measure_drafter(drafter):
 
 
 def conclude(name, mine, model, my_speed, its_speed):
-    """Better or worse than `model`, and by how much: differences with their standard errors."""
+    """Says whether it is better or worse than `model`, and by how much, with standard errors."""
     tokens, error = mine["tokens"] - model["tokens"], (mine["se"]**2 + model["se"]**2) ** .5
     faster = my_speed["speedup"] - its_speed["speedup"]
     sure = abs(faster) > 2 * (my_speed["error"]**2 + its_speed["error"]**2) ** .5

@@ -1,13 +1,11 @@
-"""Models of GPT-2's shapes with random weights, to time full sizes without a download.
+"""Models with GPT-2's shapes and random weights, to time full sizes without a download.
 
     random_model("355M")                a pass takes as long as the real model's
 
-Limitations: they write noise.
+Limitations: their text is noise.
 """
-
 import numpy as np
 
-from encoder import EOS, Encoder, bytes_to_unicode
 from gpt2 import GPT2
 from loading.folder import list_shapes
 from utils import nest
@@ -18,20 +16,12 @@ SIZES = {"tiny": dict(n_vocab=300, n_ctx=256, n_embd=32, n_head=2, n_layer=4),  
 
 
 def random_arrays(size):
-    """{OpenAI's name: array}, float32, much as a training begins: gains near 1, all else near 0."""
+    """{OpenAI's name: array}, float32, similar to an initialization: gains near 1, all else near 0."""
     rng = np.random.default_rng(0)
-    # uniform: normal takes longer
+    # uniform, because normal takes longer
     return {name: (rng.random(shape, dtype=np.float32) - 0.5) / 16 + name.endswith("/g")
             for name, shape in list_shapes(**SIZES[size]).items()}
 
 
 def random_model(size):
     return GPT2(nest(random_arrays(size), SIZES[size]["n_layer"]), SIZES[size]["n_head"])
-
-
-def vocabulary(n_vocab):
-    """An Encoder of n_vocab tokens: the bytes, pairs of bytes, and the end of the text."""
-    signs = list(bytes_to_unicode().values())
-    merges = [(a, b) for a in signs for b in signs][:n_vocab - len(signs) - 1]
-    tokens = [*signs, *map("".join, merges), EOS]
-    return Encoder({token: i for i, token in enumerate(tokens)}, merges)

@@ -4,8 +4,8 @@
 - Sentences, which sentences.txt lists, with a quantity of figures.py in braces in place of the number.
 - claims.md, made from claims.in.md, with quantities in braces, too.
 
-"-" means not counted or not measured.  Speed-ups and v have one decimal: measured again, they move by a
-tenth.
+"-" means not counted or not measured.  Speed-ups and v have one decimal, because a new measurement moves them
+by a tenth.
 """
 import re
 
@@ -38,7 +38,7 @@ def show(what):
 
 def table(first, columns, rows):
     """A Markdown table.  columns {head: quantity}, rows {label: name}.  In a quantity NAME is the row's name,
-    and METHOD is the name without K and shape.
+    and METHOD the name without K and shape.
 
     >>> print(table("", {"K = 2": "METHOD K=2 T=1: tokens"}, {"`model`": "model token K=4"}), end="")
     | | K = 2 |
@@ -119,7 +119,7 @@ def say(page, text, show=show):
 
 
 def pages():
-    """{path: the page as it has to be}.  Raises KeyError for a mark that has no table."""
+    """{path: the page as it should be}.  Raises KeyError for a mark that has no table."""
     made = tables_of_tokens() | tables_of_costs() | table_of_methods()
     found = {}
     for page in [*PAGES, *(page for page, _ in SENTENCES)]:

@@ -1,7 +1,7 @@
-"""The array module: NumPy, or CuPy after `use("cupy")`; with copies to the host and a clock, for a GPU.
+"""The array module: NumPy, or CuPy after `use("cupy")`; for a GPU also copies to the host and a clock.
 
-`xp` is a namespace that holds the functions of the module in use, so a file that says `from compute.backend
-import xp` at its top still follows a later switch.
+`xp` is a namespace with the functions of the module in use, so a file that begins with `from compute.backend
+import xp` still follows a later switch.
 
 Limitations: one switch for the whole program, to be set before a model is loaded.
 """
@@ -22,7 +22,7 @@ def use(name):
     try:
         module = importlib.import_module(name)
         one = module.ones((1, 1), dtype=module.float32)
-        to_host(one @ one)                              # fails without driver, device or CUDA's libraries
+        to_host(one @ one)                              # fails without a driver, a device or CUDA's libraries
     except Exception as error:                          # CuPy raises exceptions of its own
         raise ValueError(f"the backend {name} does not work here ({error!r:.200}): it needs an NVIDIA GPU, "
                          "its driver and pip install 'cupy-cuda12x[ctk]'; or use --backend numpy") from None
@@ -43,14 +43,14 @@ def to_host(x):
 
 
 def clock():
-    """Seconds. CuPy's functions return before the GPU's work is done, so wait for it first."""
+    """Seconds.  CuPy's functions return before the GPU has finished, so this waits for it first."""
     if on_gpu():
         xp.cuda.get_current_stream().synchronize()
     return perf_counter()
 
 
 def gpu():
-    """What to report with measurements: {name: words}, or {} if no GPU is in use."""
+    """What to report with measurements, {name: words}; {} if no GPU is in use."""
     if not on_gpu():
         return {}
     cupy = importlib.import_module("cupy")

@@ -1,19 +1,20 @@
-"""What this machine's BLAS does with few rows: which products are *batch-invariant*?
+"""Which products of few rows this machine's BLAS computes *batch-invariantly*.
 
 In a batch-invariant product x @ w a row's result is the same to the last bit, whatever rows are multiplied
 beside it.  Libraries and processors differ, so `batch_invariant` tries it when a model is loaded.  OpenBLAS
-on AVX-512 is, up to a million multiplications: such a product is not packed, and each row adds up the inputs
-in order, by itself.  A tile takes the largest number of inputs (its depth) at which this holds: with one
-version of Intel's MKL that was 768, and not 1024.  There may be no such depth, as on AVX2.  Then each of up
-to 16 rows is multiplied with a tile by a `gemv` of its own, which is batch-invariant, too, though extra rows
-cost more.  With FAST (--fast of python -m methods) these rows are multiplied together anyway:
+on AVX-512 is batch-invariant up to a million multiplications: such a product is not packed, and each row adds
+up the inputs in order, by itself.  A tile takes the largest number of inputs (its depth) for which this
+holds; with one version of Intel's MKL that was 768, and not 1024.  There may be no such depth, as on AVX2.
+Then each of up to 16 rows is multiplied with a tile by a `gemv` of its own, which is batch-invariant, too,
+though extra rows cost more.  With FAST (--fast of python -m methods) these rows are multiplied together
+anyway:
 
     rows        if batch-invariant          if not              if not, with FAST
     1 .. 16     blocks of up to 12          one by one          blocks of up to 12
     more        blocks of up to 12          all at once         all at once
 
-Limitations: without such a depth more than 16 rows are not batch-invariant, and with FAST no more than one
-is.  On a GPU no row is sure to be.  Tested with OpenBLAS and MKL on AMD, not yet with Apple's Accelerate,
+Limitations: without such a depth more than 16 rows are not batch-invariant, and with FAST more than one are
+not.  On a GPU there is no guarantee.  Tested with OpenBLAS and MKL on AMD, not yet with Apple's Accelerate,
 BLIS or ARM's library (tests/tools/other_blas.py runs the test).
 """
 import functools
@@ -23,9 +24,9 @@ import numpy as np
 
 from compute.backend import on_gpu
 
-FAST = False                        # compute.configure sets it: may bits be given up for speed?
+FAST = False                        # give up batch invariance for speed; set by compute.configure
 TILE, ROWS = 64, 12                 # outputs and rows of the largest product that is not packed
-DEPTHS = 1280, 1024, 768, 512, 384, 256     # inputs of a tile: the first that is batch-invariant
+DEPTHS = 1280, 1024, 768, 512, 384, 256     # inputs of a tile; the first that is batch-invariant is used
 NARROW = 32                         # outputs of a tile if weights come from memory, or rows go one by one
 FEW = 16                            # the most rows that may go one by one, to be batch-invariant
 SUM = 16                            # columns of ones that add up a row; a single column would mean `gemv`
@@ -33,10 +34,10 @@ SUM = 16                            # columns of ones that add up a row; a singl
 
 @functools.cache
 def batch_invariant(depth, width, by_columns=False, dtype="f"):
-    """True if none of the 2 to ROWS rows of a product [n, depth] @ [depth, width] depends on the others, or
-    on its place among them.
+    """True if in a product [n, depth] @ [depth, width], n = 2 .. ROWS, no row depends on the others or on its
+    place among them.
 
-    by_columns: the second factor is stored column by column, as keys are when multiplied with queries.
+    by_columns      the second factor is stored column by column, as keys are when multiplied by queries
     """
     rng = np.random.default_rng(0)
     x, w = rng.random((ROWS, depth), dtype), rng.random((depth, width), dtype)
@@ -52,7 +53,7 @@ def batch_invariant(depth, width, by_columns=False, dtype="f"):
 
 @functools.cache
 def deepest(width):
-    """The largest of DEPTHS that is batch-invariant; if there is none, simply the largest."""
+    """The largest of DEPTHS that is batch-invariant; simply the largest if none is."""
     return next((depth for depth in DEPTHS if batch_invariant(depth, width)), DEPTHS[0])
 
 
@@ -63,14 +64,14 @@ def in_blocks(n, depth, width, by_columns=False, dtype="f"):
 
 def tile_depth(n_in, width):
     """How many of n_in inputs a tile takes at a time: the largest divisor of n_in (256 .. 1280) that is
-    batch-invariant.  If there is none, it is the largest up to 1280."""
+    batch-invariant or, if none is, the largest up to 1280."""
     divisors = [n_in // n for n in range(1, n_in + 1) if n_in % n == 0 and n_in // n <= DEPTHS[0]]
     return next((depth for depth in divisors if depth >= DEPTHS[-1]
                  and batch_invariant(depth, width)), divisors[0])
 
 
 def exact_rows(n_embd, d_head, n_ctx, blocks=()):
-    """How many rows at once are batch-invariant in all products of such a model; 1 if several may not be.
+    """How many rows at once are batch-invariant in all products of such a model; 1 if more may not be.
 
     blocks      the model's, which say how wide their feed-forward layers are; 4 * n_embd if there are none
     """

@@ -1,5 +1,5 @@
 """python -m exercises.child my_speculative.py 60: checks the steps in order, and prints a line of JSON for
-each: a list of sentences, empty if the step is right.  The line after the last step gives the speed-ups.
+each: a list of sentences, empty if the step is right.
 
 __main__.py starts this in a process of its own, and reads it up to the first step that is not right.  A step
 that takes longer than that many seconds ends the process; the last lines then say where it was.
@@ -15,16 +15,11 @@ from itertools import islice
 
 import numpy as np
 
-from checks import checked_propose
-from compute.backend import clock
 from exercises.mistakes import name_rule
 from exercises.steps import STEPS, name_rows, step_4
 from loading.files import read_text
 from loading.user_file import load_module
-from lossless.judge import text_of
-from reporting.stats import Timed
 
-N_PAIRS = 5             # of timed runs
 HINTS = {               # part of an error: its likely reason
     "non-negative": "(is the residual max(0, q - p)? q - p alone has negative entries.)",
     "contain NaN": "(is the residual max(0, q - p)? The sum of q - p alone is 0.)",
@@ -36,18 +31,13 @@ HINTS = {               # part of an error: its likely reason
 
 
 def check_steps(path):
-    """Yields a list of sentences for each step, empty if it is right, then the speed-ups."""
+    """Yields a list of sentences for each step, empty if it is right."""
     try:
         mine = load_module(path, read_text(path, "name a Python file"))
     except ValueError as error:
         return (yield [str(error)])
     for step in STEPS:
         yield find_mistakes(step, mine)
-    try:
-        yield measure(mine)
-    except BaseException as error:                      # your drafter meets 4,096 tokens here
-        yield ["\nThe timed run on the bundled pair, which shows the speed-ups, failed: "
-               + describe_error(error, mine.__name__)]
 
 
 def find_mistakes(step, mine):
@@ -82,38 +72,6 @@ def describe_error(error, file):
     notes += [hint for words, hint in HINTS.items() if words in str(error)]
     kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
     return "\n    ".join([f"{kind}{error}", *notes])
-
-
-def measure(mine, n=60, K=4):
-    """Times your samplers on the bundled pair, with the draft model and with your drafter.  Returns text."""
-    from utils import load_model
-    (draft, encoder), (target, _) = load_model("demo-draft"), load_model("demo-target")
-    prompt = encoder.encode("Grandfather Frog looked out over the pond, and for a long time he said nothing.")
-
-    def run(sampler, models, *K, **settings):
-        """(seconds, the models, timed)"""
-        for model in models:
-            model(prompt), model.reset()
-        models, start = [Timed(model) for model in models], clock()
-        text_of(sampler(*models, prompt, n, *K, np.random.default_rng(0), **settings))
-        return clock() - start, models
-
-    drafter = checked_propose(mine.propose, target)
-    runs = [(run(mine.autoregressive_sampling, [target]),
-             run(mine.speculative_sampling, [draft, target], K),
-             run(mine.speculative_sampling, [draft, target], K, propose=drafter)) for _ in range(N_PAIRS)]
-    alone, *faster = ([seconds for seconds, _ in one] for one in zip(*runs))
-    gain, own_gain = (f"{np.median(r):.2f} times as fast (median of {N_PAIRS}, {min(r):.2f} to {max(r):.2f})"
-                      for r in np.divide(alone, faster))
-    (_, (step,)), (_, (small, large)), (_, (_, own_large)) = runs[-1]
-    tokens = n / len(large.calls)
-    alpha = next(a for a in np.linspace(0, 1, 101) if mine.expected_tokens(a, K) >= tokens - 1e-9)
-    c, v = small.seconds(1) / step.seconds(1), large.seconds(K + 1) / step.seconds(1)
-    return [f"\nOn the bundled pair, at temperature 1 and K = {K}, you get {tokens:.2f} tokens per pass.  "
-            f"Your expected_tokens\ngives that at alpha = {alpha:.2f}; with c = {c:.2f} and v = {v:.2f} your "
-            f"predicted_speedup is {mine.predicted_speedup(alpha, K, c, v):.2f}.\n"
-            f"Compared with autoregressive sampling it is {gain}.\nWith your own drafter: "
-            f"{n / len(own_large.calls):.2f} tokens per pass, {own_gain}."]
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Files and names -> arrays and folders: checkpoints and downloads."""
+"""Files and names -> arrays and folders: checkpoints, tokenizers, downloads, the command line."""

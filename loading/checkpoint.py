@@ -1,9 +1,9 @@
-"""Files -> named arrays: the two formats GPT-2's weights come in, read with NumPy alone.
+"""Files -> named arrays: the two formats of GPT-2's weights, read with NumPy alone.
 
     read_tensorflow(prefix)   OpenAI's "tensor bundle": prefix.index names the tensors,
                               prefix.data-00000-of-00001 holds them
     read_safetensors(path)    Hugging Face's format: a JSON header, then the tensors
-    write_tensorflow          writes the first format: a model trained here is an ordinary OpenAI folder
+    write_tensorflow          writes the first format, so that a model trained here is an OpenAI folder
 
 Names, shapes and types are those of the file, except that bfloat16, which NumPy lacks, becomes float32.  The
 arrays are copies in memory.
@@ -13,9 +13,9 @@ core/lib/io/table_builder.cc, core/util/tensor_bundle/tensor_bundle.cc; and the 
 huggingface/safetensors' README.
 
 Limitations:
-- A flipped bit inside a tensor changes a number and nothing else.  TensorFlow's files hold a checksum of
+- A flipped bit inside a tensor changes a number and nothing else.  TensorFlow's files have a checksum for
   each tensor that detects it (verify=True); safetensors has none.
-- Not read: Snappy-compressed, big-endian, sliced (partitioned) and text tensors, resources, quantised
+- Not supported: Snappy-compressed, big-endian, sliced (partitioned) and text tensors, resources, quantized
   types; pickled .bin files.
 """
 import contextlib
@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-CHUNK = 1 << 18  # bytes whose checksum is computed at once: they fit into a core's cache
+CHUNK = 1 << 18  # bytes whose checksum is computed at once; they fit into a core's cache
 MAGIC = bytes.fromhex("57fb808b247547db")  # the last 8 bytes of an .index file
 BFLOAT16 = "bfloat16"  # the upper half of a float32
 TENSORFLOW_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "|u1", 5: "<i2", 6: "|i1", 8: "<c8", 9: "<i8",
@@ -37,7 +37,7 @@ SAFETENSORS_TYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": BFLOAT16,
 
 
 class Unsupported(ValueError):
-    """The file is whole, but of a kind that is not read here."""
+    """The file is intact, but of a kind that is not supported."""
 
 
 def need(ok, what, error=ValueError):
@@ -48,14 +48,14 @@ def need(ok, what, error=ValueError):
 
 @contextlib.contextmanager
 def open_file(path):
-    """An open file.  What a missing, damaged or unsupported one raises becomes one sentence with its name."""
+    """An open file.  Errors from a missing, damaged or unsupported one become one sentence with its name."""
     try:
         with open(path, "rb") as file:
             yield file
     except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}; is every file of the model there?") from None
+        raise ValueError(f"{path}: {error.strerror}; check that every file of the model is there") from None
     except Unsupported as error:
-        raise ValueError(f"{path}: {str(error):.300}, which is not read here: get the model unquantized, or "
+        raise ValueError(f"{path}: {str(error):.300}, which is not supported: get the model unquantized, or "
                          "as it was first published") from None
     except (ValueError, LookupError, OverflowError, RecursionError) as error:
         what = str(error) if isinstance(error, ValueError) else repr(error)
@@ -64,7 +64,7 @@ def open_file(path):
 
 
 def read_arrays(path, start, tensors, verify=False):
-    """(name, array) of every tensor in a file, one after another.
+    """Yields (name, array) for every tensor in a file.
 
     start       where the tensors begin; they fill the rest of the file, without gaps
     tensors     [(begin, end, name, NumPy's type, shape, checksum)]
@@ -88,13 +88,13 @@ def read_arrays(path, start, tensors, verify=False):
 # crc32c (Castagnoli), the checksum of TensorFlow's files ----------------------------------------------------
 #
 # Python's zlib.crc32 uses another polynomial.  A checksum is computed byte by byte, in a state of 32 bits.
-# Let the bytes A be followed by the bytes B.  The state at the end is the XOR of two states: the one after A
-# and as many zeros as B has bytes, and the one after B if B starts from 0.  So the states after each word
-# of four bytes are computed at once, as if each word came first.  Then neighbours are joined: 8 bytes, 16, ..
+# If the bytes A are followed by the bytes B, the final state is the XOR of two states: the one after A and as
+# many zeros as B has bytes, and the one after B if B starts from 0.  So the states after each word of four
+# bytes are computed at once, as if each word came first, and then neighbours are joined: 8 bytes, 16, ..
 
 @functools.cache
 def zeros(k):
-    """[4, 256]: at [i, v] is what a state becomes after 2^k zero bytes if its byte i (0: the lowest) is v and
+    """[4, 256]: at [i, v] what a state becomes after 2^k zero bytes if its byte i (0: the lowest) is v and
     its other bytes are 0."""
     if k > 0:
         return after_zeros(zeros(k - 1), k - 1)
@@ -131,18 +131,18 @@ def crc32c(data):
 
 
 def masked_crc(data):
-    """The checksum as it is stored in the file."""
+    """The checksum as stored in the file."""
     crc = crc32c(np.frombuffer(data, np.uint8))
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 # Reading TensorFlow's files ---------------------------------------------------------------------------------
 #
-# The .index file is a LevelDB table: keys and values in blocks, each with a checksum, so damage is noticed.
+# The .index file is a LevelDB table: keys and values in blocks, each with a checksum, so damage is detected.
 # The values are protocol buffers.
 
 def read_varint(stream):
-    """The next number of a stream of bytes: seven bits per byte, the lowest first.
+    """The next number in a stream of bytes: seven bits per byte, the lowest first.
 
     >>> read_varint(io.BytesIO(bytes([0xAC, 0x02, 0x07])))
     300
@@ -167,10 +167,10 @@ def read_message(data):
 def read_block(index, handle):
     """A block of the table -> [(key, value)].
 
-    handle      a stream that says where in the .index file the block is: its first byte, its size
+    handle      a stream with the block's first byte in the .index file and its size
 
     An entry begins with three numbers: how many bytes its key shares with the key before, how many more the
-    key has, and how many the value has.  Then come the rest of the key and the value.  After the entries come
+    key has, and how many the value has.  The rest of the key and the value follow.  After the entries come
     the places of those with whole keys (for binary search; not needed here) and the number of these places.
     """
     offset, size = read_varint(handle), read_varint(handle)
@@ -272,8 +272,8 @@ def to_index(entries):
 def write_tensorflow(prefix, arrays):
     """{name: array} -> prefix.index, prefix.data-00000-of-00001
 
-    Both are written under other names and renamed at the end.  An old index is removed before the old data is
-    replaced.  So an interrupt leaves the old checkpoint, the new one, or a folder without an index.
+    Both are written under other names and renamed at the end, and an old index is removed before the old data
+    is replaced, so an interrupt leaves the old checkpoint, the new one, or a folder without an index.
     """
     types = {dtype: number for number, dtype in TENSORFLOW_TYPES.items()}
     index_path, data_path = f"{prefix}.index", f"{prefix}.data-00000-of-00001"

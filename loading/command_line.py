@@ -1,22 +1,22 @@
-"""The command line of every program here: words -> flags (the package fire prints their help), and for each
-error one sentence and an exit status.
+"""The command line of every program here: words -> flags (the package fire prints the help), and one sentence
+and an exit status for each error.
 
     if __name__ == "__main__":
         sys.exit(command_line.run(main))
 
-The parameters of `main` are the command line, and its docstring is the help.  A value has the type of its
-default, so a prompt stays as typed.  `main` returns its exit status, or None for 0.
+The parameters of `main` are the flags, and its docstring is the help.  A value gets the type of its default,
+so a prompt stays as typed.  `main` returns its exit status, or None for 0.
 
     exit status 2       ValueError, OSError, MemoryError, a missing package: one sentence on standard error
     exit status 130     Ctrl-C
-    exit status 0       also if the reader of the output went away (| head), or never was there (>&-)
+    exit status 0       also if the reader of the output has gone (| head), or never existed (>&-)
 
-What fire does badly is done here: it runs a program before it notices a word too many (`call`), it guesses
-types, so that the prompt "1,2" is a tuple (`parse`), it takes the word after a switch for a prompt, and a
-value such as "-5" for a flag (`split_words`), and it knows no hints (`find_flag`).
+This module handles what fire gets wrong: fire runs a program before it notices a word too many (`call`),
+guesses types, so that the prompt "1,2" becomes a tuple (`parse`), takes the word after a switch for a prompt
+and a value such as "-5" for a flag (`split_words`), and gives no hints (`find_flag`).
 
 Limitations: Ctrl-C while Python loads NumPy prints a traceback, and so does a bug in this project.  A bug in
-a user's file, loaded by user_file.py, is reported with its file and line.
+a user's file, loaded by user_file.py, is reported with file and line.
 """
 import inspect
 import io
@@ -32,21 +32,22 @@ from loading.files import describe
 from loading.user_file import locate
 
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
-# Flags of python -m methods alone.
+# Flags that only python -m methods has.
 ELSEWHERE = "drafter", "verifier", "show_rounds", "trace", "json", "fast", "prompt_file"
 KINDS = {bool: (lambda word: SWITCH[word.lower()], "true or false"), int: (int, "a whole number"),
          float: (float, "a number")}
-OTHER_NAMES = {                         # what other programs call a flag: what it is called here
+OTHER_NAMES = {                         # a flag's name in other programs: its name here
     "max_new_tokens": "n_tokens_to_generate", "max_tokens": "n_tokens_to_generate", "gamma": "K"}
 
 
 def as_output(stream):
-    """The stream.  Anything else with `write`, such as a notebook's output, becomes one; None (>&-), too."""
+    """The stream.  Anything else with `write`, such as a notebook's output, becomes one; so does None (>&-).
+    """
     if not hasattr(stream, "reconfigure"):
         output = io.TextIOBase()
         output.write = getattr(stream, "write", len)
         return output
-    stream.reconfigure(errors="replace")                        # what a terminal cannot show becomes "?"
+    stream.reconfigure(errors="replace")                        # "?" for what a terminal cannot show
     return stream
 
 
@@ -67,7 +68,7 @@ def run(program, words=None):
             print("error:", explain(error), file=sys.stderr)
         try:
             sys.stdout.flush()
-        except OSError:                                         # else the flush at exit fails, too
+        except OSError:                                         # or the flush at exit would fail, too
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
@@ -93,7 +94,7 @@ def explain(error):
 def call(program, words):
     """Call the program with the values of these words, or print its help."""
     if {"--help", "-h"} & {*words}:
-        import fire  # here: it is needed for nothing else
+        import fire  # here, because nothing else needs it
         name = Path(sys.argv[0]).name
         return print(fire.helptext.HelpText(program, fire.trace.FireTrace(program, name=name)))
     signature = inspect.signature(program)
@@ -111,7 +112,7 @@ def call(program, words):
 
 
 def split_words(words, defaults):
-    """Words -> ([those without a flag], {flag: its value}), all as typed.  Raises ValueError.
+    """Words -> ([those without a flag], {flag: value}), all as typed.  Raises ValueError.
 
     >>> split_words(["a.txt", "-K", "3", "--json", "--prompt", "-5"], {"prompt": "", "K": 4, "json": False})
     (['a.txt'], {'K': '3', 'json': 'true', 'prompt': '-5'})
@@ -120,7 +121,7 @@ def split_words(words, defaults):
     n_needed = [*defaults.values()].count(inspect.Parameter.empty)
     while words:
         word, follows = words.pop(0), words[0] if words else "--"
-        meant = re.sub(r"^[\u2013\u2014]-?", "--", word)         # what a word processor makes of --
+        meant = re.sub(r"^[\u2013\u2014]-?", "--", word)         # a word processor's version of --
         if meant.lstrip("-").partition("=")[0].replace("-", "_") in defaults:
             word = meant
         if not word.startswith("-"):
@@ -141,7 +142,7 @@ def split_words(words, defaults):
 
 def find_flag(typed, flags):
     """The name of the flag: --draft-model-size is draft_model_size; -n and --n are the only flag that begins
-    with n, or the one with which all of these begin.  Raises ValueError, with a hint, if there is none.
+    with n, or the one that is a prefix of all that do.  Raises ValueError, with a hint, if there is none.
     """
     name = typed.lstrip("-").replace("-", "_")
     meant = [flag for flag in flags if flag == name or flag[0] == name]
@@ -156,7 +157,7 @@ def find_flag(typed, flags):
 
 def parse(name, word, default):
     """A word as a value of the default's type.  Raises ValueError."""
-    if name == "prompt" or isinstance(word, tuple):             # no path; *paths: the shell expanded them
+    if name == "prompt" or isinstance(word, tuple):             # not paths; *paths: expanded by the shell
         return word
     if type(default) not in KINDS:                              # a path, ngram:PATH, or a name
         return re.sub("(^|:)(~.*)", lambda found: found[1] + os.path.expanduser(found[2]), word)

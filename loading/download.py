@@ -2,12 +2,12 @@
 
     python -m loading.download 124M              # from Python: download("124M") -> Path("models/124M")
 
-A file is first called NAME.part, and a second start continues where the first one stopped (HTTP Range).  The
-file gets its name only when its length and its checksum are right.  The table below has some checksums.  For
-the other files those inside TensorFlow's files are used: one for each block of an .index and for each tensor.
+A file is called NAME.part until its length and its checksum are right, and a second start continues where the
+first one stopped (HTTP Range).  The table below has some checksums; for the other files those inside
+TensorFlow's files are used: one for each block of an .index and one for each tensor.
 
 Limitations:
-- If a file is there, only its length is checked, because reading 6 GB at every start is slow.
+- If a file exists, only its length is checked, because reading 6 GB at every start is slow.
   `python -m loading.download 124M` checks the contents, too.
 - On Windows, two programs must not download the same model at once.
 - The graph (.meta) and the `checkpoint` file are not downloaded.
@@ -35,8 +35,8 @@ MERGES = (456318, "sha256:1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be3
 
 
 def openai(size, hub, once, n_embd, n_head, n_layer, index, data, checksum=None):
-    """One of OpenAI's models.  once: what it was called when it was published; index, data: bytes in its two
-    model.ckpt files; checksum: that of the data."""
+    """One of OpenAI's models.  once: its name when it was published; index, data: bytes in its two model.ckpt
+    files; checksum: that of the data."""
     sizes = {"n_vocab": 50257, "n_ctx": 1024, "n_embd": n_embd, "n_head": n_head, "n_layer": n_layer}
     hparams = (json.dumps(sizes, indent=2) + "\n").encode()     # as in OpenAI's file
     return {"names": [hub, f"openai-community/{hub}", size.lower(), once],
@@ -46,11 +46,11 @@ def openai(size, hub, once, n_embd, n_head, n_layer, index, data, checksum=None)
                       "model.ckpt.data-00000-of-00001": (data, checksum)}}
 
 
-# name: its other names, in small letters, the addresses of its folder, in the order in which they are tried,
-# and its files, each with its size in bytes and its checksum, if known.  The sizes of 124M, 355M and
-# distilgpt2 are as reported by others; those of 774M and 1558M follow from the shapes of the tensors and the
-# format.  No public checksum of the model.ckpt files of 355M, 774M and 1558M was found: their lengths and the
-# checksums inside them, are all there is.
+# name: its other names, in lower case, the addresses of its folder, in the order they are tried, and its
+# files, each with its size in bytes and its checksum, if known.  The sizes of 124M, 355M and distilgpt2 are
+# as reported by others; those of 774M and 1558M follow from the shapes of the tensors and the format.  No
+# public checksum of the model.ckpt files of 355M, 774M and 1558M was found, so all there is are their lengths
+# and the checksums inside them.
 MODELS = {
     "124M": openai("124M", "gpt2", "117m", 768, 12, 12, 5215, 497759232,
                    "md5:f48b9cf1a525a603be52258f69bf9162"),
@@ -67,7 +67,7 @@ MODELS = {
 }
 
 LOCK = "download.lock"
-WAIT = 5                                # seconds before an address is asked again
+WAIT = 5                                # seconds before an address is tried again
 CHUNK = 1 << 14                         # bytes
 PATIENCE = 10, 30                       # seconds to wait for a connection, for a byte
 
@@ -78,8 +78,8 @@ def find_size(name):
 
 
 def download(name, models_dir="models"):
-    """Returns the folder models_dir/name, complete; downloads what is missing.  Raises ValueError, or OSError
-    if it cannot be written.
+    """Download what is missing from the folder models_dir/name, and return the folder.  Raises ValueError, or
+    OSError if it cannot be written.
     """
     need(name in MODELS, f"there is no model {name!r} to download; there are {', '.join(MODELS)}")
     folder = Path(models_dir) / name
@@ -96,8 +96,8 @@ def download(name, models_dir="models"):
 
 
 def missing(name, folder):
-    """[(path, bytes, checksum)] of the files that are not there.  Raises ValueError if one that is there has
-    the wrong length."""
+    """[(path, bytes, checksum)] of the missing files.  Raises ValueError if an existing one has the wrong
+    length."""
     files = [(folder / file, *expected) for file, expected in MODELS[name]["files"].items()]
     for path, size, _ in files:
         need(not path.exists() or size_of(path) == size,
@@ -106,7 +106,7 @@ def missing(name, folder):
 
 
 def is_unfinished(name, folder):
-    """Whether a download has begun here, with the first file of the table, and other files are missing."""
+    """True if the first file in the table has been downloaded to this folder, but others are missing."""
     return (folder / next(iter(MODELS[name]["files"]))).exists() and bool(missing(name, folder))
 
 
@@ -115,7 +115,7 @@ def size_of(path):
 
 
 def download_file(path, urls, size, checksum):
-    """Download a file from the first address that has it.  An address that sent a part is asked again."""
+    """Download a file from the first address that has it; an address that sent a part is tried again."""
     part, addresses, reasons = path.with_name(path.name + ".part"), [*urls], {}
     most = size_of(part)
     need(shutil.disk_usage(path.parent).free >= size - most,
@@ -149,7 +149,7 @@ def fetch(url, part, size):
     headers = {"Accept-Encoding": "identity", "Range": f"bytes={there}-"}
     with requests.get(url, headers=headers, stream=True, timeout=PATIENCE) as answer:
         status, length = answer.status_code, answer.headers.get("Content-Length")
-        start = there if status == 206 else 0                   # 200: it sends all of the file
+        start = there if status == 206 else 0                   # 200: it sends the whole file
         if status not in (200, 206) or length != str(size - start):
             raise requests.HTTPError(f"it answers {status}, with {length} bytes instead of {size - start}")
         with open(part, "ab") as file, tqdm(total=size, initial=start, unit="B", unit_scale=True,
@@ -165,7 +165,7 @@ def fetch(url, part, size):
 def check(path, checksum):
     """Raises ValueError if a file's bytes are wrong.
 
-    checksum    "md5:.." or "sha256:.."; if it is None, those inside TensorFlow's files are used
+    checksum    "md5:.." or "sha256:.."; None to use those inside TensorFlow's files
     """
     if checksum:
         kind, digest = checksum.split(":")
@@ -181,7 +181,7 @@ def check(path, checksum):
 
 
 def main(name, models_dir="models"):
-    """Download a model, or check one that is there.  An interrupted download continues where it stopped.
+    """Download a model, or check one that exists.  An interrupted download continues where it stopped.
 
     Args:
         name: 124M, 355M, 774M, 1558M or distilgpt2, or gpt2, gpt2-medium ..

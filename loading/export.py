@@ -1,12 +1,13 @@
-"""Export a model, trained or downloaded here, to programs that serve many users.
+"""Export a model, trained or downloaded here, for programs that serve many users.
 
+    pip install safetensors
     python -m loading.export demo-target served         # for transformers, vLLM, SGLang, TGI
 
-Hugging Face's layout is a config.json, the weights (safetensors: a JSON header, then the bytes) and the
-files of the tokenizer; this project reads such a folder, too.  How to serve it: docs/production.md.
+Hugging Face's layout is a config.json, the weights in safetensors and the tokenizer's files; this project can
+read such a folder, too.  How to serve it: docs/production.md.
 
-Limitations: float32 only.  Those programs read "<|endoftext|>" in a prompt as the end of a text; here it is
-ordinary text.
+Limitations: float32 only, and the weights are in memory twice.  Those programs read "<|endoftext|>" in a
+prompt as the end of a text; here it is ordinary text.
 """
 import json
 import os
@@ -14,13 +15,11 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
-
 from loading import command_line
 from loading.folder import read_folder
 from loading.names import find_folder
 
-NAMES = {       # what parts of OpenAI's names are in Hugging Face's
+NAMES = {       # parts of OpenAI's names: what they are in Hugging Face's
     "model/wte": "transformer.wte.weight", "model/wpe": "transformer.wpe.weight",
     "model/lm_head": "lm_head.weight", "model/h": "transformer.h.", "model/": "transformer.",
     "/w": ".weight", "/g": ".weight", "/b": ".bias", "/": "."}
@@ -39,6 +38,7 @@ def to_huggingface(name):
 
 def write_huggingface(folder, sizes, arrays, tokenizer):
     """config.json, model.safetensors, tokenizer_config.json, vocab.json, merges.txt."""
+    from safetensors.numpy import save  # here: it is needed for nothing else
     same = {size: sizes[size] for size in ("n_embd", "n_head", "n_layer", "n_inner")}
     eos = tokenizer.eos_ids
     special = dict(bos_token_id=min(eos, default=None),         # null, not 50256, if there is none
@@ -52,16 +52,8 @@ def write_huggingface(folder, sizes, arrays, tokenizer):
              "merges.txt": "\n".join(["#version: 0.2", *map(" ".join, tokenizer.merges), ""])}
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    header, end = {"__metadata__": {"format": "pt"}}, 0
-    for name, array in arrays.items():
-        header[to_huggingface(name)] = dict(dtype="F32", shape=array.shape,
-                                            data_offsets=[end, end := end + array.nbytes])
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)                             # so that the numbers after it are aligned
-    with open(folder / "model.safetensors", "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for array in arrays.values():
-            file.write(np.ascontiguousarray(array))             # tofile does not notice that a disk is full
+    data = save({to_huggingface(name): array for name, array in arrays.items()}, metadata={"format": "pt"})
+    (folder / "model.safetensors").write_bytes(data)
 
 
 def main(model, folder, models_dir="models"):
@@ -76,7 +68,7 @@ def main(model, folder, models_dir="models"):
     for place in folder, part:
         if os.path.lexists(place) or not place.parent.is_dir():
             raise ValueError(f"cannot write {place}: name a new folder, in one that exists")
-    source = find_folder(str(model), models_dir)                # the model may have to be downloaded
+    source = find_folder(str(model), models_dir)                # may download the model
     sizes, arrays, tokenizer = read_folder(source)
     if tokenizer.space or any(tokenizer.around):
         raise ValueError(f"{source} adds to each text, which is not exported")

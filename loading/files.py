@@ -1,4 +1,4 @@
-"""Files on disk: a text is read, or a new file replaces an old one whole.  Each error is one sentence."""
+"""Read a text file, or replace a file as a whole; every error is one sentence."""
 import contextlib
 import errno
 import os
@@ -18,7 +18,7 @@ def read_text(path, advice):
 
 @contextlib.contextmanager
 def one_sentence(what):
-    """What is said inside becomes a ValueError that begins with `what`."""
+    """A ValueError or OSError inside becomes a ValueError that begins with `what`."""
     try:
         yield
     except (ValueError, OSError) as error:
@@ -27,11 +27,11 @@ def one_sentence(what):
 
 @contextlib.contextmanager
 def expected_structure():
-    """Inside, parts of JSON are looked up: one that is missing, or of another type, is a ValueError."""
+    """Inside, looking up a part of a JSON file that is missing or of another type is a ValueError."""
     try:
         yield
     except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"a JSON file does not have the structure that is expected ({error!r:.200}): "
+        raise ValueError(f"a JSON file does not have the expected structure ({error!r:.200}): "
                          "fetch it again") from None
 
 
@@ -43,14 +43,14 @@ def rewrite(path, content):
         new.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(new, path)
     except OSError as error:
-        error.filename = path                                   # until here the temporary file, or none
+        error.filename = path                                   # instead of the temporary file, or none
         raise
     finally:
         new.unlink(missing_ok=True)
 
 
 def describe(error):
-    """An OSError as a sentence.  (errno is None if NumPy could not write everything.)
+    """An OSError as a sentence; its errno is None if NumPy could not write everything.
 
     >>> describe(OSError(errno.ENOSPC, "No space left on device", "run.html"))
     'cannot write run.html (No space left on device): free some space, or write to another disk'
@@ -58,4 +58,4 @@ def describe(error):
     what = f"{error.filename or 'the output'} ({error.strerror or error})"
     if error.errno in (None, errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
         return f"cannot write {what}: free some space, or write to another disk"
-    return f"cannot use {what}: is the path right, and are you allowed to?"
+    return f"cannot use {what}: check the path and its permissions"

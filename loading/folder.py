@@ -5,11 +5,11 @@
     check_weights(arrays, ..)   the arrays in float32, if they have these shapes and all numbers are finite
     rename(arrays)              Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
 
-What a file says about the logits, the token ids or the end of a text is applied, or the folder is refused.
-So is a folder that holds two models.
+Whatever a file says about the logits, the token ids or the end of a text is applied, or else the folder is
+rejected.  So is a folder with two models.
 
 Limitations: the exact gelu, other epsilons and scales of attention, and pickled or quantized weights are
-refused.  Not checked: whether the number of heads and the weights are the right ones.
+rejected.  Whether the number of heads and the weights are the right ones cannot be checked.
 """
 import fnmatch
 import os
@@ -23,11 +23,11 @@ from loading.tokenizer import check_keys, read_json, read_tokenizer
 
 SIZES = "n_vocab", "n_ctx", "n_embd", "n_head", "n_layer"      # in hparams.json
 DEFAULTS = {"n_vocab": 50257, "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_inner": None,
-            "tied": True}                       # of config.json, which may leave them out
+            "tied": True}                       # for config.json, which may omit them
 KEYS = {"vocab_size": "n_vocab", "n_positions": "n_ctx", "max_position_embeddings": "n_ctx",
         "n_embd": "n_embd", "hidden_size": "n_embd", "n_head": "n_head", "num_attention_heads": "n_head",
         "n_layer": "n_layer", "num_hidden_layers": "n_layer", "n_inner": "n_inner",
-        "tie_word_embeddings": "tied"}          # what they are called there
+        "tie_word_embeddings": "tied"}          # their names there
 
 # The values in config.json with which a model computes what gpt2.py computes; the first is the default.
 PLAIN = {
@@ -49,7 +49,7 @@ SAVE = "AutoModelForCausalLM.from_pretrained(FOLDER{}).save_pretrained(NEW) writ
 PICKLE = ("a pickle, which could run any code: if nanoGPT's, safetensors.torch.save_file({k: (w.T if '.c_' "
           "in k and w.ndim > 1 else w).clone().contiguous() for k, w in torch.load('ckpt.pt')['model'].items"
           "()}, 'model.safetensors')")
-INSTEAD = {         # what may lie there in place of weights that are read here, and what to do with it
+INSTEAD = {         # files that may be there instead of supported weights: what they are, and what to do
     "adapter_config.json": "an adapter, not a model: save what merge_and_unload() of peft makes of it",
     "model-*-of-*.safetensors": "a part of the weights: fetch model.safetensors.index.json, too",
     "pytorch_model*": f"a pickle, which could run any code: in transformers, {SAVE.format('')}",
@@ -60,16 +60,14 @@ INSTEAD = {         # what may lie there in place of weights that are read here,
     "tf_model*": f"Keras's: in version 4 of transformers, {SAVE.format(', from_tf=True')}",
     "flax_model*": f"Flax's: in version 4 of transformers, {SAVE.format(', from_flax=True')}",
     **dict.fromkeys(("*onnx", "*.gguf"), "an export: name the folder of the model that it was made from")}
-QUANTIZED = {       # the last part of a tensor's name: what has made it
-    "SCB": "bitsandbytes (8 bits)", "absmax": "bitsandbytes (4 bits)", "qweight": "GPTQ or AWQ"}
 
 
 def read_folder(folder):
     """(sizes, {OpenAI's name: float32 array}, tokenizer.Files) of a model's folder.
 
     sizes       n_vocab, n_ctx, n_embd, n_head, n_layer; n_inner, of the feed-forward layers, None for
-                4 * n_embd; tied: False if the model has an output head of its own, model/lm_head
-    Raises ValueError, with one sentence, if a file is missing or damaged, or is not a plain GPT-2's.
+                4 * n_embd; tied, False if the model has a separate output head, model/lm_head
+    Raises ValueError, with one sentence, if a file is missing or damaged, or not that of a plain GPT-2.
     """
     with one_sentence(f"{folder} is not a usable GPT-2 folder"):
         weights, sizes = find_weights(folder), read_sizes(folder)
@@ -89,7 +87,7 @@ def read_folder(folder):
 def find_weights(folder):
     """The folder's weights: a safetensors file, the index of several, or the prefix of TensorFlow's files.
 
-    Raises ValueError if there are none, or those of two models, or if a file is not really there.
+    Raises ValueError if there are none, if there are those of two models, or if a file is a Git LFS pointer.
     """
     names = sorted(path.name for path in folder.iterdir())
     for path in map(folder.joinpath, names):
@@ -99,7 +97,7 @@ def find_weights(folder):
     tensors = [name for name in names if re.fullmatch(r"model\.safetensors(\.index\.json)?", name)]
     prefixes = [name.removesuffix(".index") for name in fnmatch.filter(names, "*.index")]
     whole = [prefix for prefix in prefixes if fnmatch.filter(names, f"{prefix}.data-*")]
-    prefixes = whole or ([] if tensors else prefixes)           # others may be a search engine's index
+    prefixes = whole or ([] if tensors else prefixes)           # others may be some other index
     if len(prefixes) > 1 and "checkpoint" in names:             # where TensorFlow says which is the latest
         latest = re.search(r'path: "(?:.*[/\\])?(.+)"', (folder / "checkpoint").read_text(encoding="utf-8"))
         prefixes = [prefix for prefix in prefixes if latest and prefix == latest[1]] or prefixes
@@ -113,13 +111,13 @@ def find_weights(folder):
                          "(OpenAI) nor model.safetensors (Hugging Face): name the folder of the model")
     need(len(found) == 1, f"there are {' and '.join(found)}: keep the files of one model")
     if (file := "hparams.json" if prefixes else "config.json") not in names:
-        raise ValueError(f"{file} is missing, which has the sizes: copy it from where the model came from")
+        raise ValueError(f"{file} is missing (it has the sizes): copy it from where the model came from")
     return folder / found[0]
 
 
 @expected_structure()
 def read_sizes(folder):
-    """The sizes as in read_folder.  Raises ValueError if two files differ, or say what is not done here."""
+    """The sizes as in read_folder.  Raises ValueError if two files differ, or one is not supported."""
     hparams, config, generation = (read_json(folder / f"{name}.json", optional=True)
                                    for name in ("hparams", "config", "generation_config"))
     check_keys("hparams.json", hparams, {"kind": (None,)}, "it is a head: name the model that it drafts for")
@@ -160,9 +158,9 @@ def list_shapes(n_vocab, n_ctx, n_embd, n_layer, n_inner=None, tied=True, **_):
 
 
 def check_weights(arrays, shapes):
-    """{name: array in float32} for all names in `shapes`.  `arrays` is emptied on the way, to save memory.
+    """{name: array in float32} for all names in `shapes`.  Empties `arrays` as it goes, to save memory.
 
-    Raises ValueError if one is missing, of another shape, of whole numbers, or not finite.
+    Raises ValueError if one is missing, has another shape, holds integers, or is not finite.
     """
     checked = {}
     for name, shape in shapes.items():
@@ -180,7 +178,7 @@ def check_weights(arrays, shapes):
 # Hugging Face's weights -------------------------------------------------------------------------------------
 
 def read_shards(path):
-    """All tensors of a safetensors file, or of those that an index names.  Raises ValueError."""
+    """All tensors of a safetensors file, or of those listed in an index.  Raises ValueError."""
     if path.suffix != ".json":
         return read_safetensors(path)
     with expected_structure():
@@ -194,7 +192,7 @@ def read_shards(path):
 
 
 def tie(arrays, tied):
-    """The arrays; if `tied`, without lm_head, which is wte.  Raises ValueError if the two differ."""
+    """The arrays; if `tied`, without lm_head, which is the same as wte.  Raises ValueError if it differs."""
     if tied and "model/lm_head" in arrays:
         head = arrays.pop("model/lm_head")
         if not np.array_equal(head, arrays.setdefault("model/wte", head)):
@@ -204,8 +202,8 @@ def tie(arrays, tied):
 
 
 def rename(arrays):
-    """Hugging Face's names, with or without the prefix "transformer.", -> OpenAI's; the arrays are the same.
-    What all names begin with is not part of them: torch.compile, DataParallel and Lightning put it there.
+    """Hugging Face's names, with or without the prefix "transformer.", -> OpenAI's, for the same arrays.  Any
+    other prefix that all names share is dropped: torch.compile, DataParallel and Lightning add one.
 
     >>> rename({"module.transformer.h.0.attn.c_attn.weight": 1, "module.lm_head.weight": 2})
     {'model/h0/attn/c_attn/w': 1, 'model/lm_head': 2}
@@ -217,9 +215,8 @@ def rename(arrays):
             continue
         if not re.fullmatch(r"(w[tp]e|lm_head)\.weight"
                             r"|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)", name):
-            tool = QUANTIZED.get(name.rpartition(".")[2])
-            what = f"of weights quantized by {tool}" if tool else "not one of GPT-2's"
-            raise ValueError(f"tensor {name!r} is {what}: take a plain GPT-2 language model")
+            raise ValueError(f"tensor {name!r} is not one of GPT-2's: take a plain GPT-2 language model, not "
+                             "a quantized one")
         name = re.sub(r"(w[tp]e|lm_head)\.weight", r"\1", name)
         name = re.sub(r"(ln_.)\.weight", r"\1/g", name).replace(".weight", "/w").replace(".bias", "/b")
         renamed["model/" + name.replace("h.", "h", 1).replace(".", "/")] = array

@@ -49,7 +49,7 @@ def find_folder(name, models_dir):
 
 
 def find_embedded(name):
-    """The folder of a model, or of a head, of this repository.  Raises ValueError if it was left behind."""
+    """The folder of a model or head in this repository.  Raises ValueError if it was not installed."""
     folder = Path(__file__).resolve().parent.parent / "models" / name
     if not folder.is_dir():
         raise ValueError(f"{name} is not in this installation: in a clone, run pip install -e . (with -e)")
@@ -57,7 +57,7 @@ def find_embedded(name):
 
 
 def name_sources(*names, models_dir):
-    """A sentence for each model that was read from a folder other than the one named."""
+    """A sentence for each model that was read from a folder with another name."""
     for name in names:
         folder = find_folder(name, models_dir)
         if name not in (*EMBEDDED, str(folder)):
@@ -72,11 +72,11 @@ def hub_cache():
     """Where Hugging Face's libraries keep what they download."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
-    return Path(os.path.expanduser(named or Path(home, "hub")))         # as it is, if there is no home
+    return Path(os.path.expanduser(named or Path(home, "hub")))         # unchanged if there is no home
 
 
 def find_snapshot(name):
-    """The folder in the cache of a model's branch main, or None."""
+    """The folder in the cache for the branch main of a model, or None."""
     repository = hub_cache() / f"models--{name.replace('/', '--')}"
     branch = repository / "refs" / "main"
     return repository / "snapshots" / branch.read_text(encoding="utf-8").strip() if branch.exists() else None

@@ -1,6 +1,6 @@
-"""The files of a tokenizer -> what encoder.py needs: vocabulary, merges, and what is put around a text.
+"""The files of a tokenizer -> what encoder.py needs: vocabulary, merges, and the tokens around a text.
 
-What a file says about ids or the end of a text is applied, or the folder is refused.
+Whatever a file says about ids or the end of a text is applied, or else the folder is rejected.
 """
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ PAIRS = ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")         # Op
 NAMED = "bos_token eos_token unk_token sep_token pad_token cls_token mask_token".split()
 SPARE = 1024            # the most rows without a token: a model's size is often rounded up
 
-# The values of these keys with which a file asks for nothing but what is done here; the first is the default.
+# The values of these keys with which a file asks for nothing that is not supported; the first is the default.
 CONFIG = {"split_special_tokens": (False, None), "tokenizer_class": (
     None, "GPT2Tokenizer", "GPT2TokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")}
 MODEL = {"type": ("BPE",), "dropout": (None, 0), "continuing_subword_prefix": (None, ""),
@@ -28,9 +28,9 @@ class Files(NamedTuple):
     """What the files of a tokenizer say."""
     ids: dict           # token: id
     merges: list        # of pairs of tokens, lowest rank first
-    added: set          # tokens that are recognized in a text before it is cut into chunks
-    space: bool         # each text, and each piece between added tokens, is made to begin with a space
-    around: tuple       # ([ids put before each text], [ids put after it])
+    added: set          # tokens recognized in a text before it is split into chunks
+    space: bool         # a space is put before each text, and each piece between added tokens, that lacks it
+    around: tuple       # ([ids before each text], [ids after it])
     eos_ids: list       # the ids that end a text
 
 
@@ -38,8 +38,8 @@ def read_tokenizer(folder, n_vocab=None):
     """The Files of a folder: encoder.json + vocab.bpe (OpenAI); vocab.json + merges.txt, tokenizer.json, or
     both, with the settings in the files beside them (Hugging Face).
 
-    n_vocab     rows of the model's token embeddings: one for each token.  Hugging Face's may have a few more
-    Raises ValueError if a file is missing or damaged, if two disagree, or if one asks for what is not done.
+    n_vocab     rows of the model's token embeddings: one per token, though Hugging Face's may have a few more
+    Raises ValueError if a file is missing or damaged, if two disagree, or if one is not supported.
     """
     folder = Path(folder)
     with one_sentence(f"cannot read the vocabulary in {folder}"), expected_structure():
@@ -63,8 +63,8 @@ def read_tokenizer(folder, n_vocab=None):
 
 
 def read_json(path, optional=False):
-    """The JSON object in a file, in UTF-8 with or without a byte order mark; {} if it is optional and not
-    there.  Raises ValueError.
+    """The JSON object in a UTF-8 file, with or without a byte order mark; {} if it is optional and missing.
+    Raises ValueError.
     """
     if optional and not path.exists():
         return {}
@@ -81,11 +81,11 @@ def check_keys(file, found, plain, advice="use a plain GPT-2"):
     for key, values in plain.items():
         if found.get(key, values[0]) not in values:
             raise ValueError(f"{file} has {key}: {json.dumps(found[key])[:100]}, and only "
-                             f"{' or '.join(map(json.dumps, values))} is done here: {advice}")
+                             f"{' or '.join(map(json.dumps, values))} is supported: {advice}")
 
 
 def list_added(whole, config, more):
-    """{token: id} of the tokens that Hugging Face's files add to a vocabulary; None: no file says the id."""
+    """{token: id} of the tokens that Hugging Face's files add to a vocabulary; None if no file has the id."""
     extra = config.get("extra_special_tokens") or []
     named = [*map(config.get, NAMED), *(config.get("additional_special_tokens") or []),
              *(extra.values() if isinstance(extra, dict) else extra)]
@@ -101,7 +101,7 @@ def text_of(token):
 
 
 def read_vocabulary(folder, whole, added):
-    """({token: id}, merges), `added` included.  Raises ValueError if there are none, or two that differ."""
+    """({token: id}, merges), `added` included.  Raises ValueError if there are none, or if two differ."""
     found = {"tokenizer.json": (whole["model"]["vocab"], whole["model"]["merges"])} if whole else {}
     for files in PAIRS:
         if all((folder / file).exists() for file in files):
@@ -124,8 +124,8 @@ def read_vocabulary(folder, whole, added):
 
 
 def check_vocabulary(ids, merges, added):
-    """Raises ValueError unless the ids are 0 .. n - 1 and the tokens are the bytes, the results of merges,
-    added ones, and others that begin like a special token.
+    """Raises ValueError unless the ids are 0 .. n - 1, and the tokens are bytes, results of merges, added
+    tokens, or begin like a special token.
     """
     made = {*map("".join, merges)}
     strange = [t for t in ids.keys() - made - added.keys() - {*BYTES} if not t.startswith(("<", "["))]
@@ -140,7 +140,7 @@ def check_vocabulary(ids, merges, added):
 
 
 def read_template(whole, config, ids):
-    """([ids before a text], [ids after it]), as tokenizer.json and tokenizer_config.json say."""
+    """([ids before a text], [ids after it]), from tokenizer.json and tokenizer_config.json."""
     post, around = whole.get("post_processor") or {}, ([], [])
     for step in post.get("processors", [post]):                 # a Sequence has several
         check_keys("tokenizer.json", step, {"type": ("ByteLevel", "TemplateProcessing")})

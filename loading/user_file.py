@@ -1,5 +1,5 @@
-"""A user's Python file -> a function in it, such as `propose` of my_drafter.py; a bug in it is reported with
-its file and line.
+"""A user's Python file -> a function in it, such as `propose` in my_drafter.py; bugs in it are reported with
+file and line.
 """
 import functools
 import inspect
@@ -41,7 +41,7 @@ def load_module(path, source):
     sys.modules[name], module.__file__ = module, name   # dataclasses look there; it may read files beside it
     sys.path.append(os.path.dirname(name))              # or import them
     try:
-        exec(compile(source, name, "exec"), vars(module))       # `import` might run old bytecode
+        exec(compile(source, name, "exec"), vars(module))       # `import` might run stale bytecode
     except (Exception, SystemExit) as error:
         place = f"{path}, line {error.lineno}" if isinstance(error, SyntaxError) else locate(error)
         said = error.msg if isinstance(error, SyntaxError) else error
@@ -57,7 +57,7 @@ def locate(error):
 
 
 def checked_rule(verify):
-    """A user's `verify`, which gets copies that it may change.  Raises ValueError if it returns anything but
+    """A user's `verify`, called with copies that it may change.  Raises ValueError if it returns anything but
     (n_accepted, next_token)."""
     @functools.wraps(verify)
     def checked(target_probs, draft_probs, drafts, rng):

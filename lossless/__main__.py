@@ -1,5 +1,4 @@
 """python -m lossless my_rule.py: is it lossless?"""
-import contextlib
 import sys
 from functools import partial
 from numbers import Integral
@@ -10,8 +9,8 @@ from tqdm import tqdm
 import speculative
 from checks import check_settings
 from loading import command_line
-from lossless.cases import CASES, thorough_cases
-from lossless.judge import FEW_TOKENS, MAX_STEPS, ROUNDING, distance, report, walk_case
+from lossless.cases import thorough_cases
+from lossless.judge import report
 from lossless.ledger import write_ledger
 
 watch = partial(tqdm, unit=" cases", leave=False, delay=1, disable=None)         # None: only on a terminal
@@ -50,7 +49,7 @@ def main(path="", *, thorough=False, explain=False):
         which = found.prompt, found.case
         case = next(case for case in thorough_cases() if (case.prompt, str(case)) == which)
         try:
-            print("", write_ledger(judged, case, found), *find_in_museum(judged, case), sep="\n")
+            print("\n" + write_ledger(judged, case, found))
         except Exception as error:                      # the verdict stands, whatever the sampler does now
             print(f"There is no ledger: {type(error).__name__}: {error}")
     return 0 if found.lossless else 1
@@ -86,20 +85,6 @@ def call_loop(path, loop, *run, eos=None, **settings):
         if not isinstance(part, Integral) and not hasattr(part, "tokens"):
             raise ValueError(f"{path}: speculative_sampling gave {part!r} instead of new tokens or rounds")
         yield part
-
-
-def find_in_museum(sampler, case):
-    """Yields a sentence if a wrong rule of the museum does the same in this case and in all short ones."""
-    from lossless.verdicts.museum import RULES, WRONG
-    cases = [case, *(case for case in CASES if case.n_tokens <= FEW_TOKENS)]
-    with contextlib.suppress(Exception):                # the sampler may fail in some cases
-        for name, wrong in WRONG.items():
-            both = ([walk_case(one, case, MAX_STEPS)[0] for one in (wrong, sampler)]
-                    for case in watch(cases))
-            if all(distance(a, b) < ROUNDING + 2 - sum([*a.values(), *b.values()]) for a, b in both):
-                reason = " ".join(RULES[name].__doc__.split())
-                yield f"{name} of the museum does the same: {reason}"
-                return
 
 
 if __name__ == "__main__":

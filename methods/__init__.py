@@ -1,1 +1,1 @@
-"""Every way to draft and to verify: table.py names them all."""
+"""Every way to draft and to verify; table.py lists them all."""

@@ -3,8 +3,8 @@
     python -m methods --drafter eagle --verifier tree:3,2,1 --temperature 0.8
     python -m methods --drafter my_drafter.py --trace run.html
 
-It also says where the time goes: c, the cost of a draft, and v, the cost of a verification, in target steps
-(passes over one token).
+It also shows where the time goes: c, the cost of a draft, and v, the cost of a verification, both in target
+steps (passes over one token).
 """
 import inspect
 import json as json_format
@@ -38,7 +38,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
         draft_model_size: 124M 355M 774M 1558M distilgpt2, demo-draft demo-target, a folder, or a name in
             Hugging Face's cache
         target_model_size: likewise
-        K: drafts per round, at most
+        K: maximum number of drafts per round
         temperature: 0 is greedy
         top_k: sample from the k likeliest tokens; 0 for all
         top_p: sample from the likeliest tokens that hold this much probability; 1 for all
@@ -48,17 +48,17 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
         drafter: {drafters}, or a file that defines propose; an option follows a colon
         verifier: {verifiers}, or a file that defines verify; an option follows, as in tree:3,2,1
         show_rounds: show what became of each draft, one line per round
-        trace: write to this file a web page that replays the run, round by round
+        trace: write a web page to this file that replays the run, round by round
         json: print one JSON object
-        fast: prefer speed to equal bits: the two texts may differ at a near-tie
-        prompt_file: a text file to continue instead of the prompt, without a line break at its end; - is
+        fast: give up batch invariance for speed: the two texts may differ at a near-tie
+        prompt_file: a text file to continue instead of the prompt, without its final line break; - is
             standard input
     """
     given = {name for name, value in locals().items() if value != DEFAULTS[name]}
     if prompt_file:
         prompt = read_text(prompt_file, "name a text file, or - for standard input").removesuffix("\n")
     n_tokens, settings = n_tokens_to_generate, dict(temperature=temperature, top_k=top_k, top_p=top_p)
-    check_flags(n_tokens, K, seed, prompt, **settings)          # all that can be checked before a download
+    check_flags(n_tokens, K, seed, prompt, **settings)          # whatever can be checked before a download
     choice = choose(drafter, verifier)
     if trace:
         check_place(trace)
@@ -68,12 +68,12 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
     encoder = models.encoder
     tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
     method = prepare(choice, models, tokens, K, settings, time_drafting)
-    check_room(len(tokens), n_tokens, method.target.n_ctx)      # now, not when the baseline has run
+    check_room(len(tokens), n_tokens, method.target.n_ctx)      # now, not after the baseline's run
     check_room(len(tokens), n_tokens, getattr(method.draft, "n_ctx", len(tokens) + n_tokens),
                f"{draft_model_size}'s context", READS_THE_END)
 
-    # Usually autoregressive_sampling, and speculative_sampling with the chosen `propose` and `verify`.  Trees
-    # of drafts, and `coupled`, have loops of their own with the same arguments.
+    # Usually these are autoregressive_sampling, and speculative_sampling with the chosen `propose` and
+    # `verify`.  Trees of drafts and `coupled` have their own loops, with the same arguments.
     def autoregress(draft, target, rng):
         return method.baseline(target, tokens, n_tokens, rng, **settings)
 
@@ -86,7 +86,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
                      *name_idle_choices(given, method, models, drafter)):
         print(f"note: {sentence}", file=sys.stderr)
 
-    # Each runs from empty caches, timed, while its text is shown.
+    # Each is timed, starting from empty caches, while its text is shown.
     show = show_progress if json else partial(
         watch, encoder=encoder, out=sys.stdout, prompt=prompt, block=method.tests_all)
 
@@ -98,9 +98,9 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
     json or print(baseline.describe_time())
     speculative = time(speculate, partial(show, title="Speculative sampling", show_rounds=show_rounds))
     json or print(speculative.describe_time())
-    costs = explain(baseline, speculative, method, n_tokens)    # now: further runs would add to the times
+    costs = explain(baseline, speculative, method, n_tokens)    # before further runs add to the times
 
-    # `explain` has the rows that a pass may have at most, `compare` those that one had: the former are kept.
+    # Both have `rows`, the most of a pass: `compare` those counted, `explain` those possible, which are kept.
     figures = compare(baseline, speculative, encoder, lambda: (time(autoregress), time(speculate)),
                       block=method.tests_all)
     result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
@@ -118,7 +118,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
 
 
 def name_idle_choices(given, method, models, drafter):
-    """A sentence for each of the given flags that changes nothing here, whatever the temperature."""
+    """A sentence for each given flag that has no effect here, whatever the temperature."""
     for applies, flag, reason in [
             ("json" in given, "show_rounds", "with --json"),
             ("prompt_file" in given, "prompt", "with --prompt_file"),

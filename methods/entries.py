@@ -1,9 +1,9 @@
-"""The records of methods/table.py: an entry for each drafter and each verifier, and what is made of both.
+"""The records of methods/table.py: an entry for each drafter and each verifier, and what they produce.
 
-    entry       DRAFTERS["eagle"]       Drafter         a file, and how it is made
-    made of it  drafter.make(..)        Drafted         the functions that draft, for these models
-    entry       VERIFIERS["tree"]       Verifier        a file, and how it is made
-    both        table.prepare(..)       Method          what a run needs
+    entry       DRAFTERS["eagle"]       Drafter         its file, and how to make it
+    made of it  drafter.make(..)        Drafted         the functions that draft, for given models
+    entry       VERIFIERS["tree"]       Verifier        its file, and how to make it
+    both        table.prepare(..)       Method          everything a run needs
 
 The file of each method ends with its entry.
 """
@@ -15,8 +15,8 @@ import speculative
 from autoregressive import autoregressive_sampling
 from speculative import speculative_sampling
 
-# What is drafted and judged: a line of tokens, a tree grown by a draft model, or a drafter's own tree of
-# chosen tokens.  A drafter and a verifier fit if they have one of these in common.
+# What is drafted and verified: a line of tokens, a tree grown by a draft model, or a drafter's own tree of
+# chosen tokens.  A drafter and a verifier fit together if they have one of these in common.
 LINE, TREE, OWN_TREE = "line", "tree", "tree of its own"
 
 
@@ -31,24 +31,23 @@ class Drafter(NamedTuple):
 
 
 class Drafted(NamedTuple):
-    """A drafter, made ready for two models and a prompt."""
+    """A drafter, ready for two models and a prompt."""
     draft: Callable | None          # tokens, n_last -> logits [n_last, n_vocab]; None: no draft model
     target: Callable                # likewise: the target, or another model with the same distribution
     propose: Callable = speculative.propose     # draft, x, k, to_probs, rng -> (drafts [at most k], p)
     grow: Callable | None = None    # draft, x, shape, rule, to_probs, rng -> (nodes [n], parents [n], p)
-    confident: Callable | None = None           # as propose, but stops after a draft that it is not sure of
-    memory: object = None           # has reset(), if what it sees in a run would change the next one's drafts
+    memory: object = None           # has reset() if one run would otherwise change the drafts of the next
 
 
 class Verifier(NamedTuple):
-    """An entry of VERIFIERS.  It has an accept rule for the loop of speculative.py, or a loop of its own."""
+    """An entry of VERIFIERS: an accept rule for the loop of speculative.py, or a loop of its own."""
     file: str
     rule: Callable | None = None    # option -> verify
     loop: Callable | None = None    # (Drafted, option) -> a sampler, called as speculative_sampling
     parse: Callable | None = None   # as in Drafter
     verifies: tuple = (LINE,)
     baseline: Callable = autoregressive_sampling        # what it is compared with
-    tests_all: bool = False         # the rule also tests the drafts after a failed one
+    tests_all: bool = False         # the rule also tests drafts after one that fails
     lossless: bool | None = True
 
     @property
@@ -56,7 +55,7 @@ class Verifier(NamedTuple):
         return LINE not in self.verifies
 
     def sampler_for(self, drafted, option):
-        """-> (sampler, verify), both ready; verify is None if the loop is its own."""
+        """Returns (sampler, verify); verify is None if the verifier has a loop of its own."""
         if self.loop:
             return self.loop(drafted, option), None
         verify = self.rule(option)
@@ -75,22 +74,21 @@ class Choice(NamedTuple):
 
 
 class Method(NamedTuple):
-    """A drafter and a verifier, made ready: all that a run needs.
+    """A drafter and a verifier, ready: everything a run needs.
 
         method.baseline(method.target, tokens, n, rng, **settings)                              # -> rounds
         method.sampler(method.draft, method.target, tokens, n, method.K, rng, **settings)       # -> rounds
     """
-    draft: Callable | None          # the first six are what the drafter made
+    draft: Callable | None          # the first five come from the Drafted
     target: Callable
     propose: Callable
     grow: Callable | None
-    confident: Callable | None
     memory: object
     sampler: Callable               # speculative_sampling with `propose` and `verify`, or another loop
-    verify: Callable | None         # its accept rule; None if the loop is another
+    verify: Callable | None         # its accept rule; None for another loop
     baseline: Callable
     K: int                          # the most drafts that a round can accept
-    shape: list | None              # [n_nodes]: the parents of the tree's nodes; None: a line is drafted
+    shape: list | None              # [n_nodes], the parents of the tree's nodes; None: a line of drafts
     tests_all: bool
     lossless: bool | None
 

@@ -2,9 +2,9 @@
 
     python notebooks/run.py [--untimed] [notebook.ipynb ...]
 
-A cell whose output depends on the machine begins with "# On this machine".  A cell that fails, or writes to
-standard error, ends the program with an error.  tests/test_notebooks.py compares the stored outputs of the
-other cells with a new run.
+A cell whose output depends on the machine begins with "# On this machine"; tests/test_notebooks.py compares
+the stored outputs of the other cells with a new run.  A cell that fails or writes to standard error ends the
+program with an error.
 """
 import re
 import sys
@@ -24,7 +24,7 @@ PICTURES = ["--InlineBackend.figure_formats=svg", "--InlineBackend.rc=svg.fontty
 
 
 def run(path):
-    """The notebook, executed in its folder.  Nothing but the outputs of its cells depends on the machine."""
+    """The notebook, executed in its folder.  Only the outputs of its cells depend on the machine."""
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False, coalesce_streams=True,
                    extra_arguments=["--log-level=40", *PICTURES],
@@ -39,7 +39,7 @@ def run(path):
 
 
 def smaller(svg):
-    """The SVG without its date, on one line, its numbers cut after two decimals: half the size.
+    """The SVG at half the size: without its date, on one line, with numbers truncated to two decimals.
 
     >>> smaller('<?xml?>\\n<svg>\\n <metadata>today</metadata>\\n<path d="M 1.23456 -7\\nz"/>0.0012</svg>')
     '<svg><path d="M 1.23 -7 z"/>0.0012</svg>'

@@ -5,7 +5,7 @@ drawn, and the probability of acceptance that it was compared with.
     tests(round, draws, block=True)     of methods/samplers/block.py, which weighs q by P_j
     tree_tests(round, draws)            of methods/samplers/tree_rules.py, select_drawn
 
-The letters are Chen's: q the target, p the draft.
+The notation is Chen's: q the target, p the draft.
 """
 import numpy as np
 

@@ -1,36 +1,27 @@
 """Where the time of two runs goes: c, the cost of a draft, v, the cost of a verification, and the speed-up
-that they predict.
+they predict.
 
     figures = compare(baseline, speculative, ..) | explain(baseline, speculative, method, n_tokens)
 
 c and v are medians of the runs' own calls, in target steps (passes over one token).
 """
-import numpy as np
-
 import speculative as algorithm_2
 from autoregressive import autoregressive_sampling
 from methods.samplers.tree_model import depths
-from reporting.runs import count_rounds
-from reporting.stats import is_tree, predicted_speedup, ratio
+from reporting.stats import is_tree, ratio
 
 
 def explain(baseline, speculative, method, n_tokens):
-    """Two Runs -> c, v, the speed-up that they predict, and the one to compare it with, both without the time
-    in which the prompt is read; None for what could not be measured.  Also the most rows that a pass of this
-    method can have, and whether each of them has the same bits as alone.
+    """Two Runs -> c, v, the speed-up they predict and the measured one to compare it with, both without the
+    prefill; None for what could not be measured.  Also the most rows that a pass of this method can have, and
+    whether such a pass is batch-invariant.
 
     method      methods.entries.Method, whose `propose` (or `grow`) is a TimedDrafter
     """
-    K, rounds = method.K, speculative.rounds
-    drafted = count_rounds(rounds, method.tests_all)
-    rate, per_pass = drafted["acceptance_rate"], drafted["tokens_per_target_pass"]
     c, v = costs_of(baseline, speculative, method)
-    if method.verify is algorithm_2.verify and all_have_K(rounds, n_tokens, K):
-        predicted = None if None in (rate, c, v) else predicted_speedup(rate, K, c, v)
-    else:
-        predicted = predict_from_rounds(baseline, speculative, c, per_pass)
+    predicted = predict_from_rounds(baseline, speculative, c)
     tree, target = method.shape, method.target
-    rows = (len(tree) if tree else min(K, n_tokens - 1)) + 1
+    rows = (len(tree) if tree else min(method.K, n_tokens - 1)) + 1
     measured = ratio(speculative.speed_after_prompt, baseline.speed_after_prompt)
     return dict(predicted_speedup=predicted, speedup_after_prompt=measured, cost_ratio=c, verify_ratio=v,
                 lossless=method.lossless, rows=rows,
@@ -38,17 +29,10 @@ def explain(baseline, speculative, method, n_tokens):
                 same_by_seed=method.baseline is not autoregressive_sampling)
 
 
-def all_have_K(rounds, n_tokens, K):
-    """True if every round had K drafts, or as many as were still wanted.
-    Theorem 3.8 of Leviathan et al. needs this."""
-    wanted = n_tokens - np.cumsum([0, *(len(r.tokens) for r in rounds)])       # before each round
-    return all(len(r.drafts) == min(K, n - 1) for r, n in zip(rounds, wanted))
-
-
 def costs_of(baseline, speculative, method):
     """(c, v) in target steps; None if not measured.
 
-    c   a step of the draft model; of other drafters, the time per draft; in a tree, the time per level
+    c   a step of the draft model; for other drafters, the time per draft; in a tree, the time per level
     v   the cost of a pass over K + 1 tokens, or over the tree
     """
     step, K, tree = baseline.target.seconds(1), method.K, method.shape
@@ -64,9 +48,10 @@ def costs_of(baseline, speculative, method):
     return ratio(drafting, step), ratio(speculative.target.seconds(n_rows), step)
 
 
-def predict_from_rounds(baseline, speculative, c, per_pass):
-    """The tokens per pass, as counted, divided by the mean cost of a round."""
-    step = baseline.target.seconds(1)
+def predict_from_rounds(baseline, speculative, c):
+    """The counted tokens per pass, divided by the mean cost of a round, n c + v for n drafts (Leviathan et
+    al., theorem 3.8, but for any numbers of drafts, and with no assumption on acceptances)."""
+    step, per_pass = baseline.target.seconds(1), ratio(len(speculative.tokens), len(speculative.rounds))
     passes = [(r, ratio(speculative.target.seconds(len(r.drafts) + 1), step)) for r in speculative.rounds]
     known = [(n_levels(r), v) for r, v in passes if v]
     if c is None or not known:
@@ -75,5 +60,5 @@ def predict_from_rounds(baseline, speculative, c, per_pass):
 
 
 def n_levels(r):
-    """How many drafts one after another: the depth of a tree, the length of a line."""
+    """The number of drafts in sequence: the depth of a tree, the length of a line."""
     return max(depths(r.parents), default=0) if is_tree(r) else len(r.drafts)

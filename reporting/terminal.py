@@ -1,22 +1,22 @@
-"""The rounds of a run on a terminal, as they come: text in colour as in Figure 1 of Leviathan et al. 2022,
-or one line per round.
+"""Show the rounds of a run on a terminal as they come: as text in colour, as in Figure 1 of Leviathan et al.
+2022, or as one line per round.
 
     sign    style               a token that is
     +       green               a draft, accepted
     -       red, struck         a draft, rejected
     .       dim                 a draft, not used: after the first rejection, or after the end of the text;
-                                in a tree, a node outside the accepted path, tested or not
+                                in a tree, a node off the accepted path, tested or not
     =       bold, blue          the target's own, the last of its round
 
 Block verification tests all drafts and accepts those up to the last that passes; the others are rejected.
 
 The lines of --show_rounds print the signs.  In running text a round without drafts has no style, so the
-baseline's text is plain.  If the output is not a terminal, or NO_COLOR is set (https://no-color.org), no
-escape code is written, and the running text has no rejected drafts.  Control codes in a prompt or a token are
+baseline's text is plain.  If the output is not a terminal, or NO_COLOR is set (https://no-color.org), there
+are no escape codes, and the running text omits rejected drafts.  Control codes in a prompt or a token are
 shown, as \\x1b, never sent.
 
-Limitations: the terminal breaks lines within words.  A Windows console older than Windows 10 shows the codes
-as they are.
+Limitations: the terminal breaks lines within words.  A Windows console older than Windows 10 shows the escape
+codes themselves.
 """
 import os
 
@@ -30,7 +30,7 @@ CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if
 def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False, block=False):
     """Pass the rounds on, and write each to `out` as it comes.
 
-    colour      None: yes if `out` is a terminal that allows it
+    colour      None: if `out` is a terminal that allows it
     block       the rounds come from block verification
     """
     colour = wants_colour(out) if colour is None else colour
@@ -46,8 +46,8 @@ def watch(rounds, encoder, out, title, prompt, *, colour=None, show_rounds=False
             out.write(line(head, tokens, colour) if show_rounds else text[-1])
             out.flush()
             yield r
-    finally:                                            # an error message gets a line of its own
-        text.append(escape_controls(stream([], final=True)))    # half a character, if the text ends in one
+    finally:                                            # so that an error message starts a new line
+        text.append(escape_controls(stream([], final=True)))    # a last, incomplete character
         out.write(("\n" + "".join(text) if show_rounds else text[-1]) + "\n")
     if colour and drafted and not show_rounds:
         names = [paint(name, sign, colour) for sign, name in LEGEND if sign != "."]
@@ -65,7 +65,7 @@ def line(head, tokens, colour):
 
 
 def format_text(r, encoder, stream, colour, block=False):
-    """A round as running text, token by token; the rejected drafts only in colour."""
+    """A round as running text, token by token, with rejected drafts only if in colour."""
     for sign, token in sign_tokens(r, block):
         if token in encoder.eos_ids or sign == "." or sign == "-" and not colour:
             continue
@@ -87,7 +87,7 @@ def sign_tokens(r, block=False):
 
 
 def show_token(encoder, token):
-    """A token by itself, on one line; a byte that is not part of a character as \\x80."""
+    """A token by itself, on one line; bytes that are not UTF-8 as \\x80."""
     text = encoder.to_bytes(token).decode("utf-8", errors="backslashreplace")
     return escape_controls(text.replace("\n", "\u21b5").replace("\t", "\\t"))
 
@@ -106,7 +106,7 @@ def label_token(encoder, token):
 
 
 def paint(text, sign, colour):
-    word = text.lstrip()                                # the space before a word is not struck
+    word = text.lstrip()                                # the space before a word is not struck through
     if not (colour and word):
         return text
     return f"{text[:len(text) - len(word)]}\x1b[{STYLES[sign]}m{word}\x1b[0m"

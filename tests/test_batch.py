@@ -104,7 +104,7 @@ def test_two_sequences_of_a_batch_are_independent():
                         for K in (1, 4) for temperature in (0, 1))])
 def test_the_bundled_pair_has_the_same_bits_in_company(n, longest, n_tokens, K, temperature):
     draft, target = (load_model(name)[0] for name in ("demo-draft", "demo-target"))
-    n = n if target.exact_rows == np.inf else 1         # else only as many rows as keep their bits
+    n = n if target.exact_rows == np.inf else 1         # otherwise few enough rows to be batch-invariant
     prompts = random_prompts(n, longest, target.n_vocab)
     batches = [*batch_sampling(draft, target, prompts, n_tokens, K, rngs(n), temperature=temperature)]
     for i, (prompt, rng) in enumerate(zip(prompts, rngs(n))):

@@ -61,7 +61,7 @@ def test_a_cell_goes_on_where_it_stopped_but_not_with_other_weights(monkeypatch,
     assert fine[name]["se"] <= .01 * fine[name]["tokens"] and counts.count(file=file) == fine
     assert counts.read(file) == {"another": {"tokens": 2}} | fine
     monkeypatch.setattr(counts, "weights", lambda: {"demo-target": "others"})
-    with pytest.raises(ValueError, match="counted on weights other than"):
+    with pytest.raises(ValueError, match="counted with weights other than"):
         counts.count(file=file)
 
 

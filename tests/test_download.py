@@ -268,7 +268,7 @@ def test_a_full_disk_an_unwritable_folder_and_an_unknown_name_are_reported(serve
     completes(server, tmp_path)
     assert server.log[-1] == (DATA, "bytes=100000-")
     (tmp_path / "file").write_text("")
-    assert "cannot use" in (err := run(tmp_path / "file")) and "is the path right" in err
+    assert "cannot use" in (err := run(tmp_path / "file")) and "check the path" in err
     with pytest.raises(ValueError, match="no model '125M'.*there are tiny"):
         download("125M")
 

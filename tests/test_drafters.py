@@ -169,7 +169,7 @@ def test_what_means_nothing_is_refused_in_one_sentence(wrong, complaint):
 # N-grams ----------------------------------------------------------------------------------------------------
 
 def witten_bell(text, x, n_vocab, order):
-    """p(. | x) after learning `text`, from the definition, counting anew for each context."""
+    """p(. | x) after learning `text`, from the definition, counting from scratch for each context."""
     ngrams = [tuple(some[max(0, end - order):end]) for some in (text, x) for end in range(1, len(some) + 1)]
     p = [1 / n_vocab] * n_vocab
     for n in range(min(order, len(x) + 1)):

@@ -52,7 +52,7 @@ def gpt2_tiktoken():
 # Any vocabulary ---------------------------------------------------------------------------------------------
 
 def merged_one_after_another(symbols, merges):
-    """As a vocabulary is learnt: every pair of the list in its turn, wherever it stands, from left to right."""
+    """In the order of training: every pair of the list in turn, wherever it occurs, from left to right."""
     for pair in merges:
         i = 0
         while i < len(symbols) - 1:

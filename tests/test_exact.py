@@ -66,7 +66,7 @@ def exact_if(monkeypatch):
 
 @pytest.fixture(params=["blocks of rows", "as on MKL", "row by row"])
 def most_rows(request, exact_if):
-    """For each way of linear.py, a function: how many rows of products of these shapes keep their bits."""
+    """For each way of linear.py, a function: how many rows are batch-invariant in these products."""
     exact = probe.batch_invariant
     if request.param == "row by row":
         exact_if(lambda *shape: False)
@@ -117,7 +117,7 @@ MKL = [(192, 192), (768, 768), (1024, 512), (1280, 640), (1600, 400), (3072, 768
 
 @pytest.mark.parametrize("n_in, depth", MKL)
 def test_a_tile_is_as_deep_as_rows_keep_their_bits(n_in, depth, exact_if):
-    """With Intel's MKL on AVX-512, rows keep their bits up to 768 inputs, but not at 1024 or 1280."""
+    """With Intel's MKL on AVX-512, products are batch-invariant up to 768 inputs, but not at 1024 or 1280."""
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((5, n_in), dtype=np.float32), rng.standard_normal((n_in, 96), dtype=np.float32)
     exact_if(lambda depth, *rest: depth <= 768)

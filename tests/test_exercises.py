@@ -223,23 +223,13 @@ def test_a_class_gets_a_line_for_each_file(tmp_path, capsys):
     assert b["right"] == 0 and "SystemExit" in b["mistakes"][0]
 
 
-PLACES = "places = [i for i in range(len(x) - 1) if x[i] == x[-1]]\n"
-ENDS = [                # what is written instead of what in the drafter, and what the program says in the end
-    ("", "", r"With your own drafter: \d.* times as fast \(median of 5, "),
-    ("(x[places[-1] + 1:][:k]", "(np.array(x[places[-1] + 1:][:k])", r"With your own drafter: \d"),
-    (PLACES, f"{PLACES}    if max(x) > 99:\n        raise KeyError(9)\n", "speed-ups, failed: KeyError: 9\n")]
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("old, new, says", ENDS)
-def test_whatever_the_drafter_does_the_command_says_in_the_end_what_is_gained(old, new, says, tmp_path):
-    assert old in STUDENT
-    text = STUDENT.replace(old, new) if old else STUDENT
-    (tmp_path / "my_speculative.py").write_text(text, encoding="utf-8")
+def test_without_a_name_the_command_checks_my_speculative_py(tmp_path):
+    (tmp_path / "my_speculative.py").write_text(STUDENT, encoding="utf-8")
     done = subprocess.run([sys.executable, "-m", "exercises"], cwd=tmp_path, capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert done.returncode == 0 and "Step 8, a drafter of your own: right." in done.stdout and not done.stderr
-    assert re.search(says, done.stdout)
+    assert done.returncode == 0 and done.stdout.endswith("Step 8, a drafter of your own: right.\n")
+    assert not done.stderr
 
 
 def test_a_file_to_begin_with_has_every_function_and_no_other_file_is_lost(tmp_path, capsys):

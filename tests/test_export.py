@@ -20,7 +20,6 @@ def test_nothing_is_overwritten(tmp_path, capsys):
 
 
 def test_an_export_that_lacks_its_last_bytes_leaves_no_folder(tmp_path):
-    """NumPy's tofile does not notice if its last bytes were not written."""
     write_folder(tmp_path / "tiny", "tiny")
     main(tmp_path / "tiny", tmp_path / "whole")
     largest = max(path.stat().st_size for path in (tmp_path / "whole").iterdir())

@@ -1,4 +1,4 @@
-"""fetch.py: of a file of Project Gutenberg the prose stays; if a text differs, nothing is written."""
+"""fetch.py keeps only the prose of a Project Gutenberg file, and writes nothing if a text differs."""
 import pytest
 
 from loading import command_line
@@ -69,7 +69,7 @@ def test_all_books_are_asked_for_and_only_the_very_text_is_written(monkeypatch, 
     text = "<|endoftext|>".join("\n".join(fetch.clean_book(BOOK.encode(), seen)) for _ in asked)
     monkeypatch.setattr(fetch, "CHECKSUM", fetch.checksum(text))
     assert command_line.run(fetch.main, run) == 0 and path.read_text() == text and len(asked) == 122
-    assert command_line.run(fetch.main, run) == 2 and "is there already" in capsys.readouterr().err
+    assert command_line.run(fetch.main, run) == 2 and "exists: move it" in capsys.readouterr().err
 
 
 def test_without_the_network_there_is_one_sentence(monkeypatch, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""loading/folder.py: the folders people have load, with transformers' logits, or the sentence says why not.
+"""loading/folder.py loads the folders people have, with transformers' logits, or a sentence says why not.
 
 The folders are changes to fixtures/huggingface, whose logits transformers computed.
 """
@@ -93,7 +93,7 @@ def cut_into_shards(path):
 
 
 def widen(arrays, n_inner=24):
-    """Wider feed-forward layers that compute the same: all further weights are 0."""
+    """Wider feed-forward layers that compute the same, because the additional weights are 0."""
     more = n_inner - 16
     pads = {"mlp.c_fc.weight": [(0, 0), (0, more)], "mlp.c_fc.bias": [(0, more)],
             "mlp.c_proj.weight": [(0, more), (0, 0)]}
@@ -101,7 +101,7 @@ def widen(arrays, n_inner=24):
 
 
 def mark(path):
-    """A byte order mark, as Windows' editor writes it, in every text."""
+    """Adds a byte order mark to every text file, as Windows' editor does."""
     for file in [*path.glob("*.json"), *path.glob("*.txt")]:
         file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
 
@@ -227,7 +227,7 @@ CONFIG = {"relu": dict(activation_function="relu"), "exact gelu": dict(activatio
           "no scale": dict(scale_attn_weights=False), "crossed": dict(add_cross_attention=True),
           "gpt_neo": dict(model_type="gpt_neo"), "quantized": dict(quantization_config={"bits": 8})}
 REFUSED = {         # what is changed, and what the sentence says
-    **{name: (edit("config.json", **change), f"config.json has {[*change][0]}: .* only .* is done here: use")
+    **{name: (edit("config.json", **change), f"config.json has {[*change][0]}: .* only .* is supported: use")
        for name, change in CONFIG.items()},
     "a penalty": (edit("generation_config.json", repetition_penalty=1.2), "repetition_penalty: 1.2.*delete"),
     **{key: (edit("generation_config.json", **{key: value}), f"{key}: {value}.*delete") for key, value in {
@@ -246,12 +246,12 @@ REFUSED = {         # what is changed, and what the sentence says
         "weights.npz": "NumPy's: .*save_file", "model.weights.h5": "Keras's: .*export_to_t"}.items()},
     "a shard": (rename_weights("model-00001-of-00002.safetensors"), "fetch model.safetensors.index.json"),
     "a shard is missing": (together(cut_into_shards, lambda path: next(path.glob("*-of-*")).unlink()),
-                           "is every file of the model there"),
+                           "check that every file of the model is there"),
     "an adapter": (add("adapter_config.json", "adapter_model.safetensors"), "an adapter.*merge_and_unload"),
     "a Git LFS pointer": (add("model.safetensors", content=POINTER), "Git LFS pointer.*run git lfs pull"),
     "a pointer to the tokens": (add("vocab.json", content=POINTER), "vocab.json is a Git LFS pointer"),
     "int8": (rewrite(lambda a: a | {"h.0.mlp.c_fc.weight": np.ones((4, 16), "i1")}), "quantized .int8.: get"),
-    "8 bits": (rewrite(lambda a: a | {"h.0.mlp.c_fc.SCB": np.ones(16)}), "quantized by bitsandbytes"),
+    "8 bits": (rewrite(lambda a: a | {"h.0.mlp.c_fc.SCB": np.ones(16)}), "not a quantized one"),
     "two heads, said to be one": (rewrite(lambda a: a | {"lm_head.weight": a["wte.weight"] + 1}),
                                   "lm_head.weight differs from wte.weight.*tie_word_embeddings"),
     "not a language model": (rewrite(lambda a: a | {"score.weight": a["wte.weight"][:2]}), "score.weight"),
@@ -267,9 +267,9 @@ REFUSED = {         # what is changed, and what the sentence says
     "no tokens": (together(*(lambda path, name=name: (path / name).unlink() for name in (
         "vocab.json", "merges.txt"))), "neither tokenizer.json nor vocab.json.*hf download .* --local-dir /"),
     "two tokenizers": (edit("tokenizer.json", **tokenizer(LETTERS[::-1])), "vocab.json differ: keep"),
-    "another structure": (edit("tokenizer.json", **tokenizer(model="BPE")), "does not have the structure"),
+    "another structure": (edit("tokenizer.json", **tokenizer(model="BPE")), "the expected structure"),
     "an index of nothing": (together(rename_weights("1"), edit("model.safetensors.index.json", weight_map=1)),
-                            "does not have the structure.*fetch"),
+                            "not have the expected structure.*fetch"),
     "a tensor is missing": (openai(lambda a: a.pop("model/h0/ln_2/b")), "model/h0/ln_2/b is missing"),
     **{f"{name} is turned": (turn(name), f"{name} has the shape")
        for name in ("model/h1/mlp/c_proj/w", "model/wpe")},

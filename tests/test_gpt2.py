@@ -41,7 +41,7 @@ rows = []                                                       # the rows of ea
 
 @pytest.mark.parametrize("limit, first, second", [(16, [16, 1], [28, 5]), (np.inf, [17], [33])])
 def test_only_tokens_that_are_new_are_run(limit, first, second):
-    """All in one pass, unless they are more rows than keep their bits or than a chunk has: then the prompt
+    """In one pass, unless there are more rows than are batch-invariant, or than a chunk has: then the prompt
     runs first, and the rows that are asked for after it."""
     model = Counted(tiny_gpt2(n_layer=1).params, 2)
     model.exact_rows = limit

@@ -79,7 +79,7 @@ def test_no_arrow_runs_back_up(room):
 
 
 def test_no_two_rooms_need_each_other():
-    """MAY itself has no circle: each room may import only rooms that could be built before it."""
+    """MAY itself has no cycle: each room may import only rooms that could be built before it."""
     built, left = set(), {room: {*may} - {room} for room, may in MAY.items()}
     while ready := {room for room, may in left.items() if may <= built}:
         built |= ready

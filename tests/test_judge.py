@@ -322,8 +322,7 @@ OWN = {  # the contents of a file: (exit status, a pattern of what is printed)
 def judge_file(tmp_path, capsys, monkeypatch):
     """(contents of a file, flags) -> the exit status of the program, and what it prints, on a few cases."""
     few = CASES[:9] + [case for case in CASES if "eos" in case.settings][:3]
-    for module in judge, __main__:
-        monkeypatch.setattr(module, "CASES", few)
+    monkeypatch.setattr(judge, "CASES", few)
 
     def run(source, *flags):
         path = tmp_path / "mine.py"
@@ -349,9 +348,7 @@ def test_a_ledger_is_what_a_pencil_gives(judge_file):
         'How a text goes on with "c" after "b a a a" (easy numbers; K = 1, 2 tokens): '
         'q after "b a a a": 0.3 a 0 b 0.1 c 0.6 d 0 e p after "b a a a": 0.2 a 0 b 0.5 c 0.3 d 0 e '
         "the chance of each step, and their product: 0.5 x 0.2 = 0.1 draft c, accept "
-        "0.5 x 0.8 x 0.1 = 0.04 draft c, reject, then c sum 0.14; the target: 0.1 "
-        "TargetAfterRejection of the museum does the same: Tokens with q < p get all of their q from "
-        "accepted drafts, and a draw from q adds more.")
+        "0.5 x 0.8 x 0.1 = 0.04 draft c, reject, then c sum 0.14; the target: 0.1")
 
 
 @pytest.mark.parametrize("body, says", [

@@ -1,5 +1,5 @@
-"""The judge finds every drafter of the table that is made dishonest, and every lossy rule.  So the tests of
-test_methods_lossless.py would see them.  Mistakes in accept rules are in the museum."""
+"""The judge finds every drafter of the table once it is made dishonest, and every lossy rule, so the tests of
+test_methods_lossless.py would find them.  Mistakes in accept rules are in the museum."""
 import numpy as np
 import pytest
 from judged import EVERY_DRAFTER, FEW, LINE, deviation, entry

@@ -1,4 +1,4 @@
-"""Is my drafter better than `model`?  The README's drafter, judged and compared as the README says."""
+"""python -m benchmarks mine: the README's drafter, compared with `model` as the README says."""
 import re
 from functools import cache
 from pathlib import Path

@@ -69,7 +69,7 @@ def test_losses_fall_and_acceptance_rises(trained):
         rows = log(trained[0] / f"demo-{kind}" / "training.jsonl")
         assert [row["step"] for row in rows] == [10, 20, 30, 40]    # resumed, no step twice
         first, last = rows[0]["acceptance_temperature_1"], rows[-1]["acceptance_temperature_1"]
-        slack = 0.05 if kind == "medusa" else 0     # it begins as the output matrix, which is good
+        slack = 0.05 if kind == "medusa" else 0     # it starts as the output matrix, which is good already
         assert min(last) > 0.1 and sum(last) > sum(first) - slack
 
 

@@ -1,39 +1,40 @@
-"""How many drafts to make: fewer while they are rejected, more while they are accepted.
+"""Adapt the number of drafts: fewer while they are rejected, more while they are accepted.
 
     propose = Schedule(lookup.propose)                  # one object per run
     speculative_sampling(None, target, tokens, n_tokens, 8, rng, propose=propose)
 
-Each class wraps a drafter, and asks it for at most the k drafts that the loop wants:
+Each class wraps a drafter, and asks it for at most the k drafts that the loop asks for:
 
     Schedule        +2 if all drafts of a round were accepted, else -1: the heuristic of transformers'
                     assisted generation  (J. Gante, 2023; num_assistant_tokens_schedule="heuristic")
-    Confident       stop after a token that the draft model is not confident of
+    Confident       stop after a token the draft model is not confident of
                     (assistant_confidence_threshold in transformers)
-    Optimum         the number that promises the most tokens per second (Leviathan et al. 2022, theorem 3.8).
-                    It follows from a running estimate of the acceptance rate alpha, the cost c of a draft
-                    and the cost v of a verification
+    Optimum         the number with the most expected tokens per second (Leviathan et al. 2022, theorem 3.8),
+                    from a running estimate of the acceptance rate alpha, the cost c of a draft and the cost v
+                    of a verification
 
-Lossless, because each round is lossless for any number of drafts (notebook 2, "The induction").  Whether
-a round makes another draft may depend on the text, the earlier drafts and p, but not on that draft itself.
-A round may end after an unlikely draft, but must not drop it.  Nor may the best number be chosen after all
-have been drawn.  (Notebook 6 has the example from the appendix A of DSpark, arXiv 2607.05147, whose scheduler
-decides before each draft.)
+Lossless, because a round is lossless for any number of drafts (notebook 2, "The induction").  Whether a round
+makes another draft may depend on the text, the earlier drafts and p, but not on that draft itself: a round
+may end after an unlikely draft, but must not drop it, and the number must not be chosen after all drafts have
+been drawn.  (Notebook 6 has the example from appendix A of DSpark, arXiv 2607.05147, whose scheduler decides
+before each draft.)
 
-Limitations: no trees of drafts.  c and v are measured before the run, since a clock inside the run would
-make it unrepeatable.
+Limitations: no trees of drafts.  c and v are measured before the run, because runs that depend on a clock
+cannot be repeated.  Confident asks for one draft at a time, so an EAGLE, Medusa or parallel head runs the
+target for each further draft.
 """
 from functools import partial
 
 import numpy as np
 
 from checks import checked_propose
-from compute.backend import clock, to_host
+from compute.backend import clock
 from gpt2 import common_prefix
 from methods.entries import Drafter
 from sampling import probabilities
 from speculative import propose as draft_propose
 
-THRESHOLD = .4      # of Confident: a draft less probable ends the round
+THRESHOLD = .4      # of Confident: a less probable draft ends the round
 
 
 class Schedule:
@@ -63,7 +64,7 @@ class Schedule:
         self.K = self.K + 2 if accepted == tested else max(1, self.K - 1)
 
     def choose_number(self, k):
-        """How many drafts, if the loop takes at most k."""
+        """The number of drafts, if the loop takes at most k."""
         self.K = min(self.K, max(1, k))
         return min(self.K, k)
 
@@ -71,13 +72,13 @@ class Schedule:
 class Optimum(Schedule):
     """The number of drafts, possibly 0, with the most expected tokens per unit of time in a round.
 
-    c       the cost of a draft.  Like v, it is in target steps (passes over one token)
-    v       the cost of a target pass over K + 1 tokens.  It is assumed to grow linearly with the tokens
-    memory  the number of rounds after which an observation has the weight 1 / e
+    c       cost of a draft.  Like v, it is in target steps (passes over one token)
+    v       cost of a target pass over K + 1 tokens, assumed to grow linearly with the tokens
+    memory  number of rounds after which an observation has weight 1 / e
 
-    alpha is estimated as if one draft had been accepted before the run and one rejected (Laplace's rule).
-    Observations fade even while no drafts are made.  So the estimate returns to 1/2, and drafting is tried
-    again if it promises a gain at that rate.
+    alpha is estimated as if one draft had been accepted and one rejected before the run (Laplace's rule).
+    Observations fade even while no drafts are made, so that the estimate returns to 1/2 and drafting resumes
+    if it promises a gain at that rate.
     """
 
     def __init__(self, c, v, K, propose=draft_propose, memory=16):
@@ -123,14 +124,14 @@ class Confident:
                 break
             drafts += new
             p = None if new_p is None else [*p, *map(np.array, new_p)]  # a drafter may reuse its array
-            if seen and confidence(seen[-1], drafts[-1]) < self.threshold:
+            if seen and probabilities(seen[-1])[-1, drafts[-1]] < self.threshold:
                 break
         return drafts, p
 
 
 def measure_costs(drafted, tokens, K, settings):
     """dict(c, v) for Optimum, measured after these tokens: medians of nine turns, to two digits, so that two
-    measurements mostly lead to the same choices.  In a context too short for K drafts, fewer are made.
+    measurements usually lead to the same choices.  A context too short for K drafts gets fewer.
 
     drafted     methods.entries.Drafted
     """
@@ -150,13 +151,8 @@ def measure_costs(drafted, tokens, K, settings):
     return dict(c=float(f"{drafting / k / step:.2g}"), v=float(f"{1 + row * K:.2g}"))
 
 
-def confidence(logits, token):
-    """The probability of the token in the last row of logits [n, n_vocab], at temperature 1."""
-    return probabilities(to_host(logits))[-1, token]
-
-
 def adapt(wrap):
-    """An entry for a class above: its option is the drafter that it wraps."""
+    """An entry for a class above; its option is the drafter it wraps."""
     def make(models, within, *run):                             # run: tokens, K, settings
         drafted = within.entry.make(models, within.option, *run)
         return drafted._replace(propose=wrap(drafted, *run))
@@ -164,10 +160,9 @@ def adapt(wrap):
 
 
 def optimum(drafted, tokens, K, settings):
-    K = min(K, drafted.target.n_ctx)                            # more do not fit
     return Optimum(**measure_costs(drafted, tokens, K, settings), K=K, propose=drafted.propose)
 
 
 SCHEDULE = adapt(lambda drafted, *_: Schedule(drafted.propose))
 OPTIMUM = adapt(optimum)
-CONFIDENT = adapt(lambda drafted, *_: drafted.confident or Confident(drafted.propose))
+CONFIDENT = adapt(lambda drafted, *_: Confident(drafted.propose))

@@ -5,15 +5,14 @@ vertical cascade of Chen et al. 2023, arXiv 2312.11462).
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=staged)
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, propose=cascade())    # lookup guesses
 
-Something smaller guesses the draft model's tokens.  The draft model verifies these guesses as a target would,
-with speculative.verify.
+Something smaller guesses the draft model's tokens, and the draft model verifies these guesses as a target
+would, with speculative.verify.  Each accepted guess saves the draft model a pass.
 
 Why it is lossless.  By the theorem in speculative.verify each token of this inner verification has the draft
 model's distribution p(. | all before it).  So the tokens are distributed as if speculative.propose had drawn
 them one by one, and their p are returned with them.
 
-At temperature 0 the drafts are the draft model's own, token for token.  Each accepted guess saves the
-draft model a pass.
+At temperature 0 the drafts are the draft model's own, token for token.
 
 Not here: the horizontal cascade (a smaller draft model for the later tokens of a round); a tree of guesses.
 """

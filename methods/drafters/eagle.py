@@ -1,31 +1,31 @@
 """EAGLE: a head that drafts from the target's hidden states  (Li et al. 2024, arXiv 2401.15077).
 
-The target's hidden states say more about what comes next than the tokens do.  They cost nothing, because the
-last verification has computed them.  The head is one transformer block that continues from there.
+The target's hidden states say more about what comes next than the tokens do, and they cost nothing, because
+the last verification has computed them.  The head is one transformer block that continues from there.
 
-    the target at i - 1     its states after a few layers, after half of them, and after all.  A matrix fuses
-                            them into one
+    the target at i - 1     its states after a few layers, after half of them, and after all, fused into one
+                            by a matrix
     the head at i           the state at i - 1, the token x_i and the position i  ->  the state at i
     the state at i          times the target's output matrix  ->  the logits of p(. | x_1 .. x_i)
 
-The text has n tokens.  Up to i = n the state at i - 1 is the target's.  After that it is the head's own, so
-the head can draft any number of tokens.  The token x_i is an input because the state at i - 1 does not say
-which token was drawn.  Before the first token the state is zero.
+The text has n tokens.  Up to i = n the state at i - 1 is the target's, and after that the head's own, so that
+the head can draft any number of tokens.  The token x_i is an input because the state at i - 1 does not
+determine which token was drawn.  Before the first token the state is zero.
 
-Differences from the papers (whose features f_1 .. f_n are the states here):
+Differences from the papers (which call the states features, f_1 .. f_n):
 
     EAGLE-1     is trained to match the target's features.  The head here is trained to have its tokens
                 accepted (models/training/heads.py)
     EAGLE-2     (2406.16858) grows its tree where the head is most confident: tree_rules.grow_surest here
     EAGLE-3     (2503.01840) fuses low, middle and high states and learns to continue from its own states,
-                as here.  Its reduced vocabulary is not here: see notebook 8
+                as here.  Its reduced vocabulary is left out: see notebook 8
 
-To draft a tree, the head must read the very model that scores it:
+To draft a tree, the head must read the same model object that scores it:
 
     target = with_tree(model)
     tree_sampling(Eagle(target), target, tokens, n_tokens, (3, 2, 1), rng)
 
-Limitations: only for the target that it was trained on; one text at a time.
+Limitations: only for the target it was trained on; one text at a time.
 """
 from itertools import groupby
 from operator import index
@@ -43,7 +43,7 @@ class Eagle:
 
     target      the GPT2 that the head was trained on, and that verifies
     head        a folder ("demo-eagle" belongs to "demo-target"), or its parameters
-                {"layers": the target's layers that it reads,
+                {"layers": the layers of the target that it reads,
                 "fuse": {"w" [(len(layers) + 1) * n_embd, n_embd], "b"},
                 "from_state": {"w", "b"}, "from_token", "from_position", "blocks": [one],
                 "ln_f": {"g", "b"}}; the three from_ matrices are [n_embd, n_embd]
@@ -69,7 +69,7 @@ class Eagle:
         self.states = self.block.states[-1, :0]                 # [1 + n_drafts, n_embd]: at x_n and drafts
 
     def step(self, before, new, n_past, n, parents):
-        """Run the head's block over new tokens or drafts, in the cache from n_past on -> their states.
+        """Run the head's block over new tokens or drafts, cached from n_past on -> their states.
 
         before      [len(new), n_embd]   the state before each of them
         n, parents  the length of the text, and the parents of all drafts after it, the new ones last
@@ -81,11 +81,11 @@ class Eagle:
         return layer_norm(x, **self.block.params["ln_f"])
 
     def read(self, x):
-        """Run the text x: all keys and values come from the target's states, none from the head's own."""
+        """Run the text x, with all keys and values from the target's states, none from the head's own."""
         n_past = min(common_prefix(self.past, x), len(x) - 1)
         before = linear(states_before(self.target, x, n_past, self.layers), **self.fuse)
         self.reset()
-        self.past = x[:n_past]                              # if we are interrupted, only these are valid
+        self.past = x[:n_past]                              # after an interruption only these are valid
         states = self.step(before, x[n_past:], n_past, len(x), [])[-1:]
         self.past = x                                       # if interrupted here, x is read again
         self.states = states
@@ -103,7 +103,7 @@ class Eagle:
             self.nodes, self.parents, self.states = nodes[:start], parents[:start], self.states[:1 + start]
             before = self.states[[1 + parent for parent in parents[start:end]]]
             new = self.step(before, nodes[start:end], len(x) + start, len(x), parents[:end])
-            self.states = xp.concatenate([self.states, new])    # set first: states without nodes do no harm
+            self.states = xp.concatenate([self.states, new])    # first: states without nodes are harmless
             self.nodes, self.parents = nodes[:end], parents[:end]
         return linear(self.states[:1 + len(nodes)][-(n_last or 1 + len(nodes)):], **self.target.lm_head)
 
@@ -122,7 +122,7 @@ class Eagle:
 
 def make(models, *_):
     head = Eagle(models.target, models.head("eagle") or "demo-eagle")
-    return Drafted(head, models.target, head.propose)           # as a draft model it drafts trees
+    return Drafted(head, models.target, head.propose)           # the head is also a draft model, for trees
 
 
 DRAFTER = Drafter("methods/drafters/eagle.py", make, drafts=(LINE, TREE))

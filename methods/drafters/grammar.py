@@ -1,25 +1,25 @@
-"""A grammar that drafts: where its mask leaves a single token, that token is the draft.
+"""A grammar as a drafter: wherever its mask allows a single token, that token is the draft.
 
     process = form([*encode('{"name": "'), letters, *encode('"}'), eos], n_prompt=len(prompt))
     target, propose = constrained(target, process), draft_forced(process, n_vocab)
     speculative_sampling(None, target, prompt, .., eos=eos, propose=propose)                            # or
     speculative_sampling(constrained(draft, process), target, prompt, .., eos=eos, propose=propose)
 
-Much of a JSON text with a fixed schema is forced.  A forced token costs no pass of a draft model, and it is
-always accepted: with the mask (methods/samplers/constraints.py) q and p are both 1 there.  If there is a
-draft model, it drafts the tokens that are free, under the same mask.  (In vLLM, pull request 45400 drafts
-what is forced, and 47885 gives the drafter the mask.  In Ollama, 18105, only the target has it.)
+Much of a JSON text with a fixed schema is forced.  A forced token costs no draft pass and is always accepted:
+under the mask (methods/samplers/constraints.py) q and p are both 1 there.  If there is a draft model, it
+drafts the free tokens, under the same mask.  (In vLLM, pull request 45400 drafts what is forced, and 47885
+gives the drafter the mask.  In Ollama, 18105, only the target has it.)
 
 Lossless for the *constrained target*: every token has the target's distribution over the ids allowed there.
-That is not the target's distribution given that the text obeys the grammar, for two reasons.  The mask does
-not look ahead: after a token that is likely now, the target may find all texts of this form unlikely
-(arXiv 2605.07698).  And a fixed piece is spelled in one way, the encoder's, while the target gives some of
-its probability to other spellings of the same text.
+This is not the target's distribution given that the text obeys the grammar, for two reasons.  The mask does
+not look ahead: a token may be likely now though the target finds every text of this form after it unlikely
+(arXiv 2605.07698).  And a fixed piece is tokenized in one way, the encoder's, while the target gives some
+probability to other tokenizations of the same text.
 
-What may not be done: drop a *drawn* draft that the grammar forbids, and go on from q.  Such a draft is a
-rejected one, so the residual has to follow.
+A *drawn* draft that the grammar forbids must not be dropped with the round continuing from q: it counts as
+rejected, so the next token comes from the residual.
 
-Not here: compiling a grammar to an automaton; pieces to choose from; a free place that needs some tokens.
+Not here: compiling a grammar to an automaton; a choice between pieces; free places with a minimum length.
 """
 import numpy as np
 
@@ -28,10 +28,10 @@ from sampling import sample
 
 
 def form(places, n_prompt):
-    """A process, as constraints.automaton: fixed places, and free ones that are filled in.
+    """A process, as from constraints.automaton, for a form with fixed and free places.
 
-    places      a token id: a fixed place.  A set of ids: a free place, for any number of these tokens, until
-                the next place's id comes.  The last place must be fixed, such as an EOS; it is repeated
+    places      a token id is a fixed place; a set of ids is a free place, for any number of these tokens,
+                up to the next place's id.  The last place must be fixed, such as an EOS; it is repeated
     n_prompt    the length of the prompt, which does not belong to the form
 
     >>> form([7, {1, 2}, 0], n_prompt=1)([9, 7, 2], np.zeros(8))
@@ -48,11 +48,11 @@ def form(places, n_prompt):
 
 
 def draft_forced(process, n_vocab):
-    """A propose that drafts the tokens that a mask forces, and the free ones too if there is a draft model.
+    """A `propose` that drafts the tokens a mask forces and, if there is a draft model, the free ones too.
 
-    process     sets the logits of tokens that may not come to -inf, and changes no others
+    process     sets the logits of forbidden tokens to -inf, and changes no others
 
-    JSON of a fixed schema, with a token for each character and a target to which all tokens are alike:
+    JSON with a fixed schema, one token per character, and a target that finds all tokens equally likely:
 
     >>> from methods.samplers.constraints import constrained
     >>> from speculative import speculative_sampling

@@ -1,7 +1,7 @@
-"""What the drafters with a trained head have in common: reading the head's weights and the target's states.
+"""What drafters with a trained head share: reading the head's weights and the target's hidden states.
 
 A head reads the hidden states of a target and ends in the target's output matrix, so it works with that
-target only.  The head's folder (written by models/training/heads.py) holds a checksum of the target's token
+target only.  The head's folder (written by models/training/heads.py) records a checksum of the target's token
 embeddings.
 """
 import hashlib
@@ -22,12 +22,11 @@ from utils import nest
 
 EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit", "demo-parallel")      # in models/, for demo-target
 SIZES = dict(eagle="layers", medusa="n_heads", exit="exit_layer", parallel="layers")     # in hparams.json
-N_ROWS, RANK = 8, 24            # of a parallel head: the most drafts of a pass, the rank of its Markov head
+N_ROWS, RANK = 8, 24            # of a parallel head: the most drafts per pass, the rank of its Markov head
 
 
 def load_head(kind, name_or_folder, target):
-    """The parameters of a head of this kind (a key of SIZES), nested as in utils.nest.
-    A dict is returned unchanged.
+    """The parameters of a head of this kind (a key of SIZES), nested as in utils.nest; a dict unchanged.
 
     Raises ValueError for files that are missing or damaged, another kind of head, or another target's head.
     """
@@ -49,7 +48,7 @@ def load_head(kind, name_or_folder, target):
 
 def find_head(name_or_folder, kind, target):
     """The head that goes with a target: for "demo-target" the bundled one, for a folder the one beside it
-    (models/demo-eagle beside models/my-target).  None if there is none, or it belongs to another target.
+    (models/demo-eagle beside models/my-target).  None if there is none, or if it belongs to another target.
 
     name_or_folder, target      what the model was loaded from, and the model itself
     Raises ValueError for a head that cannot be read.
@@ -87,11 +86,11 @@ def head_shapes(kind, n, size, n_vocab=0):
 
 
 def states_before(target, x, first, layers=()):
-    """The target's states just before the tokens x[first:] -> [len(x) - first, (len(layers) + 1) * n_embd].
-    A row holds the states after each of `layers`, normalized, and the one after the target's last norm.
+    """The target's states just before each of the tokens x[first:] ->
+    [len(x) - first, (len(layers) + 1) * n_embd].  A row has the states after each of `layers`, normalized,
+    and the state after the target's final norm; before the first token it is zero.
 
-    Usually the last verification has left them in the target.  If not (a new prompt), the text is run here.
-    Zeros precede the first token.
+    Usually the last verification has left them in the target.  If not (a new prompt), the target runs here.
     Raises ValueError for ids outside the vocabulary.
     """
     x = [*map(index, x)]
@@ -102,12 +101,12 @@ def states_before(target, x, first, layers=()):
     if common_prefix(target.past, x) < n:
         target.prefill(x, 1)                # a long text, in the same chunks as without a head
     if common_prefix(target.past, x) < n:
-        target(x[:n])                       # a short text, which prefill leaves to the next call
+        target(x[:n])                       # a short text, which prefill did not run
     *early, last = target.states[[*layers, -1], max(first - 1, 0):n]            # [rows, n_embd] each
     states = xp.concatenate([*map(standardize, early), layer_norm(last, **target.params["ln_f"])], axis=1)
     return states if first else xp.pad(states, [(1, 0), (0, 0)])
 
 
 def standardize(x):
-    """Rows with mean 0 and variance 1: the layer norm without gain and bias."""
+    """Rows with mean 0 and variance 1: layer norm without gain and bias."""
     return layer_norm(x, 1, 0)

@@ -1,25 +1,24 @@
 """Medusa (Cai et al. 2024, arXiv 2401.10774): heads that draft the next tokens all at once.
 
-The last verification has computed the hidden state h from which x_n was drawn.  From h, head j guesses the
+The last verification has computed the hidden state h that x_n was drawn from.  From h, head j predicts the
 token j places after x_n:
 
     p_j = softmax((SiLU(h W_j + b_j) + h) wte^T)        j = 1 .. the number of heads
 
-The heads depend neither on each other's tokens nor on x_n.  So all of them are computed at once, at about
-the cost of one step of an EAGLE head.  But they guess badly, and worse further ahead.  Head j's draft is
-drawn from p_j, so with `verify` the text is lossless.  With the paper's "typical acceptance" it is
-not.
+The heads depend neither on each other's tokens nor on x_n, so all of them are computed at once, at about the
+cost of one step of an EAGLE head.  But they predict poorly, and the worse the further ahead.  Head j's draft
+is drawn from p_j, so the text is lossless with `verify`; with the paper's "typical acceptance" it is not.
 
 In a tree, which is how the paper uses them, the children of every node of level j - 1 are the likeliest
-tokens of head j.  They are chosen, not drawn, so the rule is select_chosen.  The heads must read the very
-model that scores the tree:
+tokens of head j.  They are chosen, not drawn, so the rule is select_chosen.  The heads must read the same
+model object that scores the tree:
 
     target = with_tree(model)
     tree_sampling(None, target, tokens, n_tokens, (3, 2, 1), rng, grow=Medusa(target).grow)
 
 The paper copies the output matrix for every head; here all heads share the target's own.
 
-Limitations: at most as many drafts per round, or levels, as there are heads.
+Limitations: at most as many drafts per round, or levels of a tree, as there are heads.
 """
 from collections import Counter
 

@@ -6,8 +6,8 @@ Witten and Bell 1991, "The zero-frequency problem"; n-grams as a draft model: Le
     draft.learn(encoder.encode(open("notes.txt").read()))           # optional
     speculative_sampling(draft, target, tokens, n_tokens, K, rng)
 
-How often did token x follow the last n - 1 tokens h?  Short contexts have many counts and say little.  Long
-ones have few and say much.  So all are interpolated, from the shortest up:
+The model counts how often token x followed the last n - 1 tokens h.  Short contexts have many counts and say
+little, long ones have few and say much, so all are interpolated, from the shortest up:
 
     p_0(x)     = 1 / n_vocab
     p_n(x | h) = (c(h, x) + T(h) p_{n-1}(x | h')) / (c(h) + T(h))       h' is h without its oldest token
@@ -15,9 +15,9 @@ ones have few and say much.  So all are interpolated, from the shortest up:
 c is a count, and T(h) is the number of different tokens that followed h: the more there are, the less h is
 trusted.  After a context that was never seen, p_n = p_{n-1}.
 
-It is a model like any other, tokens -> logits (here log-probabilities).  It counts the texts that it learnt
-and the running text: the tokens that it is called with, drafts included.  The counts of rejected drafts are
-removed.
+It is a model like any other, tokens -> logits (here log-probabilities).  It counts the texts it has learnt
+and the running text, that is, the tokens it is called with, drafts included; the counts of rejected drafts
+are removed again.
 
 Limitations: the learnt texts and the running text have the same weight.  No Kneser-Ney smoothing.  Always on
 the CPU.  It must not be called from several threads at once.
@@ -39,13 +39,13 @@ class NGram:
     order       tokens in the longest n-gram, the predicted one included; at least 1
 
     >>> model = NGram(n_vocab=4, order=2)
-    >>> np.exp(model([0, 1, 0])[0]).round(3)            # 1 is what followed 0 before
+    >>> np.exp(model([0, 1, 0])[0]).round(3)            # 1 followed 0 before
     array([0.25, 0.65, 0.05, 0.05], dtype=float32)
     """
 
     def __init__(self, n_vocab, order=3):
         self.n_vocab, self.order = n_vocab, order
-        self.texts, self.complete = [], False                       # the texts learnt; are all counted?
+        self.texts, self.complete = [], False                       # complete: all texts are counted
 
     def learn(self, tokens):
         """Learn a text for good.  Raises ValueError for ids outside the vocabulary."""
@@ -59,7 +59,7 @@ class NGram:
         self.follow([])
 
     def recount(self):
-        """Count everything from the beginning: on first use, after a new text or an interruption."""
+        """Count everything from scratch: on first use, after a new text or an interruption."""
         self.unigrams = np.zeros(self.n_vocab)                      # c((), x) of every x
         self.after = defaultdict(Counter)                           # h of 1 .. order - 1 tokens: {x: c(h, x)}
         self.cached = []                                            # the running text, as far as counted
@@ -68,7 +68,7 @@ class NGram:
                 self.count(text[max(0, end - self.order):end], 1)
 
     def count(self, ngram, times):
-        """Add `times` to c(h, x): x is the last token, h each suffix of the tokens before it, () included."""
+        """Add `times` to c(h, x), x the last token and h each suffix of those before it, () included."""
         *context, token = ngram
         self.unigrams[token] += times
         for start in range(len(context)):
@@ -81,7 +81,7 @@ class NGram:
         """Make `tokens` the running text: uncount what is not in it, count what is new."""
         if not self.complete:
             self.recount()
-        self.complete = False                                       # an interrupt would leave half a count
+        self.complete = False                                       # an interrupt may leave half a count
         n_common = common_prefix(tokens, self.cached)
         while len(self.cached) > n_common:
             self.count(self.cached[-self.order:], -1)

@@ -1,6 +1,6 @@
 """A draft model whose vocabulary is not the target's  (Timor et al. 2025, arXiv 2502.05202).
 
-    draft = TLI(small, small_encoder, encoder)                          # a model of the target's tokens
+    draft = TLI(small, small_encoder, encoder)                          # a model over the target's tokens
     speculative_sampling(draft, target, tokens, n_tokens, K, rng)
 
     slem = SLEM(small, small_encoder, encoder)                          # a drafter
@@ -8,23 +8,23 @@
 
 Both decode the target's tokens to text, and encode the text again for the draft model.
 
-    TLI     token-level intersection: the draft model's distribution on the tokens that both vocabularies have
-            (with the same bytes), normalized, zero elsewhere.  This is the p that the drafts are drawn from,
-            so the text is lossless
-    SLEM    string-level exact match: the draft model continues the text, and what it wrote is encoded for the
-            target.  The p of such drafts is not known.  So the draft model writes its likeliest tokens,
-            without drawing, and p is None: the text is lossless
+    TLI     token-level intersection: the draft model's distribution over the tokens that both vocabularies
+            have (with the same bytes), normalized, and zero elsewhere.  This is the p the drafts are drawn
+            from, so the text is lossless
+    SLEM    string-level exact match: the draft model continues the text, and its continuation is encoded for
+            the target.  The p of such drafts is not known, so the draft model takes its likeliest tokens
+            instead of drawing, and p is None, which makes the text lossless, too
 
-The new text may merge with the end of the old one: if the target has written "th" and SLEM's draft model goes
-on with "e", together they would be the token "the".  If such a token lies across the end of the old text,
-nothing is proposed.
+The new text may merge with the end of the old one: if the target has written "th" and SLEM's draft model
+continues with "e", together they would be the token "the".  Nothing is proposed if such a token would span
+the end of the old text.
 
-Limitations: the text is encoded again for each row of logits (TLI) or token of the draft model (SLEM).  If
-the text is longer than the draft model's context, its end is read, from scratch for each row (TLI) or round
-(SLEM).  To the draft model an incomplete character is U+FFFD, and the end-of-text token is spelled out.
-SLEM is greedy at every temperature; the paper draws.
+Limitations: the text is encoded again for each row of logits (TLI) or each token of the draft model (SLEM).
+If it is longer than the draft model's context, only its end is read, from scratch for each row (TLI) or round
+(SLEM).  The draft model sees an incomplete character as U+FFFD, and the end-of-text token spelled out.  SLEM
+is greedy at every temperature; the paper draws.
 
-Not here: the paper's third method, SLRS, which sums p over all ways to write a string.
+Not here: the paper's third method, SLRS, which sums p over all tokenizations of a string.
 """
 import copy
 from itertools import accumulate
@@ -36,7 +36,7 @@ from methods.entries import LINE, TREE, Drafted, Drafter
 
 
 class Reader:
-    """A draft model that is called with the target's tokens."""
+    """A draft model called with the target's tokens."""
 
     def __init__(self, draft, draft_encoder, encoder):
         self.draft, self.draft_encoder, self.encoder = draft, plain(draft_encoder), plain(encoder)
@@ -47,23 +47,23 @@ class Reader:
         self.draft.reset()
 
     def decode(self, tokens):
-        """The text of the target's tokens, without what its encoder puts around a text."""
+        """The text of the target's tokens, without those its encoder puts around a text."""
         return self.encoder.decode([token for token in tokens if token not in self.added])
 
     def read(self, text, room=0):
-        """The text's last tokens for the draft model, so that its context has room for `room` more."""
+        """The text's last tokens for the draft model, few enough for its context to take `room` more."""
         return self.draft_encoder.encode(text)[-max(1, self.n_ctx_draft - room):]
 
 
 def plain(encoder):
-    """The encoder, without the tokens that it puts around each text: here a text goes on."""
+    """The encoder without the tokens it puts around each text, because here the text continues."""
     encoder = copy.copy(encoder)
     encoder.around = [], []
     return encoder
 
 
 class TLI(Reader):
-    """model(tokens, n_last) -> logits [n_last, n_vocab] of the target's tokens; -inf: not in both."""
+    """model(tokens, n_last) -> logits [n_last, n_vocab] over the target's tokens; -inf if not in both."""
 
     def __init__(self, draft, draft_encoder, encoder):
         super().__init__(draft, draft_encoder, encoder)
@@ -93,7 +93,7 @@ class SLEM(Reader):
     def new_tokens(self, text, more):
         """The target's tokens of `more` after `text`; none if one would span both.
 
-        text + more is encoded as a whole, so that words are split as the target would split them.
+        text + more is encoded as a whole, so that words are split as in the target's encoder.
         """
         tokens = self.encoder.encode(text + more)
         ends = [0, *accumulate(len(self.encoder.to_bytes(token)) for token in tokens)]

@@ -1,5 +1,4 @@
-"""Other samplers, and their parts.  The text keeps the target's distribution; only the rules in lossy.py
-change it.
+"""Other samplers, and parts of samplers.  All are lossless but the rules in lossy.py.
 
     block, lossy            a `verify` for speculative_sampling
     tree, batch, coupling   a loop that replaces speculative_sampling

@@ -1,10 +1,10 @@
-"""Block verification judges the drafts together: Sun et al. 2024 (arXiv 2403.10444).
+"""Block verification, which judges the drafts jointly: Sun et al. 2024 (arXiv 2403.10444).
 
     speculative_sampling(draft, target, tokens, n_tokens, K, rng, verify=block.verify)
 
 Algorithm 2 of Chen et al. judges each draft by itself, and the first rejection ends the round.  But a draft
-that the target likes much more than the drafter does (q / p above 1) could make up for an earlier one with
-q / p below 1.  Block verification judges prefixes: given the first j drafts, all of them are accepted with
+the target likes much more than the drafter does (q / p above 1) could make up for an earlier one with q / p
+below 1.  Block verification judges prefixes: given the first j drafts, all of them are accepted with
 probability
 
     P_j = min(1, P_{j-1} q / p),    P_0 = 1         (q and p at the j-th draft)
@@ -15,26 +15,26 @@ on average, block verification 11/9.  The paper proves that no rule accepts more
 has to be lossless by itself; Thomas and Pal (arXiv 2602.16961) state it for rules that also look at tokens
 that were not drafted.  Hierarchical speculative decoding (Zhou et al., arXiv 2601.05724) is this method:
 its capped ratio r_j / max(1, r_1, .., r_j), with r_j the product of the first j q / p, is P_j, and it tests
-the same h_j from the back.
+the same h_j from back to front.
 
-The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
+The notation is Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s), K the number
 of drafts (gamma).  P_j, h_j and tau are the paper's.
 
-How it decides.  Let k be the number of drafts in the round.  For each j from 1 to k a coin is thrown.  It
-passes with probability
+How it decides.  Let k be the number of drafts in the round.  For each j from 1 to k a coin is tossed, which
+comes up heads with probability
 
     h_j = z_j / (z_j + 1 - P_j),    z_j = sum max(0, P_j q - p)
 
-Here q and p are the distributions after the first j drafts (p = 0 after the last).  tau, the number of
-accepted drafts, is the last j whose coin passes, or 0.  So a draft whose own coin fails is still accepted if
-a later coin passes.  The token after the accepted drafts is drawn from max(0, P_tau q - p).
+where q and p are the distributions after the first j drafts (p = 0 after the last).  tau, the number of
+accepted drafts, is the last j with heads, or 0, so a draft whose own coin shows tails is still accepted if a
+later coin shows heads.  The token after the accepted drafts is drawn from max(0, P_tau q - p).
 
 Why it is lossless.  Claim: given the first j drafts, tau >= j has probability P_j.  It holds for j = k, since
 h_k = P_k.  Let it hold for j + 1.  Then the next draft is x and accepted (tau > j) with probability p(x)
-min(1, P_j q(x) / p(x)) = min(p(x), P_j q(x)).  The sum over x is P_j - z_j.  So all later coins fail with
-probability 1 - P_j + z_j.  If coin j then passes, tau = j: the probability is (1 - P_j + z_j) h_j = z_j,
-which proves the claim.  That tau = j and the correction is x has probability max(0, P_j q(x) - p(x)).  As
-draft or as correction, x has probability P_j q(x) in all, that is, q(x) given tau >= j.
+min(1, P_j q(x) / p(x)) = min(p(x), P_j q(x)).  Summed over x this is P_j - z_j, so all later coins show tails
+with probability 1 - P_j + z_j.  If coin j then shows heads, tau = j: this has probability (1 - P_j + z_j) h_j
+= z_j, which proves the claim.  That tau = j and the correction is x has probability max(0, P_j q(x) - p(x)).
+As draft or as correction, x has probability P_j q(x) in all, that is, q(x) given tau >= j.
 
 Limitations: at temperature 0, and if the drafts are point masses, it accepts no more than Algorithm 2.
 """
@@ -45,7 +45,7 @@ from sampling import sample
 
 
 def verify(target_probs, draft_probs, drafts, rng):
-    """Returns (n_accepted, next_token).  The arguments are those of speculative.verify.
+    """Returns (n_accepted, next_token).  Arguments as in speculative.verify.
 
     In the example P_2 = min(1, 1/2 * 2) = 1, so both drafts are accepted.
 
@@ -62,9 +62,9 @@ def verify(target_probs, draft_probs, drafts, rng):
         weight = min(weight * q_x, p_x) / p_x                   # P_j = min(1, P_{j-1} q / p)
         rest = np.maximum(weight * q[j] - p[j], 0)              # P_j q - p after j drafts
         z = rest.sum()
-        # h_j = 0 / 0 (P_j = 1, and q = p after j drafts) counts as 0: the next draft is sure to be accepted.
+        # h_j = 0 / 0 (P_j = 1, and q = p after j drafts) counts as 0: the next draft is bound to be accepted.
         if rng.random() * (z + 1 - weight) < z:                 # u < h_j;  h_k = P_k
-            tau, residual = j, rest                             # the last coin that passes counts
+            tau, residual = j, rest                             # tau is the last j with heads
     return tau, sample(residual if residual.any() else q[tau], rng)       # nothing left: p = q up to rounding
 
 

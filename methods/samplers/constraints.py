@@ -1,19 +1,19 @@
-"""Penalties, forbidden tokens, grammar masks: speculative sampling needs no change for them.
+"""Penalties, forbidden tokens, grammar masks: they need no change to speculative sampling.
 
     target = constrained(target, penalty(1.2))
     speculative_sampling(draft, target, ..)                             # lossless for the constrained target
     speculative_sampling(constrained(draft, penalty(1.2)), target, ..)  # more accepted, if the two are alike
 
-A constraint is a function that changes the logits of one position (a row of the model's answer):
+A constraint is a function that changes the logits of one position (one row of the model's output):
 
     process(tokens so far, logits [n_vocab]) -> logits [n_vocab]
 
-It is called for each row, with the tokens up to that position, drafts included.  So a constrained model is a
+It is called for each row with the tokens up to that position, drafts included, so a constrained model is a
 pure function of its tokens, like any other.  The usual mistake is to process a row with the tokens up to
-another position, or to leave some rows out.
+another position, or to skip some rows.
 
     penalty     Keskar et al. 2019 (arXiv 1909.05858, CTRL), section 4.1
-    forbidden   tokens that never come
+    forbid      tokens that must never occur
     automaton   only tokens that an automaton allows, as in a JSON mask; methods/drafters/grammar.py has an
                 example, and drafts what such a mask forces
 
@@ -32,8 +32,8 @@ from compute.backend import to_host
 class Constrained:
     """A model with its logits processed: `constrained(model, process)`.
 
-    process     may change the list and the array that it gets
-    Raises ValueError if no token is left that could follow.
+    process     may modify the list and the array it gets
+    Raises ValueError if it leaves no token that could follow.
     """
 
     def __init__(self, model, process):
@@ -59,7 +59,7 @@ constrained = Constrained
 def penalty(theta):
     """Makes tokens that are already in the text, prompt included, less likely if theta > 1 (more if < 1).
 
-    The paper divides each logit by theta.  That makes a token with a negative logit more likely.  Here a
+    The paper divides each logit by theta, which makes a token with a negative logit more likely.  Here a
     negative logit is multiplied by theta, as in transformers and vLLM.
 
     >>> penalty(2)([0, 1, 1], np.array([4., -4, 1]))
@@ -73,7 +73,7 @@ def penalty(theta):
 
 
 def forbid(ids):
-    """Tokens that never come.
+    """Tokens that must never occur.
 
     >>> forbid([0, 2])([1], np.array([4., -4, 1]))
     array([-inf,  -4., -inf])
@@ -93,7 +93,7 @@ def automaton(start, step, allowed, n_prompt):
     allowed     (state, logits) -> the ids that may follow, or a mask [n_vocab]
     n_prompt    the length of the prompt, which the automaton does not read
 
-    Only the tokens 1 and 2:
+    Allowing only tokens 1 and 2:
 
     >>> digits = automaton(None, lambda state, token: None, lambda state, logits: [1, 2], n_prompt=1)
     >>> digits([0, 2], np.array([4., -4, 1]))

@@ -5,28 +5,28 @@
 
 Algorithm 2 of Chen et al. keeps the target's distribution, but not its text: with another drafter or another
 K, the same seed may give another text.  Here every token is the winner of a race.  Each token x has an
-exponential random number E(x).  These numbers depend only on the seed and the place (the number of tokens
-generated before).  The winner is
+exponential random number E(x), which depends only on the seed and the place (the number of tokens generated
+before).  The winner is
 
     argmin over x of E(x) / q(x)
 
-which is x with probability q(x).  The draft runs the same race with its p.  Often the same token wins, since
-p and q are alike and E is the same.  A draft is accepted if it is the token that the target draws, so the
+which is x with probability q(x).  The draft runs the same race with its p, and often the same token wins,
+since p and q are similar and E is the same.  A draft is accepted if it is the token the target draws, so the
 text is the same whatever the drafter, K or batch.
 
-The letters are Chen's, as in speculative.py: q the target, p the draft (in the paper Q is Bob's, P Alice's).
+The notation is Chen's, as in speculative.py: q the target, p the draft (in the paper Q is Bob's, P Alice's).
 
 Why argmin E / q is a draw from q.  E(x) / q(x) is exponential with rate q(x).  Of independent clocks with
 these rates, which sum to 1, the one for x rings first with probability q(x).
 
 What it costs.  Let TV be the total variation distance of p and q.  Algorithm 2 accepts a draft with
-probability sum min(p, q) = 1 - TV.  Here the probability is at most 1 - TV and at least (1 - TV) / (1 + TV).
-No method guarantees more if neither side knows the other's distribution.  x wins both races if E(y) >= E(x)
-max(p(y) / p(x), q(y) / q(x)) for all y.  The probability of this is 1 / (the sum of these maxima over y).
+probability sum min(p, q) = 1 - TV.  Here the probability is at most 1 - TV and at least (1 - TV) / (1 + TV),
+and no method guarantees more if neither side knows the other's distribution.  x wins both races if E(y) >=
+E(x) max(p(y) / p(x), q(y) / q(x)) for all y, which has probability 1 / (the sum of these maxima over y).
 
-Limitations: where the two best times of a race are nearly equal, the last bits of the logits decide.  If
-these bits depend on which positions share a pass (compute/linear.py), texts of one seed may differ.
-The judge cannot walk this sampler, because a race compares random numbers with one another.
+Limitations: if the two best times of a race are nearly equal, the last bits of the logits decide.  If these
+bits depend on which positions share a pass (compute/linear.py), texts from one seed may differ.
+`lossless.check` cannot follow this sampler, because a race compares random numbers with one another;
 tests/test_coupling.py tests the text and its distribution instead.
 """
 import functools
@@ -40,7 +40,7 @@ from speculative import speculative_sampling
 
 
 class Race:
-    """Takes the place of a generator, and runs the races of one text.
+    """Takes the place of a random generator, and runs the races of one text.
 
     rng     its first number seeds the exponentials; a drafter may draw others
     """
@@ -59,12 +59,12 @@ class Race:
 
 @functools.lru_cache(maxsize=32)
 def exponentials(seed, place, n_vocab):
-    """E [n_vocab] of a place.  Cached, because both models use it."""
+    """E [n_vocab] of a place; cached, because both models use it."""
     return np.random.default_rng([seed, place]).standard_exponential(n_vocab)
 
 
 def verify(target_probs, draft_probs, drafts, race):
-    """As speculative.verify: a draft is accepted if it is the token that the target draws."""
+    """As speculative.verify, but accepts a draft if it is the token the target draws."""
     for j, q in enumerate(target_probs):                        # q [n_vocab]
         token = race.winner(q, j)
         if j == len(drafts) or token != drafts[j]:
@@ -73,9 +73,9 @@ def verify(target_probs, draft_probs, drafts, race):
 
 
 def couple(propose):
-    """Returns `propose` with races: each distribution to draw from becomes a point mass at the winner."""
+    """Returns `propose` with races: each distribution it draws from becomes a point mass at the winner."""
     def propose_winners(draft, x, k, to_probs, race):
-        n, j = len(x), 0                                        # now: `propose` may change its x
+        n, j = len(x), 0                                        # len(x) now, as `propose` may change x
 
         def to_winners(logits):                                 # [rows, n_vocab] -> [rows, n_vocab]
             nonlocal j

@@ -9,18 +9,18 @@ sometimes fewer.)
                 transformers
     typical     "typical acceptance" of Medusa, Cai et al. 2024 (arXiv 2401.10774)
 
-For each rule, `.._probs` computes the distribution that it gives a token.  Notebook 6 shows how far this is
-from the target's.  The distance grows with the length of the text.  Wang et al. 2026 (arXiv 2607.26627)
-compute such distributions for many rules, and find the harm where the draft's probability far exceeds the
-target's.  `lenient` bounds this: no token gets more than q / lenience.  `ensemble` does not: a token gets
+For each rule, `.._probs` computes the distribution it gives a token.  Notebook 6 shows how far this is from
+the target's; the distance grows with the length of the text.  Wang et al. 2026 (arXiv 2607.26627) compute
+such distributions for many rules, and find the harm where the draft's probability far exceeds the target's.
+`lenient` bounds this excess: no token gets more than q / lenience.  `ensemble` does not: a token gets
 (1 - weight) p even if q is 0.
 
-The letters are Chen's: q the target, p the draft (Leviathan et al. swap them; Medusa's p_original is q).
+The notation is Chen's: q the target, p the draft (Leviathan et al. swap them; Medusa's p_original is q).
 
 At temperature 0 `lenient` and `typical` accept what Algorithm 2 accepts.
 
 Not here: Leviathan's lenience for greedy text; Medusa's greedy choice of each round's first token; DIVERSED's
-weight that a trained head chooses anew for each token.
+trained head that chooses the weight for each token.
 """
 from functools import partial
 
@@ -31,8 +31,8 @@ from sampling import sample
 
 
 def verify_by(accepts, correct):
-    """speculative.verify with another test of a draft x, accepts(q, p, x, rng), and another distribution of
-    the token after a rejection, correct(q, p)."""
+    """speculative.verify with another accept test for a draft x, accepts(q, p, x, rng), and another
+    distribution for the token after a rejection, correct(q, p)."""
     def verify(target_probs, draft_probs, drafts, rng):
         for j, x in enumerate(drafts):
             q, p = target_probs[j], draft_probs[j]              # [n_vocab] each
@@ -43,7 +43,7 @@ def verify_by(accepts, correct):
 
 
 def residual(q, p):
-    """Algorithm 2's, not normalized; q if nothing is left."""
+    """Algorithm 2's residual, not normalized; q if it is empty."""
     return np.maximum(q - p, 0) if (q > p).any() else q
 
 
@@ -51,7 +51,7 @@ def lenient(lenience=.3):
     """A `verify` that multiplies p by `lenience`, 0 < lenience <= 1, in the accept test.  1 is Algorithm 2.
 
     No token gets more than q / lenience, but some may get nothing.  The paper does not say what follows a
-    rejection.  Here it is a draw from Algorithm 2's residual.
+    rejection; here it is a draw from Algorithm 2's residual.
     """
     if not 0 < lenience <= 1:
         raise ValueError(f"lenience is {lenience}: it must be above 0 and at most 1 (lossless)")
@@ -71,7 +71,7 @@ def lenient_probs(q, p, lenience):
 def ensemble(weight=.7):
     """A `verify` that tests drafts against the mixture m = weight q + (1 - weight) p.  1 is Algorithm 2.
 
-    Its law: wherever a draft is tested, the token has exactly the distribution m.  A draft is accepted with
+    Wherever a draft is tested, the token has exactly the distribution m, and the draft is accepted with
     probability 1 - weight * TV(p, q), where TV is the total variation distance.
 
     Proof.  This is Algorithm 2 with the target m.  Its residual, max(0, m - p) = weight max(0, q - p), is
@@ -99,7 +99,7 @@ def typical(epsilon=.09, delta=.3):
     """A `verify` that accepts a draft if the target finds it typical: q(x) > min(epsilon, delta exp(-H(q))).
 
     p is not used.  If q is spread over many tokens (its entropy H is high), unlikely ones are typical, too.
-    After a rejection, or after all drafts, a token is drawn from q.
+    After a rejection, or after the last draft, a token is drawn from q.
     """
     if not (0 < epsilon < 1 and 0 < delta < 1):
         raise ValueError(f"epsilon is {epsilon} and delta {delta}: both must be above 0 and below 1")

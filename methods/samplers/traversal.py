@@ -6,26 +6,25 @@ The walk of tree.py goes from the root down: if a child is rejected, everything 
 are judged first, and a node only after everything below it has been rejected.  On a line of drafts this is
 block verification (block.py).
 
-The letters are Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s).  A node is
-visited with a weight P (as in the paper).  The token after the node still has to be drawn from a distribution
-t, at first q.  The node's next child was drawn from d.
+The notation is Chen's, as in speculative.py: q the target (the paper's M_b), p the draft (M_s).  A node is
+visited with a weight P (as in the paper).  The token after it remains to be drawn from a distribution t, at
+first q, and its next child was drawn from d.
 
-Why it is lossless.  Claim: a node visited with the weight P is accepted with probability P, alone or with a
-path below it, and then the token after it has the distribution q.  By induction from the leaves: its first
-child is x with probability d(x), and is visited with the weight min(1, P t(x) / d(x)).  So it is x and
-accepted with probability min(d(x), P t(x)), by the claim for the child.  Of P t(x) this leaves r(x) = max(0,
-P t(x) - d(x)).  Let S be the sum of r.  The child is rejected with probability S + 1 - P.  In the share S /
-(S + 1 - P) of these cases the node must still be accepted, and the token after it must come from r / S.  That
-is the same task again: P is now this share, t is r / S, and d belongs to the next child.  After the last
-child, the node alone is accepted with probability P, and the token after it is drawn from t.  The root has
-weight 1.
+Why it is lossless.  Claim: a node visited with weight P is accepted with probability P, alone or with a path
+below it, and then the token after it has the distribution q.  By induction from the leaves: its first child
+is x with probability d(x), and is visited with weight min(1, P t(x) / d(x)).  So, by the claim for the child,
+it is x and accepted with probability min(d(x), P t(x)), which leaves r(x) = max(0, P t(x) - d(x)) of P t(x).
+Let S be the sum of r.  The child is rejected with probability S + 1 - P.  In a fraction S / (S + 1 - P) of
+these cases the node must still be accepted, with the token after it drawn from r / S.  This is the same task
+again, with this fraction as P, r / S as t, and the next child's distribution as d.  After the last child, the
+node alone is accepted with probability P, and the token after it is drawn from t.  The root has weight 1.
 
 Without replacement, traversal accepts on average no fewer drafts than the walk from the root down, on the
 small trees of tests/test_traversal.py (computed exactly).
 
 Limitations: with replacement it may accept fewer, because the children of equal siblings are judged
-separately (in tree.py together).  At temperature 0 it accepts what any walk does.  `visit` recurses once per
-level.
+separately (in tree.py together).  At temperature 0 it accepts the same nodes as any walk.  `visit` recurses
+once per level.
 """
 import numpy as np
 
@@ -39,8 +38,8 @@ def walk(q, p, nodes, parents, rule, rng):
     """Returns (the indices of the accepted nodes, the token that follows them).  Raises ValueError unless the
     children were drawn with or without replacement, or chosen.
 
-    The arguments are those of tree.walk; of the rule only `draw` matters.  In the example the second node has
-    the weight min(1, 1/2 * 2), so both nodes are accepted.
+    Arguments as in tree.walk; of the rule only `draw` matters.  In the example the second node has weight
+    min(1, 1/2 * 2) = 1, so both nodes are accepted.
 
     >>> from methods.samplers.tree_rules import SEQUOIA
     >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
@@ -53,7 +52,7 @@ def walk(q, p, nodes, parents, rule, rng):
                          "take the rule SPECINFER or SEQUOIA")
 
     def visit(node, weight):
-        """(path below the node, next token), or None if the node is rejected: with probability 1 - weight."""
+        """(path below the node, next token); None if the node is rejected, with probability 1 - weight."""
         t, below = q[node + 1], children_of([node], parents)            # [n_vocab]
         d = p[below[0]] if below and p is not None else None            # [n_vocab]
         for child in below:

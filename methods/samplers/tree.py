@@ -1,4 +1,4 @@
-"""A tree of drafts, judged in one pass of the target: several guesses at each position instead of one.
+"""A tree of drafts, verified in one pass of the target: several guesses at each position instead of one.
 
     tree_sampling(draft, target, tokens, n_tokens, (3, 2, 1), rng)
 
@@ -9,19 +9,19 @@
     EAGLE-2     Li et al. 2024 (arXiv 2406.16858)       the same, where the draft is most confident
 
 The loop is that of speculative.py.  A *rule* (tree_rules.py) says how the children of a node are drawn and
-which of them is accepted.  The *walk* begins at the root, the last token of the text, and goes on from the
+which of them is accepted.  The *walk* starts at the root, the last token of the text, and continues from the
 accepted child.  If no child is accepted, the rule has drawn the token that ends the round; after a leaf, that
 token is drawn from q.  The token after a node has the distribution q, so the text has the target's, by the
 same induction as for a line of drafts.
 
 tree_rules.py also has the ways to grow a tree, tree_model.py a GPT2 that scores a tree in one pass.
 
-The letters are Chen's, as in speculative.py: q the target (P in SpecInfer and Sequoia), p the draft
+The notation is Chen's, as in speculative.py: q the target (P in SpecInfer and Sequoia), p the draft
 (Q in Sequoia).
 
-At temperature 0 the text is the baseline's, token for token, if the logits along a path have the same bits as
-in single steps (tested by `TreeGPT2.exact_paths`; true with OpenBLAS on AVX-512).  Else the texts may differ
-where two logits are nearly equal.
+At temperature 0 the text is the baseline's, token for token, if the logits along a path are the same as in
+decode steps, to the last bit (tested by `TreeGPT2.exact_paths`; true with OpenBLAS on AVX-512).  Otherwise
+the texts may differ at a near-tie of two logits.
 
 Limitations: one sequence, and one draft model.
 """
@@ -48,8 +48,8 @@ MOST_NODES = 1000
 def walk(q, p, nodes, parents, rule, rng):
     """From the root down.  Returns (the indices of the accepted nodes, the token that follows them).
 
-    q   [1 + n, n_vocab]    the target's, after the root and after each node
-    p   [n, n_vocab]        the draft's, after each node's parent; None: the nodes were chosen
+    q   [1 + n, n_vocab]    the target's distributions after the root and each node
+    p   [n, n_vocab]        the draft's after each node's parent; None: the nodes were chosen
     """
     select = select_chosen if p is None else rule[1]
     path, here = [], [-1]
@@ -60,7 +60,7 @@ def walk(q, p, nodes, parents, rule, rng):
         i, token = select(q[here[0] + 1], None if p is None else p[below[0]], [nodes[i] for i in below], rng)
         if i is None:
             return path, token
-        here = [i for i in below if nodes[i] == token]          # equal siblings all go on
+        here = [i for i in below if nodes[i] == token]          # all equal siblings stay
         path.append(here[0])
 
 
@@ -79,16 +79,16 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
                     children are always judged by select_chosen
     grow            grow_drawn, grow_likeliest, grow_surest or another.  None: grow_drawn, or grow_likeliest
                     at temperature 0
-    walk            how the tree is judged: from the root down, as above, or another (traversal.walk)
+    walk            how the tree is verified: from the root down, as above, or another way (traversal.walk)
     The rest        as in speculative_sampling
-    Bad arguments raise ValueError at the call, not at the first round.  A bad tree from `grow`
-    raises ValueError in its round.
+    Raises ValueError for bad arguments at the call rather than in the first round, and for a bad tree from
+    `grow` in its round.
     """
     to_probs = partial(probabilities, temperature=temperature, top_k=top_k, top_p=top_p)
     grow = grow or (grow_likeliest if temperature == 0 else grow_drawn)
     x, T = list(tokens), len(tokens) + n_tokens
     while len(x) < T:
-        left = T - len(x) - 1                            # the last token comes from the target
+        left = T - len(x) - 1                            # the last token is the target's
         nodes, parents, p = grow(draft, x[:], cut(widths, left), rule, to_probs, rng)
         nodes, parents = check_tree(nodes, parents, left, target)
         q = to_probs(target.tree(x[:], nodes, parents))             # [1 + n, n_vocab]
@@ -104,7 +104,7 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
 # Shapes -----------------------------------------------------------------------------------------------------
 
 def shape_of(widths):
-    """Widths, or parents in any order in which a node comes after its parent -> parents, level by level.
+    """Widths, or parents in any order that has a node after its parent -> parents, level by level.
 
     >>> shape_of((2, 1)), shape_of([-1, 0, 1, -1, 3])
     ([-1, -1, 0, 1], [-1, -1, 0, 1, 2])
@@ -166,10 +166,10 @@ def judge_trees(file, verifies=(TREE,), **how):
     """An entry: tree_sampling with these arguments.
 
     rule    for drawn children; not used if they are chosen, as all are at temperature 0
-    grow    most entries have none: the drafter's own grows the tree or, without one, tree_sampling's default
+    grow    most entries have none: the drafter's `grow` is used or, if it has none, tree_sampling's default
     """
     def loop(drafted, shape):
-        # K is not used: the shape says how deep the tree is.
+        # K is not used, because the shape determines the depth of the tree.
         return lambda draft, target, tokens, n_tokens, K, rng, **settings: tree_sampling(
             draft, target, tokens, n_tokens, shape, rng, **{"grow": drafted.grow} | how, **settings)
     return Verifier(file, loop=loop, parse=parse_shape, verifies=verifies)

@@ -3,9 +3,9 @@
     with_tree(model).tree(tokens, nodes, parents) -> logits [1 + n, n_vocab]
 
     nodes       [n]    the drafted tokens
-    parents     [n]    for each node the index of its parent, which comes before it; -1: the last token
+    parents     [n]    the index of each node's parent, which comes before it; -1: the last token
 
-A node sees the text, its ancestors and itself.  Its position is the last token's plus its depth.
+A node attends to the text, its ancestors and itself.  Its position is the last token's plus its depth.
 """
 import functools
 from operator import index
@@ -20,7 +20,7 @@ from gpt2 import BLOCK, GPT2, common_prefix, whole_blocks
 
 
 def depths(parents):
-    """How far below the root each node is; the root's children are at 1.
+    """How far below the root each node is: 1 for the root's children.
     Raises ValueError for a parent that does not come before its node.
 
     >>> depths([-1, -1, 0, 2])
@@ -40,7 +40,7 @@ def children_of(here, parents):
 
 
 def check_nodes(n, nodes, parents, n_vocab, n_ctx):
-    """Raises ValueError for ids outside the vocabulary, or a path after n tokens that is too long."""
+    """Raises ValueError for ids outside the vocabulary, or a path too long for the context after n tokens."""
     levels = max(depths(parents), default=0)
     if n + levels > n_ctx:
         raise ValueError(f"{n} tokens and a tree of {levels} levels do not fit into the context of {n_ctx}")
@@ -48,7 +48,7 @@ def check_nodes(n, nodes, parents, n_vocab, n_ctx):
 
 
 def with_tree(model):
-    """The model, or another with the same weights, that has the method `tree`.  None stays None."""
+    """The model if it has a method `tree`, else another with the same weights that has.  None stays None."""
     if model is None or hasattr(model, "tree"):
         return model
     if type(model) is GPT2:                                     # a subclass may differ
@@ -57,7 +57,7 @@ def with_tree(model):
 
 
 class CallByCall(StandIn):
-    """`tree` for any model: one call for each row of the answer."""
+    """`tree` for any model, with one call for each row of logits."""
 
     def __init__(self, model):
         self.model = model
@@ -76,14 +76,14 @@ class CallByCall(StandIn):
 class TreeGPT2(GPT2):
     """A GPT2 that also scores a tree of drafts, in one pass.  It has its own cache.
 
-    In the cache the nodes come after the tokens.  If the next call's tokens follow a path of the tree, the
-    path's keys and values are moved next to those of the text.
+    In the cache the nodes come after the tokens.  If the tokens of the next call follow a path of the tree,
+    the path's keys and values are moved next to those of the text.
     """
 
     @property
     def exact_paths(self):
-        """True if a node's logits have the same bits as in a single step.  True covers only passes of at
-        most `exact_rows` rows, after which at most 1,280 tokens and nodes are in the cache."""
+        """True if a node's logits are the same as in a decode step, to the last bit, in passes of at most
+        `exact_rows` rows that leave at most 1,280 tokens and nodes in the cache."""
         return keeps_paths(self.cache.shape[-1])
 
     def reset(self):
@@ -103,7 +103,7 @@ class TreeGPT2(GPT2):
         """Logits after `tokens`, and after `tokens` and the path to each node: [1 + n, n_vocab], or the last
         n_last rows of these.
 
-        The arguments are explained at the top of the file; the answer depends only on them.
+        The arguments are explained at the top of the file; the logits depend only on them.
         Raises ValueError for ids outside the vocabulary, or a path too long for the context.
         """
         tokens, nodes, parents = [*map(index, tokens)], [*map(index, nodes)], list(parents)
@@ -113,11 +113,11 @@ class TreeGPT2(GPT2):
         positions = [*range(n), *(n - 1 + depth for depth in depths(parents))]
         self.follow(tokens)
         n_past = self.prefill(tokens, 1)                        # the last token runs with the nodes
-        if tokens == self.past:                                 # then the nodes may be reused, too
+        if tokens == self.past:                                 # then nodes may be reused, too
             n_past = n + common_prefix([*zip(nodes, parents)], [*zip(self.nodes, self.parents)])
         n_past = min(n_past, total - n_last)
         self.make_room(total)
-        n_valid = max(n_past - n, 0)                            # if we are interrupted, only these are valid
+        n_valid = max(n_past - n, 0)                            # after an interruption only these are valid
         self.past, self.nodes, self.parents = tokens[:n_past], nodes[:n_valid], parents[:n_valid]
         x = self.params["wte"][(tokens + nodes)[n_past:]] + self.params["wpe"][positions[n_past:]]
         x = self.layers(x, n_past, tree_mask(n_past, n, parents))           # [total - n_past, n_embd]
@@ -125,8 +125,7 @@ class TreeGPT2(GPT2):
         return self.logits(x[-n_last:])
 
     def follow(self, tokens):
-        """If the tokens follow a path of the tree, moves the path's keys, values and states next to the
-        text's."""
+        """If the tokens follow a path of the tree, move its keys, values and states next to the text's."""
         n, here, path = len(self.past), [-1], []
         if not self.nodes or len(tokens) <= n or tokens[:n] != self.past:
             return
@@ -136,22 +135,23 @@ class TreeGPT2(GPT2):
                 break
             path.append(here[0])                                # equal siblings have equal keys and values
         accepted, places = [self.nodes[i] for i in path], [n + i for i in path]
-        self.nodes = []                                         # if we are interrupted, none of it is valid
+        self.nodes = []                                         # after an interruption none is valid
         self.cache[:, :, :, n:n + len(path)] = self.cache[:, :, :, places]
         self.states[:, n:n + len(path)] = self.states[:, places]
         self.past = self.past + accepted
 
     def make_room(self, n):
-        """Makes room for n tokens and nodes in all; they may exceed the context."""
+        """Make room for n tokens and nodes in all, which may exceed the context."""
         n = whole_blocks(n)
-        if n > self.cache.shape[3]:                             # one by one: an interrupt may come between
+        if n > self.cache.shape[3]:                             # separately: an interrupt may come between
             self.cache = xp.pad(self.cache, [(0, 0)] * 3 + [(0, n - self.cache.shape[3]), (0, 0)])
         if n > self.states.shape[1]:
             self.states = xp.pad(self.states, [(0, 0), (0, n - self.states.shape[1]), (0, 0)])
 
 
 def tree_mask(n_past, n, parents):
-    """[total - n_past, s]: as gpt2.causal_mask, but a node sees the n tokens, its ancestors and itself."""
+    """[total - n_past, s]: as gpt2.causal_mask, but a node attends to the n tokens, its ancestors and itself.
+    """
     total = n + len(parents)
     sees = np.tri(total - n_past, whole_blocks(total), n_past, dtype=bool)      # as a line of tokens would
     own = np.eye(len(parents), dtype=bool)
@@ -164,10 +164,10 @@ def tree_mask(n_past, n, parents):
 
 @functools.cache
 def keeps_paths(d_head):
-    """True if gaps between the keys that a node sees do not change the bits.
+    """True if gaps between the keys that a node attends to do not change the bits.
 
-    This is measured with about four in five keys seen, chosen at random.  The others have the weight 0.  A
-    product must be the same if the seen keys come first, without gaps.
+    This is tried with about four in five keys, chosen at random; the others have weight 0.  A product must be
+    the same as when the chosen keys come first, without gaps.
     """
     if on_gpu() or d_head % TILE == 1:                          # a last tile of one column: `gemv`
         return False

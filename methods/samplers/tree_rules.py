@@ -3,12 +3,12 @@
 A rule is a pair of functions:
 
     draw(p, width, rng) -> tokens                           the children of a node
-    select(q, p, tokens, rng) -> (index or None, token)     the accepted child and its token; or a new token
+    select(q, p, tokens, rng) -> (index or None, token)     the accepted child and its token, or a new token
 
-The letters are Chen's: q the target (P in SpecInfer and Sequoia), p the draft (Q in Sequoia).
+The notation is Chen's: q the target (P in SpecInfer and Sequoia), p the draft (Q in Sequoia).
 
-Not here: SpecInfer's several small models and merged trees; Sequoia's uniform draw if the draft has no more
-tokens (here a node then has fewer children).
+Not here: SpecInfer's several small models and merged trees; Sequoia's uniform draw once the draft has run out
+of tokens (here the node gets fewer children).
 """
 from functools import partial
 
@@ -44,25 +44,25 @@ def exclude(p, tokens):
 
 
 def select_drawn(q, p, tokens, rng, replacement=False):
-    """Tries the children one by one with Algorithm 2's coin.  After a rejection the residual is the new q.
+    """Try the children one by one with Algorithm 2's test; after a rejection the residual is the new q.
 
-    q, p        [n_vocab]    the target's, and what the first child was drawn from
-    tokens      the children, in the order in which they were drawn
-    Returns (which child is accepted or None, the token).
+    q, p        [n_vocab]    the target's distribution, and the one the first child was drawn from
+    tokens      the children, in the order they were drawn
+    Returns (index of the accepted child or None, the token).
 
-    Lossless: the residual is what is still missing of q, and each child is a draft for it.  With replacement
-    each child was drawn from the same p; without, p loses each rejected token.  (SpecInfer tries its children
-    in random order; independent draws already are in random order.)
+    Lossless: the residual is what is still missing from q, and each child is a draft for it.  With
+    replacement each child was drawn from the same p; without, p loses each rejected token.  (SpecInfer tries
+    its children in random order; independent draws already are.)
 
     >>> q, p = np.array([1., 0]), np.array([.5, .5])
-    >>> select_drawn(q, p, [1, 0], np.random.default_rng(0))        # the second is sure to be accepted
+    >>> select_drawn(q, p, [1, 0], np.random.default_rng(0))        # the second is certain to be accepted
     (1, 0)
     """
     for i, token in enumerate(tokens):
         if rng.random() * p[token] < q[token]:                  # r < min(1, q / p)
             return i, token
         residual = np.maximum(q - p, 0)
-        # normalized, because it is compared with p again; nothing left: p = q up to rounding
+        # normalized, because it is compared with p again; an empty residual means p = q up to rounding
         q = normalize(residual) if residual.any() else q
         if not replacement:
             p = exclude(p, token)
@@ -70,7 +70,7 @@ def select_drawn(q, p, tokens, rng, replacement=False):
 
 
 def select_chosen(q, p, tokens, rng):
-    """Children that were chosen, not drawn: draw x ~ q, and go to the child that is x, if there is one.
+    """For children that were chosen, not drawn: draw x ~ q, and accept the child that is x, if there is one.
 
     The distribution is the same as if they were tried in turn as point masses.
     """
@@ -89,12 +89,12 @@ def grow_drawn(draft, x, shape, rule, to_probs, rng):
     """A tree whose children are drawn from the draft.  Returns (nodes, parents, draft_probs).
 
     draft           a model with `tree` (see `with_tree`)
-    shape           the parent of each node of the largest tree wanted, level by level; -1: the root
+    shape           the parent of each node of the largest tree allowed, level by level; -1: the root
 
     nodes           [n]    the drafted tokens, parents before their children
     parents         [n]    the index of each node's parent in `nodes`, -1 for the root, x_n
-    draft_probs     [n, n_vocab]    the draft's distribution at each node's parent: the parent's first child
-                    was drawn from it.  None means that the children were chosen, not drawn
+    draft_probs     [n, n_vocab]    the draft's distribution after each node's parent, which the parent's
+                    first child was drawn from, or None if the children were chosen, not drawn
     """
     draw, _ = rule
     p = []
@@ -114,14 +114,14 @@ def grow_likeliest(draft, x, shape, rule, to_probs, rng):
 
 
 def grow_surest(draft, x, shape, rule, to_probs, rng):
-    """EAGLE-2's tree: it grows where the draft is most confident, to at most the shape's nodes and levels.
+    """EAGLE-2's tree, which grows where the draft is most confident, within the shape's nodes and levels.
 
-    A node's worth is the product of the draft's probabilities (at temperature 1) on its path.  On each level
-    but the last, the k nodes of most worth get their k likeliest tokens as children.  k is the number of the
-    root's children in the shape.  In the end the nodes of most worth stay.
+    A node's worth is the product of the draft's probabilities (at temperature 1) along its path.  On each
+    level but the last, the k nodes of most worth get their k likeliest tokens as children, where k is the
+    number of the root's children in the shape.  In the end the nodes of most worth are kept.
     """
     k, nodes, parents, worth = shape.count(-1), [], [], []
-    seen, level = [], [-1]                                      # nodes the draft sees; those to score next
+    seen, level = [], [-1]                                      # nodes the draft sees; those to expand next
     for _ in range(max(depths(shape), default=0)):
         place = {-1: -1} | {node: i for i, node in enumerate(seen)}
         logits = draft.tree(x, [nodes[i] for i in seen], [place[parents[i]] for i in seen], len(level))
@@ -134,7 +134,7 @@ def grow_surest(draft, x, shape, rule, to_probs, rng):
                 worth.append(probs[token] * (worth[node] if node >= 0 else 1.0))
         level = sorted(range(first, len(nodes)), key=lambda i: -worth[i])[:k]
         seen += level
-    # A parent is worth no less than its child and comes before it, so it stays if the child does.
+    # A parent is worth no less than its child and precedes it, so it is kept if the child is.
     best = sorted(sorted(range(len(nodes)), key=lambda i: -worth[i])[:len(shape)])
     place = {-1: -1} | {node: i for i, node in enumerate(best)}
     return [nodes[i] for i in best], [place[parents[i]] for i in best], None

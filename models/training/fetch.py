@@ -1,15 +1,15 @@
-"""Downloads the text that the bundled pair is trained on: stories.txt, 15 MB, the same to the byte.
+"""Download the text the bundled pair is trained on: stories.txt, 15 MB, the same to the byte.
 
     python -m models.training.fetch [stories.txt] [--raw DIRECTORY]
 
-books.tsv names 122 children's books of Project Gutenberg, each by repository and commit; those held out of
-the training come last.  A downloaded file is stored in --raw, and not downloaded again.  In stories.txt each
-paragraph is one line, and <|endoftext|> stands between the books.
+books.tsv lists 122 children's books of Project Gutenberg, each by repository and commit; those held out of
+the training come last.  Downloaded files are kept in --raw and not downloaded again.  In stories.txt each
+paragraph is one line, and <|endoftext|> separates the books.
 
-Of each book the prose stays.  Gutenberg's header and footer, headings, lists, verse, notes, captions and
-advertisements go (no_story.txt is a regular expression that finds many of them), and so does every paragraph
-with a word, or two, of left_out.txt: racial words, caricatured dialect, and words that mean something else by
-now.  That file holds their SHA-256.
+Only the prose of each book is kept.  Gutenberg's header and footer, headings, lists, verse, notes, captions
+and advertisements are removed (no_story.txt is a regular expression that finds many of them), and so is every
+paragraph with a word or a pair of words from left_out.txt: racial words, caricatured dialect, and words that
+have changed their meaning.  That file has their SHA-256.
 """
 import csv
 import hashlib
@@ -34,19 +34,19 @@ NO_STORY = re.compile((HERE / "no_story.txt").read_text(encoding="utf-8"), re.I 
 
 
 def main(path="stories.txt", raw="models/training/work/raw"):
-    """Downloads the text that the bundled pair is trained on.
+    """Download the text the bundled pair is trained on.
 
     Args:
         path: where to write it
         raw: the directory of the downloaded files
     """
     if os.path.lexists(path):
-        raise ValueError(f"{path} is there already: move it away, or name another file")
+        raise ValueError(f"{path} exists: move it away, or name another file")
     Path(raw).mkdir(parents=True, exist_ok=True)
     rows, seen = [*csv.DictReader(BOOKS.read_text(encoding="utf-8").splitlines(), delimiter="\t")], set()
     text = EOS.join("\n".join(clean_book(download(row, Path(raw)), seen)) for row in tqdm(rows, disable=None))
     if checksum(text) != CHECKSUM:
-        raise ValueError("the text is not the one that the pair was trained on (its checksum differs); "
+        raise ValueError("the text is not the one the pair was trained on (its checksum differs); "
                          "nothing was written")
     rewrite(path, text)
 
@@ -85,7 +85,8 @@ def read_ascii(raw):
 
 
 def clean_book(raw, seen):
-    """The paragraphs of a book, each one line.  `seen` collects those of all books: a long one comes once."""
+    """The paragraphs of a book, each on one line.  `seen` collects those of all books, so that a long one
+    occurs only once."""
     for block in re.split(r"\n\s*\n", read_ascii(raw)):
         lines = [" ".join(line.split()) for line in block.strip().split("\n")]
         line = re.sub(r"(?<=\w)- (?=[a-z])", "-", " ".join(lines))              # well-\nknown

@@ -1,4 +1,4 @@
-"""Train heads on a finished target: drafters that read its hidden states, not only the text.
+"""Train heads on a finished target: drafters that read its hidden states as well as the text.
 
     pip install -e ".[training]"
     python -m models.training.heads eagle --text my_books.txt --target my_models/demo-target --out my_models
@@ -13,14 +13,14 @@
     parallel    EAGLE's block over mask embeddings, all drafts in one pass (P-EAGLE), with a low-rank bias
                 that depends on the token before each draft (DSpark's Markov head)
 
-Every head ends in the target's own output matrix, so it is small.  The target stays as it is: its states
-are computed once, for `--pieces` pieces of the text, and stored in `--work` (0.6 MB each).  The states give
-the target's distributions q, which the heads learn at random positions of the text.  The loss is first the
-cross-entropy, then the share of drafts that the target rejects, 1 - sum min(p, q); p is the head's
+Every head ends in the target's own output matrix, so it is small.  The target is frozen: its states are
+computed once, for `--pieces` pieces of the text, and stored in `--work` (0.6 MB each).  The states give the
+target's distributions q, which the heads learn at random positions of the text.  The loss is first the
+cross-entropy, then the share of drafts the target rejects, 1 - sum min(p, q), p being the head's
 distribution.
 
-Limitations: states are computed on the text, not on what the target would write itself; one process, one
-device; `--work` belongs to one target, one text and one set of settings.
+Limitations: states are computed on the text, not on what the target itself would generate; one process, one
+device; `--work` is for one target, one text and one set of settings.
 """
 import hashlib
 import json
@@ -67,7 +67,7 @@ def standardize(x):
 
 
 class Head(nn.Module):
-    """What all heads but Medusa's have: a block like the target's, and a norm."""
+    """What all heads but Medusa's share: a block like the target's, and a norm."""
 
     def __init__(self, n_embd, n_head, n_vocab):
         super().__init__()
@@ -78,7 +78,7 @@ class Head(nn.Module):
 class Eagle(Head):
     """At position i: the state at i - 1, the token at i and its position -> the state at i.  Step 1, for the
     first draft, reads the target's states, three fused into one.  Step s, for draft s, reads the head's own
-    states of step s - 1, and the keys and values of all earlier steps."""
+    states from step s - 1, and the keys and values of all earlier steps."""
 
     def __init__(self, n_embd, n_head, n_vocab):
         super().__init__(n_embd, n_head, n_vocab)
@@ -102,10 +102,10 @@ class Eagle(Head):
 
 
 def attention_over_steps(q, k, v, cache):
-    """The attention of step s = len(cache) + 1; q, k, v are [B, n_head, T, d_head]; k and v join the cache.
+    """The attention of step s = len(cache) + 1; q, k, v are [B, n_head, T, d_head]; k, v are added to cache.
 
-    Query i sees the keys of step 1 up to position i - (s - 1), and the key of each step t = 2 .. s at
-    position i - (s - t)."""
+    Query i attends to the keys of step 1 up to position i - (s - 1), and to the key of each step t = 2 .. s
+    at position i - (s - t)."""
     cache.append((k, v))
     s, all_pairs = len(cache), torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device)
     seen = [all_pairs.tril(1 - s), *(all_pairs.tril(t - s).triu(t - s) for t in range(2, s + 1))]
@@ -114,7 +114,7 @@ def attention_over_steps(q, k, v, cache):
 
 
 class Medusa(nn.Module):
-    """Head j reads the state from which the last known token was drawn."""
+    """Each head reads the state that the last known token was drawn from."""
 
     def __init__(self, n_embd, n_head, n_vocab):
         super().__init__()
@@ -131,7 +131,7 @@ class Exit(Head):
 
 
 class Parallel(Head):
-    """Draft 1 is EAGLE's first step.  Draft j + 1 has the same input, plus mask embedding j, at a position j
+    """Draft 1 is EAGLE's first step.  Draft j + 1 has the same input plus mask embedding j, j positions
     further on."""
 
     def __init__(self, n_embd, n_head, n_vocab):
@@ -155,7 +155,7 @@ class Parallel(Head):
         return x + self.previous[tokens[:, ahead]] @ self.bias                   # the Markov head
 
     def attend(self, q, k, v, known, at):                                # q, k, v: [B, n_head, A * K, d_head]
-        """Mask j after position i sees the known positions up to i, and the masks 1 .. j after i."""
+        """Mask j after position i attends to the known positions up to i, and to masks 1 .. j after i."""
         T, A, block = known.shape[1], len(at), self.h[0]
         _, *keys_values = block.attn.c_attn(block.ln_1(known)).chunk(3, -1)              # [B, T, n] each
         k, v = (torch.cat([far.unflatten(-1, (block.n_head, -1)).transpose(1, 2), near], 2)
@@ -167,7 +167,7 @@ class Parallel(Head):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
 
     def start_from_eagle(self, eagle):
-        """Copy EAGLE's block; its two matrices for the states are multiplied into one."""
+        """Copy EAGLE's block, with its two matrices for the states multiplied into one."""
         self.load_state_dict(eagle.state_dict(), strict=False)           # what both have
         fuse, then = eagle.fuse, eagle.from_state
         self.from_states.w.data, self.from_states.b.data = fuse.w @ then.w, fuse.b @ then.w + then.b
@@ -179,8 +179,8 @@ HEADS = {"eagle": Eagle, "medusa": Medusa, "exit": Exit, "parallel": Parallel}
 # The target's states ----------------------------------------------------------------------------------------
 
 class States:
-    """The target's states at pieces of the text [n_pieces, n_ctx], computed when they are first needed, and
-    stored in half precision."""
+    """The target's states on pieces of the text [n_pieces, n_ctx], computed when first needed, and stored in
+    half precision."""
 
     def __init__(self, target, pieces, layers, path):
         self.target, self.pieces, self.layers = target, pieces, layers
@@ -220,7 +220,7 @@ def compute_logits(head, wte, at, given):
 
 def compute_loss(head, wte, at, given, rejections):
     """The weighted mean loss.  A draft matters only if those before it are accepted, so its weight is the
-    chance of that.  With cross-entropy its weight is DECAY times the previous draft's instead."""
+    probability of that.  With cross-entropy it is DECAY times the weight of the draft before."""
     with torch.autocast(at.device.type, dtype=torch.bfloat16):
         z_q, z_p = compute_logits(head, wte, at, given)
     q, log_p = z_q.float().softmax(-1), z_p.float().log_softmax(-1)
@@ -290,17 +290,17 @@ def main(kind, text, out, target="models/demo-target", start="", work="models/tr
         layers: EAGLE and parallel heads read the target's states after these two layers and the last, an
             exit head those after the first of the two
         steps: training steps
-        cross_entropy: the share of the steps that use cross-entropy
-        own: the share of the steps, at the end, in which an EAGLE head continues from its own states
-        places: positions of each piece to learn from in a step
+        cross_entropy: the fraction of the steps that use cross-entropy
+        own: the last fraction of the steps, in which an EAGLE head continues from its own states
+        places: positions per piece to learn from in a step
         batch: pieces per step
         lr: learning rate
-        fall: the share of the steps, at the end, in which the learning rate falls to 0
+        fall: the last fraction of the steps, in which the learning rate falls to 0
         weight_decay: of the matrices
-        held_out: documents that are never trained on: the last ones
+        held_out: how many documents, the last ones, are never trained on
         measured: how many of these, the last ones, results are measured on; 0 for all
         held_out_pieces: pieces of these that are evaluated
-        save_every: steps between two saved states
+        save_every: steps between saved states
         seed: random seed
     """
     if kind not in HEADS:

@@ -76,7 +76,7 @@ def load(model, folder):
 
 
 def fill(model, arrays):
-    """{name in OpenAI's layout: array} -> the parameters of a model."""
+    """Set the parameters of a model from {name in OpenAI's layout: array}."""
     model.load_state_dict({
         name: torch.from_numpy(arrays[tensorflow_name(name)].astype(np.float32)).view_as(parameter)
         for name, parameter in model.state_dict().items()})
@@ -91,7 +91,7 @@ def tensorflow_name(name):
 
 
 def export(model, hparams, folder):
-    """hparams.json and the weights in OpenAI's layout, in half precision."""
+    """Write hparams.json and the weights, in OpenAI's layout and half precision."""
     folder.mkdir(parents=True)
     arrays = {}
     for name, parameter in model.state_dict().items():
@@ -100,5 +100,3 @@ def export(model, hparams, folder):
         arrays[tensorflow_name(name)] = array[None] if name.endswith(".w") else array
     write_tensorflow(folder / "model.ckpt", arrays)
     (folder / "hparams.json").write_text(json.dumps(hparams, indent=1) + "\n", encoding="utf-8")
-    (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"\n'
-                                       'all_model_checkpoint_paths: "model.ckpt"\n')

@@ -10,22 +10,22 @@ from encoder import EOS, bytes_to_unicode
 
 
 def train_tokenizer(documents, folder, n_vocab):
-    """Byte-level BPE in OpenAI's two files: encoder.json (every byte, the merges, <|endoftext|>) and
-    vocab.bpe (the merges)."""
+    """Train a byte-level BPE, and write OpenAI's two files: encoder.json (every byte, the merges,
+    <|endoftext|>) and vocab.bpe (the merges)."""
     trainer = ByteLevelBPETokenizer()
     trainer.train_from_iterator(documents, vocab_size=n_vocab - 1, special_tokens=[], show_progress=False)
     trainer.save_model(str(folder))                                      # vocab.json, merges.txt
     merges = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()[1:]
     entries = list(bytes_to_unicode().values()) + [merge.replace(" ", "") for merge in merges] + [EOS]
     if len(entries) != n_vocab:
-        raise ValueError(f"the text is too short for a vocabulary of {n_vocab} tokens: take more of it")
+        raise ValueError(f"the text is too short for a vocabulary of {n_vocab} tokens: use a longer one")
     (folder / "merges.txt").replace(folder / "vocab.bpe")
     ids = {entry: i for i, entry in enumerate(entries)}
     (folder / "encoder.json").write_text(json.dumps(ids), encoding="utf-8")
 
 
 def tokenize(documents, folder):
-    """The tokens of all documents, each with <|endoftext|> before it."""
+    """The tokens of all documents, each preceded by <|endoftext|>."""
     tokenizer = ByteLevelBPETokenizer.from_file(str(folder / "encoder.json"), str(folder / "vocab.bpe"))
     eos = tokenizer.token_to_id(EOS)
     return np.concatenate([np.array([eos] + encoding.ids, np.uint16)
@@ -33,8 +33,8 @@ def tokenize(documents, folder):
 
 
 def prepare_text(path, n_held_out, n_measured, vocabulary, n_vocab):
-    """Text -> (tokens to train on, tokens and bytes of the documents to measure on).  The last documents are
-    held out; the last `n_measured` of these are measured on, 0 for all of them.  If the directory
+    """Text -> (tokens to train on, tokens and bytes of the documents to evaluate on).  The last documents are
+    held out, and the last `n_measured` of these are used to evaluate, or all if it is 0.  If the directory
     `vocabulary` has no vocabulary, one of `n_vocab` tokens is trained and written there."""
     text = Path(path).read_text(encoding="utf-8")
     documents = [document.strip() + "\n" for document in text.split(EOS) if document.strip()]
@@ -50,8 +50,8 @@ def prepare_text(path, n_held_out, n_measured, vocabulary, n_vocab):
 
 
 def draw_batch(tokens, n_ctx, step, batch, seed):
-    """Batch `step` of an endless stream -> [batch, n_ctx + 1].  Each epoch cuts the text at other places and
-    shuffles the pieces."""
+    """Batch `step` of an endless stream -> [batch, n_ctx + 1].  Each epoch cuts the text at different places
+    and shuffles the pieces."""
     per_epoch = (len(tokens) - 2 * n_ctx) // n_ctx // batch
     if per_epoch < 1:
         raise ValueError(f"the text is too short: {len(tokens):,} tokens are not {batch} pieces of {n_ctx}")
@@ -63,7 +63,7 @@ def draw_batch(tokens, n_ctx, step, batch, seed):
 
 
 def spread(tokens, n_ctx, pieces=None):
-    """Whole pieces, evenly spread over the tokens, or all of them -> [pieces, n_ctx + 1]."""
+    """`pieces` whole pieces, evenly spread over the tokens, or all of them -> [pieces, n_ctx + 1]."""
     n = (len(tokens) - 1) // n_ctx
     return np.stack([tokens[i * n_ctx: (i + 1) * n_ctx + 1]
                      for i in np.linspace(0, n - 1, min(n, pieces or n)).astype(int)])

@@ -4,15 +4,16 @@
     python -m models.training.train --text my_books.txt --out my_models
     python -m models.training.train --text my_books.txt --target 124M --out my_models
 
-The second line trains only a draft, for a model of one's own.
-The text is UTF-8, its documents separated by <|endoftext|>.  The last of them are held out; every reported
-result is measured on them.  First the target learns the text (`--steps`).  A draft should be accepted often,
-so it learns the finished target's distributions, not the text (`--draft_steps`): the loss is first the
-cross-entropy with them, then the share of its tokens that the target rejects.
+The second command trains only a draft model, for a target of your own.
+
+The text is UTF-8, its documents separated by <|endoftext|>.  The last of them are held out, and every
+reported result is measured on them.  First the target learns the text (`--steps`).  The draft model should be
+accepted often, so it learns the finished target's distributions rather than the text (`--draft_steps`): the
+loss is first the cross-entropy with them, then the share of its tokens that the target rejects.
 
 The state is saved every `--save_every` steps, and the same command resumes from there.
 
-Limitations: one process, one device; no dropout.  `--work` belongs to one text and one set of settings.
+Limitations: one process, one device; no dropout.  `--work` is for one text and one set of settings.
 """
 import json
 import math
@@ -42,9 +43,9 @@ SIZES = {"demo-target": dict(n_vocab=4096, n_ctx=512, n_embd=192, n_head=3, n_la
 
 
 def compute_loss(target_logits, draft_logits, labels, rejections):
-    """Without draft logits: the target's cross-entropy with the text.  Else the draft's with the target's
-    distribution q, or its rejection rate 1 - sum min(p, q), p the draft's distribution (Leviathan et al.,
-    corollary 3.6, who swap the letters)."""
+    """Without draft logits, the target's cross-entropy with the text.  With them, the draft's with the
+    target's distribution q, or its rejection rate 1 - sum min(p, q), p being the draft's distribution
+    (Leviathan et al., corollary 3.6, who swap p and q)."""
     log_q = target_logits.float().log_softmax(-1)
     if draft_logits is None:
         return F.nll_loss(log_q, labels)
@@ -56,9 +57,9 @@ def compute_loss(target_logits, draft_logits, labels, rejections):
 
 @torch.no_grad()
 def evaluate(target, draft, tokens, n_bytes, pieces=None, batch=16):
-    """On held-out text, or `pieces` of it: nats per token and bits per byte of each model.  With a draft
-    also its acceptance rates along this text: at temperature 1 the mean of sum min(p, q), at temperature 0
-    the share of equal argmaxes."""
+    """Nats per token and bits per byte of each model, on the held-out text or `pieces` of it.  With a draft
+    model also its acceptance rates along this text: at temperature 1 the mean of sum min(p, q), at
+    temperature 0 the share of equal argmaxes."""
     n_ctx, totals = len(target.wpe), np.zeros(4)
     chosen = torch.from_numpy(spread(tokens, n_ctx, pieces).astype(np.int64))
     for rows in chosen.split(batch):
@@ -76,7 +77,7 @@ def evaluate(target, draft, tokens, n_bytes, pieces=None, batch=16):
         acceptance_temperature_1=overlap, acceptance_temperature_0=agreement)
 
 
-NEW = "masks", "previous", "bias"       # in a parallel head, but not in EAGLE's: they learn faster
+NEW = "masks", "previous", "bias"       # in a parallel head but not EAGLE's; their learning rate is higher
 
 
 def make_optimizers(model, lr, weight_decay):
@@ -92,12 +93,12 @@ def make_optimizers(model, lr, weight_decay):
 
 
 def schedule(step, steps, fall):
-    """Warm-up, a long plateau, then straight to zero over the last part, the fraction `fall`."""
+    """Warm-up, a long plateau, then linearly to zero over the last fraction `fall` of the steps."""
     return min(1.0, (step + 1) / min(100, steps / 20), (1 - step / steps) / fall)
 
 
 def resume(path, name, model, opts):
-    """Restores a model and its optimizers as last saved.  Returns the steps done."""
+    """Restore a model and its optimizers as last saved.  Returns the number of steps done."""
     if not path.exists():
         return 0
     saved = torch.load(path, map_location=DEVICE)
@@ -108,10 +109,10 @@ def resume(path, name, model, opts):
 
 
 def fit(name, steps, part, model, learn, measure, args):
-    """Trains a model up to step `steps`, from the last saved step on.
+    """Train a model up to step `steps`, from the last saved step on.
 
     name            NAME.pt and NAME.jsonl in args.work are the saved state and the log
-    part            what the model is called in the saved state
+    part            the model's name in the saved state
     learn(step)     computes the gradients; returns the loss
     measure()       returns the entries about held-out text
     """
@@ -137,7 +138,7 @@ def fit(name, steps, part, model, learn, measure, args):
 
 
 def train(stage, steps, target, draft, data, args):
-    """Stage "target": the target, from the text.  Stage "draft": the draft, from the finished target."""
+    """Stage "target" trains the target on the text, stage "draft" the draft on the finished target."""
     tokens, *measured = data
     target.requires_grad_(draft is None)
     loss = torch.compile(compute_loss)
@@ -164,12 +165,12 @@ def check_is_new(*folders):
 
 
 def read_target(name, models_dir, work):
-    """A finished model -> (sizes of it and its draft, as SIZES; its arrays).  Writes its vocabulary to work.
-    """
+    """A finished model -> (the sizes of it and its draft, as SIZES; its arrays).  Writes its vocabulary to
+    `work`."""
     sizes, arrays, files = read_folder(find_folder(name, models_dir))
     if not sizes.pop("tied") or sizes.pop("n_inner") not in (None, 4 * sizes["n_embd"]):
-        raise ValueError(f"{name} has an output head or feed-forward layers of other sizes than GPT-2's: it "
-                         "cannot be run in training")
+        raise ValueError(f"{name} has a separate output head, or feed-forward layers of other sizes than "
+                         "GPT-2's: it cannot be used in training")
     (work / "encoder.json").write_text(json.dumps(files.ids), encoding="utf-8")
     merges = "\n".join(["#version: 0.2", *map(" ".join, files.merges), ""])
     (work / "vocab.bpe").write_text(merges, encoding="utf-8")
@@ -185,21 +186,21 @@ def main(text, out, target="", work="", steps=4000, draft_steps=2000, start="", 
     Args:
         text: the text to train on
         out: the pair is written to OUT/demo-target and OUT/demo-draft, at the end
-        target: a finished model, 124M .. or a folder: only OUT/demo-draft is trained, with its vocabulary
-        work: for the vocabulary, the logs and the training state; models/training/work/ and the target's
-            name, or pair, if none is named
+        target: a finished model, 124M .. or a folder; only OUT/demo-draft is trained, with its vocabulary
+        work: for the vocabulary, the logs and the training state; by default models/training/work/ and the
+            target's name, or pair
         steps: steps for the target
         draft_steps: steps for the draft, afterwards
         start: a directory with demo-target and perhaps demo-draft, to start from instead of random weights
-        fall: the share of the steps, at the end, in which the learning rate falls to 0
-        cross_entropy: the share of the draft's steps that use cross-entropy
+        fall: the last fraction of the steps, in which the learning rate falls to 0
+        cross_entropy: the fraction of the draft's steps that use cross-entropy
         batch: pieces of n_ctx tokens per step
         micro_batch: how many of these at once (4 suits a CPU, 16 a GPU)
         lr: learning rate
-        weight_decay: of the matrices; more of it for a text that is read more often
-        held_out: documents that are never trained on: the last ones
+        weight_decay: of the matrices; use more for more epochs
+        held_out: how many documents, the last ones, are never trained on
         measured: how many of these, the last ones, results are measured on; 0 for all
-        save_every: steps between two saved states
+        save_every: steps between saved states
         seed: random seed
         models_dir: where downloaded models are kept
     """
@@ -220,7 +221,7 @@ def main(text, out, target="", work="", steps=4000, draft_steps=2000, start="", 
         if start and (Path(start) / name).exists():
             load(model, Path(start) / name)
         for block in model.h:
-            block.compile()                                     # the first of a model compiles for all
+            block.compile()                                     # one compilation serves all blocks
     if target:
         fill(models["demo-target"], arrays)
     else:

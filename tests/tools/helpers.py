@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import gpt2
-from benchmarks.synthetic import SIZES, random_arrays, vocabulary
-from encoder import EOS, Encoder, Tokenizer
+from benchmarks.synthetic import SIZES, random_arrays
+from encoder import EOS, Encoder, Tokenizer, bytes_to_unicode
 from loading.checkpoint import write_tensorflow
 from loading.folder import list_shapes, read_folder
 from loading.tokenizer import read_tokenizer
@@ -192,7 +192,7 @@ def small():
 
 
 # drafters that wrap another drafter
-WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram", "confident:parallel"]
+WITHIN = ["schedule:lookup", "optimum:medusa", "confident:ngram"]
 OPTIONS = {"layer_skip": "layer_skip:a0,m1"}                            # it has no default
 
 
@@ -213,13 +213,17 @@ UNEVEN = [-1, -1, 0, 0, 2]              # not expressible as widths: the second 
 # A folder of a random model ---------------------------------------------------------------------------------
 
 def write_folder(folder, size):
-    """Writes a folder that holds a random model of this size and a vocabulary for it."""
-    hparams, encoder, folder = SIZES[size], vocabulary(SIZES[size]["n_vocab"]), Path(folder)
-    merges = "\n".join(["#version: 0.2", *map(" ".join, encoder.ranks), ""])
+    """Writes a folder that holds a random model of this size and a vocabulary for it: the bytes, pairs of
+    bytes, and the end of the text."""
+    hparams, folder, signs = SIZES[size], Path(folder), [*bytes_to_unicode().values()]
+    merges = [(a, b) for a in signs for b in signs][:hparams["n_vocab"] - len(signs) - 1]
+    tokens = [*signs, *map("".join, merges), EOS]
+    files = {"hparams.json": json.dumps(hparams),
+             "encoder.json": json.dumps({token: i for i, token in enumerate(tokens)}),
+             "vocab.bpe": "\n".join(["#version: 0.2", *map(" ".join, merges), ""])}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "hparams.json").write_text(json.dumps(hparams), encoding="utf-8")
-    (folder / "encoder.json").write_text(json.dumps(encoder.ids), encoding="utf-8")
-    (folder / "vocab.bpe").write_text(merges, encoding="utf-8")
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
     write_tensorflow(folder / "model.ckpt", random_arrays(size))
 
 

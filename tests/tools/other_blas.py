@@ -1,9 +1,9 @@
-"""NumPy on another BLAS library: do rows keep their bits, and what do several rows cost?
+"""NumPy on another BLAS library: which products are batch-invariant, and what several rows cost.
 
     python tests/tools/other_blas.py                # tests the NumPy of this Python: Accelerate, BLIS, ..
 
-Prints a row of a table: library, kernels, depths that keep bits, v of 5 and of 9 rows on demo-target.  To get
-NumPy on Intel's MKL, in a separate environment:
+Prints a row of a table: library, kernels, batch-invariant depths, v of 5 and of 9 rows on demo-target.  To
+get NumPy on Intel's MKL, in a separate environment:
 
     pip install mkl mkl-devel meson-python cython ninja
     export PKG_CONFIG_PATH=$(dirname $(find .venv -name mkl-sdl.pc))

@@ -3,7 +3,7 @@
     pages/race.webp     the race, for the README; its first frame is the end, for readers who see a still one
     pages/card.png      the preview of a link to the site
 
-Take them anew when the page or the bundled pair changes.  Needs Selenium, Pillow, Chromium and chromedriver.
+Rerun it when the page or the bundled pair changes.  Needs Selenium, Pillow, Chromium and chromedriver.
 """
 import sys
 from io import BytesIO
