@@ -95,7 +95,8 @@ def call(program, words):
     """Call the program with the values of these words, or print its help."""
     if {"--help", "-h"} & {*words}:
         import fire  # here, because nothing else needs it
-        name = Path(sys.argv[0]).name
+        path = Path(sys.argv[0])
+        name = path.parent.name if path.stem == "__main__" else path.name
         return print(fire.helptext.HelpText(program, fire.trace.FireTrace(program, name=name)))
     signature = inspect.signature(program)
     defaults = {name: parameter.default for name, parameter in signature.parameters.items()}

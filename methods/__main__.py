@@ -30,18 +30,18 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
          draft_model_size="demo-draft", target_model_size="demo-target", K=4, temperature=0.0, top_k=0,
          top_p=1.0, seed=0, models_dir="models", backend="numpy", drafter="model", verifier="token",
          show_rounds=False, trace="", json=False, fast=False, prompt_file=""):
-    """Autoregressive and speculative sampling side by side, timed: both continue PROMPT.
+    """Other ways to draft and to accept (docs/methods.md), timed beside autoregressive sampling.
 
     Args:
         prompt: the text to continue, exactly as typed
         n_tokens_to_generate: how many new tokens
         draft_model_size: 124M 355M 774M 1558M distilgpt2, demo-draft demo-target, a folder, or a name in
             Hugging Face's cache
-        target_model_size: likewise
-        K: maximum number of drafts per round
-        temperature: 0 is greedy
-        top_k: sample from the k likeliest tokens; 0 for all
-        top_p: sample from the likeliest tokens that hold this much probability; 1 for all
+        target_model_size: what draft_model_size can be, too
+        K: most drafts per round, that is, per pass of the target
+        temperature: 0 takes the likeliest token
+        top_k: sample from the k likeliest tokens; 0: no limit
+        top_p: sample from the likeliest tokens that hold this much probability; 1: no limit
         seed: random seed
         models_dir: where downloaded models are kept
         backend: numpy, or cupy for a GPU
@@ -49,10 +49,9 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
         verifier: {verifiers}, or a file that defines verify; an option follows, as in tree:3,2,1
         show_rounds: show what became of each draft, one line per round
         trace: write a web page to this file that replays the run, round by round
-        json: print one JSON object
-        fast: give up batch invariance for speed: the two texts may differ at a near-tie
-        prompt_file: a text file to continue instead of the prompt, without its final line break; - is
-            standard input
+        json: print one JSON object instead of the texts
+        fast: faster with some kernels, but the two texts may differ if two tokens are almost equally likely
+        prompt_file: a file with the prompt (- for standard input); its last line break is dropped
     """
     given = {name for name, value in locals().items() if value != DEFAULTS[name]}
     if prompt_file:
