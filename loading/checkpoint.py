@@ -169,7 +169,6 @@ def read_block(index, handle):
     offset, size = read_varint(handle), read_varint(handle)
     block, checksum = index[offset:offset + size + 1], index[offset + size + 1:offset + size + 5]
     need(masked_crc(block) == int.from_bytes(checksum, "little"), "a block does not match its checksum")
-    need(block[-1] == 0, "it is compressed", Unsupported)
     end = size - 4 * (1 + int.from_bytes(block[-5:-1], "little"))
     stream, key, entries = io.BytesIO(block[:end]), b"", []
     while stream.tell() < end:

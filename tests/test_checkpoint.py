@@ -166,7 +166,6 @@ def refused(read, path, reason):
 @pytest.mark.parametrize("index, reason", [
     (b"", "not a TensorFlow"), (b"<?xml version='1.0'?>" * 9, "not a TensorFlow"),
     (SMALL[:-1], "not a TensorFlow"), (SMALL[-48:], "checksum"), (SMALL[-8:], "checksum"),
-    (sealed(BLOCK[:-1] + b"\1"), "compressed, which is not supported"),
     (sealed(BLOCK.replace(VERSION, b"\x10\1\x10\1", 1)), "big-endian, which is not supported"),
     (sealed(BLOCK.replace(VERSION, b"\x1b\2\x08\1", 1)), "KeyError.*damaged")])         # a group
 def test_what_is_no_index_or_of_another_kind_is_said(tmp_path, index, reason):
