@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -113,6 +114,8 @@ def download_file(path, urls, size, checksum):
     """Download a file from the first address that has it; an address that sent a part is tried again."""
     part, addresses, reasons = path.with_name(path.name + ".part"), [*urls], {}
     most = size_of(part)
+    need(shutil.disk_usage(path.parent).free >= size - most,
+         f"{path} needs {size / 1e9:.2f} GB: free some space, or choose another --models_dir")
     for url in addresses:                                       # the list grows
         try:
             fetch(url, part, size)

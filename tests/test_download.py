@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -246,6 +247,15 @@ def test_a_wrong_file_is_named_and_kept(server, tmp_path, file, mine, says, caps
     assert path.read_bytes() == mine and not server.log
     path.unlink()
     assert run() == 0 and [one for one, _ in server.log] == [file]
+    completes(server, tmp_path)
+
+
+def test_disk_space_is_asked_for_before_the_first_byte(server, tmp_path, monkeypatch):
+    usage, size = shutil.disk_usage(tmp_path), len(server.files[DATA])
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=size - 1))
+    fails(server, tmp_path, "needs .* GB: free some space")
+    assert not server.asked(DATA)
+    (tmp_path / "tiny" / f"{DATA}.part").write_bytes(server.files[DATA][:1])    # what is there needs no space
     completes(server, tmp_path)
 
 
