@@ -36,6 +36,9 @@ def rewrite(path, content):
     try:
         new.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(new, path)
+    except OSError as error:
+        error.filename = path                                   # instead of the temporary file, or none
+        raise
     finally:
         new.unlink(missing_ok=True)
 
