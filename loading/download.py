@@ -41,17 +41,16 @@ def openai(size, hub, once, n_embd, n_head, n_layer, index, data, checksum=None)
     hparams = (json.dumps(sizes, indent=2) + "\n").encode()     # as in OpenAI's file
     return {"names": [hub, f"openai-community/{hub}", size.lower(), once],
             "urls": [f"{base}/{size}" for base in OPENAI],
-            "files": {"encoder.json": VOCABULARY, "vocab.bpe": MERGES, "model.ckpt.index": (index, None),
-                      "model.ckpt.data-00000-of-00001": (data, checksum),
-                      "hparams.json": (len(hparams), f"sha256:{hashlib.sha256(hparams).hexdigest()}")}}
+            "files": {"hparams.json": (len(hparams), f"sha256:{hashlib.sha256(hparams).hexdigest()}"),
+                      "encoder.json": VOCABULARY, "vocab.bpe": MERGES, "model.ckpt.index": (index, None),
+                      "model.ckpt.data-00000-of-00001": (data, checksum)}}
 
 
 # name: its other names, in lower case, the addresses of its folder, in the order they are tried, and its
-# files, each with its size in bytes and its checksum, if known.  The last file has the model's sizes, so a
-# folder without it is not taken for a model (names.py).  The sizes of 124M, 355M and distilgpt2 are as
-# reported by others; those of 774M and 1558M follow from the shapes of the tensors and the format.  No public
-# checksum of the model.ckpt files of 355M, 774M and 1558M was found, so all there is are their lengths and
-# the checksums inside them.
+# files, each with its size in bytes and its checksum, if known.  The sizes of 124M, 355M and distilgpt2 are
+# as reported by others; those of 774M and 1558M follow from the shapes of the tensors and the format.  No
+# public checksum of the model.ckpt files of 355M, 774M and 1558M was found, so all there is are their lengths
+# and the checksums inside them.
 MODELS = {
     "124M": openai("124M", "gpt2", "117m", 768, 12, 12, 5215, 497759232,
                    "md5:f48b9cf1a525a603be52258f69bf9162"),
@@ -61,10 +60,10 @@ MODELS = {
     "distilgpt2": {
         "names": ["distilgpt2", "distilbert/distilgpt2"], "urls": [DISTILGPT2],
         "files": {
+            "config.json": (762, "sha256:4ec5947c1d59fee6212cdf3b0ec1a53eac02092554c5ff0a733488cbd2c64f3a"),
             "vocab.json": VOCABULARY, "merges.txt": MERGES,
             "model.safetensors": (
-                352824413, "sha256:e1ff18884359fe8beb795a5f414feb85a6ce3d929ad019c0d958c039d2b94a1b"),
-            "config.json": (762, "sha256:4ec5947c1d59fee6212cdf3b0ec1a53eac02092554c5ff0a733488cbd2c64f3a")}},
+                352824413, "sha256:e1ff18884359fe8beb795a5f414feb85a6ce3d929ad019c0d958c039d2b94a1b")}},
 }
 
 LOCK = "download.lock"
@@ -104,6 +103,11 @@ def missing(name, folder):
         need(not path.exists() or size_of(path) == size,
              f"{path} has {size_of(path)} bytes and should have {size}: delete it and start again")
     return [file for file in files if not file[0].exists()]
+
+
+def is_unfinished(name, folder):
+    """True if the first file in the table has been downloaded to this folder, but others are missing."""
+    return (folder / next(iter(MODELS[name]["files"]))).exists() and bool(missing(name, folder))
 
 
 def size_of(path):

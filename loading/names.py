@@ -20,11 +20,11 @@ def find_folder(name, models_dir):
     if name in EMBEDDED:
         return find_embedded(name)
     # Imported here, because `requests` takes almost as long to load as the bundled pair.
-    from loading.download import MODELS, download, find_size
+    from loading.download import MODELS, download, find_size, is_unfinished
     size = find_size(name)
     names = [name, size, *MODELS[size]["names"]] if size else [name]
     for folder in [*(Path(models_dir, one) for one in names), Path(name)]:
-        if holds_model(folder):
+        if holds_model(folder) and not (folder.name == size and is_unfinished(size, folder)):
             return folder
     for folder in filter(None, map(find_snapshot, names)):
         if holds_model(folder) and (not size or any(folder.glob("*.safetensors"))):

@@ -56,8 +56,8 @@ def test_a_model_that_is_missing_is_named_in_one_sentence(tmp_path, capsys):
     assert run("--target_model_size", "gpt2-medium", "--draft_model_size", "gpt2-xl") == 2
     out, err = capsys.readouterr()
     assert err.startswith("error: gpt2-xl is neither in models nor, as safetensors, in "
-                          f"{tmp_path / 'hub'}, and encoder.json ")
-    assert err.count("\n") == 1 and not out and not (tmp_path / "models" / "1558M" / "encoder.json").exists()
+                          f"{tmp_path / 'hub'}, and hparams.json ")
+    assert err.count("\n") == 1 and not out and not (tmp_path / "models" / "1558M" / "hparams.json").exists()
 
 
 @pytest.mark.parametrize("name", ["355M", "355m", "345M", "gpt2-medium", "openai-community/gpt2-medium"])
@@ -66,7 +66,7 @@ def test_the_names_of_a_model_are_one_and_its_folder_goes_before_the_cache(tmp_p
     assert find_folder(name, "models") == snapshot
     mine = tmp_path / "models" / "355M"
     mine.mkdir(parents=True)
-    (mine / "encoder.json").write_bytes(b"x" * 91)              # an unfinished download
+    (mine / "hparams.json").write_bytes(b"x" * 91)              # an unfinished download
     assert find_folder(name, "models") == snapshot
     shutil.rmtree(mine)
     shutil.copytree(FIXTURES / "huggingface", mine)             # the user's own
