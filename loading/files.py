@@ -18,14 +18,20 @@ def read_text(path, advice):
 
 @contextlib.contextmanager
 def one_sentence(what):
-    """A ValueError or OSError inside becomes a ValueError that begins with `what`.  So does the error from
-    looking up a part of a JSON file that is missing or of another type."""
+    """A ValueError or OSError inside becomes a ValueError that begins with `what`."""
     try:
         yield
     except (ValueError, OSError) as error:
         raise ValueError(f"{what}: {error}") from None
+
+
+@contextlib.contextmanager
+def expected_structure():
+    """Inside, looking up a part of a JSON file that is missing or of another type is a ValueError."""
+    try:
+        yield
     except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"{what}: a JSON file does not have the expected structure ({error!r:.200}): "
+        raise ValueError(f"a JSON file does not have the expected structure ({error!r:.200}): "
                          "fetch it again") from None
 
 

@@ -18,7 +18,7 @@ import re
 import numpy as np
 
 from loading.checkpoint import need, read_safetensors, read_tensorflow
-from loading.files import one_sentence
+from loading.files import expected_structure, one_sentence
 from loading.tokenizer import check_keys, read_json, read_tokenizer
 
 SIZES = "n_vocab", "n_ctx", "n_embd", "n_head", "n_layer"      # in hparams.json
@@ -111,6 +111,7 @@ def find_weights(folder):
     return folder / found[0]
 
 
+@expected_structure()
 def read_sizes(folder):
     """The sizes as in read_folder.  Raises ValueError if two files differ, or one is not supported."""
     hparams, config, generation = (read_json(folder / f"{name}.json", optional=True)
@@ -175,9 +176,11 @@ def read_shards(path):
     """All tensors of a safetensors file, or of those listed in an index.  Raises ValueError."""
     if path.suffix != ".json":
         return read_safetensors(path)
-    files, arrays = {**read_json(path)["weight_map"]}, {}       # {tensor: file}
-    for file in sorted({*files.values()}):
-        arrays |= read_safetensors(path.with_name(file))
+    with expected_structure():
+        files, arrays = {**read_json(path)["weight_map"]}, {}   # {tensor: file}
+        paths = sorted(path.with_name(file) for file in {*files.values()})
+    for path_of_part in paths:
+        arrays |= read_safetensors(path_of_part)
     if arrays.keys() != files.keys():
         raise ValueError(f"{path.name} and its files name different tensors: fetch all of them again")
     return arrays

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from loading.files import one_sentence, read_text
+from loading.files import expected_structure, one_sentence, read_text
 
 EOS = "<|endoftext|>"
 ADVICE = "save it as UTF-8, or fetch it again"
@@ -42,7 +42,7 @@ def read_tokenizer(folder, n_vocab=None):
     Raises ValueError if a file is missing or damaged, if two disagree, or if one is not supported.
     """
     folder = Path(folder)
-    with one_sentence(f"cannot read the vocabulary in {folder}"):
+    with one_sentence(f"cannot read the vocabulary in {folder}"), expected_structure():
         whole, special, config, more = (read_json(folder / f"{name}.json", optional=True) for name in (
             "tokenizer", "special_tokens_map", "tokenizer_config", "added_tokens"))
         check_keys("tokenizer_config.json", config := config | special, CONFIG)

@@ -14,7 +14,7 @@ from checks import check_ids
 from compute.backend import to_host, xp
 from gpt2 import common_prefix, layer_norm
 from loading.checkpoint import read_tensorflow
-from loading.files import one_sentence
+from loading.files import expected_structure, one_sentence
 from loading.folder import check_weights, list_shapes
 from loading.names import find_embedded
 from loading.tokenizer import read_json
@@ -40,8 +40,9 @@ def load_head(kind, name_or_folder, target):
         if (hparams.get("kind"), hparams.get("target")) != (kind, checksum(target)):
             raise ValueError(f"it is not of the kind {kind!r}, or was trained on another target: train one "
                              "on this target (models/training/heads.py)")
-        size = hparams[SIZES[kind]]
-        wanted = head_shapes(kind, target.params["wte"].shape[1], size, target.n_vocab)
+        with expected_structure():
+            size = hparams[SIZES[kind]]
+            wanted = head_shapes(kind, target.params["wte"].shape[1], size, target.n_vocab)
         return nest(check_weights(arrays, wanted), n_layer=1) | {SIZES[kind]: size}
 
 
