@@ -3,7 +3,6 @@ import sys
 
 from benchmarks import costs, counts, mine, tables
 from benchmarks.figures import RESULTS
-from compute.backend import clock
 from loading import command_line
 from methods.table import DRAFTERS, VERIFIERS
 
@@ -55,9 +54,7 @@ def make_all():
     """Run the programs of STEPS.  Raises ValueError if one fails."""
     for words, takes in STEPS.items():
         print(f"python {words}    # {takes}", flush=True)
-        start = clock()
         costs.run_python(*words.split())
-        print(f"took {(clock() - start) / 60:.1f} minutes", flush=True)
 
 
 if __name__ == "__main__":
