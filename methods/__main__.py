@@ -79,7 +79,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
     def speculate(draft, target, rng):
         return method.sampler(draft, target, tokens, n_tokens, method.K, rng, **settings)
 
-    names = [target_model_size] + [draft_model_size] * models.draft_is_used
+    names = [target_model_size] + [draft_model_size] * bool(models.loaded)
     for sentence in (*name_sources(*names, models_dir=models_dir),
                      *name_idle_flags(prompt, seed, temperature, top_k, top_p),
                      *name_idle_choices(given, method, models, drafter)):
@@ -101,7 +101,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
 
     figures = compare(baseline, speculative, encoder, lambda: (time(autoregress), time(speculate)),
                       block=method.tests_all)
-    result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
+    result = dict(prompt=prompt, draft=draft_model_size if models.loaded else drafter,
                   target=target_model_size, backend=backend, drafter=drafter, verifier=verifier, K=method.K,
                   temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, **(figures | costs))
     if json:
@@ -119,7 +119,7 @@ def name_idle_choices(given, method, models, drafter):
     """A sentence for each given flag that has no effect here, whatever the temperature."""
     for applies, flag, reason in [
             (method.shape, "K", "with a tree: its option says how deep it is, as in tree:3,2,1"),
-            (not models.draft_is_used, "draft_model_size", f"with --drafter {drafter}")]:
+            (not models.loaded, "draft_model_size", f"with --drafter {drafter}")]:
         if applies and flag in given:
             yield f"--{flag} has no effect {reason}"
 
