@@ -11,11 +11,12 @@ from lossless import distribution_of_text, exact_distribution
 from lossless.cases import PROMPT
 from lossless.judge import text_of
 from lossless.toys import scripted, table
+from methods.drafters import lookup
 from methods.drafters.early_exit import EarlyExit
 from methods.samplers import batch, block
 from methods.samplers.batch import batch_sampling
 from methods.samplers.constraints import constrained, penalty
-from speculative import speculative_sampling
+from speculative import propose, speculative_sampling
 from utils import load_model
 
 
@@ -81,8 +82,11 @@ def test_prompts_of_very_different_lengths(lengths):
 
 
 @pytest.mark.parametrize("models", MODELS)
-def test_another_verify(models):
-    assert_as_alone(*MODELS[models](), random_prompts(4, 9, 3), 9, 3, verify=block.verify)
+def test_another_verify_and_another_drafter(models):
+    prompts = random_prompts(4, 9, 3)
+    assert_as_alone(*MODELS[models](), prompts, 9, 3, verify=block.verify)
+    assert_as_alone(None, MODELS[models]()[1], prompts, 9, 3, propose=lookup.propose)
+    assert_as_alone(*MODELS[models](), prompts, 9, 3, propose=lambda *asked: propose(*asked))
 
 
 def test_two_sequences_of_a_batch_are_independent():

@@ -12,7 +12,7 @@ before).  The winner is
 
 which is x with probability q(x).  The draft runs the same race with its p, and often the same token wins,
 since p and q are similar and E is the same.  A draft is accepted if it is the token the target draws, so the
-text is the same whatever the drafter and K.
+text is the same whatever the drafter, K or batch.
 
 The notation is Chen's, as in speculative.py: q the target, p the draft (in the paper Q is Bob's, P Alice's).
 
