@@ -39,9 +39,14 @@ def machine():
 
 
 def caption():
-    """The machine in one line, for figures and tables of times."""
+    """The machine in one line, for figures and tables of times, with a warning if it is busy."""
     m = machine()
-    return f"{m['CPU']}, {m['cores']} cores, NumPy {m['NumPy']}, {m['BLAS']}, {m['dtype']}"
+    line = f"{m['CPU']}, {m['cores']} cores, NumPy {m['NumPy']}, {m['BLAS']}, {m['dtype']}"
+    A = np.ones((512, 512), np.float32)
+    times, = in_turns({"": lambda: A @ A}, 60).values()
+    ratio = sum(times) / len(times) / min(times)                # near 1 if nothing else runs
+    return line if ratio < 1.4 else (f"{line}\nBUSY: other programs make a product take {ratio:.1f} times as "
+                                     "long as it can. Run this again when they are done.")
 
 
 def in_turns(runs, n, limit=float("inf")):

@@ -98,8 +98,12 @@ def test_runs_take_turns_after_one_to_warm_up_and_the_median_is_taken(monkeypatc
     assert len(measure.in_turns({"a": lambda: None}, 100, limit=-1)["a"]) == 1  # the time limit was reached
 
 
-def test_a_caption_names_the_machine():
-    assert f"{os.cpu_count()} cores, NumPy {np.__version__}" in measure.caption()
+@pytest.mark.parametrize("slow, busy", [(1.3, False), (1.5, True)])
+def test_a_busy_machine_is_named(slow, busy, monkeypatch):
+    monkeypatch.setattr(measure, "in_turns", lambda *_: {"": [1, *[slow] * 59]})
+    caption = measure.caption()
+    assert f"{os.cpu_count()} cores, NumPy {np.__version__}" in caption
+    assert ("BUSY: other programs make a product take 1.5 times" in caption) == busy
 
 
 def test_timing_the_parts_changes_nothing():
