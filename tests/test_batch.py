@@ -152,8 +152,8 @@ def test_as_many_rows_are_computed_as_alone_and_those_of_all_sequences_at_once(m
 # Arguments --------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("wrong, says", [
-    (dict(prompts=[[1], [1] * 16, [2]]), "context of 20"),
-    (dict(prompts=[[1], [1], []]), "^the prompt is empty"),
+    (dict(prompts=[[1], [1] * 16, [2]]), "^prompt 2: .*context of 20"),
+    (dict(prompts=[[1], [1], []]), "^prompt 3: the prompt is empty"),
     (dict(prompts=[[1], [2]]), "2 prompts and 3 random generators"),
     (dict(K=-1), "^K is -1: it must be a whole number"), (dict(K=1.5), "^K is"), (dict(K="4"), "^K is"),
 ], ids=str)
