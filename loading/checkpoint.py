@@ -19,7 +19,6 @@ Limitations:
   types; pickled .bin files.
 """
 import contextlib
-import functools
 import io
 import json
 import os
@@ -27,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-CHUNK = 1 << 18  # bytes whose checksum is computed at once; they fit into a core's cache
+ROW = 256  # bytes whose checksum is computed one after the other
 MAGIC = bytes.fromhex("57fb808b247547db")  # the last 8 bytes of an .index file
 BFLOAT16 = "bfloat16"  # the upper half of a float32
 TENSORFLOW_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "|u1", 5: "<i2", 6: "|i1", 8: "<c8", 9: "<i8",
@@ -89,45 +88,39 @@ def read_arrays(path, start, tensors, verify=False):
 #
 # Python's zlib.crc32 uses another polynomial.  A checksum is computed byte by byte, in a state of 32 bits.
 # If the bytes A are followed by the bytes B, the final state is the XOR of two states: the one after A and as
-# many zeros as B has bytes, and the one after B if B starts from 0.  So the states after each word of four
-# bytes are computed at once, as if each word came first, and then neighbours are joined: 8 bytes, 16, ..
+# many zeros as B has bytes, and the one after B if B starts from 0.  So the data is cut into rows, the states
+# after all rows are computed side by side, each from 0, and then they are joined.
 
-@functools.cache
-def zeros(k):
-    """[4, 256]: at [i, v] what a state becomes after 2^k zero bytes if its byte i (0: the lowest) is v and
-    its other bytes are 0."""
-    if k > 0:
-        return after_zeros(zeros(k - 1), k - 1)
-    byte = lowest = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        lowest = lowest >> 1 ^ (lowest & 1) * np.uint32(0x82F63B78)
-    return np.stack([lowest, byte, byte << 8, byte << 16])
+TABLE = np.arange(256, dtype=np.uint32)  # [v]: what the state v becomes after a zero byte
+for _ in range(8):
+    TABLE = TABLE >> 1 ^ (TABLE & 1) * np.uint32(0x82F63B78)
 
 
-def after_zeros(states, k):
-    """The states after 2^k more zero bytes."""
-    a, b, c, d = zeros(k)
-    return a[states & 0xFF] ^ b[states >> 8 & 0xFF] ^ c[states >> 16 & 0xFF] ^ d[states >> 24]
+def after(states, columns):
+    """The states [..] after the bytes of columns [n, ..], in turn."""
+    for column in columns:
+        states = TABLE[(states ^ column) & 0xFF] ^ states >> 8
+    return states
+
+
+# [4, 256]: at [i, v] what a state becomes after ROW zero bytes if its byte i (0: the lowest) is v and its
+# other bytes are 0.
+AFTER_A_ROW = after(np.arange(256, dtype=np.uint32) << np.uint32([[0], [8], [16], [24]]),
+                    np.zeros(ROW, np.uint8)).tolist()
 
 
 def crc32c(data):
-    """uint8 [n] -> its checksum; some 250 MB per second.
+    """uint8 [n] -> its checksum.
 
     >>> hex(crc32c(np.frombuffer(b"123456789", np.uint8)))
     '0xe3069283'
     """
-    state, n_whole = np.array([0xFFFFFFFF], np.uint32), len(data) // 4 * 4
-    for i in range(0, n_whole, CHUNK):
-        words = data[i:min(i + CHUNK, n_whole)].view("<u4")
-        states, k = np.append(state, after_zeros(words, 2)), 2
-        while len(states) > 1:
-            if len(states) % 2:
-                states = np.append(np.uint32(0), states)  # zero bytes do not change a state of 0
-            states, k = after_zeros(states[::2], k) ^ states[1::2], k + 1
-        state = states
-    for byte in data[n_whole:].tolist():
-        state = zeros(0)[0][(state ^ byte) & 0xFF] ^ state >> 8
-    return int(state[0]) ^ 0xFFFFFFFF
+    n_whole = len(data) // ROW * ROW
+    rows = data[:n_whole].reshape(-1, ROW)
+    state, (a, b, c, d) = 0xFFFFFFFF, AFTER_A_ROW
+    for row in after(np.zeros(len(rows), np.uint32), rows.T).tolist():
+        state = a[state & 0xFF] ^ b[state >> 8 & 0xFF] ^ c[state >> 16 & 0xFF] ^ d[state >> 24] ^ row
+    return int(after(np.uint32(state), data[n_whole:])) ^ 0xFFFFFFFF
 
 
 def masked_crc(data):
@@ -176,7 +169,6 @@ def read_block(index, handle):
     offset, size = read_varint(handle), read_varint(handle)
     block, checksum = index[offset:offset + size + 1], index[offset + size + 1:offset + size + 5]
     need(masked_crc(block) == int.from_bytes(checksum, "little"), "a block does not match its checksum")
-    need(block[-1] == 0, "it is compressed", Unsupported)
     end = size - 4 * (1 + int.from_bytes(block[-5:-1], "little"))
     stream, key, entries = io.BytesIO(block[:end]), b"", []
     while stream.tell() < end:

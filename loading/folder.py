@@ -45,21 +45,18 @@ NEUTRAL |= dict.fromkeys((
     "token_healing top_h watermarking_config").split(), (None, 0, [], {}))
 
 DELETE = "delete that line to generate without it"
-SAVE = "AutoModelForCausalLM.from_pretrained(FOLDER{}).save_pretrained(NEW) writes model.safetensors"
 PICKLE = ("a pickle, which could run any code: if nanoGPT's, safetensors.torch.save_file({k: (w.T if '.c_' "
           "in k and w.ndim > 1 else w).clone().contiguous() for k, w in torch.load('ckpt.pt')['model'].items"
           "()}, 'model.safetensors')")
 INSTEAD = {         # files that may be there instead of supported weights: what they are, and what to do
     "adapter_config.json": "an adapter, not a model: save what merge_and_unload() of peft makes of it",
     "model-*-of-*.safetensors": "a part of the weights: fetch model.safetensors.index.json, too",
-    "pytorch_model*": f"a pickle, which could run any code: in transformers, {SAVE.format('')}",
+    "pytorch_model*": "a pickle, which could run any code: in transformers, "
+    "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW) writes model.safetensors",
     "*.weights.h5": "Keras's: keras_hub.models.GPT2CausalLM.from_preset(FOLDER).export_to_transformers(NEW)",
     "gpt2_*.bin": "llm.c's: python dev/eval/export_hf.py -i FILE -o NEW -d float32, in its repository",
     "*.npz": "NumPy's: safetensors.numpy.save_file(dict(numpy.load(FILE)), 'model.safetensors')",
-    **dict.fromkeys(("*.pt", "*.pth", "*.ckpt", "*.bin"), PICKLE),
-    "tf_model*": f"Keras's: in version 4 of transformers, {SAVE.format(', from_tf=True')}",
-    "flax_model*": f"Flax's: in version 4 of transformers, {SAVE.format(', from_flax=True')}",
-    **dict.fromkeys(("*onnx", "*.gguf"), "an export: name the folder of the model that it was made from")}
+    **dict.fromkeys(("*.pt", "*.pth", "*.ckpt", "*.bin"), PICKLE)}
 
 
 def read_folder(folder):
@@ -106,7 +103,6 @@ def find_weights(folder):
         if fnmatch.filter(names, pattern) and (not found or pattern == "adapter_config.json"):
             raise ValueError(f"{fnmatch.filter(names, pattern)[0]} is {what}")
     if not found:
-        names.sort(key=lambda name: name.endswith((".json", ".txt", ".md")))
         raise ValueError(f"it holds {', '.join(names[:5]) or 'nothing'}, and neither model.ckpt.index "
                          "(OpenAI) nor model.safetensors (Hugging Face): name the folder of the model")
     need(len(found) == 1, f"there are {' and '.join(found)}: keep the files of one model")
@@ -132,15 +128,14 @@ def read_sizes(folder):
 
 
 def check_sizes(sizes, arrays):
-    """Raises ValueError for impossible sizes, or if the checkpoint has a different number of layers."""
-    for size, value in sizes.items():
-        if size != "tied" and (size, value) != ("n_inner", None) and (type(value) is not int or value < 1):
-            raise ValueError(f"{size} is {value!r}, which is not a size")
-    if sizes["n_embd"] % sizes["n_head"]:
-        raise ValueError(f"n_embd {sizes['n_embd']} does not divide into {sizes['n_head']} heads")
+    """Raises ValueError for what the shapes of the weights do not show: an impossible number of heads, or
+    another number of layers than the checkpoint has."""
+    n_embd, n_head = sizes["n_embd"], sizes["n_head"]
+    if type(n_head) is not int or n_head < 1 or n_embd % n_head:
+        raise ValueError(f"n_embd {n_embd!r} does not divide into {n_head!r} heads")
     n_layer = len({name.split("/")[1] for name in arrays if name.startswith("model/h")})
     if sizes["n_layer"] != n_layer:
-        raise ValueError(f"n_layer is {sizes['n_layer']}, and the checkpoint has {n_layer} layers")
+        raise ValueError(f"n_layer is {sizes['n_layer']!r}, and the checkpoint has {n_layer} layers")
 
 
 def list_shapes(n_vocab, n_ctx, n_embd, n_layer, n_inner=None, tied=True, **_):

@@ -79,7 +79,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
     def speculate(draft, target, rng):
         return method.sampler(draft, target, tokens, n_tokens, method.K, rng, **settings)
 
-    names = [target_model_size] + [draft_model_size] * models.draft_is_used
+    names = [target_model_size] + [draft_model_size] * bool(models.loaded)
     for sentence in (*name_sources(*names, models_dir=models_dir),
                      *name_idle_flags(prompt, seed, temperature, top_k, top_p),
                      *name_idle_choices(given, method, models, drafter)):
@@ -97,12 +97,11 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
     json or print(baseline.describe_time())
     speculative = time(speculate, partial(show, title="Speculative sampling", show_rounds=show_rounds))
     json or print(speculative.describe_time())
-    costs = explain(baseline, speculative, method, n_tokens)    # before further runs add to the times
+    costs = explain(baseline, speculative, method)    # before further runs add to the times
 
-    # Both have `rows`, the most of a pass: `compare` those counted, `explain` those possible, which are kept.
     figures = compare(baseline, speculative, encoder, lambda: (time(autoregress), time(speculate)),
                       block=method.tests_all)
-    result = dict(prompt=prompt, draft=draft_model_size if models.draft_is_used else drafter,
+    result = dict(prompt=prompt, draft=draft_model_size if models.loaded else drafter,
                   target=target_model_size, backend=backend, drafter=drafter, verifier=verifier, K=method.K,
                   temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, **(figures | costs))
     if json:
@@ -118,14 +117,10 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
 
 def name_idle_choices(given, method, models, drafter):
     """A sentence for each given flag that has no effect here, whatever the temperature."""
-    for applies, flag, reason in [
-            ("json" in given, "show_rounds", "with --json"),
-            ("prompt_file" in given, "prompt", "with --prompt_file"),
-            (method.shape, "K", "with a tree: its option says how deep it is, as in tree:3,2,1"),
-            (models.target.exact_rows == float("inf"), "fast", "here: exact bits cost no time"),
-            (not models.draft_is_used, "draft_model_size", f"with --drafter {drafter}")]:
-        if applies and flag in given:
-            yield f"--{flag} has no effect {reason}"
+    if method.shape and "K" in given:
+        yield "--K has no effect with a tree: its option says how deep it is, as in tree:3,2,1"
+    if "draft_model_size" in given and not models.loaded:
+        yield f"--draft_model_size has no effect with --drafter {drafter}"
 
 
 DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(main).parameters.items()}

@@ -68,10 +68,6 @@ class Choice(NamedTuple):
     entry: Drafter | Verifier
     option: object = None
 
-    @property
-    def lossless(self):                                         # of a wrapper: that of the drafter within
-        return self.option.lossless if isinstance(self.option, Choice) else self.entry.lossless
-
 
 class Method(NamedTuple):
     """A drafter and a verifier, ready: everything a run needs.

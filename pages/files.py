@@ -23,10 +23,8 @@ def check_place(path):
     folder = real.parent
     if (not os.path.basename(path) or real.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK)):
         raise ValueError(f"cannot write {path}: name a file in a folder that you can write to")
-    there = os.path.exists(path) or os.path.lexists(real)   # /dev/stdout exists; its `real` may not
-    if there and not (is_ours(real) and os.access(real, os.W_OK)):
-        raise ValueError(f"{path} exists and was not written by this program, or is write-protected: take "
-                         "another name")
+    if (os.path.exists(path) or os.path.lexists(real)) and not is_ours(real):   # /dev/stdout's may not exist
+        raise ValueError(f"{path} exists and was not written by this program: take another name")
 
 
 def is_ours(path):

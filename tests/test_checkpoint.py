@@ -48,11 +48,9 @@ def slow_crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-@pytest.mark.parametrize("chunk", [4, 12, 400, checkpoint.CHUNK])
-def test_crc32c_of_any_length_equals_the_bitwise_one(chunk, monkeypatch):
-    monkeypatch.setattr(checkpoint, "CHUNK", chunk)
+def test_crc32c_of_any_length_equals_the_bitwise_one():
     data = np.random.default_rng(0).integers(0, 256, 1000, dtype=np.uint8)
-    for start, n in itertools.product((0, 1), (*range(50), 397, 398, 399, 400, 401, 999)):
+    for start, n in itertools.product((0, 1), (*range(50), 255, 256, 257, 511, 512, 999)):
         assert crc32c(data[start:start + n]) == slow_crc32c(data[start:start + n].tobytes()), (start, n)
 
 
@@ -168,7 +166,6 @@ def refused(read, path, reason):
 @pytest.mark.parametrize("index, reason", [
     (b"", "not a TensorFlow"), (b"<?xml version='1.0'?>" * 9, "not a TensorFlow"),
     (SMALL[:-1], "not a TensorFlow"), (SMALL[-48:], "checksum"), (SMALL[-8:], "checksum"),
-    (sealed(BLOCK[:-1] + b"\1"), "compressed, which is not supported"),
     (sealed(BLOCK.replace(VERSION, b"\x10\1\x10\1", 1)), "big-endian, which is not supported"),
     (sealed(BLOCK.replace(VERSION, b"\x1b\2\x08\1", 1)), "KeyError.*damaged")])         # a group
 def test_what_is_no_index_or_of_another_kind_is_said(tmp_path, index, reason):

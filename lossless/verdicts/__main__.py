@@ -8,7 +8,6 @@
 import inspect
 import re
 import sys
-from difflib import get_close_matches
 
 from loading import command_line, files
 from lossless.toys import spell
@@ -37,13 +36,12 @@ def main(name="", *, write=False):
 
 def cases_with(word):
     """The case of this name, or all that have the word in their name, thread, claim or quotation, or in the
-    table.  Raises ValueError, which gives the nearest names, if there is none."""
+    table.  Raises ValueError if there is none."""
     found = [case for case in CASES if case.name.lower() == word] or [
         case for case in CASES
         if any(word in text.lower() for text in (case.name, case.thread, case.sees, case.claim, case.quote))]
     if not found:
-        near = " or ".join(get_close_matches(word, [case.name for case in CASES], 3, 0))
-        raise ValueError(f"no case has {word!r} in its name, claim or quotation: did you mean {near}?")
+        raise ValueError(f"no case has {word!r} in its name, claim or quotation: give a shorter word")
     return found
 
 

@@ -48,7 +48,7 @@ class Schedule:
     def __call__(self, draft, x, k, to_probs, rng):
         if len(x) <= len(self.x) or x[:len(self.x)] != self.x:          # another run: forget the last one
             self.start()
-        elif self.drafts:
+        else:
             accepted = common_prefix(self.drafts, x[len(self.x):])
             self.learn(accepted, accepted + (accepted < len(self.drafts)))
         n = self.choose_number(k)
@@ -61,7 +61,8 @@ class Schedule:
 
     def learn(self, accepted, tested):
         """Learn from the last round.  Drafts after a rejection were not tested."""
-        self.K = self.K + 2 if accepted == tested else max(1, self.K - 1)
+        if tested:
+            self.K = self.K + 2 if accepted == tested else max(1, self.K - 1)
 
     def choose_number(self, k):
         """The number of drafts, if the loop takes at most k."""
@@ -89,19 +90,13 @@ class Optimum(Schedule):
         self.accepted = self.tested = 0.0
 
     def learn(self, accepted, tested):
-        self.forget()
-        self.accepted, self.tested = self.accepted + accepted, self.tested + tested
-
-    def forget(self):
-        self.accepted, self.tested = self.fade * self.accepted, self.fade * self.tested
+        self.accepted = self.fade * self.accepted + accepted
+        self.tested = self.fade * self.tested + tested
 
     def choose_number(self, k):
         alpha = (self.accepted + 1) / (self.tested + 2)
         gains = [sum(alpha**i for i in range(n + 1)) / (1 + n * (self.c + self.row)) for n in range(k + 1)]
-        best = int(np.argmax(gains))
-        if best == 0:
-            self.forget()
-        return best
+        return int(np.argmax(gains))
 
 
 class Confident:

@@ -37,7 +37,7 @@ def load_head(kind, name_or_folder, target):
         folder = find_embedded(folder)
     with one_sentence(f"{folder} is not a head for this target"):
         hparams, arrays = read_json(folder / "hparams.json"), read_tensorflow(folder / "model.ckpt")
-        if (hparams.get("kind"), hparams.get("target")) != (kind, checksum(target)):
+        if (hparams.get("kind"), hparams.get("target")) != (kind, checksum(target.params["wte"])):
             raise ValueError(f"it is not of the kind {kind!r}, or was trained on another target: train one "
                              "on this target (models/training/heads.py)")
         with expected_structure():
@@ -60,12 +60,12 @@ def find_head(name_or_folder, kind, target):
         return None
     with one_sentence(f"{folder} is not a head for this target"):
         hparams = read_json(folder / "hparams.json")
-    return folder if hparams.get("target") == checksum(target) else None
+    return folder if hparams.get("target") == checksum(target.params["wte"]) else None
 
 
-def checksum(target):
-    """SHA-256 of the target's token embeddings in half precision."""
-    return hashlib.sha256(to_host(target.params["wte"]).astype(np.float16).tobytes()).hexdigest()
+def checksum(wte):
+    """SHA-256 of a target's token embeddings in half precision."""
+    return hashlib.sha256(to_host(wte).astype(np.float16).tobytes()).hexdigest()
 
 
 def head_shapes(kind, n, size, n_vocab=0):

@@ -22,7 +22,6 @@ distribution.
 Limitations: states are computed on the text, not on what the target itself would generate; one process, one
 device; `--work` is for one target, one text and one set of settings.
 """
-import hashlib
 import json
 import sys
 from pathlib import Path
@@ -34,7 +33,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from loading import command_line
-from methods.drafters.heads import N_ROWS, RANK, SIZES
+from methods.drafters.heads import N_ROWS, RANK, SIZES, checksum
 from models.training import train
 from models.training.model import GPT2, Block, LayerNorm, Linear, export, load
 from models.training.text import prepare_text, spread
@@ -325,9 +324,8 @@ def main(kind, text, out, target="models/demo-target", start="", work="models/tr
     initialize(head, target, args)
     fit(kind, head.to(train.DEVICE), states, test_states, target.wte, args)
 
-    digest = hashlib.sha256(target.wte.cpu().numpy().astype(np.float16).tobytes()).hexdigest()
     size = {"medusa": MEDUSA_HEADS, "exit": layers[0]}.get(kind, layers)
-    export(head, {"kind": kind, "target": digest, SIZES[kind]: size}, out)
+    export(head, {"kind": kind, "target": checksum(target.wte.cpu().numpy()), SIZES[kind]: size}, out)
     log = (work / f"{kind}.jsonl").read_text()
     (out / "training.jsonl").write_text(log)
     print(log.splitlines()[-1])

@@ -97,17 +97,6 @@ def schedule(step, steps, fall):
     return min(1.0, (step + 1) / min(100, steps / 20), (1 - step / steps) / fall)
 
 
-def resume(path, name, model, opts):
-    """Restore a model and its optimizers as last saved.  Returns the number of steps done."""
-    if not path.exists():
-        return 0
-    saved = torch.load(path, map_location=DEVICE)
-    model.load_state_dict(saved[name])
-    for opt, opt_state in zip(opts, saved["opts"]):
-        opt.load_state_dict(opt_state)
-    return saved["step"]
-
-
 def fit(name, steps, part, model, learn, measure, args):
     """Train a model up to step `steps`, from the last saved step on.
 
@@ -117,7 +106,13 @@ def fit(name, steps, part, model, learn, measure, args):
     measure()       returns the entries about held-out text
     """
     state, opts = Path(args.work) / f"{name}.pt", make_optimizers(model, args.lr, args.weight_decay)
-    done, start, losses = resume(state, part, model, opts), time.time(), []
+    done, start, losses = 0, time.time(), []
+    if state.exists():
+        saved = torch.load(state, map_location=DEVICE)
+        done = saved["step"]
+        model.load_state_dict(saved[part])
+        for opt, opt_state in zip(opts, saved["opts"]):
+            opt.load_state_dict(opt_state)
     for step in tqdm(range(done, steps), desc=name, initial=done, total=steps, unit="step"):
         for group in (group for opt in opts for group in opt.param_groups):
             group["lr"] = args.lr * schedule(step, steps, args.fall) * group.get("faster", 1)

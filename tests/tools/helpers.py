@@ -176,10 +176,10 @@ class TinyModels:
     """A draft and a target with a small vocabulary, an encoder for it, and untrained heads."""
 
     def __init__(self, words="<|endoftx>ab", **sizes):
-        self.draft_name, self.target_name, self.draft_is_used = "tiny", "tiny", True
+        self.draft_name = self.target_name = "tiny"
         ids = {char: i for i, char in enumerate([*words, EOS] if "<" in words else words)}
         self.draft, self.target = (tiny_gpt2(seed, n_vocab=len(ids), **sizes) for seed in (1, 0))
-        self.encoder, self.share_a_vocabulary = Encoder(ids, []), True
+        self.encoder = Encoder(ids, [])
         self.load_draft = lambda: (self.draft, self.encoder)
 
     def head(self, kind):

@@ -31,8 +31,6 @@ def deviation(sampler, cases, pairs=None):
 
 class Given:
     """A table.Models with the two models of a case."""
-    share_a_vocabulary = draft_is_used = True
-
     def __init__(self, draft, target, n_vocab):
         self.draft, self.target = draft, target
         draft.n_vocab = target.n_vocab = n_vocab
