@@ -163,7 +163,8 @@ def test_an_average_has_that_share_of_each_weight(trained, tmp_path, monkeypatch
         for file in "encoder.json", "vocab.bpe":
             shutil.copy(trained[0] / name / file, tmp_path / "other" / name)
     monkeypatch.setattr(trials, "MODELS", trained[0])
-    words = ["average", f"{tmp_path}/other", "--share", "0.25", "--out", f"{tmp_path}/new"]
+    monkeypatch.setattr(trials, "measure", lambda *_: {})
+    words = [f"{tmp_path}/new", "--other", f"{tmp_path}/other", "--share", "0.25"]
     assert not command_line.run(trials.main, words)
     for name in trials.SIZES:
         folders = tmp_path / "new", tmp_path / "other", trained[0]

@@ -1,11 +1,12 @@
-"""Trials of a pair: an average of two, and what a pair gives.
+"""Trials of a pair: what it gives, and what an average of two pairs gives.
 
-    python -m models.training.trials average OTHER --share 0.75 --out new
-    python -m models.training.trials measure new --text stories.txt
+    python -m models.training.trials models
+    python -m models.training.trials new --other OTHER --share 0.75
 
-`average` writes the pair whose weights are 0.75 of those in models/ and the rest of those in OTHER.
-`measure` prints a line for trials.jsonl: bits per byte and acceptance on held-out text, tokens per target
-pass at K = 4, and loops, that is, how many of 60 greedy texts repeat their last six tokens.
+The second line first writes `new`, whose weights are 0.75 of those in models/ and the rest of those in OTHER.
+Printed is a line for trials.jsonl: bits per byte and acceptance on held-out text; tokens per target pass at
+K = 4, in 60 tokens after each of 60 openings; and loops, that is, how many of these texts, at temperature 0,
+repeat their last six tokens.
 """
 import json
 import shutil
@@ -15,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from autoregressive import autoregressive_sampling
 from benchmarks.counts import openings
 from loading import command_line
 from loading.folder import read_folder
@@ -26,7 +26,7 @@ from speculative import speculative_sampling
 from utils import load_model
 
 MODELS = Path("models")
-N_TEXTS, N_TOKENS, K = 60, 60, 4
+K, N_TEXTS, N_TOKENS, PIECES = 4, 60, 60, 28             # pieces of held-out text, of 512 tokens
 
 
 def average(other, share, out):
@@ -49,17 +49,10 @@ def load_torch(folder):
     return model
 
 
-def tokens_per_pass(target, draft, T):
-    """The mean over all rounds of K drafts."""
-    rounds = [r for seed, prompt in enumerate(openings()[:N_TEXTS])
-              for r in speculative_sampling(draft, target, prompt, N_TOKENS + K + 1, K,
-                                            np.random.default_rng(seed), temperature=T) if len(r.drafts) == K]
-    return sum(len(r.tokens) for r in rounds) / len(rounds)
-
-
-def greedy_text(target, prompt):
-    rounds = autoregressive_sampling(target, prompt, N_TOKENS, np.random.default_rng(), temperature=0)
-    return prompt + [token for r in rounds for token in r.tokens]
+def run(target, draft, T):
+    """The rounds of each text."""
+    return [[*speculative_sampling(draft, target, prompt, N_TOKENS + K + 1, K, np.random.default_rng(seed),
+                                   temperature=T)] for seed, prompt in enumerate(openings()[:N_TEXTS])]
 
 
 def repeats(text, n=6):
@@ -71,35 +64,34 @@ def repeats(text, n=6):
     return any(text[i:i + n] == text[-n:] for i in range(len(text) - n))
 
 
-def measure(pair, text, pieces):
+def measure(pair, text):
     """The figures of a pair, a directory with demo-target and demo-draft."""
     folders = [Path(pair, name) for name in SIZES]
     _, *measured = prepare_text(text, 8, 4, folders[0], SIZES["demo-target"]["n_vocab"])
-    found = evaluate(*map(load_torch, folders), *measured, pieces=pieces)
+    found = evaluate(*map(load_torch, folders), *measured, pieces=PIECES)
     target, draft = (load_model(str(folder))[0] for folder in folders)
-    found |= {f"tokens_temperature_{T}": tokens_per_pass(target, draft, T) for T in (0, 1)}
-    found |= dict(loops=sum(repeats(greedy_text(target, prompt)) for prompt in openings()[:N_TEXTS]))
+    for T in 1, 0:
+        texts = run(target, draft, T)
+        tokens = [len(r.tokens) for rounds in texts for r in rounds if len(r.drafts) == K]
+        found[f"tokens_temperature_{T}"] = np.mean(tokens)
+    new = [[token for r in rounds for token in r.tokens][:N_TOKENS] for rounds in texts]
+    found["loops"] = sum(repeats(prompt + tokens) for prompt, tokens in zip(openings(), new))
     return {key: round(value, 4) for key, value in found.items()}
 
 
-def main(what, pair, share=0.5, out="", text="stories.txt", pieces=28):
-    """Average two pairs, or measure one.
+def main(pair, other="", share=0.5, text="stories.txt"):
+    """Measure a pair; with --other, first write it as an average of two.
 
     Args:
-        what: average or measure
         pair: a directory with demo-target and demo-draft
-        share: with average, that of the weights in models/
-        out: with average, where the new pair is written
-        text: with measure, made by models.training.fetch
-        pieces: with measure, pieces of 512 tokens of held-out text
+        other: the pair to average with that in models/
+        share: of the weights in models/
+        text: made by models.training.fetch
     """
-    if what == "average":
-        check_is_new(Path(out))
-        average(pair, share, out)
-    elif what == "measure":
-        print(json.dumps(dict(pair=Path(pair).name, **measure(pair, text, pieces))))
-    else:
-        raise ValueError(f"there is no {what!r}: use average or measure")
+    if other:
+        check_is_new(Path(pair))
+        average(other, share, pair)
+    print(json.dumps(dict(pair=Path(pair).name, **measure(pair, text))))
 
 
 if __name__ == "__main__":
