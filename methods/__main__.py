@@ -117,10 +117,11 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
 
 def name_idle_choices(given, method, models, drafter):
     """A sentence for each given flag that has no effect here, whatever the temperature."""
-    if method.shape and "K" in given:
-        yield "--K has no effect with a tree: its option says how deep it is, as in tree:3,2,1"
-    if "draft_model_size" in given and not models.loaded:
-        yield f"--draft_model_size has no effect with --drafter {drafter}"
+    for applies, flag, reason in [
+            (method.shape, "K", "with a tree: its option says how deep it is, as in tree:3,2,1"),
+            (not models.loaded, "draft_model_size", f"with --drafter {drafter}")]:
+        if applies and flag in given:
+            yield f"--{flag} has no effect {reason}"
 
 
 DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(main).parameters.items()}
