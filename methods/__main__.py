@@ -118,7 +118,10 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
 def name_idle_choices(given, method, models, drafter):
     """A sentence for each given flag that has no effect here, whatever the temperature."""
     for applies, flag, reason in [
+            ("json" in given, "show_rounds", "with --json"),
+            ("prompt_file" in given, "prompt", "with --prompt_file"),
             (method.shape, "K", "with a tree: its option says how deep it is, as in tree:3,2,1"),
+            (models.target.exact_rows == float("inf"), "fast", "here: exact bits cost no time"),
             (not models.loaded, "draft_model_size", f"with --drafter {drafter}")]:
         if applies and flag in given:
             yield f"--{flag} has no effect {reason}"
