@@ -128,14 +128,15 @@ def read_sizes(folder):
 
 
 def check_sizes(sizes, arrays):
-    """Raises ValueError for what the shapes of the weights do not show: an impossible number of heads, or
-    another number of layers than the checkpoint has."""
-    n_embd, n_head = sizes["n_embd"], sizes["n_head"]
-    if type(n_head) is not int or n_head < 1 or n_embd % n_head:
-        raise ValueError(f"n_embd {n_embd!r} does not divide into {n_head!r} heads")
+    """Raises ValueError for impossible sizes, or if the checkpoint has a different number of layers."""
+    for size, value in sizes.items():
+        if size != "tied" and (size, value) != ("n_inner", None) and (type(value) is not int or value < 1):
+            raise ValueError(f"{size} is {value!r}, which is not a size")
+    if sizes["n_embd"] % sizes["n_head"]:
+        raise ValueError(f"n_embd {sizes['n_embd']} does not divide into {sizes['n_head']} heads")
     n_layer = len({name.split("/")[1] for name in arrays if name.startswith("model/h")})
     if sizes["n_layer"] != n_layer:
-        raise ValueError(f"n_layer is {sizes['n_layer']!r}, and the checkpoint has {n_layer} layers")
+        raise ValueError(f"n_layer is {sizes['n_layer']}, and the checkpoint has {n_layer} layers")
 
 
 def list_shapes(n_vocab, n_ctx, n_embd, n_layer, n_inner=None, tied=True, **_):
