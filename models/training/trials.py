@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.counts import openings
 from loading import command_line
 from loading.folder import read_folder
 from models.training.model import GPT2, export, fill, load
@@ -25,7 +24,7 @@ from models.training.train import SIZES, check_is_new, evaluate
 from speculative import speculative_sampling
 from utils import load_model
 
-MODELS = Path("models")
+MODELS, OPENINGS = Path("models"), Path("benchmarks/openings.txt")
 K, N_TEXTS, N_TOKENS, PIECES = 4, 60, 60, 28             # pieces of held-out text, of 512 tokens
 
 
@@ -49,10 +48,10 @@ def load_torch(folder):
     return model
 
 
-def run(target, draft, T):
+def run(target, draft, prompts, T):
     """The rounds of each text."""
     return [[*speculative_sampling(draft, target, prompt, N_TOKENS + K + 1, K, np.random.default_rng(seed),
-                                   temperature=T)] for seed, prompt in enumerate(openings()[:N_TEXTS])]
+                                   temperature=T)] for seed, prompt in enumerate(prompts)]
 
 
 def repeats(text, n=6):
@@ -69,13 +68,15 @@ def measure(pair, text):
     folders = [Path(pair, name) for name in SIZES]
     _, *measured = prepare_text(text, 8, 4, folders[0], SIZES["demo-target"]["n_vocab"])
     found = evaluate(*map(load_torch, folders), *measured, pieces=PIECES)
-    target, draft = (load_model(str(folder))[0] for folder in folders)
+    (target, encoder), (draft, _) = (load_model(str(folder)) for folder in folders)
+    lines = OPENINGS.read_text(encoding="utf-8").splitlines()[:N_TEXTS]
+    prompts = [encoder.encode(line) for line in lines]
     for T in 1, 0:
-        texts = run(target, draft, T)
+        texts = run(target, draft, prompts, T)
         tokens = [len(r.tokens) for rounds in texts for r in rounds if len(r.drafts) == K]
         found[f"tokens_temperature_{T}"] = np.mean(tokens)
     new = [[token for r in rounds for token in r.tokens][:N_TOKENS] for rounds in texts]
-    found["loops"] = sum(repeats(prompt + tokens) for prompt, tokens in zip(openings(), new))
+    found["loops"] = sum(repeats(prompt + tokens) for prompt, tokens in zip(prompts, new))
     return {key: round(value, 4) for key, value in found.items()}
 
 
