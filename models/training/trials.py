@@ -17,8 +17,7 @@ import numpy as np
 import torch
 
 from loading import command_line
-from loading.folder import read_folder
-from models.training.model import GPT2, export, fill, load
+from models.training.model import GPT2, export, load
 from models.training.text import prepare_text
 from models.training.train import SIZES, check_is_new, evaluate
 from speculative import speculative_sampling
@@ -28,24 +27,22 @@ MODELS, OPENINGS = Path("models"), Path("benchmarks/openings.txt")
 K, N_TEXTS, N_TOKENS, PIECES = 4, 60, 60, 28             # pieces of held-out text, of 512 tokens
 
 
+def load_torch(folder):
+    model = GPT2(**json.loads((folder / "hparams.json").read_text(encoding="utf-8")))
+    load(model, folder)
+    return model
+
+
 def average(other, share, out):
     """A pair between models/ and another one, written to the directory `out`."""
     for name, size in SIZES.items():
-        models = GPT2(**size), GPT2(**size)
-        for model, pair in zip(models, (other, MODELS)):
-            load(model, Path(pair, name))
-        theirs, ours = (model.state_dict() for model in models)
-        models[1].load_state_dict({key: torch.lerp(theirs[key], ours[key], share) for key in ours})
-        export(models[1], size, Path(out, name))
+        model, theirs = (load_torch(Path(pair, name)) for pair in (MODELS, other))
+        theirs = theirs.state_dict()
+        model.load_state_dict({key: torch.lerp(theirs[key], ours, share)
+                               for key, ours in model.state_dict().items()})
+        export(model, size, Path(out, name))
         for file in "encoder.json", "vocab.bpe":
             shutil.copy(MODELS / name / file, Path(out, name))
-
-
-def load_torch(folder):
-    sizes, arrays, _ = read_folder(folder)
-    model = GPT2(**{key: sizes[key] for key in SIZES["demo-target"]})
-    fill(model, arrays)
-    return model
 
 
 def run(target, draft, prompts, T):
