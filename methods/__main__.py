@@ -97,8 +97,9 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
     json or print(baseline.describe_time())
     speculative = time(speculate, partial(show, title="Speculative sampling", show_rounds=show_rounds))
     json or print(speculative.describe_time())
-    costs = explain(baseline, speculative, method)    # before further runs add to the times
+    costs = explain(baseline, speculative, method, n_tokens)    # before further runs add to the times
 
+    # Both have `rows`, the most of a pass: `compare` those counted, `explain` those possible, which are kept.
     figures = compare(baseline, speculative, encoder, lambda: (time(autoregress), time(speculate)),
                       block=method.tests_all)
     result = dict(prompt=prompt, draft=draft_model_size if models.loaded else drafter,

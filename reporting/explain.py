@@ -1,7 +1,7 @@
 """Where the time of two runs goes: c, the cost of a draft, v, the cost of a verification, and the speed-up
 they predict.
 
-    figures = compare(baseline, speculative, ..) | explain(baseline, speculative, method)
+    figures = compare(baseline, speculative, ..) | explain(baseline, speculative, method, n_tokens)
 
 c and v are medians of the runs' own calls, in target steps (passes over one token).
 """
@@ -11,17 +11,21 @@ from methods.samplers.tree_model import depths
 from reporting.stats import is_tree, ratio
 
 
-def explain(baseline, speculative, method):
+def explain(baseline, speculative, method, n_tokens):
     """Two Runs -> c, v, the speed-up they predict and the measured one to compare it with, both without the
-    prefill; None for what could not be measured.
+    prefill; None for what could not be measured.  Also the most rows that a pass of this method can have, and
+    whether such a pass is batch-invariant.
 
     method      methods.entries.Method, whose `propose` (or `grow`) is a TimedDrafter
     """
     c, v = costs_of(baseline, speculative, method)
     predicted = predict_from_rounds(baseline, speculative, c)
+    tree, target = method.shape, method.target
+    rows = (len(tree) if tree else min(method.K, n_tokens - 1)) + 1
     measured = ratio(speculative.speed_after_prompt, baseline.speed_after_prompt)
     return dict(predicted_speedup=predicted, speedup_after_prompt=measured, cost_ratio=c, verify_ratio=v,
-                lossless=method.lossless,
+                lossless=method.lossless, rows=rows,
+                same_bits=rows <= target.exact_rows and (not tree or target.exact_paths),
                 same_by_seed=method.baseline is not autoregressive_sampling)
 
 
