@@ -31,6 +31,8 @@ def main(what, name=""):
     if what not in ("mine", "counts", "costs", "speed", "all"):
         raise ValueError(f"there is no {what!r}: use mine, counts, costs, speed or all")
     if what == "mine":
+        if not name:
+            raise ValueError("mine needs your file: python -m benchmarks mine my_drafter.py")
         for line in mine.measure_drafter(name):
             print(line, flush=True)
         return

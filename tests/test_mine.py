@@ -49,7 +49,7 @@ def test_what_is_said_follows_from_counts_and_costs(name, says, drafter, monkeyp
     assert len(re.findall(says, "\n".join(mine.measure_drafter(drafter(name))))) == 2
 
 
-@pytest.mark.parametrize("words, says", [([], "my_drafter.py"), (["none.py"], "none.py")])
+@pytest.mark.parametrize("words, says", [([], "needs your file"), (["none.py"], "none.py")])
 def test_without_a_file_there_is_one_sentence(words, says, capsys):
     assert command_line.run(benchmarks.__main__.main, ["mine", *words]) == 2
     assert re.fullmatch(f"error: .*{says}.*\n", capsys.readouterr().err)
