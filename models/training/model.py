@@ -100,3 +100,5 @@ def export(model, hparams, folder):
         arrays[tensorflow_name(name)] = array[None] if name.endswith(".w") else array
     write_tensorflow(folder / "model.ckpt", arrays)
     (folder / "hparams.json").write_text(json.dumps(hparams, indent=1) + "\n", encoding="utf-8")
+    (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt"\n'
+                                       'all_model_checkpoint_paths: "model.ckpt"\n')
