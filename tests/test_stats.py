@@ -29,4 +29,5 @@ def test_children_are_counted_by_rank_over_the_nodes_that_were_reached():
     parents = [-1, -1, 0, 0, 2]
     taken_second = Round([5, 9], [4, 5, 6, 7, 8], 1, [], [], parents)    # stops at a leaf: no test there
     all_the_way = Round([4, 6, 8, 1], [4, 5, 6, 7, 8], 3, [], [], parents)
-    assert rate_by_rank([taken_second, all_the_way]) == [3 / 4, 1 / 3]
+    ended = Round([4], [4, 5, 6, 7, 8], 1, [], [], parents)        # EOS: no test below
+    assert rate_by_rank([taken_second, all_the_way, ended]) == [4 / 5, 1 / 4]
