@@ -45,18 +45,21 @@ NEUTRAL |= dict.fromkeys((
     "token_healing top_h watermarking_config").split(), (None, 0, [], {}))
 
 DELETE = "delete that line to generate without it"
+SAVE = "AutoModelForCausalLM.from_pretrained(FOLDER{}).save_pretrained(NEW) writes model.safetensors"
 PICKLE = ("a pickle, which could run any code: if nanoGPT's, safetensors.torch.save_file({k: (w.T if '.c_' "
           "in k and w.ndim > 1 else w).clone().contiguous() for k, w in torch.load('ckpt.pt')['model'].items"
           "()}, 'model.safetensors')")
 INSTEAD = {         # files that may be there instead of supported weights: what they are, and what to do
     "adapter_config.json": "an adapter, not a model: save what merge_and_unload() of peft makes of it",
     "model-*-of-*.safetensors": "a part of the weights: fetch model.safetensors.index.json, too",
-    "pytorch_model*": "a pickle, which could run any code: in transformers, "
-    "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW) writes model.safetensors",
+    "pytorch_model*": f"a pickle, which could run any code: in transformers, {SAVE.format('')}",
     "*.weights.h5": "Keras's: keras_hub.models.GPT2CausalLM.from_preset(FOLDER).export_to_transformers(NEW)",
     "gpt2_*.bin": "llm.c's: python dev/eval/export_hf.py -i FILE -o NEW -d float32, in its repository",
     "*.npz": "NumPy's: safetensors.numpy.save_file(dict(numpy.load(FILE)), 'model.safetensors')",
-    **dict.fromkeys(("*.pt", "*.pth", "*.ckpt", "*.bin"), PICKLE)}
+    **dict.fromkeys(("*.pt", "*.pth", "*.ckpt", "*.bin"), PICKLE),
+    "tf_model*": f"Keras's: in version 4 of transformers, {SAVE.format(', from_tf=True')}",
+    "flax_model*": f"Flax's: in version 4 of transformers, {SAVE.format(', from_flax=True')}",
+    **dict.fromkeys(("*onnx", "*.gguf"), "an export: name the folder of the model that it was made from")}
 
 
 def read_folder(folder):

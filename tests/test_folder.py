@@ -237,7 +237,10 @@ REFUSED = {         # what is changed, and what the sentence says
     "no size fits": (edit("config.json", n_positions="8"), "n_ctx is '8', which is not a size"),
     "a size left out that is not 768": (edit("config.json", "n_embd"), "should have .257, 768"),
     "a pickle": (rename_weights("pytorch_model.bin"), "pickle.*save_pretrained.* writes model.safetensors"),
-    "something else": (rename_weights("tf_model.h5"), "holds config.json, merges.txt, tf_model.h5"),
+    "Keras": (rename_weights("tf_model.h5"), "from_tf=True.*writes model.safetensors"),
+    "Flax": (rename_weights("flax_model.msgpack"), "from_flax=True.*writes model.safetensors"),
+    "ONNX": (rename_weights("model.onnx"), "model.onnx is an export: name the folder"),
+    "something else": (rename_weights("rust_model.ot"), "holds rust_model.ot, config.json"),
     **{name: (rename_weights(name), f"{name} is .*{says}") for name, says in {
         "ckpt.pt": "a pickle.*save_file", "gpt2_124M.bin": "llm.c's: python .*export_hf.py",
         "weights.npz": "NumPy's: .*save_file", "model.weights.h5": "Keras's: .*export_to_t"}.items()},
