@@ -106,6 +106,7 @@ def find_weights(folder):
         if fnmatch.filter(names, pattern) and (not found or pattern == "adapter_config.json"):
             raise ValueError(f"{fnmatch.filter(names, pattern)[0]} is {what}")
     if not found:
+        names.sort(key=lambda name: name.endswith((".json", ".txt", ".md")))
         raise ValueError(f"it holds {', '.join(names[:5]) or 'nothing'}, and neither model.ckpt.index "
                          "(OpenAI) nor model.safetensors (Hugging Face): name the folder of the model")
     need(len(found) == 1, f"there are {' and '.join(found)}: keep the files of one model")
