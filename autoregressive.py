@@ -5,7 +5,7 @@ length of the whole text, prompt included.
 """
 from functools import partial
 
-from checks import checked
+from engine.checks import checked
 from sampling import Round, probabilities, sample
 
 

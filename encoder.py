@@ -14,7 +14,7 @@ import codecs
 
 import regex  # the standard library's `re` lacks \p{L} and \p{N}
 
-from loading.tokenizer import EOS
+from engine.loading.tokenizer import EOS
 
 CHUNKS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
@@ -98,7 +98,7 @@ class Encoder:
 class Tokenizer(Encoder):
     """An Encoder with the extras that Hugging Face's files may ask for.
 
-    added, space, around, eos_ids   as in loading.tokenizer.Files
+    added, space, around, eos_ids   as in engine.loading.tokenizer.Files
     """
 
     def __init__(self, ids, merges, added, space, around, eos_ids):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compute.backend import to_host
+from engine.compute.backend import to_host
 
 
 class Round(NamedTuple):

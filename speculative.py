@@ -26,7 +26,7 @@ from functools import partial
 
 import numpy as np
 
-from checks import check_K, checked
+from engine.checks import check_K, checked
 from sampling import Round, cut_after, point_masses, probabilities, sample
 
 

@@ -10,14 +10,14 @@ so that each part can be passed on with `**`:
 Limitations: the token embeddings are in memory twice, as rows to look up and in the output head, so a model
 takes more memory than its file: a third more for 124M, a twentieth more for 1558M.
 """
-from checks import check_same_vocabulary
-from compute.backend import xp
-from compute.linear import lay_out
-from compute.threads import Arena
 from encoder import Tokenizer
+from engine.checks import check_same_vocabulary
+from engine.compute.backend import xp
+from engine.compute.linear import lay_out
+from engine.compute.threads import Arena
+from engine.loading.folder import read_folder
+from engine.loading.names import find_folder
 from gpt2 import GPT2
-from loading.folder import read_folder
-from loading.names import find_folder
 
 
 def load_model(name_or_folder, models_dir="models"):

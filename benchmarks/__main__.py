@@ -3,7 +3,7 @@ import sys
 
 from benchmarks import costs, counts, mine, tables
 from benchmarks.figures import RESULTS
-from loading import command_line
+from engine.loading import command_line
 from methods.table import DRAFTERS, VERIFIERS
 
 # These programs, in this order, rerun every measurement of the repository.  {command: the time it takes}

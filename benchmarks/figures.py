@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.counts import counted_as
-from reporting.stats import expected_tokens, ratio
+from engine.reporting.stats import expected_tokens, ratio
 
 RESULTS = Path(__file__).resolve().parent / "results"
 

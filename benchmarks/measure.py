@@ -1,6 +1,6 @@
 """The machine and its speed.
 
-    machine(), caption()        hardware, NumPy and BLAS or CuPy, in words
+    machine(), caption()        hardware, NumPy and BLAS, in words
     in_turns(runs, n)           seconds of each call; the runs take turns, f g f g
     seconds(n, f, g)            medians of these
     bandwidth(n)                the speed limit: bytes of weights read per second
@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 from tqdm import tqdm
 
-from compute.backend import clock, gpu, xp
+from engine.compute.backend import clock, xp
 
 # The machine ------------------------------------------------------------------------------------------------
 
@@ -34,7 +34,6 @@ def machine():
                 f"{pool['num_threads']} threads")
     return {"CPU": cpu, "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
             "Python": platform.python_version(), "NumPy": np.__version__, "BLAS": blas, "dtype": "float32",
-            **gpu(),
             **{key: value for key, value in sorted(os.environ.items()) if key.startswith("OPENBLAS_")}}
 
 
@@ -80,8 +79,8 @@ def bandwidth(n):
 # One pass ---------------------------------------------------------------------------------------------------
 
 def arrays_of(params):
-    """All arrays of nested parameters."""
-    if isinstance(params, xp.ndarray):
+    """All arrays, or Tiles, of nested parameters."""
+    if hasattr(params, "nbytes"):
         return [params]
     parts = params.values() if isinstance(params, dict) else params
     return [array for part in parts for array in arrays_of(part)]

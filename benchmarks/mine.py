@@ -14,10 +14,10 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks.costs import measure_rounds
-from benchmarks.counts import HERE, N_TOKENS, count_texts, figures, name_of
+from benchmarks.counts import N_TOKENS, count_texts, figures, name_of
 from benchmarks.figures import speed
 from benchmarks.measure import caption
-from reporting.stats import ratio
+from engine.reporting.stats import ratio
 
 K, N_TEXTS, N_TIMED = 4, 30, 6                                  # N_TEXTS are counted, N_TIMED timed
 HEAD = f"{'':24}  tokens per pass  acceptance     c     v     speed-up"
@@ -29,13 +29,12 @@ def measure_drafter(drafter):
     drafter     a file that defines propose, or a drafter of methods/table.py
     """
     yield caption()
-    openings = (HERE / "openings.txt").read_text(encoding="utf-8").splitlines()
     for T, where in (1, ""), (0, "places:0-20"):                # as in docs/methods.md
         yield f"\nT = {T}, K = {K}, {N_TEXTS} texts{where and ', their first 20 tokens'}\n{HEAD}"
         cells = [(name, "token", K, T) for name in (drafter, "model")]
         counted = [figures(sum(count_texts((*cell, where), n, 1) for n in tqdm(
             range(N_TEXTS), unit=" texts", leave=False, disable=None))) for cell in cells]
-        timed = measure_rounds(cells, float("inf"), openings[:N_TIMED], N_TOKENS)
+        timed = measure_rounds(cells, float("inf"), N_TIMED, N_TOKENS)
         speeds = [speed(found, timed[name_of(*cell)], timed[f"alone T={T}"])
                   for cell, found in zip(cells, counted)]
         for (name, *_), found, cost in zip(cells, counted, speeds):

@@ -1,6 +1,6 @@
 """The best tree: Sequoia, Chen et al. 2024 (arXiv 2402.12374).
 
-    accepted = rate_by_rank(rounds)                     # reporting/stats.py, of a run with a wide tree
+    accepted = rate_by_rank(rounds)                     # engine/reporting/stats.py, of a run with a wide tree
     _, shape = best_tree(accepted, 15, 6)               # 15 nodes, at most 6 levels
     tree_sampling(draft, target, tokens, n_tokens, shape, rng)
 

@@ -6,8 +6,8 @@ Limitations: their text is noise.
 """
 import numpy as np
 
+from engine.loading.folder import list_shapes
 from gpt2 import GPT2
-from loading.folder import list_shapes
 from utils import nest
 
 SIZES = {"tiny": dict(n_vocab=300, n_ctx=256, n_embd=32, n_head=2, n_layer=4),          # for the tests

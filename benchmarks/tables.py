@@ -12,7 +12,7 @@ import re
 from benchmarks.costs import SIZES
 from benchmarks.counts import SHAPES, cell_of, name_of, plan
 from benchmarks.figures import RESULTS, value
-from loading.files import rewrite
+from engine.loading.files import rewrite
 from methods.table import DRAFTERS, VERIFIERS
 
 TABLE = re.compile(r"(<!-- (.+) -->\n)[^<]*(?=<!-- end -->)")

@@ -10,10 +10,10 @@ from glob import glob
 from json import dumps, loads
 from pathlib import Path
 
+from engine.loading import command_line
+from engine.loading.files import read_text, rewrite
+from engine.reporting.terminal import escape_controls
 from exercises.steps import STEPS
-from loading import command_line
-from loading.files import read_text, rewrite
-from reporting.terminal import escape_controls
 
 SECONDS = 60            # allowed for a step; the slowest takes a few
 

@@ -15,10 +15,10 @@ from itertools import islice
 
 import numpy as np
 
+from engine.loading.files import read_text
+from engine.loading.user_file import load_module
 from exercises.mistakes import name_rule
 from exercises.steps import STEPS, name_rows, step_4
-from loading.files import read_text
-from loading.user_file import load_module
 
 HINTS = {               # part of an error: its likely reason
     "non-negative": "(is the residual max(0, q - p)? q - p alone has negative entries.)",

@@ -16,7 +16,7 @@ from unittest import mock
 
 import numpy as np
 
-from checks import check_call, check_settings, checked_propose, token_list
+from engine.checks import check_call, check_settings, checked_propose, token_list
 from exercises.mistakes import FILTERS, KNOWN, name_first, omissions
 from lossless import distribution_of_text, exact_distribution, report
 from lossless.judge import distance, text_of

@@ -7,8 +7,8 @@ import numpy as np
 from tqdm import tqdm
 
 import speculative
-from checks import check_settings
-from loading import command_line
+from engine.checks import check_settings
+from engine.loading import command_line
 from lossless.cases import thorough_cases
 from lossless.judge import report
 from lossless.ledger import write_ledger
@@ -58,7 +58,7 @@ def main(path="", *, thorough=False, explain=False):
 def own_functions(path):
     """{name: function} of a user's file: a loop, or else propose, verify or both.  Raises ValueError if it
     has none of its own."""
-    from loading import files, user_file
+    from engine.loading import files, user_file
     module = user_file.load_module(path, files.read_text(path, "name a Python file"))
     own = {name: user_file.load_function(path, name, like=like)
            for name, like in dict(propose=speculative.propose, verify=speculative.verify,

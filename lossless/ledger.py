@@ -6,7 +6,7 @@ branches are walked as judge.py walks.  If a sampler gives tokens instead of rou
 """
 import numpy as np
 
-from checks import check_settings
+from engine.checks import check_settings
 from lossless.judge import MAX_STEPS, ROUNDING, clearest, find_errors, walk_case
 from lossless.toys import distribution_of_text, distribution_of_token, spell
 

@@ -11,19 +11,19 @@ import json as json_format
 import sys
 from functools import partial
 
-import compute
-from checks import READS_THE_END, check_flags, check_room
-from loading import command_line
-from loading.files import read_text
-from loading.names import name_sources
+from engine import compute
+from engine.checks import READS_THE_END, check_flags, check_room
+from engine.loading import command_line
+from engine.loading.files import read_text
+from engine.loading.names import name_sources
+from engine.reporting.runs import compare, measure_calls
+from engine.reporting.stats import log_probabilities, time_drafting
+from engine.reporting.summary import describe, name_idle_flags
+from engine.reporting.terminal import show_progress, watch
+from methods.explain import explain
 from methods.table import DRAFTERS, VERIFIERS, Models, choose, prepare
 from pages.files import check_place
 from pages.trace import write_trace
-from reporting.explain import explain
-from reporting.runs import compare, measure
-from reporting.stats import log_probabilities, time_drafting
-from reporting.summary import describe, name_idle_flags
-from reporting.terminal import show_progress, watch
 
 
 def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *, n_tokens_to_generate=40,
@@ -91,15 +91,13 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
 
     def time(sampler, show=iter):
         method.reset()
-        return measure(sampler, method.draft, method.target, seed, show)
+        return measure_calls(sampler, method.draft, method.target, seed, show)
 
     baseline = time(autoregress, partial(show, title="Autoregressive sampling"))
     json or print(baseline.describe_time())
     speculative = time(speculate, partial(show, title="Speculative sampling", show_rounds=show_rounds))
     json or print(speculative.describe_time())
-    costs = explain(baseline, speculative, method, n_tokens)    # before further runs add to the times
-
-    # Both have `rows`, the most of a pass: `compare` those counted, `explain` those possible, which are kept.
+    costs = explain(baseline, speculative, method)              # before further runs add to the times
     figures = compare(baseline, speculative, encoder, lambda: (time(autoregress), time(speculate)),
                       block=method.tests_all)
     result = dict(prompt=prompt, draft=draft_model_size if models.loaded else drafter,

@@ -26,8 +26,9 @@ class Drafter(NamedTuple):
     make: Callable                  # (models, option, tokens, K, settings) -> Drafted
     parse: Callable | None = None   # the text after the colon -> the option, or ValueError; None: no option
     drafts: tuple = (LINE,)
-    wraps: bool = False             # the option is another drafter: a table.Choice
+    wraps: bool = False             # the option is another Drafter
     lossless: bool | None = True    # None: not known
+    option: object = None           # set by table.choose
 
 
 class Drafted(NamedTuple):
@@ -40,33 +41,24 @@ class Drafted(NamedTuple):
 
 
 class Verifier(NamedTuple):
-    """An entry of VERIFIERS: an accept rule for the loop of speculative.py, or a loop of its own."""
+    """An entry of VERIFIERS."""
     file: str
-    rule: Callable | None = None    # option -> verify
-    loop: Callable | None = None    # (Drafted, option) -> a sampler, called as speculative_sampling
+    make: Callable                  # (Drafted, option) -> a sampler, called as speculative_sampling
     parse: Callable | None = None   # as in Drafter
     verifies: tuple = (LINE,)
     baseline: Callable = autoregressive_sampling        # what it is compared with
     tests_all: bool = False         # the rule also tests drafts after one that fails
     lossless: bool | None = True
+    option: object = None
 
     @property
     def verifies_trees(self):
         return LINE not in self.verifies
 
-    def sampler_for(self, drafted, option):
-        """Returns (sampler, verify); verify is None if the verifier has a loop of its own."""
-        if self.loop:
-            return self.loop(drafted, option), None
-        verify = self.rule(option)
-        return partial(speculative_sampling, propose=drafted.propose, verify=verify), verify
 
-
-class Choice(NamedTuple):
-    """A word such as "early_exit:4", looked up."""
-    name: str
-    entry: Drafter | Verifier
-    option: object = None
+def judge_lines(rule):
+    """How a Verifier is made of an accept rule for the loop of speculative.py.  rule: option -> verify"""
+    return lambda drafted, option: partial(speculative_sampling, propose=drafted.propose, verify=rule(option))
 
 
 class Method(NamedTuple):
@@ -81,7 +73,6 @@ class Method(NamedTuple):
     grow: Callable | None
     memory: object
     sampler: Callable               # speculative_sampling with `propose` and `verify`, or another loop
-    verify: Callable | None         # its accept rule; None for another loop
     baseline: Callable
     K: int                          # the most drafts that a round can accept
     shape: list | None              # [n_nodes], the parents of the tree's nodes; None: a line of drafts

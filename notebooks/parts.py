@@ -8,7 +8,7 @@ PARTS = {
     ("linear", "attention"): "attention products",
     ("linear", "feed_forward"): "feed-forward products",
     ("linear", "logits"): "output head",
-    ("matmul", "dot_product_attention"): "attention over the cache",
+    ("row_products", "dot_product_attention"): "attention over the cache",
     ("softmax", "dot_product_attention"): "softmax",
     ("gelu", "feed_forward"): "gelu",
     ("layer_norm", "transformer_block"): "layer norm",
@@ -32,14 +32,13 @@ def parts_timed():
 
 
 def textbook(params):
-    """The same parameters, with matrices [n_in, n_out] instead of tiles (compute/linear.py), and no separate
-    head."""
+    """The same parameters, with matrices [n_in, n_out] instead of Tiles, and no separate head."""
     if isinstance(params, list):
         return [textbook(part) for part in params]
     if not isinstance(params, dict):
         return params
     if "w" not in params:
         return {name: textbook(part) for name, part in params.items() if name != "lm_head"}
-    n_tiles, n_chunks, _, depth, width = params["w"].shape
-    w = params["w"].transpose(1, 2, 3, 0, 4).reshape(n_chunks * depth, n_tiles * width)[:, :len(params["b"])]
+    n_in, n_out = params["w"].shape
+    w = params["w"].tiles.transpose(1, 2, 3, 0, 4).reshape(n_in, -1)[:, :n_out]
     return {"w": w, "b": params["b"]}

@@ -14,7 +14,7 @@ from time import perf_counter
 import nbformat
 from nbclient import NotebookClient
 
-from loading import command_line, files
+from engine.loading import command_line, files
 
 HERE = Path(__file__).resolve().parent
 METADATA = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

@@ -1,7 +1,7 @@
 """A static site that needs no installation.  python -m pages FOLDER"""
 import sys
 
-from loading import command_line
+from engine.loading import command_line
 from pages.files import write_folder
 from pages.site import pages
 

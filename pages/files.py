@@ -11,7 +11,7 @@ Limitations: pipes and devices (/dev/stdout) are refused: renaming would replace
 import os
 from pathlib import Path
 
-from loading.files import rewrite
+from engine.loading.files import rewrite
 
 MARK = ('<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         '<meta name="generator" content="speculative-sampling-numpy">')

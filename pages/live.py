@@ -25,12 +25,12 @@ import numpy as np
 import sampling
 import speculative
 from autoregressive import autoregressive_sampling
-from loading.user_file import checked_rule
+from engine.loading.user_file import checked_rule
+from engine.reporting.runs import Run
+from engine.reporting.stats import Timed, time_drafting
+from methods.explain import costs_of
 from methods.table import Models, choose, prepare
 from pages.rounds import EDITOR, Coins, Shown, source_of, texts
-from reporting.explain import costs_of
-from reporting.runs import Run
-from reporting.stats import Timed, time_drafting
 from speculative import speculative_sampling
 
 
@@ -63,7 +63,7 @@ class Live:
             model and Timed(model) for model in (method.draft, method.target, self.baseline)]
         method.reset()
         alone.reset()
-        sampler = load_rule(code, method)() if code else method.sampler
+        sampler = load_rule(code, method.propose)() if code else method.sampler
         self.shown = Shown(self.encoder, coins, sampler, trace=False, code=code, tree=bool(method.shape))
         self.runs = dict(spec=sampler(draft, target, tokens, n_tokens, method.K, coins, **settings), alone=(
             autoregressive_sampling(alone, tokens, n_tokens, np.random.default_rng(seed), **settings)))
@@ -123,11 +123,11 @@ def record(settings):
 
 # The rule ---------------------------------------------------------------------------------------------------
 
-def load_rule(code, others=speculative):
+def load_rule(code, propose=speculative.propose):
     """Runs the editor's code.  Returns a function without arguments that makes its sampler, whose `verify` is
     checked: it must return what Algorithm 2 does.
 
-    others      has the other of `propose` and `verify`, if the code defines only one of them
+    propose     drafts if the code defines no function of this name
     """
     from lossless.verdicts import rules  # not at the top: a race without the editor's code begins sooner
     names = vars(sampling) | vars(speculative) | vars(rules) | dict(__name__="editor")
@@ -138,7 +138,7 @@ def load_rule(code, others=speculative):
         return lambda: checked(classes[-1]())
     if not own.keys() & {"propose", "verify"}:
         raise ValueError("the code defines neither propose nor verify, nor a subclass of Algorithm2 or Tree")
-    propose, verify = own.get("propose", others.propose), own.get("verify", others.verify)
+    propose, verify = own.get("propose", propose), own.get("verify", speculative.verify)
     return lambda: partial(speculative_sampling, propose=propose, verify=checked_rule(verify))
 
 

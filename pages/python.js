@@ -32,7 +32,7 @@ function inside() {                                     // becomes the worker's 
       python.unpackArchive(file, "zip", { extractDir: "/project" });
     }
     live = python.runPython("import os, sys, shutil; os.chdir('/project'); sys.path[:0] = ['/project']\n"
-      + "from compute import threads; threads.ARENA = 2 ** 22\n"      // here even unused memory counts
+      + "from engine.compute import threads; threads.ARENA = 2 ** 22\n"      // here even unused memory counts
       + "from pages.live import Live; live = Live(); shutil.rmtree('models/demo-target'); live");
   }
   async function run(id, race) {

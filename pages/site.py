@@ -32,8 +32,8 @@ ABOUT = ("A small model drafts, a large one checks all drafts in one pass. Watch
 START, RECORDED = json.loads((HERE / "recordings.json").read_text(encoding="utf-8")).values()
 COSTS = ("model token K=4 T=1", "lookup token K=4 T=1", "eagle token K=4 T=1",      # of a draft
          "model tree:3,2,1 T=1", "eagle tree:3,2,1 T=1")    # of a level of the tree, five drafts on average
-CODE = (".", "compute", "loading", "lossless", "lossless/verdicts", "methods", "methods/drafters",
-        "methods/samplers", "pages", "reporting")
+CODE = (".", "engine", "engine/compute", "engine/loading", "engine/reporting", "lossless",
+        "lossless/verdicts", "methods", "methods/drafters", "methods/samplers", "pages")
 GPUS = {    # not measured: (texts at once, how many rows, of all texts together, cost as much as one row)
     "a GPU, one text (assumed)": (1, 128), "a GPU, 128 texts at once (assumed)": (128, 128)}
 

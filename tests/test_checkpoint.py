@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loading import checkpoint
-from loading.checkpoint import crc32c, read_safetensors, read_tensorflow, to_message, write_tensorflow
+from engine.loading import checkpoint
+from engine.loading.checkpoint import crc32c, read_safetensors, read_tensorflow, write_tensorflow
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TENSORFLOW, HUGGINGFACE = FIXTURES / "tensorflow", FIXTURES / "huggingface"
@@ -170,19 +170,6 @@ def refused(read, path, reason):
     (sealed(BLOCK.replace(VERSION, b"\x1b\2\x08\1", 1)), "KeyError.*damaged")])         # a group
 def test_what_is_no_index_or_of_another_kind_is_said(tmp_path, index, reason):
     (tmp_path / "m.index").write_bytes(index)
-    refused(read_tensorflow, tmp_path / "m", reason)
-
-
-@pytest.mark.parametrize("offset, size, n, version, reason", [
-    (0, 8, 1, 1, "reshape"), (0, 8, 3, 1, "reshape"), (2**32, 8, 2, 1, HOLE), (2**63, 8, 2, 1, HOLE),
-    (0, 2**32 + 8, 2, 1, HOLE), (0, 2**62, 2, 1, HOLE), (0, 8, 2, 0, "KeyError")])
-def test_a_tensor_that_is_not_where_its_index_says_is_said(tmp_path, offset, size, n, version, reason):
-    """One tensor of 8 bytes.  (The last index does not say how many data files there are.)"""
-    shape = to_message((0x12, to_message((0x08, n))))
-    entry = to_message((0x08, 1), (0x12, shape), (0x20, offset), (0x28, size))
-    index = checkpoint.to_index([(b"", to_message((0x08, version), (0x1A, VERSION[2:]))), (b"x", entry)])
-    (tmp_path / "m.index").write_bytes(index)
-    (tmp_path / DATA).write_bytes(bytes(8))
     refused(read_tensorflow, tmp_path / "m", reason)
 
 

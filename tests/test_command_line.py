@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from helpers import ROOT, full_disk
 
+from engine.loading import command_line, user_file
+from engine.loading.files import rewrite
 from exercises import child
-from loading import command_line, user_file
-from loading.files import rewrite
 from main import main
 
 HOME = os.path.expanduser("~")
@@ -186,14 +186,14 @@ def test_anything_that_can_write_is_an_output_and_none_is_a_terminal_without_its
 @pytest.mark.skipif(os.name == "nt", reason="cmd.exe has no >&-")
 @pytest.mark.parametrize("closed, says", [(">&-", ""), ("2>&-", "hello"), (">&- 2>&- <&-", "")])
 def test_a_program_whose_streams_are_closed_runs(closed, says):
-    code = "from loading.command_line import run; run(lambda: print('hello'), [])"
+    code = "from engine.loading.command_line import run; run(lambda: print('hello'), [])"
     words = f"{sys.executable} -c \"{code}\" {closed}"
     done = subprocess.run(words, shell=True, cwd=ROOT, capture_output=True)
     assert (done.returncode, done.stdout.decode().strip(), done.stderr) == (0, says, b"")
 
 
-PROGRAMS = ["main.py", "-m benchmarks", "-m exercises", "-m loading.download",
-            "-m loading.export", "-m lossless", "-m pages", "-m lossless.verdicts",
+PROGRAMS = ["main.py", "-m benchmarks", "-m exercises", "-m engine.loading.download",
+            "-m engine.loading.export", "-m lossless", "-m pages", "-m lossless.verdicts",
             "-m models.training.fetch"]
 
 

@@ -7,12 +7,8 @@ import contextlib
 import hashlib
 import json
 import math
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 import time
 from functools import partial
@@ -22,12 +18,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from helpers import ROOT, full_disk
+from helpers import full_disk
 
-from loading import checkpoint, command_line
-from loading import download as module
-from loading.download import MODELS, download
-from loading.folder import list_shapes
+from engine.loading import checkpoint, command_line
+from engine.loading import download as module
+from engine.loading.download import MODELS, download
+from engine.loading.folder import list_shapes
 
 JSON, INDEX, DATA = "encoder.json", "model.ckpt.index", "model.ckpt.data-00000-of-00001"
 CLOSED = "http://127.0.0.1:1/base/tiny"         # no server listens there
@@ -273,70 +269,35 @@ def test_a_full_disk_an_unwritable_folder_and_an_unknown_name_are_reported(serve
         download("125M")
 
 
-# Other processes: Ctrl-C, kill, two at once -----------------------------------------------------------------
+# Ctrl-C, and two programs at once ---------------------------------------------------------------------------
 
-PROGRAM = """
-import json, signal, sys
-from loading import download
-signal.signal(signal.SIGINT, signal.default_int_handler)        # ignored, perhaps, by who started the tests
-download.MODELS, download.WAIT, download.PATIENCE = json.loads(sys.argv[1]), 0.01, (1, 20)
-print(download.download("tiny", sys.argv[2]))
-"""
-
-
-def program(models_dir):
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, json.dumps(module.MODELS), str(models_dir)],
-                            cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-@pytest.fixture
-def started(server, tmp_path):
-    """started() starts a program that downloads.  The server stops half way until gate.set()."""
-    server.answers = {DATA: iter([HALF._replace(pace=(10**6, gate.wait))])}
-    return partial(program, tmp_path)
-
-
-gate = threading.Event()
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows does not have these signals")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGKILL", pytest.param("SIGTERM", marks=pytest.mark.long)])
-def test_ctrl_c_and_kill_leave_what_a_second_start_resumes(server, tmp_path, name, started):
-    gate.clear()
-    sign, part, process = getattr(signal, name), tmp_path / "tiny" / f"{DATA}.part", started()
-    wait_for(lambda: part.exists() and part.stat().st_size > 100_000)
-    process.send_signal(sign)
-    _, err = process.communicate(timeout=20)
-    gate.set()
-    assert process.returncode == -sign and ("KeyboardInterrupt" in err) == (sign == signal.SIGINT)
+def test_ctrl_c_leaves_what_a_second_start_resumes(server, tmp_path, monkeypatch):
+    def interrupted(*_):
+        if next(pieces, None) is None:
+            raise KeyboardInterrupt
+    pieces, part = iter(range(12)), tmp_path / "tiny" / f"{DATA}.part"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(module.tqdm, "update", interrupted)
+        download("tiny", tmp_path)
     nothing_partial(tmp_path / "tiny", server.files)
     resumed_from = part.stat().st_size
     completes(server, tmp_path)
-    assert server.log[-1] == (DATA, f"bytes={resumed_from}-")
+    assert resumed_from > 0 and server.log[-1] == (DATA, f"bytes={resumed_from}-")
 
 
-@pytest.mark.long
-def test_the_second_of_two_programs_waits_and_goes_on_if_the_first_is_killed(server, tmp_path, started):
-    """A killed program leaves no stale lock."""
-    gate.clear()
-    first = started()
-    wait_for(lambda: server.asked(DATA))
-    second = started()
-    time.sleep(1)
-    assert second.poll() is None and len(server.asked(DATA)) == 1
-    first.kill()
-    out, err = second.communicate(timeout=20)
-    assert (second.returncode, out.strip()) == (0, str(tmp_path / "tiny")), err
-    gate.set()
-    assert len(server.asked(DATA)) == 2 and len(server.asked(INDEX)) == 1
+def test_the_second_of_two_programs_waits_for_the_first(server, tmp_path):
+    """The lock is the open file's, so a program that is killed leaves none behind."""
+    fcntl = pytest.importorskip("fcntl", reason="Windows has no such locks")
+    (tmp_path / "tiny").mkdir()
+    second = threading.Thread(target=download, args=("tiny", tmp_path))
+    with open(tmp_path / "tiny" / module.LOCK, "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second.start()
+        time.sleep(.2)
+        assert second.is_alive() and not server.log
+    second.join(20)
     completes(server, tmp_path)
+    assert len(server.log) == 4
 
 
 # The table --------------------------------------------------------------------------------------------------

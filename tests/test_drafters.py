@@ -1,21 +1,32 @@
 """What drafters draft, and when they stop.  test_methods_lossless.py checks that they are lossless."""
+import os
 from collections import Counter
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import tiny_gpt2
+from helpers import load_encoder, tiny_gpt2
 from hypothesis import given, settings
 from hypothesis.strategies import booleans, integers, lists, sampled_from, tuples
 
 import gpt2
-from lossless.toys import memoryless, scripted, table
-from methods.drafters import adaptive, lookup
+import speculative
+from autoregressive import autoregressive_sampling
+from encoder import Encoder, Tokenizer
+from engine.reporting.stats import predicted_speedup
+from lossless import exact_distribution
+from lossless.toys import as_model, memoryless, scripted, table
+from methods.drafters import adaptive, cascade, lookup
 from methods.drafters.adaptive import Confident, Optimum, Schedule
 from methods.drafters.early_exit import EarlyExit
+from methods.drafters.jacobi import Jacobi
 from methods.drafters.layer_skip import LayerSkip
 from methods.drafters.ngram import NGram
+from methods.drafters.suffix import Suffix
+from methods.drafters.vocabularies import SLEM, TLI
 from methods.entries import Drafted
-from reporting.stats import predicted_speedup
+from sampling import probabilities
 from speculative import speculative_sampling
 
 
@@ -209,9 +220,232 @@ def test_a_skipped_sublayer_adds_nothing(attn, mlp):
     model, zeroed, whole = (tiny_gpt2(n_layer=3, dtype=np.float64) for _ in range(3))
     for name, layers in ("attn", attn), ("mlp", mlp):
         for layer in layers:
-            for array in zeroed.params["blocks"][layer][name]["c_proj"].values():
-                array[:] = 0
+            c_proj = zeroed.params["blocks"][layer][name]["c_proj"]
+            c_proj["w"].tiles[:] = c_proj["b"][:] = 0
     pair = LayerSkip(model, attn, mlp)
     for tokens, n_last in ([1, 2, 3], 2), ([1, 2, 4, 5], 1), ([1, 2, 4, 5, 6], 3), ([7], 1):
         assert pair.draft(tokens, n_last) == pytest.approx(zeroed(tokens, n_last), abs=1e-12)
         assert pair.target(tokens, n_last) == pytest.approx(whole(tokens, n_last), abs=1e-12)
+
+
+# Staged drafting --------------------------------------------------------------------------------------------
+
+def test_the_drafts_are_distributed_as_those_of_the_draft_alone():
+    draft, x = table(1, n_vocab=3), [2, 0]
+    to_probs = partial(probabilities, temperature=0.8)
+    guesses = cascade.cascade(speculative.propose, table(5, n_vocab=3))
+
+    def drafts(propose):
+        return exact_distribution(lambda rng: tuple(map(int, propose(draft, x, 3, to_probs, rng)[0])))
+    found, expected = drafts(guesses), drafts(speculative.propose)
+    assert found.keys() == expected.keys() and len(found) == 27
+    assert all(abs(found[text] - expected[text]) < 1e-12 for text in expected)
+
+
+# Jacobi decoding --------------------------------------------------------------------------------------------
+
+def counting(n_vocab=50):
+    """A target that counts: each token is followed by the next number, whatever came before."""
+    return as_model(lambda x: -abs(np.arange(n_vocab) - ((x[-1] if x else -1) + 1) % n_vocab))
+
+
+def drafts_of(target, x, n_tokens, K):
+    found = Jacobi(target)
+    rounds = speculative_sampling(None, found, x, n_tokens, K, np.random.default_rng(0), temperature=0,
+                                  propose=found.propose)
+    return [r.drafts for r in rounds]
+
+
+def test_the_answers_to_rejected_drafts_are_the_next_drafts(monkeypatch):
+    """Without the pool, on a target that counts.  After each of the 7s it says 8, so 8 8 8 is drafted, though
+    only the first 8 is right.  This is the Jacobi iteration: each round gets one more place right."""
+    monkeypatch.setattr(Jacobi, "learn", lambda self: None)
+    assert drafts_of(counting(), [7], 7, 3)[:4] == [[7, 7, 7], [8, 8, 8], [9, 9, 9], [10, 10, 10]]
+
+
+def test_the_pool_holds_what_the_target_said_after_each_token():
+    found = Jacobi(counting())
+    found([1, 7, 7, 3], 3)                              # its answers after 1 7, 1 7 7 and 1 7 7 3
+    # 8 was not asked about: the two answers at these places, then 4 once more
+    assert found.propose(None, [1, 7, 8], 3, None, None) == ([8, 4, 4], None)
+    assert found.pool == {(7,): 8, (1, 7): 8, (7, 7): 8, (1, 7, 7): 8, (3,): 4, (7, 3): 4, (7, 7, 3): 4}
+    found([20, 3, 4, 4], 2)
+    assert found.propose(None, [6, 7], 2, None, None) == ([8, 8], None)             # not this text: no places
+    assert found.pool.keys() >= {(3, 4, 4), (20, 3, 4)}
+    found([2], 1)
+    found.pool = {(7,): 1, (9,): 2, (5, 7): 3}
+    assert [found.propose(None, [x, 7], 1, None, None)[0] for x in (5, 6)] == [[3], [1]]   # longest first
+    found([7], 1)
+    assert found.propose(None, [6, 7], 1, None, None)[0] == [8]         # the latest answer counts
+
+
+def test_with_the_pool_a_text_that_repeats_is_drafted_right():
+    target = counting(n_vocab=4)
+    assert drafts_of(target, [3], 40, 3)[-3:-1] == [[0, 1, 2], [0, 1, 2]]
+
+
+# Suffix decoding --------------------------------------------------------------------------------------------
+
+def drafts(x, k, memory=None):
+    return (memory or Suffix()).propose(None, x, k, None, None)[0]
+
+
+def ends(written, string):
+    """Where this string ends, each time."""
+    n = len(string)
+    return [i + n for i in range(len(written) - n + 1) if written[i:i + n] == string]
+
+
+def line_by_search(texts, k, depth):
+    """The drafts after the last text, from the definition: a search through all texts for each string."""
+    x, written, best = texts[-1], [token for text in texts for token in [None, *text]], (0, [])
+    for p in range(min(depth - 1, len(x)), 0, -1):
+        found, place, worth, score = [], None, 1, 0
+        while len(ends(written, x[-p:])) > 1 and len(found) < min(k, 4 * p):
+            string = x[-p:] + found
+            places = ends(written, string)
+            if place is None and (len(places) == 1 or len(string) >= depth):
+                place = places[-1]                      # what followed there is drafted, whatever it was
+            if place is None:
+                after = [token for end in places for token in written[end:end + 1]]
+            else:
+                after, place = (written + found)[place:place + 1], place + 1
+            after = [token for token in after if token is not None]
+            token = max(reversed(after), key=after.count, default=None)      # the last of the most frequent
+            worth *= after.count(token) / max(1, len(after))
+            if worth < .1:
+                break
+            found, score = [*found, token], score + worth
+        best = max(best, (score, found), key=lambda one: one[0])
+    return best[1]
+
+
+@given(lists(lists(integers(0, 2), min_size=2, max_size=14), min_size=1, max_size=3), integers(0, 8),
+       sampled_from([2, 3, 4, 32]))
+def test_a_line_is_what_a_search_through_all_texts_finds(texts, k, depth):
+    memory = Suffix(depth)
+    for text in texts:
+        for end in range(1, len(text) + 1):
+            found = drafts(text[:end], k, memory)
+    assert found == line_by_search(texts, k, depth)
+
+
+def test_the_tree_holds_what_is_worth_most():
+    x = [1, 2, 3, 1, 2, 4, 1, 2, 3, 5, 1, 2]                            # after 1, 2: 3 twice, 4 once
+    found = Suffix().grow(None, x, [-1, -1, 0, 0, 1, 1], None, None, None)
+    assert found == ([3, 4, 1, 5, 1], [-1, -1, 0, 0, 1], None)          # worth 2/3, 1/3, 1/3, ..
+    assert Suffix().grow(None, x, [-1] * 9, None, None, None) == ([3, 4], [-1, -1], None)       # one level
+
+
+def test_other_texts_are_remembered_and_do_not_run_into_each_other():
+    memory = Suffix()
+    memory.learn([1, 2, 3])
+    assert drafts([5, 1], 3, memory) == [2, 3]                          # not 5, of the next text
+    assert drafts([9, 5], 3, memory) == [1]
+    assert drafts([9, 5, 1], 3, memory) == [2, 3]
+    memory.learn(np.array([6, 4, 3]))
+    assert drafts([6], 3, memory) == [4, 3]
+    for nonsense in "text", [1.5], None, [[1]]:
+        with pytest.raises(ValueError, match="list of token ids"):
+            memory.learn(nonsense)
+
+
+@pytest.mark.parametrize("size, token, known", [(100, 998, True), (100, 960, True), (100, 890, False),
+                                                (1, 998, False)])
+def test_its_memory_is_bounded_and_keeps_the_younger_half(size, token, known):
+    memory = Suffix(memory=size)
+    memory.learn(range(1000))
+    assert drafts([token], 1, memory) == [token + 1] * known
+
+
+def test_of_a_known_text_only_the_newer_half_of_the_memory_is_learnt_and_only_once(monkeypatch):
+    memory = Suffix(memory=8, known=[1, 2, 3, 4, 5, 6])
+    monkeypatch.setattr(Suffix, "add", None)
+    for _ in range(2):
+        memory.reset()
+        assert memory.text == [3, 4, 5, 6]
+    monkeypatch.undo()
+    assert drafts([3], 2, memory) == [4, 5]
+
+
+# Other vocabularies -----------------------------------------------------------------------------------------
+
+DEMO = Path(__file__).parent.parent / "models" / "demo-target"
+
+# Both have the tokens a and b; each has one more that the other lacks.
+ENCODER = Encoder({"a": 0, "b": 1, "ab": 2}, [("a", "b")])
+SMALL = Encoder({"b": 0, "ba": 1, "a": 2}, [("b", "a")])
+DRAFT, TARGET = table(1, n_vocab=3), table(2, n_vocab=3)
+
+
+def test_tli_has_the_drafts_logits_for_the_tokens_of_both_and_nothing_for_the_others():
+    draft = TLI(DRAFT, SMALL, ENCODER)
+    for tokens in [1], [0, 1, 2, 0], [2, 2]:
+        b, _, a = DRAFT(SMALL.encode(ENCODER.decode(tokens)))[0]
+        assert draft(tokens)[0] == pytest.approx([a, b, -np.inf], rel=1e-6)
+    rows = draft([0, 1, 2, 0], 3)
+    assert (rows == [draft([0, 1])[0], draft([0, 1, 2])[0], draft([0, 1, 2, 0])[0]]).all()
+
+
+@pytest.mark.parametrize("x, written, k, expected", [
+    ([1], "a b", 2, [2]),                       # b ab: the draft does not have ab
+    ([1], "a b ba b", 4, [2, 1, 2]),            # b ab b ab
+    ([1], "a b ba b", 2, [2]),                  # k counts the draft's tokens
+    ([0], "a b b", 3, [2, 1]),                  # a ab b
+    ([0], "b a", 2, []), ([1, 0], "ba", 1, []),     # ab would cross the seam
+    ([0, 1], "b", 1, [1]),                      # text before the seam does not matter
+    ([1, 1], "b", 0, [])])
+def test_slem_proposes_what_the_draft_wrote_where_it_is_surely_new(x, written, k, expected):
+    n = len(SMALL.encode(ENCODER.decode(x)))
+    draft = scripted([0] * n + [SMALL.ids[token] for token in written.split()], n_vocab=3)
+    assert SLEM(draft, SMALL, ENCODER).propose(None, x, k, None, None) == (expected, None)
+
+
+@pytest.mark.parametrize("around", [([0], []), ([], [0])])
+def test_what_a_tokenizer_puts_around_a_text_changes_no_draft(around):
+    ids, draft = {"<s>": 0, "a": 1, "b": 2}, table(1, n_vocab=3)
+    plain, wraps = (Tokenizer(ids, [], ["<s>"], False, sides, []) for sides in (([], []), around))
+    x, wrapped = plain.encode("abb"), wraps.encode("abb")
+    drafts = SLEM(draft, plain, plain).propose(None, x, 3, None, None)
+    assert len(drafts[0]) == 3 and len(wrapped) == 4
+    for small in plain, wraps:
+        assert SLEM(draft, small, wraps).propose(None, wrapped, 3, None, None) == drafts
+        assert (TLI(draft, small, wraps)(wrapped) == TLI(draft, plain, plain)(x)).all()
+
+
+def gpt2_in_words_of(encoder, seed, n_ctx):
+    return tiny_gpt2(seed, n_vocab=encoder.n_vocab, n_ctx=n_ctx)
+
+
+@pytest.fixture(scope="module", params=["half of the merges", "gpt2"])
+def encoders(request):
+    """(the draft's encoder, the target's encoder)"""
+    if request.param == "gpt2":
+        if "GPT2_VOCAB" not in os.environ:
+            pytest.skip("GPT-2's vocabulary was not found: set GPT2_VOCAB to its folder")
+        return load_encoder(DEMO), load_encoder(os.environ["GPT2_VOCAB"])
+    whole = load_encoder(DEMO)
+    merges = list(whole.ranks)[:2000]
+    tokens = [*sorted(whole.char_of.values()), *map("".join, merges)]
+    return Encoder({token: i for i, token in enumerate(tokens)}, merges), whole
+
+
+TEXT = "\u201cI want nothing,\u201d cried the young man, with a smile\u2026 na\u00efve"
+
+
+@pytest.mark.parametrize("method", [TLI, SLEM])
+def test_with_whole_vocabularies_the_text_at_temperature_0_is_the_baselines(encoders, method):
+    """Random models also write parts of characters.  The draft's context is shorter than the text."""
+    small, encoder = encoders
+    draft, target = gpt2_in_words_of(small, 1, 32), gpt2_in_words_of(encoder, 2, 80)
+    tokens = encoder.encode(TEXT)
+    method = method(draft, small, encoder)
+    more = dict(propose=method.propose) if isinstance(method, SLEM) else {}
+    for temperature in 0, 1:
+        run = target, tokens, 40
+        rounds = list(speculative_sampling(None if more else method, *run, 4, np.random.default_rng(0),
+                                           temperature=temperature, **more))
+        assert sum(len(r.drafts) for r in rounds) > 20
+        if temperature == 0:
+            baseline = autoregressive_sampling(*run, np.random.default_rng(0), temperature=0)
+            assert [token for r in rounds for token in r.tokens] == [r.tokens[0] for r in baseline]

@@ -2,7 +2,7 @@
 (a decode step) or together with others (a verification, a prompt).
 
 Elsewhere one row goes through `gemv` and K + 1 rows through `gemm`, whose last bits differ.  There are two
-ways round that in compute/linear.py.  The second is for machines without the kernel that the first needs, but
+ways round that in linear.py.  The second is for machines without the kernel that the first needs, but
 it is tested everywhere.
 """
 import inspect
@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from autoregressive import autoregressive_sampling
-from compute import probe
-from compute.linear import LARGE, lay_out, row_products
-from compute.probe import FEW, NARROW, TILE, exact_rows, in_blocks
+from engine.compute import probe
+from engine.compute.linear import LARGE, lay_out, row_products
+from engine.compute.probe import FEW, NARROW, TILE, exact_rows, in_blocks
 from gpt2 import linear
 from speculative import speculative_sampling
 from utils import load_model
@@ -85,7 +85,7 @@ def test_rows_of_a_product_do_not_depend_on_their_company(n_in, n_out, n_weights
     w = rng.standard_normal((n_in, n_out), dtype=np.float32)
     b = rng.standard_normal(n_out, dtype=np.float32)
     tiles = lay_out(w, n_weights)
-    most = most_rows(tiles.shape[-2:])
+    most = most_rows(tiles.tiles.shape[-2:])
     x = rng.standard_normal((most, n_in), dtype=np.float32)
     alone = np.concatenate([linear(row[None], tiles, b) for row in x])
     assert np.allclose(alone, x.astype(np.float64) @ w + b, atol=1e-3)
@@ -122,10 +122,11 @@ def test_a_tile_is_as_deep_as_rows_keep_their_bits(n_in, depth, exact_if):
     x, w = rng.standard_normal((5, n_in), dtype=np.float32), rng.standard_normal((n_in, 96), dtype=np.float32)
     exact_if(lambda depth, *rest: depth <= 768)
     tiles = lay_out(w, LARGE + 1)
-    assert tiles.shape == (3, n_in // depth, 1, depth, NARROW)
+    assert tiles.tiles.shape == (3, n_in // depth, 1, depth, NARROW)
     assert np.allclose(linear(x, tiles, np.zeros(96, np.float32)), x.astype(np.float64) @ w, atol=1e-3)
     exact_if(lambda *shape: False)
-    assert lay_out(w).shape == (3, *next((n, 1, n_in // n, NARROW) for n in range(1, 9) if n_in / n <= 1280))
+    n_chunks = next(n for n in range(1, 9) if n_in / n <= 1280)
+    assert lay_out(w).tiles.shape == (3, n_chunks, 1, n_in // n_chunks, NARROW)
 
 
 @pytest.mark.parametrize("fast", [True, False])

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from helpers import ROOT
 
+from engine.loading.user_file import load_module
 from exercises.__main__ import check, main
 from exercises.child import find_mistakes
 from exercises.mistakes import FILTERS
 from exercises.steps import STEPS, step_3, step_4, step_5
-from loading.user_file import load_module
 from lossless import judge, report
 from lossless.__main__ import own_functions
 from lossless.cases import CASES

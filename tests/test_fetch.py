@@ -1,44 +1,12 @@
 """fetch.py keeps only the prose of a Project Gutenberg file, and writes nothing if a text differs."""
+from pathlib import Path
+
 import pytest
 
-from loading import command_line
+from engine.loading import command_line
 from models.training import fetch
 
-BOOK = """\ufeffTitle: A Tale
-
-*** START OF THIS PROJECT GUTENBERG EBOOK A TALE ***
-
-Produced by a Reader
-
-THE TALE OF A FOX
-
-CHAPTER I
-
-ONE morning the fox, who lived under a hill and was a well-
-known thief,   woke up. “It’s late,” he said--"too late." [Illustration: A
-fox _wakes_ up]
-
-[Illustration: THE FOX]
-
-Roses are red,
-  Violets are blue;
-
-“Where are you going?” asked the _crow_.
-
-"Nowhere," said the wicked fox.
-
-This is the first volume of the series about the fox.
-
-The Fox.
-
-THE END
-
-Buy more of these fine stories.
-
-*** END OF THIS PROJECT GUTENBERG EBOOK A TALE ***
-
-License.
-"""
+BOOK = (Path(__file__).parent / "fixtures" / "book.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("encode", [str.encode, lambda text: text.replace("\n", "\r\n").encode()],

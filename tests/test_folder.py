@@ -1,4 +1,5 @@
-"""loading/folder.py loads the folders people have, with transformers' logits, or a sentence says why not.
+"""folder.py loads the folders people have, with transformers' logits, or a sentence says why not.
+engine/loading/export.py writes what other programs expect; test_outside.py runs one of them on it.
 
 The folders are changes to fixtures/huggingface, whose logits transformers computed.
 """
@@ -10,10 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import full_disk, write_folder
 
 from encoder import EOS, bytes_to_unicode
-from loading.checkpoint import read_safetensors, write_tensorflow
-from loading.folder import check_sizes, list_shapes, read_folder, rename
+from engine.loading.checkpoint import read_safetensors, write_tensorflow
+from engine.loading.command_line import run
+from engine.loading.export import main
+from engine.loading.folder import check_sizes, list_shapes, read_folder, rename
 from utils import load_model
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -33,14 +37,7 @@ def weights(dtype=np.float32, **sizes):
 
 
 def folder(path, arrays=None, hparams=HPARAMS, n_tokens=257):
-    """A model's folder.  The tokens are the bytes, <|endoftext|>, and further ones."""
-    path.mkdir(exist_ok=True)
-    write_tensorflow(path / "model.ckpt", weights() if arrays is None else arrays)
-    (path / "hparams.json").write_text(json.dumps(hparams))
-    tokens = [*LETTERS, *(f"<{i}>" for i in range(99))][:n_tokens]
-    (path / "encoder.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))
-    (path / "vocab.bpe").write_text("#version: 0.2\n")
-    return path
+    return write_folder(path, hparams, weights() if arrays is None else arrays, n_tokens)
 
 
 def refused(path, reason, read=read_folder):
@@ -319,3 +316,37 @@ def test_a_layers_number_may_have_two_digits():
 def test_names_that_are_not_gpt2s_are_refused(name):
     with pytest.raises(ValueError, match="not one of GPT-2's"):
         rename({name: np.zeros((2, 2))})
+
+
+# Export -----------------------------------------------------------------------------------------------------
+
+def test_nothing_is_overwritten(tmp_path, capsys):
+    write_folder(tmp_path / "tiny")
+    (tmp_path / "link").symlink_to("nowhere")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "new.part").write_text("somebody else's")
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    for place in "tiny", "link", "empty", "new", "tiny/hparams.json", "none/new", "/":
+        assert run(main, [str(tmp_path / "tiny"), str(tmp_path / place)]) == 2
+        out, err = capsys.readouterr()
+        assert err.startswith("error: cannot write") and err.count("\n") == 1 and not out
+    assert {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")} == before
+
+
+def test_an_export_that_lacks_its_last_bytes_leaves_no_folder(tmp_path):
+    write_folder(tmp_path / "tiny")
+    main(tmp_path / "tiny", tmp_path / "whole")
+    largest = max(path.stat().st_size for path in (tmp_path / "whole").iterdir())
+    for missing in 1, 4, 100, 768, 5000:
+        with full_disk(largest - missing):
+            assert run(main, [str(tmp_path / "tiny"), str(tmp_path / "new")]) == 2
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny", "whole"]
+
+
+def test_hugging_faces_layout_is_read_back_with_the_same_bits(tmp_path):
+    main("demo-draft", tmp_path / "new")
+    ours, theirs = load_model("demo-draft"), load_model(tmp_path / "new")
+    text = "\u201cCaf\u00e9\u201d at 10 o'clock, said he."
+    tokens = ours[1].encode(text)
+    assert theirs[1].encode(text) == tokens and theirs[1].eos == ours[1].eos
+    assert (ours[0](tokens, 5) == theirs[0](tokens, 5)).all()

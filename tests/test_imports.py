@@ -9,35 +9,17 @@ from pathlib import Path
 import pytest
 from helpers import ROOT
 
-READING = ["autoregressive", "speculative", "sampling", "checks", "gpt2", "encoder", "utils"]
-METHODS = ["methods", "methods.entries", "methods.drafters", "methods.samplers"]
-JUDGE = ["lossless", "lossless.verdicts"]
-MAY = {         # a room (a directory, or a file at the top): what it may import besides itself
-    "checks": [], "compute": [], "loading": [], "encoder": ["loading"],
-    "sampling": ["checks", "compute"], "gpt2": ["checks", "compute"],
-    "autoregressive": ["sampling", "checks"], "speculative": ["sampling", "checks"],
-    "utils": ["loading", "compute", "encoder", "gpt2", "checks"],
-    "lossless": ["sampling", "speculative", "checks"],
-    "lossless.__main__": ["speculative", "checks", *JUDGE],
-    "methods.entries": [*READING],
-    "methods.samplers": [*READING, "compute", "methods.entries"],
-    "methods.drafters": [*READING, "compute", "loading", "methods.entries", "methods.samplers"],
-    "methods": [*READING, "compute", "loading", *METHODS],
-    "lossless.verdicts": [*READING, "compute", "lossless", *METHODS],
-    "reporting": [*READING, "compute", *METHODS],
-    "benchmarks": [*READING, "compute", "loading", *METHODS, *JUDGE, "reporting"],
-    "pages": [*READING, "compute", "loading", *METHODS, *JUDGE, "reporting", "benchmarks"],
-    "main": [*READING, "compute", "loading", "reporting"],
-    "methods.__main__": [*READING, "compute", "loading", *METHODS, "reporting", "pages"],
-    "models": [*READING, "compute", "loading", *METHODS],
-}
+# The rooms (a directory, or a file at the top), from the ground up: each imports only what is before it.
+ORDER = """engine encoder sampling gpt2 autoregressive speculative utils lossless methods.entries
+methods.samplers methods.drafters lossless.verdicts methods benchmarks pages exercises models notebooks
+lossless.__main__ methods.__main__ main tests""".split()
 
 
 def room_of(module):
     """The room with the longest name that begins this dotted name; otherwise its first part."""
     parts = module.split(".")
     names = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
-    return next((name for name in names if name in MAY), parts[0])
+    return next((name for name in names if name in ORDER), parts[0])
 
 
 def module_of(path):
@@ -57,42 +39,13 @@ def imported(path):
 
 
 FILES = [path for path in sorted(ROOT.rglob("*.py")) if not path.relative_to(ROOT).parts[0].startswith(".")]
-ROOMS = {room_of(module_of(path)) for path in FILES}
 
 
-def arrows(path):
-    """The other rooms that a file imports.  A program may read its flags with loading.command_line and
-    loading.user_file, and write its file with loading.files, wherever it is."""
-    text = path.read_text(encoding="utf-8")
-    names = imported(path)
-    if '__name__ == "__main__"' in text:
-        names = {name for name in names if not name.startswith("loading")}
-    return {room_of(name) for name in names} & ROOMS - {room_of(module_of(path))}
-
-
-@pytest.mark.parametrize("room", MAY)
-def test_no_arrow_runs_back_up(room):
-    """Each directory or file imports only what MAY allows."""
+def test_a_file_imports_only_what_comes_before_its_room():
+    """So no two rooms need each other, the judge needs no method, and nothing but a test imports main.py."""
     for path in FILES:
-        if room_of(module_of(path)) == room:
-            assert arrows(path) <= {*MAY[room]}, path
-
-
-def test_no_two_rooms_need_each_other():
-    """MAY itself has no cycle: each room may import only rooms that could be built before it."""
-    built, left = set(), {room: {*may} - {room} for room, may in MAY.items()}
-    while ready := {room for room, may in left.items() if may <= built}:
-        built |= ready
-        left = {room: may for room, may in left.items() if room not in built}
-    assert not left
-
-
-def test_nobody_imports_main_and_only_programs_of_its_kind_read_the_table():
-    importers = {name: {room_of(module_of(path)) for path in FILES
-                        if any(one == name or one.startswith(f"{name}.") for one in imported(path))}
-                 for name in ("main", "methods.table")}
-    assert importers["main"] <= {"tests"}
-    assert importers["methods.table"] <= {"methods.__main__", "reporting", "benchmarks", "pages", "tests"}
+        allowed = ORDER[:ORDER.index(room_of(module_of(path))) + 1]
+        assert {*map(room_of, imported(path))} & {*ORDER} <= {*allowed}, path
 
 
 a_clone = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone: git cannot be asked")

@@ -1,4 +1,4 @@
-"""loading/names.py: a name is looked up in --models_dir, then in Hugging Face's cache, then downloaded."""
+"""names.py: a name is looked up in --models_dir, then in Hugging Face's cache, then downloaded."""
 import json
 import os
 import shutil
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from test_folder import FIXTURES
 
-from loading import command_line, download, names
-from loading.names import find_folder
+from engine.loading import command_line, download, names
+from engine.loading.names import find_folder
 from methods.__main__ import main
 from methods.drafters.heads import load_head
 from utils import load_model

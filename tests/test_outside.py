@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import ROOT
 
-from loading.export import main as export
+from engine.loading.export import main as export
 from utils import load_model
 
 CODE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "your_own_models.md").read_text("utf-8"), re.S)

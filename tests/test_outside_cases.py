@@ -9,12 +9,12 @@ from test_encoder import WHERE, needs_vocabulary
 from benchmarks import counts, figures
 from benchmarks.sequoia import best_tree
 from encoder import Encoder, bytes_to_unicode
+from engine.reporting.stats import count_acceptance
 from lossless import exact_distribution
 from lossless.toys import memoryless
 from methods.drafters import lookup
 from methods.samplers import block
 from methods.samplers.tree import walk
-from reporting.stats import count_acceptance
 from sampling import Round, point_masses, probabilities
 from speculative import speculative_sampling, verify
 

@@ -1,15 +1,30 @@
-"""Pages on disk: they are written whole or not at all, and no file of anyone else's is lost."""
+"""Pages on disk: they are written whole or not at all, and no file of anyone else's is lost.  The site is
+complete, its links lead somewhere, and it loads nothing from outside but Python.  The game shows the rules of
+its cases, and the judge's verdicts.
+"""
+import hashlib
+import io
+import json
 import os
+import re
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
-from helpers import full_disk
+from helpers import ROOT, full_disk
 
-from loading.files import rewrite
+import lossless
+from engine.loading.files import rewrite
+from lossless.toys import memoryless
+from lossless.verdicts import CASES
+from lossless.verdicts.museum import RULES, sampler
 from pages.__main__ import main
-from pages.files import MARK, check_place, write_folder
+from pages.files import MARK, check_place, is_ours, write_folder
+from pages.game import P, Q, game
+from pages.site import PYODIDE, index_page
 
-REFUSED = (ValueError, OSError)         # loading/command_line.py turns both into one sentence
+REFUSED = (ValueError, OSError)         # engine/loading/command_line.py turns both into one sentence
 
 
 def state(folder):
@@ -93,3 +108,114 @@ def test_a_place_that_cannot_be_a_folder_is_refused_in_one_sentence(folder, monk
     with pytest.raises(REFUSED, match=r"^[^\n]+$"):
         main(str(folder / name))
     assert state(folder) == before
+
+
+# The site ---------------------------------------------------------------------------------------------------
+
+FILES = {"index.html"}
+PACKS = {"code.zip", "demo-draft.zip", "demo-target.zip", "demo-eagle.zip"}      # index.html loads these
+
+
+def check_links(pages):
+    """pages: {file: its text}.  They may load nothing from outside, and their links lead somewhere."""
+    for file, html in pages.items():
+        policy = re.search(r'Content-Security-Policy"\s+content="([^"]*)"', html)[1]
+        assert policy.startswith("default-src 'none'") and html.startswith(MARK), file
+        others = {*re.findall(r"https?:[^\s;]+", policy)}
+        assert others <= ({PYODIDE} if file == "index.html" else set()), file
+        for link in re.findall(r'<a\s+href="([^"]*)"', html):
+            to, _, place = link.partition("#")
+            assert to.startswith("https://") or (to or file) in pages, (file, link)
+            assert to or "=" in place or f'id="{place}"' in html, (file, link)         # =: settings of a race
+
+
+def check_packs(files, html):
+    """index.html loads this repository's files unchanged, and knows the size and checksum of each pack."""
+    said = json.loads(re.search(r'type="application/json">(.*?)</script>', html, re.S)[1])["packs"]
+    for pack in said:
+        data = files[pack["file"]]
+        assert (pack["size"], pack["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            assert archive.namelist()
+            for name in archive.namelist():
+                assert archive.read(name) == (ROOT / name).read_bytes(), name
+    assert {pack["file"] for pack in said} == PACKS
+
+
+# The whole ------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A folder with the whole site, built as in the workflow."""
+    folder = tmp_path_factory.mktemp("built") / "site"
+    main(str(folder), "https://github.com/name/repository/", "https://name.github.io/repository/")
+    return folder
+
+
+def test_the_whole_site_is_small_and_asks_nothing_of_the_network_but_python(site):
+    files = {path.name: path.read_bytes() for path in site.iterdir()}
+    pages = {file: data.decode() for file, data in files.items() if file.endswith(".html")}
+    assert pages.keys() == FILES and files.keys() == FILES | PACKS | {"card.png"}
+    assert all(map(is_ours, site.iterdir()))            # so that a second run may replace them
+    assert sum(map(len, files.values())) < 20e6
+    check_links(pages)
+    check_packs(files, pages["index.html"])
+    assert 'href="https://github.com/name/repository"' in pages["index.html"]
+    assert 'content="https://name.github.io/repository/card.png"' in pages["index.html"]
+    assert "unsafe-inline" not in pages["index.html"] and "form-action 'none'" in pages["index.html"]
+    assert '"><script>' not in index_page({}, repository='"><script>')
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("size", [(375, 800), (1280, 720)], ids=["narrow", "wide"])
+def test_in_a_browser_the_page_fits_the_screen_and_nothing_complains(site, browser, size):
+    for dark in False, True:
+        browser.open(site / "index.html", *size, dark=dark)
+        assert browser.run("return $('speed').getBoundingClientRect().bottom") < size[1]
+        browser.run("choose({ ...run, settings: { ...run.settings, prompt: 'W'.repeat(300) } })")
+        assert browser.run("return document.documentElement.scrollWidth") <= size[0]
+        assert browser.complaints() == []
+        ground = browser.run("return getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark
+    assert browser.texts("h1") == ["Speculative sampling"]
+
+
+@pytest.mark.browser
+def test_the_readmes_picture_is_of_this_page(site, browser):
+    """(If not: python tests/tools/take_pictures.py)"""
+    pytest.importorskip("PIL", reason="Pillow is missing: pip install pillow")
+    from PIL import Image
+    from take_pictures import RACE, shot
+    path = site / "index.html"
+    browser.open(path)
+    shown = np.asarray(shot(browser, path, browser.run("return finish()"), RACE), int)
+    race = Image.open(ROOT / "pages" / "race.webp")
+    assert race.size == RACE and abs(np.asarray(race.convert("RGB"), int) - shown).mean() < 3
+    assert race.n_frames > 50 and (ROOT / "pages" / "race.webp").stat().st_size < 1.5e6
+
+
+# The game ---------------------------------------------------------------------------------------------------
+
+NAMES = {case.thread: case for case in CASES}
+
+
+def test_ten_rules_some_of_them_lossless():
+    rules = game()["rules"]
+    assert len(rules) == 10 and 3 <= sum(rule["lossless"] for rule in rules) <= 7
+    assert all(3 <= len(rule["code"].splitlines()) <= 6 for rule in rules)
+
+
+@pytest.mark.parametrize("i", range(10))
+def test_what_is_shown_has_the_law_of_the_rule_that_is_judged(i):
+    rule = game()["rules"][i]
+    cls = RULES[NAMES[rule["thread"]].rule]
+    texts = lossless.exact_distribution(lambda rng: tuple(token for r in sampler(cls)(
+        memoryless(P), memoryless(Q), [0, 0], 2, 1, rng) for token in r.tokens))
+    law = [sum(chance for text, chance in texts.items() if text[0] == token) for token in range(len(Q))]
+    assert law == pytest.approx(rule["law"], abs=1e-12)
+    off = lossless.check(sampler(cls), [(memoryless(P), memoryless(Q))], Ks=(1,), n_tokens=2, temperature=1.0)
+    assert rule["lossless"] == (off < 1e-9) == np.allclose(law, Q, rtol=0, atol=1e-12)
+    assert rule["lossless"] == (NAMES[rule["thread"]].verdict == "lossless") == (rule["text"] is None)
+    if rule["text"]:                                    # the clearest wrong text, of two independent tokens
+        assert rule["wanted"] == pytest.approx(np.prod(Q[rule["text"]]))
+        assert texts[tuple(rule["text"])] == pytest.approx(rule["probability"]) != rule["wanted"]

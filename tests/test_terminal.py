@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder import EOS, Encoder, bytes_to_unicode
+from engine.reporting.terminal import watch
 from methods.__main__ import main
-from reporting.terminal import watch
 from sampling import Round
 
 # The tokens are the bytes, then these words, then EOS.

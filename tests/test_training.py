@@ -11,8 +11,8 @@ import pytest
 from helpers import ROOT, write_folder
 
 from autoregressive import autoregressive_sampling
-from loading import command_line, export
-from loading.folder import read_folder
+from engine.loading import command_line, export
+from engine.loading.folder import read_folder
 from main import main as run_pair
 from methods.drafters.eagle import Eagle
 from methods.drafters.early_exit import EarlyExit
@@ -89,7 +89,7 @@ def test_the_readmes_command_trains_a_draft_for_a_model_of_ones_own(trained, tmp
     trains, runs = re.findall("^python (.*--?target.* 124M.*)$", readme, re.M)
     monkeypatch.chdir(tmp_path)
     shutil.copy(folder / "text.txt", "my_books.txt")
-    write_folder("tiny", "tiny")
+    write_folder("tiny")
     export.main("tiny", "mine")
     few = ["--steps", "9", "--draft_steps", "2", "--batch", "2"]
     assert not command_line.run(train.main, [*trains.replace("124M", "mine").split()[2:], *few])

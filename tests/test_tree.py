@@ -1,18 +1,17 @@
 """Trees of drafts: which nodes they have, and that a pass over a tree gives the logits of its paths.
 
-The distribution of their texts is in test_methods_lossless.py, wrong rules are in test_methods_mistakes.py,
-greedy texts in test_table.py."""
+The distribution of their texts is in test_methods_lossless.py, greedy texts in test_table.py."""
 import numpy as np
 import pytest
 from helpers import tiny_gpt2, without_cache
 
+from engine.reporting.stats import accepted_path
 from lossless.judge import text_of
 from lossless.toys import memoryless, scripted, table
 from methods.samplers import tree_model
 from methods.samplers.tree import shape_of, tree_sampling
 from methods.samplers.tree_model import TreeGPT2, depths, with_tree
 from methods.samplers.tree_rules import SEQUOIA, SPECINFER, grow_drawn, grow_likeliest, grow_surest
-from reporting.stats import accepted_path
 from utils import load_model
 
 PROMPT = [1, 2]

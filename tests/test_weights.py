@@ -1,6 +1,6 @@
 """GPT-2 itself: results that other projects published about its weights, and speculation between two sizes.
 
-    python -m loading.download 124M     or 355M, distilgpt2: tests whose models are not in models/ are skipped
+    python -m engine.loading.download 124M     or 355M, distilgpt2: tests of models not in models/ are skipped
     python -m pytest -n 0 -rs -s tests/test_weights.py
 
 On a machine with a GPU and CuPy, the last test compares the two backends.
@@ -16,7 +16,7 @@ import pytest
 from helpers import ROOT
 
 from autoregressive import autoregressive_sampling
-from loading.download import MODELS, missing
+from engine.loading.download import MODELS, missing
 from utils import load_model
 
 HERE = [name for name in MODELS if not missing(name, ROOT / "models" / name)]
@@ -24,7 +24,7 @@ HERE = [name for name in MODELS if not missing(name, ROOT / "models" / name)]
 
 def needs(*names):
     absent = [name for name in names if name not in HERE]
-    download = " and ".join(f"python -m loading.download {name}" for name in absent)
+    download = " and ".join(f"python -m engine.loading.download {name}" for name in absent)
     return pytest.mark.skipif(bool(absent), reason=f"the weights are not in models/: {download}")
 
 

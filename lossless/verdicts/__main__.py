@@ -9,7 +9,7 @@ import inspect
 import re
 import sys
 
-from loading import command_line, files
+from engine.loading import command_line, files
 from lossless.toys import spell
 from lossless.verdicts import CASES, HERE, RULES, error_of_a_token, mean_accepted
 

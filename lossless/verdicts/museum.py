@@ -7,7 +7,7 @@ They test lossless/, which must find every wrong one and pass the others.
 """
 import numpy as np
 
-from checks import check_settings
+from engine.checks import check_settings
 from lossless.verdicts.rules import RULES as DISPUTED
 from lossless.verdicts.rules import Algorithm2, CoinDrawsTheCorrection
 from sampling import cut_after, probabilities, sample

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from checks import check_settings
+from engine.checks import check_settings
 from methods.samplers import block, lossy, tree
 from methods.samplers.constraints import constrained
 from methods.samplers.tree_rules import SEQUOIA, grow_likeliest, normalize, top_tokens

@@ -27,8 +27,8 @@ from functools import partial
 
 import numpy as np
 
-from checks import checked_propose
-from compute.backend import clock
+from engine.checks import checked_propose
+from engine.compute.backend import clock
 from gpt2 import common_prefix
 from methods.entries import Drafter
 from sampling import probabilities
@@ -149,13 +149,14 @@ def measure_costs(drafted, tokens, K, settings):
 def adapt(wrap):
     """An entry for a class above; its option is the drafter it wraps."""
     def make(models, within, *run):                             # run: tokens, K, settings
-        drafted = within.entry.make(models, within.option, *run)
+        drafted = within.make(models, within.option, *run)
         return drafted._replace(propose=wrap(drafted, *run))
     return Drafter("methods/drafters/adaptive.py", make, wraps=True)
 
 
 def optimum(drafted, tokens, K, settings):
-    return Optimum(**measure_costs(drafted, tokens, K, settings), K=K, propose=drafted.propose)
+    costs = settings.get("costs") or measure_costs(drafted, tokens, K, settings)
+    return Optimum(**costs, K=K, propose=drafted.propose)
 
 
 SCHEDULE = adapt(lambda drafted, *_: Schedule(drafted.propose))

@@ -30,7 +30,7 @@ Limitations: only for the target it was trained on; one text at a time.
 from itertools import groupby
 from operator import index
 
-from compute.backend import xp
+from engine.compute.backend import xp
 from gpt2 import common_prefix, layer_norm, linear
 from methods.drafters.heads import load_head, standardize, states_before
 from methods.entries import LINE, TREE, Drafted, Drafter

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from checks import check_ids
-from compute.backend import to_host, xp
+from engine.checks import check_ids
+from engine.compute.backend import to_host, xp
+from engine.loading.checkpoint import read_tensorflow
+from engine.loading.files import expected_structure, one_sentence
+from engine.loading.folder import check_weights, list_shapes
+from engine.loading.names import find_embedded
+from engine.loading.tokenizer import read_json
 from gpt2 import common_prefix, layer_norm
-from loading.checkpoint import read_tensorflow
-from loading.files import expected_structure, one_sentence
-from loading.folder import check_weights, list_shapes
-from loading.names import find_embedded
-from loading.tokenizer import read_json
 from utils import nest
 
 EMBEDDED = ("demo-eagle", "demo-medusa", "demo-exit", "demo-parallel")      # in models/, for demo-target

@@ -22,7 +22,7 @@ Limitations: at most as many drafts per round, or levels of a tree, as there are
 """
 from collections import Counter
 
-from compute.backend import xp
+from engine.compute.backend import xp
 from gpt2 import linear
 from methods.drafters.heads import load_head, states_before
 from methods.entries import LINE, OWN_TREE, Drafted, Drafter

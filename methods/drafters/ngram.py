@@ -27,9 +27,9 @@ from operator import index
 
 import numpy as np
 
-from checks import check_call, check_ids
+from engine.checks import check_call, check_ids
+from engine.loading.files import read_text
 from gpt2 import common_prefix
-from loading.files import read_text
 from methods.entries import LINE, TREE, Drafted, Drafter
 
 

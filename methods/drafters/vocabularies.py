@@ -31,7 +31,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from compute.backend import to_host
+from engine.compute.backend import to_host
 from methods.entries import LINE, TREE, Drafted, Drafter
 
 

@@ -26,7 +26,7 @@ from functools import reduce
 
 import numpy as np
 
-from compute.backend import to_host
+from engine.compute.backend import to_host
 
 
 class Constrained:

@@ -25,7 +25,7 @@ and no method guarantees more if neither side knows the other's distribution.  x
 E(x) max(p(y) / p(x), q(y) / q(x)) for all y, which has probability 1 / (the sum of these maxima over y).
 
 Limitations: if the two best times of a race are nearly equal, the last bits of the logits decide.  If these
-bits depend on which positions share a pass (compute/linear.py), texts from one seed may differ.
+bits depend on which positions share a pass (engine/compute/linear.py), texts from one seed may differ.
 `lossless.check` cannot follow this sampler, because a race compares random numbers with one another;
 tests/test_coupling.py tests the text and its distribution instead.
 """
@@ -105,4 +105,4 @@ def coupled_baseline(model, tokens, n_tokens, rng, **settings):
 
 
 VERIFIER = Verifier("methods/samplers/coupling.py", baseline=coupled_baseline,
-                    loop=lambda drafted, _: functools.partial(coupled_sampling, propose=drafted.propose))
+                    make=lambda drafted, _: functools.partial(coupled_sampling, propose=drafted.propose))

@@ -26,7 +26,7 @@ from functools import partial
 
 import numpy as np
 
-from methods.entries import Verifier
+from methods.entries import Verifier, judge_lines
 from sampling import sample
 
 
@@ -132,8 +132,8 @@ def parse_numbers(rule, option):
 
 def entry(rule):
     """The option of these entries is the accept rule itself, made from its numbers."""
-    return Verifier("methods/samplers/lossy.py", rule=lambda verify: verify,
-                    parse=partial(parse_numbers, rule), lossless=False)
+    return Verifier("methods/samplers/lossy.py", judge_lines(lambda verify: verify),
+                    partial(parse_numbers, rule), lossless=False)
 
 
 LENIENT, ENSEMBLE, TYPICAL = map(entry, (lenient, ensemble, typical))

@@ -20,7 +20,7 @@ again, with this fraction as P, r / S as t, and the next child's distribution as
 node alone is accepted with probability P, and the token after it is drawn from t.  The root has weight 1.
 
 Without replacement, traversal accepts on average no fewer drafts than the walk from the root down, on the
-small trees of tests/test_traversal.py (computed exactly).
+small trees of tests/test_rules.py (computed exactly).
 
 Limitations: with replacement it may accept fewer, because the children of equal siblings are judged
 separately (in tree.py together).  At temperature 0 it accepts the same nodes as any walk.  `visit` recurses

@@ -29,17 +29,10 @@ from functools import partial
 from itertools import accumulate
 from operator import index, mul
 
-from checks import checked, checked_drafts, checked_probs
+from engine.checks import checked, checked_drafts, checked_probs
 from methods.entries import OWN_TREE, TREE, Verifier
+from methods.samplers import tree_rules
 from methods.samplers.tree_model import children_of, depths, with_tree
-from methods.samplers.tree_rules import (
-    SEQUOIA,
-    SPECINFER,
-    grow_drawn,
-    grow_likeliest,
-    grow_surest,
-    select_chosen,
-)
 from sampling import Round, cut_after, probabilities, sample
 
 MOST_NODES = 1000
@@ -51,7 +44,7 @@ def walk(q, p, nodes, parents, rule, rng):
     q   [1 + n, n_vocab]    the target's distributions after the root and each node
     p   [n, n_vocab]        the draft's after each node's parent; None: the nodes were chosen
     """
-    select = select_chosen if p is None else rule[1]
+    select = tree_rules.select_chosen if p is None else rule[1]
     path, here = [], [-1]
     while True:
         below = children_of(here, parents)
@@ -66,7 +59,7 @@ def walk(q, p, nodes, parents, rule, rng):
 
 @checked(draft=with_tree, target=with_tree, widths=lambda widths: shape_of(widths))
 def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1.0, top_k=0, top_p=1.0,
-                  eos=None, rule=SEQUOIA, grow=None, walk=walk):
+                  eos=None, rule=tree_rules.SEQUOIA, grow=None, walk=walk):
     """Generate `n_tokens` tokens after `tokens`, at most the tree's depth plus one per target pass.
     Returns a generator of rounds (sampling.Round).
 
@@ -85,7 +78,7 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     `grow` in its round.
     """
     to_probs = partial(probabilities, temperature=temperature, top_k=top_k, top_p=top_p)
-    grow = grow or (grow_likeliest if temperature == 0 else grow_drawn)
+    grow = grow or (tree_rules.grow_likeliest if temperature == 0 else tree_rules.grow_drawn)
     x, T = list(tokens), len(tokens) + n_tokens
     while len(x) < T:
         left = T - len(x) - 1                            # the last token is the target's
@@ -168,14 +161,14 @@ def judge_trees(file, verifies=(TREE,), **how):
     rule    for drawn children; not used if they are chosen, as all are at temperature 0
     grow    most entries have none: the drafter's `grow` is used or, if it has none, tree_sampling's default
     """
-    def loop(drafted, shape):
+    def make(drafted, shape):
         # K is not used, because the shape determines the depth of the tree.
         return lambda draft, target, tokens, n_tokens, K, rng, **settings: tree_sampling(
             draft, target, tokens, n_tokens, shape, rng, **{"grow": drafted.grow} | how, **settings)
-    return Verifier(file, loop=loop, parse=parse_shape, verifies=verifies)
+    return Verifier(file, make, parse_shape, verifies)
 
 
-VERIFIER = judge_trees("methods/samplers/tree.py", (TREE, OWN_TREE), rule=SEQUOIA)
-WITH_REPLACEMENT = judge_trees("methods/samplers/tree_rules.py", rule=SPECINFER)
-LIKELIEST = judge_trees("methods/samplers/tree_rules.py", grow=grow_likeliest)
-SUREST = judge_trees("methods/samplers/tree_rules.py", grow=grow_surest)
+VERIFIER = judge_trees("methods/samplers/tree.py", (TREE, OWN_TREE), rule=tree_rules.SEQUOIA)
+WITH_REPLACEMENT = judge_trees("methods/samplers/tree_rules.py", rule=tree_rules.SPECINFER)
+LIKELIEST = judge_trees("methods/samplers/tree_rules.py", grow=tree_rules.grow_likeliest)
+SUREST = judge_trees("methods/samplers/tree_rules.py", grow=tree_rules.grow_surest)

@@ -12,10 +12,10 @@ from operator import index
 
 import numpy as np
 
-from checks import StandIn, check_ids
-from compute.backend import on_gpu, xp
-from compute.linear import row_products
-from compute.probe import DEPTHS, SUM, TILE
+from engine.checks import StandIn, check_ids
+from engine.compute.backend import on_gpu, xp
+from engine.compute.linear import row_products
+from engine.compute.probe import DEPTHS, SUM, TILE
 from gpt2 import BLOCK, GPT2, common_prefix, whole_blocks
 
 

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from compute.backend import to_host
+from engine.compute.backend import to_host
 from methods.samplers.tree_model import depths
 from sampling import probabilities, sample
 

@@ -23,8 +23,8 @@ import requests
 from tqdm import tqdm
 
 from encoder import EOS
-from loading import command_line
-from loading.files import rewrite
+from engine.loading import command_line
+from engine.loading.files import rewrite
 
 HERE = Path(__file__).parent
 BOOKS, LEFT_OUT = HERE / "books.tsv", set((HERE / "left_out.txt").read_text().split())

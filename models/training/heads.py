@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from loading import command_line
+from engine.loading import command_line
 from methods.drafters.heads import N_ROWS, RANK, SIZES, checksum
 from models.training import train
 from models.training.model import GPT2, Block, LayerNorm, Linear, export, load

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from loading.checkpoint import read_tensorflow, write_tensorflow
+from engine.loading.checkpoint import read_tensorflow, write_tensorflow
 
 
 class Linear(nn.Module):

@@ -29,10 +29,10 @@ import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from loading import command_line
-from loading.files import rewrite
-from loading.folder import read_folder
-from loading.names import find_folder
+from engine.loading import command_line
+from engine.loading.files import rewrite
+from engine.loading.folder import read_folder
+from engine.loading.names import find_folder
 from models.training.model import GPT2, export, fill, load
 from models.training.text import draw_batch, prepare_text, spread
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from loading import command_line
+from engine.loading import command_line
 from models.training.model import GPT2, export, load
 from models.training.text import prepare_text
 from models.training.train import SIZES, check_is_new, evaluate

@@ -15,9 +15,9 @@ import pytest
 import gpt2
 from benchmarks.synthetic import SIZES, random_arrays
 from encoder import EOS, Encoder, Tokenizer, bytes_to_unicode
-from loading.checkpoint import write_tensorflow
-from loading.folder import list_shapes, read_folder
-from loading.tokenizer import read_tokenizer
+from engine.loading.checkpoint import write_tensorflow
+from engine.loading.folder import list_shapes, read_folder
+from engine.loading.tokenizer import read_tokenizer
 from lossless import exact_distribution
 from lossless.toys import as_model, memoryless, scripted, table
 from methods.drafters import heads
@@ -212,19 +212,17 @@ UNEVEN = [-1, -1, 0, 0, 2]              # not expressible as widths: the second 
 
 # A folder of a random model ---------------------------------------------------------------------------------
 
-def write_folder(folder, size):
-    """Writes a folder that holds a random model of this size and a vocabulary for it: the bytes, pairs of
-    bytes, and the end of the text."""
-    hparams, folder, signs = SIZES[size], Path(folder), [*bytes_to_unicode().values()]
-    merges = [(a, b) for a in signs for b in signs][:hparams["n_vocab"] - len(signs) - 1]
-    tokens = [*signs, *map("".join, merges), EOS]
-    files = {"hparams.json": json.dumps(hparams),
-             "encoder.json": json.dumps({token: i for i, token in enumerate(tokens)}),
-             "vocab.bpe": "\n".join(["#version: 0.2", *map(" ".join, merges), ""])}
+def write_folder(folder, hparams=SIZES["tiny"], arrays=None, n_tokens=None):
+    """Writes a folder in OpenAI's layout -> its path.  By default the weights are random; the tokens are the
+    bytes, <|endoftext|>, and further ones."""
+    folder, tokens = Path(folder), [*bytes_to_unicode().values(), EOS, *(f"<{i}>" for i in range(99))]
+    ids = {token: i for i, token in enumerate(tokens[:n_tokens or hparams["n_vocab"]])}
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    write_tensorflow(folder / "model.ckpt", random_arrays(size))
+    (folder / "hparams.json").write_text(json.dumps(hparams))
+    (folder / "encoder.json").write_text(json.dumps(ids))
+    (folder / "vocab.bpe").write_text("#version: 0.2\n")
+    write_tensorflow(folder / "model.ckpt", random_arrays("tiny") if arrays is None else arrays)
+    return folder
 
 
 def load_encoder(folder, n_vocab=None):

@@ -16,7 +16,7 @@ from itertools import cycle
 import numpy as np
 
 from benchmarks.measure import seconds
-from compute.probe import DEPTHS, TILE, batch_invariant
+from engine.compute.probe import DEPTHS, TILE, batch_invariant
 from utils import load_model
 
 

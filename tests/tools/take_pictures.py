@@ -14,8 +14,8 @@ from browser import Browser
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from loading import command_line
-from loading.files import rewrite
+from engine.loading import command_line
+from engine.loading.files import rewrite
 from pages.files import MARK
 from pages.frame import HERE
 from pages.site import index_page

@@ -1,0 +1,171 @@
+"""The files of a tokenizer -> what encoder.py needs: vocabulary, merges, and the tokens around a text.
+
+Whatever a file says about ids or the end of a text is applied, or else the folder is rejected.
+"""
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.loading.files import expected_structure, one_sentence, read_text
+
+EOS = "<|endoftext|>"
+ADVICE = "save it as UTF-8, or fetch it again"
+BYTES = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 324))]     # encoder.bytes_to_unicode
+PAIRS = ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")         # OpenAI's, Hugging Face's
+NAMED = "bos_token eos_token unk_token sep_token pad_token cls_token mask_token".split()
+SPARE = 1024            # the most rows without a token: a model's size is often rounded up
+
+# The values of these keys with which a file asks for nothing that is not supported; the first is the default.
+CONFIG = {"split_special_tokens": (False, None), "tokenizer_class": (
+    None, "GPT2Tokenizer", "GPT2TokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")}
+MODEL = {"type": ("BPE",), "dropout": (None, 0), "continuing_subword_prefix": (None, ""),
+         "end_of_word_suffix": (None, ""), "ignore_merges": (False, None)}
+PRE_TOKENIZER = {"type": ("ByteLevel",), "use_regex": (True,)}
+ADDED = dict.fromkeys(["lstrip", "rstrip", "single_word"], (False,))
+
+
+class Files(NamedTuple):
+    """What the files of a tokenizer say."""
+    ids: dict           # token: id
+    merges: list        # of pairs of tokens, lowest rank first
+    added: set          # tokens recognized in a text before it is split into chunks
+    space: bool         # a space is put before each text, and each piece between added tokens, that lacks it
+    around: tuple       # ([ids before each text], [ids after it])
+    eos_ids: list       # the ids that end a text
+
+
+def read_tokenizer(folder, n_vocab=None):
+    """The Files of a folder: encoder.json + vocab.bpe (OpenAI); vocab.json + merges.txt, tokenizer.json, or
+    both, with the settings in the files beside them (Hugging Face).
+
+    n_vocab     rows of the model's token embeddings: one per token, though Hugging Face's may have a few more
+    Raises ValueError if a file is missing or damaged, if two disagree, or if one is not supported.
+    """
+    folder = Path(folder)
+    with one_sentence(f"cannot read the vocabulary in {folder}"), expected_structure():
+        whole, special, config, more = (read_json(folder / f"{name}.json", optional=True) for name in (
+            "tokenizer", "special_tokens_map", "tokenizer_config", "added_tokens"))
+        check_keys("tokenizer_config.json", config := config | special, CONFIG)
+        check_keys("tokenizer.json", whole, {"normalizer": (None,)})
+        check_keys("tokenizer.json", whole.get("model", {}), MODEL)
+        check_keys("tokenizer.json", whole.get("pre_tokenizer", {"type": "ByteLevel"}) or {"type": None},
+                   PRE_TOKENIZER)
+        added = list_added(whole, config, more)
+        ids, merges = read_vocabulary(folder, whole, added)
+        check_vocabulary(ids, merges, added)
+        spare = 0 if (folder / "encoder.json").exists() else SPARE
+        if n_vocab is not None and not len(ids) <= n_vocab <= len(ids) + spare:
+            raise ValueError(f"it has {len(ids)} tokens, and the model beside it {n_vocab}: keep one model's "
+                             "files, or call model.resize_token_embeddings(len(tokenizer)) and save both")
+        space = config.get("add_prefix_space", whole and whole["pre_tokenizer"].get("add_prefix_space"))
+        around, eos_ids = read_template(whole, config, ids), list_eos_ids(folder, ids)
+    return Files(ids, merges, added.keys() - {EOS}, bool(space), around, eos_ids)  # EOS is text: encoder.py
+
+
+def read_json(path, optional=False):
+    """The JSON object in a UTF-8 file, with or without a byte order mark; {} if it is optional and missing.
+    Raises ValueError.
+    """
+    if optional and not path.exists():
+        return {}
+    text = read_text(path, ADVICE)
+    try:
+        return {**json.loads(text)}
+    except (ValueError, RecursionError, TypeError) as error:    # TypeError: it holds something else
+        raise ValueError(f"{path.name} is damaged ({error}): fetch it again") from None
+
+
+def check_keys(file, found, plain, advice="use a plain GPT-2"):
+    """Raises ValueError if a key has another value than those in `plain`, the first of which is the default.
+    """
+    for key, values in plain.items():
+        if found.get(key, values[0]) not in values:
+            raise ValueError(f"{file} has {key}: {json.dumps(found[key])[:100]}, and only "
+                             f"{' or '.join(map(json.dumps, values))} is supported: {advice}")
+
+
+def list_added(whole, config, more):
+    """{token: id} of the tokens that Hugging Face's files add to a vocabulary; None if no file has the id."""
+    extra = config.get("extra_special_tokens") or []
+    named = [*map(config.get, NAMED), *(config.get("additional_special_tokens") or []),
+             *(extra.values() if isinstance(extra, dict) else extra)]
+    added = [(int(i), token) for i, token in config.get("added_tokens_decoder", {}).items()]
+    added += [(token["id"], token) for token in whole.get("added_tokens", [])]
+    for token in named + [token for _, token in added]:
+        check_keys(f"the token {text_of(token)!r}", token if isinstance(token, dict) else {}, ADDED)
+    return {text_of(token): None for token in named if token} | more | {text_of(t): i for i, t in added}
+
+
+def text_of(token):
+    return token["content"] if isinstance(token, dict) else token
+
+
+def read_vocabulary(folder, whole, added):
+    """({token: id}, merges), `added` included.  Raises ValueError if there are none, or if two differ."""
+    found = {"tokenizer.json": (whole["model"]["vocab"], whole["model"]["merges"])} if whole else {}
+    for files in PAIRS:
+        if all((folder / file).exists() for file in files):
+            lines = read_text(folder / files[1], ADVICE).split("\n")
+            found[files[0]] = (read_json(folder / files[0]),
+                               [line.strip() for line in lines if line and not line.startswith("#version")])
+    if not found:
+        raise ValueError("it has neither tokenizer.json nor vocab.json with merges.txt: copy them from where "
+                         "the model is from (OpenAI's: hf download openai-community/gpt2 vocab.json "
+                         f"merges.txt --local-dir {folder})")
+    known = {token: i for token, i in added.items() if i is not None}
+    (ids, merges), *others = [
+        (ids | known, [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges])
+        for ids, merges in found.values()]
+    if any(other != (ids, merges) for other in others):
+        raise ValueError(f"{' and '.join(found)} differ: keep the files of one model")
+    for token in added:                                         # the others get the next ids
+        ids.setdefault(token, len(ids))
+    return ids, merges
+
+
+def check_vocabulary(ids, merges, added):
+    """Raises ValueError unless the ids are 0 .. n - 1, and the tokens are bytes, results of merges, added
+    tokens, or begin like a special token.
+    """
+    made = {*map("".join, merges)}
+    strange = [t for t in ids.keys() - made - added.keys() - {*BYTES} if not t.startswith(("<", "["))]
+    if ({*map(type, ids.values())} != {int} or sorted(ids.values()) != [*range(len(ids))]
+            or any(len(pair) != 2 for pair in merges) or len({*merges}) < len(merges)
+            or strange or not made <= ids.keys()):
+        unknown = f" (what is {strange[0]!r}?)" if strange else ""
+        raise ValueError(f"tokens and merges do not fit together{unknown}: fetch its files again")
+    if lacking := {*BYTES} - ids.keys():
+        raise ValueError(f"it has no token for {len(lacking)} of the 256 bytes, such as {min(lacking)!r}: "
+                         "train it with initial_alphabet=ByteLevel.alphabet()")
+
+
+def read_template(whole, config, ids):
+    """([ids before a text], [ids after it]), from tokenizer.json and tokenizer_config.json."""
+    post, around = whole.get("post_processor") or {}, ([], [])
+    for step in post.get("processors", [post]):                 # a Sequence has several
+        check_keys("tokenizer.json", step, {"type": ("ByteLevel", "TemplateProcessing")})
+        side = 0
+        for part in step.get("single", []):                     # special tokens, the text, special tokens
+            side += "Sequence" in part
+            if "SpecialToken" in part:
+                around[side].extend(step["special_tokens"][part["SpecialToken"]["id"]]["ids"])
+    for name, side in zip(("bos_token", "eos_token"), around):
+        asked = config.get(f"add_{name}")
+        if whole and asked not in (None, bool(side)):
+            raise ValueError(f"tokenizer_config.json has add_{name}: {json.dumps(asked)}, and tokenizer.json "
+                             "does otherwise: make them agree")
+        if asked and not side:
+            side.append(ids[text_of(config.get(name)) or EOS])
+    return around
+
+
+def list_eos_ids(folder, ids):
+    """The ids that end a text: those in config.json and generation_config.json, or else that of EOS."""
+    config, generation = (read_json(folder / f"{name}.json", optional=True)
+                          for name in ("config", "generation_config"))
+    default = 50256 if (folder / "config.json").exists() else ids.get(EOS)
+    found = config.get("eos_token_id", default), generation.get("eos_token_id")
+    found = [i for end in found for i in (end if isinstance(end, list) else [end])]
+    if not {*map(type, found)} <= {int, type(None)}:
+        raise ValueError(f"eos_token_id is {found}: it must be an id, several, or null")
+    return sorted({*found} & {*ids.values()})
