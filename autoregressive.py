@@ -1,7 +1,7 @@
 """Autoregressive sampling: Algorithm 1 of Chen et al. 2023 (arXiv 2302.01318), the baseline.
 
 Notation as in the paper: q is the target's distribution, x_1 .. x_n are the tokens so far, and T is the
-length of the whole text, prompt included.
+length of the whole text, prompt included (not the temperature).
 """
 from functools import partial
 
@@ -24,9 +24,9 @@ def autoregressive_sampling(model, tokens, n_tokens, rng, *, temperature=1.0, to
     to_probs = partial(probabilities, temperature=temperature, top_k=top_k, top_p=top_p)
     x, T = list(tokens), len(tokens) + n_tokens
     while len(x) < T:
-        q = to_probs(model(x[:]))                               # [1, n_vocab]    q(. | x_1 .. x_n)
-        new = [sample(q[0], rng)]                               # x_{n+1} ~ q(. | x_1 .. x_n)
+        Q = to_probs(model(x[:]))                               # [1, n_vocab]    q(. | x_1 .. x_n)
+        new = [sample(Q[0], rng)]                               # x_{n+1} ~ q(. | x_1 .. x_n)
         x += new
-        yield Round(tokens=new, drafts=[], n_accepted=0, target_probs=q, draft_probs=[])
+        yield Round(tokens=new, drafts=[], n_accepted=0, target_probs=Q, draft_probs=[])
         if x[-1] in eos:
             return

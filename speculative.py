@@ -13,6 +13,9 @@ The notation is Chen's; Leviathan et al. swap p and q:
     draft               p                       q
     number of drafts    K                       gamma
 
+q and p are distributions [n_vocab]; Q and P are matrices with one of them per row.  T is the length of the
+text as in the paper, and not the temperature.
+
 Differences from the printed Algorithm 2: n is fixed within a round (the paper's listing advances it inside
 the accept loop, a slip that, read literally, would skip positions).  Rounds near the end draft fewer than K
 tokens, so that the text, prompt included, has length T exactly unless an EOS ends it sooner.
@@ -41,11 +44,11 @@ def propose(draft, x, k, to_probs, rng):
     draft_probs     [k, n_vocab]    p(. | x_1 .. x_n, x̃_1 .. x̃_{t-1}), what each draft was drawn from, or
                     None for point masses: the drafts were chosen, not drawn.
     """
-    drafts, p = [], []
+    drafts, P = [], []
     for _ in range(k):
-        p.append(to_probs(draft(x + drafts))[0])                # [n_vocab]    p(. | .., x̃_1 .. x̃_{t-1})
-        drafts.append(sample(p[-1], rng))                       # x̃_t ~ p(. | .., x̃_1 .. x̃_{t-1})
-    return drafts, p
+        P.append(to_probs(draft(x + drafts))[0])                # p [n_vocab]   p(. | .., x̃_1 .. x̃_{t-1})
+        drafts.append(sample(P[-1], rng))                       # x̃_t ~ p(. | .., x̃_1 .. x̃_{t-1})
+    return drafts, P
 
 
 def verify(target_probs, draft_probs, drafts, rng):
@@ -62,8 +65,8 @@ def verify(target_probs, draft_probs, drafts, rng):
     max(0, q - p) / Z, the paper's (q - p)_+.  Z cancels, so this way has probability max(0, q(x) - p(x)), and
     the two add up to q(x), whatever p is.  (From one token to a whole text: notebook 2, "The induction".)
 
-    >>> q, p = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
-    >>> verify(q, p, [1], np.random.default_rng(0))             # q > p at token 1: accepted, then one from q
+    >>> Q, P = np.array([[.1, .6, .3], [0, 0, 1]]), np.array([[.5, .3, .2]])
+    >>> verify(Q, P, [1], np.random.default_rng(0))             # q > p at token 1: accepted, then one from q
     (1, 2)
     """
     for t, token in enumerate(drafts):                          # x̃_{t+1}; t drafts are accepted so far
@@ -96,17 +99,17 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
     while len(x) < T:
         # 1. Draft.
         k = min(K, T - len(x) - 1)                              # the last token of a round is the target's
-        drafts, p = propose(draft, x[:], k, to_probs, rng)      # x̃_1 .. x̃_k, and the p they were drawn from
+        drafts, P = propose(draft, x[:], k, to_probs, rng)      # x̃_1 .. x̃_k, and what they were drawn from
 
         # 2. One pass of the target over all drafts.
-        q = to_probs(target(x + drafts, len(drafts) + 1))       # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{t-1})
-        p = point_masses(drafts, q.shape[1]) if p is None else p                # [k, n_vocab]
+        Q = to_probs(target(x + drafts, len(drafts) + 1))       # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{t-1})
+        P = point_masses(drafts, Q.shape[1]) if P is None else P    # p(x̃_t | ..) = 1 if x̃_t was chosen
 
         # 3. Accept a few, and add one token; an EOS ends the text.
-        n_accepted, next_token = verify(q, p, drafts, rng)
+        n_accepted, next_token = verify(Q, P, drafts, rng)
         new = cut_after(drafts[:n_accepted] + [next_token], eos)
         x += new
         n_accepted = min(n_accepted, len(new))                  # fewer if an EOS was among the accepted
-        yield Round(tokens=new, drafts=drafts, n_accepted=n_accepted, target_probs=q, draft_probs=p)
+        yield Round(tokens=new, drafts=drafts, n_accepted=n_accepted, target_probs=Q, draft_probs=P)
         if x[-1] in eos:
             return

@@ -62,18 +62,18 @@ class ResidualReversed(Algorithm2):
 
 class OnAfterARejection(Algorithm2):
     """The drafts after a rejected one are tested, too. The first rejection should end the round."""
-    def verify(self, q, p, drafts, rng):
-        results = [Algorithm2.verify(self, q[[j, -1]], p[[j]], [x], rng) for j, x in enumerate(drafts)]
+    def verify(self, Q, P, drafts, rng):
+        results = [Algorithm2.verify(self, Q[[j, -1]], P[[j]], [x], rng) for j, x in enumerate(drafts)]
         corrections = [token for n_accepted, token in results if not n_accepted]
-        return len(drafts) - len(corrections), (corrections or [self.bonus(q, drafts, rng)])[-1]
+        return len(drafts) - len(corrections), (corrections or [self.bonus(Q, drafts, rng)])[-1]
 
 
 class RowsOneTooLate(Algorithm2):
     """Each draft is judged by the target's row after its own. The first of the K + 1 rows judges the first
     draft."""
     def rows(self, *run):
-        q = super().rows(*run)
-        return np.concatenate([q[1:], q[-1:]])
+        Q = super().rows(*run)
+        return np.concatenate([Q[1:], Q[-1:]])
 
 
 class RecordedAfterTheDraft(Algorithm2):

@@ -20,7 +20,7 @@ def main(path="", *, thorough=False, explain=False):
     """Is it lossless?  Judges speculative.py, with your own drafter or accept rule if you name a file:
 
     python -m lossless my_drafter.py        # propose(draft, x, k, to_probs, rng) -> (drafts, draft_probs)
-    python -m lossless my_rule.py           # verify(q, p, drafts, rng) -> (n_accepted, next_token)
+    python -m lossless my_rule.py           # verify(Q, P, drafts, rng) -> (n_accepted, next_token)
     python -m lossless my_speculative.py    # speculative_sampling(..), a loop of your own: judged as it is
 
     The first word of the answer is "lossless" or "not"; the exit status is 0, 1 (not lossless), or 2 (it

@@ -108,7 +108,7 @@ LOOP = "x.append(sample(probabilities(model(x), temperature, top_k, top_p)[0], r
 KNOWN = "a known mistake: "
 OF_TOP_K = "probs[logits < np.sort(logits, axis=-1)[..., -top_k, None]] = 0"
 ROWS, RESIDUAL = "target(x + drafts, len(drafts) + 1)", "sample(residual if residual.any() else q, rng)"
-POINT = "        p = np.eye(q.shape[1])[drafts] if p is None else p\n"
+POINT = "        P = np.eye(Q.shape[1])[drafts] if P is None else P\n"
 REPLIES = [             # (step, what the student wrote instead of what, a part of the reply)
     (1, "/ temperature)", "* temperature)", KNOWN + "the temperature multiplies"),
     (1, "axis=-1) - p >= top_p", "axis=-1) >= top_p", "nan comes from 0 / 0"),
@@ -149,11 +149,11 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
      KNOWN + "ArgmaxSoftmaxRecorded"),
     (4, "draft(x + drafts)", "draft(x)", "called with the same tokens twice"),
     (4, "temperature, top_k, top_p)\n\n", "temperature, top_k)\n\n", "without top_p"),
-    (4, "= verify(q, p,", "= verify(q[[*range(1, len(q)), -1]], p,", KNOWN + "RowsOneTooLate"),
+    (4, "= verify(Q, P,", "= verify(Q[[*range(1, len(Q)), -1]], P,", KNOWN + "RowsOneTooLate"),
     (4, "p.append(row)\n        drafts.append(sample(row, rng))",
      "drafts.append(sample(row, rng))\n        p.append(to_probs(draft(x + drafts))[0])",
      KNOWN + "RecordedAfterTheDraft"),
-    (4, "    return drafts, p\n", "    n = next((j for j, x in enumerate(drafts) if p[j][x] < .4), k)\n"
+    (4, "    return drafts, P\n", "    n = next((j for j, x in enumerate(drafts) if P[j][x] < .4), k)\n"
      "    return drafts[:n], p[:n]\n", KNOWN + "UnlikelyThrownAway"),
     (5, "min(K, n + n_tokens - len(x) - 1)", "K", "1 new token after [2], it gives 4: [0, 0, 0, 0]"),
     (5, EOS, EOS.replace("{eos} if isinstance(eos, int) else ", ""), "eos=0)"),

@@ -17,8 +17,8 @@ from test_methods_lossless import counts, line
 from autoregressive import autoregressive_sampling
 from engine.loading import command_line
 from lossless import __main__, check, distribution_of_text, exact_distribution, judge, report, toys
-from lossless.cases import CASES, PROMPT, SETTINGS
-from lossless.judge import distance, text_of
+from lossless.cases import CASES, PROMPT
+from lossless.judge import distance
 from lossless.toys import memoryless, table
 from lossless.verdicts.museum import WRONG
 from lossless.verdicts.rules import Algorithm2
@@ -49,14 +49,6 @@ def test_the_text_has_the_targets_distribution():
 @pytest.mark.long
 def test_the_text_has_the_targets_distribution_thoroughly():
     assert check(speculative_sampling, thorough=True) < 1e-12
-
-
-@pytest.mark.parametrize("settings", [{}, dict(temperature=0), dict(eos=[1, 0]), *SETTINGS], ids=str)
-def test_the_baseline_has_the_targets_distribution(settings):
-    target = table(4, zeros=0.4)
-    found = exact_distribution(lambda rng: text_of(
-        autoregressive_sampling(target, PROMPT, 3, rng, **settings)))
-    assert distance(found, distribution_of_text(target, PROMPT, 3, **settings)) < 1e-12
 
 
 def test_the_distance_is_the_mass_that_lies_elsewhere():

@@ -8,8 +8,8 @@ p = 1 for the argmax and 0 for all other tokens: return `drafts, None`.
 
 
 def propose(draft, x, k, to_probs, rng):
-    drafts, p = [], []
+    drafts, P = [], []
     for _ in range(k):
-        p.append(to_probs(draft(x + drafts))[0])
-        drafts.append(int(p[-1].argmax()))                  # instead of a draw from p[-1]
-    return drafts, p
+        P.append(to_probs(draft(x + drafts))[0])
+        drafts.append(int(P[-1].argmax()))                  # instead of a draw from P[-1]
+    return drafts, P

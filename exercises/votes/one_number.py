@@ -8,9 +8,9 @@ the second is accepted every time instead of three times in four.  A round with 
 from sampling import sample
 
 
-def verify(q, p, drafts, rng):
+def verify(Q, P, drafts, rng):
     u = rng.random()                                        # instead of a new one for each draft
     for j, x in enumerate(drafts):
-        if u * p[j][x] >= q[j][x]:
-            return j, sample((q[j] - p[j]).clip(0), rng)
-    return len(drafts), sample(q[-1], rng)
+        if u * P[j][x] >= Q[j][x]:
+            return j, sample((Q[j] - P[j]).clip(0), rng)
+    return len(drafts), sample(Q[-1], rng)

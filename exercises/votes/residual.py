@@ -7,8 +7,8 @@ No: the tokens that the draft proposes too rarely should get all that is missing
 from sampling import sample
 
 
-def verify(q, p, drafts, rng):
+def verify(Q, P, drafts, rng):
     for j, x in enumerate(drafts):
-        if rng.random() * p[j][x] >= q[j][x]:
-            return j, sample(q[j], rng)                     # instead of max(0, q - p)
-    return len(drafts), sample(q[-1], rng)
+        if rng.random() * P[j][x] >= Q[j][x]:
+            return j, sample(Q[j], rng)                     # instead of max(0, q - p)
+    return len(drafts), sample(Q[-1], rng)

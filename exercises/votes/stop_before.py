@@ -8,7 +8,7 @@ from sampling import sample
 
 
 def propose(draft, x, k, to_probs, rng):
-    drafts, p = [], []
+    drafts, P = [], []
     while len(drafts) < k and (row := to_probs(draft(x + drafts))[0]).max() > .5:
-        drafts, p = [*drafts, sample(row, rng)], [*p, row]
-    return drafts, p
+        drafts, P = [*drafts, sample(row, rng)], [*P, row]
+    return drafts, P

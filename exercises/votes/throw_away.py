@@ -8,6 +8,6 @@ import speculative
 
 
 def propose(draft, x, k, to_probs, rng):
-    drafts, p = speculative.propose(draft, x, k, to_probs, rng)
-    n = next((j for j, token in enumerate(drafts) if p[j][token] < .4), len(drafts))
-    return drafts[:n], p[:n]
+    drafts, P = speculative.propose(draft, x, k, to_probs, rng)
+    n = next((j for j, token in enumerate(drafts) if P[j][token] < .4), len(drafts))
+    return drafts[:n], P[:n]

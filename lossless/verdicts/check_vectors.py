@@ -15,12 +15,12 @@ def draw(weights, u):
     return next(token for token, above in enumerate(accumulate(weights)) if above > u * sum(weights))
 
 
-def verify(q, p, drafts, uniform):
+def verify(Q, P, drafts, uniform):
     """Algorithm 2.  Returns (how many drafts are accepted, the next token)."""
     for j, x in enumerate(drafts):
-        if not uniform() * p[j][x] < q[j][x]:
-            return j, draw([max(0, a - b) for a, b in zip(q[j], p[j])], uniform())
-    return len(drafts), draw(q[len(drafts)], uniform())
+        if not uniform() * P[j][x] < Q[j][x]:
+            return j, draw([max(0, a - b) for a, b in zip(Q[j], P[j])], uniform())
+    return len(drafts), draw(Q[len(drafts)], uniform())
 
 
 def rows_of_p(vector, drafts):

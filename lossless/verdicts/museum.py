@@ -69,8 +69,8 @@ class NeverQuiteZero(Algorithm2):
 
 class BonusFromTheDraft(Algorithm2):
     """The bonus token is drawn from the draft model's last distribution."""
-    def verify(self, q, p, drafts, rng):
-        return super().verify(np.concatenate([q[:-1], p[-1:]]) if drafts else q, p, drafts, rng)
+    def verify(self, Q, P, drafts, rng):
+        return super().verify(np.concatenate([Q[:-1], P[-1:]]) if drafts else Q, P, drafts, rng)
 
 
 # Positions and rounds ---------------------------------------------------------------------------------------
@@ -78,14 +78,14 @@ class BonusFromTheDraft(Algorithm2):
 class LastRowForAll(Algorithm2):
     """The draft's last distribution is used for every position. A round with a single draft does not show
     it."""
-    def verify(self, q, p, drafts, rng):
-        return super().verify(q, [p[-1]] * len(p) if drafts else p, drafts, rng)
+    def verify(self, Q, P, drafts, rng):
+        return super().verify(Q, [P[-1]] * len(P) if drafts else P, drafts, rng)
 
 
 class RowsOneTooEarly(Algorithm2):
     """Each draft but the first is judged by the target's row before its own."""
-    def verify(self, q, p, drafts, rng):
-        return super().verify(np.concatenate([q[:1], q[:-2], q[-1:]]) if drafts else q, p, drafts, rng)
+    def verify(self, Q, P, drafts, rng):
+        return super().verify(np.concatenate([Q[:1], Q[:-2], Q[-1:]]) if drafts else Q, P, drafts, rng)
 
 
 class RejectedDraftIsRead(Algorithm2):
@@ -96,8 +96,8 @@ class RejectedDraftIsRead(Algorithm2):
     def rows(self, target, x, drafts, *more):
         return super().rows(target, [*x[:len(x) - len(self.rejected)], *self.rejected], drafts, *more)
 
-    def verify(self, q, p, drafts, rng):
-        n_accepted, token = super().verify(q, p, drafts, rng)
+    def verify(self, Q, P, drafts, rng):
+        n_accepted, token = super().verify(Q, P, drafts, rng)
         self.rejected = drafts[n_accepted:n_accepted + 1]
         return n_accepted, token
 
@@ -131,9 +131,9 @@ class TenthRoundKeepsAll(Algorithm2):
 class UnlikelyThrownAway(Algorithm2):
     """Unlikely drafts are thrown away after they were drawn, so unlikely tokens come too rarely."""
     def propose(self, *run):
-        drafts, p = super().propose(*run)
-        n = next((j for j, x in enumerate(drafts) if p[j][x] < .4), len(drafts))
-        return drafts[:n], p[:n]
+        drafts, P = super().propose(*run)
+        n = next((j for j, x in enumerate(drafts) if P[j][x] < .4), len(drafts))
+        return drafts[:n], P[:n]
 
 
 # Logits and settings ----------------------------------------------------------------------------------------
@@ -191,11 +191,11 @@ class FewerIfUnsure(Algorithm2, lossless=True):
     """Drafting ends when the draft model's next distribution is flat. This is decided before anything is
     drawn from that distribution."""
     def propose(self, draft, x, k, probs, rng):
-        drafts, p = [], []
+        drafts, P = [], []
         while len(drafts) < k and (row := probs(draft(x + drafts))[0]).max() > .5:
             drafts.append(sample(row, rng))
-            p.append(row)
-        return drafts, p
+            P.append(row)
+        return drafts, P
 
 
 RULES = DISPUTED | {name: rule for name, rule in [*vars().items()]

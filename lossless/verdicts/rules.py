@@ -35,24 +35,24 @@ class Algorithm2(Rule, lossless=True):
         x, T, eos = list(tokens), len(tokens) + n_tokens, check_settings(n_tokens, eos=eos)
         self.settings, probs = settings, partial(probabilities, **settings)
         while len(x) < T:
-            drafts, p = self.propose(draft, x, min(K, T - len(x) - 1), probs, rng)
-            q = self.rows(target, x, drafts, probs, eos)
-            p = point_masses(drafts, q.shape[1]) if p is None else p
-            n_accepted, token = self.verify(q, p, drafts, rng)
+            drafts, P = self.propose(draft, x, min(K, T - len(x) - 1), probs, rng)
+            Q = self.rows(target, x, drafts, probs, eos)
+            P = point_masses(drafts, Q.shape[1]) if P is None else P
+            n_accepted, token = self.verify(Q, P, drafts, rng)
             new = self.text(drafts, n_accepted, token, eos)[:T - len(x)]
             x += new
-            yield Round(new, drafts, min(n_accepted, len(new)), q, p)
+            yield Round(new, drafts, min(n_accepted, len(new)), Q, P)
             if eos & {*new}:
                 return
 
     # Drafting
     def propose(self, draft, x, k, probs, rng):
-        drafts, p = [], []
+        drafts, P = [], []
         for _ in range(k):
             row = probs(draft(x + drafts))[0]
             drafts.append(self.draw(row, rng))
-            p.append(row)
-        return drafts, p
+            P.append(row)
+        return drafts, P
 
     def draw(self, p, rng):
         return sample(p, rng)
@@ -62,11 +62,11 @@ class Algorithm2(Rule, lossless=True):
         return probs(target(x + drafts, len(drafts) + 1))
 
     # Judging
-    def verify(self, q, p, drafts, rng):
+    def verify(self, Q, P, drafts, rng):
         for j, x in enumerate(drafts):
-            if not self.accepts(q[j], p[j], x, rng):
-                return j, self.correction(q[j], p[j], x, rng)
-        return len(drafts), self.bonus(q, drafts, rng)
+            if not self.accepts(Q[j], P[j], x, rng):
+                return j, self.correction(Q[j], P[j], x, rng)
+        return len(drafts), self.bonus(Q, drafts, rng)
 
     def accepts(self, q, p, x, rng):
         return rng.random() * p[x] < q[x]
@@ -78,8 +78,8 @@ class Algorithm2(Rule, lossless=True):
     def residual(self, q, p, x):
         return np.maximum(q - p, 0)
 
-    def bonus(self, q, drafts, rng):
-        return sample(q[-1], rng)
+    def bonus(self, Q, drafts, rng):
+        return sample(Q[-1], rng)
 
     # The text
     def text(self, drafts, n_accepted, token, eos):
@@ -127,16 +127,16 @@ class UnlikelyLastDropped(ArgmaxSoftmaxRecorded, lossless=True):
     """Each draft is an argmax, which does not depend on chance, so leaving out an unlikely last one only
     makes the round shorter. If drafts were drawn, this would be wrong."""
     def propose(self, *run):
-        drafts, p = super().propose(*run)
-        return drafts[:-1] if drafts and p[-1][drafts[-1]] < .4 else drafts, None
+        drafts, P = super().propose(*run)
+        return drafts[:-1] if drafts and P[-1][drafts[-1]] < .4 else drafts, None
 
 
 class ForbiddenDropped(ArgmaxAsPointMasses, lossless=True):
     """A draft that a grammar forbids (here: with q = 0) is dropped before the test. It was chosen, so the
     residual would be q without it, which is q. If drafts were drawn, this would be wrong."""
-    def verify(self, q, p, drafts, rng):
-        n = next((j for j, x in enumerate(drafts) if not q[j][x]), len(drafts))
-        return super().verify(q[:n + 1], p[:n], drafts[:n], rng)
+    def verify(self, Q, P, drafts, rng):
+        n = next((j for j, x in enumerate(drafts) if not Q[j][x]), len(drafts))
+        return super().verify(Q[:n + 1], P[:n], drafts[:n], rng)
 
 
 class ForbiddenRowZeroed(Algorithm2):
@@ -168,12 +168,12 @@ class ExitByTheCoinOfTheTest(Algorithm2, lossless=True):
     does not affect which token was drafted. If the draft is accepted, the next token has the target's
     distribution, whether it is drafted or not."""
     def propose(self, draft, x, k, probs, rng):
-        drafts, p, self.coins = [], [], []
-        while len(drafts) < k and not (drafts and p[-1][drafts[-1]] < .5 and 1 - self.coins[-1] <= .5):
-            p.append(probs(draft(x + drafts))[0])
-            drafts.append(sample(p[-1], rng))
+        drafts, P, self.coins = [], [], []
+        while len(drafts) < k and not (drafts and P[-1][drafts[-1]] < .5 and 1 - self.coins[-1] <= .5):
+            P.append(probs(draft(x + drafts))[0])
+            drafts.append(sample(P[-1], rng))
             self.coins.append(rng.random())
-        return drafts, p
+        return drafts, P
 
     def accepts(self, q, p, x, rng):
         return self.coins.pop(0) * p[x] < q[x]
@@ -187,11 +187,11 @@ class LengthFromAllDrafts(Algorithm2):
     seconds = 1, 1.7, *np.arange(1.8, 4, .1)            # that a pass over 1, 2, .. tokens takes
 
     def propose(self, *run):
-        drafts, p = super().propose(*run)
-        surely = np.cumprod([1, *map(self.confidence, p, drafts)])      # [n]: a guess of P(first n accepted)
+        drafts, P = super().propose(*run)
+        surely = np.cumprod([1, *map(self.confidence, P, drafts)])      # [n]: a guess of P(first n accepted)
         worth = np.cumsum(surely) / self.seconds[:len(surely)]  # tokens per second, with n drafts
         n = self.best(worth)
-        return drafts[:n], p[:n]
+        return drafts[:n], P[:n]
 
     def confidence(self, p, x):
         return p.max()
@@ -389,9 +389,9 @@ class MatchOrRatio(ArgmaxSoftmaxRecorded):
     """The draft is the argmax, and p its softmax. It is accepted if it equals the target's draw or passes
     the ratio test; with two chances it comes too often. The correction is the target's draw, or comes from
     the residual if an accepted draft differed from its draw."""
-    def verify(self, q, p, drafts, rng):
+    def verify(self, Q, P, drafts, rng):
         self.equal = True
-        return super().verify(q, p, drafts, rng)
+        return super().verify(Q, P, drafts, rng)
 
     def accepts(self, q, p, x, rng):
         self.drawn = sample(q, rng)
@@ -406,9 +406,9 @@ class MatchOrRatio(ArgmaxSoftmaxRecorded):
 class OnePositionLate(Algorithm2):
     """The correction is drawn from the target's distribution after the rejected draft, as if that draft were
     in the text."""
-    def verify(self, q, p, drafts, rng):
-        n_accepted, token = super().verify(q, p, drafts, rng)
-        return n_accepted, token if n_accepted == len(drafts) else sample(q[n_accepted + 1], rng)
+    def verify(self, Q, P, drafts, rng):
+        n_accepted, token = super().verify(Q, P, drafts, rng)
+        return n_accepted, token if n_accepted == len(drafts) else sample(Q[n_accepted + 1], rng)
 
 
 class RejectedDraftsStay(Algorithm2):
@@ -420,14 +420,14 @@ class RejectedDraftsStay(Algorithm2):
 class BonusFromTheRowBefore(Algorithm2):
     """If all drafts are accepted, the bonus is drawn from the distribution that judged the last draft, as if
     that draft were not in the text."""
-    def bonus(self, q, drafts, rng):
-        return sample(q[-2 if drafts else -1], rng)
+    def bonus(self, Q, drafts, rng):
+        return sample(Q[-2 if drafts else -1], rng)
 
 
 class BonusIsTheArgmax(Algorithm2):
     """If all drafts are accepted, the next token is the target's likeliest instead of a draw."""
-    def bonus(self, q, drafts, rng):
-        return int(q[-1].argmax())
+    def bonus(self, Q, drafts, rng):
+        return int(Q[-1].argmax())
 
 
 class Typical(Algorithm2):
@@ -461,43 +461,43 @@ class Block(Algorithm2, lossless=True):
 class HSD(Algorithm2, lossless=True):
     """Hierarchical speculative decoding is block verification, scanned from the back: the capped ratio
     P_t = r_t / max(1, r_1, .., r_t) is min(1, P_{t-1} q / p)."""
-    def ratios(self, q, p, drafts):                             # r_t [k + 1], P_t [k + 1]
-        r = np.cumprod([1.0, *(q[j][x] / p[j][x] for j, x in enumerate(drafts))])
+    def ratios(self, Q, P, drafts):                             # r_t and P_t, [k + 1] each
+        r = np.cumprod([1.0, *(Q[j][x] / P[j][x] for j, x in enumerate(drafts))])
         return r, r / np.maximum.accumulate(np.maximum(r, 1))
 
-    def scan(self, q, p, drafts, rng):      # how many are accepted, and what the next token is drawn from
-        k, (_, P) = len(drafts), self.ratios(q, p, drafts)
-        if rng.random() < P[k]:
-            return k, q[k]
+    def scan(self, Q, P, drafts, rng):      # how many are accepted, and what the next token is drawn from
+        k, (_, capped) = len(drafts), self.ratios(Q, P, drafts)
+        if rng.random() < capped[k]:
+            return k, Q[k]
         for t in range(k - 1, -1, -1):
-            change = P[t] * q[t] - p[t]
+            change = capped[t] * Q[t] - P[t]
             more, less = change.clip(0), -change.clip(max=0)
             if t == 0 or rng.random() * less.sum() < more.sum():
                 return t, more
 
-    def verify(self, q, p, drafts, rng):
-        t, weights = self.scan(q, p, drafts, rng)
-        return t, sample(weights if weights.any() else q[t], rng)
+    def verify(self, Q, P, drafts, rng):
+        t, weights = self.scan(Q, P, drafts, rng)
+        return t, sample(weights if weights.any() else Q[t], rng)
 
 
 class HSDLastUncapped(HSD):
     """The ratio of the whole text is not capped, so after a prefix with a ratio above 1, all drafts are
     accepted too often."""
     def ratios(self, *run):
-        r, P = super().ratios(*run)
-        return r, [*P[:-1], r[-1]]
+        r, capped = super().ratios(*run)
+        return r, [*capped[:-1], r[-1]]
 
 
 class HSDOneTooEarly(HSD):
     """Each prefix is judged by the ratios of the prefix that is one draft shorter, so in rounds of two drafts
     or more, the first is accepted without a test."""
-    def scan(self, q, p, drafts, rng):
+    def scan(self, Q, P, drafts, rng):
         if len(drafts) < 2:
-            return super().scan(q, p, drafts, rng)
-        t, more = super().scan(q[:-1], p[:-1], drafts[:-1], rng)
+            return super().scan(Q, P, drafts, rng)
+        t, more = super().scan(Q[:-1], P[:-1], drafts[:-1], rng)
         if t == len(drafts) - 1:
-            return t + 1, q[t + 1]
-        return t + 1, p[t + 1] * more / np.where(p[t] > 0, p[t], np.inf)
+            return t + 1, Q[t + 1]
+        return t + 1, P[t + 1] * more / np.where(P[t] > 0, P[t], np.inf)
 
 
 class ProductsOfCoins(ArgmaxAsPointMasses):
@@ -509,15 +509,15 @@ class ProductsOfCoins(ArgmaxAsPointMasses):
     least i arrivals come before the time -log(q_1 .. q_i)."""
     shortest = 3
 
-    def verify(self, q, p, drafts, rng):
+    def verify(self, Q, P, drafts, rng):
         if len(drafts) != self.shortest:
-            return super().verify(q, p, drafts, rng)
-        a, b, c = np.cumprod([max(q[j][x], 1e-99) for j, x in enumerate(drafts)])
+            return super().verify(Q, P, drafts, rng)
+        a, b, c = np.cumprod([max(Q[j][x], 1e-99) for j, x in enumerate(drafts)])
         A, B, C = -np.log([a, b, c])
         at_most = [1 - a - b * A - c * A * (B - A / 2),         # P(at most n drafts are accepted)
                    1 - b * (1 + B) - c * B**2 / 2, 1 - c * (1 + C + C**2 / 2), 1]
         n = int(rng.choice(4, p=np.diff(at_most, prepend=0).clip(0)))
-        return n, sample(q[3], rng) if n == 3 else self.correction(q[n], p[n], drafts[n], rng)
+        return n, sample(Q[3], rng) if n == 3 else self.correction(Q[n], P[n], drafts[n], rng)
 
 
 class NoiseUsedTwice(Algorithm2):

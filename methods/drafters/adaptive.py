@@ -52,9 +52,9 @@ class Schedule:
             accepted = common_prefix(self.drafts, x[len(self.x):])
             self.learn(accepted, accepted + (accepted < len(self.drafts)))
         n = self.choose_number(k)
-        drafts, p = checked_propose(self.propose, draft)(draft, x[:], n, to_probs, rng)
+        drafts, P = checked_propose(self.propose, draft)(draft, x[:], n, to_probs, rng)
         self.x, self.drafts = list(x), drafts
-        return drafts, p
+        return drafts, P
 
     def start(self):
         self.K = self.first
@@ -112,16 +112,16 @@ class Confident:
             seen.append(logits)
             return to_probs(logits)
 
-        seen, drafts, p, propose = [], [], [], checked_propose(self.propose, draft)
+        seen, drafts, P, propose = [], [], [], checked_propose(self.propose, draft)
         while len(drafts) < k:                                          # one at a time
             new, new_p = propose(draft, x + drafts, 1, to_probs_seen, rng)
             if not new:
                 break
             drafts += new
-            p = None if new_p is None else [*p, *map(np.array, new_p)]  # a drafter may reuse its array
+            P = None if new_p is None else [*P, *map(np.array, new_p)]  # a drafter may reuse its array
             if seen and probabilities(seen[-1])[-1, drafts[-1]] < self.threshold:
                 break
-        return drafts, p
+        return drafts, P
 
 
 def measure_costs(drafted, tokens, K, settings):

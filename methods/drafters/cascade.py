@@ -27,7 +27,7 @@ from speculative import verify
 def cascade(guess=lookup.propose, smaller=None):
     """A drafter in which `guess` (with the model `smaller`, if it needs one) proposes to the draft model."""
     def propose(draft, x, k, to_probs, rng):
-        drafts, p = [], []
+        drafts, P = [], []
         while len(drafts) < k:
             text, wanted = x + drafts, k - len(drafts) - 1      # the last token is the draft model's own
             guesses, guess_probs = guess(smaller, text[:], wanted, to_probs, rng)       # [g], [g, n_vocab]
@@ -35,8 +35,8 @@ def cascade(guess=lookup.propose, smaller=None):
             guess_probs = point_masses(guesses, rows.shape[1]) if guess_probs is None else guess_probs
             n_accepted, token = verify(rows, guess_probs, guesses, rng)
             drafts += guesses[:n_accepted] + [token]
-            p += [*rows[:n_accepted + 1]]
-        return drafts, p
+            P += [*rows[:n_accepted + 1]]
+        return drafts, P
     return propose
 
 

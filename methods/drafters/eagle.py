@@ -113,11 +113,11 @@ class Eagle:
 
     def propose(self, draft, x, k, to_probs, rng):
         """k tokens after x, one at a time: speculative.propose, without a draft model."""
-        drafts, p = [], []
+        drafts, P = [], []
         for j in range(k):
-            p.append(to_probs(self.tree(x, drafts, range(-1, j - 1), 1))[0])
-            drafts.append(sample(p[-1], rng))                   # x̃_j ~ p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})
-        return drafts, p
+            P.append(to_probs(self.tree(x, drafts, range(-1, j - 1), 1))[0])
+            drafts.append(sample(P[-1], rng))                   # x̃_j ~ p(. | x_1 .. x_n, x̃_1 .. x̃_{j-1})
+        return drafts, P
 
 
 def make(models, *_):

@@ -69,14 +69,14 @@ def draft_forced(process, n_vocab):
     22 of 34 tokens were forced, 13 target passes
     """
     def propose(draft, x, k, to_probs, rng):
-        drafts, p = [], []
+        drafts, P = [], []
         while len(drafts) < k:
             logits = process(x + drafts, np.zeros(n_vocab))[None]       # [1, n_vocab]: 0, forbidden -inf
             if np.isfinite(logits).sum() > 1:                           # a free token
                 if draft is None:
                     break
                 logits = draft(x + drafts)
-            p.append(to_probs(logits)[0])                               # of a forced token: a point mass
-            drafts.append(sample(p[-1], rng))
-        return drafts, p
+            P.append(to_probs(logits)[0])                               # of a forced token: a point mass
+            drafts.append(sample(P[-1], rng))
+        return drafts, P
     return propose

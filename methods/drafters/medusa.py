@@ -54,8 +54,8 @@ class Medusa:
     def propose(self, draft, x, k, to_probs, rng):
         """min(k, n_heads) tokens after x, one from each head: speculative.propose, without a draft model."""
         k = min(k, self.n_heads)
-        p = to_probs(self.logits(x, k)) if k else []                    # [k, n_vocab]
-        return [sample(row, rng) for row in p], p
+        P = to_probs(self.logits(x, k)) if k else []                    # [k, n_vocab]
+        return [sample(row, rng) for row in P], P
 
     def grow(self, draft, x, shape, rule, to_probs, rng):
         """A tree of at most this shape: tree_rules.grow_likeliest, without a draft model."""

@@ -34,7 +34,7 @@ from methods.samplers.tree_rules import SEQUOIA, draw_with_replacement, draw_wit
 from sampling import point_masses, sample
 
 
-def walk(q, p, nodes, parents, rule, rng):
+def walk(Q, P, nodes, parents, rule, rng):
     """Returns (the indices of the accepted nodes, the token that follows them).  Raises ValueError unless the
     children were drawn with or without replacement, or chosen.
 
@@ -42,22 +42,22 @@ def walk(q, p, nodes, parents, rule, rng):
     min(1, 1/2 * 2) = 1, so both nodes are accepted.
 
     >>> from methods.samplers.tree_rules import SEQUOIA
-    >>> q, p = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
-    >>> walk(q, p, [0, 1], [-1, 0], SEQUOIA, np.random.default_rng(0))
+    >>> Q, P = np.array([[1 / 3, 2 / 3]] * 3), np.array([[2 / 3, 1 / 3]] * 2)
+    >>> walk(Q, P, [0, 1], [-1, 0], SEQUOIA, np.random.default_rng(0))
     ([0, 1], 0)
     """
     draw, _ = rule
-    if p is not None and draw not in (draw_with_replacement, draw_without_replacement):
+    if P is not None and draw not in (draw_with_replacement, draw_without_replacement):
         raise ValueError("traversal judges children that were drawn with or without replacement, or chosen: "
                          "take the rule SPECINFER or SEQUOIA")
 
     def visit(node, weight):
         """(path below the node, next token); None if the node is rejected, with probability 1 - weight."""
-        t, below = q[node + 1], children_of([node], parents)            # [n_vocab]
-        d = p[below[0]] if below and p is not None else None            # [n_vocab]
+        t, below = Q[node + 1], children_of([node], parents)            # [n_vocab]
+        d = P[below[0]] if below and P is not None else None            # [n_vocab]
         for child in below:
             x = nodes[child]
-            if p is None:
+            if P is None:
                 d = point_masses([x], len(t))[0]                        # chosen: x with probability 1
             result = visit(child, min(1, weight * t[x] / d[x]))
             if result:

@@ -38,19 +38,19 @@ from sampling import Round, cut_after, probabilities, sample
 MOST_NODES = 1000
 
 
-def walk(q, p, nodes, parents, rule, rng):
+def walk(Q, P, nodes, parents, rule, rng):
     """From the root down.  Returns (the indices of the accepted nodes, the token that follows them).
 
-    q   [1 + n, n_vocab]    the target's distributions after the root and each node
-    p   [n, n_vocab]        the draft's after each node's parent; None: the nodes were chosen
+    Q   [1 + n, n_vocab]    the target's distributions after the root and each node
+    P   [n, n_vocab]        the draft's after each node's parent; None: the nodes were chosen
     """
-    select = tree_rules.select_chosen if p is None else rule[1]
+    select = tree_rules.select_chosen if P is None else rule[1]
     path, here = [], [-1]
     while True:
         below = children_of(here, parents)
         if not below:                                           # a leaf
-            return path, sample(q[here[0] + 1], rng)
-        i, token = select(q[here[0] + 1], None if p is None else p[below[0]], [nodes[i] for i in below], rng)
+            return path, sample(Q[here[0] + 1], rng)
+        i, token = select(Q[here[0] + 1], None if P is None else P[below[0]], [nodes[i] for i in below], rng)
         if i is None:
             return path, token
         here = [i for i in below if nodes[i] == token]          # all equal siblings stay
@@ -82,14 +82,14 @@ def tree_sampling(draft, target, tokens, n_tokens, widths, rng, *, temperature=1
     x, T = list(tokens), len(tokens) + n_tokens
     while len(x) < T:
         left = T - len(x) - 1                            # the last token is the target's
-        nodes, parents, p = grow(draft, x[:], cut(widths, left), rule, to_probs, rng)
+        nodes, parents, P = grow(draft, x[:], cut(widths, left), rule, to_probs, rng)
         nodes, parents = check_tree(nodes, parents, left, target)
-        q = to_probs(target.tree(x[:], nodes, parents))             # [1 + n, n_vocab]
-        p = p if p is None else checked_probs(p, nodes, target)                 # [n, n_vocab]
-        path, next_token = walk(q, p, nodes, parents, rule, rng)
+        Q = to_probs(target.tree(x[:], nodes, parents))             # [1 + n, n_vocab]
+        P = P if P is None else checked_probs(P, nodes, target)                 # [n, n_vocab]
+        path, next_token = walk(Q, P, nodes, parents, rule, rng)
         new = cut_after([nodes[i] for i in path] + [next_token], eos)
         x += new
-        yield Round(new, nodes, min(len(path), len(new)), q, p, parents)
+        yield Round(new, nodes, min(len(path), len(new)), Q, P, parents)
         if x[-1] in eos:
             return
 
