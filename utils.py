@@ -17,6 +17,7 @@ from engine.compute.linear import lay_out
 from engine.compute.threads import Arena
 from engine.loading.folder import read_folder
 from engine.loading.names import find_folder
+from engine.loading.tokenizer import read_tokenizer
 from gpt2 import GPT2
 
 
@@ -32,6 +33,15 @@ def load_model(name_or_folder, models_dir="models"):
     """
     sizes, arrays, tokenizer = read_folder(find_folder(str(name_or_folder), models_dir))
     return GPT2(nest(arrays, sizes["n_layer"]), sizes["n_head"]), Tokenizer(*tokenizer)
+
+
+def load_encoder(name_or_folder, models_dir="models"):
+    """The encoder alone, of a model that is already here: nothing is downloaded.
+
+    Raises ValueError for a name that is neither in models_dir nor in the hub's cache, or for vocabulary files
+    that are missing or damaged.
+    """
+    return Tokenizer(*read_tokenizer(find_folder(str(name_or_folder), models_dir, fetch=False)))
 
 
 def load_pair(draft, target, models_dir="models"):

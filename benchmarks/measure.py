@@ -1,6 +1,6 @@
 """The machine and its speed.
 
-    machine(), caption()        hardware, NumPy and BLAS, in words
+    machine(), caption()        hardware, NumPy and BLAS or CuPy, in words
     in_turns(runs, n)           seconds of each call; the runs take turns, f g f g
     seconds(n, f, g)            medians of these
     bandwidth(n)                the speed limit: bytes of weights read per second
@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 from tqdm import tqdm
 
-from engine.compute.backend import clock, xp
+from engine.compute.backend import clock, gpu, xp
 
 # The machine ------------------------------------------------------------------------------------------------
 
@@ -34,6 +34,7 @@ def machine():
                 f"{pool['num_threads']} threads")
     return {"CPU": cpu, "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
             "Python": platform.python_version(), "NumPy": np.__version__, "BLAS": blas, "dtype": "float32",
+            **gpu(),
             **{key: value for key, value in sorted(os.environ.items()) if key.startswith("OPENBLAS_")}}
 
 

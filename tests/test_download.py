@@ -7,8 +7,12 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 from functools import partial
@@ -18,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from helpers import full_disk
+from helpers import ROOT, full_disk
 
 from engine.loading import checkpoint, command_line
 from engine.loading import download as module
@@ -269,20 +273,39 @@ def test_a_full_disk_an_unwritable_folder_and_an_unknown_name_are_reported(serve
         download("125M")
 
 
-# Ctrl-C, and two programs at once ---------------------------------------------------------------------------
+# Ctrl-C, kill, and two programs at once ---------------------------------------------------------------------
 
-def test_ctrl_c_leaves_what_a_second_start_resumes(server, tmp_path, monkeypatch):
-    def interrupted(*_):
-        if next(pieces, None) is None:
-            raise KeyboardInterrupt
-    pieces, part = iter(range(12)), tmp_path / "tiny" / f"{DATA}.part"
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(module.tqdm, "update", interrupted)
-        download("tiny", tmp_path)
+PROGRAM = """
+import json, signal, sys
+from engine.loading import download
+signal.signal(signal.SIGINT, signal.default_int_handler)        # ignored, perhaps, by who started the tests
+download.MODELS = json.loads(sys.argv[1])
+download.download("tiny", sys.argv[2])
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not have these signals")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGKILL"])
+def test_ctrl_c_and_kill_leave_what_a_second_start_resumes(server, tmp_path, name):
+    half, killed = threading.Event(), threading.Event()
+
+    def pause():                                                # after 150,000 bytes, until it is killed
+        half.set()
+        killed.wait(20)
+    server.answers = {DATA: iter([Answer(cut=150_000, pace=(10**6, pause))])}
+    command = [sys.executable, "-c", PROGRAM, json.dumps(module.MODELS), str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+        part = tmp_path / "tiny" / f"{DATA}.part"
+        assert half.wait(20)
+        while not part.exists() or part.stat().st_size < 100_000:       # what has arrived is being written
+            time.sleep(.01)
+        process.send_signal(getattr(signal, name))
+        assert process.wait(20) == -getattr(signal, name)
+    killed.set()
     nothing_partial(tmp_path / "tiny", server.files)
     resumed_from = part.stat().st_size
     completes(server, tmp_path)
-    assert resumed_from > 0 and server.log[-1] == (DATA, f"bytes={resumed_from}-")
+    assert server.log[-1] == (DATA, f"bytes={resumed_from}-")
 
 
 def test_the_second_of_two_programs_waits_for_the_first(server, tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import load_encoder, tiny_gpt2
+from helpers import tiny_gpt2
 from hypothesis import given, settings
 from hypothesis.strategies import booleans, integers, lists, sampled_from, tuples
 
@@ -28,6 +28,7 @@ from methods.drafters.vocabularies import SLEM, TLI
 from methods.entries import Drafted
 from sampling import probabilities
 from speculative import speculative_sampling
+from utils import load_encoder
 
 
 def rng(seed=0):

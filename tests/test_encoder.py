@@ -11,11 +11,12 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, load_encoder
+from helpers import ROOT
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from encoder import CHUNKS, EOS, Encoder, bytes_to_unicode
+from utils import load_encoder
 
 FOLDERS = [Path(os.environ["GPT2_VOCAB"])] if "GPT2_VOCAB" in os.environ else []
 FOLDERS += [ROOT / "models" / name for name in ("124M", "355M", "774M", "1558M", "distilgpt2")]

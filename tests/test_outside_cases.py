@@ -3,7 +3,7 @@
 Cases that need the weights of GPT-2 are in test_weights.py."""
 import numpy as np
 import pytest
-from helpers import Says, load_encoder, mean_accepted
+from helpers import Says, mean_accepted
 from test_encoder import WHERE, needs_vocabulary
 
 from benchmarks import counts, figures
@@ -17,6 +17,7 @@ from methods.samplers import block
 from methods.samplers.tree import walk
 from sampling import Round, point_masses, probabilities
 from speculative import speculative_sampling, verify
+from utils import load_encoder
 
 # Accept rules -----------------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from helpers import ROOT, write_folder
 
 from autoregressive import autoregressive_sampling
 from engine.loading import command_line, export
-from engine.loading.folder import read_folder
 from main import main as run_pair
 from methods.drafters.eagle import Eagle
 from methods.drafters.early_exit import EarlyExit
@@ -154,19 +153,3 @@ def test_a_parallel_head_begins_as_the_first_step_of_an_eagle(trained):
     given = torch.tensor([1, 5, 30]), low, middle, last, torch.zeros(2, 40, dtype=int), token, token[0]
     with torch.no_grad():
         assert torch.allclose(head(*given)[:, :, 0], eagle(*given)[:, :, 0], atol=1e-4)
-
-
-def test_an_average_has_that_share_of_each_weight(trained, tmp_path, monkeypatch):
-    from models.training import model, trials
-    for name, size in trials.SIZES.items():
-        model.export(model.GPT2(**size), size, tmp_path / "other" / name)
-        for file in "encoder.json", "vocab.bpe":
-            shutil.copy(trained[0] / name / file, tmp_path / "other" / name)
-    monkeypatch.setattr(trials, "MODELS", trained[0])
-    monkeypatch.setattr(trials, "measure", lambda *_: {})
-    words = [f"{tmp_path}/new", "--other", f"{tmp_path}/other", "--share", "0.25"]
-    assert not command_line.run(trials.main, words)
-    for name in trials.SIZES:
-        folders = tmp_path / "new", tmp_path / "other", trained[0]
-        new, other, ours = (read_folder(folder / name)[1] for folder in folders)
-        assert all(np.allclose(new[key], 0.25 * ours[key] + 0.75 * other[key], atol=1e-3) for key in ours)

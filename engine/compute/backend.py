@@ -49,4 +49,13 @@ def clock():
     return perf_counter()
 
 
+def gpu():
+    """What to report with measurements, {name: words}; {} if no GPU is in use."""
+    if not on_gpu():
+        return {}
+    cupy = importlib.import_module("cupy")
+    device = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    return {"GPU": device["name"].decode(), "CuPy": cupy.__version__}
+
+
 use("numpy")

@@ -12,10 +12,10 @@ from engine.loading.folder import INSTEAD
 EMBEDDED = ("demo-draft", "demo-target")                        # in models/
 
 
-def find_folder(name, models_dir):
+def find_folder(name, models_dir, fetch=True):
     """The folder of a model: the first of models_dir/NAME, the folder NAME, Hugging Face's cache, a download.
 
-    Raises ValueError if there is none.
+    Raises ValueError if there is none; without `fetch`, rather than download it.
     """
     if name in EMBEDDED:
         return find_embedded(name)
@@ -29,6 +29,9 @@ def find_folder(name, models_dir):
     for folder in filter(None, map(find_snapshot, names)):
         if holds_model(folder) and (not size or any(folder.glob("*.safetensors"))):
             return folder
+    if size and not fetch:
+        raise ValueError(f"{name} is neither in {models_dir} nor in {hub_cache()}: load_model downloads it, "
+                         f"or python -m engine.loading.download {size}")
     if size:
         try:
             return download(size, models_dir)

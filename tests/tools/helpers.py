@@ -14,10 +14,9 @@ import pytest
 
 import gpt2
 from benchmarks.synthetic import SIZES, random_arrays
-from encoder import EOS, Encoder, Tokenizer, bytes_to_unicode
+from encoder import EOS, Encoder, bytes_to_unicode
 from engine.loading.checkpoint import write_tensorflow
 from engine.loading.folder import list_shapes, read_folder
-from engine.loading.tokenizer import read_tokenizer
 from lossless import exact_distribution
 from lossless.toys import as_model, memoryless, scripted, table
 from methods.drafters import heads
@@ -223,7 +222,3 @@ def write_folder(folder, hparams=SIZES["tiny"], arrays=None, n_tokens=None):
     (folder / "vocab.bpe").write_text("#version: 0.2\n")
     write_tensorflow(folder / "model.ckpt", random_arrays("tiny") if arrays is None else arrays)
     return folder
-
-
-def load_encoder(folder, n_vocab=None):
-    return Tokenizer(*read_tokenizer(folder, n_vocab))

@@ -129,5 +129,8 @@ cupy = types.ModuleType("cupy", "A strict stand-in for CuPy: no GPU.")
 for _name in NAMES:
     _there = getattr(np, _name)
     setattr(cupy, _name, function(_name) if callable(_there) and not isinstance(_there, type) else _there)
-cupy.ndarray, cupy.matmul, cupy.dot = ndarray, product, product
-cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: types.SimpleNamespace(synchronize=lambda: None))
+cupy.__version__, cupy.ndarray, cupy.matmul, cupy.dot = "a strict stand-in", ndarray, product, product
+cupy.cuda = types.SimpleNamespace(
+    get_current_stream=lambda: types.SimpleNamespace(synchronize=lambda: None),
+    Device=lambda: types.SimpleNamespace(id=0),
+    runtime=types.SimpleNamespace(getDeviceProperties=lambda _: {"name": b"no GPU but a strict stand-in"}))
