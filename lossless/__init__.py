@@ -29,12 +29,12 @@ Limitations: the models have a vocabulary of a few tokens, and speed is not judg
 - Nor is it found if it shows only when p and q differ by less than 3e-8, when the temperature is between 0
   and 1e-7 or above 13, or when top_p is below .03 or between .9995 and 1.  A rule that accepts every draft
   with q > 1 - 1e-7 passes, too.
-- In each case the likeliest branches are walked first, for 7,000 steps (random numbers, calls of a model,
-  rounds).  For speculative.py that is enough for all branches.  A sampler that draws more often leaves some
-  unwalked, and a mistake that shows only there may be missed.  The report says in how many cases only the
-  likeliest were walked: 283 of 442 if drafts are drawn by the alias method, 412 if by rejection.
-- After 60 seconds the judge says what it has seen.  By then it has begun every case: when half of the time
-  is over, the cases that are left share the rest evenly.  `thorough=True` has neither limit.
+- In each case the likeliest branches are walked first, for 40,000 steps (random numbers, calls of a model,
+  rounds), and for 2,000,000 in all cases: half of them for the cases that come first, then each of those
+  that are left gets an even share.  speculative.py needs 142,000.  A sampler that draws more often leaves
+  branches unwalked, and a mistake that shows only there may be missed.  The first line of the report says
+  so, and `check` returns at least the probability that was not walked.  `thorough=True` has neither limit.
+  No clock is read: a busy machine takes longer and says the same.
 - A sampler that catches NumPy's TypeError for an array of random numbers may be judged wrongly; walk.py
   says what else cannot be walked.
 - If a loop never ends, draws no random number, calls no model and yields nothing, the check never ends.

@@ -24,7 +24,7 @@ def main(path="", *, thorough=False, explain=False):
     python -m lossless my_speculative.py    # speculative_sampling(..), a loop of your own: judged as it is
 
     The first word of the answer is "lossless" or "not"; the exit status is 0, 1 (not lossless), or 2 (it
-    was not judged).  The answer also says in how many cases only the likeliest branches were walked.
+    was not judged).  It goes on "as far as it was walked" if some cases were not walked to the end.
 
     Args:
         path: a Python file with one of these functions, or with propose and verify

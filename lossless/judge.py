@@ -2,8 +2,6 @@
 import contextlib
 import copy
 import functools
-import itertools
-import time
 from inspect import isfunction
 from typing import NamedTuple
 
@@ -13,8 +11,8 @@ from lossless.cases import CASES, pair_cases, thorough_cases
 from lossless.toys import distribution_of_text, spell
 from lossless.walk import NOT_REPEATED, Walk, exact_distribution
 
-MAX_STEPS = 7_000       # in all runs of a standard case; the remaining branches are left out
-MAX_SECONDS = 60        # in all standard cases; if they take longer, each gets fewer steps
+MAX_STEPS = 40_000      # in all runs of a standard case; the remaining branches are left out
+ALL_STEPS = 2_000_000   # in all standard cases; if they take more, each gets fewer
 FEW_STEPS = 300         # in the runs that are repeated, to see whether they agree
 ROUNDING = 1e-9         # a larger deviation is a mistake
 CLEAR = .01             # after a smaller one, a larger one is looked for in the cases of few tokens
@@ -28,7 +26,9 @@ class Report(NamedTuple):
     deviation: float                # the largest of any text; maybe more if branches were left out
     n_cases: int
     n_branches: int
+    n_steps: int                    # random numbers, calls of a model and rounds, in all branches
     n_unfinished: int = 0           # cases with some branches left out
+    unwalked: float = 0.0           # the largest probability of the branches that were left out of a case
     case: str | None = None
     settings: dict | None = None
     prompt: list | None = None
@@ -37,13 +37,16 @@ class Report(NamedTuple):
     wanted: float | None = None
 
     def __str__(self):
-        cases, unfinished = (f"{n} case{'s' * (n != 1)}" for n in (self.n_cases, self.n_unfinished))
-        walked = f"{self.n_branches:,} branches of {cases}"
-        walked += f"; in {unfinished} only the likeliest" * (self.n_unfinished > 0)
+        walked = f"{self.n_branches:,} branches of {self.n_cases} case{'s' * (self.n_cases != 1)}"
+        if self.lossless and not self.n_unfinished:
+            return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked})"
         if self.lossless:
-            missed = (f"\nThe limits are {MAX_STEPS:,} steps a case and {MAX_SECONDS} seconds.  There may be "
-                      "a mistake in the rest: thorough=True (--thorough) walks it.") * (self.n_unfinished > 0)
-            return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked}){missed}"
+            return (f"lossless as far as it was walked: {self.n_unfinished} of {self.n_cases} cases not to the "
+                    f"end.  A mistake may hide in what is left, up to {self.unwalked:.1g} of the probability.\n"
+                    f"In the rest no probability is off by more than {self.deviation:.0e} ({walked}).  The "
+                    f"limits are {MAX_STEPS:,} steps a case and {ALL_STEPS:,} in all: thorough=True "
+                    "(--thorough) has none.")
+        walked += f"; {self.n_unfinished} not walked to the end" * (self.n_unfinished > 0)
         digits = 6 if abs(self.probability - self.wanted) > 2e-6 else 12
         rounding = " (rounding, or something small that is left out)" if self.deviation < 1e-6 else ""
         return (f'not lossless: after "{spell(self.prompt)}" the text "{spell(self.text)}" has probability '
@@ -53,13 +56,13 @@ class Report(NamedTuple):
 
 
 def check(sampler, *which, **settings):
-    """Returns the largest deviation of any text's probability from the target's.  Less than 1e-9 is rounding;
-    if it is more, or if some cases were not walked to the end, the report is printed.  The arguments are
-    those of `report`."""
+    """Returns the largest deviation of any text's probability from the target's, or what was not walked of a
+    case's probability if that is more.  Less than 1e-9 is rounding; if it is more, the report is printed.
+    The arguments are those of `report`."""
     found = report(sampler, *which, **settings)
     if not found.lossless or found.n_unfinished:
         print(found)
-    return found.deviation
+    return max(found.deviation, found.unwalked)
 
 
 def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, watch=iter, **settings):
@@ -89,22 +92,24 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, watch=it
     if not chosen:
         raise ValueError("there is nothing to judge: give at least one pair, or other Ks and n_tokens")
     unlimited = thorough or pairs is not None
-    max_steps, end = (np.inf, np.inf) if unlimited else (MAX_STEPS, time.monotonic() + MAX_SECONDS)
+    limit, left = (np.inf, np.inf) if unlimited else (MAX_STEPS, ALL_STEPS)
     reports, wrong = [], []
     for i, case in enumerate(watch(chosen)):
         if wrong and case.n_tokens > FEW_TOKENS:
             continue
-        # Half of the time is for the cases that come first.  Then each gets an even share of what is left.
-        now = time.monotonic()
-        deadline = max(end - MAX_SECONDS / 2, now + (end - now) / (len(chosen) - i))
+        # Half of the steps are for the cases that come first.  Then each gets an even share of what is left.
+        max_steps = min(limit, max(left - ALL_STEPS / 2, left / (len(chosen) - i)))
         with contextlib.suppress(*[Exception] * len(wrong)):        # the verdict stands, whatever it does now
-            reports.append(judge_case(sampler, case, max_steps, deadline))
+            reports.append(judge_case(sampler, case, max_steps))
+            left -= reports[-1].n_steps
             wrong += [found for found in reports[-1:] if not found.lossless]
         if wrong and wrong[0].deviation >= CLEAR:
             break
     shown = clearest((found.text, found.deviation, found) for found in wrong)[2] if wrong else reports[0]
     return shown._replace(deviation=max(found.deviation for found in reports), n_cases=len(reports),
                           n_branches=sum(found.n_branches for found in reports),
+                          n_steps=sum(found.n_steps for found in reports),
+                          unwalked=max(found.unwalked for found in reports),
                           n_unfinished=sum(found.n_unfinished for found in reports))
 
 
@@ -115,14 +120,13 @@ def clearest(wrong):
     return min((one for one in wrong if one[1] >= large), key=lambda one: (len(one[0]), -round(one[1], 9)))
 
 
-def judge_case(sampler, case, max_steps=np.inf, deadline=np.inf):
-    """Walks one case, the likeliest branches first, until `max_steps` steps are made or the deadline, a
-    time.monotonic(), has passed.  Returns its Report."""
-    found, n_branches = walk_case(sampler, case, max_steps, deadline)
+def judge_case(sampler, case, max_steps=np.inf):
+    """Walks one case, the likeliest branches first, until `max_steps` steps are made.  Returns its Report."""
+    found, *walked = walk_case(sampler, case, max_steps)
     wanted = distribution_of_text(case.target, case.prompt, case.n_tokens, **case.settings)
     missing = max(1 - sum(found.values()), 0)           # in branches that were left out
     errors = find_errors(found, wanted, missing)
-    counts = max(errors.values()), 1, n_branches, int(missing > ROUNDING)
+    counts = max(errors.values()), 1, *walked, int(missing > ROUNDING), missing * (missing > ROUNDING)
     if counts[0] <= ROUNDING:
         return Report(True, *counts)
     again = [walk_case(sampler, case, FEW_STEPS)[0] for _ in range(4)]
@@ -139,16 +143,20 @@ def find_errors(found, wanted, missing):
     return {text: max(d, -d - missing, 0) for text, d in more.items()}
 
 
-def walk_case(sampler, case, max_steps=np.inf, deadline=np.inf, outcome=None):
-    """({outcome: probability}, the number of branches).  outcome(result, rng) is the text, unless given."""
-    runs, outcome = itertools.count(), outcome or text_of
+def walk_case(sampler, case, max_steps=np.inf, outcome=None):
+    """({outcome: probability}, the number of branches, the number of steps).  outcome(result, rng) is the
+    text, unless given."""
+    n_branches, n_steps, outcome = 0, 0, outcome or text_of
 
     def run(rng):
-        next(runs)
+        nonlocal n_branches, n_steps
         models = count_calls(case.draft, rng), count_calls(case.target, rng)
         settings = copy.deepcopy(case.settings)         # a sampler may change it
-        return outcome(sampler(*models, list(case.prompt), case.n_tokens, case.K, rng, **settings), rng)
-    return exact_distribution(run, max_steps, deadline), next(runs)
+        try:
+            return outcome(sampler(*models, list(case.prompt), case.n_tokens, case.K, rng, **settings), rng)
+        finally:
+            n_branches, n_steps = n_branches + 1, n_steps + rng.steps
+    return exact_distribution(run, max_steps), n_branches, n_steps
 
 
 def count_calls(model, rng):

@@ -25,7 +25,7 @@ def write_ledger(sampler, case, report):
     text, _ = clearest((text, errors[text]) for text in begins or too_likely)
     n = next(n for n in range(len(text)) if errors[text[:n + 1]] > ROUNDING)        # n tokens are right
     rows = {}
-    ways, _ = walk_case(sampler, case, MAX_STEPS, outcome=lambda *run: follow(*run, n, len(text), rows))
+    ways, *_ = walk_case(sampler, case, MAX_STEPS, outcome=lambda *run: follow(*run, n, len(text), rows))
     ways = {way: chance for way, chance in ways.items() if way[0][:n] == text[:n]}
     chances = add_beginnings({steps: chance for (_, steps), chance in ways.items()})
     return "\n".join([

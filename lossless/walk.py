@@ -23,7 +23,6 @@ at exactly u = 0 is not seen.
 import contextlib
 import heapq
 import itertools
-import time
 from collections import defaultdict
 
 import numpy as np
@@ -228,12 +227,11 @@ for name in {*dir(np.random.Generator)} - {*vars(Walk)}:
 
 # Every branch -----------------------------------------------------------------------------------------------
 
-def exact_distribution(run, max_steps=np.inf, deadline=np.inf):
+def exact_distribution(run, max_steps=np.inf):
     """run(rng) -> outcome.  Returns {outcome: probability} over everything that `rng` could give.
 
     `run` must do the same each time, so it must create any drafter that has a memory.  Branches with a
-    probability below 1e-13 are left out, and all that remain after `max_steps` steps or at the deadline, a
-    time.monotonic().
+    probability below 1e-13 are left out, and all that remain after `max_steps` steps.
     Raises ValueError if the run never ends, does not repeat itself, or asks for what cannot be walked.
 
     >>> exact_distribution(lambda rng: "heads" if rng.random() < .75 else "tails")
@@ -258,7 +256,7 @@ def exact_distribution(run, max_steps=np.inf, deadline=np.inf):
         steps += walk.steps
         if steps > RUN_STEPS and not distribution:
             raise ValueError(ENDLESS)
-        if not to_walk or steps > max_steps or time.monotonic() > deadline:
+        if not to_walk or steps > max_steps:
             return dict(distribution)
     raise ValueError(f"there are more than {MAX_BRANCHES:,} branches: give fewer tokens or less vocabulary")
 

@@ -73,8 +73,11 @@ function verdictIs(kind, title, ...rest) {
 const spell = tokens => tokens.map(token => String.fromCharCode(97 + token)).join("");
 function judged(found) {
   if (found.error) return verdictIs("no", "not judged", found.error);
-  if (found.lossless) return verdictIs("yes", "lossless", ...words`No text's probability is off by more than
-    ${found.deviation.toExponential(0)}, over ${many(found.n_branches, "random branch", "es")}.`);
+  const { n_unfinished, n_cases } = found, partly = n_unfinished ? " as far as it was walked" : "";
+  const left = n_unfinished ? `${n_unfinished} of ${n_cases} cases were not walked to the end: up to
+    ${found.unwalked.toPrecision(1)} of a case's probability may hide a mistake. In the rest, no` : "No";
+  if (found.lossless) return verdictIs("yes", "lossless" + partly, ...words`${left} text's probability is off
+    by more than ${found.deviation.toExponential(0)}, over ${many(found.n_branches, "random branch", "es")}.`);
   verdictIs("no", "not lossless", ...words`After “${spell(found.prompt)}” the text
     “${spell(found.text)}” comes with probability ${plain(found.probability)} and should come with
     ${plain(found.wanted)}. (The judge's models have a few tokens, written as letters.)`);

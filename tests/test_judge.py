@@ -8,6 +8,7 @@ distributions, written from their definition."""
 import itertools
 import math
 import re
+import time
 
 import numpy as np
 import pytest
@@ -167,15 +168,19 @@ def test_a_case_of_too_many_branches_is_walked_in_part(monkeypatch, capsys):
     monkeypatch.setattr(judge, "MAX_STEPS", 500)
     found = report(speculative_sampling)
     assert found.lossless and (found.n_cases, found.n_unfinished) == (1, 1) and found.n_branches < 100
-    assert " branches of 1 case; in 1 case only the likeliest)\n" in str(found) and "500 steps" in str(found)
-    assert check(speculative_sampling) < 1e-12 and capsys.readouterr().out == str(found) + "\n"
+    assert str(found).startswith("lossless as far as it was walked: 1 of 1 cases") and "500 steps" in str(found)
+    seen = judge.walk_case(speculative_sampling, judge.CASES[0], 500)[0]
+    assert check(speculative_sampling) == found.unwalked == pytest.approx(1 - sum(seen.values())) != 0
+    assert found.deviation < 1e-12 and capsys.readouterr().out == str(found) + "\n"
     found = report(WRONG["AbsoluteResidual"])
     assert not found.lossless and found.n_unfinished
 
 
-def test_when_the_time_is_over_the_likeliest_branch_of_each_case_is_walked(monkeypatch):
+def test_a_clock_that_runs_out_changes_nothing_and_every_case_is_begun(monkeypatch):
     monkeypatch.setattr(judge, "CASES", CASES[2:6])
-    monkeypatch.setattr(judge, "MAX_SECONDS", 0)
+    monkeypatch.setattr(time, "monotonic", itertools.count(0, 1e6).__next__)
+    assert (report(speculative_sampling).n_unfinished, report(speculative_sampling).n_cases) == (0, 4)
+    monkeypatch.setattr(judge, "ALL_STEPS", 0)
     found = report(speculative_sampling)
     assert found.lossless and (found.n_cases, found.n_branches, found.n_unfinished) == (4, 4, 4)
 
