@@ -21,7 +21,7 @@ class Round(NamedTuple):
     n_accepted: int                             # how many of them are among `tokens`
     target_probs: np.ndarray                    # [k + 1, n_vocab]
     draft_probs: list | np.ndarray | None       # [k, n_vocab], drawn from these; None: a tree of chosen nodes
-    parents: list | None = None                 # in a tree, the index of each draft's parent; -1: the root
+    parents: list | None = None                 # only trees: the index of each draft's parent; -1: the root
 
 
 def probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):

@@ -56,9 +56,15 @@ class Verifier(NamedTuple):
         return LINE not in self.verifies
 
 
-def judge_lines(rule):
+def line_sampler(rule):
     """How a Verifier is made of an accept rule for the loop of speculative.py.  rule: option -> verify"""
     return lambda drafted, option: partial(speculative_sampling, propose=drafted.propose, verify=rule(option))
+
+
+# The entries of speculative.py itself, which knows nothing of this table.
+MODEL = Drafter("speculative.py", lambda models, *_: Drafted(models.draft, models.target),
+                drafts=(LINE, TREE))
+TOKEN = Verifier("speculative.py", line_sampler(lambda _: speculative.verify))
 
 
 class Method(NamedTuple):

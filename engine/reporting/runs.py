@@ -13,6 +13,7 @@ numbers with errors.
 from collections.abc import Callable
 from functools import partial
 from statistics import median
+from time import process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ class Run(NamedTuple):
     times: list                     # seconds of each round, and those after the last
     draft: Callable | None
     target: Callable
+    processor: list = []            # seconds of processor time, as in `times`
 
     @property
     def tokens(self):
@@ -85,9 +87,10 @@ def measure(sampler, draft, target, seed, show=iter):
         model([0])
         if hasattr(model, "reset"):                             # a plain function has none
             model.reset()
-    times = []
-    rounds = time_rounds(sampler(np.random.default_rng(seed)), times)
-    return Run([r._replace(target_probs=None, draft_probs=None) for r in show(rounds)], times, draft, target)
+    times, processor = [], []
+    rounds = time_rounds(time_rounds(sampler(np.random.default_rng(seed)), processor, process_time), times)
+    shown = [r._replace(target_probs=None, draft_probs=None) for r in show(rounds)]
+    return Run(shown, times, draft, target, processor)
 
 
 def measure_calls(sampler, draft, target, seed, show=iter):
@@ -133,5 +136,7 @@ def compare(baseline, speculative, encoder, run_both_again, block=False):
         autoregressive=baseline.as_dict(encoder),
         speculative=speculative.as_dict(encoder) | count_rounds(rounds, block),
         speedup=speedups[0] and median(speedups), speedups=speedups, rows=rows,
+        processor_share=ratio(sum(baseline.processor + speculative.processor) or None,
+                              baseline.seconds + speculative.seconds),
         same_text=baseline.tokens == speculative.tokens,
         same_bits=rows <= target.exact_rows and (not any(map(is_tree, rounds)) or target.exact_paths))

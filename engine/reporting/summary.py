@@ -15,6 +15,7 @@ def name_idle_flags(prompt, seed, temperature, top_k, top_p):
 
 
 BUSY = 1.3      # the ratio of speed-ups above which their spread is mentioned
+SHARE = .8      # the share of its time for which a program has a processor, below which that is mentioned
 SAME = {        # (same_text, same_bits): what to say if the texts should be the same
     (True, True): "The two texts are the same, as they always are {when} on this machine.",
     (True, False): "The two texts are the same; at a near-tie they may differ, because {why}.",
@@ -35,6 +36,9 @@ def describe(r):
     yield f"Speed-up {r['speedup']:.2f}x ({spread if len(speedups) > 1 else 'one pair of runs'})"
     if most > BUSY * least:
         yield "  The pairs differ: the machine is busy. With other programs closed, they would differ less."
+    elif (r.get("processor_share") or 1) < SHARE:
+        idle = 1 - r["processor_share"]
+        yield f"  The machine is busy: {idle:.0%} of the time, this program had no processor."
     costs = [("c = {:.2f} (a draft)", r.get("cost_ratio")),
              ("v = {:.2f} (a verification)", r.get("verify_ratio"))]
     known = [words.format(value) for words, value in costs if value is not None]

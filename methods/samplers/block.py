@@ -40,7 +40,7 @@ Limitations: at temperature 0, and if the drafts are point masses, it accepts no
 """
 import numpy as np
 
-from methods.entries import Verifier, judge_lines
+from methods.entries import Verifier, line_sampler
 from sampling import sample
 
 
@@ -68,4 +68,4 @@ def verify(target_probs, draft_probs, drafts, rng):
     return tau, sample(residual if residual.any() else q[tau], rng)       # nothing left: p = q up to rounding
 
 
-VERIFIER = Verifier("methods/samplers/block.py", judge_lines(lambda _: verify), tests_all=True)
+VERIFIER = Verifier("methods/samplers/block.py", line_sampler(lambda _: verify), tests_all=True)

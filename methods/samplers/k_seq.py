@@ -23,7 +23,7 @@ children without replacement, usually accepts more often; if many are, K-SEQ may
 """
 import numpy as np
 
-from methods.samplers.tree import judge_trees
+from methods.samplers.tree import tree_verifier
 from methods.samplers.tree_rules import draw_with_replacement
 from sampling import sample
 
@@ -69,4 +69,4 @@ def select(q, p, tokens, rng):
 
 
 K_SEQ = draw_with_replacement, select
-VERIFIER = judge_trees("methods/samplers/k_seq.py", rule=K_SEQ)
+VERIFIER = tree_verifier("methods/samplers/k_seq.py", rule=K_SEQ)

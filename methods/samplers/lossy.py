@@ -26,7 +26,7 @@ from functools import partial
 
 import numpy as np
 
-from methods.entries import Verifier, judge_lines
+from methods.entries import Verifier, line_sampler
 from sampling import sample
 
 
@@ -132,7 +132,7 @@ def parse_numbers(rule, option):
 
 def entry(rule):
     """The option of these entries is the accept rule itself, made from its numbers."""
-    return Verifier("methods/samplers/lossy.py", judge_lines(lambda verify: verify),
+    return Verifier("methods/samplers/lossy.py", line_sampler(lambda verify: verify),
                     partial(parse_numbers, rule), lossless=False)
 
 

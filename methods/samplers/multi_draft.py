@@ -22,7 +22,7 @@ Limitations: whether it accepts more than SEQUOIA (tree_rules.py) depends on p a
 """
 import numpy as np
 
-from methods.samplers.tree import judge_trees
+from methods.samplers.tree import tree_verifier
 from methods.samplers.tree_rules import exclude, top_tokens
 from sampling import sample
 
@@ -54,4 +54,4 @@ def select(q, p, tokens, rng):
 
 
 GREEDY = draw, select
-VERIFIER = judge_trees("methods/samplers/multi_draft.py", rule=GREEDY)
+VERIFIER = tree_verifier("methods/samplers/multi_draft.py", rule=GREEDY)

@@ -28,7 +28,7 @@ once per level.
 """
 import numpy as np
 
-from methods.samplers.tree import judge_trees
+from methods.samplers.tree import tree_verifier
 from methods.samplers.tree_model import children_of
 from methods.samplers.tree_rules import SEQUOIA, draw_with_replacement, draw_without_replacement, exclude
 from sampling import point_masses, sample
@@ -78,4 +78,4 @@ def walk(Q, P, nodes, parents, rule, rng):
     return visit(-1, 1.0)
 
 
-VERIFIER = judge_trees("methods/samplers/traversal.py", rule=SEQUOIA, walk=walk)
+VERIFIER = tree_verifier("methods/samplers/traversal.py", rule=SEQUOIA, walk=walk)

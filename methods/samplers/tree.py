@@ -19,9 +19,10 @@ tree_rules.py also has the ways to grow a tree, tree_model.py a GPT2 that scores
 The notation is Chen's, as in speculative.py: q the target (P in SpecInfer and Sequoia), p the draft
 (Q in Sequoia).
 
-At temperature 0 the text is the baseline's, token for token, if the logits along a path are the same as in
-decode steps, to the last bit (tested by `TreeGPT2.exact_paths`; true with OpenBLAS on AVX-512).  Otherwise
-the texts may differ at a near-tie of two logits.
+At temperature 0 children are chosen, not drawn, and the rule's accept test never runs: the target's argmax
+picks the child (tree_rules.select_chosen).  The text is the baseline's, token for token, if the logits along a
+path are the same as in decode steps, to the last bit (tested by `TreeGPT2.exact_paths`; true with OpenBLAS on
+AVX-512).  Otherwise the texts may differ at a near-tie of two logits.
 
 Limitations: one sequence, and one draft model.
 """
@@ -155,7 +156,7 @@ def check_tree(nodes, parents, depth, target):
 
 # Entries ----------------------------------------------------------------------------------------------------
 
-def judge_trees(file, verifies=(TREE,), **how):
+def tree_verifier(file, verifies=(TREE,), **how):
     """An entry: tree_sampling with these arguments.
 
     rule    for drawn children; not used if they are chosen, as all are at temperature 0
@@ -168,7 +169,7 @@ def judge_trees(file, verifies=(TREE,), **how):
     return Verifier(file, make, parse_shape, verifies)
 
 
-VERIFIER = judge_trees("methods/samplers/tree.py", (TREE, OWN_TREE), rule=tree_rules.SEQUOIA)
-WITH_REPLACEMENT = judge_trees("methods/samplers/tree_rules.py", rule=tree_rules.SPECINFER)
-LIKELIEST = judge_trees("methods/samplers/tree_rules.py", grow=tree_rules.grow_likeliest)
-SUREST = judge_trees("methods/samplers/tree_rules.py", grow=tree_rules.grow_surest)
+VERIFIER = tree_verifier("methods/samplers/tree.py", (TREE, OWN_TREE), rule=tree_rules.SEQUOIA)
+WITH_REPLACEMENT = tree_verifier("methods/samplers/tree_rules.py", rule=tree_rules.SPECINFER)
+LIKELIEST = tree_verifier("methods/samplers/tree_rules.py", grow=tree_rules.grow_likeliest)
+SUREST = tree_verifier("methods/samplers/tree_rules.py", grow=tree_rules.grow_surest)
