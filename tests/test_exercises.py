@@ -150,11 +150,11 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (4, "draft(x + drafts)", "draft(x)", "called with the same tokens twice"),
     (4, "temperature, top_k, top_p)\n\n", "temperature, top_k)\n\n", "without top_p"),
     (4, "= verify(Q, P,", "= verify(Q[[*range(1, len(Q)), -1]], P,", KNOWN + "RowsOneTooLate"),
-    (4, "p.append(row)\n        drafts.append(sample(row, rng))",
-     "drafts.append(sample(row, rng))\n        p.append(to_probs(draft(x + drafts))[0])",
+    (4, "P.append(row)\n        drafts.append(sample(row, rng))",
+     "drafts.append(sample(row, rng))\n        P.append(to_probs(draft(x + drafts))[0])",
      KNOWN + "RecordedAfterTheDraft"),
     (4, "    return drafts, P\n", "    n = next((j for j, x in enumerate(drafts) if P[j][x] < .4), k)\n"
-     "    return drafts[:n], p[:n]\n", KNOWN + "UnlikelyThrownAway"),
+     "    return drafts[:n], P[:n]\n", KNOWN + "UnlikelyThrownAway"),
     (5, "min(K, n + n_tokens - len(x) - 1)", "K", "1 new token after [2], it gives 4: [0, 0, 0, 0]"),
     (5, EOS, EOS.replace("{eos} if isinstance(eos, int) else ", ""), "eos=0)"),
     (5, EOS, EOS.replace("eos is None", "not eos"), "an `if eos`, where eos is an array"),
@@ -163,14 +163,14 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (5, "        if x[-1] in eos:\n            break\n", "", "autoregressive text after [1]"),
     (6, "range(K + 1)", "range(K)", "expected_tokens(0.6, 2) is 1.6 and should be 1.96"),
     (7, "u * p[x] < q[x]", "u * max(p[x], 1e-3) < q[x]", "not lossless"),
-    (8, POINT, "", "a point mass"), (8, POINT, "        p = np.array(p)\n", "a point mass"),
+    (8, POINT, "", "a point mass"), (8, POINT, "        P = np.array(P)\n", "a point mass"),
     (8, "propose=ask_model", "propose=lambda *run: propose(*run)", "is your own drafter the default?"),
     (8, "[:k], None) if", ", None) if", "tokens, but at most k = 0"),
     (8, "return (x[places", "return ([], None) if k else (x[places", "nothing was drafted"),
 ]
 SLOW = [                # most of the known mistakes are tried before
     (4, ROWS, "target(x + drafts, len(x + drafts))[:len(drafts) + 1]", KNOWN + "RowsFromTheFirst."),
-    (4, "p.append(row)", "p.append(probabilities(draft(x + drafts))[0])", KNOWN + "FilteredRawRecorded"),
+    (4, "P.append(row)", "P.append(probabilities(draft(x + drafts))[0])", KNOWN + "FilteredRawRecorded"),
     (4, "drafts[:n_accepted] + [last]", "drafts + [last]", KNOWN + "RejectedDraftsStay"),
     (4, "    return x[n:]\n\n\ndef exp", "    return x\n\n\ndef exp", "with the prompt in front"),
 ]
