@@ -20,9 +20,9 @@ The notation is Chen's, as in speculative.py: q the target (P in SpecInfer and S
 (Q in Sequoia).
 
 At temperature 0 children are chosen, not drawn, and the rule's accept test never runs: the target's argmax
-picks the child (tree_rules.select_chosen).  The text is the baseline's, token for token, if the logits along a
-path are the same as in decode steps, to the last bit (tested by `TreeGPT2.exact_paths`; true with OpenBLAS on
-AVX-512).  Otherwise the texts may differ at a near-tie of two logits.
+picks the child (tree_rules.select_chosen).  The text is the baseline's, token for token, if the logits along
+a path are the same as in decode steps, to the last bit (tested by `TreeGPT2.exact_paths`; true with OpenBLAS
+on AVX-512).  Otherwise the texts may differ at a near-tie of two logits.
 
 Limitations: one sequence, and one draft model.
 """
