@@ -4,11 +4,13 @@ import itertools
 import json
 import lzma
 import os
+import pickle
 import random
 import re
 import shutil
 import struct
 import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from hypothesis import strategies as st
 
 from engine.loading import checkpoint
 from engine.loading.checkpoint import crc32c, read_safetensors, read_tensorflow, write_tensorflow
+from engine.loading.pickles import read_pytorch
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TENSORFLOW, HUGGINGFACE = FIXTURES / "tensorflow", FIXTURES / "huggingface"
@@ -248,6 +251,73 @@ def test_damaged_safetensors(tmp_path):
         refused(read_safetensors, tmp_path / "m", reason)
 
 
+# Pickles -----------------------------------------------------------------------------------------------------
+
+def swap_pickle(path, change):
+    """Changes data.pkl in a file by torch.save; `change` may return bytes, or {name: bytes} and the compression."""
+    with zipfile.ZipFile(path) as old:
+        files = {name: old.read(name) for name in old.namelist()}
+    root = next(name for name in files if name.endswith("data.pkl"))
+    with zipfile.ZipFile(path, "w") as new:
+        for name, data in (files | {root: change(files[root])}).items():
+            new.writestr(name, data)
+
+
+def pickled(**found):
+    """A pickle of {"a": a tensor} with a storage of two float32, as torch.save writes it."""
+    found = dict(kind=b"torch\nFloatStorage", key="0", size=2, offset=0, shape=(2,), strides=(1,)) | found
+    head = b"\x80\2}X\1\0\0\0actorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagec" + found.pop("kind") + b"\n"
+    key, size, *rest = (pickle.dumps(value, 2)[2:-1] for value in found.values())
+    return b"".join([head, key, b"X\3\0\0\0cpu", size, b"tQ", *rest, b"\x89ccollections\nOrderedDict\n)RtRs."])
+
+
+SYSTEM = b"\x80\2cos\nsystem\nX\x0d\0\0\0touch run-here\x85R."
+HOSTILE = {
+    "os.system": (SYSTEM, "asks for os.system, which is not supported: get the plain weights"),
+    "a class": (b"\x80\2c__main__\nGPTConfig\n)R.", "asks for __main__.GPTConfig, which is not supported"),
+    "INST": (b"\x80\2(ios\nsystem\n.", "the instruction INST"), "an object": (b"\x80\2K\1.", "not a state_dict"),
+    "nested tuples": (b"\x80\2})" + b"\x85" * 100_000 + b"K\1s.", "a key that is neither text nor a number"),
+    "a million": (b"\x80\2})" + b"\x85" * 10**6 + b"K\1s.", "data.pkl has 1000008 bytes"),
+    "many": (b"\x80\2})" + b"\x85" * 2**18 + b"K\1s.", "no end within"),
+    "doubled tuples": (b"\x80\2})" + b"q\0h\0h\0\x86" * 40 + b"K\1s.", "neither text nor a number"),
+    "LONG_BINPUT": (b"\x80\2}r\xff\xff\xff\x0f", "exhausted|pickle"), "no end": (b"\x80\2(", "exhausted|pickle"),
+    "a call of a number": (b"\x80\2K\1)R.", "calls something else"), "no mark": (b"\x80\2t.", "IndexError"),
+    "another storage": (pickled(kind=b"torch\nComplexFloatStorage"), "torch.ComplexFloatStorage"),
+    "no file": (pickled(key="7"), "no item named 'x/data/7'"), "longer": (pickled(size=3), "data/0 has 8 bytes"),
+    **{f"{name} {value}": (pickled(**{name: value}), "tensor|dimension|strides|storage has no size|data/0 has 8|too big")
+       for name, values in dict(shape=[(3,), (-1,), (2**60,), ([2],), (2**31, 2**31, 0, 2**31)], size=[-1, 2**60],
+                                offset=[1, -1, 2**60, 2**70, 1.0], strides=[(2,), (-1,), (2**60,), (1, 1), (True,)]
+                                ).items() for value in values}}
+
+
+@pytest.fixture
+def torch_file(tmp_path, monkeypatch):
+    """A file with a storage of two float32, to which each test adds a pickle."""
+    monkeypatch.chdir(tmp_path)
+    with zipfile.ZipFile("x", "w") as archive:
+        archive.writestr("x/data.pkl", pickled())
+        archive.writestr("x/data/0", struct.pack("<2f", 1, 2))
+    return Path("x")
+
+
+@pytest.mark.parametrize("data, says", HOSTILE.values(), ids=HOSTILE)
+def test_a_pickle_is_read_without_being_run(torch_file, data, says):
+    assert read_pytorch(torch_file)[0]["a"].tolist() == [1, 2]
+    swap_pickle(torch_file, lambda _: data)
+    refused(read_pytorch, torch_file, says)
+    assert os.listdir() == ["x"]
+
+
+def test_a_compressed_storage_and_a_file_cut_in_half_are_refused(torch_file):
+    with zipfile.ZipFile("deflated", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x/data.pkl", pickled())
+    refused(read_pytorch, Path("deflated"), "data.pkl is compressed, which is not supported")
+    for name in "pytorch_model.bin", "legacy.bin":
+        data = (HUGGINGFACE / name).read_bytes()
+        Path("half").write_bytes(data[:len(data) // 2])
+        refused(read_pytorch, Path("half"), "it is damaged or cut off: delete it and get it again")
+
+
 # Damage at random -------------------------------------------------------------------------------------------
 
 SAFETENSORS_FILES = [(HUGGINGFACE / f"{name}.safetensors").read_bytes()
@@ -291,7 +361,18 @@ def damaged_safetensors(folder, rng):
     return lambda: read_safetensors(folder / "m"), len(data)
 
 
-@pytest.mark.parametrize("kind", [damaged_index, damaged_safetensors])
+def damaged_pickle(folder, rng):
+    """In most files of the new format only the pickle is damaged, and its checksum is right."""
+    path = HUGGINGFACE / rng.choice(["pytorch_model.bin", "ckpt.pt", "legacy.bin"])
+    write(folder / "m", path.read_bytes())
+    if path.name == "legacy.bin" or rng.random() < .3:
+        write(folder / "m", damage(rng, path.read_bytes()))
+    else:
+        swap_pickle(folder / "m", lambda data: damage(rng, data))
+    return lambda: read_pytorch(folder / "m")[0], path.stat().st_size
+
+
+@pytest.mark.parametrize("kind", [damaged_index, damaged_safetensors, damaged_pickle])
 @pytest.mark.parametrize("n", [25, pytest.param(2_000, marks=pytest.mark.fuzz)])
 def test_damage_at_random(tmp_path, kind, n):
     """Reading gives a ValueError, or well-formed arrays no larger than the file, and takes little memory."""

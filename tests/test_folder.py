@@ -118,6 +118,15 @@ def tokenizer(tokens=LETTERS, merges=(), prefix=False, **parts):
         type="BPE", vocab={token: i for i, token in enumerate(tokens)}, merges=[*merges])) | parts
 
 
+def in_place_of_safetensors(file):
+    """What torch.save wrote (fixtures/README.md), in place of model.safetensors; nanoGPT has no config.json."""
+    def change(path):
+        (path / "model.safetensors").unlink()
+        (path / "config.json").unlink() if file == "ckpt.pt" else None
+        shutil.copy(HUGGINGFACE / file, path / file)
+    return change
+
+
 def together(*changes):
     return lambda path: [change(path) for change in changes]
 
@@ -166,6 +175,8 @@ LOADS = {           # what is changed in a folder whose logits stay the same
     "tokenizer.json alone": one_tokenizer(),
     "both, which agree": edit("tokenizer.json", **tokenizer()),
     "shards": cut_into_shards,
+    **{file: in_place_of_safetensors(file) for file in ("pytorch_model.bin", "legacy.bin", "ckpt.pt")},
+    "OpenAI's files, too": lambda path: folder(path, hparams=dict(HPARAMS)),
     "another format beside": add("pytorch_model.bin", "tf_model.h5", "optimizer.pt", "training_args.bin"),
     "a Git LFS pointer that is not needed": add("pytorch_model.bin", content=POINTER),
     "a byte order mark": mark,
@@ -219,7 +230,7 @@ def test_an_output_head_of_its_own_is_used(copied):
     assert np.abs(logits_of(copied) + 2 * VALUES["logits"]).max() < 1e-5
 
 
-CONFIG = {"relu": dict(activation_function="relu"), "exact gelu": dict(activation_function="gelu"),
+CONFIG = {"relu": dict(activation_function="relu"), "gelu_10": dict(activation_function="gelu_10"),
           "epsilon": dict(layer_norm_epsilon=1e-6), "scale": dict(scale_attn_by_inverse_layer_idx=True),
           "no scale": dict(scale_attn_weights=False), "crossed": dict(add_cross_attention=True),
           "gpt_neo": dict(model_type="gpt_neo"), "quantized": dict(quantization_config={"bits": 8})}
@@ -233,13 +244,12 @@ REFUSED = {         # what is changed, and what the sentence says
     "an EOS in letters": (edit("config.json", eos_token_id="5"), "eos_token_id is .*must be an id"),
     "no size fits": (edit("config.json", n_positions="8"), "n_ctx is '8', which is not a size"),
     "a size left out that is not 768": (edit("config.json", "n_embd"), "should have .257, 768"),
-    "a pickle": (rename_weights("pytorch_model.bin"), "pickle.*save_pretrained.* writes model.safetensors"),
     "Keras": (rename_weights("tf_model.h5"), "from_tf=True.*writes model.safetensors"),
     "Flax": (rename_weights("flax_model.msgpack"), "from_flax=True.*writes model.safetensors"),
     "ONNX": (rename_weights("model.onnx"), "model.onnx is an export: name the folder"),
     "something else": (rename_weights("rust_model.ot"), "holds rust_model.ot, config.json"),
     **{name: (rename_weights(name), f"{name} is .*{says}") for name, says in {
-        "ckpt.pt": "a pickle.*save_file", "gpt2_124M.bin": "llm.c's: python .*export_hf.py",
+        "gpt2_124M.bin": "llm.c's: python .*export_hf.py",
         "weights.npz": "NumPy's: .*save_file", "model.weights.h5": "Keras's: .*export_to_t"}.items()},
     "a shard": (rename_weights("model-00001-of-00002.safetensors"), "fetch model.safetensors.index.json"),
     "a shard is missing": (together(cut_into_shards, lambda path: next(path.glob("*-of-*")).unlink()),
@@ -251,8 +261,8 @@ REFUSED = {         # what is changed, and what the sentence says
     "8 bits": (rewrite(lambda a: a | {"h.0.mlp.c_fc.SCB": np.ones(16)}), "not a quantized one"),
     "two heads, said to be one": (rewrite(lambda a: a | {"lm_head.weight": a["wte.weight"] + 1}),
                                   "lm_head.weight differs from wte.weight.*tie_word_embeddings"),
-    "not a language model": (rewrite(lambda a: a | {"score.weight": a["wte.weight"][:2]}), "score.weight"),
-    "OpenAI's files, too": (folder, "model.ckpt and model.safetensors: keep the files of one model"),
+    "two that become one": (rewrite(lambda a: a | {"transformer.wpe.weight": -a["wpe.weight"]}),
+                            "wpe.weight is there twice, .* differ: keep one"),
     "OpenAI's sizes, too": (edit("hparams.json", **HPARAMS | {"n_ctx": 9}), "have different sizes: keep"),
     "two checkpoints": (together(gpt_2_simple, lambda path: (path / "checkpoint").unlink()),
                         "there are model-1000 and model-500: keep"),
@@ -311,7 +321,7 @@ def test_a_layers_number_may_have_two_digits():
 
 
 @pytest.mark.parametrize("name", [
-    "score.weight", "h.0.crossattention.c_attn.weight", "wte.bias", "h.x.ln_1.bias", "model/wte", "",
+    "scores.weight", "h.0.crossattention.c_attn.weight", "wte.bias", "h.x.ln_1.bias", "model/wte", "",
     "transformer.transformer.wte.weight", "h.0.mlp.c_fc.weight\n"])
 def test_names_that_are_not_gpt2s_are_refused(name):
     with pytest.raises(ValueError, match="not one of GPT-2's"):

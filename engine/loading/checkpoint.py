@@ -54,8 +54,8 @@ def open_file(path):
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}; check that every file of the model is there") from None
     except Unsupported as error:
-        raise ValueError(f"{path}: {str(error):.300}, which is not supported: get the model unquantized, or "
-                         "as it was first published") from None
+        raise ValueError(f"{path}: {str(error):.300}, which is not supported: get the plain weights, "
+                         "unquantized (in PyTorch, torch.save(model.state_dict(), FILE))") from None
     except (ValueError, LookupError, OverflowError, RecursionError) as error:
         what = str(error) if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{path}: {what:.300}; it is damaged or cut off: delete it and get it again"
@@ -79,9 +79,14 @@ def read_arrays(path, start, tensors, verify=False):
             file.seek(begin)
             data = np.fromfile(file, np.uint8, end - begin)
             need(not verify or masked_crc(data) == checksum, f"tensor {name!r} does not match its checksum")
-            if dtype == BFLOAT16:
-                data, dtype = data.view("<u2").astype("<u4") << 16, "<f4"
-            yield name, data.view(dtype).reshape(shape)
+            yield name, decode(data, dtype).reshape(shape)
+
+
+def decode(data, dtype):
+    """uint8 [n] -> its elements, of one of NumPy's types or BFLOAT16, which becomes float32."""
+    if dtype == BFLOAT16:
+        data, dtype = data.view("<u2").astype("<u4") << 16, "<f4"
+    return data.view(dtype)
 
 
 # crc32c (Castagnoli), the checksum of TensorFlow's files ----------------------------------------------------

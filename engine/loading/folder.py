@@ -14,6 +14,7 @@ rejected.  Whether the number of heads and the weights are the right ones cannot
 import fnmatch
 import os
 import re
+import warnings
 
 import numpy as np
 
@@ -28,11 +29,14 @@ KEYS = {"vocab_size": "n_vocab", "n_positions": "n_ctx", "max_position_embedding
         "n_embd": "n_embd", "hidden_size": "n_embd", "n_head": "n_head", "num_attention_heads": "n_head",
         "n_layer": "n_layer", "num_hidden_layers": "n_layer", "n_inner": "n_inner",
         "tie_word_embeddings": "tied"}          # their names there
+NANOGPT = {"vocab_size": "n_vocab", "block_size": "n_ctx", "n_embd": "n_embd", "n_head": "n_head",
+           "n_layer": "n_layer"}                # in the model_args of nanoGPT's ckpt.pt
 
+EXACT_GELU = "gelu", "gelu_python"
 # The values in config.json with which a model computes what gpt2.py computes; the first is the default.
 PLAIN = {
     "model_type": ("gpt2",), "layer_norm_epsilon": (1e-5,), "scale_attn_weights": (True,),
-    "activation_function": ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh"),
+    "activation_function": ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", *EXACT_GELU),
     "scale_attn_by_inverse_layer_idx": (False,), "add_cross_attention": (False,), "pruned_heads": (None, {}),
     "quantization_config": (None,), "tie_word_embeddings": (True, False)}
 # The values in generation_config.json, or config.json, that change neither the logits nor the end of a text.
@@ -46,20 +50,27 @@ NEUTRAL |= dict.fromkeys((
 
 DELETE = "delete that line to generate without it"
 SAVE = "AutoModelForCausalLM.from_pretrained(FOLDER{}).save_pretrained(NEW) writes model.safetensors"
-PICKLE = ("a pickle, which could run any code: if nanoGPT's, safetensors.torch.save_file({k: (w.T if '.c_' "
-          "in k and w.ndim > 1 else w).clone().contiguous() for k, w in torch.load('ckpt.pt')['model'].items"
-          "()}, 'model.safetensors')")
+NO_WEIGHTS = r"(optimizer|scheduler|training_args|rng_state|scaler|random_states).*"      # a Trainer's
 INSTEAD = {         # files that may be there instead of supported weights: what they are, and what to do
     "adapter_config.json": "an adapter, not a model: save what merge_and_unload() of peft makes of it",
     "model-*-of-*.safetensors": "a part of the weights: fetch model.safetensors.index.json, too",
-    "pytorch_model*": f"a pickle, which could run any code: in transformers, {SAVE.format('')}",
+    "pytorch_model-*-of-*.bin": "a part of the weights: fetch pytorch_model.bin.index.json, too",
+    **dict.fromkeys(("*.incomplete", "*.part", "*.crdownload"),
+                    "a download that has not finished: wait for it, or start it again"),
     "*.weights.h5": "Keras's: keras_hub.models.GPT2CausalLM.from_preset(FOLDER).export_to_transformers(NEW)",
     "gpt2_*.bin": "llm.c's: python dev/eval/export_hf.py -i FILE -o NEW -d float32, in its repository",
     "*.npz": "NumPy's: safetensors.numpy.save_file(dict(numpy.load(FILE)), 'model.safetensors')",
-    **dict.fromkeys(("*.pt", "*.pth", "*.ckpt", "*.bin"), PICKLE),
     "tf_model*": f"Keras's: in version 4 of transformers, {SAVE.format(', from_tf=True')}",
     "flax_model*": f"Flax's: in version 4 of transformers, {SAVE.format(', from_flax=True')}",
-    **dict.fromkeys(("*onnx", "*.gguf"), "an export: name the folder of the model that it was made from")}
+    **dict.fromkeys(("*onnx", "*.gguf", "*.bin"),                   # ggml, CTranslate2, OpenVINO
+                    "an export: name the folder of the model that it was made from")}
+ALMOST = {          # the same, in a folder
+    "*.safetensors": "not named as a model's weights are: if they are this model's, rename it to "
+                     "model.safetensors",
+    "*.data-*-of-*": "a part of a checkpoint: fetch its .index, too"}
+HEADS = r"(v_head|multiple_choice_head|score|classifier|qa_outputs)\."     # beside the language model
+GELU = ("the exact gelu, and the tanh form, which GPT-2 was trained with, is computed here: of a small model "
+        "trained with the exact one, this changed no probability by more than 0.001")
 
 
 def read_folder(folder):
@@ -70,11 +81,13 @@ def read_folder(folder):
     Raises ValueError, with one sentence, if a file is missing or damaged, or not that of a plain GPT-2.
     """
     with one_sentence(f"{folder} is not a usable GPT-2 folder"):
-        weights, sizes = find_weights(folder), read_sizes(folder)
-        if weights.suffix in (".safetensors", ".json"):
-            arrays = tie(rename(read_shards(weights)), sizes["tied"])
+        weights = find_weights(folder)
+        if weights.with_name(f"{weights.name}.index").exists():
+            arrays, sizes = read_tensorflow(weights), read_sizes(folder, "hparams.json")
         else:
-            arrays = read_tensorflow(weights)
+            arrays, args = read_shards(weights)
+            arrays, sizes = from_nanogpt(arrays, args) if args else (arrays, read_sizes(folder, "config.json"))
+            arrays = add_biases(tie(rename(arrays), sizes["tied"]))
         check_sizes(sizes, arrays)
         arrays = check_weights(arrays, list_shapes(**sizes))
     tokenizer = read_tokenizer(folder, sizes["n_vocab"])
@@ -85,45 +98,74 @@ def read_folder(folder):
 
 
 def find_weights(folder):
-    """The folder's weights: a safetensors file, the index of several, or the prefix of TensorFlow's files.
+    """The folder's weights: a safetensors file, the index of several, the prefix of TensorFlow's files, or else
+    a file that torch.save wrote, or the index of several.
 
     Raises ValueError if there are none, if there are those of two models, or if a file is a Git LFS pointer.
     """
-    names = sorted(path.name for path in folder.iterdir())
-    for path in map(folder.joinpath, names):
-        if (re.search(r"\.(json|txt|bpe|safetensors|index|data-.*)$", path.name) and path.is_file()
-                and path.stat().st_size < 999 and path.read_bytes().startswith(b"version https://git-lfs.")):
-            raise ValueError(f"{path.name} is a Git LFS pointer, not the file itself: run git lfs pull")
-    tensors = [name for name in names if re.fullmatch(r"model\.safetensors(\.index\.json)?", name)]
+    names = sorted(path.name for path in folder.iterdir() if not re.fullmatch(NO_WEIGHTS, path.name))
     prefixes = [name.removesuffix(".index") for name in fnmatch.filter(names, "*.index")]
     whole = [prefix for prefix in prefixes if fnmatch.filter(names, f"{prefix}.data-*")]
-    prefixes = whole or ([] if tensors else prefixes)           # others may be some other index
-    if len(prefixes) > 1 and "checkpoint" in names:             # where TensorFlow says which is the latest
+    if len(whole) > 1 and "checkpoint" in names:                # where TensorFlow says which is the latest
         latest = re.search(r'path: "(?:.*[/\\])?(.+)"', (folder / "checkpoint").read_text(encoding="utf-8"))
-        prefixes = [prefix for prefix in prefixes if latest and prefix == latest[1]] or prefixes
-    found = prefixes + tensors
-    for pattern, what in INSTEAD.items():
-        if fnmatch.filter(names, pattern) and (not found or pattern == "adapter_config.json"):
-            raise ValueError(f"{fnmatch.filter(names, pattern)[0]} is {what}")
-    if not found:
-        names.sort(key=lambda name: name.endswith((".json", ".txt", ".md")))
-        raise ValueError(f"it holds {', '.join(names[:5]) or 'nothing'}, and neither model.ckpt.index "
-                         "(OpenAI) nor model.safetensors (Hugging Face): name the folder of the model")
+        whole = [prefix for prefix in whole if latest and prefix == latest[1]] or whole
+    found = ([name for name in names if re.fullmatch(r"model\.safetensors(\.index\.json)?", name)] or whole
+             or [name for name in names if re.fullmatch(r"pytorch_model\.bin(\.index\.json)?", name)]
+             or [name for name in names if is_pickle(folder / name)] or prefixes)
+    for name in names:
+        needed = name in found or re.search(r"\.(json|txt|bpe|safetensors|index|data-.*)$", name)
+        if needed and is_pointer(folder / name):
+            raise ValueError(f"{name} is a Git LFS pointer, not the file itself: run git lfs pull")
+    advise(folder, names, found)
     need(len(found) == 1, f"there are {' and '.join(found)}: keep the files of one model")
-    if (file := "hparams.json" if prefixes else "config.json") not in names:
-        raise ValueError(f"{file} is missing (it has the sizes): copy it from where the model came from")
     return folder / found[0]
 
 
+def is_pointer(path):
+    return (path.is_file() and path.stat().st_size < 999
+            and path.read_bytes().startswith(b"version https://git-lfs."))
+
+
+def is_pickle(path):
+    """Whether this may be one file with weights that torch.save wrote."""
+    if path.suffix != ".bin":
+        return path.suffix in (".pt", ".pth", ".ckpt")
+    from engine.loading.pickles import STARTS
+    with path.open("rb") as file:
+        return "-of-" not in path.name and file.read(4) in STARTS
+
+
+def advise(folder, names, found):
+    """Raises ValueError, with what to do, if no weights were found among the names in a folder."""
+    steps = [name for name in names if re.fullmatch("checkpoint-[0-9]+", name)]
+    if steps and not found:
+        newest = folder / max(steps, key=lambda name: int(name.rpartition("-")[2]))
+        raise ValueError(f"it is the output folder of a training run: name its newest checkpoint, {newest}")
+    for pattern, what in (INSTEAD | ALMOST).items():
+        if fnmatch.filter(names, pattern) and (not found or pattern == "adapter_config.json"):
+            raise ValueError(f"{fnmatch.filter(names, pattern)[0]} is {what}")
+    if not found:
+        names = sorted(names, key=lambda name: name.endswith((".json", ".txt", ".md")))
+        raise ValueError(f"it holds {', '.join(names[:5]) or 'nothing'}, and neither model.safetensors nor "
+                         "pytorch_model.bin (Hugging Face), model.ckpt.index (OpenAI) or ckpt.pt (nanoGPT): "
+                         "name the folder of the model")
+
+
 @expected_structure()
-def read_sizes(folder):
-    """The sizes as in read_folder.  Raises ValueError if two files differ, or one is not supported."""
+def read_sizes(folder, needed):
+    """The sizes as in read_folder.  Raises ValueError if two files differ, or one is not supported, or if the
+    one that is needed is missing.
+    """
+    need((folder / needed).exists(),
+         f"{needed} is missing (it has the sizes): copy it from where the model came from")
     hparams, config, generation = (read_json(folder / f"{name}.json", optional=True)
                                    for name in ("hparams", "config", "generation_config"))
     check_keys("hparams.json", hparams, {"kind": (None,)}, "it is a head: name the model that it drafts for")
     check_keys("config.json", config, PLAIN)
     check_keys("config.json", config, NEUTRAL, DELETE)
     check_keys("generation_config.json", generation, NEUTRAL, DELETE)
+    if config.get("activation_function") in EXACT_GELU:
+        warnings.warn(f"{folder}: config.json asks for {GELU}", stacklevel=2)
     ours = DEFAULTS | {size: hparams.get(size) for size in SIZES}
     theirs = DEFAULTS | {KEYS[key]: value for key, value in config.items() if key in KEYS}
     if hparams and config and ours != theirs:
@@ -178,17 +220,36 @@ def check_weights(arrays, shapes):
 # Hugging Face's weights -------------------------------------------------------------------------------------
 
 def read_shards(path):
-    """All tensors of a safetensors file, or of those listed in an index.  Raises ValueError."""
+    """(all tensors of a safetensors file or a pickle, or of those listed in an index; nanoGPT's model_args).
+    Raises ValueError.
+    """
     if path.suffix != ".json":
-        return read_safetensors(path)
+        if path.suffix == ".safetensors":
+            return read_safetensors(path), None
+        from engine.loading.pickles import read_pytorch  # here, because most folders have none
+        arrays, rest = read_pytorch(path)
+        return arrays, rest.get("model_args")
     with expected_structure():
         files, arrays = {**read_json(path)["weight_map"]}, {}   # {tensor: file}
         paths = sorted(path.with_name(file) for file in {*files.values()})
     for path_of_part in paths:
-        arrays |= read_safetensors(path_of_part)
+        arrays |= read_shards(path_of_part)[0]
     if arrays.keys() != files.keys():
         raise ValueError(f"{path.name} and its files name different tensors: fetch all of them again")
-    return arrays
+    return arrays, None
+
+
+def from_nanogpt(arrays, args):
+    """nanoGPT's weights, with matrices [n_out, n_in], and its model_args -> (arrays as Hugging Face's, sizes)
+
+    Raises ValueError for an argument that nanoGPT's GPT does not have.
+    """
+    others = args.keys() - {*NANOGPT, "bias", "dropout"}
+    need(not others, f"its model_args have {', '.join(sorted(map(str, others)))}, which nanoGPT's own model does "
+         "not: this is another model than GPT-2")
+    warnings.warn("nanoGPT's models since June 2023 use " + GELU, stacklevel=2)
+    return ({name: array.T if ".c_" in name and array.ndim == 2 else array for name, array in arrays.items()},
+            DEFAULTS | {size: args.get(theirs) for theirs, size in NANOGPT.items()})
 
 
 def tie(arrays, tied):
@@ -203,21 +264,37 @@ def tie(arrays, tied):
 
 def rename(arrays):
     """Hugging Face's names, with or without the prefix "transformer.", -> OpenAI's, for the same arrays.  Any
-    other prefix that all names share is dropped: torch.compile, DataParallel and Lightning add one.
+    other prefix that all names share is dropped: torch.compile, DataParallel and Lightning add one.  Heads
+    beside the language model's are left out, with a warning.
 
-    >>> rename({"module.transformer.h.0.attn.c_attn.weight": 1, "module.lm_head.weight": 2})
-    {'model/h0/attn/c_attn/w': 1, 'model/lm_head': 2}
+    >>> rename({"module.transformer.h.0.attn.c_attn.bias": 1, "module.lm_head.weight": 2})
+    {'model/h0/attn/c_attn/b': 1, 'model/lm_head': 2}
     """
-    renamed, shared = {}, os.path.commonprefix([*arrays]).rpartition(".")
-    for name, array in arrays.items():
-        name = name.removeprefix("".join(shared[:2])).removeprefix("transformer.")
-        if name.endswith((".attn.bias", ".attn.masked_bias")):      # the causal mask, not .attn.c_attn.bias
+    heads = [name for name in arrays if re.match(HEADS, name)]
+    if heads:
+        warnings.warn(f"{', '.join(heads):.200} left out: not part of the language model", stacklevel=2)
+    names = [name for name in arrays if name not in heads]
+    renamed, shared = {}, os.path.commonprefix(names).rpartition(".")
+    for name in names:
+        short = name.removeprefix("".join(shared[:2])).removeprefix("transformer.")
+        if short.endswith((".attn.bias", ".attn.masked_bias")):     # the causal mask, not .attn.c_attn.bias
             continue
         if not re.fullmatch(r"(w[tp]e|lm_head)\.weight"
-                            r"|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)", name):
+                            r"|(ln_f|h\.[0-9]+\.(ln_[12]|(attn|mlp)\.c_[a-z]+))\.(weight|bias)", short):
             raise ValueError(f"tensor {name!r} is not one of GPT-2's: take a plain GPT-2 language model, not "
                              "a quantized one")
-        name = re.sub(r"(w[tp]e|lm_head)\.weight", r"\1", name)
-        name = re.sub(r"(ln_.)\.weight", r"\1/g", name).replace(".weight", "/w").replace(".bias", "/b")
-        renamed["model/" + name.replace("h.", "h", 1).replace(".", "/")] = array
+        short = re.sub(r"(w[tp]e|lm_head)\.weight", r"\1", short)
+        short = re.sub(r"(ln_.)\.weight", r"\1/g", short).replace(".weight", "/w").replace(".bias", "/b")
+        ours = "model/" + short.replace("h.", "h", 1).replace(".", "/")
+        twin = renamed.setdefault(ours, arrays[name])
+        need(twin is arrays[name] or np.array_equal(twin, arrays[name]),
+             f"{name} is there twice, with and without a prefix, and the two differ: keep one")
     return renamed
+
+
+def add_biases(arrays):
+    """The arrays, with biases of zeros if there are none at all, as after nanoGPT's bias=False."""
+    if not any(name.endswith("/b") for name in arrays):
+        arrays |= {f"{name[:-1]}b": np.zeros(array.shape[-1:], np.float32) for name, array in arrays.items()
+                   if name.endswith(("/w", "/g"))}
+    return arrays
