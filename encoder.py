@@ -5,7 +5,8 @@ with the space before it, and other white space.  Each chunk is encoded in UTF-8
 printable character.  Then adjacent pairs are merged (`Encoder.merge`): a list says which pairs can be, the
 index in that list is a pair's rank, and the pair of lowest rank is merged until no adjacent pair is listed.
 
-Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code.  Encoding 10,000 letters
+Limitations: "<|endoftext|>" typed in a prompt is ordinary text, as in OpenAI's code, unless Hugging Face's
+files say that it is one token (Tokenizer, below).  Encoding 10,000 letters
 without a space takes two seconds.
 
 Not here: training a vocabulary (models/training/train.py).
@@ -14,7 +15,7 @@ import codecs
 
 import regex  # the standard library's `re` lacks \p{L} and \p{N}
 
-from engine.loading.tokenizer import EOS
+from engine.loading.tokenizer import EOS, note_text
 
 CHUNKS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
@@ -42,6 +43,7 @@ class Encoder:
         self.cache = {}                                         # chunk -> ids
         self.n_vocab = len(ids)
         self.eos_ids = {ids[EOS]} if EOS in ids else set()      # the ids that end a text
+        self.start = [ids[EOS]] if EOS in ids else []           # what an empty prompt becomes
 
     @property
     def eos(self):
@@ -98,18 +100,19 @@ class Encoder:
 class Tokenizer(Encoder):
     """An Encoder with the extras that Hugging Face's files may ask for.
 
-    added, space, around, eos_ids   as in engine.loading.tokenizer.Files
+    added, space, around, eos_ids, bos      as in engine.loading.tokenizer.Files
     """
 
-    def __init__(self, ids, merges, added, space, around, eos_ids):
+    def __init__(self, ids, merges, added, space, around, eos_ids, bos=None):
         super().__init__(ids, merges)
         self.added, self.space, self.around = {ids[token]: token for token in added}, bool(space), around
-        self.eos_ids = {*eos_ids}
+        self.eos_ids, self.start = {*eos_ids}, [] if bos is None else [bos]
         names = map(regex.escape, sorted(added, key=len, reverse=True))     # the longest match wins
         self.split = regex.compile(f"({'|'.join(names)})" if added else "((?!))").split
 
     def encode(self, text):
         before, after = self.around
+        note_text(text, self.added)
         ids = [*before]
         for i, piece in enumerate(self.split(text)):            # piece, added token, piece, .., piece
             if i % 2:

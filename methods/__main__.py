@@ -65,7 +65,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
 
     models = Models(draft_model_size, target_model_size, models_dir)
     encoder = models.encoder
-    tokens, settings["eos"] = encoder.encode(prompt), encoder.eos
+    tokens, settings["eos"] = encoder.encode(prompt) or encoder.start, encoder.eos
     method = prepare(choice, models, tokens, K, settings, time_drafting)
     check_room(len(tokens), n_tokens, method.target.n_ctx)      # now, not after the baseline's run
     check_room(len(tokens), n_tokens, getattr(method.draft, "n_ctx", len(tokens) + n_tokens),
@@ -81,7 +81,7 @@ def main(prompt='Peter Rabbit was tired of living in the Old Briar-patch. "I', *
 
     names = [target_model_size] + [draft_model_size] * bool(models.loaded)
     for sentence in (*name_sources(*names, models_dir=models_dir),
-                     *name_idle_flags(prompt, seed, temperature, top_k, top_p),
+                     *name_idle_flags(seed, temperature, top_k, top_p),
                      *name_idle_choices(given, method, models, drafter)):
         print(f"note: {sentence}", file=sys.stderr)
 

@@ -311,7 +311,7 @@ def test_a_pickle_is_read_without_being_run(torch_file, data, says):
 def test_a_compressed_storage_and_a_file_cut_in_half_are_refused(torch_file):
     with zipfile.ZipFile("deflated", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x/data.pkl", pickled())
-    refused(read_pytorch, Path("deflated"), "data.pkl is compressed, which is not supported")
+    refused(read_pytorch, Path("deflated"), "data.pkl has 1.. bytes, or is compressed")
     for name in "pytorch_model.bin", "legacy.bin":
         data = (HUGGINGFACE / name).read_bytes()
         Path("half").write_bytes(data[:len(data) // 2])

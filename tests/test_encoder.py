@@ -7,6 +7,7 @@ vocabulary of their own.
 import json
 import os
 import random
+import re
 import unicodedata
 from pathlib import Path
 
@@ -224,7 +225,13 @@ SETTINGS = {        # what the files hold, a text, its ids
         "[PAD]2"]}, "special_tokens_map": {"eos_token": token("<end>")}}, "[PAD]2[PAD]<end>", [N + 2, N + 1, N]),
     "a space after a token": ({"tokenizer_config": {"add_prefix_space": True, "pad_token": "[PAD]"}},
                               "a[PAD]a", [*SPACE_A, N, *SPACE_A]),
-    "the end of a text is text": ({"tokenizer": WHOLE}, EOS, SMALL.encode(EOS)),
+    **{f"the end of a text is one token {where}": (files, f"a{EOS}a", [A, IDS[EOS], A]) for where, files in {
+        "in tokenizer.json": {"tokenizer": WHOLE}, "by default": {}, "by default beside another": {
+            "special_tokens_map": {"eos_token": "!"}}}.items()},
+    **{f"the end of a text is text {where}": (files, EOS, SMALL.encode(EOS)) for where, files in {
+        "if nothing names it": {"tokenizer_config": dict.fromkeys(("bos_token", "eos_token", "unk_token"))},
+        "for another class": {"tokenizer": WHOLE | dict(added_tokens=[]), "tokenizer_config": {
+            "tokenizer_class": "PreTrainedTokenizerFast"}}}.items()},
 }
 
 
@@ -266,12 +273,26 @@ def test_what_hugging_faces_files_say_and_is_not_done_here_is_refused(tmp_path, 
 
 
 @pytest.mark.parametrize("config, generation, eos", [
-    ({}, {}, None), ({"eos_token_id": 5}, {}, 5), ({"eos_token_id": 5}, {"eos_token_id": [5, 7]}, [5, 7]),
-    ({"eos_token_id": None}, {"eos_token_id": 9}, 9), ({"eos_token_id": None}, {}, None)])
-def test_the_ids_of_both_configs_end_a_text(tmp_path, config, generation, eos):
+    ({"a": 1}, None, None), ({"eos_token_id": 5}, None, 5), ({"eos_token_id": [5, 6]}, {"eos_token_id": [5, 7]}, [5, 7]),
+    ({"eos_token_id": None}, {"eos_token_id": 9}, 9), ({"eos_token_id": 5}, {"top_k": 5}, None)])
+def test_a_text_ends_where_transformers_generate_ends_and_another_eos_token_is_noted(tmp_path, config, generation, eos):
     """By default it is 50256, which this small vocabulary lacks."""
-    write_settings(tmp_path, {"config": config, "generation_config": generation})
-    assert load_encoder(tmp_path).eos == eos
+    files = {"config": config} | ({} if generation is None else {"generation_config": generation})
+    write_settings(tmp_path, files | {"special_tokens_map": {"eos_token": "!"}})
+    ends = (generation or config).get("eos_token_id", None if generation else 50256)
+    said = re.escape(f"eos_token is '!' (id 0), and the model's eos_token_id {ends if type(ends) is list else [ends]}")
+    with pytest.warns(UserWarning, match=said):
+        assert load_encoder(tmp_path).eos == eos
+
+
+@pytest.mark.parametrize("files, bos", [
+    ({}, IDS[EOS]), ({"special_tokens_map": {"bos_token": "!"}}, 0),
+    ({"tokenizer_config": {"add_bos_token": True}}, IDS[EOS]),
+    ({"special_tokens_map": {"bos_token": None}, "config": {"bos_token_id": 7}}, 7)])
+def test_an_empty_prompt_is_the_bos_once(tmp_path, files, bos):
+    write_settings(tmp_path, files)
+    encoder = load_encoder(tmp_path)
+    assert (encoder.encode("") or encoder.start) == [bos]
 
 
 # GPT-2's vocabulary -----------------------------------------------------------------------------------------

@@ -272,7 +272,7 @@ REFUSED = {         # what is changed, and what the sentence says
     "a token without a row": (edit("vocab.json", **{"[PAD]": 257}), "258 tokens, .*resize_token_embeddings"),
     "one of two files": (lambda path: (path / "merges.txt").unlink(), "nor vocab.json with merges.txt"),
     "no tokens": (together(*(lambda path, name=name: (path / name).unlink() for name in (
-        "vocab.json", "merges.txt"))), "neither tokenizer.json nor vocab.json.*hf download .* --local-dir /"),
+        "vocab.json", "merges.txt"))), "neither tokenizer.json nor vocab.json.*its 257 tokens are not those of OpenAI"),
     "two tokenizers": (edit("tokenizer.json", **tokenizer(LETTERS[::-1])), "vocab.json differ: keep"),
     "another structure": (edit("tokenizer.json", **tokenizer(model="BPE")), "the expected structure"),
     "an index of nothing": (together(rename_weights("1"), edit("model.safetensors.index.json", weight_map=1)),
@@ -282,7 +282,7 @@ REFUSED = {         # what is changed, and what the sentence says
        for name in ("model/h1/mlp/c_proj/w", "model/wpe")},
     **{f"{name} holds {value}": (spoil(name, value), f": {name} holds NaN or infinity")
        for name, value in (("model/wte", np.nan), ("model/h1/mlp/c_fc/w", np.inf), ("model/ln_f/g", np.nan))},
-    **{f"{n} tokens": (openai(n_tokens=n), f"it has {n} tokens, and the model .* 257") for n in (256, 258)},
+    **{f"{n} tokens": (openai(n_tokens=n), f"it has {n} tokens, and the model .* 257") for n in (258, 999)},
     # before memory is asked for, and before lists are built
     **{f"{size} is huge": (openai(**{size: 10**9}), says) for size, says in (
         ("n_vocab", "wte"), ("n_ctx", "wpe"), ("n_embd", "wte"), ("n_head", "heads"))},

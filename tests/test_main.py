@@ -39,7 +39,7 @@ def test_the_texts_are_those_of_the_laboratory(capsys, temperature, K):
 @pytest.mark.parametrize("typed, says", {
     "--drafter eagle": "'--drafter' is not a flag of this program: python -m methods has it",
     "--json": "python -m methods has it", "--k 3": "did you mean --K?", "--K 0": "K is 0",
-    "-n 600": "do not fit into the context of 512", "--prompt=": "the prompt is empty",
+    "-n 600": "do not fit into the context of 512",
     "--draft_model_size nope": "there is no model or folder 'nope'", "--backend x": "'x'"}.items())
 def test_bad_input_ends_in_one_sentence_and_status_2(capsys, typed, says):
     status, out, err = run(capsys, *typed.split())

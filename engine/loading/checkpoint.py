@@ -22,7 +22,9 @@ import contextlib
 import io
 import json
 import os
+import struct
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -56,7 +58,7 @@ def open_file(path):
     except Unsupported as error:
         raise ValueError(f"{path}: {str(error):.300}, which is not supported: get the plain weights, "
                          "unquantized (in PyTorch, torch.save(model.state_dict(), FILE))") from None
-    except (ValueError, LookupError, OverflowError, RecursionError) as error:
+    except (ValueError, LookupError, OverflowError, RuntimeError, EOFError, BadZipFile, struct.error) as error:
         what = str(error) if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{path}: {what:.300}; it is damaged or cut off: delete it and get it again"
                          ) from None

@@ -24,7 +24,7 @@ import os
 import re
 import sys
 import warnings
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from difflib import get_close_matches
 from math import inf
 from pathlib import Path
@@ -55,7 +55,9 @@ def as_output(stream):
 def run(program, words=None):
     """Run `program`, a function, with the words of the command line.  Returns the exit status."""
     status = 0
-    with redirect_stdout(as_output(sys.stdout)), redirect_stderr(as_output(sys.stderr)), notes():
+    with redirect_stdout(as_output(sys.stdout)), redirect_stderr(as_output(sys.stderr)), warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)           # each sentence once
+        warnings.showwarning = lambda sentence, *_: print("note:", sentence, file=sys.stderr)
         try:
             status = call(program, sys.argv[1:] if words is None else words) or 0
             sys.stdout.flush()
@@ -72,23 +74,6 @@ def run(program, words=None):
         except OSError:                                         # or the flush at exit would fail, too
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
-
-
-@contextmanager
-def notes():
-    """Inside, warnings.warn(sentence) prints `note: sentence`, each sentence once."""
-    said, usual = set(), warnings.showwarning
-
-    def show(message, category, *place, **more):
-        if category is not UserWarning:
-            usual(message, category, *place, **more)
-        elif str(message) not in said:
-            said.add(str(message))
-            print("note:", message, file=sys.stderr)
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = show
-        yield
 
 
 def explain(error):

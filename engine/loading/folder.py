@@ -8,8 +8,8 @@
 Whatever a file says about the logits, the token ids or the end of a text is applied, or else the folder is
 rejected.  So is a folder with two models.
 
-Limitations: the exact gelu, other epsilons and scales of attention, and pickled or quantized weights are
-rejected.  Whether the number of heads and the weights are the right ones cannot be checked.
+Limitations: other epsilons and scales of attention, and quantized weights, are rejected; for the exact gelu the
+tanh form is computed, with a note.  Whether the number of heads and the weights are the right ones cannot be checked.
 """
 import fnmatch
 import os
@@ -29,9 +29,6 @@ KEYS = {"vocab_size": "n_vocab", "n_positions": "n_ctx", "max_position_embedding
         "n_embd": "n_embd", "hidden_size": "n_embd", "n_head": "n_head", "num_attention_heads": "n_head",
         "n_layer": "n_layer", "num_hidden_layers": "n_layer", "n_inner": "n_inner",
         "tie_word_embeddings": "tied"}          # their names there
-NANOGPT = {"vocab_size": "n_vocab", "block_size": "n_ctx", "n_embd": "n_embd", "n_head": "n_head",
-           "n_layer": "n_layer"}                # in the model_args of nanoGPT's ckpt.pt
-
 EXACT_GELU = "gelu", "gelu_python"
 # The values in config.json with which a model computes what gpt2.py computes; the first is the default.
 PLAIN = {
@@ -49,25 +46,7 @@ NEUTRAL |= dict.fromkeys((
     "token_healing top_h watermarking_config").split(), (None, 0, [], {}))
 
 DELETE = "delete that line to generate without it"
-SAVE = "AutoModelForCausalLM.from_pretrained(FOLDER{}).save_pretrained(NEW) writes model.safetensors"
 NO_WEIGHTS = r"(optimizer|scheduler|training_args|rng_state|scaler|random_states).*"      # a Trainer's
-INSTEAD = {         # files that may be there instead of supported weights: what they are, and what to do
-    "adapter_config.json": "an adapter, not a model: save what merge_and_unload() of peft makes of it",
-    "model-*-of-*.safetensors": "a part of the weights: fetch model.safetensors.index.json, too",
-    "pytorch_model-*-of-*.bin": "a part of the weights: fetch pytorch_model.bin.index.json, too",
-    **dict.fromkeys(("*.incomplete", "*.part", "*.crdownload"),
-                    "a download that has not finished: wait for it, or start it again"),
-    "*.weights.h5": "Keras's: keras_hub.models.GPT2CausalLM.from_preset(FOLDER).export_to_transformers(NEW)",
-    "gpt2_*.bin": "llm.c's: python dev/eval/export_hf.py -i FILE -o NEW -d float32, in its repository",
-    "*.npz": "NumPy's: safetensors.numpy.save_file(dict(numpy.load(FILE)), 'model.safetensors')",
-    "tf_model*": f"Keras's: in version 4 of transformers, {SAVE.format(', from_tf=True')}",
-    "flax_model*": f"Flax's: in version 4 of transformers, {SAVE.format(', from_flax=True')}",
-    **dict.fromkeys(("*onnx", "*.gguf", "*.bin"),                   # ggml, CTranslate2, OpenVINO
-                    "an export: name the folder of the model that it was made from")}
-ALMOST = {          # the same, in a folder
-    "*.safetensors": "not named as a model's weights are: if they are this model's, rename it to "
-                     "model.safetensors",
-    "*.data-*-of-*": "a part of a checkpoint: fetch its .index, too"}
 HEADS = r"(v_head|multiple_choice_head|score|classifier|qa_outputs)\."     # beside the language model
 GELU = ("the exact gelu, and the tanh form, which GPT-2 was trained with, is computed here: of a small model "
         "trained with the exact one, this changed no probability by more than 0.001")
@@ -85,8 +64,8 @@ def read_folder(folder):
         if weights.with_name(f"{weights.name}.index").exists():
             arrays, sizes = read_tensorflow(weights), read_sizes(folder, "hparams.json")
         else:
-            arrays, args = read_shards(weights)
-            arrays, sizes = from_nanogpt(arrays, args) if args else (arrays, read_sizes(folder, "config.json"))
+            arrays, sizes = read_shards(weights)
+            sizes = sizes or read_sizes(folder, "config.json")
             arrays = add_biases(tie(rename(arrays), sizes["tied"]))
         check_sizes(sizes, arrays)
         arrays = check_weights(arrays, list_shapes(**sizes))
@@ -109,14 +88,17 @@ def find_weights(folder):
     if len(whole) > 1 and "checkpoint" in names:                # where TensorFlow says which is the latest
         latest = re.search(r'path: "(?:.*[/\\])?(.+)"', (folder / "checkpoint").read_text(encoding="utf-8"))
         whole = [prefix for prefix in whole if latest and prefix == latest[1]] or whole
-    found = ([name for name in names if re.fullmatch(r"model\.safetensors(\.index\.json)?", name)] or whole
-             or [name for name in names if re.fullmatch(r"pytorch_model\.bin(\.index\.json)?", name)]
-             or [name for name in names if is_pickle(folder / name)] or prefixes)
+    found = [name for name in names if re.fullmatch(r"model\.safetensors(\.index\.json)?", name)] or whole
+    if not found:
+        from engine.loading.pickles import find_pickles  # here, as below, because most folders need neither
+        found = find_pickles(folder, names) or prefixes
     for name in names:
         needed = name in found or re.search(r"\.(json|txt|bpe|safetensors|index|data-.*)$", name)
         if needed and is_pointer(folder / name):
             raise ValueError(f"{name} is a Git LFS pointer, not the file itself: run git lfs pull")
-    advise(folder, names, found)
+    if not found or "adapter_config.json" in names:
+        from engine.loading.advice import instead_of_weights
+        raise ValueError(instead_of_weights(folder, names))
     need(len(found) == 1, f"there are {' and '.join(found)}: keep the files of one model")
     return folder / found[0]
 
@@ -124,31 +106,6 @@ def find_weights(folder):
 def is_pointer(path):
     return (path.is_file() and path.stat().st_size < 999
             and path.read_bytes().startswith(b"version https://git-lfs."))
-
-
-def is_pickle(path):
-    """Whether this may be one file with weights that torch.save wrote."""
-    if path.suffix != ".bin":
-        return path.suffix in (".pt", ".pth", ".ckpt")
-    from engine.loading.pickles import STARTS
-    with path.open("rb") as file:
-        return "-of-" not in path.name and file.read(4) in STARTS
-
-
-def advise(folder, names, found):
-    """Raises ValueError, with what to do, if no weights were found among the names in a folder."""
-    steps = [name for name in names if re.fullmatch("checkpoint-[0-9]+", name)]
-    if steps and not found:
-        newest = folder / max(steps, key=lambda name: int(name.rpartition("-")[2]))
-        raise ValueError(f"it is the output folder of a training run: name its newest checkpoint, {newest}")
-    for pattern, what in (INSTEAD | ALMOST).items():
-        if fnmatch.filter(names, pattern) and (not found or pattern == "adapter_config.json"):
-            raise ValueError(f"{fnmatch.filter(names, pattern)[0]} is {what}")
-    if not found:
-        names = sorted(names, key=lambda name: name.endswith((".json", ".txt", ".md")))
-        raise ValueError(f"it holds {', '.join(names[:5]) or 'nothing'}, and neither model.safetensors nor "
-                         "pytorch_model.bin (Hugging Face), model.ckpt.index (OpenAI) or ckpt.pt (nanoGPT): "
-                         "name the folder of the model")
 
 
 @expected_structure()
@@ -220,15 +177,14 @@ def check_weights(arrays, shapes):
 # Hugging Face's weights -------------------------------------------------------------------------------------
 
 def read_shards(path):
-    """(all tensors of a safetensors file or a pickle, or of those listed in an index; nanoGPT's model_args).
-    Raises ValueError.
+    """(all tensors of a file or of those listed in an index, the sizes in it if it is nanoGPT's).  Raises
+    ValueError.
     """
     if path.suffix != ".json":
         if path.suffix == ".safetensors":
             return read_safetensors(path), None
-        from engine.loading.pickles import read_pytorch  # here, because most folders have none
-        arrays, rest = read_pytorch(path)
-        return arrays, rest.get("model_args")
+        from engine.loading.pickles import read_pytorch
+        return read_pytorch(path)
     with expected_structure():
         files, arrays = {**read_json(path)["weight_map"]}, {}   # {tensor: file}
         paths = sorted(path.with_name(file) for file in {*files.values()})
@@ -237,19 +193,6 @@ def read_shards(path):
     if arrays.keys() != files.keys():
         raise ValueError(f"{path.name} and its files name different tensors: fetch all of them again")
     return arrays, None
-
-
-def from_nanogpt(arrays, args):
-    """nanoGPT's weights, with matrices [n_out, n_in], and its model_args -> (arrays as Hugging Face's, sizes)
-
-    Raises ValueError for an argument that nanoGPT's GPT does not have.
-    """
-    others = args.keys() - {*NANOGPT, "bias", "dropout"}
-    need(not others, f"its model_args have {', '.join(sorted(map(str, others)))}, which nanoGPT's own model does "
-         "not: this is another model than GPT-2")
-    warnings.warn("nanoGPT's models since June 2023 use " + GELU, stacklevel=2)
-    return ({name: array.T if ".c_" in name and array.ndim == 2 else array for name, array in arrays.items()},
-            DEFAULTS | {size: args.get(theirs) for theirs, size in NANOGPT.items()})
 
 
 def tie(arrays, tied):

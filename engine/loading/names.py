@@ -7,8 +7,6 @@ from difflib import get_close_matches
 from fnmatch import fnmatch
 from pathlib import Path
 
-from engine.loading.folder import INSTEAD
-
 EMBEDDED = ("demo-draft", "demo-target")                        # in models/
 
 
@@ -41,6 +39,7 @@ def find_folder(name, models_dir, fetch=True):
     if name and Path(name).is_dir():
         return Path(name)
     if Path(name).is_file():
+        from engine.loading.advice import INSTEAD
         known = [what for pattern, what in INSTEAD.items() if fnmatch(Path(name).name, pattern)]
         what = [*known, f"a file: name the folder of the model, which is {Path(name).parent}"][0]
         raise ValueError(f"{name} is {what}")

@@ -3,7 +3,7 @@
     read_pytorch(path)      pytorch_model.bin, nanoGPT's ckpt.pt, ..: the two formats that torch.save has had
 
 A pickle is a program for a small machine with a stack, and it can call any function of Python.  The machine
-here knows the instructions that torch.save writes and the few names in GLOBALS.  It computes nothing: a tensor
+here knows the instructions that torch.save writes and the names in GLOBALS, and computes nothing: a tensor
 becomes a description (Tensor) of its part of a storage, and only the storages of the model are read.
 
     since PyTorch 1.6       a zip with data.pkl, and each storage in data/KEY, as raw bytes
@@ -12,95 +12,70 @@ becomes a description (Tensor) of its part of a storage, and only the storages o
 
 Source: pytorch/pytorch, torch/serialization.py (_save, _legacy_save) and torch/_utils.py.
 
-Limitations: an object of a class of one's own, such as a model saved as a whole, is not supported.
+Limitations: little-endian files only.  An object of a class of one's own, such as a model saved as a whole,
+is not supported.
 """
-import contextlib
-import functools
 import io
-import itertools
 import math
 import os
 import pickletools
-import struct
+import re
+import warnings
 import zipfile
-from typing import NamedTuple
+from collections import namedtuple
+from functools import cache
+from itertools import islice
 
 import numpy as np
 
 from engine.loading.checkpoint import BFLOAT16, Unsupported, decode, need, open_file
+from engine.loading.folder import DEFAULTS, GELU
 
 MOST_BYTES, MOST = 2**19, 2**17     # and instructions; the largest GPT-2, with its optimizer, has half of them
-STARTS = b"PK\3\4", b"\x80\2\x8a\n"              # of a file: since PyTorch 1.6, and before
+STARTS = b"PK\3\4", b"\x80\2\x8a\n"                             # of a file: since PyTorch 1.6, and before
 MAGIC = 0x1950A86A20F9469CFC6C                                  # the first pickle in the old format
-TYPES = {"Float": "<f4", "Half": "<f2", "BFloat16": BFLOAT16, "Double": "<f8", "Byte": "|u1", "Bool": "|b1",
-         "Long": "<i8", "Int": "<i4"}
+NANOGPT = dict(vocab_size="n_vocab", block_size="n_ctx", n_embd="n_embd", n_head="n_head", n_layer="n_layer")
 
-
-class Storage(NamedTuple):
-    """Elements in memory, which several tensors may share."""
-    key: str
-    dtype: str          # NumPy's
-    n_bytes: int
-
-
-class Tensor(NamedTuple):
-    """The elements offset + i * strides[0] + j * strides[1] + .. of a storage."""
-    storage: Storage
-    offset: int
-    shape: tuple
-    strides: tuple
+# Elements in memory, which several tensors may share; and the elements offset + i * strides[0] + j * strides[1]
+# + .. of a storage.
+Storage, Tensor = namedtuple("Storage", "key dtype n_bytes"), namedtuple("Tensor", "storage offset shape strides")
 
 
 def describe_storage(found):
     """What a pickle says about a storage -> Storage."""
-    need(type(found) is tuple and len(found) in (5, 6) and found[5:] in ((), (None,)), "a storage has no place")
+    need(type(found) is tuple and (found[5:] or (None,)) == (None,) and len(found) > 4, "a storage has no place")
     _, dtype, key, _, size = found[:5]
-    need(dtype in TYPES.values() and type(key) is str and type(size) is int and size >= 0,
-         "a storage has no size")
+    need(dtype in TYPES.values() and type(key) is str and type(size) is int and size >= 0, "a storage has no size")
     return Storage(key, dtype, size * np.dtype(dtype.replace(BFLOAT16, "<f2")).itemsize)
 
 
-def describe_tensor(*found):
+def describe_tensor(storage=None, offset=None, shape=None, strides=None, *_):
     """The arguments of PyTorch's _rebuild_tensor_v2 -> Tensor."""
-    storage, offset, shape, strides = (*found, None, None, None, None)[:4]
     need(type(storage) is Storage and type(shape) is type(strides) is tuple
          and {*map(type, (offset, *shape, *strides))} == {int}, "a tensor has no place")
     return Tensor(storage, offset, shape, strides)
 
 
-def describe_parameter(*found):
-    """The same as its first argument, a tensor."""
-    return found[0]
+TYPES = dict(Float="<f4", Half="<f2", BFloat16=BFLOAT16, Double="<f8", Byte="|u1", Bool="|b1", Long="<i8", Int="<i4")
+GLOBALS = {"torch._utils _rebuild_tensor_v2": describe_tensor, "collections OrderedDict": lambda *_: {},
+           "torch._utils _rebuild_parameter": lambda tensor=None, *_: tensor,
+           **{f"torch {name}Storage": dtype for name, dtype in TYPES.items()}}
 
-
-def empty_dict(*found):
-    need(not found, "a dictionary is not empty at first")
-    return {}
-
-
-FUNCTIONS = describe_tensor, describe_parameter, empty_dict
-GLOBALS = dict(zip(("torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_parameter",
-                    "collections OrderedDict"), FUNCTIONS))
-GLOBALS |= {f"torch {name}Storage": dtype for name, dtype in TYPES.items()}
-
-# The instructions: those that push something new or their argument, and how many items the others take from
-# the stack; None: those after the last mark.
-NEW = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "NONE": type(None), "NEWFALSE": bool,
-       "NEWTRUE": lambda: True}
+# The instructions: those that push something new, or their argument; how many items of the stack the others
+# take, None: those after the last mark.
+NEW = dict(EMPTY_DICT=dict, EMPTY_LIST=list, EMPTY_TUPLE=tuple, NONE=type(None), NEWFALSE=bool, NEWTRUE=lambda: True)
 ARGUMENT = "BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE".split()
-TAKES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "TUPLE": None, "APPEND": 1, "APPENDS": None, "SETITEM": 2,
-         "SETITEMS": None, "BINPERSID": 1, "REDUCE": 2, "BUILD": 1, "STOP": 1}
+TAKES = dict(TUPLE1=1, TUPLE2=2, TUPLE3=3, TUPLE=None, APPEND=1, APPENDS=None, SETITEM=2, SETITEMS=None, BINPERSID=1,
+             REDUCE=2, BUILD=1, STOP=1)
 
 
 def read_pickle(stream):
     """The next pickle of a stream -> (what was pickled, {key: Storage}).  Raises ValueError or LookupError."""
     stacks, memo, storages = [[]], {}, {}                       # a stack for each mark
-    for opcode, argument, _ in itertools.islice(pickletools.genops(stream), MOST):
+    for opcode, argument, _ in islice(pickletools.genops(stream), MOST):
         name, stack = opcode.name, stacks[-1]
-        if name in NEW:
-            stack.append(NEW[name]())
-        elif name in ARGUMENT:
-            stack.append(argument)
+        if name in NEW or name in ARGUMENT:
+            stack.append(NEW[name]() if name in NEW else argument)
         elif name == "GLOBAL":
             need(argument in GLOBALS, f"it asks for {argument.replace(' ', '.')}", Unsupported)
             stack.append(GLOBALS[argument])
@@ -112,8 +87,7 @@ def read_pickle(stream):
             stack.append(memo[argument])
         elif name != "PROTO":
             need(name in TAKES, f"it has the instruction {name}", Unsupported)
-            n = TAKES[name]
-            items = [stack.pop() for _ in range(n)][::-1] if n else stacks.pop()
+            items = [stack.pop() for _ in range(TAKES[name])][::-1] if TAKES[name] else stacks.pop()
             if name == "STOP":
                 return items[0], storages
             take(name, items, stacks[-1], storages)
@@ -135,83 +109,81 @@ def take(name, items, stack, storages):
         stack.append(storage := describe_storage(*items))
         storages[storage.key] = storage
     elif name == "REDUCE":                                      # BUILD sets attributes, which are not needed
-        function, found = items
-        need(function in FUNCTIONS and type(found) is tuple, "it calls something else than a function")
-        stack.append(function(*found))
-
-
-@contextlib.contextmanager
-def readable_zip():
-    """Inside, what zipfile says about damage becomes a ValueError."""
-    try:
-        yield
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, struct.error) as error:
-        raise ValueError(f"its zip cannot be read ({error!r:.200})") from None
+        need(callable(items[0]) and type(items[1]) is tuple, "it calls something else than a function")
+        stack.append(items[0](*items[1]))
 
 
 def open_zip(file, size):
     """The format since PyTorch 1.6 -> (what was saved, a function: Storage -> its bytes)."""
     archive = zipfile.ZipFile(file)
-    name = next((name for name in archive.namelist() if name.endswith("data.pkl")), "data.pkl")
-    root = name.removesuffix("data.pkl")
+    root = next((name for name in archive.namelist() if name.endswith("data.pkl")), "data.pkl")[:-len("data.pkl")]
 
-    def read(name, n_bytes=None, most=MOST_BYTES):
+    def read(name, least, most):
         entry = archive.getinfo(root + name)
-        need(entry.compress_type == entry.flag_bits & 1 == 0, f"{name} is compressed", Unsupported)
-        need(entry.file_size == entry.compress_size <= most and n_bytes in (None, entry.file_size),
-             f"{name} has {entry.file_size} bytes")
+        need(least <= entry.file_size == entry.compress_size <= most,
+             f"{name} has {entry.file_size} bytes, or is compressed")
         return archive.read(entry)                              # its checksum is compared
-
-    order = read("byteorder") if root + "byteorder" in archive.namelist() else b"little"
-    need(order == b"little", "it is big-endian", Unsupported)
-    saved, _ = read_pickle(io.BytesIO(read("data.pkl")))
-    return saved, lambda storage: read(f"data/{storage.key}", storage.n_bytes, size)
+    saved, _ = read_pickle(io.BytesIO(read("data.pkl", 0, MOST_BYTES)))
+    return saved, lambda storage: read(f"data/{storage.key}", storage.n_bytes, min(storage.n_bytes, size))
 
 
 def open_legacy(file, size):
     """The format before PyTorch 1.6 -> (what was saved, a function: Storage -> its bytes)."""
-    head = io.BytesIO(file.read(MOST_BYTES))
+    head, places = io.BytesIO(file.read(MOST_BYTES)), {}
     need(read_pickle(head)[0] == MAGIC, "it is not a file that PyTorch wrote")
-    _, (system, _), (saved, storages), (keys, _) = (read_pickle(head) for _ in range(4))
-    need(type(system) is dict and system.get("little_endian") is True, "it is big-endian", Unsupported)
+    _, _, (saved, storages), (keys, _) = (read_pickle(head) for _ in range(4))
     need(type(keys) is list and {*map(type, keys)} <= {str}, "it has no list of storages")
-    places, place = {}, head.tell()
+    end = head.tell()
     for storage in map(storages.__getitem__, keys):
-        places[storage] = place = place + 8                     # after the number of elements
-        place += storage.n_bytes
+        places[storage], end = end + 8, end + 8 + storage.n_bytes       # after the number of elements
+    need(end == size, f"its tensors end at byte {end}, and it has {size}")
+    return saved, lambda storage: file.seek(places[storage]) and file.read(storage.n_bytes)
 
-    def read(storage):
-        need(file.seek(places[storage]) + storage.n_bytes <= size, "it ends within its tensors")
-        return file.read(storage.n_bytes)
-    return saved, read
+
+def find_pickles(folder, names):
+    """Those of the names in a folder that may be whole weights, or their index: pytorch_model.bin, or others."""
+    def is_pickle(name):
+        with (folder / name).open("rb") as file:
+            return file.read(4) in STARTS
+    others = [name for name in names if name.endswith((".pt", ".pth", ".ckpt"))
+              or name.endswith(".bin") and "-of-" not in name and is_pickle(name)]
+    return [name for name in names if re.fullmatch(r"pytorch_model\.bin(\.index\.json)?", name)] or others
 
 
 def read_pytorch(path):
-    """(arrays, the rest) of a state_dict, or of the one under "model" (nanoGPT) or "state_dict" (Lightning).
+    """({name: array}, sizes) of a state_dict, or of the one under "model" (nanoGPT) or "state_dict" (Lightning).
 
-    arrays      {name: array}; bfloat16 becomes float32
-    the rest    what was saved beside the state_dict, tensors undone: {"model_args": .., "config": ..}
+    sizes       as in folder.read_folder, if it is nanoGPT's, or else None
     Raises ValueError.
     """
-    with open_file(path) as file, readable_zip():
+    with open_file(path) as file:
         start = file.read(4)
         need(start in STARTS, "it is not a file that PyTorch wrote")
         file.seek(0)
         saved, read = (open_zip if start == STARTS[0] else open_legacy)(file, os.path.getsize(path))
         need(type(saved) is dict, "it is not a state_dict", Unsupported)
-        inner = [key for key in ("model", "state_dict") if type(saved.get(key)) is dict]
-        state, rest = (saved[inner[0]], saved) if inner else (saved, {})
-
-        @functools.cache
-        def elements(storage):
-            return decode(np.frombuffer(bytearray(read(storage)), np.uint8), storage.dtype)
-        return {str(name): to_array(tensor, elements) for name, tensor in state.items()
-                if type(tensor) is Tensor}, rest
+        state = [*(saved[key] for key in ("model", "state_dict") if type(saved.get(key)) is dict), saved][0]
+        elements = cache(lambda storage: decode(np.frombuffer(bytearray(read(storage)), np.uint8), storage.dtype))
+        arrays = {str(name): to_array(tensor, elements(tensor.storage)) for name, tensor in state.items()
+                  if type(tensor) is Tensor}
+    args = saved.get("model_args")
+    return from_nanogpt(arrays, args) if type(args) is dict else (arrays, None)
 
 
 def to_array(tensor, elements):
-    """Raises ValueError if the tensor is not within its storage, or larger."""
-    found = elements(tensor.storage)
-    need(0 <= math.prod(tensor.shape) <= found.size, "a tensor is larger than its storage")
-    n = found.itemsize
-    return np.ndarray(tensor.shape, found.dtype, found, tensor.offset * n, [n * stride for stride in tensor.strides])
+    """Raises ValueError if the tensor is not within the elements of its storage, or has more."""
+    need(0 <= math.prod(tensor.shape) <= elements.size, "a tensor is larger than its storage")
+    n = elements.itemsize
+    return np.ndarray(tensor.shape, elements.dtype, elements, tensor.offset * n, [n * k for k in tensor.strides])
+
+
+def from_nanogpt(arrays, args):
+    """nanoGPT's weights, with matrices [n_out, n_in], and its model_args -> what read_pytorch returns.
+
+    Raises ValueError for an argument that nanoGPT's own model does not have.
+    """
+    others = sorted(map(str, args.keys() - {*NANOGPT, "bias", "dropout"}))
+    need(not others, f"its model_args have {', '.join(others)}, which nanoGPT's own do not: it is not a GPT-2")
+    warnings.warn(f"nanoGPT's models since June 2023 use {GELU}", stacklevel=2)
+    return ({name: array.T if ".c_" in name and array.ndim == 2 else array for name, array in arrays.items()},
+            DEFAULTS | {size: args.get(name) for name, size in NANOGPT.items()})

@@ -3,6 +3,7 @@
 Whatever a file says about ids or the end of a text is applied, or else the folder is rejected.
 """
 import json
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ ADVICE = "save it as UTF-8, or fetch it again"
 BYTES = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 324))]     # encoder.bytes_to_unicode
 PAIRS = ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")         # OpenAI's, Hugging Face's
 NAMED = "bos_token eos_token unk_token sep_token pad_token cls_token mask_token".split()
-SPARE = 1024            # the most rows without a token: a model's size is often rounded up
+SPARE, USUAL = 1024, 127            # the most rows without a token, as a model's size is rounded up; then a note
 
 # The values of these keys with which a file asks for nothing that is not supported; the first is the default.
 CONFIG = {"split_special_tokens": (False, None), "tokenizer_class": (
@@ -32,6 +33,7 @@ class Files(NamedTuple):
     space: bool         # a space is put before each text, and each piece between added tokens, that lacks it
     around: tuple       # ([ids before each text], [ids after it])
     eos_ids: list       # the ids that end a text
+    bos: int | None     # the id that an empty text becomes
 
 
 def read_tokenizer(folder, n_vocab=None):
@@ -50,16 +52,22 @@ def read_tokenizer(folder, n_vocab=None):
         check_keys("tokenizer.json", whole.get("model", {}), MODEL)
         check_keys("tokenizer.json", whole.get("pre_tokenizer", {"type": "ByteLevel"}) or {"type": None},
                    PRE_TOKENIZER)
+        openai = (folder / "encoder.json").exists()
+        if not openai and config.get("tokenizer_class") in (None, "GPT2Tokenizer", "GPT2TokenizerFast"):
+            config = dict.fromkeys(("bos_token", "eos_token", "unk_token"), EOS) | config
         added = list_added(whole, config, more)
-        ids, merges = read_vocabulary(folder, whole, added)
+        ids, merges = read_vocabulary(folder, whole, added, n_vocab)
         check_vocabulary(ids, merges, added)
-        spare = 0 if (folder / "encoder.json").exists() else SPARE
-        if n_vocab is not None and not len(ids) <= n_vocab <= len(ids) + spare:
+        n_spare = 0 if n_vocab is None else n_vocab - len(ids)
+        if not 0 <= n_spare <= SPARE:
             raise ValueError(f"it has {len(ids)} tokens, and the model beside it {n_vocab}: keep one model's "
                              "files, or call model.resize_token_embeddings(len(tokenizer)) and save both")
+        if n_spare > USUAL:
+            warnings.warn(f"{folder}: {n_spare} rows of the model have no token: is the tokenizer the model's?", stacklevel=3)
         space = config.get("add_prefix_space", whole and whole["pre_tokenizer"].get("add_prefix_space"))
-        around, eos_ids = read_template(whole, config, ids), list_eos_ids(folder, ids)
-    return Files(ids, merges, added.keys() - {EOS}, bool(space), around, eos_ids)  # EOS is text: encoder.py
+        around, eos_ids, bos = read_template(whole, config, ids), *list_ends(folder, config, ids)
+    as_text = {EOS} if openai else {}
+    return Files(ids, merges, (added.keys() - as_text) & ids.keys(), bool(space), around, eos_ids, bos)
 
 
 def read_json(path, optional=False):
@@ -100,7 +108,7 @@ def text_of(token):
     return token["content"] if isinstance(token, dict) else token
 
 
-def read_vocabulary(folder, whole, added):
+def read_vocabulary(folder, whole, added, n_vocab):
     """({token: id}, merges), `added` included.  Raises ValueError if there are none, or if two differ."""
     found = {"tokenizer.json": (whole["model"]["vocab"], whole["model"]["merges"])} if whole else {}
     for files in PAIRS:
@@ -109,9 +117,8 @@ def read_vocabulary(folder, whole, added):
             found[files[0]] = (read_json(folder / files[0]),
                                [line.strip() for line in lines if line and not line.startswith("#version")])
     if not found:
-        raise ValueError("it has neither tokenizer.json nor vocab.json with merges.txt: copy them from where "
-                         "the model is from (OpenAI's: hf download openai-community/gpt2 vocab.json "
-                         f"merges.txt --local-dir {folder})")
+        from engine.loading.advice import instead_of_vocabulary  # here: it is needed for nothing else
+        raise ValueError(instead_of_vocabulary(folder, n_vocab))
     known = {token: i for token, i in added.items() if i is not None}
     (ids, merges), *others = [
         (ids | known, [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in merges])
@@ -119,7 +126,8 @@ def read_vocabulary(folder, whole, added):
     if any(other != (ids, merges) for other in others):
         raise ValueError(f"{' and '.join(found)} differ: keep the files of one model")
     for token in added:                                         # the others get the next ids
-        ids.setdefault(token, len(ids))
+        if token != EOS or n_vocab is None or len(ids) < n_vocab:
+            ids.setdefault(token, len(ids))
     return ids, merges
 
 
@@ -159,13 +167,29 @@ def read_template(whole, config, ids):
     return around
 
 
-def list_eos_ids(folder, ids):
-    """The ids that end a text: those in config.json and generation_config.json, or else that of EOS."""
+def list_ends(folder, tokenizer, ids):
+    """(the ids that end a text, as in transformers' generate(); the id of BOS or None)
+
+    Those that end it are in generation_config.json if there is one, or else in config.json, or else EOS.
+    """
     config, generation = (read_json(folder / f"{name}.json", optional=True)
                           for name in ("config", "generation_config"))
     default = 50256 if (folder / "config.json").exists() else ids.get(EOS)
-    found = config.get("eos_token_id", default), generation.get("eos_token_id")
-    found = [i for end in found for i in (end if isinstance(end, list) else [end])]
+    found = generation.get("eos_token_id") if generation else config.get("eos_token_id", default)
+    found = found if isinstance(found, list) else [found]
     if not {*map(type, found)} <= {int, type(None)}:
         raise ValueError(f"eos_token_id is {found}: it must be an id, several, or null")
-    return sorted({*found} & {*ids.values()})
+    ends = sorted({*found} & {*ids.values()})
+    token = text_of(tokenizer.get("eos_token"))
+    if config and token in ids and ids[token] not in ends:
+        warnings.warn(f"{folder}: the tokenizer's eos_token is {token!r} (id {ids[token]}), and the model's "
+                      f"eos_token_id {found}: a text ends at the latter, as in transformers", stacklevel=4)
+    bos = ids.get(text_of(tokenizer.get("bos_token", EOS)), config.get("bos_token_id"))
+    return ends, bos if bos in ids.values() else None
+
+
+def note_text(text, added):
+    """Warns of an EOS in a text that is not one token."""
+    if EOS in text and EOS not in added.values():
+        warnings.warn(f"{EOS} in the prompt is text, as in OpenAI's encoder and 124M by name, and not the one "
+                      "token that it is for gpt2 from Hugging Face's hub", stacklevel=3)

@@ -1,14 +1,9 @@
 """A run, and the comparison of two, in sentences."""
 import re
 
-from engine.loading.tokenizer import EOS
 
-
-def name_idle_flags(prompt, seed, temperature, top_k, top_p):
-    """A sentence for each of these flags that was given but has no effect in a greedy run, and for a prompt
-    that spells out the end-of-text token."""
-    if EOS in prompt:
-        yield f"{EOS} in the prompt is text, as in OpenAI's encoder, not the token that ends a text"
+def name_idle_flags(seed, temperature, top_k, top_p):
+    """A sentence for each of these flags that was given but has no effect in a greedy run."""
     for flag, given in ("seed", seed), ("top_k", top_k), ("top_p", top_p < 1):
         if temperature == 0 and given:
             yield f"--{flag} has no effect at temperature 0, which is greedy"
