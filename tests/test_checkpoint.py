@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import swap_pickle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -252,16 +253,6 @@ def test_damaged_safetensors(tmp_path):
 
 
 # Pickles -----------------------------------------------------------------------------------------------------
-
-def swap_pickle(path, change):
-    """Changes data.pkl in a file by torch.save; `change` may return bytes, or {name: bytes} and the compression."""
-    with zipfile.ZipFile(path) as old:
-        files = {name: old.read(name) for name in old.namelist()}
-    root = next(name for name in files if name.endswith("data.pkl"))
-    with zipfile.ZipFile(path, "w") as new:
-        for name, data in (files | {root: change(files[root])}).items():
-            new.writestr(name, data)
-
 
 def pickled(**found):
     """A pickle of {"a": a tensor} with a storage of two float32, as torch.save writes it."""

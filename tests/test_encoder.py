@@ -280,7 +280,7 @@ def test_a_text_ends_where_transformers_generate_ends_and_another_eos_token_is_n
     files = {"config": config} | ({} if generation is None else {"generation_config": generation})
     write_settings(tmp_path, files | {"special_tokens_map": {"eos_token": "!"}})
     ends = (generation or config).get("eos_token_id", None if generation else 50256)
-    said = re.escape(f"eos_token is '!' (id 0), and the model's eos_token_id {ends if type(ends) is list else [ends]}")
+    said = re.escape(f"eos_token is '!' (id 0), and the model's eos_token_id {ends}:")
     with pytest.warns(UserWarning, match=said):
         assert load_encoder(tmp_path).eos == eos
 

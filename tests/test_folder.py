@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import full_disk, write_folder
+from helpers import full_disk, swap_pickle, write_folder
 
 from encoder import EOS, bytes_to_unicode
 from engine.loading.checkpoint import read_safetensors, write_tensorflow
@@ -149,6 +149,7 @@ def gpt_2_simple(path):
                                      'all_model_checkpoint_paths: "/content/run1/model-500"\n')
 
 
+BRACKETS = str.maketrans({"(": "[(]", ")": "[)]"})
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 
 
@@ -177,6 +178,9 @@ LOADS = {           # what is changed in a folder whose logits stay the same
     "shards": cut_into_shards,
     **{file: in_place_of_safetensors(file) for file in ("pytorch_model.bin", "legacy.bin", "ckpt.pt")},
     "OpenAI's files, too": lambda path: folder(path, hparams=dict(HPARAMS)),
+    **{f"{head}, left out": rewrite(lambda a, head=head: {head: np.ones((2, 4), "f4"), **{
+        f"pretrained_model.transformer.{name}": array for name, array in a.items()}}) for head in (
+            "v_head.summary.weight", "score.weight", "multiple_choice_head.summary.weight")},
     "another format beside": add("pytorch_model.bin", "tf_model.h5", "optimizer.pt", "training_args.bin"),
     "a Git LFS pointer that is not needed": add("pytorch_model.bin", content=POINTER),
     "a byte order mark": mark,
@@ -251,6 +255,17 @@ REFUSED = {         # what is changed, and what the sentence says
     **{name: (rename_weights(name), f"{name} is .*{says}") for name, says in {
         "gpt2_124M.bin": "llm.c's: python .*export_hf.py",
         "weights.npz": "NumPy's: .*save_file", "model.weights.h5": "Keras's: .*export_to_t"}.items()},
+    **{name: (rename_weights(name), f"{name.translate(BRACKETS)} is .*{says}") for name, says in {
+        "model (1).safetensors": "rename it to model.safetensors", "ggml-model-f16.bin": "an export: name",
+        "model.safetensors.incomplete": "not finished: wait", "model.bin": "an export: name the folder",
+        "model.ckpt.data-00000-of-00001": "fetch its .index"}.items()},
+    "an optimizer alone": (rename_weights("optimizer.pt"), "it holds config.json, .* and neither"),
+    "a Trainer's folder": (together(rename_weights("training_args.bin"), lambda path: [
+        (path / f"checkpoint-{n}").mkdir() for n in (1000, 500)]), "newest checkpoint, .*checkpoint-1000$"),
+    "tokens of another kind": (together(one_tokenizer(), lambda path: (path / "tokenizer.json").rename(
+        path / "spiece.model")), "of another kind .spiece.model: SentencePiece"),
+    "a fork of nanoGPT": (together(in_place_of_safetensors("ckpt.pt"), lambda path: swap_pickle(
+        path / "ckpt.pt", lambda data: data.replace(b"dropout", b"rmsnorm"))), "its model_args have rmsnorm, wh"),
     "a shard": (rename_weights("model-00001-of-00002.safetensors"), "fetch model.safetensors.index.json"),
     "a shard is missing": (together(cut_into_shards, lambda path: next(path.glob("*-of-*")).unlink()),
                            "check that every file of the model is there"),
@@ -282,13 +297,55 @@ REFUSED = {         # what is changed, and what the sentence says
        for name in ("model/h1/mlp/c_proj/w", "model/wpe")},
     **{f"{name} holds {value}": (spoil(name, value), f": {name} holds NaN or infinity")
        for name, value in (("model/wte", np.nan), ("model/h1/mlp/c_fc/w", np.inf), ("model/ln_f/g", np.nan))},
-    **{f"{n} tokens": (openai(n_tokens=n), f"it has {n} tokens, and the model .* 257") for n in (258, 999)},
+    "258 tokens": (openai(n_tokens=258), "it has 258 tokens, and the model .* 257"),
     # before memory is asked for, and before lists are built
     **{f"{size} is huge": (openai(**{size: 10**9}), says) for size, says in (
         ("n_vocab", "wte"), ("n_ctx", "wpe"), ("n_embd", "wte"), ("n_head", "heads"))},
     **{f"{n} layers": (openai(n_layer=n), f"n_layer is {n}, .* has 2 layers") for n in (1, 3, 10**18)},
     "three heads": (openai(n_head=3), "n_embd 4 does not divide into 3 heads"),
 }
+
+
+NOTED = {           # what is changed, and what the note says
+    "rows without a token": (pad_rows(200), "200 rows of the model have no token: is the tokenizer the model's"),
+    "exact gelu": (edit("config.json", activation_function="gelu"), "config.json asks for the exact gelu"),
+    "nanoGPT": (in_place_of_safetensors("ckpt.pt"), "nanoGPT's models since June 2023 use the exact gelu"),
+    "a head": (rewrite(lambda a: a | {"score.weight": a["wpe.weight"]}), "score.weight left out")}
+
+
+@pytest.mark.parametrize("change, says", NOTED.values(), ids=NOTED)
+def test_what_was_not_followed_is_noted_once(copied, change, says, capsys):
+    change(copied)
+    assert run(lambda: load_model(copied) and load_model(copied) and None, []) == 0
+    assert re.fullmatch(f"note: .*{says}.*\n", capsys.readouterr().err)
+
+
+@pytest.mark.long
+def test_what_pytorch_writes_has_transformers_logits(copied):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    network = transformers.GPT2LMHeadModel.from_pretrained(copied).eval()
+    for name, weights in network.named_parameters():
+        weights.data = torch.randn(weights.shape) * (0 if name.endswith(".bias") else .5)
+    state, tokens = network.state_dict(), VALUES["tokens"].tolist()
+    logits = network(torch.tensor([tokens])).logits[0].detach().numpy()
+    nano = {f"_orig_mod.{name}": array.T if ".c_" in name and array.ndim > 1 else array
+            for name, array in state.items() if not name.endswith(".bias")}
+    sizes = dict(n_layer=2, n_head=2, n_embd=4, block_size=8, bias=False, vocab_size=257, dropout=0.)
+    (copied / "model.safetensors").unlink()
+    for saved, name, zipped in [(state, "pytorch_model.bin", True), (state, "pytorch_model.bin", False),
+                                ({"model": nano, "model_args": sizes}, "ckpt.pt", True), (None, "a.bin", True)]:
+        for file in copied.glob("*.*t") if name == "ckpt.pt" else []:
+            file.name.startswith("merges") or file.unlink()
+        torch.save(saved, copied / name, _use_new_zipfile_serialization=zipped)
+        if saved is None:                                       # in two parts
+            (copied / "ckpt.pt").unlink()
+            files = {key: f"{i % 2}.bin" for i, key in enumerate(state)}
+            for file in {*files.values()}:
+                torch.save({key: state[key] for key in state if files[key] == file}, copied / file)
+            edit("pytorch_model.bin.index.json", weight_map=files)(copied)
+        assert np.abs(logits_of(copied) - logits).max() < 1e-5
+        (copied / "pytorch_model.bin").unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("change, says", REFUSED.values(), ids=REFUSED)

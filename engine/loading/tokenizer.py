@@ -176,10 +176,10 @@ def list_ends(folder, tokenizer, ids):
                           for name in ("config", "generation_config"))
     default = 50256 if (folder / "config.json").exists() else ids.get(EOS)
     found = generation.get("eos_token_id") if generation else config.get("eos_token_id", default)
-    found = found if isinstance(found, list) else [found]
-    if not {*map(type, found)} <= {int, type(None)}:
+    several = found if isinstance(found, list) else [found]
+    if not {*map(type, several)} <= {int, type(None)}:
         raise ValueError(f"eos_token_id is {found}: it must be an id, several, or null")
-    ends = sorted({*found} & {*ids.values()})
+    ends = sorted({*several} & {*ids.values()})
     token = text_of(tokenizer.get("eos_token"))
     if config and token in ids and ids[token] not in ends:
         warnings.warn(f"{folder}: the tokenizer's eos_token is {token!r} (id {ids[token]}), and the model's "

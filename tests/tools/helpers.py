@@ -7,6 +7,7 @@ import json
 import linecache
 import signal
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,18 @@ def full_disk(n_bytes):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
+
+
+# Files by PyTorch ------------------------------------------------------------------------------------------
+
+def swap_pickle(path, change):
+    """Changes data.pkl, as bytes, in a file by torch.save."""
+    with zipfile.ZipFile(path) as old:
+        files = {name: old.read(name) for name in old.namelist()}
+    root = next(name for name in files if name.endswith("data.pkl"))
+    with zipfile.ZipFile(path, "w") as new:
+        for name, data in (files | {root: change(files[root])}).items():
+            new.writestr(name, data)
 
 
 # Ctrl-C -----------------------------------------------------------------------------------------------------
