@@ -16,7 +16,7 @@ STEPS = {
 }
 
 
-def main(what, name=""):
+def main(what, name="", *, yes=False):
     """Count tokens, measure costs, and put both into tables.
 
     counts takes hours, measures no time, and can be stopped and resumed.  costs takes eight minutes, on an
@@ -27,6 +27,7 @@ def main(what, name=""):
     Args:
         what: mine, counts, costs, speed or all
         name: with mine, your file; with counts, a method in docs/methods.md, to count only that, in minutes
+        yes: with all, that its hours are meant
     """
     if what not in ("mine", "counts", "costs", "speed", "all"):
         raise ValueError(f"there is no {what!r}: use mine, counts, costs, speed or all")
@@ -40,6 +41,8 @@ def main(what, name=""):
         raise ValueError(f"{what} {name}: a name goes with counts, and is one of "
                          f"{', '.join(DRAFTERS | VERIFIERS)}")
     if what == "all":
+        if not yes:
+            raise ValueError("all takes hours and replaces every number here: python -m benchmarks all --yes")
         return make_all()
     if what == "counts":
         cells = counts.count(name)

@@ -31,8 +31,13 @@ def main(*paths, json=False, start=False):
     if start:
         return [write_starter(Path(path)) for path in paths][-1]
     for path in paths:
-        read_text(path, f"python -m exercises --start {path} writes one to begin with")
-        right, wrong = check(path, show=(lambda *_, **__: None) if json else print)
+        try:
+            read_text(path, f"python -m exercises --start {path} writes one to begin with")
+            right, wrong = check(path, show=(lambda *_, **__: None) if json else print)
+        except ValueError as error:
+            if not json:
+                raise
+            right, wrong = 0, [str(error)]
         n_right += right
         if json:
             print(dumps(dict(file=path, right=right, steps=len(STEPS), mistakes=wrong)), flush=True)

@@ -32,7 +32,8 @@ ABOUT = ("A small model drafts, a large one checks all drafts in one pass. Watch
 START, RECORDED = json.loads((HERE / "recordings.json").read_text(encoding="utf-8")).values()
 COSTS = ("model token K=4 T=1", "lookup token K=4 T=1", "eagle token K=4 T=1",      # of a draft
          "model tree:3,2,1 T=1", "eagle tree:3,2,1 T=1")    # of a level of the tree, five drafts on average
-CODE = (".", "engine", "engine/compute", "engine/loading", "engine/reporting", "lossless",
+SEVEN = "autoregressive encoder gpt2 main sampling speculative utils".split()
+CODE = ("engine", "engine/compute", "engine/loading", "engine/reporting", "lossless",
         "lossless/verdicts", "methods", "methods/drafters", "methods/samplers", "pages")
 GPUS = {    # not measured: (texts at once, how many rows, of all texts together, cost as much as one row)
     "a GPU, one text (assumed)": (1, 128), "a GPU, 128 texts at once (assumed)": (128, 128)}
@@ -51,7 +52,7 @@ def pack(paths):
 def packs():
     """{file: bytes} that index.html loads: the code, and the models."""
     code = [path for folder in CODE for path in sorted((ROOT / folder).glob("*.py"))]
-    packs = {"code.zip": pack([*code, ROOT / "lossless/verdicts/cases.ini"])}
+    packs = {"code.zip": pack([*(ROOT / f"{name}.py" for name in SEVEN), *code, ROOT / "lossless/verdicts/cases.ini"])}
     for name in ("demo-draft", "demo-target", "demo-eagle"):
         files = sorted((ROOT / "models" / name).iterdir())
         packs[f"{name}.zip"] = pack(path for path in files if path.suffix not in (".md", ".jsonl"))
@@ -100,12 +101,13 @@ def presets():
     return [*found, dict(name="this browser", words="", c={})]
 
 
-def pages(repository="", address=""):
+def pages(repository="", address="", base=PYODIDE):
     """The whole site.
 
     repository  the web address of the code, or ""
     address     where the site will be, or ""; without it there is no preview of a link
+    base        where Pyodide is loaded from
     """
     files = packs()
     return files | {"card.png": (HERE / "card.png").read_bytes(),
-                    "index.html": index_page(files, repository, address)}
+                    "index.html": index_page(files, repository, address, base)}

@@ -38,6 +38,7 @@ def no_arguments():
     (["f", "--json", "True", "--K=5"], ["f", "x", "hello", 5, 0.5, True]),
     (["--json", "false", "f", "-p", "y"], ["f", "x", "y", 4, 0.5, False]),
     (["f", "--json=1", "--t", "0"], ["f", "x", "hello", 4, 0.0, True]),
+    (["--K", "3", "--", "f", "--json"], ["f", "--json", "hello", 3, 0.5, False]),
     (["f", "--json", "not a word"], ["f", "not a word", "hello", 4, 0.5, True]),
     *[(["f", "--prompt", typed], ["f", "x", typed, 4, 0.5, False])
       for typed in ["2017-10-10", "1.10", "a,b", "{x}", "5", "-", "-abc", "True", "None", "'quoted\"",
@@ -62,7 +63,7 @@ def test_every_value_arrives_as_typed(words, values, capsys):
     "f --K": "--K needs a value",
     "f --prompt --json": "needs a value", "f --json=2": "--json 2: give true or false",
     "f --json maybe": "--json maybe: give true or false", "f --temp 1": "did you mean --temperature?",
-    "f -- x": "'--' is not a flag", "f -t 1 -x 2": "'-x' is not a flag"}.items())
+    "f --max_length 3": "see --help", "f --num_assistant_tokens 3": "did you mean --K?", "f -t 1 -x 2": "'-x' is not a flag"}.items())
 def test_words_that_are_not_understood_get_one_sentence_before_the_work(words, says, capsys):
     assert command_line.run(program, words.split()) == 2
     out, err = capsys.readouterr()

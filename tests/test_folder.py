@@ -18,6 +18,7 @@ from engine.loading.checkpoint import read_safetensors, write_tensorflow
 from engine.loading.command_line import run
 from engine.loading.export import main
 from engine.loading.folder import check_sizes, list_shapes, read_folder, rename
+from sampling import probabilities
 from utils import load_model
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -417,3 +418,29 @@ def test_hugging_faces_layout_is_read_back_with_the_same_bits(tmp_path):
     tokens = ours[1].encode(text)
     assert theirs[1].encode(text) == tokens and theirs[1].eos == ours[1].eos
     assert (ours[0](tokens, 5) == theirs[0](tokens, 5)).all()
+
+
+@pytest.mark.long
+def test_the_tanh_form_changes_a_model_trained_with_the_exact_gelu_as_little_as_its_note_says(tmp_path):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    network = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=257, n_positions=64, n_embd=64, n_layer=4, n_head=4, activation_function="gelu", bos_token_id=256, eos_token_id=256))
+    text = torch.tensor([*b"".join(path.read_bytes() for path in sorted((FIXTURES.parent.parent / "docs").glob("*.md")))])
+    optimizer = torch.optim.AdamW(network.parameters(), 3e-3)
+    for _ in range(300):
+        batch = torch.stack([text[i:i + 64] for i in torch.randint(len(text) - 64, (16,))])
+        loss = network(batch, labels=batch).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    network.eval().save_pretrained(tmp_path)
+    edit("tokenizer.json", **tokenizer())(tmp_path)
+    with pytest.warns(UserWarning, match="no probability by more than ([0-9.]+)") as said:
+        model, _ = load_model(tmp_path)
+    most = float(re.search("more than ([0-9.]+[0-9])", str(said[0].message))[1])
+    starts = range(0, 64 * 40, 64)
+    ours = np.concatenate([probabilities(model(text[i:i + 64].tolist(), 64)) for i in starts])
+    theirs = torch.cat([network(text[None, i:i + 64]).logits[0].double().softmax(-1) for i in starts]).detach()
+    print(loss.item(), np.abs(ours - theirs.numpy()).max())
+    assert loss < 2.5 and 1e-5 < np.abs(ours - theirs.numpy()).max() < most

@@ -38,7 +38,9 @@ ELSEWHERE = "drafter", "verifier", "show_rounds", "trace", "json", "fast", "prom
 KINDS = {bool: (lambda word: SWITCH[word.lower()], "true or false"), int: (int, "a whole number"),
          float: (float, "a number")}
 OTHER_NAMES = {                         # a flag's name in other programs: its name here
-    "max_new_tokens": "n_tokens_to_generate", "max_tokens": "n_tokens_to_generate", "gamma": "K"}
+    **dict.fromkeys(("max_new_tokens", "max_tokens", "max_length"), "n_tokens_to_generate"),
+    **dict.fromkeys(("gamma", "num_assistant_tokens", "num_speculative_tokens"), "K"),
+    "assistant_model": "draft_model_size"}
 
 
 def as_output(stream):
@@ -128,8 +130,9 @@ def split_words(words, defaults):
         meant = re.sub(r"^[\u2013\u2014]-?", "--", word)         # a word processor's version of --
         if meant.lstrip("-").partition("=")[0].replace("-", "_") in defaults:
             word = meant
-        if not word.startswith("-"):
-            places.append(word)
+        if word == "--" or not word.startswith("-"):            # -- ends the flags
+            places += words if word == "--" else [word]
+            words = [] if word == "--" else words
             continue
         typed, equals, value = word.partition("=")
         name = find_flag(typed, defaults)

@@ -7,10 +7,10 @@ import os
 import sys
 import traceback
 import types
-from operator import index
 
 import numpy as np
 
+from engine.checks import checked_verify
 from engine.loading.files import read_text
 
 LOADED = {}         # {absolute path of a file that load_function has loaded: the path as typed}
@@ -57,18 +57,9 @@ def locate(error):
 
 
 def checked_rule(verify):
-    """A user's `verify`, called with copies that it may change.  Raises ValueError if it returns anything but
-    (n_accepted, next_token)."""
+    """A user's `verify`, called with copies that it may change, and its result checked (checks.py)."""
     @functools.wraps(verify)
-    def checked(target_probs, draft_probs, drafts, rng):
-        p = np.reshape(draft_probs, (len(drafts), target_probs.shape[-1]))      # also without drafts
-        answer = verify(np.array(target_probs), p.copy(), list(drafts), rng)
-        try:
-            n_accepted, next_token = map(index, answer)
-        except (TypeError, ValueError):
-            n_accepted = -1
-        if not (0 <= n_accepted <= len(drafts) and 0 <= next_token < target_probs.shape[-1]):
-            raise ValueError(f"the rule returned {answer!r}: return (n_accepted, next_token), how many of "
-                             f"the {len(drafts)} drafts it accepts and the id of the token that follows them")
-        return n_accepted, next_token
-    return checked
+    def on_copies(Q, P, drafts, rng):
+        P = np.array(np.reshape(P, (len(drafts), Q.shape[-1])))             # also without drafts
+        return verify(np.array(Q), P, list(drafts), rng)
+    return checked_verify(on_copies)
