@@ -52,7 +52,8 @@ def pack(paths):
 def packs():
     """{file: bytes} that index.html loads: the code, and the models."""
     code = [path for folder in CODE for path in sorted((ROOT / folder).glob("*.py"))]
-    packs = {"code.zip": pack([*(ROOT / f"{name}.py" for name in SEVEN), *code, ROOT / "lossless/verdicts/cases.ini"])}
+    code += [ROOT / "lossless/verdicts/cases.ini", *(ROOT / f"{name}.py" for name in SEVEN)]
+    packs = {"code.zip": pack(code)}
     for name in ("demo-draft", "demo-target", "demo-eagle"):
         files = sorted((ROOT / "models" / name).iterdir())
         packs[f"{name}.zip"] = pack(path for path in files if path.suffix not in (".md", ".jsonl"))

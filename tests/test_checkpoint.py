@@ -252,33 +252,35 @@ def test_damaged_safetensors(tmp_path):
         refused(read_safetensors, tmp_path / "m", reason)
 
 
-# Pickles -----------------------------------------------------------------------------------------------------
+# Pickles --------------------------------------------------------------------------------------------------
 
 def pickled(**found):
     """A pickle of {"a": a tensor} with a storage of two float32, as torch.save writes it."""
     found = dict(kind=b"torch\nFloatStorage", key="0", size=2, offset=0, shape=(2,), strides=(1,)) | found
-    head = b"\x80\2}X\1\0\0\0actorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagec" + found.pop("kind") + b"\n"
+    head = b"\x80\2}X\1\0\0\0actorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagec%b\n" % found.pop("kind")
     key, size, *rest = (pickle.dumps(value, 2)[2:-1] for value in found.values())
-    return b"".join([head, key, b"X\3\0\0\0cpu", size, b"tQ", *rest, b"\x89ccollections\nOrderedDict\n)RtRs."])
+    end = b"\x89ccollections\nOrderedDict\n)RtRs."
+    return b"".join([head, key, b"X\3\0\0\0cpu", size, b"tQ", *rest, end])
 
 
 SYSTEM = b"\x80\2cos\nsystem\nX\x0d\0\0\0touch run-here\x85R."
 HOSTILE = {
     "os.system": (SYSTEM, "asks for os.system, which is not supported: get the plain weights"),
     "a class": (b"\x80\2c__main__\nGPTConfig\n)R.", "asks for __main__.GPTConfig, which is not supported"),
-    "INST": (b"\x80\2(ios\nsystem\n.", "the instruction INST"), "an object": (b"\x80\2K\1.", "not a state_dict"),
+    "INST": (b"\x80\2(ios\nsystem\n.", "instruction INST"), "an object": (b"\x80\2K\1.", "not a state_dict"),
     "nested tuples": (b"\x80\2})" + b"\x85" * 100_000 + b"K\1s.", "a key that is neither text nor a number"),
     "a million": (b"\x80\2})" + b"\x85" * 10**6 + b"K\1s.", "data.pkl has 1000008 bytes"),
     "many": (b"\x80\2})" + b"\x85" * 2**18 + b"K\1s.", "no end within"),
     "doubled tuples": (b"\x80\2})" + b"q\0h\0h\0\x86" * 40 + b"K\1s.", "neither text nor a number"),
-    "LONG_BINPUT": (b"\x80\2}r\xff\xff\xff\x0f", "exhausted|pickle"), "no end": (b"\x80\2(", "exhausted|pickle"),
+    "LONG_BINPUT": (b"\x80\2}r\xff\xff\xff\x0f", "exhausted"), "no end": (b"\x80\2(", "exhausted"),
     "a call of a number": (b"\x80\2K\1)R.", "calls something else"), "no mark": (b"\x80\2t.", "IndexError"),
     "another storage": (pickled(kind=b"torch\nComplexFloatStorage"), "torch.ComplexFloatStorage"),
-    "no file": (pickled(key="7"), "no item named 'x/data/7'"), "longer": (pickled(size=3), "data/0 has 8 bytes"),
-    **{f"{name} {value}": (pickled(**{name: value}), "tensor|dimension|strides|storage has no size|data/0 has 8|too big")
-       for name, values in dict(shape=[(3,), (-1,), (2**60,), ([2],), (2**31, 2**31, 0, 2**31)], size=[-1, 2**60],
-                                offset=[1, -1, 2**60, 2**70, 1.0], strides=[(2,), (-1,), (2**60,), (1, 1), (True,)]
-                                ).items() for value in values}}
+    "no file": (pickled(key="7"), "no item named 'x/data/7'"), "longer": (pickled(size=3), "has 8 bytes"),
+    **{f"{name} {value}": (pickled(**{name: value}), "tensor|dimension|strides|no size|data/0 has 8|too big")
+       for name, values in dict(
+           shape=[(3,), (-1,), (2**60,), ([2],), (2**31, 2**31, 0, 2**31)], size=[-1, 2**60],
+           offset=[1, -1, 2**60, 2**70, 1.0], strides=[(2,), (-1,), (2**60,), (1, 1), (True,)]).items()
+       for value in values}}
 
 
 @pytest.fixture

@@ -63,7 +63,8 @@ def test_every_value_arrives_as_typed(words, values, capsys):
     "f --K": "--K needs a value",
     "f --prompt --json": "needs a value", "f --json=2": "--json 2: give true or false",
     "f --json maybe": "--json maybe: give true or false", "f --temp 1": "did you mean --temperature?",
-    "f --max_length 3": "see --help", "f --num_assistant_tokens 3": "did you mean --K?", "f -t 1 -x 2": "'-x' is not a flag"}.items())
+    "f --max_length 3": "see --help", "f --num_assistant_tokens 3": "did you mean --K?",
+    "f -t 1 -x 2": "'-x' is not a flag"}.items())
 def test_words_that_are_not_understood_get_one_sentence_before_the_work(words, says, capsys):
     assert command_line.run(program, words.split()) == 2
     out, err = capsys.readouterr()

@@ -120,7 +120,7 @@ def tokenizer(tokens=LETTERS, merges=(), prefix=False, **parts):
 
 
 def in_place_of_safetensors(file):
-    """What torch.save wrote (fixtures/README.md), in place of model.safetensors; nanoGPT has no config.json."""
+    """What torch.save wrote (fixtures/README.md) instead of model.safetensors; nanoGPT has no config.json."""
     def change(path):
         (path / "model.safetensors").unlink()
         (path / "config.json").unlink() if file == "ckpt.pt" else None
@@ -266,7 +266,7 @@ REFUSED = {         # what is changed, and what the sentence says
     "tokens of another kind": (together(one_tokenizer(), lambda path: (path / "tokenizer.json").rename(
         path / "spiece.model")), "of another kind .spiece.model: SentencePiece"),
     "a fork of nanoGPT": (together(in_place_of_safetensors("ckpt.pt"), lambda path: swap_pickle(
-        path / "ckpt.pt", lambda data: data.replace(b"dropout", b"rmsnorm"))), "its model_args have rmsnorm, wh"),
+        path / "ckpt.pt", lambda data: data.replace(b"dropout", b"rmsnorm"))), "model_args have rmsnorm"),
     "a shard": (rename_weights("model-00001-of-00002.safetensors"), "fetch model.safetensors.index.json"),
     "a shard is missing": (together(cut_into_shards, lambda path: next(path.glob("*-of-*")).unlink()),
                            "check that every file of the model is there"),
@@ -288,7 +288,7 @@ REFUSED = {         # what is changed, and what the sentence says
     "a token without a row": (edit("vocab.json", **{"[PAD]": 257}), "258 tokens, .*resize_token_embeddings"),
     "one of two files": (lambda path: (path / "merges.txt").unlink(), "nor vocab.json with merges.txt"),
     "no tokens": (together(*(lambda path, name=name: (path / name).unlink() for name in (
-        "vocab.json", "merges.txt"))), "neither tokenizer.json nor vocab.json.*its 257 tokens are not those of OpenAI"),
+        "vocab.json", "merges.txt"))), "neither tokenizer.json nor vocab.json.*its 257 tokens are not"),
     "two tokenizers": (edit("tokenizer.json", **tokenizer(LETTERS[::-1])), "vocab.json differ: keep"),
     "another structure": (edit("tokenizer.json", **tokenizer(model="BPE")), "the expected structure"),
     "an index of nothing": (together(rename_weights("1"), edit("model.safetensors.index.json", weight_map=1)),
@@ -308,7 +308,7 @@ REFUSED = {         # what is changed, and what the sentence says
 
 
 NOTED = {           # what is changed, and what the note says
-    "rows without a token": (pad_rows(200), "200 rows of the model have no token: is the tokenizer the model's"),
+    "rows without a token": (pad_rows(200), "200 rows of the model have no token: is this its tokenizer"),
     "exact gelu": (edit("config.json", activation_function="gelu"), "config.json asks for the exact gelu"),
     "nanoGPT": (in_place_of_safetensors("ckpt.pt"), "nanoGPT's models since June 2023 use the exact gelu"),
     "a head": (rewrite(lambda a: a | {"score.weight": a["wpe.weight"]}), "score.weight left out")}
@@ -335,7 +335,7 @@ def test_what_pytorch_writes_has_transformers_logits(copied):
     sizes = dict(n_layer=2, n_head=2, n_embd=4, block_size=8, bias=False, vocab_size=257, dropout=0.)
     (copied / "model.safetensors").unlink()
     for saved, name, zipped in [(state, "pytorch_model.bin", True), (state, "pytorch_model.bin", False),
-                                ({"model": nano, "model_args": sizes}, "ckpt.pt", True), (None, "a.bin", True)]:
+                                (dict(model=nano, model_args=sizes), "ckpt.pt", True), (None, "a.bin", True)]:
         for file in copied.glob("*.*t") if name == "ckpt.pt" else []:
             file.name.startswith("merges") or file.unlink()
         torch.save(saved, copied / name, _use_new_zipfile_serialization=zipped)
@@ -424,23 +424,24 @@ def test_hugging_faces_layout_is_read_back_with_the_same_bits(tmp_path):
 def test_the_tanh_form_changes_a_model_trained_with_the_exact_gelu_as_little_as_its_note_says(tmp_path):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     torch.manual_seed(0)
-    network = transformers.GPT2LMHeadModel(transformers.GPT2Config(
-        vocab_size=257, n_positions=64, n_embd=64, n_layer=4, n_head=4, activation_function="gelu", bos_token_id=256, eos_token_id=256))
-    text = torch.tensor([*b"".join(path.read_bytes() for path in sorted((FIXTURES.parent.parent / "docs").glob("*.md")))])
-    optimizer = torch.optim.AdamW(network.parameters(), 3e-3)
-    for _ in range(300):
-        batch = torch.stack([text[i:i + 64] for i in torch.randint(len(text) - 64, (16,))])
+    main("demo-draft", tmp_path / "new")
+    edit("config.json", activation_function="gelu")(tmp_path / "new")
+    network = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "new").train()
+    with pytest.warns(UserWarning, match="no probability by more than ([0-9.]+)") as said:
+        _, encoder = load_model(tmp_path / "new")
+    text = torch.tensor(encoder.encode((FIXTURES.parent.parent / "docs" / "methods.md").read_text("utf-8")))
+    optimizer = torch.optim.AdamW(network.parameters(), 1e-3)
+    for _ in range(100):
+        batch = torch.stack([text[i:i + 64] for i in torch.randint(len(text) - 64, (8,))])
         loss = network(batch, labels=batch).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    network.eval().save_pretrained(tmp_path)
-    edit("tokenizer.json", **tokenizer())(tmp_path)
-    with pytest.warns(UserWarning, match="no probability by more than ([0-9.]+)") as said:
-        model, _ = load_model(tmp_path)
-    most = float(re.search("more than ([0-9.]+[0-9])", str(said[0].message))[1])
-    starts = range(0, 64 * 40, 64)
+    network.eval().save_pretrained(tmp_path / "new")
+    model, _ = load_model(tmp_path / "new")
+    starts = range(0, 64 * 20, 64)
     ours = np.concatenate([probabilities(model(text[i:i + 64].tolist(), 64)) for i in starts])
-    theirs = torch.cat([network(text[None, i:i + 64]).logits[0].double().softmax(-1) for i in starts]).detach()
-    print(loss.item(), np.abs(ours - theirs.numpy()).max())
-    assert loss < 2.5 and 1e-5 < np.abs(ours - theirs.numpy()).max() < most
+    theirs = [network(text[None, i:i + 64]).logits[0].double().softmax(-1).detach().numpy() for i in starts]
+    most = float(re.search("more than ([0-9.]+[0-9])", str(said[0].message))[1])
+    print(loss.item(), np.abs(ours - np.concatenate(theirs)).max())
+    assert loss < 2 and most / 10 < np.abs(ours - np.concatenate(theirs)).max() < most

@@ -38,19 +38,18 @@ def instead_of_weights(folder, names):
         if there := fnmatch.filter(names, pattern):
             return f"{there[0]} is {what}"
     names = sorted(names, key=lambda name: name.endswith((".json", ".txt", ".md")))
-    return (f"it holds {', '.join(names[:5]) or 'nothing'}, and neither model.safetensors nor pytorch_model.bin "
-            "(Hugging Face), model.ckpt.index (OpenAI) or ckpt.pt (nanoGPT): name the folder of the model")
+    return (f"it holds {', '.join(names[:5]) or 'nothing'}, and neither model.safetensors nor model.ckpt.index "
+            "(OpenAI) nor pytorch_model.bin nor ckpt.pt (nanoGPT): name the folder of the model")
 
 
 def instead_of_vocabulary(folder, n_vocab):
-    """What to do if a folder has no supported vocabulary; n_vocab: the rows of the model's embeddings, or None.
-    """
+    """What to do if a folder has no vocabulary that is supported, for a model of n_vocab tokens, if known."""
     for file, kind in TOKENIZERS.items():
         if (folder / file).exists():
-            return (f"its tokenizer is of another kind ({file}: {kind}), and only byte-level BPE is supported: "
+            return (f"its tokenizer is of another kind ({file}: {kind}), and only byte-level BPE is known: "
                     "load the weights from Python (docs/your_own_models.md)")
     eos = read_json(folder / "config.json", optional=True).get("eos_token_id", 50256)
-    openai = eos == 50256 and n_vocab in (None, *range(50257, 50305))
-    return ("it has neither tokenizer.json nor vocab.json with merges.txt: copy them from where the model is "
-            "from" + (f" (OpenAI's: hf download openai-community/gpt2 vocab.json merges.txt --local-dir {folder})"
-                      if openai else f", as its {n_vocab} tokens are not those of OpenAI's GPT-2"))
+    source = f", as its {n_vocab} tokens are not those of OpenAI's GPT-2"
+    if eos == 50256 and n_vocab in (None, *range(50257, 50305)):
+        source = f" (OpenAI's: hf download openai-community/gpt2 vocab.json merges.txt --local-dir {folder})"
+    return f"it has neither tokenizer.json nor vocab.json with merges.txt: copy them from its source{source}"

@@ -35,6 +35,7 @@ TENSORFLOW_TYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "|u1", 5: "<i2", 6: "|i1", 
                     10: "|b1", 14: BFLOAT16, 17: "<u2", 18: "<c16", 19: "<f2", 22: "<u4", 23: "<u8"}
 SAFETENSORS_TYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": BFLOAT16, "BOOL": "|b1", "U8": "|u1",
                      "I8": "|i1", "I16": "<i2", "I32": "<i4", "I64": "<i8"}
+DAMAGE = ValueError, LookupError, OverflowError, RuntimeError, EOFError, BadZipFile, struct.error
 
 
 class Unsupported(ValueError):
@@ -58,7 +59,7 @@ def open_file(path):
     except Unsupported as error:
         raise ValueError(f"{path}: {str(error):.300}, which is not supported: get the plain weights, "
                          "unquantized (in PyTorch, torch.save(model.state_dict(), FILE))") from None
-    except (ValueError, LookupError, OverflowError, RuntimeError, EOFError, BadZipFile, struct.error) as error:
+    except DAMAGE as error:
         what = str(error) if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{path}: {what:.300}; it is damaged or cut off: delete it and get it again"
                          ) from None

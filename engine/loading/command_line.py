@@ -57,7 +57,8 @@ def as_output(stream):
 def run(program, words=None):
     """Run `program`, a function, with the words of the command line.  Returns the exit status."""
     status = 0
-    with redirect_stdout(as_output(sys.stdout)), redirect_stderr(as_output(sys.stderr)), warnings.catch_warnings():
+    with (redirect_stdout(as_output(sys.stdout)), redirect_stderr(as_output(sys.stderr)),
+          warnings.catch_warnings()):
         warnings.simplefilter("default", UserWarning)           # each sentence once
         warnings.showwarning = lambda sentence, *_: print("note:", sentence, file=sys.stderr)
         try:

@@ -1,6 +1,7 @@
 """A model's folder -> its sizes, its weights under OpenAI's names, and its tokenizer, which fit together.
 
     read_folder(folder)         (sizes, arrays, tokenizer) of a folder in OpenAI's or Hugging Face's layout
+    read_weights(folder)        (sizes, arrays) alone
     list_shapes(**sizes)        {name: shape} of the parameters of such a GPT-2
     check_weights(arrays, ..)   the arrays in float32, if they have these shapes and all numbers are finite
     rename(arrays)              Hugging Face's names -> OpenAI's: "h.0.ln_1.weight" -> "model/h0/ln_1/g"
@@ -8,8 +9,9 @@
 Whatever a file says about the logits, the token ids or the end of a text is applied, or else the folder is
 rejected.  So is a folder with two models.
 
-Limitations: other epsilons and scales of attention, and quantized weights, are rejected; for the exact gelu the
-tanh form is computed, with a note.  Whether the number of heads and the weights are the right ones cannot be checked.
+Limitations: other epsilons and scales of attention, and quantized weights, are rejected; for the exact gelu
+the tanh form is computed, with a note.  Whether the number of heads and the weights are the right ones cannot
+be checked.
 """
 import fnmatch
 import os
@@ -59,6 +61,16 @@ def read_folder(folder):
                 4 * n_embd; tied, False if the model has a separate output head, model/lm_head
     Raises ValueError, with one sentence, if a file is missing or damaged, or not that of a plain GPT-2.
     """
+    sizes, arrays = read_weights(folder)
+    tokenizer = read_tokenizer(folder, sizes["n_vocab"])
+    n_vocab = len(tokenizer.ids)
+    for name in arrays.keys() & {"model/wte", "model/lm_head"}:
+        arrays[name] = arrays[name][:n_vocab]                   # without the rows that have no token
+    return sizes | {"n_vocab": n_vocab}, arrays, tokenizer
+
+
+def read_weights(folder):
+    """(sizes, arrays) as read_folder returns them, of a folder that may have no tokenizer."""
     with one_sentence(f"{folder} is not a usable GPT-2 folder"):
         weights = find_weights(folder)
         if weights.with_name(f"{weights.name}.index").exists():
@@ -68,17 +80,12 @@ def read_folder(folder):
             sizes = sizes or read_sizes(folder, "config.json")
             arrays = add_biases(tie(rename(arrays), sizes["tied"]))
         check_sizes(sizes, arrays)
-        arrays = check_weights(arrays, list_shapes(**sizes))
-    tokenizer = read_tokenizer(folder, sizes["n_vocab"])
-    n_vocab = len(tokenizer.ids)
-    for name in arrays.keys() & {"model/wte", "model/lm_head"}:
-        arrays[name] = arrays[name][:n_vocab]                   # without the rows that have no token
-    return sizes | {"n_vocab": n_vocab}, arrays, tokenizer
+        return sizes, check_weights(arrays, list_shapes(**sizes))
 
 
 def find_weights(folder):
-    """The folder's weights: a safetensors file, the index of several, the prefix of TensorFlow's files, or else
-    a file that torch.save wrote, or the index of several.
+    """The folder's weights: a safetensors file, the index of several, or else the prefix of TensorFlow's
+    files, or else a file that torch.save wrote, or the index of several.
 
     Raises ValueError if there are none, if there are those of two models, or if a file is a Git LFS pointer.
     """

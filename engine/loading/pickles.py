@@ -31,21 +31,20 @@ import numpy as np
 from engine.loading.checkpoint import BFLOAT16, Unsupported, decode, need, open_file
 from engine.loading.folder import DEFAULTS, GELU
 
-MOST_BYTES, MOST = 2**19, 2**17     # and instructions; the largest GPT-2, with its optimizer, has half of them
+MOST_BYTES, MOST = 2**19, 2**17     # and instructions; the largest GPT-2, with its optimizer, has half
 STARTS = b"PK\3\4", b"\x80\2\x8a\n"                             # of a file: since PyTorch 1.6, and before
 MAGIC = 0x1950A86A20F9469CFC6C                                  # the first pickle in the old format
 NANOGPT = dict(vocab_size="n_vocab", block_size="n_ctx", n_embd="n_embd", n_head="n_head", n_layer="n_layer")
 
-# Elements in memory, which several tensors may share; and the elements offset + i * strides[0] + j * strides[1]
-# + .. of a storage.
-Storage, Tensor = namedtuple("Storage", "key dtype n_bytes"), namedtuple("Tensor", "storage offset shape strides")
+Storage = namedtuple("Storage", "key dtype n_bytes")            # elements, which several tensors may share
+Tensor = namedtuple("Tensor", "storage offset shape strides")   # those at offset + i * strides[0] + ..
 
 
 def describe_storage(found):
     """What a pickle says about a storage -> Storage."""
-    need(type(found) is tuple and (found[5:] or (None,)) == (None,) and len(found) > 4, "a storage has no place")
+    need(type(found) is tuple and len(found) > 4 and not any(found[5:]), "a storage has no place")
     _, dtype, key, _, size = found[:5]
-    need(dtype in TYPES.values() and type(key) is str and type(size) is int and size >= 0, "a storage has no size")
+    need(dtype in TYPES.values() and type(key) is str and type(size) is int and size >= 0, "no size")
     return Storage(key, dtype, size * np.dtype(dtype.replace(BFLOAT16, "<f2")).itemsize)
 
 
@@ -56,21 +55,23 @@ def describe_tensor(storage=None, offset=None, shape=None, strides=None, *_):
     return Tensor(storage, offset, shape, strides)
 
 
-TYPES = dict(Float="<f4", Half="<f2", BFloat16=BFLOAT16, Double="<f8", Byte="|u1", Bool="|b1", Long="<i8", Int="<i4")
+TYPES = dict(Float="<f4", Half="<f2", BFloat16=BFLOAT16, Double="<f8", Byte="|u1", Bool="|b1", Long="<i8",
+             Int="<i4")
 GLOBALS = {"torch._utils _rebuild_tensor_v2": describe_tensor, "collections OrderedDict": lambda *_: {},
            "torch._utils _rebuild_parameter": lambda tensor=None, *_: tensor,
            **{f"torch {name}Storage": dtype for name, dtype in TYPES.items()}}
 
 # The instructions: those that push something new, or their argument; how many items of the stack the others
 # take, None: those after the last mark.
-NEW = dict(EMPTY_DICT=dict, EMPTY_LIST=list, EMPTY_TUPLE=tuple, NONE=type(None), NEWFALSE=bool, NEWTRUE=lambda: True)
+NEW = dict(EMPTY_DICT=dict, EMPTY_LIST=list, EMPTY_TUPLE=tuple, NONE=type(None), NEWFALSE=bool,
+           NEWTRUE=lambda: True)
 ARGUMENT = "BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE".split()
-TAKES = dict(TUPLE1=1, TUPLE2=2, TUPLE3=3, TUPLE=None, APPEND=1, APPENDS=None, SETITEM=2, SETITEMS=None, BINPERSID=1,
-             REDUCE=2, BUILD=1, STOP=1)
+TAKES = dict(TUPLE1=1, TUPLE2=2, TUPLE3=3, TUPLE=None, APPEND=1, APPENDS=None, SETITEM=2, SETITEMS=None,
+             BINPERSID=1, REDUCE=2, BUILD=1, STOP=1)
 
 
 def read_pickle(stream):
-    """The next pickle of a stream -> (what was pickled, {key: Storage}).  Raises ValueError or LookupError."""
+    """The next pickle of a stream -> (what was pickled, {key: Storage}).  Raises one of checkpoint.DAMAGE."""
     stacks, memo, storages = [[]], {}, {}                       # a stack for each mark
     for opcode, argument, _ in islice(pickletools.genops(stream), MOST):
         name, stack = opcode.name, stacks[-1]
@@ -116,7 +117,7 @@ def take(name, items, stack, storages):
 def open_zip(file, size):
     """The format since PyTorch 1.6 -> (what was saved, a function: Storage -> its bytes)."""
     archive = zipfile.ZipFile(file)
-    root = next((name for name in archive.namelist() if name.endswith("data.pkl")), "data.pkl")[:-len("data.pkl")]
+    root = [name for name in archive.namelist() if name.endswith("data.pkl")][0].removesuffix("data.pkl")
 
     def read(name, least, most):
         entry = archive.getinfo(root + name)
@@ -141,7 +142,7 @@ def open_legacy(file, size):
 
 
 def find_pickles(folder, names):
-    """Those of the names in a folder that may be whole weights, or their index: pytorch_model.bin, or others."""
+    """Those of the names in a folder that may be weights, or their index: pytorch_model.bin, or others."""
     def is_pickle(name):
         with (folder / name).open("rb") as file:
             return file.read(4) in STARTS
@@ -151,7 +152,7 @@ def find_pickles(folder, names):
 
 
 def read_pytorch(path):
-    """({name: array}, sizes) of a state_dict, or of the one under "model" (nanoGPT) or "state_dict" (Lightning).
+    """({name: array}, sizes) of a state_dict, which may be under "model" (nanoGPT) or "state_dict".
 
     sizes       as in folder.read_folder, if it is nanoGPT's, or else None
     Raises ValueError.
@@ -163,18 +164,18 @@ def read_pytorch(path):
         saved, read = (open_zip if start == STARTS[0] else open_legacy)(file, os.path.getsize(path))
         need(type(saved) is dict, "it is not a state_dict", Unsupported)
         state = [*(saved[key] for key in ("model", "state_dict") if type(saved.get(key)) is dict), saved][0]
-        elements = cache(lambda storage: decode(np.frombuffer(bytearray(read(storage)), np.uint8), storage.dtype))
+        elements = cache(lambda part: decode(np.frombuffer(bytearray(read(part)), np.uint8), part.dtype))
         arrays = {str(name): to_array(tensor, elements(tensor.storage)) for name, tensor in state.items()
                   if type(tensor) is Tensor}
     args = saved.get("model_args")
     return from_nanogpt(arrays, args) if type(args) is dict else (arrays, None)
 
 
-def to_array(tensor, elements):
+def to_array(part, elements):
     """Raises ValueError if the tensor is not within the elements of its storage, or has more."""
-    need(0 <= math.prod(tensor.shape) <= elements.size, "a tensor is larger than its storage")
+    need(0 <= math.prod(part.shape) <= elements.size, "a tensor is larger than its storage")
     n = elements.itemsize
-    return np.ndarray(tensor.shape, elements.dtype, elements, tensor.offset * n, [n * k for k in tensor.strides])
+    return np.ndarray(part.shape, elements.dtype, elements, part.offset * n, [n * k for k in part.strides])
 
 
 def from_nanogpt(arrays, args):
@@ -183,7 +184,7 @@ def from_nanogpt(arrays, args):
     Raises ValueError for an argument that nanoGPT's own model does not have.
     """
     others = sorted(map(str, args.keys() - {*NANOGPT, "bias", "dropout"}))
-    need(not others, f"its model_args have {', '.join(others)}, which nanoGPT's own do not: it is not a GPT-2")
+    need(not others, f"its model_args have {', '.join(others)}, which nanoGPT's own lack: it is no GPT-2")
     warnings.warn(f"nanoGPT's models since June 2023 use {GELU}", stacklevel=2)
     return ({name: array.T if ".c_" in name and array.ndim == 2 else array for name, array in arrays.items()},
             DEFAULTS | {size: args.get(name) for name, size in NANOGPT.items()})

@@ -14,7 +14,7 @@ ADVICE = "save it as UTF-8, or fetch it again"
 BYTES = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 324))]     # encoder.bytes_to_unicode
 PAIRS = ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")         # OpenAI's, Hugging Face's
 NAMED = "bos_token eos_token unk_token sep_token pad_token cls_token mask_token".split()
-SPARE, USUAL = 1024, 127            # the most rows without a token, as a model's size is rounded up; then a note
+SPARE, USUAL = 1024, 127            # the most rows without a token, as sizes are rounded up; without a note
 
 # The values of these keys with which a file asks for nothing that is not supported; the first is the default.
 CONFIG = {"split_special_tokens": (False, None), "tokenizer_class": (
@@ -63,7 +63,8 @@ def read_tokenizer(folder, n_vocab=None):
             raise ValueError(f"it has {len(ids)} tokens, and the model beside it {n_vocab}: keep one model's "
                              "files, or call model.resize_token_embeddings(len(tokenizer)) and save both")
         if n_spare > USUAL:
-            warnings.warn(f"{folder}: {n_spare} rows of the model have no token: is the tokenizer the model's?", stacklevel=3)
+            warnings.warn(f"{folder}: {n_spare} rows of the model have no token: is this its tokenizer?",
+                          stacklevel=3)
         space = config.get("add_prefix_space", whole and whole["pre_tokenizer"].get("add_prefix_space"))
         around, eos_ids, bos = read_template(whole, config, ids), *list_ends(folder, config, ids)
     as_text = {EOS} if openai else {}
@@ -191,5 +192,5 @@ def list_ends(folder, tokenizer, ids):
 def note_text(text, added):
     """Warns of an EOS in a text that is not one token."""
     if EOS in text and EOS not in added.values():
-        warnings.warn(f"{EOS} in the prompt is text, as in OpenAI's encoder and 124M by name, and not the one "
-                      "token that it is for gpt2 from Hugging Face's hub", stacklevel=3)
+        warnings.warn(f"{EOS} in the prompt is text, as in OpenAI's encoder and 124M by name, and not the "
+                      "one token that it is for gpt2 from Hugging Face's hub", stacklevel=3)
