@@ -15,7 +15,7 @@ import codecs
 
 import regex  # the standard library's `re` lacks \p{L} and \p{N}
 
-from engine.loading.tokenizer import EOS, note_text
+from engine.loading.tokenizer import EOS, noted
 
 CHUNKS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
@@ -111,15 +111,13 @@ class Tokenizer(Encoder):
         self.split = regex.compile(f"({'|'.join(names)})" if added else "((?!))").split
 
     def encode(self, text):
-        before, after = self.around
-        note_text(text, self.added)
-        ids = [*before]
-        for i, piece in enumerate(self.split(text)):            # piece, added token, piece, .., piece
+        ids = [*self.around[0]]
+        for i, piece in enumerate(self.split(noted(text, self.added))):     # piece, added token, piece, .., piece
             if i % 2:
                 ids.append(self.ids[piece])
             elif piece:
                 ids += super().encode(" " * (self.space and piece[0] != " ") + piece)
-        return ids + after
+        return ids + self.around[1]
 
     def to_bytes(self, i):
         return self.added[i].encode() if i in self.added else super().to_bytes(i)

@@ -216,8 +216,13 @@ def test_a_folder_or_a_missing_file_gets_one_sentence(tmp_path):
 def test_a_class_gets_a_line_for_each_file(tmp_path, capsys):
     for name, text in ("a.py", STUDENT.split("\ndef autoregressive")[0]), ("b.py", "raise SystemExit"):
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert main(str(tmp_path / "a.py"), str(tmp_path / "b.py"), json=True) == 1
-    a, b = map(loads, capsys.readouterr().out.splitlines())
+    (tmp_path / "c.py").write_bytes("x = 'caf\u00e9'".encode("latin-1"))
+    (tmp_path / "d.py").mkdir()
+    (tmp_path / "e.ipynb").write_text('{"cells": [null]}')
+    assert main(str(tmp_path / "[a-d].py"), str(tmp_path / "e.ipynb"), json=True) == 1
+    a, b, c, d, e = map(loads, capsys.readouterr().out.splitlines())
+    assert not c["right"] + d["right"] + e["right"] and all(one["mistakes"] for one in (c, d, e))
+    assert "it is not UTF-8 text" in c["mistakes"][0] and "Is a directory" in d["mistakes"][0]
     assert (a["right"], a["steps"]) == (1, 8)
     assert a["mistakes"] == ["there is no function autoregressive_sampling yet"]
     assert b["right"] == 0 and "SystemExit" in b["mistakes"][0]

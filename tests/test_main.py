@@ -102,4 +102,4 @@ def test_main_imports_few_names_and_few_files():
     git = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {str(ROOT / name) for name in git.stdout.split()} & {*done.stdout.split()}
     n_lines = sum(len(Path(file).read_text(encoding="utf-8").splitlines()) for file in loaded)
-    assert len(names) <= 12 and 20 < len(loaded) <= 27 and n_lines <= 3050, (names, loaded, n_lines)
+    assert len(names) <= 12 and 20 < len(loaded) <= 27 and n_lines <= 3100, (names, loaded, n_lines)

@@ -19,6 +19,7 @@ from engine.loading.files import rewrite
 from lossless.toys import memoryless
 from lossless.verdicts import CASES
 from lossless.verdicts.museum import RULES, sampler
+from pages import site as site_module
 from pages.__main__ import main
 from pages.files import MARK, check_place, is_ours, write_folder
 from pages.game import P, Q, game
@@ -142,13 +143,31 @@ def check_packs(files, html):
     assert {pack["file"] for pack in said} == PACKS
 
 
+def test_only_the_projects_own_files_are_packed(tmp_path, monkeypatch):
+    for path in ROOT.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "my_keys.py").write_text("KEY = 1")
+    monkeypatch.setattr(site_module, "ROOT", tmp_path)
+    with zipfile.ZipFile(io.BytesIO(site_module.packs()["code.zip"])) as archive:
+        names = {*archive.namelist()}
+    assert "my_keys.py" not in names >= {"main.py", "utils.py", "engine/checks.py", "lossless/verdicts/cases.ini"}
+
+
+@pytest.mark.parametrize("folder, pyodide", [("", PYODIDE), (__file__, PYODIDE), *[("site", PYODIDE + more) for more in (
+    "; x", "'", '"', " x")], ("site", "/pyodide"), ("site", "ftp://x")])
+def test_a_folder_or_an_address_that_cannot_be_is_refused_before_the_site_is_built(folder, pyodide, monkeypatch):
+    monkeypatch.setattr("pages.__main__.pages", None)
+    with pytest.raises(ValueError, match="cannot write to|--pyodide .*: give an address"):
+        main(folder, pyodide=pyodide)
+
+
 # The whole ------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """A folder with the whole site, built as in the workflow."""
     folder = tmp_path_factory.mktemp("built") / "site"
-    main(str(folder), "https://github.com/name/repository/", "https://name.github.io/repository/")
+    main(str(folder), "https://github.com/name/repository/", "https://name.github.io/repository/", PYODIDE)
     return folder
 
 

@@ -189,8 +189,9 @@ def list_ends(folder, tokenizer, ids):
     return ends, bos if bos in ids.values() else None
 
 
-def note_text(text, added):
-    """Warns of an EOS in a text that is not one token."""
+def noted(text, added):
+    """The text, with a warning of an EOS in it that is not one token."""
     if EOS in text and EOS not in added.values():
         warnings.warn(f"{EOS} in the prompt is text, as in OpenAI's encoder and 124M by name, and not the "
                       "one token that it is for gpt2 from Hugging Face's hub", stacklevel=3)
+    return text
