@@ -7,7 +7,7 @@ Hugging Face's layout is a config.json, the weights in safetensors and the token
 read such a folder, too.  How to serve it: docs/production.md.
 
 Limitations: float32 only, and the weights are in memory twice.  Those programs read "<|endoftext|>" in a
-prompt as the end of a text; here it is ordinary text.
+prompt as the end of a text; here it is ordinary text, unless the exported folder is read.
 """
 import json
 import os
