@@ -276,6 +276,7 @@ HOSTILE = {
     "a call of a number": (b"\x80\2K\1)R.", "calls something else"), "no mark": (b"\x80\2t.", "IndexError"),
     "another storage": (pickled(kind=b"torch\nComplexFloatStorage"), "torch.ComplexFloatStorage"),
     "no file": (pickled(key="7"), "no item named 'x/data/7'"), "longer": (pickled(size=3), "has 8 bytes"),
+    "expanded": (pickled(shape=(2**40,), strides=(0,)), "a tensor is larger than its storage"),
     **{f"{name} {value}": (pickled(**{name: value}), "tensor|dimension|strides|no size|data/0 has 8|too big")
        for name, values in dict(
            shape=[(3,), (-1,), (2**60,), ([2],), (2**31, 2**31, 0, 2**31)], size=[-1, 2**60],

@@ -83,7 +83,7 @@ def code_lines(path):
 def test_the_files_to_read_first_are_short_and_the_readme_says_which_and_how_short():
     """And they import nothing from methods/, as CONTRIBUTING says."""
     n = sum(code_lines(ROOT / f"{name}.py") for name in READ_FIRST)
-    assert n <= 330 and n + code_lines(ROOT / "engine/checks.py") <= 490
+    assert n <= 330 and n + code_lines(ROOT / "engine/checks.py") <= 505
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert int(re.search(r"these seven first, (\d+) lines", readme)[1]) == n
     listed = re.search(r"```text\n(main\.py.*?)\n\n", readme, re.S)[1]
