@@ -112,7 +112,7 @@ class Tokenizer(Encoder):
 
     def encode(self, text):
         ids = [*self.around[0]]
-        for i, piece in enumerate(self.split(noted(text, self.added))):     # piece, added token, piece, .., piece
+        for i, piece in enumerate(self.split(noted(text, self.added))):     # piece, added token, .., piece
             if i % 2:
                 ids.append(self.ids[piece])
             elif piece:

@@ -260,7 +260,7 @@ REFUSED = {         # what is changed, and what the sentence says
         "model (1).safetensors": "rename it to model.safetensors", "ggml-model-f16.bin": "an export: name",
         "model.safetensors.incomplete": "not finished: wait", "model.bin": "an export: name the folder",
         "model.ckpt.data-00000-of-00001": "fetch its .index"}.items()},
-    "an optimizer alone": (rename_weights("optimizer.pt"), "it holds config.json, .* and neither"),
+    "an optimizer alone": (rename_weights("optimizer.pt"), "it holds config.json, .* and no model"),
     "a Trainer's folder": (together(rename_weights("training_args.bin"), lambda path: [
         (path / f"checkpoint-{n}").mkdir() for n in (1000, 500)]), "newest checkpoint, .*checkpoint-1000$"),
     "tokens of another kind": (together(one_tokenizer(), lambda path: (path / "tokenizer.json").rename(

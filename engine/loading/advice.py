@@ -38,8 +38,8 @@ def instead_of_weights(folder, names):
         if there := fnmatch.filter(names, pattern):
             return f"{there[0]} is {what}"
     names = sorted(names, key=lambda name: name.endswith((".json", ".txt", ".md")))
-    return (f"it holds {', '.join(names[:5]) or 'nothing'}, and neither model.safetensors nor model.ckpt.index "
-            "(OpenAI) nor pytorch_model.bin nor ckpt.pt (nanoGPT): name the folder of the model")
+    return (f"it holds {', '.join(names[:5]) or 'nothing'}, and no model.safetensors, no model.ckpt.index "
+            "(OpenAI), no pytorch_model.bin and no ckpt.pt (nanoGPT): name the folder of the model")
 
 
 def instead_of_vocabulary(folder, n_vocab):
