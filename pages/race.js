@@ -20,7 +20,7 @@ const LANES = ["alone", "spec"], names = {};            // names: token: its tex
 const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }));
 runs.forEach(one => one.spec.forEach(r => Object.assign(names, r.names)));
 let run = runs[0], preset = data.presets[0], c = 0, v = 1, now = 0, playing = false, before = 0, line = [];
-let slow = false, held = 0, boxes = [], drawn = {};     // boxes: the rounds that are on the screen
+let shape = preset.v, slow = false, held = 0, boxes = [], drawn = {};     // boxes: the rounds on the screen
 const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(run.alone.length, end());
 const limit = () => run.over ? finish() : Math.min(run.alone.length, end());    // what has arrived
 const passed = at => at <= now + 1e-9;
@@ -33,16 +33,16 @@ function halts() {                                      // where one stops: in s
   return [0, ...line.flatMap(({ drafted, ends }) => slow ? [drafted, (drafted + ends) / 2, ends] : [ends])];
 }
 
-// Who drafts: [what a draft costs, what p is, how it is said of a draft] ----------------------------------
-const DRAFTERS = {
-  model: ["one pass of the small model", "the small model's distribution", "the small model gives it"],
-  eagle: ["one pass of a layer that reads the large model's states", "that layer's distribution",
-    "the layer that reads the large model's states gives it"],
-  lookup: ["copied from the text: no model runs", "1 for the copied token, which was not drawn",
-    "copied from the text, not drawn, so"],
-  other: ["one pass of what drafts", "the drafter's distribution", "its drafter gives it"],
-};
-const drafterOf = ({ settings: { drafter } }) => DRAFTERS[drafter] ?? DRAFTERS.other;
+// Who drafts: [what a draft costs, what p is, how it is said of a draft]; and who judges -------------------
+const SAID = JSON.parse($("sayings").textContent), RACED = ["1 for the token that wins the drafter's race",
+  "it won the drafter's race, so"];
+const ruleOf = ({ settings: { verifier = "" }, about }) => about.edited ? "your own" : verifier.split(":")[0];
+function drafterOf(run) {                               // schedule:lookup is lookup, schedule alone the model
+  const [name, within] = run.settings.drafter.split(/:(?=[a-z])/), wraps = /^(schedule|optimum|confident)/;
+  const said = SAID.drafters[(wraps.test(name) ? within ?? "model" : name).split(":")[0]];
+  const [cost, ...p] = said ?? SAID.drafters.other;
+  return [cost, ...ruleOf(run) === "coupled" ? RACED : p];
+}
 const isTree = ({ about: { most, n_drafting } }) => most > n_drafting + 1;
 const cellOf = run =>                                   // under which preset.c has a draft's cost
   `${run.settings.drafter} ${isTree(run) ? "tree:3,2,1" : "token K=4"} T=1`;
@@ -148,15 +148,16 @@ const watchers = [];                                    // called after lay()
 function lay() {                                        // after another run, other costs, or an arrival
   line = timeline(run, c, v);
   const { most, n_drafting } = run.about, computed = run.spec.length && speedup(run, c, v);
-  const speed = preset === data.presets[0] && run.measured || computed, shown = speed.toFixed(2);
+  const speed = computed, shown = speed.toFixed(2), real = preset === data.presets[0] && run.measured;
+  const busy = real && Math.max(real / speed, speed / real) > 1.2 || preset && v < 1;
   const [accepted, tested] = acceptance(run), off = speed && speed < 1, made = sum(run.spec, r => r.depth);
   $("speed").textContent = speed ? shown + "×" : "…";
   $("speed").className = off ? "slow" : "";
-  const real = speed === run.measured;
-  $("advice").textContent = !speed ? "" : `${real ? "Measured: " : ""}${shown} times as fast as the large
-    model alone${off ? ". Switch drafting off." : ""}`;
-  $("formula").replaceChildren(...words`${real ? `Computed: ${computed.toFixed(2)} = ` : ""}
-    ${tokensOf(run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
+  $("advice").textContent = !speed ? "" : `${shown} times as fast as the large model alone${off
+    ? ". Switch drafting off." : ""}`;
+  $("formula").replaceChildren(...words`${real ? b(`Measured without the prompt: ${real.toFixed(2)}. `) : ""}
+    ${busy ? b("The machine was busy: " + (v < 1 ? "v is less than 1. " : "this differs by more than a fifth. "),
+    "no") : ""}${tokensOf(run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
     ${b((n_drafting * c + v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
     ${isTree(run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %
     ${el("div", "", made > tested ? `(${made - tested} more follow a rejected one: not tested)` : "")}`);
@@ -164,7 +165,7 @@ function lay() {                                        // after another run, ot
   $("c-why").textContent = isTree(run) ? "one level of the tree" : drafterOf(run)[0];
   $("v-why").textContent = v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
     : `less than ${most} passes: the weights are read only once`;
-  $("v").max = most;
+  [$("c").max, $("v").min, $("v").max] = [Math.max(1, c), Math.min(1, v), Math.max(most, v)];
   for (const [id, value] of [["c", c], ["v", v]]) {
     $(id).value = value;
     $(id + "-is").textContent = `${id} = ${value.toFixed(2)}`;
@@ -187,7 +188,7 @@ function dial(c1, v1) {                                 // the lower lane stays 
 }
 function use(one) {                                     // v: by rows
   if (costOf(one, run) === undefined) return measureHere();
-  preset = one;
+  [preset, shape] = [one, one.v];
   dial(costOf(one, run), one.v[run.about.most - 1]);
 }
 $("presets").append(...data.presets.map(one => button(one.name, "", () => use(one))));
@@ -233,8 +234,9 @@ function choose(chosen) {
   $("which-run").value = runs.indexOf(run);
   $("badge").textContent = run.recorded ? "a recording" : "your run";
   if (preset && costOf(preset, run) === undefined) preset = data.presets[0];
+  if (preset) shape = preset.v;
   if (preset) [c, v] = [costOf(preset, run), preset.v[run.about.most - 1]];
-  v = Math.min(v, run.about.most);
+  else v = Math.min(v, run.about.most);
   lay();
 }
 $("play").onclick = () => play(!playing);

@@ -133,10 +133,8 @@ const WORDS = {                                         // (the stop, its round,
     : "this does not accept them."} The last r that passes counts.`,
   block: (_, r) => words`${r.accepted} of ${drafts(r.drafts.length)} accepted. The next token is drawn from
     the hatched part, (P q − p)₊, divided by its sum: ${own(r)}.`,
-  whole: (_, r) => r.nodes ? words`${drafts(r.nodes.length)} in a tree, all checked in one pass. The children
-    of a node are tested in turn, each against what is then left of q; the first that passes is accepted
-    (green). If none does, the next token comes from what is left.`
-    : ["This method has a loop of its own, whose lines are not shown."],
+  whole: (_, r, d, who, rule) => words`${r.nodes ? `${drafts(r.nodes.length)} in a tree, all checked in one
+    pass. Green: accepted. ` : ""}${SAID.rules[r.chosen ? "chosen" : rule] ?? SAID.rules.other}`,
   line: ({ facts, test }) => [...facts.map(fact), ...!test ? [] : words`r = ${test.r} is ${test.r < test.ratio
     ? "" : "not"} less than min(1, ${exact(test.q)} / ${exact(test.p)}) = ${test.ratio}`],
 };
@@ -181,7 +179,7 @@ function light() {
     ...r.nodes ? chips("accepted", r.text.slice(0, n)) : [],
     ...own && r.own ? chips("own", r.text.slice(r.accepted)) : []);
   $("words").className = out && !own ? "no" : /test|accept|last/.test(kind) ? "yes" : "";
-  $("words").replaceChildren(...WORDS[kind](stop, r, draft, drafterOf(of)));
+  $("words").replaceChildren(...WORDS[kind](stop, r, draft, drafterOf(of), ruleOf(of)));
   const [source, nth] = lineOf(stop, of), box = $("source");
   box.querySelectorAll(".lit").forEach(line => line.classList.remove("lit"));
   const lit = box.querySelectorAll("ol")[source]?.children[nth], top = lit?.offsetTop - box.offsetTop;

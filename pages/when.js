@@ -1,12 +1,31 @@
 // When is it not faster?  The formula over K, and where the race stands.
 let what = {};                                          // alpha, K: as the dials say; else those of the race
 const expected = (alpha, K) => sum([...Array(K + 1).keys()], i => alpha ** i);
-function predicted(alpha, K) {                          // Leviathan et al., theorem 3.8, with v in place of 1
-  const rows = preset?.v[K] ?? passCost(K + 1, run.about.most, v);
-  return expected(alpha, K) / (K * c + rows);
+function checking(rows) {                               // the last machine's cost by rows, stretched to v
+  const { most } = run.about, top = shape[most - 1] - 1;
+  return top > .02 ? 1 + (v - 1) * ((shape[rows - 1] ?? 0) - 1) / top : passCost(rows, most, v);
+}
+const predicted = (alpha, K) =>                         // Leviathan et al., theorem 3.8, with v in place of 1
+  expected(alpha, K) / (K * c + checking(K + 1));
+function whyNot() {                                     // the theorem is not about this run
+  const { spec, alone, about, settings } = run, rule = ruleOf(run), total = settings.n_tokens ?? alone.length;
+  let left = total;
+  const full = spec.every(r => {                        // as many drafts as there was room for
+    const most = Math.min(about.n_drafting, left - 1);
+    left -= r.tokens.length;
+    return r.depth >= most;
+  });
+  return isTree(run) ? "In a tree, levels are accepted or not, each with several drafts."
+    : !SAID.one_by_one.includes(rule) ? `Here the rule is ${rule}: α is for drafts that are judged one by one.`
+    : full ? "" : "Here a round does not always have K drafts.";
 }
 function curve() {
   if (what.run !== run) what = { run };
+  const not = whyNot();
+  $("whats").hidden = Boolean(not);
+  $("when-not").textContent = not && `${not} So the formula does not predict this race: ${run.spec.length
+    ? speedup(run, c, v).toFixed(2) : ""}.`;
+  if (not) return;
   const [accepted, tested] = acceptance(run), race = Math.min(15, run.about.n_drafting);
   const alpha = what.alpha ?? Number((accepted / tested || 0).toFixed(2)), K = what.K ?? race;
   const all = Array.from({ length: 15 }, (_, i) => predicted(alpha, i + 1)), best = Math.max(...all);
@@ -25,7 +44,7 @@ function curve() {
   $("when-words").replaceChildren(...words`K = ${K}: ${expected(alpha, K).toFixed(2)} tokens ÷
     ${(expected(alpha, K) / all[K - 1]).toFixed(2)} steps = ${b(all[K - 1].toFixed(2))}. ${best < 1
     ? b("Not faster with any K.") : `K = ${all.indexOf(best) + 1} is best: ${best.toFixed(2)}.`} The race
-    itself${isTree(run) ? ", with a tree" : ""}: ${raced.toFixed(2)}.`);
+    itself: ${raced.toFixed(2)}. (A pass over ${K + 1} tokens costs ${checking(K + 1).toFixed(2)} steps.)`);
 }
 for (const [id, key] of [["alpha", "alpha"], ["drafts", "K"]]) $(id).oninput = () => {
   what[key] = Number($(id).value);
