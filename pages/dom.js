@@ -11,6 +11,7 @@ function el(tag, name, ...children) {                   // strings become text n
 const button = (words, name, onclick) => Object.assign(el("button", name, words), { onclick });
 function bar(name, from, to) {                          // shares of the whole width
   const one = el("div", name);
+  one.dataset.part = name.split(" ")[1] ?? "";
   [one.style.left, one.style.width] = [from, to - from].map(x => Math.min(100, 100 * x) + "%");
   return one;
 }
@@ -25,3 +26,17 @@ function words(strings, ...values) {                    // words`p = ${.25}` -> 
 }
 const seen = text => JSON.stringify(text).slice(1, -1).replace(/\\\\/g, "\\").replace(/ /g, "·");
 const quoted = text => `“${text.trim() || seen(text)}”`;
+
+// Words and parts of a picture light each other: [data-part] and .bar, with the pointer or the focus.
+function part(name, text, look = "") {
+  const one = el("span", `part ${look}`, text);
+  [one.dataset.part, one.tabIndex] = [name, 0];
+  return one;
+}
+const partOf = one => one.closest?.("[data-part]")?.dataset.part;
+for (const event of ["pointerover", "focusin"]) addEventListener(event, ({ target }) => {
+  const name = partOf(target);
+  for (const one of document.querySelectorAll("[data-part]"))
+    one.classList.toggle("lights", Boolean(name) && partOf(one) === name);
+  document.body.classList.toggle("lighting", Boolean(name));
+});

@@ -1,17 +1,7 @@
-// Why the distribution is unchanged, in one picture; and: is this lossless?  Guess.
+// Is this lossless?  Guess.
 const { game } = data, answers = [];                    // true is "lossless"
 let card = 0, dealt = [];
 const score = () => answers.filter((answer, i) => answer === dealt[i].lossless).length;
-const plain = x => String(Number(x.toPrecision(4)));
-$("proof").append(...game.tokens.map((token, i) => {    // for each token, what a kept and a new one add up to
-  const [p, q] = [game.p[i], game.q[i]], kept = Math.min(p, q), most = Math.max(...game.p, ...game.q);
-  const pair = el("div", "pair", bar("bar p", 0, p / most), el("div", "stack",
-    bar("bar law", 0, kept / most), bar("bar lack", kept / most, q / most)));
-  return el("div", "one", el("span", "word", token), pair, el("span", "nums", ...words`kept
-    ${b(plain(kept))} + new ${b(plain(q - kept))} = ${b("q")} = ${plain(q)}`));
-}), el("p", "small", ...words`${el("span", "p-ink", "p, what is drafted")} · ${el("span", "law-ink",
-  "min(p, q), the kept drafts")} · ${el("span", "q-ink", "hatched: (q − p)₊, the new tokens")}. A draft
-  is rejected as often as the hatched parts add up to. Then each token comes in proportion to its part.`));
 const thread = ({ link, thread }) => Object.assign(el("a", "", thread), { href: link });
 function laws({ law, lossless }, answered) {            // p and q; after an answer also what the rule gives
   const rows = game.tokens.map((token, i) => [token, game.p[i], game.q[i], ...answered ? [law[i]] : []]);
@@ -33,8 +23,9 @@ function verdictOn(rule, right) {
 function summary() {                                    // what was right, and something to pass on
   const told = `I got ${score()} of ${dealt.length} accept rules right.`, link = location.href.split("#")[0];
   const pass = button("Copy my score", "", () => copy(`${told} ${link}#guess`, pass));
-  const code = $("top").querySelectorAll("p a")[2]?.href ?? "..", all = el("a", "", `all ${game.n} cases`);
-  all.href = code + "/blob/main/lossless/verdicts/README.md";
+  const code = $("top").querySelectorAll("p a")[2]?.href, file = "lossless/verdicts/README.md";
+  const all = code ? Object.assign(el("a", "", `all ${game.n} cases`), { href: `${code}/blob/main/${file}` })
+    : el("span", "", `all ${game.n} cases (in ${file})`);
   return [el("p", "verdict", told), el("p", "", ...words`Guessing gets ${dealt.length / 2}. Of ${all} of the
     repository, ${game.n_wrong} are not lossless.`), el("ol", "", ...dealt.map((rule, i) => el("li", "",
     answers[i] === rule.lossless ? "✓ " : "✗ ", thread(rule)))), el("div", "row", pass)];
@@ -61,8 +52,8 @@ function ask(focus = true) {
   $("game").replaceChildren(box);
   if (focus) (box.querySelector(".verdict") ?? buttons[0]).focus({ preventScroll: true });
 }
-function deal(focus) {
-  const order = game.rules.map(rule => [Math.random(), rule]).sort(([a], [b]) => a - b);
+function deal(focus, mixed = true) {                    // not mixed: as in game.ini, whose first rule is wrong
+  const order = game.rules.map((rule, i) => [mixed ? Math.random() : i, rule]).sort(([a], [b]) => a - b);
   [card, answers.length, dealt] = [0, 0, order.map(([, rule]) => rule)];
   ask(focus);
 }

@@ -20,7 +20,7 @@ const LANES = ["alone", "spec"], names = {};            // names: token: its tex
 const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }));
 runs.forEach(one => one.spec.forEach(r => Object.assign(names, r.names)));
 let run = runs[0], preset = data.presets[0], c = 0, v = 1, now = 0, playing = false, before = 0, line = [];
-let shape = preset.v, slow = false, held = 0, boxes = [], drawn = {};     // boxes: the rounds on the screen
+let shape = preset.v, once = false, slow = false, held = 0, boxes = [], drawn = {};     // boxes: the rounds on the screen
 const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(run.alone.length, end());
 const limit = () => run.over ? finish() : Math.min(run.alone.length, end());    // what has arrived
 const passed = at => at <= now + 1e-9;
@@ -69,7 +69,15 @@ function roundIn(r) {                                   // the last round shows 
   for (const d of (r.drafts ?? []).slice(r.accepted))
     box.append(el("span", "gone", ...chips(d.rejected ? "out" : "unread", [names[d.token]])));
   box.append(...asText("own", r.text.slice(r.accepted)));
+  box.querySelectorAll(".token, .chip").forEach((one, j) => { one.dataset.j = j; });
+  box.ariaLabel = `Round ${run.spec.indexOf(r) + 1}: ${spoken(r)}`;
   return Object.assign(box, { tabIndex: 0, role: "button" });
+}
+function spoken({ accepted, own, text, drafts = [] }) {
+  const list = (verb, tokens) => tokens.length ? [`${verb} ${tokens.map(token => token.trim()).join(", ")}`] : [];
+  return [...list("accepted", text.slice(0, accepted)),
+    ...list("rejected", drafts.filter(d => d.rejected).map(d => names[d.token])),
+    ...own ? list("drawn", text.slice(-1)) : []].join("; ");
 }
 function pending({ nodes, drafts }, { drafted, checking }) {
   if (!drafted && !checking) return [];
@@ -80,6 +88,7 @@ function drawSpec(so, all) {                            // a round on the screen
   const box = $("text-spec");
   if (drawn.run !== run) {
     boxes = [];
+    $("token").hidden = true;
     box.replaceChildren(el("span", "soft", shortened(run.settings.prompt)), el("span", "pending"));
   }
   while (boxes.length > so.done) boxes.pop().remove();
@@ -206,7 +215,11 @@ function tick(time) {
   else if (time > held) {                               // each phase takes as long, and then one looks at it
     const from = halts().findLast(passed), next = halts().find(at => !passed(at)) ?? finish();
     now = Math.min(next, now + passing / PHASE * (next - from));
-    if (now === next) { held = time + HOLD; say(moment()); }
+    if (now === next) {
+      if (once) play(false);
+      held = time + HOLD;
+      say(moment());
+    }
   }
   draw();
   if (playing) requestAnimationFrame(tick);
@@ -228,10 +241,17 @@ function label({ recorded, settings: { prompt, temperature, drafter, verifier } 
   const how = [recorded ? "" : "your run", drafter, verifier].filter(word => !/^(model|token|)$/.test(word));
   return [...how, `temperature ${temperature}`].join(", ") + `: ${prompt.slice(0, 26)}…`;
 }
+const twinOf = one => runs.find(other => other.recorded && ["prompt", "drafter", "verifier"].every(key =>
+  other.settings[key] === one.settings[key]) && !other.settings.temperature !== !one.settings.temperature);
 function choose(chosen) {
   [run, now] = [chosen, 0];
   $("which-run").replaceChildren(...runs.map((one, i) => new Option(label(one), i)));
   $("which-run").value = runs.indexOf(run);
+  const twin = twinOf(run), { temperature } = run.settings;
+  $("twin").hidden = !twin;
+  $("twin").textContent = `The same story at ${exact(twin?.settings.temperature)}`;
+  $("differ").textContent = temperature ? `Temperature ${exact(temperature)}: each lane draws its tokens at
+    random, so the texts differ.` : "Temperature 0: each token is the likeliest.";
   $("badge").textContent = run.recorded ? "a recording" : "your run";
   if (preset && costOf(preset, run) === undefined) preset = data.presets[0];
   if (preset) shape = preset.v;
@@ -244,6 +264,11 @@ $("back").onclick = () => step(-1);
 $("step").onclick = () => step(1);
 $("slow").onclick = () => { $("slow").ariaPressed = String(slow = !slow); };
 $("which-run").onchange = () => { choose(runs[$("which-run").value]); play(!STILL); };
+$("twin").onclick = () => { choose(twinOf(run)); play(!STILL); };
 const boxAt = event => boxes.indexOf(event.target.closest(".can"));
-$("text-spec").onpointerdown = event => { if (playing && boxAt(event) >= 0) play(false); };   // nothing moves
-$("text-spec").onclick = event => { if (boxAt(event) >= 0) openRound(run, boxAt(event), true); };
+$("text-spec").onpointerdown = event => {               // nothing moves below the pointer
+  if (playing && event.pointerType === "mouse" && boxAt(event) >= 0) play(false);
+};
+$("text-spec").onclick = ({ target }) => {
+  if (boxAt({ target }) >= 0) openToken(boxAt({ target }), target.closest("[data-j]")?.dataset.j);
+};

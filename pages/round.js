@@ -36,6 +36,7 @@ const STOPS = {
   whole: ({ accepted }) => [{ kind: "whole", n: accepted, out: true, own: true }],
 };
 let show = id => $(id).scrollIntoView();                // page.js: also on a projector
+let noted = () => {}, linked_to = null;                 // page.js: the address names what was opened
 function openRound(of, i, go = false) {
   const r = of.spec[i], kind = r.steps?.length ? "lines" : r.tests ? of.about.picture : "whole";
   if (opened?.of !== of) list(of.about);
@@ -45,8 +46,37 @@ function openRound(of, i, go = false) {
   light();
   if (!go) return;
   play(false);
+  mark(of, i);
   show("round");
   $("r-next").focus({ preventScroll: true });
+}
+function mark(of, i) {                                  // in the address: of a run of one's own, no number
+  linked_to = { run: of.recorded ? runs.indexOf(of) + 1 : "", round: i + 1 };
+  noted();
+}
+function openToken(i, chosen) {                         // in place: p, q, r; if rejected, the residual and the draw
+  const r = run.spec[i], { accepted, drafts, tests } = r, j = Number(chosen ?? accepted), t = tests?.[Math.min(j, accepted)];
+  if (run.about.picture !== "token" || !t) return openRound(run, i, true);
+  play(false);
+  mark(run, i);
+  const late = j > accepted && j < drafts.length, out = t.x !== null && t.r >= t.ratio;
+  const said = late ? ["This draft is not looked at: it continues a text with a rejected one."]
+    : t.x === null ? WORDS.last({}, r) : [WORDS.test({ t, out }, r, drafts[accepted < j ? accepted : j]),
+      ...out ? [WORDS.left({ t }, r), WORDS.draw({ j: accepted, t }, r)] : []];
+  const look = m => `chip c-${m < accepted ? "accepted" : drafts[m]?.rejected ? "out" : m < drafts.length
+    ? "unread" : "own"}`;
+  const words = [...drafts.map(d => names[d.token]), ...r.own ? [r.text.at(-1)] : []];
+  const buttons = words.map((word, m) => button(seen(word), look(m), () => openToken(i, m)));
+  buttons[j].ariaPressed = "true";
+  const close = () => { $("token").hidden = true; boxes[i]?.focus(); };
+  const charts = late ? [] : t.x === null ? [bars(t.rows, ["p", "q"], { z: t.z, mode: "normal", drawn: r.tokens.at(-1) })]
+    : [bars(t.rows, ["p", "q"], { marked: t.x, z: t.z, mode: out ? "missing" : "" }),
+      ...out ? [bars(t.rows, ["p", "q"], { z: t.z, mode: "normal", drawn: r.tokens.at(-1) })] : []];
+  $("token").hidden = false;
+  $("token").replaceChildren(el("div", "row", b(`Round ${i + 1}`), ...buttons,
+    button("Line by line", "", () => openRound(run, i, true)), button("Close", "", close)),
+  el("div", "in-place", ...charts, el("div", "", ...said.map(one => el("p", "", ...[one].flat())))));
+  buttons[j].focus();
 }
 function list({ sources, picture }) {                   // beside a picture: without comments
   $("source").hidden = !sources.length;
@@ -114,8 +144,8 @@ const WORDS = {                                         // (the stop, its round,
     ${out ? "It is drafted more often than the large model would choose it." : ""}`,
   accept: ({ j, t }, r) => words`${b(word(t))} stays. ${r.nodes ? "Its own children are tried next."
     : j + 1 < r.drafts.length ? "On to the next draft." : "All drafts are accepted."}`,
-  left: ({ t, more }) => words`Pale: what accepted drafts already deliver, min(p, q). Hatched: what q still
-    lacks. ${more ? "Divided by its sum it is q for the next child, and p loses this token."
+  left: ({ t, more }) => words`Pale: what accepted drafts already deliver, min(p, q). Hatched:
+    ${part("left", "what q still lacks", "q-ink")}. ${more ? "Divided by its sum it is q for the next child, and p loses this token."
     : "A replacement is drawn from it, so the two add up to q, and the distribution is unchanged."} The
     hatched part adds up to ${t.z}, and a rejection happens exactly that often.`,
   draw: ({ j, t }, r) => words`Divided by its sum ${t.z}, the hatched part is a distribution. A draw from it
@@ -162,14 +192,15 @@ function paperOf(sources, source, nth) {                // if all but the editor
 }
 function light() {
   const { of, i, r } = opened, stop = stops[at], { kind, j, n, out, own, t } = stop, drafts = r.drafts ?? [];
-  const test = stop.test ?? (/test|coin/.test(kind) ? t : /show|weight/.test(kind) && { ratio: t.ratio });
+  const test = stop.test ?? (/test|coin/.test(kind) ? t : kind === "weight" && { ratio: t.ratio });
   const row = t?.rows.find(([id]) => id === t.x), draft = drafts[j] ?? (row && { p: row[1], q: row[2] });
   $("letters").replaceChildren(...words`${el("span", "q-ink", "q")} is the large model's distribution, and
     ${el("span", "p-ink", "p")} is ${drafterOf(of)[1]}.
     ${of.settings.temperature ? "" : "At temperature 0, all p and q are 0 or 1."}`);
   $("picture").replaceChildren(...pictureOf(stop, r));
   $("nodes").replaceChildren(r.nodes ? tree(r.nodes, statusIn(r, stop)) : "");
-  $("needle").hidden = !test;
+  $("needle").hidden = !test && kind !== "show";
+  $("needle").style.visibility = kind === "show" ? "hidden" : "";       // not before the question is asked
   if (test) needle(test, t?.weight === undefined ? "min(1, q / p)" : "h");
   const said = of.settings.prompt + of.spec.slice(0, i).flatMap(one => one.text).join("");
   const status = (one, m) => m < n ? "accepted" : out && (m === n || one.rejected) ? "out"
@@ -213,9 +244,12 @@ function onRound() {                                    // whether the arrows st
 addEventListener("keydown", event => {
   const on = event.target, arrow = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (event.ctrlKey || event.metaKey || event.altKey || on.closest("select, textarea, input, .code")) return;
-  const racing = on.closest("#race") || on === document.body && document.documentElement.className;
+  const racing = on === document.body || on.matches("section") || on.closest("#race");
   if (on.matches(".can") && [" ", "Enter"].includes(event.key)) on.click();
-  else if (event.key === " " && racing && $("race").offsetHeight && !on.closest("button, a")) play(!playing);
+  else if (event.key === " " && racing && $("race").offsetHeight && !on.closest("button, a, .part")) {
+    play(!playing);
+    show("race");
+  }
   else if (arrow && onRound()) move(arrow);
   else if (arrow && $("race").getBoundingClientRect().bottom > 0) step(arrow);
   else return;
@@ -232,15 +266,17 @@ function worth({ of, r: { accepted, drafts, tests, text, nodes }, i }) { // as a
   const clear = after && shown.every(whole) && text[accepted] !== said[accepted + 1];
   return tests[accepted].z * drafts[accepted].p + clear + (clear && accepted > 0);
 }
+const roundsOf = among => among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
+const best = all => all.toSorted((a, b) => worth(b) - worth(a))[0];
 function openBest(among) {                              // a clear rejection, of whole words
-  const all = among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
-  const [best] = all.sort((a, b) => worth(b) - worth(a));
-  $("round").hidden = !opened && !best;
-  if (best) openRound(best.of, best.i);
+  const found = best(roundsOf(among));
+  $("round").hidden = !opened && !found;
+  if (found) openRound(found.of, found.i);
 }
+const isLine = one => one.about.picture !== "tree";
 function begin() {                                      // with a recording
   choose(run);
-  const lines = runs.filter(one => one.about.picture !== "tree");
+  const lines = runs.filter(isLine);
   openBest(lines.length ? lines : runs);
   if (STILL) { now = finish(); draw(); } else play(true);
 }

@@ -8,6 +8,7 @@
 import hashlib
 import io
 import json
+import re
 from functools import cache
 from html import escape
 from urllib.parse import quote_plus
@@ -65,7 +66,7 @@ def index_page(files, repository="", address="", base=PYODIDE):
     about = [dict(file=file, size=len(data), sha256=hashlib.sha256(data).hexdigest())
              for file, data in files.items()]
     data = dict(packs=about, base=base, python_size=PYODIDE_SIZE, settings=START, presets=presets(),
-                runs=recordings(), game=game(), openings=[*live.openings()], paper=live.paper())
+                runs=recordings(), game=game(), tour=tour(), openings=[*live.openings()], paper=live.paper())
     link = f'<a href="{escape(repository)}">this repository</a>' if repository else "this repository"
     policy = f" {base} 'wasm-unsafe-eval'; connect-src 'self' {base}; worker-src blob:"
     preview = "".join(f'<meta property="og:{name}" content="{escape(text)}">\n' for name, text in [
@@ -74,6 +75,16 @@ def index_page(files, repository="", address="", base=PYODIDE):
         ("image:height", "630"), ("image:alt", TITLE)] if address)
     return page(TITLE, "index.html", data, policy, description=ABOUT, preview=preview, repository=link,
                 copied=quote_plus(RECORDED[-1]["prompt"]))
+
+
+def tour():
+    """{stops: [[its name, what it says], ..], end: [[question, answer], ..]}, from the ten minutes of
+    docs/lesson.md."""
+    lesson = (ROOT / "docs/lesson.md").read_text(encoding="utf-8")
+    section = lesson.split("## Ten minutes")[1].split("\n## ")[0]
+    return dict(stops=re.findall(r"^\| \d+ \| (.+?) \| (.+?) \|$", section, re.M), end=[
+        [asked, " ".join(answer.split())]
+        for asked, answer in re.findall(r"^- \*\*(.+?)\*\* (.+?)(?=^- |^$|\Z)", section, re.M | re.S)])
 
 
 @cache

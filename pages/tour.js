@@ -1,0 +1,80 @@
+// The ten minutes of docs/lesson.md, as a tour: at each stop one sentence, and one lit part of a view.
+let touring = 0, before_tour = null;                    // which stop, from 1; what had the focus
+const { stops: GUIDE, end: ANSWERS } = data.tour;
+const story = twinOf(runs[0]) ?? runs[0], second = best(story.spec.flatMap((r, i) =>
+  r.accepted === 1 && r.drafts[1]?.rejected ? { of: story, r, i } : []));      // its second draft is rejected
+function phase(from) {                                  // of the second round, in slow motion
+  if (run !== runs[0]) choose(runs[0]);
+  use(data.presets[0]);
+  now = from(line[1]);
+  if (STILL) step(1); else play(true);
+}
+function turn(found, is) {                              // the opened round, at a stop of its own
+  openRound(found.of, found.i);
+  at = Math.max(0, stops.findIndex(is));
+  light();
+}
+const at_draft = (j, kind) => () => turn(second, stop => stop.kind === kind && stop.j === j);
+const TOUR = {                                          // the stop's name: [the view, what is lit, what is done]
+  "the race": ["race", ".lane", () => { choose(runs[0]); use(data.presets[0]); play(false); }],
+  "the drafts": ["race", "#text-spec, #legend, #said", () => phase(({ begins }) => begins)],
+  "the check": ["race", "#text-spec, #legend, #said", () => phase(({ drafted }) => drafted)],
+  "what stays": ["race", "#text-spec, #legend, #said", () => phase(at => (at.drafted + at.ends) / 2)],
+  "the question": ["round", "#before, #picture, #words", at_draft(0, "show")],
+  "accepted": ["round", "#before, #needle, #words", at_draft(0, "test")],
+  "rejected": ["round", "#before, #needle, #words", at_draft(1, "test")],
+  "what q lacks": ["round", "#picture, #words", at_draft(1, "left")],
+  "the draw": ["round", "#before, #picture, #words", at_draft(1, "draw")],
+  "why": ["why", "#proof", () => { game.p.forEach((p, i) => { drafted[i] = p; }); prove(); }],
+  "when not": ["when", "#whats", () => { what = {}; choose(runs[0]); use(data.presets[0]); play(false); }],
+  "a tree": ["tree", "#nodes, #picture, #words", () => turn(best(roundsOf(runs.filter(isTree))), ({ kind }, i) =>
+    kind === "show" && stops[i - 1]?.more)],
+  "one guess": ["guess", "#card", () => deal(false, false)],
+  "your own rule": ["own", "#editor, #own-bar, #verdict, #differences", () => open(0)],
+  "the end": ["end", "#end", () => {}],
+};
+function go(to) {                                       // to a stop; beyond the last one stays
+  if (!touring) before_tour = document.activeElement;
+  touring = Math.max(1, Math.min(to, GUIDE.length));
+  const [name, words] = GUIDE[touring - 1], [where, lit, drive] = TOUR[name];
+  slow = once = true;
+  view(where);
+  drive();
+  const [words_of, place] = [$("guide-words"), $("g-place")];
+  words_of.replaceChildren(...words.split("`").map((text, i) => i % 2 ? el("code", "", text) : text));
+  place.textContent = `${touring} of ${GUIDE.length}`;
+  [$("g-back").disabled, $("g-next").disabled] = [touring === 1, touring === GUIDE.length];
+  quiet([...document.querySelectorAll(lit)]);
+  if (!document.activeElement?.closest("#guide button:enabled")) words_of.focus({ preventScroll: true });
+}
+function quiet(lit) {                                   // all that neither holds nor is in a lit part
+  for (const one of document.querySelectorAll(".quiet")) one.inert = one.classList.toggle("quiet");
+  for (const one of lit) for (let up = one; up.id !== "main"; up = up.parentElement)
+    for (const beside of up.parentElement.children)
+      if (!lit.some(part => beside.contains(part))) {
+        beside.classList.add("quiet");
+        beside.inert = true;
+      }
+}
+function leave() {
+  [touring, slow, once] = [0, false, false];
+  quiet([]);
+  view("");
+  before_tour?.focus();
+}
+$("answers").append(...ANSWERS.flatMap(([asked, answer]) => [el("dt", "", asked), el("dd", "", answer)]));
+$("tour").onclick = () => go(1);
+$("g-next").onclick = () => go(touring + 1);
+$("g-back").onclick = () => go(touring - 1);
+$("g-leave").onclick = leave;
+addEventListener("keydown", event => {                  // PageDown and PageUp: a presenter's remote
+  const { key, target } = event, by = { PageDown: 1, PageUp: -1 }[key];
+  const free = !target.closest("button, a, input, select, textarea, summary, .part, .code, [role=button]");
+  const more = free ? { " ": 1, ArrowRight: 1, ArrowLeft: -1 }[key] : 0;
+  if (!touring || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (by || more) go(touring + (by ?? more));
+  else if (key === "Escape") leave();
+  else return;
+  event.preventDefault();
+  event.stopPropagation();
+}, true);
