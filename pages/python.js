@@ -118,7 +118,7 @@ $("stop").onclick = () => {                             // code that does not li
   setTimeout(() => busy && id === asked && endWorker(), 700);
 };
 function heard({ id, loaded, failed, began, lane, round, costs, verdict, share, done }) {
-  if (loaded) {
+  if (loaded && busy) {
     const [part, all] = [Math.min(loaded, SIZE), SIZE].map(bytes => Math.round(bytes / 1e6));
     progress(loaded / SIZE, `Python and models: ${part} of ${all} MB`);
   }

@@ -248,7 +248,7 @@ addEventListener("keydown", event => {
   if (on.matches(".can") && [" ", "Enter"].includes(event.key)) on.click();
   else if (event.key === " " && racing && $("race").offsetHeight && !on.closest("button, a, .part")) {
     play(!playing);
-    show("race");
+    $("race").scrollIntoView({ block: "nearest" });
   }
   else if (arrow && onRound()) move(arrow);
   else if (arrow && $("race").getBoundingClientRect().bottom > 0) step(arrow);
