@@ -2,14 +2,12 @@
 const KEYS = ["prompt", "K", "temperature", "top_p", "seed", "n_tokens", "drafter", "verifier"];
 const TEXTS = ["prompt", "drafter", "verifier"], root = document.documentElement;
 const START = { ...data.settings, open: openings[0].name };
-const VIEWS = ["race", "when", "round", "tree", "why", "guess", "own", "end"];
-const PARTS = { race: ["race", "dials"], when: ["dials", "when"], tree: ["round"] };   // of a view
-let viewing = "";                                       // on a projector: what is shown; else ""
+const PARTS = { tree: ["round"] };                      // of a view
 
 const asSet = () => Object.fromEntries(KEYS.map(key =>
   [key, TEXTS.includes(key) ? $(key).value : Number($(key).value)]));
 function addressOf(more) {                              // what is set, opened and shown
-  const all = { ...asSet(), open: rule.name, ...linked_to, ...touring ? { tour: touring } : { view: viewing }, ...more };
+  const all = { ...asSet(), open: rule.name, ...linked_to, tour: touring || "", ...more };
   const given = Object.entries(all).filter(([key, value]) => value !== (START[key] ?? ""));
   return location.href.split("#")[0] + (given.length ? "#" + new URLSearchParams(given) : "");
 }
@@ -21,31 +19,24 @@ function race(code = "") {
   request({ race: { ...asSet(), code } });
   return true;
 }
-function view(name) {                                   // one part alone; "": the whole page
-  viewing = name;
-  root.className = touring ? "stage tour" : name ? "stage" : "";
-  $("leave").hidden = !name;
-  $("guide").hidden = !touring;
+function view(name) {                                   // one part alone, in the tour; "": the whole page
+  backToItsPlace();
+  root.className = name ? "tour" : "";
+  $("guide").hidden = !name;
   $("end").hidden = name !== "end";
-  const parts = PARTS[name] ?? [name];
-  for (const part of $("main").children) part.classList.toggle("on", parts.includes(part.id));
-  for (const tab of $("tabs").children) tab.ariaCurrent = String(name !== "" && nameOf(tab) === name);
+  for (const part of $("main").children) part.classList.toggle("on", (PARTS[name] ?? [name]).includes(part.id));
   remember();
   scrollTo(0, 0);
 }
-const nameOf = tab => tab.id || tab.hash.slice(1);
-const scrollThere = show;
-show = id => viewing ? viewing !== "tree" || id !== "round" ? view(id) : null : scrollThere(id);
 $("tabs").onclick = event => {
-  const tab = event.target.closest("a"), name = tab && nameOf(tab);
+  const tab = event.target.closest("a"), name = tab?.hash.slice(1);
   if (!tab) return;
   event.preventDefault();
-  if (name === "tree") openBest(runs.filter(isTree));
-  if (name === "round" && opened?.r.nodes) openBest(runs.filter(isLine));
-  if (name === "stage" || name === "leave") view(name === "stage" ? "race" : "");
-  else if (viewing) view(name);
-  else scrollThere(name === "tree" ? "round" : name);
-  if (name !== "leave") $({ tree: "round", stage: "race" }[name] ?? name).focus({ preventScroll: true });
+  backToItsPlace();
+  if (tab.id === "tree") openBest(runs.filter(isTree));
+  else if (name === "round" && opened?.r.nodes) openBest(runs.filter(isLine));
+  $(name).scrollIntoView();
+  $(name).focus({ preventScroll: true });
 };
 function linked(first) {                                // the address, at the start and when it changes
   const given = new URLSearchParams(location.hash.slice(1)), settings = KEYS.some(key => given.has(key));
@@ -58,8 +49,6 @@ function linked(first) {                                // the address, at the s
     $("status").textContent = "Set as in the link: press Run.";
   }
   if (given.has("open")) open(Math.max(0, openings.findIndex(it => it.name === given.get("open"))));
-  const name = given.get("view") ?? "";
-  if (name || viewing) view(!name || VIEWS.includes(name) ? name : "race");
   const shared = runs[given.get("run") - 1];
   if (shared && shared.spec[given.get("round") - 1]) {
     choose(shared);
@@ -68,12 +57,10 @@ function linked(first) {                                // the address, at the s
     openRound(shared, given.get("round") - 1, true);
   }
   if (given.has("tour")) go(Number(given.get("tour")) || 1);
-  if (name === "tree") openBest(runs.filter(isTree));
   if (given.has("code")) openLinked(given.get("code"));
 }
 $("form").onsubmit = event => { event.preventDefault(); race(); };
 addEventListener("hashchange", () => linked(false));
-addEventListener("keydown", event => { if (event.key === "Escape" && viewing) view(""); });
 
 noted = remember;
 for (const part of $("main").querySelectorAll("section")) part.tabIndex = -1;

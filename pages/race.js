@@ -88,7 +88,7 @@ function drawSpec(so, all) {                            // a round on the screen
   const box = $("text-spec");
   if (drawn.run !== run) {
     boxes = [];
-    $("token").hidden = true;
+    backToItsPlace();
     box.replaceChildren(el("span", "soft", shortened(run.settings.prompt)), el("span", "pending"));
   }
   while (boxes.length > so.done) boxes.pop().remove();

@@ -35,7 +35,6 @@ const STOPS = {
   },
   whole: ({ accepted }) => [{ kind: "whole", n: accepted, out: true, own: true }],
 };
-let show = id => $(id).scrollIntoView();                // page.js: also on a projector
 let noted = () => {}, linked_to = null;                 // page.js: the address names what was opened
 function openRound(of, i, go = false) {
   const r = of.spec[i], kind = r.steps?.length ? "lines" : r.tests ? of.about.picture : "whole";
@@ -45,39 +44,20 @@ function openRound(of, i, go = false) {
   at = 0;
   light();
   if (!go) return;
-  play(false);
-  mark(of, i);
-  show("round");
-  $("r-next").focus({ preventScroll: true });
-}
-function mark(of, i) {                                  // in the address: of a run of one's own, no number
+  play(false);                                          // in the address: of a run of one's own, no number
   linked_to = { run: of.recorded ? runs.indexOf(of) + 1 : "", round: i + 1 };
   noted();
+  $("round").scrollIntoView({ block: $("slot").children.length ? "nearest" : "start" });
+  $("r-next").focus({ preventScroll: true });
 }
-function openToken(i, chosen) {                         // in place: p, q, r; if rejected, the residual and the draw
-  const r = run.spec[i], { accepted, drafts, tests } = r, j = Number(chosen ?? accepted), t = tests?.[Math.min(j, accepted)];
-  if (run.about.picture !== "token" || !t) return openRound(run, i, true);
-  play(false);
-  mark(run, i);
-  const late = j > accepted && j < drafts.length, out = t.x !== null && t.r >= t.ratio;
-  const said = late ? ["This draft is not looked at: it continues a text with a rejected one."]
-    : t.x === null ? WORDS.last({}, r) : [WORDS.test({ t, out }, r, drafts[accepted < j ? accepted : j]),
-      ...out ? [WORDS.left({ t }, r), WORDS.draw({ j: accepted, t }, r)] : []];
-  const look = m => `chip c-${m < accepted ? "accepted" : drafts[m]?.rejected ? "out" : m < drafts.length
-    ? "unread" : "own"}`;
-  const words = [...drafts.map(d => names[d.token]), ...r.own ? [r.text.at(-1)] : []];
-  const buttons = words.map((word, m) => button(seen(word), look(m), () => openToken(i, m)));
-  buttons[j].ariaPressed = "true";
-  const close = () => { $("token").hidden = true; boxes[i]?.focus(); };
-  const charts = late ? [] : t.x === null ? [bars(t.rows, ["p", "q"], { z: t.z, mode: "normal", drawn: r.tokens.at(-1) })]
-    : [bars(t.rows, ["p", "q"], { marked: t.x, z: t.z, mode: out ? "missing" : "" }),
-      ...out ? [bars(t.rows, ["p", "q"], { z: t.z, mode: "normal", drawn: r.tokens.at(-1) })] : []];
-  $("token").hidden = false;
-  $("token").replaceChildren(el("div", "row", b(`Round ${i + 1}`), ...buttons,
-    button("Line by line", "", () => openRound(run, i, true)), button("Close", "", close)),
-  el("div", "in-place", ...charts, el("div", "", ...said.map(one => el("p", "", ...[one].flat())))));
-  buttons[j].focus();
+function openToken(i, j) {                              // in place: below the lanes, at the token's own test
+  $("slot").append($("round"));
+  openRound(run, i, true);
+  const mine = stops.findIndex(stop => j === undefined ? stop.out : stop.j === Number(j) && stop.kind !== "show");
+  at = Math.max(0, j < opened.r.tests?.length || j === undefined ? mine : stops.findIndex(stop => stop.own));
+  light();
 }
+function backToItsPlace() { $("why").before($("round")); }
 function list({ sources, picture }) {                   // beside a picture: without comments
   $("source").hidden = !sources.length;
   $("source").replaceChildren(...sources.flatMap(({ name, file, lines, doc, differs }) => {

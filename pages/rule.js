@@ -63,7 +63,7 @@ function openLinked(code) {                             // code of the address: 
   typed[LINKED.name] = code;
   listChoices();
   open(openings.indexOf(LINKED));
-  show("own");
+  $("own").scrollIntoView();
   remember();
 }
 function verdictIs(kind, title, ...rest) {
@@ -94,13 +94,13 @@ $("original").onclick = () => {
   delete typed[rule.name];
   open(openings.indexOf(rule));
 };
-$("try").onclick = () => { if (race($("editor").value || " ")) show("race"); };
+$("try").onclick = () => { if (race($("editor").value || " ")) $("race").scrollIntoView(); };
 $("judge").onclick = () => {
   const { settings, penalty, disputed } = rule;
   verdictIs("", "…");
   request({ judge: { code: $("editor").value, settings, penalty, disputed } });
 };
-$("copy").onclick = () => copy(addressOf({ code: $("editor").value, view: "" }), $("copy"));
+$("copy").onclick = () => copy(addressOf({ code: $("editor").value }), $("copy"));
 let typing = 0;
 $("editor").oninput = () => {
   clearTimeout(typing);

@@ -40,12 +40,11 @@ function go(to) {                                       // to a stop; beyond the
   slow = once = true;
   view(where);
   drive();
-  const [words_of, place] = [$("guide-words"), $("g-place")];
-  words_of.replaceChildren(...words.split("`").map((text, i) => i % 2 ? el("code", "", text) : text));
-  place.textContent = `${touring} of ${GUIDE.length}`;
+  $("guide-words").textContent = words;
+  $("g-place").value = touring;
   [$("g-back").disabled, $("g-next").disabled] = [touring === 1, touring === GUIDE.length];
   quiet([...document.querySelectorAll(lit)]);
-  if (!document.activeElement?.closest("#guide button:enabled")) words_of.focus({ preventScroll: true });
+  if (!document.activeElement?.closest("#guide :enabled")) $("guide-words").focus({ preventScroll: true });
 }
 function quiet(lit) {                                   // all that neither holds nor is in a lit part
   for (const one of document.querySelectorAll(".quiet")) one.inert = one.classList.toggle("quiet");
@@ -63,6 +62,8 @@ function leave() {
   before_tour?.focus();
 }
 $("answers").append(...ANSWERS.flatMap(([asked, answer]) => [el("dt", "", asked), el("dd", "", answer)]));
+$("g-place").append(...GUIDE.map(([name], i) => new Option(`${i + 1} of ${GUIDE.length}: ${name}`, i + 1)));
+$("g-place").onchange = () => go(Number($("g-place").value));
 $("tour").onclick = () => go(1);
 $("g-next").onclick = () => go(touring + 1);
 $("g-back").onclick = () => go(touring - 1);

@@ -8,13 +8,9 @@ function checking(rows) {                               // the last machine's co
 const predicted = (alpha, K) =>                         // Leviathan et al., theorem 3.8, with v in place of 1
   expected(alpha, K) / (K * c + checking(K + 1));
 function whyNot() {                                     // the theorem is not about this run
-  const { spec, alone, about, settings } = run, rule = ruleOf(run), total = settings.n_tokens ?? alone.length;
-  let left = total;
-  const full = spec.every(r => {                        // as many drafts as there was room for
-    const most = Math.min(about.n_drafting, left - 1);
-    left -= r.tokens.length;
-    return r.depth >= most;
-  });
+  const { spec, alone, about: { n_drafting }, settings } = run, rule = ruleOf(run);
+  let left = settings.n_tokens ?? alone.length;         // the last rounds have room for fewer drafts
+  const full = spec.every(r => (left -= r.tokens.length) < n_drafting || r.depth === n_drafting);
   return isTree(run) ? "In a tree, levels are accepted or not, each with several drafts."
     : !SAID.one_by_one.includes(rule) ? `Here the rule is ${rule}: α is for drafts that are judged one by one.`
     : full ? "" : "Here a round does not always have K drafts.";
