@@ -1,4 +1,7 @@
 // Is this lossless?  Guess.
+import { $, b, button, data, el, many, words } from "./dom.mjs";
+import { bars } from "./round.mjs";
+import { plain } from "./why.mjs";
 const { game } = data, answers = [];                    // true is "lossless"
 let card = 0, dealt = [];
 const score = () => answers.filter((answer, i) => answer === dealt[i].lossless).length;
@@ -58,3 +61,5 @@ function deal(focus, mixed = true) {                    // not mixed: as in game
   ask(focus);
 }
 deal(false);
+
+export { answers, copy, deal, game, thread };

@@ -1,36 +1,29 @@
 // The race: two lanes on one clock.  All that is on the screen follows from `now`, in steps: passes of the
 // large model over one token.  A run: { settings, about, alone, spec, recorded, over }; alone and spec are
 // rounds as pages/rounds.py describes them.
-// The arithmetic: a round of k drafts costs k c + v(k) ---------------------------------------------------
-const tokensOf = rounds => sum(rounds, r => r.tokens.length);
-const passCost = (rows, most, v) => 1 + (v - 1) * (rows - 1) / (most - 1);     // v is the cost of `most` rows
-function timeline({ spec, about }, c, v) {              // when each round begins, has drafted, and ends
-  let at = 0;
-  return spec.map(({ depth, rows }) => {                // depth: passes of the small model
-    const begins = at, drafted = begins + depth * c;
-    return { begins, drafted, ends: at = drafted + passCost(rows, about.most, v) };
-  });
-}
-const speedup = (run, c, v) => tokensOf(run.spec) / timeline(run, c, v).at(-1).ends;
-const acceptance = ({ spec }) => ["accepted", "tested"].map(key => sum(spec, r => r[key])); // how many drafts
-
+import { acceptance, speedup, sum, timeline, tokensOf } from "./formula.mjs";
+import { $, STILL, b, button, data, el, exact, many, quoted, words } from "./dom.mjs";
+import { backToItsPlace, openToken } from "./round.mjs";
+import { measureHere } from "./python.mjs";
 // The state ----------------------------------------------------------------------------------------------
 const PACE = 300, PHASE = 1200, HOLD = 700;             // milliseconds: a step; if slow: a phase, a halt
 const LANES = ["alone", "spec"], names = {};            // names: token: its text
 const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }));
 runs.forEach(one => one.spec.forEach(r => Object.assign(names, r.names)));
-let run = runs[0], preset = data.presets[0], c = 0, v = 1, now = 0, playing = false, before = 0, line = [];
-let shape = preset.v, once = false, slow = false, held = 0, boxes = [], drawn = {};     // boxes: the rounds on the screen
-const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(run.alone.length, end());
-const limit = () => run.over ? finish() : Math.min(run.alone.length, end());    // what has arrived
-const passed = at => at <= now + 1e-9;
-function state() {                                      // how many rounds are done, and what is drafted since
-  const done = line.filter(r => passed(r.ends)).length, r = line[done], begun = r && now > r.begins + 1e-9;
-  const drafted = !begun ? 0 : c ? Math.floor((now - r.begins) / c + 1e-9) : Infinity;
-  return { done, drafted, checking: Boolean(begun && now > r.drafted + 1e-9) };
+const state = { run: runs[0], preset: data.presets[0], c: 0, v: 1, now: 0, playing: false, slow: false, once: false,
+  opened: null, stops: [], at: 0, what: {} };
+let before = 0, line = [];
+let shape = state.preset.v, held = 0, boxes = [], drawn = {};     // boxes: the rounds on the screen
+const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(state.run.alone.length, end());
+const limit = () => state.run.over ? finish() : Math.min(state.run.alone.length, end());    // what has arrived
+const passed = at => at <= state.now + 1e-9;
+function reached() {                                      // how many rounds are done, and what is drafted since
+  const done = line.filter(r => passed(r.ends)).length, r = line[done], begun = r && state.now > r.begins + 1e-9;
+  const drafted = !begun ? 0 : state.c ? Math.floor((state.now - r.begins) / state.c + 1e-9) : Infinity;
+  return { done, drafted, checking: Boolean(begun && state.now > r.drafted + 1e-9) };
 }
 function halts() {                                      // where one stops: in slow motion thrice a round
-  return [0, ...line.flatMap(({ drafted, ends }) => slow ? [drafted, (drafted + ends) / 2, ends] : [ends])];
+  return [0, ...line.flatMap(({ drafted, ends }) => state.slow ? [drafted, (drafted + ends) / 2, ends] : [ends])];
 }
 
 // Who drafts: [what a draft costs, what p is, how it is said of a draft]; and who judges -------------------
@@ -70,7 +63,7 @@ function roundIn(r) {                                   // the last round shows 
     box.append(el("span", "gone", ...chips(d.rejected ? "out" : "unread", [names[d.token]])));
   box.append(...asText("own", r.text.slice(r.accepted)));
   box.querySelectorAll(".token, .chip").forEach((one, j) => { one.dataset.j = j; });
-  box.ariaLabel = `Round ${run.spec.indexOf(r) + 1}: ${spoken(r)}`;
+  box.ariaLabel = `Round ${state.run.spec.indexOf(r) + 1}: ${spoken(r)}`;
   return Object.assign(box, { tabIndex: 0, role: "button" });
 }
 function spoken({ accepted, own, text, drafts = [] }) {
@@ -86,44 +79,44 @@ function pending({ nodes, drafts }, { drafted, checking }) {
 }
 function drawSpec(so, all) {                            // a round on the screen stays the same element
   const box = $("text-spec");
-  if (drawn.run !== run) {
+  if (drawn.run !== state.run) {
     boxes = [];
     backToItsPlace();
-    box.replaceChildren(el("span", "soft", shortened(run.settings.prompt)), el("span", "pending"));
+    box.replaceChildren(el("span", "soft", shortened(state.run.settings.prompt)), el("span", "pending"));
   }
   while (boxes.length > so.done) boxes.pop().remove();
-  for (const r of run.spec.slice(boxes.length, so.done)) {
+  for (const r of state.run.spec.slice(boxes.length, so.done)) {
     boxes.push(roundIn(r));
     box.lastChild.before(boxes.at(-1));
   }
   boxes.forEach((one, i) => one.classList.toggle("last", i === so.done - 1 && !all));
-  box.lastChild.replaceChildren(...run.spec[so.done] ? pending(run.spec[so.done], so) : []);
+  box.lastChild.replaceChildren(...state.run.spec[so.done] ? pending(state.run.spec[so.done], so) : []);
 }
 function draw() {
-  now = Math.max(0, Math.min(now, limit()));
-  const so = state(), alone = Math.min(run.alone.length, Math.floor(now + 1e-9));
-  const last = { alone: run.alone.length, spec: end() }, first = last.spec < last.alone ? "spec" : "alone";
-  const all = run.over && passed(finish()), shown = [...Object.values(so), all].join();
-  const changed = name => drawn.run !== run || drawn[name] !== { alone, spec: shown }[name];
+  state.now = Math.max(0, Math.min(state.now, limit()));
+  const so = reached(), alone = Math.min(state.run.alone.length, Math.floor(state.now + 1e-9));
+  const last = { alone: state.run.alone.length, spec: end() }, first = last.spec < last.alone ? "spec" : "alone";
+  const all = state.run.over && passed(finish()), shown = [...Object.values(so), all].join();
+  const changed = name => drawn.run !== state.run || drawn[name] !== { alone, spec: shown }[name];
   if (changed("spec")) drawSpec(so, all);
-  if (changed("alone")) $("text-alone").replaceChildren(el("span", "soft", shortened(run.settings.prompt)),
-    run.alone.slice(0, alone).flatMap(r => r.text).join(""));
+  if (changed("alone")) $("text-alone").replaceChildren(el("span", "soft", shortened(state.run.settings.prompt)),
+    state.run.alone.slice(0, alone).flatMap(r => r.text).join(""));
   for (const name of LANES) if (changed(name)) $("text-" + name).scrollTop = 1e6;
-  drawn = { run, alone, spec: shown };
-  const counts = { alone: [alone, alone], spec: [tokensOf(run.spec.slice(0, so.done)), so.done] };
+  drawn = { run: state.run, alone, spec: shown };
+  const counts = { alone: [alone, alone], spec: [tokensOf(state.run.spec.slice(0, so.done)), so.done] };
   for (const name of LANES) {
-    const [tokens, passes] = counts[name], at = Math.min(now, last[name]), box = $("count-" + name);
-    const ended = run.over && passed(last[name]), done = `done${name === first ? " first" : ""}, after `;
+    const [tokens, passes] = counts[name], at = Math.min(state.now, last[name]), box = $("count-" + name);
+    const ended = state.run.over && passed(last[name]), done = `done${name === first ? " first" : ""}, after `;
     box.classList.toggle("first", ended && name === first);
     box.replaceChildren(`${many(tokens, "token")}, ${many(passes, "pass", "es")}, `,
       b(`${ended ? done : ""}${at.toFixed(1)} steps`));
     $("track-" + name).style.setProperty("--at", 100 * at / (finish() || 1) + "%");
   }
-  $("play").textContent = playing ? "Pause" : all ? "Play again" : "Play";
-  if (all && playing) { playing = false; say(outcome()); }
+  $("play").textContent = state.playing ? "Pause" : all ? "Play again" : "Play";
+  if (all && state.playing) { state.playing = false; say(outcome()); }
 }
 function outcome() {
-  const { alone, spec, settings: { temperature }, stopped, about: { lossless, edited } } = run;
+  const { alone, spec, settings: { temperature }, stopped, about: { lossless, edited } } = state.run;
   const [one, two] = [alone, spec].map(rounds => rounds.flatMap(r => r.tokens).concat(-1));
   const at = one.findIndex((token, i) => token !== two[i]);
   const law = lossless === false ? "another distribution: this rule is not lossless."
@@ -134,20 +127,20 @@ function outcome() {
         : ": two tokens were almost equally likely there, and rounding decided.");
 }
 function moment() {                                     // what is to be seen now, in a sentence
-  const { done, drafted, checking } = state(), r = run.spec[checking || drafted ? done : done - 1];
+  const { done, drafted, checking } = reached(), r = state.run.spec[checking || drafted ? done : done - 1];
   if (!r) return "";
-  const drafts = many((r.nodes ?? r.drafts).length, "draft"), each = isTree(run) ? "Each level" : "Each";
+  const drafts = many((r.nodes ?? r.drafts).length, "draft"), each = isTree(state.run) ? "Each level" : "Each";
   if (checking) return `Round ${done + 1}: the large model checks ${drafts} in one pass.`;
-  if (drafted) return `Round ${done + 1}: ${drafts}. ${each} is ${drafterOf(run)[0]}.`;
-  return `Round ${done}: ${r.accepted} of ${many(r.depth, isTree(run) ? "level" : "draft")} accepted`
+  if (drafted) return `Round ${done + 1}: ${drafts}. ${each} is ${drafterOf(state.run)[0]}.`;
+  return `Round ${done}: ${r.accepted} of ${many(r.depth, isTree(state.run) ? "level" : "draft")} accepted`
     + (r.own ? `, then ${quoted(r.text.at(-1))}.` : ".");
 }
 const say = words => { $("said").textContent = words; };
 function tracks() {                                     // both on one scale: only then their lengths compare
   const rect = (kind, x, width) => `<rect class="${kind}" x="${x}" width="${.88 * width}" height="1"/>`;
-  const drafts = (at, n) => Array.from({ length: n }, (_, j) => rect("f-p", at.begins + j * c, c));
-  const parts = { alone: run.alone.map((_, i) => rect("f-q", i, 1)), spec: line.flatMap((at, i) =>
-    [...drafts(at, run.spec[i].depth), rect("f-q", at.drafted, at.ends - at.drafted)]) };
+  const drafts = (at, n) => Array.from({ length: n }, (_, j) => rect("f-p", at.begins + j * state.c, state.c));
+  const parts = { alone: state.run.alone.map((_, i) => rect("f-q", i, 1)), spec: line.flatMap((at, i) =>
+    [...drafts(at, state.run.spec[i].depth), rect("f-q", at.drafted, at.ends - at.drafted)]) };
   for (const name of LANES) $("track-" + name).innerHTML = `<svg viewBox="0 0 ${finish() || 1} 1"
     preserveAspectRatio="none">${parts[name].join("")}</svg><i></i><i class="head"></i>`;
 }
@@ -155,85 +148,85 @@ function tracks() {                                     // both on one scale: on
 // The costs ----------------------------------------------------------------------------------------------
 const watchers = [];                                    // called after lay()
 function lay() {                                        // after another run, other costs, or an arrival
-  line = timeline(run, c, v);
-  const { most, n_drafting } = run.about, computed = run.spec.length && speedup(run, c, v);
-  const speed = computed, shown = speed.toFixed(2), real = preset === data.presets[0] && run.measured;
-  const busy = real && Math.max(real / speed, speed / real) > 1.2 || preset && v < 1;
-  const [accepted, tested] = acceptance(run), off = speed && speed < 1, made = sum(run.spec, r => r.depth);
+  line = timeline(state.run, state.c, state.v);
+  const { most, n_drafting } = state.run.about, computed = state.run.spec.length && speedup(state.run, state.c, state.v);
+  const speed = computed, shown = speed.toFixed(2), real = state.preset === data.presets[0] && state.run.measured;
+  const busy = real && Math.max(real / speed, speed / real) > 1.2 || state.preset && state.v < 1;
+  const [accepted, tested] = acceptance(state.run), off = speed && speed < 1, made = sum(state.run.spec, r => r.depth);
   $("speed").textContent = speed ? shown + "×" : "…";
   $("speed").className = off ? "slow" : "";
   $("advice").textContent = !speed ? "" : `${shown} times as fast as the large model alone${off
     ? ". Switch drafting off." : ""}`;
   $("formula").replaceChildren(...words`${real ? b(`Measured without the prompt: ${real.toFixed(2)}. `) : ""}
-    ${busy ? b("The machine was busy: " + (v < 1 ? "v is less than 1. " : "this differs by more than a fifth. "),
-    "no") : ""}${tokensOf(run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
-    ${b((n_drafting * c + v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
-    ${isTree(run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %
+    ${busy ? b("The machine was busy: " + (state.v < 1 ? "v is less than 1. " : "this differs by more than a fifth. "),
+    "no") : ""}${tokensOf(state.run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
+    ${b((n_drafting * state.c + state.v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
+    ${isTree(state.run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %
     ${el("div", "", made > tested ? `(${made - tested} more follow a rejected one: not tested)` : "")}`);
   $("most-is").textContent = `${most - 1} drafts + 1`;
-  $("c-why").textContent = isTree(run) ? "one level of the tree" : drafterOf(run)[0];
-  $("v-why").textContent = v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
+  $("c-why").textContent = isTree(state.run) ? "one level of the tree" : drafterOf(state.run)[0];
+  $("v-why").textContent = state.v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
     : `less than ${most} passes: the weights are read only once`;
-  [$("c").max, $("v").min, $("v").max] = [Math.max(1, c), Math.min(1, v), Math.max(most, v)];
-  for (const [id, value] of [["c", c], ["v", v]]) {
+  [$("c").max, $("v").min, $("v").max] = [Math.max(1, state.c), Math.min(1, state.v), Math.max(most, state.v)];
+  for (const [id, value] of [["c", state.c], ["v", state.v]]) {
     $(id).value = value;
     $(id + "-is").textContent = `${id} = ${value.toFixed(2)}`;
   }
   for (const [i, one] of data.presets.entries())
-    $("presets").children[i].ariaPressed = String(one === preset);
-  $("preset-words").textContent = !preset ? "costs of your own" : preset.words
-    || `measured here: c = ${c.toFixed(2)}, v = ${v.toFixed(2)} (WebAssembly multiplies slowly)`;
+    $("presets").children[i].ariaPressed = String(one === state.preset);
+  $("preset-words").textContent = !state.preset ? "costs of your own" : state.preset.words
+    || `measured here: c = ${state.c.toFixed(2)}, v = ${state.v.toFixed(2)} (WebAssembly multiplies slowly)`;
   tracks();
   draw();
   watchers.forEach(watch => watch());
 }
 function dial(c1, v1) {                                 // the lower lane stays where it is; the clock follows
-  const share = now / end(), over = passed(finish());
-  [c, v] = [c1, v1];
+  const share = state.now / end(), over = passed(finish());
+  [state.c, state.v] = [c1, v1];
   drawn.spec = null;
-  line = timeline(run, c, v);
-  now = over ? Infinity : share ? share * end() : 0;
+  line = timeline(state.run, state.c, state.v);
+  state.now = over ? Infinity : share ? share * end() : 0;
   lay();
 }
 function use(one) {                                     // v: by rows
-  if (costOf(one, run) === undefined) return measureHere();
-  [preset, shape] = [one, one.v];
-  dial(costOf(one, run), one.v[run.about.most - 1]);
+  if (costOf(one, state.run) === undefined) return measureHere();
+  [state.preset, shape] = [one, one.v];
+  dial(costOf(one, state.run), one.v[state.run.about.most - 1]);
 }
 $("presets").append(...data.presets.map(one => button(one.name, "", () => use(one))));
 for (const id of ["c", "v"]) $(id).oninput = () => {
-  preset = null;
+  state.preset = null;
   dial(Number($("c").value), Number($("v").value));
 };
 
 // Play, step, choose -------------------------------------------------------------------------------------
 function tick(time) {
-  if (!playing) return;
+  if (!state.playing) return;
   const passing = Math.min(Math.max(time - before, 0), 100);
   before = time;
-  if (!slow) now += passing / PACE;
+  if (!state.slow) state.now += passing / PACE;
   else if (time > held) {                               // each phase takes as long, and then one looks at it
     const from = halts().findLast(passed), next = halts().find(at => !passed(at)) ?? finish();
-    now = Math.min(next, now + passing / PHASE * (next - from));
-    if (now === next) {
-      if (once) play(false);
+    state.now = Math.min(next, state.now + passing / PHASE * (next - from));
+    if (state.now === next) {
+      if (state.once) play(false);
       held = time + HOLD;
       say(moment());
     }
   }
   draw();
-  if (playing) requestAnimationFrame(tick);
+  if (state.playing) requestAnimationFrame(tick);
 }
 function play(on) {
-  if (on && run.over && passed(finish())) now = 0;
-  [playing, before, held] = [on, performance.now(), 0];
+  if (on && state.run.over && passed(finish())) state.now = 0;
+  [state.playing, before, held] = [on, performance.now(), 0];
   say("");
   draw();
   if (on) requestAnimationFrame(tick);
 }
 function step(by) {                                     // to the next halt, or the one before
   play(false);
-  now = by > 0 ? halts().find(at => !passed(at)) ?? finish() : halts().findLast(at => at < now - 1e-9) ?? 0;
+  state.now = by > 0 ? halts().find(at => !passed(at)) ?? finish() : halts().findLast(at => at < state.now - 1e-9) ?? 0;
   draw();
   say(moment());
 }
@@ -244,31 +237,34 @@ function label({ recorded, settings: { prompt, temperature, drafter, verifier } 
 const twinOf = one => runs.find(other => other.recorded && ["prompt", "drafter", "verifier"].every(key =>
   other.settings[key] === one.settings[key]) && !other.settings.temperature !== !one.settings.temperature);
 function choose(chosen) {
-  [run, now] = [chosen, 0];
+  [state.run, state.now] = [chosen, 0];
   $("which-run").replaceChildren(...runs.map((one, i) => new Option(label(one), i)));
-  $("which-run").value = runs.indexOf(run);
-  const twin = twinOf(run), { temperature } = run.settings;
+  $("which-run").value = runs.indexOf(state.run);
+  const twin = twinOf(state.run), { temperature } = state.run.settings;
   $("twin").hidden = !twin;
   $("twin").textContent = `The same story at ${exact(twin?.settings.temperature)}`;
   $("differ").textContent = temperature ? `Temperature ${exact(temperature)}: each lane draws its tokens at
     random, so the texts differ.` : "Temperature 0: each token is the likeliest.";
-  $("badge").textContent = run.recorded ? "a recording" : "your run";
-  if (preset && costOf(preset, run) === undefined) preset = data.presets[0];
-  if (preset) shape = preset.v;
-  if (preset) [c, v] = [costOf(preset, run), preset.v[run.about.most - 1]];
-  else v = Math.min(v, run.about.most);
+  $("badge").textContent = state.run.recorded ? "a recording" : "your run";
+  if (state.preset && costOf(state.preset, state.run) === undefined) state.preset = data.presets[0];
+  if (state.preset) shape = state.preset.v;
+  if (state.preset) [state.c, state.v] = [costOf(state.preset, state.run), state.preset.v[state.run.about.most - 1]];
+  else state.v = Math.min(state.v, state.run.about.most);
   lay();
 }
-$("play").onclick = () => play(!playing);
+$("play").onclick = () => play(!state.playing);
 $("back").onclick = () => step(-1);
 $("step").onclick = () => step(1);
-$("slow").onclick = () => { $("slow").ariaPressed = String(slow = !slow); };
+$("slow").onclick = () => { $("slow").ariaPressed = String(state.slow = !state.slow); };
 $("which-run").onchange = () => { choose(runs[$("which-run").value]); play(!STILL); };
-$("twin").onclick = () => { choose(twinOf(run)); play(!STILL); };
+$("twin").onclick = () => { choose(twinOf(state.run)); play(!STILL); };
 const boxAt = event => boxes.indexOf(event.target.closest(".can"));
 $("text-spec").onpointerdown = event => {               // nothing moves below the pointer
-  if (playing && event.pointerType === "mouse" && boxAt(event) >= 0) play(false);
+  if (state.playing && event.pointerType === "mouse" && boxAt(event) >= 0) play(false);
 };
 $("text-spec").onclick = ({ target }) => {
   if (boxAt({ target }) >= 0) openToken(boxAt({ target }), target.closest("[data-j]")?.dataset.j);
 };
+
+export { SAID, cellOf, chips, choose, dial, drafterOf, draw, finish, isTree, lay, line, names, play, ruleOf,
+  runs, shape, shortened, state, step, twinOf, use, watchers };

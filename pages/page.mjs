@@ -1,4 +1,10 @@
 // The form, the address that says what is set and shown, the projector's views, and how the page begins.
+import { $, data } from "./dom.mjs";
+import { choose, draw, finish, isTree, runs, state } from "./race.mjs";
+import { backToItsPlace, isLine, linked_to, openBest, openRound } from "./round.mjs";
+import { SIZE, request } from "./python.mjs";
+import { open, openLinked, openings, rule } from "./rule.mjs";
+import { go, touring } from "./tour.mjs";
 const KEYS = ["prompt", "K", "temperature", "top_p", "seed", "n_tokens", "drafter", "verifier"];
 const TEXTS = ["prompt", "drafter", "verifier"], root = document.documentElement;
 const START = { ...data.settings, open: openings[0].name };
@@ -34,7 +40,7 @@ $("tabs").onclick = event => {
   event.preventDefault();
   backToItsPlace();
   if (tab.id === "tree") openBest(runs.filter(isTree));
-  else if (name === "round" && opened?.r.nodes) openBest(runs.filter(isLine));
+  else if (name === "round" && state.opened?.r.nodes) openBest(runs.filter(isLine));
   $(name).scrollIntoView();
   $(name).focus({ preventScroll: true });
 };
@@ -52,7 +58,7 @@ function linked(first) {                                // the address, at the s
   const shared = runs[given.get("run") - 1];
   if (shared && shared.spec[given.get("round") - 1]) {
     choose(shared);
-    now = finish();
+    state.now = finish();
     draw();
     openRound(shared, given.get("round") - 1, true);
   }
@@ -62,7 +68,9 @@ function linked(first) {                                // the address, at the s
 $("form").onsubmit = event => { event.preventDefault(); race(); };
 addEventListener("hashchange", () => linked(false));
 
-noted = remember;
+addEventListener("opened", remember);
 for (const part of $("main").querySelectorAll("section")) part.tabIndex = -1;
 $("size").textContent = `Run loads Python and the models, ${Math.round(SIZE / 1e6)} MB.`;
 open(0);
+
+export { KEYS, addressOf, asSet, linked, race, remember, view };

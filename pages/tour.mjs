@@ -1,17 +1,24 @@
 // The ten minutes of docs/lesson.md, as a tour: at each stop one sentence, and one lit part of a view.
+import { $, STILL, data, el } from "./dom.mjs";
+import { choose, isTree, line, play, runs, state, step, twinOf, use } from "./race.mjs";
+import { begin, best, light, openRound, roundsOf } from "./round.mjs";
+import { answers, deal, game } from "./game.mjs";
+import { drafted, prove } from "./why.mjs";
+import { open, openings } from "./rule.mjs";
+import { addressOf, asSet, linked, race, view } from "./page.mjs";
 let touring = 0, before_tour = null;                    // which stop, from 1; what had the focus
 const { stops: GUIDE, end: ANSWERS } = data.tour;
 const story = twinOf(runs[0]) ?? runs[0], second = best(story.spec.flatMap((r, i) =>
   r.accepted === 1 && r.drafts[1]?.rejected ? { of: story, r, i } : []));      // its second draft is rejected
 function phase(from) {                                  // of the second round, in slow motion
-  if (run !== runs[0]) choose(runs[0]);
+  if (state.run !== runs[0]) choose(runs[0]);
   use(data.presets[0]);
-  now = from(line[1]);
+  state.now = from(line[1]);
   if (STILL) step(1); else play(true);
 }
 function turn(found, is) {                              // the opened round, at a stop of its own
   openRound(found.of, found.i);
-  at = Math.max(0, stops.findIndex(is));
+  state.at = Math.max(0, state.stops.findIndex(is));
   light();
 }
 const at_draft = (j, kind) => () => turn(second, stop => stop.kind === kind && stop.j === j);
@@ -26,9 +33,9 @@ const TOUR = {                                          // the stop's name: [the
   "what q lacks": ["round", "#picture, #words", at_draft(1, "left")],
   "the draw": ["round", "#before, #picture, #words", at_draft(1, "draw")],
   "why": ["why", "#proof", () => { game.p.forEach((p, i) => { drafted[i] = p; }); prove(); }],
-  "when not": ["when", "#whats", () => { what = {}; choose(runs[0]); use(data.presets[0]); play(false); }],
+  "when not": ["when", "#whats", () => { state.what = {}; choose(runs[0]); use(data.presets[0]); play(false); }],
   "a tree": ["tree", "#nodes, #picture, #words", () => turn(best(roundsOf(runs.filter(isTree))), ({ kind }, i) =>
-    kind === "show" && stops[i - 1]?.more)],
+    kind === "show" && state.stops[i - 1]?.more)],
   "one guess": ["guess", "#card", () => deal(false, false)],
   "your own rule": ["own", "#editor, #own-bar, #verdict, #differences", () => open(0)],
   "the end": ["end", "#end", () => {}],
@@ -37,7 +44,7 @@ function go(to) {                                       // to a stop; beyond the
   if (!touring) before_tour = document.activeElement;
   touring = Math.max(1, Math.min(to, GUIDE.length));
   const [name, words] = GUIDE[touring - 1], [where, lit, drive] = TOUR[name];
-  slow = once = true;
+  state.slow = state.once = true;
   view(where);
   drive();
   $("guide-words").textContent = words;
@@ -56,7 +63,7 @@ function quiet(lit) {                                   // all that neither hold
       }
 }
 function leave() {
-  [touring, slow, once] = [0, false, false];
+  [touring, state.slow, state.once] = [0, false, false];
   quiet([]);
   view("");
   before_tour?.focus();
@@ -79,3 +86,9 @@ addEventListener("keydown", event => {                  // PageDown and PageUp: 
   event.preventDefault();
   event.stopPropagation();
 }, true);
+Object.assign(globalThis, { go, leave, asSet, addressOf, race, open, openings, answers });      // for the console
+begin();
+linked(true);
+$("main").className = "";
+
+export { go, touring };

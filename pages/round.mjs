@@ -1,5 +1,8 @@
 // One round, opened: a stop for each line of the code.  `kind` says what is drawn there.
-let opened = null, stops = [], at = 0;
+import { speedup, sum, worth } from "./formula.mjs";
+import { $, STILL, b, bar, data, el, exact, many, number, part, quoted, seen, words } from "./dom.mjs";
+import { SAID, chips, choose, dial, drafterOf, draw, finish, names, play, ruleOf, runs, shortened, state,
+  step, use } from "./race.mjs";
 const LINES = JSON.parse($("lines").textContent);       // how the lines begin that a stop is about
 
 // The stops: j is the draft, n how many are accepted so far, t what was tested (pages/picture.py) ----------
@@ -35,26 +38,26 @@ const STOPS = {
   },
   whole: ({ accepted }) => [{ kind: "whole", n: accepted, out: true, own: true }],
 };
-let noted = () => {}, linked_to = null;                 // page.js: the address names what was opened
+let linked_to = null;                                   // the address names what was opened
 function openRound(of, i, go = false) {
   const r = of.spec[i], kind = r.steps?.length ? "lines" : r.tests ? of.about.picture : "whole";
-  if (opened?.of !== of) list(of.about);
-  opened = { of, i, r };
-  stops = (STOPS[kind] ?? STOPS.tried)(r);
-  at = 0;
+  if (state.opened?.of !== of) list(of.about);
+  state.opened = { of, i, r };
+  state.stops = (STOPS[kind] ?? STOPS.tried)(r);
+  state.at = 0;
   light();
   if (!go) return;
   play(false);                                          // in the address: of a run of one's own, no number
   linked_to = { run: of.recorded ? runs.indexOf(of) + 1 : "", round: i + 1 };
-  noted();
+  dispatchEvent(new Event("opened"));
   $("round").scrollIntoView({ block: $("slot").children.length ? "nearest" : "start" });
   $("r-next").focus({ preventScroll: true });
 }
 function openToken(i, j) {                              // in place: below the lanes, at the token's own test
   $("slot").append($("round"));
-  openRound(run, i, true);
-  const mine = stops.findIndex(stop => j === undefined ? stop.out : stop.j === Number(j) && stop.kind !== "show");
-  at = Math.max(0, j < opened.r.tests?.length || j === undefined ? mine : stops.findIndex(stop => stop.own));
+  openRound(state.run, i, true);
+  const mine = state.stops.findIndex(stop => j === undefined ? stop.out : stop.j === Number(j) && stop.kind !== "show");
+  state.at = Math.max(0, j < state.opened.r.tests?.length || j === undefined ? mine : state.stops.findIndex(stop => stop.own));
   light();
 }
 function backToItsPlace() { $("why").before($("round")); }
@@ -171,7 +174,7 @@ function paperOf(sources, source, nth) {                // if all but the editor
     && LINES.paper.find(([, lines]) => lines.some(start => line?.startsWith(start)))?.[0] || "";
 }
 function light() {
-  const { of, i, r } = opened, stop = stops[at], { kind, j, n, out, own, t } = stop, drafts = r.drafts ?? [];
+  const { of, i, r } = state.opened, stop = state.stops[state.at], { kind, j, n, out, own, t } = stop, drafts = r.drafts ?? [];
   const test = stop.test ?? (/test|coin/.test(kind) ? t : kind === "weight" && { ratio: t.ratio });
   const row = t?.rows.find(([id]) => id === t.x), draft = drafts[j] ?? (row && { p: row[1], q: row[2] });
   $("letters").replaceChildren(...words`${el("span", "q-ink", "q")} is the large model's distribution, and
@@ -198,17 +201,17 @@ function light() {
   if (top < box.scrollTop || top > box.scrollTop + box.clientHeight - 40)
     box.scrollTop = top - box.clientHeight / 2;
   $("paper").textContent = paperOf(of.about.sources, source, nth);
-  const other = of === run ? "" : " (of another run)";
-  $("place").textContent = `round ${i + 1} of ${of.spec.length}${other}, line ${at + 1} of ${stops.length}`;
-  $("r-back").disabled = !i && !at;
-  $("r-next").disabled = i + 1 === of.spec.length && at + 1 === stops.length;
+  const other = of === state.run ? "" : " (of another run)";
+  $("place").textContent = `round ${i + 1} of ${of.spec.length}${other}, line ${state.at + 1} of ${state.stops.length}`;
+  $("r-back").disabled = !i && !state.at;
+  $("r-next").disabled = i + 1 === of.spec.length && state.at + 1 === state.stops.length;
 }
 function move(by) {                                     // after the last line comes the next round
-  const { of, i } = opened;
-  if (stops[at + by]) at += by;
+  const { of, i } = state.opened;
+  if (state.stops[state.at + by]) state.at += by;
   else if (of.spec[i + by]) {
     openRound(of, i + by);
-    if (by < 0) at = stops.length - 1;
+    if (by < 0) state.at = state.stops.length - 1;
   }
   light();
 }
@@ -218,7 +221,7 @@ $("r-next").onclick = () => move(1);
 // Keys, and the round that is opened at first ------------------------------------------------------------
 function onRound() {                                    // whether the arrows step the opened round
   const { top, bottom } = $("round").getBoundingClientRect(), half = innerHeight / 2;
-  return opened && (top < half && bottom > half
+  return state.opened && (top < half && bottom > half
     || $("round").contains(document.activeElement) && bottom > 0 && top < innerHeight);
 }
 addEventListener("keydown", event => {
@@ -227,7 +230,7 @@ addEventListener("keydown", event => {
   const racing = on === document.body || on.matches("section") || on.closest("#race");
   if (on.matches(".can") && [" ", "Enter"].includes(event.key)) on.click();
   else if (event.key === " " && racing && $("race").offsetHeight && !on.closest("button, a, .part")) {
-    play(!playing);
+    play(!state.playing);
     $("race").scrollIntoView({ block: "nearest" });
   }
   else if (arrow && onRound()) move(arrow);
@@ -235,28 +238,21 @@ addEventListener("keydown", event => {
   else return;
   event.preventDefault();
 });
-function worth({ of, r: { accepted, drafts, tests, text, nodes }, i }) { // as an example, above temperature 0
-  if (!of.settings.temperature || !tests) return 0;
-  const siblings = tests.some((t, j) => t.passes === false && tests[j + 1]);     // one fails
-  if (nodes) return siblings && accepted && Math.min(...nodes.map(({ taken, q }) => taken ? q : 1));
-  if (accepted === drafts.length) return 0;
-  const said = drafts.map(d => names[d.token]), whole = word => /^ [A-Za-z]{2,}$/.test(word);
-  const after = [said[accepted + 1], of.spec[i + 1]?.text[0]].every(next => !/^\w/.test(next ?? ""));
-  const shown = [...said.slice(0, accepted + 1), text[accepted]];
-  const clear = after && shown.every(whole) && text[accepted] !== said[accepted + 1];
-  return tests[accepted].z * drafts[accepted].p + clear + (clear && accepted > 0);
-}
 const roundsOf = among => among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
 const best = all => all.toSorted((a, b) => worth(b) - worth(a))[0];
 function openBest(among) {                              // a clear rejection, of whole words
   const found = best(roundsOf(among));
-  $("round").hidden = !opened && !found;
+  $("round").hidden = !state.opened && !found;
   if (found) openRound(found.of, found.i);
 }
 const isLine = one => one.about.picture !== "tree";
 function begin() {                                      // with a recording
-  choose(run);
+  choose(state.run);
   const lines = runs.filter(isLine);
   openBest(lines.length ? lines : runs);
-  if (STILL) { now = finish(); draw(); } else play(true);
+  if (STILL) { state.now = finish(); draw(); } else play(true);
 }
+Object.assign(globalThis, { $, data, runs, state, play, draw, choose, dial, use, finish, speedup, openRound });
+
+export { backToItsPlace, bars, begin, best, isLine, light, linked_to, openBest, openRound, openToken, roundsOf
+};

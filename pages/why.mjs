@@ -1,4 +1,6 @@
 // Why the distribution is unchanged, in one picture.  p can be dragged: green and hatched still add up to q.
+import { sum } from "./formula.mjs";
+import { $, b, bar, data, el, exact, number, part, words } from "./dom.mjs";
 const drafted = [...data.game.p], plain = x => String(Number(x.toPrecision(4)));
 function setDrafted(i, x) {                             // the other tokens share the rest as before
   const rest = 1 - drafted[i], share = (1 - x) / (rest || 1);
@@ -28,3 +30,5 @@ $("proof").append(...data.game.tokens.map((token, i) => {
   "min(p, q), the kept drafts", "law-ink"), " · ", part("lack", "hatched: (q − p)₊, the new tokens", "q-ink"),
 ". ", Object.assign(el("span"), { id: "rejected" })));
 prove();
+
+export { drafted, plain, prove };

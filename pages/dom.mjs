@@ -1,5 +1,4 @@
 // Small helpers of every page.
-"use strict";
 const $ = id => document.getElementById(id), data = JSON.parse($("data").textContent);
 const STILL = matchMedia("(prefers-reduced-motion: reduce)").matches;
 function el(tag, name, ...children) {                   // strings become text nodes, never markup
@@ -16,7 +15,6 @@ function bar(name, from, to) {                          // shares of the whole w
   return one;
 }
 const b = (words, name = "") => el("b", name, words);
-const sum = (list, value) => list.reduce((total, item) => total + value(item), 0);
 const many = (n, word, end = "s") => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : end}`;
 const exact = x => String(x).replace(/^0\./, ".");
 const number = x => Number.isInteger(x) ? String(x) : x < .001 ? x.toExponential(1) : exact(x.toFixed(3));
@@ -40,3 +38,5 @@ for (const event of ["pointerover", "focusin"]) addEventListener(event, ({ targe
     one.classList.toggle("lights", Boolean(name) && partOf(one) === name);
   document.body.classList.toggle("lighting", Boolean(name));
 });
+
+export { $, STILL, b, bar, button, data, el, exact, many, number, part, quoted, seen, words };

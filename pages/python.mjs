@@ -1,4 +1,9 @@
 // Python, in a worker of its own.
+import { passCost, sum } from "./formula.mjs";
+import { $, STILL, data } from "./dom.mjs";
+import { cellOf, choose, lay, names, play, runs, state, use } from "./race.mjs";
+import { compare, judged, verdictIs } from "./rule.mjs";
+import { KEYS, race } from "./page.mjs";
 function inside() {                                     // becomes the worker's program
   let live = null, ready = null, stopped = 0, queue = Promise.resolve(), loaded = 0;
   const plainly = self.fetch, counting = () => new TransformStream({ transform(part, out) {
@@ -101,8 +106,8 @@ function fail(text) { [$("error").textContent, $("error").hidden] = [text, !text
 function over(stopped) {                                // your run has ended, or was stopped
   if (!mine || mine.over) return;
   Object.assign(mine, { over: true, stopped });
-  if (run !== mine) return;
-  if (STILL || stopped) now = Infinity;
+  if (state.run !== mine) return;
+  if (STILL || stopped) state.now = Infinity;
   lay();
 }
 function endWorker() {                                  // with all that it has loaded
@@ -130,7 +135,7 @@ function heard({ id, loaded, failed, began, lane, round, costs, verdict, share, 
   else if (round) {
     Object.assign(names, round.names);
     mine[lane].push(round);
-    if (run === mine) lay();
+    if (state.run === mine) lay();
   } else if (costs) measured(costs);
   else if (verdict) judged(verdict);
   else if (share) progress(share, "Following every possible outcome.");
@@ -149,13 +154,15 @@ function enter(about) {                                 // your run takes the pl
   play(true);
 }
 function measureHere() {                                // this browser's costs of the run that is shown
-  for (const key of KEYS) $(key).value = run.settings[key];
+  for (const key of KEYS) $(key).value = state.run.settings[key];
   wanted = race();
 }
 function measured(costs) {
   if (costs.c === null || costs.v === null) return;
   here.c[cellOf(mine)] = costs.c;
   here.v = Array.from({ length: 16 }, (_, i) => passCost(i + 1, mine.about.most, costs.v));
-  if ((wanted || preset === here) && run === mine) use(here);
+  if ((wanted || state.preset === here) && state.run === mine) use(here);
   wanted = false;
 }
+
+export { SIZE, measureHere, request };

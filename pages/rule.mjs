@@ -1,4 +1,9 @@
 // Your own rule: the editor, the judge, and what differs from Algorithm 2.
+import { $, b, data, el, many, words } from "./dom.mjs";
+import { copy, thread } from "./game.mjs";
+import { plain } from "./why.mjs";
+import { request } from "./python.mjs";
+import { addressOf, race, remember } from "./page.mjs";
 const LINKED = { group: "with the link", name: "code that came with a link", code: "" };
 const { openings } = data, typed = kept();               // typed: {an opening's name: its changed code}
 if (LINKED.name in typed) openings.push(LINKED);
@@ -32,7 +37,7 @@ function compare() {                                    // [["plus" | "minus", l
   const found = [];
   for (let i = 0, j = 0; i < a.length || j < c.length;) {
     const ended = i === a.length || j === c.length;
-    if (!ended && same(i, j)) i++, j++;
+    if (!ended && same(i, j)) [i, j] = [i + 1, j + 1];
     else if (ended ? i < a.length : longest[i + 1][j] >= longest[i][j + 1]) found.push(["minus", a[i++]]);
     else found.push(["plus", c[j][1], c[j++][0]]);
   }
@@ -108,3 +113,5 @@ $("editor").oninput = () => {
   keep();
   typing = setTimeout(differences, 300);
 };
+
+export { compare, judged, open, openLinked, openings, rule, verdictIs };
