@@ -9,7 +9,7 @@ from pathlib import Path
 from pages.files import MARK
 
 HERE = Path(__file__).parent
-IMPORT, EXPORT = r'^import \{[^}]*\} from "[^"]*";\n', r"^export \{([^}]*)\};\n?"
+DEFINED = r"^(?:export )?(?:const|let|class|(?:async )?function) ([\w$]+)"      # the first, if several
 
 
 def page(title, file, data, policy="", description="", **parts):
@@ -35,13 +35,11 @@ def page(title, file, data, policy="", description="", **parts):
         return re.sub(r"\{\{([\w.]+)\}\}", part, join(text, file) if file.endswith(".mjs") else text)
 
     def join(text, file):
-        names = {*re.findall(r"^(?:const|let|function|async function|class) ([\w$]+)", text, re.M)}
-        for exported in re.findall(EXPORT, text, re.M):
-            names |= {*re.findall(r"[\w$]+", exported)}
+        names = {*re.findall(DEFINED, text, re.M)}
         if names & defined:
             raise ValueError(f"{file} defines {', '.join(names & defined)}, as another module does")
         defined.update(names)
-        return re.sub(IMPORT, "", re.sub(EXPORT, "", text, flags=re.M), flags=re.M).strip("\n")
+        return re.sub(r'^import \{[^}]*\} from "[^"]*";\n|^export ', "", text, flags=re.M)
 
     parts["body"] = fill(file)
     html = fill("frame.html") + "\n"

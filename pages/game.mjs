@@ -2,10 +2,10 @@
 import { $, b, button, data, el, many, words } from "./dom.mjs";
 import { bars } from "./round.mjs";
 import { plain } from "./why.mjs";
-const { game } = data, answers = [];                    // true is "lossless"
+export const { game } = data, answers = [];                    // true is "lossless"
 let card = 0, dealt = [];
 const score = () => answers.filter((answer, i) => answer === dealt[i].lossless).length;
-const thread = ({ link, thread }) => Object.assign(el("a", "", thread), { href: link });
+export const thread = ({ link, thread }) => Object.assign(el("a", "", thread), { href: link });
 function laws({ law, lossless }, answered) {            // p and q; after an answer also what the rule gives
   const rows = game.tokens.map((token, i) => [token, game.p[i], game.q[i], ...answered ? [law[i]] : []]);
   const key = el("p", "small", el("span", "p-ink", "p, for the drafts"), " · ", el("span", "q-ink",
@@ -33,7 +33,7 @@ function summary() {                                    // what was right, and s
     repository, ${game.n_wrong} are not lossless.`), el("ol", "", ...dealt.map((rule, i) => el("li", "",
     answers[i] === rule.lossless ? "✓ " : "✗ ", thread(rule)))), el("div", "row", pass)];
 }
-function copy(text, where) {                            // to the clipboard, where there is one
+export function copy(text, where) {                            // to the clipboard, where there is one
   const said = done => { where.textContent = done ? "Copied" : "Not copied: no clipboard here"; };
   (navigator.clipboard?.writeText(text) ?? Promise.reject()).then(() => said(true), () => said(false));
 }
@@ -55,11 +55,9 @@ function ask(focus = true) {
   $("game").replaceChildren(box);
   if (focus) (box.querySelector(".verdict") ?? buttons[0]).focus({ preventScroll: true });
 }
-function deal(focus, mixed = true) {                    // not mixed: as in game.ini, whose first rule is wrong
+export function deal(focus, mixed = true) {                    // not mixed: as in game.ini, whose first rule is wrong
   const order = game.rules.map((rule, i) => [mixed ? Math.random() : i, rule]).sort(([a], [b]) => a - b);
   [card, answers.length, dealt] = [0, 0, order.map(([, rule]) => rule)];
   ask(focus);
 }
 deal(false);
-
-export { answers, copy, deal, game, thread };

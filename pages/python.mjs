@@ -1,7 +1,7 @@
 // Python, in a worker of its own.
 import { passCost, sum } from "./formula.mjs";
 import { $, STILL, data } from "./dom.mjs";
-import { cellOf, choose, lay, names, play, runs, state, use } from "./race.mjs";
+import { cellOf, choose, lay, names, play, runs, s, use } from "./race.mjs";
 import { compare, judged, verdictIs } from "./rule.mjs";
 import { KEYS, race } from "./page.mjs";
 function inside() {                                     // becomes the worker's program
@@ -75,10 +75,10 @@ function inside() {                                     // becomes the worker's 
   };
 }
 
-const SIZE = sum(data.packs, pack => pack.size) + data.python_size;     // bytes
+export const SIZE = sum(data.packs, pack => pack.size) + data.python_size;     // bytes
 let worker = null, asked = 0, asking = {}, busy = false, mine = null, wanted = false;
 const here = data.presets.at(-1);                       // "this browser"; wanted: its costs were asked for
-function request(what) {                                // {race} or {judge}
+export function request(what) {                                // {race} or {judge}
   if (location.protocol === "file:") return fail("This page was opened as a file, which cannot fetch the "
     + "models: run python -m http.server -d site and open http://localhost:8000.");
   const needs = { base: data.base, packs: data.packs, home: new URL(".", location.href).href };
@@ -106,8 +106,8 @@ function fail(text) { [$("error").textContent, $("error").hidden] = [text, !text
 function over(stopped) {                                // your run has ended, or was stopped
   if (!mine || mine.over) return;
   Object.assign(mine, { over: true, stopped });
-  if (state.run !== mine) return;
-  if (STILL || stopped) state.now = Infinity;
+  if (s.run !== mine) return;
+  if (STILL || stopped) s.now = Infinity;
   lay();
 }
 function endWorker() {                                  // with all that it has loaded
@@ -135,7 +135,7 @@ function heard({ id, loaded, failed, began, lane, round, costs, verdict, share, 
   else if (round) {
     Object.assign(names, round.names);
     mine[lane].push(round);
-    if (state.run === mine) lay();
+    if (s.run === mine) lay();
   } else if (costs) measured(costs);
   else if (verdict) judged(verdict);
   else if (share) progress(share, "Following every possible outcome.");
@@ -153,16 +153,14 @@ function enter(about) {                                 // your run takes the pl
   choose(mine);
   play(true);
 }
-function measureHere() {                                // this browser's costs of the run that is shown
-  for (const key of KEYS) $(key).value = state.run.settings[key];
+export function measureHere() {                                // this browser's costs of the run that is shown
+  for (const key of KEYS) $(key).value = s.run.settings[key];
   wanted = race();
 }
 function measured(costs) {
   if (costs.c === null || costs.v === null) return;
   here.c[cellOf(mine)] = costs.c;
   here.v = Array.from({ length: 16 }, (_, i) => passCost(i + 1, mine.about.most, costs.v));
-  if ((wanted || state.preset === here) && state.run === mine) use(here);
+  if ((wanted || s.preset === here) && s.run === mine) use(here);
   wanted = false;
 }
-
-export { SIZE, measureHere, request };

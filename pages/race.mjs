@@ -7,45 +7,45 @@ import { backToItsPlace, openToken } from "./round.mjs";
 import { measureHere } from "./python.mjs";
 // The state ----------------------------------------------------------------------------------------------
 const PACE = 300, PHASE = 1200, HOLD = 700;             // milliseconds: a step; if slow: a phase, a halt
-const LANES = ["alone", "spec"], names = {};            // names: token: its text
-const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }));
+export const LANES = ["alone", "spec"], names = {};            // names: token: its text
+export const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }));
 runs.forEach(one => one.spec.forEach(r => Object.assign(names, r.names)));
-const state = { run: runs[0], preset: data.presets[0], c: 0, v: 1, now: 0, playing: false, slow: false, once: false,
+export const s = { run: runs[0], preset: data.presets[0], c: 0, v: 1, now: 0, playing: false, slow: false, once: false,
   opened: null, stops: [], at: 0, what: {} };
-let before = 0, line = [];
-let shape = state.preset.v, held = 0, boxes = [], drawn = {};     // boxes: the rounds on the screen
-const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(state.run.alone.length, end());
-const limit = () => state.run.over ? finish() : Math.min(state.run.alone.length, end());    // what has arrived
-const passed = at => at <= state.now + 1e-9;
+export let before = 0, line = [];
+export let shape = s.preset.v, held = 0, boxes = [], drawn = {};     // boxes: the rounds on the screen
+export const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(s.run.alone.length, end());
+const limit = () => s.run.over ? finish() : Math.min(s.run.alone.length, end());    // what has arrived
+const passed = at => at <= s.now + 1e-9;
 function reached() {                                      // how many rounds are done, and what is drafted since
-  const done = line.filter(r => passed(r.ends)).length, r = line[done], begun = r && state.now > r.begins + 1e-9;
-  const drafted = !begun ? 0 : state.c ? Math.floor((state.now - r.begins) / state.c + 1e-9) : Infinity;
-  return { done, drafted, checking: Boolean(begun && state.now > r.drafted + 1e-9) };
+  const done = line.filter(r => passed(r.ends)).length, r = line[done], begun = r && s.now > r.begins + 1e-9;
+  const drafted = !begun ? 0 : s.c ? Math.floor((s.now - r.begins) / s.c + 1e-9) : Infinity;
+  return { done, drafted, checking: Boolean(begun && s.now > r.drafted + 1e-9) };
 }
 function halts() {                                      // where one stops: in slow motion thrice a round
-  return [0, ...line.flatMap(({ drafted, ends }) => state.slow ? [drafted, (drafted + ends) / 2, ends] : [ends])];
+  return [0, ...line.flatMap(({ drafted, ends }) => s.slow ? [drafted, (drafted + ends) / 2, ends] : [ends])];
 }
 
 // Who drafts: [what a draft costs, what p is, how it is said of a draft]; and who judges -------------------
-const SAID = JSON.parse($("sayings").textContent), RACED = ["1 for the token that wins the drafter's race",
+export const SAID = JSON.parse($("sayings").textContent), RACED = ["1 for the token that wins the drafter's race",
   "it won the drafter's race, so"];
-const ruleOf = ({ settings: { verifier = "" }, about }) => about.edited ? "your own" : verifier.split(":")[0];
-function drafterOf(run) {                               // schedule:lookup is lookup, schedule alone the model
+export const ruleOf = ({ settings: { verifier = "" }, about }) => about.edited ? "your own" : verifier.split(":")[0];
+export function drafterOf(run) {                               // schedule:lookup is lookup, schedule alone the model
   const [name, within] = run.settings.drafter.split(/:(?=[a-z])/), wraps = /^(schedule|optimum|confident)/;
   const said = SAID.drafters[(wraps.test(name) ? within ?? "model" : name).split(":")[0]];
   const [cost, ...p] = said ?? SAID.drafters.other;
   return [cost, ...ruleOf(run) === "coupled" ? RACED : p];
 }
-const isTree = ({ about: { most, n_drafting } }) => most > n_drafting + 1;
-const cellOf = run =>                                   // under which preset.c has a draft's cost
+export const isTree = ({ about: { most, n_drafting } }) => most > n_drafting + 1;
+export const cellOf = run =>                                   // under which preset.c has a draft's cost
   `${run.settings.drafter} ${isTree(run) ? "tree:3,2,1" : "token K=4"} T=1`;
 const costOf = ({ c }, run) => typeof c === "number" ? c : c[cellOf(run)];      // undefined: not measured
 
 // The lanes ----------------------------------------------------------------------------------------------
-function shortened(prompt) {                            // its end, from the beginning of a word
+export function shortened(prompt) {                            // its end, from the beginning of a word
   return prompt.length < 48 ? prompt : "… " + prompt.slice(prompt.indexOf(" ", prompt.length - 44) + 1);
 }
-function chips(kind, words) {                           // the space before a word stays outside its chip
+export function chips(kind, words) {                           // the space before a word stays outside its chip
   return words.flatMap(word => {
     const shown = word.replace(/^ (?=\S)/, "").replace(/^ $/, "·").replace(/\n/g, "↵");
     const tag = /^(out|unread)/.test(kind) ? "del" : "span";
@@ -63,7 +63,7 @@ function roundIn(r) {                                   // the last round shows 
     box.append(el("span", "gone", ...chips(d.rejected ? "out" : "unread", [names[d.token]])));
   box.append(...asText("own", r.text.slice(r.accepted)));
   box.querySelectorAll(".token, .chip").forEach((one, j) => { one.dataset.j = j; });
-  box.ariaLabel = `Round ${state.run.spec.indexOf(r) + 1}: ${spoken(r)}`;
+  box.ariaLabel = `Round ${s.run.spec.indexOf(r) + 1}: ${spoken(r)}`;
   return Object.assign(box, { tabIndex: 0, role: "button" });
 }
 function spoken({ accepted, own, text, drafts = [] }) {
@@ -79,44 +79,44 @@ function pending({ nodes, drafts }, { drafted, checking }) {
 }
 function drawSpec(so, all) {                            // a round on the screen stays the same element
   const box = $("text-spec");
-  if (drawn.run !== state.run) {
+  if (drawn.run !== s.run) {
     boxes = [];
     backToItsPlace();
-    box.replaceChildren(el("span", "soft", shortened(state.run.settings.prompt)), el("span", "pending"));
+    box.replaceChildren(el("span", "soft", shortened(s.run.settings.prompt)), el("span", "pending"));
   }
   while (boxes.length > so.done) boxes.pop().remove();
-  for (const r of state.run.spec.slice(boxes.length, so.done)) {
+  for (const r of s.run.spec.slice(boxes.length, so.done)) {
     boxes.push(roundIn(r));
     box.lastChild.before(boxes.at(-1));
   }
   boxes.forEach((one, i) => one.classList.toggle("last", i === so.done - 1 && !all));
-  box.lastChild.replaceChildren(...state.run.spec[so.done] ? pending(state.run.spec[so.done], so) : []);
+  box.lastChild.replaceChildren(...s.run.spec[so.done] ? pending(s.run.spec[so.done], so) : []);
 }
-function draw() {
-  state.now = Math.max(0, Math.min(state.now, limit()));
-  const so = reached(), alone = Math.min(state.run.alone.length, Math.floor(state.now + 1e-9));
-  const last = { alone: state.run.alone.length, spec: end() }, first = last.spec < last.alone ? "spec" : "alone";
-  const all = state.run.over && passed(finish()), shown = [...Object.values(so), all].join();
-  const changed = name => drawn.run !== state.run || drawn[name] !== { alone, spec: shown }[name];
+export function draw() {
+  s.now = Math.max(0, Math.min(s.now, limit()));
+  const so = reached(), alone = Math.min(s.run.alone.length, Math.floor(s.now + 1e-9));
+  const last = { alone: s.run.alone.length, spec: end() }, first = last.spec < last.alone ? "spec" : "alone";
+  const all = s.run.over && passed(finish()), shown = [...Object.values(so), all].join();
+  const changed = name => drawn.run !== s.run || drawn[name] !== { alone, spec: shown }[name];
   if (changed("spec")) drawSpec(so, all);
-  if (changed("alone")) $("text-alone").replaceChildren(el("span", "soft", shortened(state.run.settings.prompt)),
-    state.run.alone.slice(0, alone).flatMap(r => r.text).join(""));
+  if (changed("alone")) $("text-alone").replaceChildren(el("span", "soft", shortened(s.run.settings.prompt)),
+    s.run.alone.slice(0, alone).flatMap(r => r.text).join(""));
   for (const name of LANES) if (changed(name)) $("text-" + name).scrollTop = 1e6;
-  drawn = { run: state.run, alone, spec: shown };
-  const counts = { alone: [alone, alone], spec: [tokensOf(state.run.spec.slice(0, so.done)), so.done] };
+  drawn = { run: s.run, alone, spec: shown };
+  const counts = { alone: [alone, alone], spec: [tokensOf(s.run.spec.slice(0, so.done)), so.done] };
   for (const name of LANES) {
-    const [tokens, passes] = counts[name], at = Math.min(state.now, last[name]), box = $("count-" + name);
-    const ended = state.run.over && passed(last[name]), done = `done${name === first ? " first" : ""}, after `;
+    const [tokens, passes] = counts[name], at = Math.min(s.now, last[name]), box = $("count-" + name);
+    const ended = s.run.over && passed(last[name]), done = `done${name === first ? " first" : ""}, after `;
     box.classList.toggle("first", ended && name === first);
     box.replaceChildren(`${many(tokens, "token")}, ${many(passes, "pass", "es")}, `,
       b(`${ended ? done : ""}${at.toFixed(1)} steps`));
     $("track-" + name).style.setProperty("--at", 100 * at / (finish() || 1) + "%");
   }
-  $("play").textContent = state.playing ? "Pause" : all ? "Play again" : "Play";
-  if (all && state.playing) { state.playing = false; say(outcome()); }
+  $("play").textContent = s.playing ? "Pause" : all ? "Play again" : "Play";
+  if (all && s.playing) { s.playing = false; say(outcome()); }
 }
 function outcome() {
-  const { alone, spec, settings: { temperature }, stopped, about: { lossless, edited } } = state.run;
+  const { alone, spec, settings: { temperature }, stopped, about: { lossless, edited } } = s.run;
   const [one, two] = [alone, spec].map(rounds => rounds.flatMap(r => r.tokens).concat(-1));
   const at = one.findIndex((token, i) => token !== two[i]);
   const law = lossless === false ? "another distribution: this rule is not lossless."
@@ -127,106 +127,106 @@ function outcome() {
         : ": two tokens were almost equally likely there, and rounding decided.");
 }
 function moment() {                                     // what is to be seen now, in a sentence
-  const { done, drafted, checking } = reached(), r = state.run.spec[checking || drafted ? done : done - 1];
+  const { done, drafted, checking } = reached(), r = s.run.spec[checking || drafted ? done : done - 1];
   if (!r) return "";
-  const drafts = many((r.nodes ?? r.drafts).length, "draft"), each = isTree(state.run) ? "Each level" : "Each";
+  const drafts = many((r.nodes ?? r.drafts).length, "draft"), each = isTree(s.run) ? "Each level" : "Each";
   if (checking) return `Round ${done + 1}: the large model checks ${drafts} in one pass.`;
-  if (drafted) return `Round ${done + 1}: ${drafts}. ${each} is ${drafterOf(state.run)[0]}.`;
-  return `Round ${done}: ${r.accepted} of ${many(r.depth, isTree(state.run) ? "level" : "draft")} accepted`
+  if (drafted) return `Round ${done + 1}: ${drafts}. ${each} is ${drafterOf(s.run)[0]}.`;
+  return `Round ${done}: ${r.accepted} of ${many(r.depth, isTree(s.run) ? "level" : "draft")} accepted`
     + (r.own ? `, then ${quoted(r.text.at(-1))}.` : ".");
 }
 const say = words => { $("said").textContent = words; };
 function tracks() {                                     // both on one scale: only then their lengths compare
   const rect = (kind, x, width) => `<rect class="${kind}" x="${x}" width="${.88 * width}" height="1"/>`;
-  const drafts = (at, n) => Array.from({ length: n }, (_, j) => rect("f-p", at.begins + j * state.c, state.c));
-  const parts = { alone: state.run.alone.map((_, i) => rect("f-q", i, 1)), spec: line.flatMap((at, i) =>
-    [...drafts(at, state.run.spec[i].depth), rect("f-q", at.drafted, at.ends - at.drafted)]) };
+  const drafts = (at, n) => Array.from({ length: n }, (_, j) => rect("f-p", at.begins + j * s.c, s.c));
+  const parts = { alone: s.run.alone.map((_, i) => rect("f-q", i, 1)), spec: line.flatMap((at, i) =>
+    [...drafts(at, s.run.spec[i].depth), rect("f-q", at.drafted, at.ends - at.drafted)]) };
   for (const name of LANES) $("track-" + name).innerHTML = `<svg viewBox="0 0 ${finish() || 1} 1"
     preserveAspectRatio="none">${parts[name].join("")}</svg><i></i><i class="head"></i>`;
 }
 
 // The costs ----------------------------------------------------------------------------------------------
-const watchers = [];                                    // called after lay()
-function lay() {                                        // after another run, other costs, or an arrival
-  line = timeline(state.run, state.c, state.v);
-  const { most, n_drafting } = state.run.about, computed = state.run.spec.length && speedup(state.run, state.c, state.v);
-  const speed = computed, shown = speed.toFixed(2), real = state.preset === data.presets[0] && state.run.measured;
-  const busy = real && Math.max(real / speed, speed / real) > 1.2 || state.preset && state.v < 1;
-  const [accepted, tested] = acceptance(state.run), off = speed && speed < 1, made = sum(state.run.spec, r => r.depth);
+export const watchers = [];                                    // called after lay()
+export function lay() {                                        // after another run, other costs, or an arrival
+  line = timeline(s.run, s.c, s.v);
+  const { most, n_drafting } = s.run.about, computed = s.run.spec.length && speedup(s.run, s.c, s.v);
+  const speed = computed, shown = speed.toFixed(2), real = s.preset === data.presets[0] && s.run.measured;
+  const busy = real && Math.max(real / speed, speed / real) > 1.2 || s.preset && s.v < 1;
+  const [accepted, tested] = acceptance(s.run), off = speed && speed < 1, made = sum(s.run.spec, r => r.depth);
   $("speed").textContent = speed ? shown + "×" : "…";
   $("speed").className = off ? "slow" : "";
   $("advice").textContent = !speed ? "" : `${shown} times as fast as the large model alone${off
     ? ". Switch drafting off." : ""}`;
   $("formula").replaceChildren(...words`${real ? b(`Measured without the prompt: ${real.toFixed(2)}. `) : ""}
-    ${busy ? b("The machine was busy: " + (state.v < 1 ? "v is less than 1. " : "this differs by more than a fifth. "),
-    "no") : ""}${tokensOf(state.run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
-    ${b((n_drafting * state.c + state.v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
-    ${isTree(state.run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %
+    ${busy ? b("The machine was busy: " + (s.v < 1 ? "v is less than 1. " : "this differs by more than a fifth. "),
+    "no") : ""}${tokensOf(s.run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
+    ${b((n_drafting * s.c + s.v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
+    ${isTree(s.run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %
     ${el("div", "", made > tested ? `(${made - tested} more follow a rejected one: not tested)` : "")}`);
   $("most-is").textContent = `${most - 1} drafts + 1`;
-  $("c-why").textContent = isTree(state.run) ? "one level of the tree" : drafterOf(state.run)[0];
-  $("v-why").textContent = state.v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
+  $("c-why").textContent = isTree(s.run) ? "one level of the tree" : drafterOf(s.run)[0];
+  $("v-why").textContent = s.v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
     : `less than ${most} passes: the weights are read only once`;
-  [$("c").max, $("v").min, $("v").max] = [Math.max(1, state.c), Math.min(1, state.v), Math.max(most, state.v)];
-  for (const [id, value] of [["c", state.c], ["v", state.v]]) {
+  [$("c").max, $("v").min, $("v").max] = [Math.max(1, s.c), Math.min(1, s.v), Math.max(most, s.v)];
+  for (const [id, value] of [["c", s.c], ["v", s.v]]) {
     $(id).value = value;
     $(id + "-is").textContent = `${id} = ${value.toFixed(2)}`;
   }
   for (const [i, one] of data.presets.entries())
-    $("presets").children[i].ariaPressed = String(one === state.preset);
-  $("preset-words").textContent = !state.preset ? "costs of your own" : state.preset.words
-    || `measured here: c = ${state.c.toFixed(2)}, v = ${state.v.toFixed(2)} (WebAssembly multiplies slowly)`;
+    $("presets").children[i].ariaPressed = String(one === s.preset);
+  $("preset-words").textContent = !s.preset ? "costs of your own" : s.preset.words
+    || `measured here: c = ${s.c.toFixed(2)}, v = ${s.v.toFixed(2)} (WebAssembly multiplies slowly)`;
   tracks();
   draw();
   watchers.forEach(watch => watch());
 }
-function dial(c1, v1) {                                 // the lower lane stays where it is; the clock follows
-  const share = state.now / end(), over = passed(finish());
-  [state.c, state.v] = [c1, v1];
+export function dial(c1, v1) {                                 // the lower lane stays where it is; the clock follows
+  const share = s.now / end(), over = passed(finish());
+  [s.c, s.v] = [c1, v1];
   drawn.spec = null;
-  line = timeline(state.run, state.c, state.v);
-  state.now = over ? Infinity : share ? share * end() : 0;
+  line = timeline(s.run, s.c, s.v);
+  s.now = over ? Infinity : share ? share * end() : 0;
   lay();
 }
-function use(one) {                                     // v: by rows
-  if (costOf(one, state.run) === undefined) return measureHere();
-  [state.preset, shape] = [one, one.v];
-  dial(costOf(one, state.run), one.v[state.run.about.most - 1]);
+export function use(one) {                                     // v: by rows
+  if (costOf(one, s.run) === undefined) return measureHere();
+  [s.preset, shape] = [one, one.v];
+  dial(costOf(one, s.run), one.v[s.run.about.most - 1]);
 }
 $("presets").append(...data.presets.map(one => button(one.name, "", () => use(one))));
 for (const id of ["c", "v"]) $(id).oninput = () => {
-  state.preset = null;
+  s.preset = null;
   dial(Number($("c").value), Number($("v").value));
 };
 
 // Play, step, choose -------------------------------------------------------------------------------------
 function tick(time) {
-  if (!state.playing) return;
+  if (!s.playing) return;
   const passing = Math.min(Math.max(time - before, 0), 100);
   before = time;
-  if (!state.slow) state.now += passing / PACE;
+  if (!s.slow) s.now += passing / PACE;
   else if (time > held) {                               // each phase takes as long, and then one looks at it
     const from = halts().findLast(passed), next = halts().find(at => !passed(at)) ?? finish();
-    state.now = Math.min(next, state.now + passing / PHASE * (next - from));
-    if (state.now === next) {
-      if (state.once) play(false);
+    s.now = Math.min(next, s.now + passing / PHASE * (next - from));
+    if (s.now === next) {
+      if (s.once) play(false);
       held = time + HOLD;
       say(moment());
     }
   }
   draw();
-  if (state.playing) requestAnimationFrame(tick);
+  if (s.playing) requestAnimationFrame(tick);
 }
-function play(on) {
-  if (on && state.run.over && passed(finish())) state.now = 0;
-  [state.playing, before, held] = [on, performance.now(), 0];
+export function play(on) {
+  if (on && s.run.over && passed(finish())) s.now = 0;
+  [s.playing, before, held] = [on, performance.now(), 0];
   say("");
   draw();
   if (on) requestAnimationFrame(tick);
 }
-function step(by) {                                     // to the next halt, or the one before
+export function step(by) {                                     // to the next halt, or the one before
   play(false);
-  state.now = by > 0 ? halts().find(at => !passed(at)) ?? finish() : halts().findLast(at => at < state.now - 1e-9) ?? 0;
+  s.now = by > 0 ? halts().find(at => !passed(at)) ?? finish() : halts().findLast(at => at < s.now - 1e-9) ?? 0;
   draw();
   say(moment());
 }
@@ -234,37 +234,34 @@ function label({ recorded, settings: { prompt, temperature, drafter, verifier } 
   const how = [recorded ? "" : "your run", drafter, verifier].filter(word => !/^(model|token|)$/.test(word));
   return [...how, `temperature ${temperature}`].join(", ") + `: ${prompt.slice(0, 26)}…`;
 }
-const twinOf = one => runs.find(other => other.recorded && ["prompt", "drafter", "verifier"].every(key =>
+export const twinOf = one => runs.find(other => other.recorded && ["prompt", "drafter", "verifier"].every(key =>
   other.settings[key] === one.settings[key]) && !other.settings.temperature !== !one.settings.temperature);
-function choose(chosen) {
-  [state.run, state.now] = [chosen, 0];
+export function choose(chosen) {
+  [s.run, s.now] = [chosen, 0];
   $("which-run").replaceChildren(...runs.map((one, i) => new Option(label(one), i)));
-  $("which-run").value = runs.indexOf(state.run);
-  const twin = twinOf(state.run), { temperature } = state.run.settings;
+  $("which-run").value = runs.indexOf(s.run);
+  const twin = twinOf(s.run), { temperature } = s.run.settings;
   $("twin").hidden = !twin;
   $("twin").textContent = `The same story at ${exact(twin?.settings.temperature)}`;
   $("differ").textContent = temperature ? `Temperature ${exact(temperature)}: each lane draws its tokens at
     random, so the texts differ.` : "Temperature 0: each token is the likeliest.";
-  $("badge").textContent = state.run.recorded ? "a recording" : "your run";
-  if (state.preset && costOf(state.preset, state.run) === undefined) state.preset = data.presets[0];
-  if (state.preset) shape = state.preset.v;
-  if (state.preset) [state.c, state.v] = [costOf(state.preset, state.run), state.preset.v[state.run.about.most - 1]];
-  else state.v = Math.min(state.v, state.run.about.most);
+  $("badge").textContent = s.run.recorded ? "a recording" : "your run";
+  if (s.preset && costOf(s.preset, s.run) === undefined) s.preset = data.presets[0];
+  if (s.preset) shape = s.preset.v;
+  if (s.preset) [s.c, s.v] = [costOf(s.preset, s.run), s.preset.v[s.run.about.most - 1]];
+  else s.v = Math.min(s.v, s.run.about.most);
   lay();
 }
-$("play").onclick = () => play(!state.playing);
+$("play").onclick = () => play(!s.playing);
 $("back").onclick = () => step(-1);
 $("step").onclick = () => step(1);
-$("slow").onclick = () => { $("slow").ariaPressed = String(state.slow = !state.slow); };
+$("slow").onclick = () => { $("slow").ariaPressed = String(s.slow = !s.slow); };
 $("which-run").onchange = () => { choose(runs[$("which-run").value]); play(!STILL); };
-$("twin").onclick = () => { choose(twinOf(state.run)); play(!STILL); };
+$("twin").onclick = () => { choose(twinOf(s.run)); play(!STILL); };
 const boxAt = event => boxes.indexOf(event.target.closest(".can"));
 $("text-spec").onpointerdown = event => {               // nothing moves below the pointer
-  if (state.playing && event.pointerType === "mouse" && boxAt(event) >= 0) play(false);
+  if (s.playing && event.pointerType === "mouse" && boxAt(event) >= 0) play(false);
 };
 $("text-spec").onclick = ({ target }) => {
   if (boxAt({ target }) >= 0) openToken(boxAt({ target }), target.closest("[data-j]")?.dataset.j);
 };
-
-export { SAID, cellOf, chips, choose, dial, drafterOf, draw, finish, isTree, lay, line, names, play, ruleOf,
-  runs, shape, shortened, state, step, twinOf, use, watchers };

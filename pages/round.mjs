@@ -1,7 +1,7 @@
 // One round, opened: a stop for each line of the code.  `kind` says what is drawn there.
 import { speedup, sum, worth } from "./formula.mjs";
 import { $, STILL, b, bar, data, el, exact, many, number, part, quoted, seen, words } from "./dom.mjs";
-import { SAID, chips, choose, dial, drafterOf, draw, finish, names, play, ruleOf, runs, shortened, state,
+import { SAID, chips, choose, dial, drafterOf, draw, finish, names, play, ruleOf, runs, shortened, s,
   step, use } from "./race.mjs";
 const LINES = JSON.parse($("lines").textContent);       // how the lines begin that a stop is about
 
@@ -38,13 +38,13 @@ const STOPS = {
   },
   whole: ({ accepted }) => [{ kind: "whole", n: accepted, out: true, own: true }],
 };
-let linked_to = null;                                   // the address names what was opened
-function openRound(of, i, go = false) {
+export let linked_to = null;                                   // the address names what was opened
+export function openRound(of, i, go = false) {
   const r = of.spec[i], kind = r.steps?.length ? "lines" : r.tests ? of.about.picture : "whole";
-  if (state.opened?.of !== of) list(of.about);
-  state.opened = { of, i, r };
-  state.stops = (STOPS[kind] ?? STOPS.tried)(r);
-  state.at = 0;
+  if (s.opened?.of !== of) list(of.about);
+  s.opened = { of, i, r };
+  s.stops = (STOPS[kind] ?? STOPS.tried)(r);
+  s.at = 0;
   light();
   if (!go) return;
   play(false);                                          // in the address: of a run of one's own, no number
@@ -53,14 +53,14 @@ function openRound(of, i, go = false) {
   $("round").scrollIntoView({ block: $("slot").children.length ? "nearest" : "start" });
   $("r-next").focus({ preventScroll: true });
 }
-function openToken(i, j) {                              // in place: below the lanes, at the token's own test
+export function openToken(i, j) {                              // in place: below the lanes, at the token's own test
   $("slot").append($("round"));
-  openRound(state.run, i, true);
-  const mine = state.stops.findIndex(stop => j === undefined ? stop.out : stop.j === Number(j) && stop.kind !== "show");
-  state.at = Math.max(0, j < state.opened.r.tests?.length || j === undefined ? mine : state.stops.findIndex(stop => stop.own));
+  openRound(s.run, i, true);
+  const mine = s.stops.findIndex(stop => j === undefined ? stop.out : stop.j === Number(j) && stop.kind !== "show");
+  s.at = Math.max(0, j < s.opened.r.tests?.length || j === undefined ? mine : s.stops.findIndex(stop => stop.own));
   light();
 }
-function backToItsPlace() { $("why").before($("round")); }
+export function backToItsPlace() { $("why").before($("round")); }
 function list({ sources, picture }) {                   // beside a picture: without comments
   $("source").hidden = !sources.length;
   $("source").replaceChildren(...sources.flatMap(({ name, file, lines, doc, differs }) => {
@@ -76,7 +76,7 @@ function list({ sources, picture }) {                   // beside a picture: wit
 const wordOf = id => id === null ? "the rest" : typeof id === "string" ? id : seen(names[id] ?? `#${id}`);
 // rows: [[token, *its probability in each], ..].  If z, the sum of (q - p)_+, is given, this difference is
 // drawn, hatched: "missing" beside p, "normal" divided by z.
-function bars(rows, kinds, { marked, drawn, z = 0, mode = "" } = {}) {
+export function bars(rows, kinds, { marked, drawn, z = 0, mode = "" } = {}) {
   const left = ([id, p, q]) => id === null ? rest : Math.max(q - p, 0) / z, normal = mode === "normal";
   const known = rows.filter(([id]) => id !== null), rest = z && 1 - sum(known, left);
   const most = Math.max(...known.flatMap(row => normal ? left(row) : row.slice(1))) || 1;
@@ -173,8 +173,8 @@ function paperOf(sources, source, nth) {                // if all but the editor
   return sources.every(({ file }) => known.includes(file))
     && LINES.paper.find(([, lines]) => lines.some(start => line?.startsWith(start)))?.[0] || "";
 }
-function light() {
-  const { of, i, r } = state.opened, stop = state.stops[state.at], { kind, j, n, out, own, t } = stop, drafts = r.drafts ?? [];
+export function light() {
+  const { of, i, r } = s.opened, stop = s.stops[s.at], { kind, j, n, out, own, t } = stop, drafts = r.drafts ?? [];
   const test = stop.test ?? (/test|coin/.test(kind) ? t : kind === "weight" && { ratio: t.ratio });
   const row = t?.rows.find(([id]) => id === t.x), draft = drafts[j] ?? (row && { p: row[1], q: row[2] });
   $("letters").replaceChildren(...words`${el("span", "q-ink", "q")} is the large model's distribution, and
@@ -201,17 +201,17 @@ function light() {
   if (top < box.scrollTop || top > box.scrollTop + box.clientHeight - 40)
     box.scrollTop = top - box.clientHeight / 2;
   $("paper").textContent = paperOf(of.about.sources, source, nth);
-  const other = of === state.run ? "" : " (of another run)";
-  $("place").textContent = `round ${i + 1} of ${of.spec.length}${other}, line ${state.at + 1} of ${state.stops.length}`;
-  $("r-back").disabled = !i && !state.at;
-  $("r-next").disabled = i + 1 === of.spec.length && state.at + 1 === state.stops.length;
+  const other = of === s.run ? "" : " (of another run)";
+  $("place").textContent = `round ${i + 1} of ${of.spec.length}${other}, line ${s.at + 1} of ${s.stops.length}`;
+  $("r-back").disabled = !i && !s.at;
+  $("r-next").disabled = i + 1 === of.spec.length && s.at + 1 === s.stops.length;
 }
 function move(by) {                                     // after the last line comes the next round
-  const { of, i } = state.opened;
-  if (state.stops[state.at + by]) state.at += by;
+  const { of, i } = s.opened;
+  if (s.stops[s.at + by]) s.at += by;
   else if (of.spec[i + by]) {
     openRound(of, i + by);
-    if (by < 0) state.at = state.stops.length - 1;
+    if (by < 0) s.at = s.stops.length - 1;
   }
   light();
 }
@@ -221,7 +221,7 @@ $("r-next").onclick = () => move(1);
 // Keys, and the round that is opened at first ------------------------------------------------------------
 function onRound() {                                    // whether the arrows step the opened round
   const { top, bottom } = $("round").getBoundingClientRect(), half = innerHeight / 2;
-  return state.opened && (top < half && bottom > half
+  return s.opened && (top < half && bottom > half
     || $("round").contains(document.activeElement) && bottom > 0 && top < innerHeight);
 }
 addEventListener("keydown", event => {
@@ -230,7 +230,7 @@ addEventListener("keydown", event => {
   const racing = on === document.body || on.matches("section") || on.closest("#race");
   if (on.matches(".can") && [" ", "Enter"].includes(event.key)) on.click();
   else if (event.key === " " && racing && $("race").offsetHeight && !on.closest("button, a, .part")) {
-    play(!state.playing);
+    play(!s.playing);
     $("race").scrollIntoView({ block: "nearest" });
   }
   else if (arrow && onRound()) move(arrow);
@@ -238,21 +238,18 @@ addEventListener("keydown", event => {
   else return;
   event.preventDefault();
 });
-const roundsOf = among => among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
-const best = all => all.toSorted((a, b) => worth(b) - worth(a))[0];
-function openBest(among) {                              // a clear rejection, of whole words
+export const roundsOf = among => among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
+export const best = all => all.toSorted((a, b) => worth(b) - worth(a))[0];
+export function openBest(among) {                              // a clear rejection, of whole words
   const found = best(roundsOf(among));
-  $("round").hidden = !state.opened && !found;
+  $("round").hidden = !s.opened && !found;
   if (found) openRound(found.of, found.i);
 }
-const isLine = one => one.about.picture !== "tree";
-function begin() {                                      // with a recording
-  choose(state.run);
+export const isLine = one => one.about.picture !== "tree";
+export function begin() {                                      // with a recording
+  choose(s.run);
   const lines = runs.filter(isLine);
   openBest(lines.length ? lines : runs);
-  if (STILL) { state.now = finish(); draw(); } else play(true);
+  if (STILL) { s.now = finish(); draw(); } else play(true);
 }
-Object.assign(globalThis, { $, data, runs, state, play, draw, choose, dial, use, finish, speedup, openRound });
-
-export { backToItsPlace, bars, begin, best, isLine, light, linked_to, openBest, openRound, openToken, roundsOf
-};
+Object.assign(globalThis, { $, data, runs, s, play, draw, choose, dial, use, finish, speedup, openRound });

@@ -1,24 +1,24 @@
 // The ten minutes of docs/lesson.md, as a tour: at each stop one sentence, and one lit part of a view.
 import { $, STILL, data, el } from "./dom.mjs";
-import { choose, isTree, line, play, runs, state, step, twinOf, use } from "./race.mjs";
+import { choose, isTree, line, play, runs, s, step, twinOf, use } from "./race.mjs";
 import { begin, best, light, openRound, roundsOf } from "./round.mjs";
 import { answers, deal, game } from "./game.mjs";
 import { drafted, prove } from "./why.mjs";
 import { open, openings } from "./rule.mjs";
 import { addressOf, asSet, linked, race, view } from "./page.mjs";
-let touring = 0, before_tour = null;                    // which stop, from 1; what had the focus
+export let touring = 0, before_tour = null;                    // which stop, from 1; what had the focus
 const { stops: GUIDE, end: ANSWERS } = data.tour;
 const story = twinOf(runs[0]) ?? runs[0], second = best(story.spec.flatMap((r, i) =>
   r.accepted === 1 && r.drafts[1]?.rejected ? { of: story, r, i } : []));      // its second draft is rejected
 function phase(from) {                                  // of the second round, in slow motion
-  if (state.run !== runs[0]) choose(runs[0]);
+  if (s.run !== runs[0]) choose(runs[0]);
   use(data.presets[0]);
-  state.now = from(line[1]);
+  s.now = from(line[1]);
   if (STILL) step(1); else play(true);
 }
 function turn(found, is) {                              // the opened round, at a stop of its own
   openRound(found.of, found.i);
-  state.at = Math.max(0, state.stops.findIndex(is));
+  s.at = Math.max(0, s.stops.findIndex(is));
   light();
 }
 const at_draft = (j, kind) => () => turn(second, stop => stop.kind === kind && stop.j === j);
@@ -33,18 +33,18 @@ const TOUR = {                                          // the stop's name: [the
   "what q lacks": ["round", "#picture, #words", at_draft(1, "left")],
   "the draw": ["round", "#before, #picture, #words", at_draft(1, "draw")],
   "why": ["why", "#proof", () => { game.p.forEach((p, i) => { drafted[i] = p; }); prove(); }],
-  "when not": ["when", "#whats", () => { state.what = {}; choose(runs[0]); use(data.presets[0]); play(false); }],
+  "when not": ["when", "#whats", () => { s.what = {}; choose(runs[0]); use(data.presets[0]); play(false); }],
   "a tree": ["tree", "#nodes, #picture, #words", () => turn(best(roundsOf(runs.filter(isTree))), ({ kind }, i) =>
-    kind === "show" && state.stops[i - 1]?.more)],
+    kind === "show" && s.stops[i - 1]?.more)],
   "one guess": ["guess", "#card", () => deal(false, false)],
   "your own rule": ["own", "#editor, #own-bar, #verdict, #differences", () => open(0)],
   "the end": ["end", "#end", () => {}],
 };
-function go(to) {                                       // to a stop; beyond the last one stays
+export function go(to) {                                       // to a stop; beyond the last one stays
   if (!touring) before_tour = document.activeElement;
   touring = Math.max(1, Math.min(to, GUIDE.length));
   const [name, words] = GUIDE[touring - 1], [where, lit, drive] = TOUR[name];
-  state.slow = state.once = true;
+  s.slow = s.once = true;
   view(where);
   drive();
   $("guide-words").textContent = words;
@@ -63,7 +63,7 @@ function quiet(lit) {                                   // all that neither hold
       }
 }
 function leave() {
-  [touring, state.slow, state.once] = [0, false, false];
+  [touring, s.slow, s.once] = [0, false, false];
   quiet([]);
   view("");
   before_tour?.focus();
@@ -90,5 +90,3 @@ Object.assign(globalThis, { go, leave, asSet, addressOf, race, open, openings, a
 begin();
 linked(true);
 $("main").className = "";
-
-export { go, touring };

@@ -1,28 +1,28 @@
 // When is it not faster?  The formula over K, and where the race stands.
 import { acceptance, expected, speedup, stretched } from "./formula.mjs";
 import { $, b, words } from "./dom.mjs";
-import { SAID, isTree, ruleOf, shape, state, watchers } from "./race.mjs";
-const checking = rows => stretched(shape, rows, state.run.about.most, state.v);
-const predicted = (alpha, K) => expected(alpha, K) / (K * state.c + checking(K + 1));
+import { SAID, isTree, ruleOf, shape, s, watchers } from "./race.mjs";
+const checking = rows => stretched(shape, rows, s.run.about.most, s.v);
+const predicted = (alpha, K) => expected(alpha, K) / (K * s.c + checking(K + 1));
 function whyNot() {                                     // the theorem is not about this run
-  const { spec, alone, about: { n_drafting }, settings } = state.run, rule = ruleOf(state.run);
+  const { spec, alone, about: { n_drafting }, settings } = s.run, rule = ruleOf(s.run);
   let left = settings.n_tokens ?? alone.length;         // the last rounds have room for fewer drafts
   const full = spec.every(r => (left -= r.tokens.length) < n_drafting || r.depth === n_drafting);
-  return isTree(state.run) ? "In a tree, levels are accepted or not, each with several drafts."
+  return isTree(s.run) ? "In a tree, levels are accepted or not, each with several drafts."
     : !SAID.one_by_one.includes(rule) ? `Here the rule is ${rule}: α is for drafts that are judged one by one.`
     : full ? "" : "Here a round does not always have K drafts.";
 }
 function curve() {
-  if (state.what.run !== state.run) state.what = { run: state.run };                 // alpha, K: as the dials say; else those of the race
+  if (s.what.run !== s.run) s.what = { run: s.run };                 // alpha, K: as the dials say; else those of the race
   const not = whyNot();
   $("whats").hidden = Boolean(not);
-  $("when-not").textContent = not && `${not} So the formula does not predict this race: ${state.run.spec.length
-    ? speedup(state.run, state.c, state.v).toFixed(2) : ""}.`;
+  $("when-not").textContent = not && `${not} So the formula does not predict this race: ${s.run.spec.length
+    ? speedup(s.run, s.c, s.v).toFixed(2) : ""}.`;
   if (not) return;
-  const [accepted, tested] = acceptance(state.run), race = Math.min(15, state.run.about.n_drafting);
-  const alpha = state.what.alpha ?? Number((accepted / tested || 0).toFixed(2)), K = state.what.K ?? race;
+  const [accepted, tested] = acceptance(s.run), race = Math.min(15, s.run.about.n_drafting);
+  const alpha = s.what.alpha ?? Number((accepted / tested || 0).toFixed(2)), K = s.what.K ?? race;
   const all = Array.from({ length: 15 }, (_, i) => predicted(alpha, i + 1)), best = Math.max(...all);
-  const raced = state.run.spec.length ? speedup(state.run, state.c, state.v) : 0, top = Math.max(1.5, best, raced) * 1.12;
+  const raced = s.run.spec.length ? speedup(s.run, s.c, s.v) : 0, top = Math.max(1.5, best, raced) * 1.12;
   const x = K => 40 + 36 * K, y = speed => 200 - 190 * speed / top;
   const dot = (K, speed, name) => `<circle cx="${x(K)}" cy="${y(speed)}" r="6" class="${name}"/>`;
   const text = (x, y, words, name = "") => `<text x="${x}" y="${y}" class="${name}">${words}</text>`;
@@ -40,7 +40,7 @@ function curve() {
     itself: ${raced.toFixed(2)}. (A pass over ${K + 1} tokens costs ${checking(K + 1).toFixed(2)} steps.)`);
 }
 for (const [id, key] of [["alpha", "alpha"], ["drafts", "K"]]) $(id).oninput = () => {
-  state.what[key] = Number($(id).value);
+  s.what[key] = Number($(id).value);
   curve();
 };
 watchers.push(curve);
