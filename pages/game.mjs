@@ -2,10 +2,10 @@
 import { $, b, button, data, el, many, words } from "./dom.mjs";
 import { bars } from "./round.mjs";
 import { plain } from "./why.mjs";
-export const { game } = data, answers = [];                    // true is "lossless"
+const { game } = data, answers = [];                    // true is "lossless"
 let card = 0, dealt = [];
 const score = () => answers.filter((answer, i) => answer === dealt[i].lossless).length;
-export const thread = ({ link, thread }) => Object.assign(el("a", "", thread), { href: link });
+const thread = ({ link, thread }) => Object.assign(el("a", "", thread), { href: link });
 function laws({ law, lossless }, answered) {            // p and q; after an answer also what the rule gives
   const rows = game.tokens.map((token, i) => [token, game.p[i], game.q[i], ...answered ? [law[i]] : []]);
   const key = el("p", "small", el("span", "p-ink", "p, for the drafts"), " · ", el("span", "q-ink",
@@ -23,17 +23,16 @@ function verdictOn(rule, right) {
       ${plain(rule.probability)} and should come with ${plain(rule.wanted)}.`),
   el("p", "small soft", thread(rule), ` (${rule.date}): ${rule.claim}`)];
 }
-function summary() {                                    // what was right, and something to pass on
-  const told = `I got ${score()} of ${dealt.length} accept rules right.`, link = location.href.split("#")[0];
-  const pass = button("Copy my score", "", () => copy(`${told} ${link}#guess`, pass));
+function summary() {                                    // what was right
+  const told = `I got ${score()} of ${dealt.length} accept rules right.`;
   const code = $("top").querySelectorAll("p a")[2]?.href, file = "lossless/verdicts/README.md";
   const all = code ? Object.assign(el("a", "", `all ${game.n} cases`), { href: `${code}/blob/main/${file}` })
     : el("span", "", `all ${game.n} cases (in ${file})`);
   return [el("p", "verdict", told), el("p", "", ...words`Guessing gets ${dealt.length / 2}. Of ${all} of the
     repository, ${game.n_wrong} are not lossless.`), el("ol", "", ...dealt.map((rule, i) => el("li", "",
-    answers[i] === rule.lossless ? "✓ " : "✗ ", thread(rule)))), el("div", "row", pass)];
+    answers[i] === rule.lossless ? "✓ " : "✗ ", thread(rule))))];
 }
-export function copy(text, where) {                            // to the clipboard, where there is one
+function copy(text, where) {                            // to the clipboard, where there is one
   const said = done => { where.textContent = done ? "Copied" : "Not copied: no clipboard here"; };
   (navigator.clipboard?.writeText(text) ?? Promise.reject()).then(() => said(true), () => said(false));
 }
@@ -55,9 +54,11 @@ function ask(focus = true) {
   $("game").replaceChildren(box);
   if (focus) (box.querySelector(".verdict") ?? buttons[0]).focus({ preventScroll: true });
 }
-export function deal(focus, mixed = true) {                    // not mixed: as in game.ini, whose first rule is wrong
+function deal(focus, mixed = true) {                    // not mixed: as in game.ini, whose first rule is wrong
   const order = game.rules.map((rule, i) => [mixed ? Math.random() : i, rule]).sort(([a], [b]) => a - b);
   [card, answers.length, dealt] = [0, 0, order.map(([, rule]) => rule)];
   ask(focus);
 }
 deal(false);
+
+export { answers, copy, deal, game, thread };

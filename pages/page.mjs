@@ -5,27 +5,27 @@ import { backToItsPlace, isLine, linked_to, openBest, openRound } from "./round.
 import { SIZE, request } from "./python.mjs";
 import { open, openLinked, openings, rule } from "./rule.mjs";
 import { go, touring } from "./tour.mjs";
-export const KEYS = ["prompt", "K", "temperature", "top_p", "seed", "n_tokens", "drafter", "verifier"];
+const KEYS = ["prompt", "K", "temperature", "top_p", "seed", "n_tokens", "drafter", "verifier"];
 const TEXTS = ["prompt", "drafter", "verifier"], root = document.documentElement;
 const START = { ...data.settings, open: openings[0].name };
 const PARTS = { tree: ["round"] };                      // of a view
 
-export const asSet = () => Object.fromEntries(KEYS.map(key =>
+const asSet = () => Object.fromEntries(KEYS.map(key =>
   [key, TEXTS.includes(key) ? $(key).value : Number($(key).value)]));
-export function addressOf(more) {                              // what is set, opened and shown
+function addressOf(more) {                              // what is set, opened and shown
   const all = { ...asSet(), open: rule.name, ...linked_to, tour: touring || "", ...more };
   const given = Object.entries(all).filter(([key, value]) => value !== (START[key] ?? ""));
   return location.href.split("#")[0] + (given.length ? "#" + new URLSearchParams(given) : "");
 }
-export function remember() { history.replaceState(null, "", addressOf({})); }
-export function race(code = "") {
+function remember() { history.replaceState(null, "", addressOf({})); }
+function race(code = "") {
   $("drawer").open ||= !$("form").checkValidity();
   if (!$("form").reportValidity()) return false;
   remember();
   request({ race: { ...asSet(), code } });
   return true;
 }
-export function view(name) {                                   // one part alone, in the tour; "": the whole page
+function view(name) {                                   // one part alone, in the tour; "": the whole page
   backToItsPlace();
   root.className = name ? "tour" : "";
   $("guide").hidden = !name;
@@ -44,7 +44,7 @@ $("tabs").onclick = event => {
   $(name).scrollIntoView();
   $(name).focus({ preventScroll: true });
 };
-export function linked(first) {                                // the address, at the start and when it changes
+function linked(first) {                                // the address, at the start and when it changes
   const given = new URLSearchParams(location.hash.slice(1)), settings = KEYS.some(key => given.has(key));
   for (const key of KEYS) if (settings || first) {
     $(key).value = given.get(key) ?? START[key];
@@ -72,3 +72,5 @@ addEventListener("opened", remember);
 for (const part of $("main").querySelectorAll("section")) part.tabIndex = -1;
 $("size").textContent = `Run loads Python and the models, ${Math.round(SIZE / 1e6)} MB.`;
 open(0);
+
+export { KEYS, addressOf, asSet, linked, race, remember, view };

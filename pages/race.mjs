@@ -1,20 +1,20 @@
 // The race: two lanes on one clock.  All that is on the screen follows from `now`, in steps: passes of the
 // large model over one token.  A run: { settings, about, alone, spec, recorded, over }; alone and spec are
 // rounds as pages/rounds.py describes them.
-import { acceptance, speedup, sum, timeline, tokensOf } from "./formula.mjs";
+import { acceptance, speedup, timeline, tokensOf } from "./formula.mjs";
 import { $, STILL, b, button, data, el, exact, many, quoted, words } from "./dom.mjs";
 import { backToItsPlace, openToken } from "./round.mjs";
 import { measureHere } from "./python.mjs";
 // The state ----------------------------------------------------------------------------------------------
 const PACE = 300, PHASE = 1200, HOLD = 700;             // milliseconds: a step; if slow: a phase, a halt
-export const LANES = ["alone", "spec"], names = {};            // names: token: its text
-export const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }));
+const LANES = ["alone", "spec"], names = {};            // names: token: its text
+const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }));
 runs.forEach(one => one.spec.forEach(r => Object.assign(names, r.names)));
-export const s = { run: runs[0], preset: data.presets[0], c: 0, v: 1, now: 0, playing: false, slow: false, once: false,
+const s = { run: runs[0], preset: data.presets[0], c: 0, v: 1, now: 0, playing: false, slow: false, once: false,
   opened: null, stops: [], at: 0, what: {} };
-export let before = 0, line = [];
-export let shape = s.preset.v, held = 0, boxes = [], drawn = {};     // boxes: the rounds on the screen
-export const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(s.run.alone.length, end());
+let before = 0, line = [];
+let shape = s.preset.v, held = 0, boxes = [], drawn = {};     // boxes: the rounds on the screen
+const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(s.run.alone.length, end());
 const limit = () => s.run.over ? finish() : Math.min(s.run.alone.length, end());    // what has arrived
 const passed = at => at <= s.now + 1e-9;
 function reached() {                                      // how many rounds are done, and what is drafted since
@@ -27,25 +27,25 @@ function halts() {                                      // where one stops: in s
 }
 
 // Who drafts: [what a draft costs, what p is, how it is said of a draft]; and who judges -------------------
-export const SAID = JSON.parse($("sayings").textContent), RACED = ["1 for the token that wins the drafter's race",
+const SAID = JSON.parse($("sayings").textContent), RACED = ["1 for the token that wins the drafter's race",
   "it won the drafter's race, so"];
-export const ruleOf = ({ settings: { verifier = "" }, about }) => about.edited ? "your own" : verifier.split(":")[0];
-export function drafterOf(run) {                               // schedule:lookup is lookup, schedule alone the model
+const ruleOf = ({ settings: { verifier = "" }, about }) => about.edited ? "your own" : verifier.split(":")[0];
+function drafterOf(run) {                               // schedule:lookup is lookup, schedule alone the model
   const [name, within] = run.settings.drafter.split(/:(?=[a-z])/), wraps = /^(schedule|optimum|confident)/;
   const said = SAID.drafters[(wraps.test(name) ? within ?? "model" : name).split(":")[0]];
   const [cost, ...p] = said ?? SAID.drafters.other;
   return [cost, ...ruleOf(run) === "coupled" ? RACED : p];
 }
-export const isTree = ({ about: { most, n_drafting } }) => most > n_drafting + 1;
-export const cellOf = run =>                                   // under which preset.c has a draft's cost
+const isTree = ({ about: { most, n_drafting } }) => most > n_drafting + 1;
+const cellOf = run =>                                   // under which preset.c has a draft's cost
   `${run.settings.drafter} ${isTree(run) ? "tree:3,2,1" : "token K=4"} T=1`;
 const costOf = ({ c }, run) => typeof c === "number" ? c : c[cellOf(run)];      // undefined: not measured
 
 // The lanes ----------------------------------------------------------------------------------------------
-export function shortened(prompt) {                            // its end, from the beginning of a word
+function shortened(prompt) {                            // its end, from the beginning of a word
   return prompt.length < 48 ? prompt : "… " + prompt.slice(prompt.indexOf(" ", prompt.length - 44) + 1);
 }
-export function chips(kind, words) {                           // the space before a word stays outside its chip
+function chips(kind, words) {                           // the space before a word stays outside its chip
   return words.flatMap(word => {
     const shown = word.replace(/^ (?=\S)/, "").replace(/^ $/, "·").replace(/\n/g, "↵");
     const tag = /^(out|unread)/.test(kind) ? "del" : "span";
@@ -92,7 +92,7 @@ function drawSpec(so, all) {                            // a round on the screen
   boxes.forEach((one, i) => one.classList.toggle("last", i === so.done - 1 && !all));
   box.lastChild.replaceChildren(...s.run.spec[so.done] ? pending(s.run.spec[so.done], so) : []);
 }
-export function draw() {
+function draw() {
   s.now = Math.max(0, Math.min(s.now, limit()));
   const so = reached(), alone = Math.min(s.run.alone.length, Math.floor(s.now + 1e-9));
   const last = { alone: s.run.alone.length, spec: end() }, first = last.spec < last.alone ? "spec" : "alone";
@@ -146,13 +146,13 @@ function tracks() {                                     // both on one scale: on
 }
 
 // The costs ----------------------------------------------------------------------------------------------
-export const watchers = [];                                    // called after lay()
-export function lay() {                                        // after another run, other costs, or an arrival
+const watchers = [];                                    // called after lay()
+function lay() {                                        // after another run, other costs, or an arrival
   line = timeline(s.run, s.c, s.v);
-  const { most, n_drafting } = s.run.about, computed = s.run.spec.length && speedup(s.run, s.c, s.v);
-  const speed = computed, shown = speed.toFixed(2), real = s.preset === data.presets[0] && s.run.measured;
+  const { most, n_drafting } = s.run.about, speed = s.run.spec.length && speedup(s.run, s.c, s.v);
+  const shown = speed.toFixed(2), real = s.preset === data.presets[0] && s.run.measured;
   const busy = real && Math.max(real / speed, speed / real) > 1.2 || s.preset && s.v < 1;
-  const [accepted, tested] = acceptance(s.run), off = speed && speed < 1, made = sum(s.run.spec, r => r.depth);
+  const [accepted, tested] = acceptance(s.run), off = speed && speed < 1;
   $("speed").textContent = speed ? shown + "×" : "…";
   $("speed").className = off ? "slow" : "";
   $("advice").textContent = !speed ? "" : `${shown} times as fast as the large model alone${off
@@ -161,8 +161,7 @@ export function lay() {                                        // after another 
     ${busy ? b("The machine was busy: " + (s.v < 1 ? "v is less than 1. " : "this differs by more than a fifth. "),
     "no") : ""}${tokensOf(s.run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
     ${b((n_drafting * s.c + s.v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
-    ${isTree(s.run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %
-    ${el("div", "", made > tested ? `(${made - tested} more follow a rejected one: not tested)` : "")}`);
+    ${isTree(s.run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %`);
   $("most-is").textContent = `${most - 1} drafts + 1`;
   $("c-why").textContent = isTree(s.run) ? "one level of the tree" : drafterOf(s.run)[0];
   $("v-why").textContent = s.v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
@@ -180,7 +179,7 @@ export function lay() {                                        // after another 
   draw();
   watchers.forEach(watch => watch());
 }
-export function dial(c1, v1) {                                 // the lower lane stays where it is; the clock follows
+function dial(c1, v1) {                                 // the lower lane stays where it is; the clock follows
   const share = s.now / end(), over = passed(finish());
   [s.c, s.v] = [c1, v1];
   drawn.spec = null;
@@ -188,7 +187,7 @@ export function dial(c1, v1) {                                 // the lower lane
   s.now = over ? Infinity : share ? share * end() : 0;
   lay();
 }
-export function use(one) {                                     // v: by rows
+function use(one) {                                     // v: by rows
   if (costOf(one, s.run) === undefined) return measureHere();
   [s.preset, shape] = [one, one.v];
   dial(costOf(one, s.run), one.v[s.run.about.most - 1]);
@@ -217,14 +216,14 @@ function tick(time) {
   draw();
   if (s.playing) requestAnimationFrame(tick);
 }
-export function play(on) {
+function play(on) {
   if (on && s.run.over && passed(finish())) s.now = 0;
   [s.playing, before, held] = [on, performance.now(), 0];
   say("");
   draw();
   if (on) requestAnimationFrame(tick);
 }
-export function step(by) {                                     // to the next halt, or the one before
+function step(by) {                                     // to the next halt, or the one before
   play(false);
   s.now = by > 0 ? halts().find(at => !passed(at)) ?? finish() : halts().findLast(at => at < s.now - 1e-9) ?? 0;
   draw();
@@ -234,9 +233,9 @@ function label({ recorded, settings: { prompt, temperature, drafter, verifier } 
   const how = [recorded ? "" : "your run", drafter, verifier].filter(word => !/^(model|token|)$/.test(word));
   return [...how, `temperature ${temperature}`].join(", ") + `: ${prompt.slice(0, 26)}…`;
 }
-export const twinOf = one => runs.find(other => other.recorded && ["prompt", "drafter", "verifier"].every(key =>
+const twinOf = one => runs.find(other => other.recorded && ["prompt", "drafter", "verifier"].every(key =>
   other.settings[key] === one.settings[key]) && !other.settings.temperature !== !one.settings.temperature);
-export function choose(chosen) {
+function choose(chosen) {
   [s.run, s.now] = [chosen, 0];
   $("which-run").replaceChildren(...runs.map((one, i) => new Option(label(one), i)));
   $("which-run").value = runs.indexOf(s.run);
@@ -245,7 +244,6 @@ export function choose(chosen) {
   $("twin").textContent = `The same story at ${exact(twin?.settings.temperature)}`;
   $("differ").textContent = temperature ? `Temperature ${exact(temperature)}: each lane draws its tokens at
     random, so the texts differ.` : "Temperature 0: each token is the likeliest.";
-  $("badge").textContent = s.run.recorded ? "a recording" : "your run";
   if (s.preset && costOf(s.preset, s.run) === undefined) s.preset = data.presets[0];
   if (s.preset) shape = s.preset.v;
   if (s.preset) [s.c, s.v] = [costOf(s.preset, s.run), s.preset.v[s.run.about.most - 1]];
@@ -265,3 +263,6 @@ $("text-spec").onpointerdown = event => {               // nothing moves below t
 $("text-spec").onclick = ({ target }) => {
   if (boxAt({ target }) >= 0) openToken(boxAt({ target }), target.closest("[data-j]")?.dataset.j);
 };
+
+export { SAID, cellOf, chips, choose, dial, drafterOf, draw, finish, isTree, lay, line, names, play, ruleOf,
+  runs, s, shape, shortened, step, twinOf, use, watchers };

@@ -1,8 +1,8 @@
 // One round, opened: a stop for each line of the code.  `kind` says what is drawn there.
 import { speedup, sum, worth } from "./formula.mjs";
 import { $, STILL, b, bar, data, el, exact, many, number, part, quoted, seen, words } from "./dom.mjs";
-import { SAID, chips, choose, dial, drafterOf, draw, finish, names, play, ruleOf, runs, shortened, s,
-  step, use } from "./race.mjs";
+import { SAID, chips, choose, dial, drafterOf, draw, finish, names, play, ruleOf, runs, s, shortened, step,
+  use } from "./race.mjs";
 const LINES = JSON.parse($("lines").textContent);       // how the lines begin that a stop is about
 
 // The stops: j is the draft, n how many are accepted so far, t what was tested (pages/picture.py) ----------
@@ -38,8 +38,8 @@ const STOPS = {
   },
   whole: ({ accepted }) => [{ kind: "whole", n: accepted, out: true, own: true }],
 };
-export let linked_to = null;                                   // the address names what was opened
-export function openRound(of, i, go = false) {
+let linked_to = null;                                   // the address names what was opened
+function openRound(of, i, go = false) {
   const r = of.spec[i], kind = r.steps?.length ? "lines" : r.tests ? of.about.picture : "whole";
   if (s.opened?.of !== of) list(of.about);
   s.opened = { of, i, r };
@@ -53,14 +53,14 @@ export function openRound(of, i, go = false) {
   $("round").scrollIntoView({ block: $("slot").children.length ? "nearest" : "start" });
   $("r-next").focus({ preventScroll: true });
 }
-export function openToken(i, j) {                              // in place: below the lanes, at the token's own test
+function openToken(i, j) {                              // in place: below the lanes, at the token's own test
   $("slot").append($("round"));
   openRound(s.run, i, true);
   const mine = s.stops.findIndex(stop => j === undefined ? stop.out : stop.j === Number(j) && stop.kind !== "show");
   s.at = Math.max(0, j < s.opened.r.tests?.length || j === undefined ? mine : s.stops.findIndex(stop => stop.own));
   light();
 }
-export function backToItsPlace() { $("why").before($("round")); }
+function backToItsPlace() { $("why").before($("round")); }
 function list({ sources, picture }) {                   // beside a picture: without comments
   $("source").hidden = !sources.length;
   $("source").replaceChildren(...sources.flatMap(({ name, file, lines, doc, differs }) => {
@@ -76,7 +76,7 @@ function list({ sources, picture }) {                   // beside a picture: wit
 const wordOf = id => id === null ? "the rest" : typeof id === "string" ? id : seen(names[id] ?? `#${id}`);
 // rows: [[token, *its probability in each], ..].  If z, the sum of (q - p)_+, is given, this difference is
 // drawn, hatched: "missing" beside p, "normal" divided by z.
-export function bars(rows, kinds, { marked, drawn, z = 0, mode = "" } = {}) {
+function bars(rows, kinds, { marked, drawn, z = 0, mode = "" } = {}) {
   const left = ([id, p, q]) => id === null ? rest : Math.max(q - p, 0) / z, normal = mode === "normal";
   const known = rows.filter(([id]) => id !== null), rest = z && 1 - sum(known, left);
   const most = Math.max(...known.flatMap(row => normal ? left(row) : row.slice(1))) || 1;
@@ -116,41 +116,29 @@ function statusIn({ nodes, tests }, { kind, j }) {      // of a node, at this st
 }
 
 // The words ----------------------------------------------------------------------------------------------
-const yes = text => b(text, "yes"), no = text => b(text, "no"), drafts = n => many(n, "draft");
-const own = r => yes(quoted(r.text.at(-1))), word = t => quoted(names[t.x]);
-const WORDS = {                                         // (the stop, its round, its draft, who drafts)
-  show: ({ j, t }, r, d, [,, gives]) => words`${r.nodes ? "The next child" : `Draft ${j + 1}`} is
-    ${b(word(t))}: ${r.nodes ? "now" : gives} p = ${d.p}, and the large model's q = ${d.q}. With what
-    probability should it be accepted?`,
-  test: ({ t, out }, r, d) => words`r = ${t.r} is ${out ? "not" : ""} less than min(1, q / p) =
-    min(1, ${exact(d.q)} / ${exact(d.p)}) = ${t.ratio}: ${out ? no("rejected.") : yes("accepted.")}
-    ${out ? "It is drafted more often than the large model would choose it." : ""}`,
-  accept: ({ j, t }, r) => words`${b(word(t))} stays. ${r.nodes ? "Its own children are tried next."
-    : j + 1 < r.drafts.length ? "On to the next draft." : "All drafts are accepted."}`,
-  left: ({ t, more }) => words`Pale: what accepted drafts already deliver, min(p, q). Hatched:
-    ${part("left", "what q still lacks", "q-ink")}. ${more ? "Divided by its sum it is q for the next child, and p loses this token."
-    : "A replacement is drawn from it, so the two add up to q, and the distribution is unchanged."} The
-    hatched part adds up to ${t.z}, and a rejection happens exactly that often.`,
-  draw: ({ j, t }, r) => words`Divided by its sum ${t.z}, the hatched part is a distribution. A draw from it
-    replaces ${no(word(t))} by ${own(r)}. ${j + 1 < r.drafts?.length
-    ? "The drafts after the rejected one are not looked at: they continue another text." : ""}`,
-  last: (_, r) => r.nodes ? words`A leaf is reached. The same pass has computed q after it: a draw from it
-    gives ${own(r)}.` : r.drafts.length ? words`All ${drafts(r.drafts.length)} are accepted. The same pass has
-    computed q after the last of them: a draw from it gives ${own(r)}. That is ${drafts(r.drafts.length)} + 1
-    from one pass.` : words`One token is left to write, and is drawn from q: ${own(r)}.`,
-  weight: ({ j, t }, r, d) => words`Block verification judges prefixes. The first ${drafts(j + 1)} have
-    P = min(1, P q / p) = min(1, ${exact(r.tests[j].weight)} × ${exact(d.q)} / ${exact(d.p)}) = ${t.weight}.
-    The bars are p and P q at the next place.`,
-  coin: ({ j, t }) => words`r = ${t.r} is ${t.passes ? "" : "not"} less than h = z / (z + 1 − P) =
-    ${t.ratio}, where z = ${t.z} is the hatched part: ${t.passes ? yes(`the first ${drafts(j + 1)} stay.`)
-    : "this does not accept them."} The last r that passes counts.`,
-  block: (_, r) => words`${r.accepted} of ${drafts(r.drafts.length)} accepted. The next token is drawn from
-    the hatched part, (P q − p)₊, divided by its sum: ${own(r)}.`,
-  whole: (_, r, d, who, rule) => words`${r.nodes ? `${drafts(r.nodes.length)} in a tree, all checked in one
-    pass. Green: accepted. ` : ""}${SAID.rules[r.chosen ? "chosen" : rule] ?? SAID.rules.other}`,
-  line: ({ facts, test }) => [...facts.map(fact), ...!test ? [] : words`r = ${test.r} is ${test.r < test.ratio
-    ? "" : "not"} less than min(1, ${exact(test.q)} / ${exact(test.p)}) = ${test.ratio}`],
+const NAMES = {                                         // of the words, where a stop's kind is not enough
+  show: (stop, { nodes }) => nodes ? "show child" : "show",
+  test: ({ out }) => out ? "rejected" : "accepted",
+  accept: ({ j }, { nodes, drafts }) => nodes ? "child stays" : j + 1 < drafts.length ? "stays" : "last stays",
+  left: ({ more }) => more ? "left, and a sibling" : "left",
+  draw: ({ j }, { drafts }) => j + 1 < drafts?.length ? "draw, and drafts" : "draw",
+  last: (stop, { nodes, drafts }) => nodes ? "leaf" : drafts.length ? "last" : "no drafts",
+  coin: ({ t }) => t.passes ? "coin passes" : "coin fails",
 };
+function wordsOf(stop, r, draft, of) {
+  const { kind, j, t = stop.test, facts = [] } = stop, drafts = n => many(n, "draft"), { rules } = SAID;
+  const word = t?.x === undefined ? "" : quoted(names[t.x] ?? ""), all = drafts((r.nodes ?? r.drafts).length);
+  const values = { ...t, ...t?.q === undefined && draft, ...r.accepted >= 0 && { accepted: String(r.accepted) },
+    n: String(j + 1), word: b(word), gone: b(word, "no"), own: b(quoted(r.text.at(-1)), "yes"), all,
+    gives: drafterOf(of)[2], lacks: part("left", "what q still lacks", "q-ink"), first: drafts(j + 1),
+    before: r.tests?.[j]?.weight };
+  const fill = name => SAID.stops[name].split(/[{}]/).map((text, i) => i % 2 === 0 ? text : /^[+-]/.test(text)
+    ? b(text.slice(1), text[0] === "+" ? "yes" : "no") : typeof values[text] === "number"
+      ? /^[pq]$/.test(text) ? exact(values[text]) : number(values[text]) : values[text]);
+  if (kind === "whole") return [...r.nodes ? fill("tree") : [], rules[r.chosen ? "chosen" : ruleOf(of)] ?? rules.other];
+  if (kind === "line") return [...facts.map(fact), ...!t ? [] : fill(t.r < t.ratio ? "test" : "test fails")];
+  return fill(NAMES[kind]?.(stop, r) ?? kind);
+}
 function fact([name, x]) {                              // what a name holds after its line
   const value = typeof x === "number" ? number(x) : typeof x === "string" ? x
     : (x.of > x.tokens.length ? ".. " : "") + x.tokens.map(wordOf).join(" ");
@@ -173,7 +161,7 @@ function paperOf(sources, source, nth) {                // if all but the editor
   return sources.every(({ file }) => known.includes(file))
     && LINES.paper.find(([, lines]) => lines.some(start => line?.startsWith(start)))?.[0] || "";
 }
-export function light() {
+function light() {
   const { of, i, r } = s.opened, stop = s.stops[s.at], { kind, j, n, out, own, t } = stop, drafts = r.drafts ?? [];
   const test = stop.test ?? (/test|coin/.test(kind) ? t : kind === "weight" && { ratio: t.ratio });
   const row = t?.rows.find(([id]) => id === t.x), draft = drafts[j] ?? (row && { p: row[1], q: row[2] });
@@ -193,7 +181,7 @@ export function light() {
     ...r.nodes ? chips("accepted", r.text.slice(0, n)) : [],
     ...own && r.own ? chips("own", r.text.slice(r.accepted)) : []);
   $("words").className = out && !own ? "no" : /test|accept|last/.test(kind) ? "yes" : "";
-  $("words").replaceChildren(...WORDS[kind](stop, r, draft, drafterOf(of), ruleOf(of)));
+  $("words").replaceChildren(...wordsOf(stop, r, draft, of));
   const [source, nth] = lineOf(stop, of), box = $("source");
   box.querySelectorAll(".lit").forEach(line => line.classList.remove("lit"));
   const lit = box.querySelectorAll("ol")[source]?.children[nth], top = lit?.offsetTop - box.offsetTop;
@@ -219,11 +207,6 @@ $("r-back").onclick = () => move(-1);
 $("r-next").onclick = () => move(1);
 
 // Keys, and the round that is opened at first ------------------------------------------------------------
-function onRound() {                                    // whether the arrows step the opened round
-  const { top, bottom } = $("round").getBoundingClientRect(), half = innerHeight / 2;
-  return s.opened && (top < half && bottom > half
-    || $("round").contains(document.activeElement) && bottom > 0 && top < innerHeight);
-}
 addEventListener("keydown", event => {
   const on = event.target, arrow = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (event.ctrlKey || event.metaKey || event.altKey || on.closest("select, textarea, input, .code")) return;
@@ -233,23 +216,26 @@ addEventListener("keydown", event => {
     play(!s.playing);
     $("race").scrollIntoView({ block: "nearest" });
   }
-  else if (arrow && onRound()) move(arrow);
+  else if (arrow && s.opened && $("round").contains(on)) move(arrow);
   else if (arrow && $("race").getBoundingClientRect().bottom > 0) step(arrow);
   else return;
   event.preventDefault();
 });
-export const roundsOf = among => among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
-export const best = all => all.toSorted((a, b) => worth(b) - worth(a))[0];
-export function openBest(among) {                              // a clear rejection, of whole words
+const roundsOf = among => among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
+const best = all => all.toSorted((a, b) => worth(b) - worth(a))[0];
+function openBest(among) {                              // a clear rejection, of whole words
   const found = best(roundsOf(among));
   $("round").hidden = !s.opened && !found;
   if (found) openRound(found.of, found.i);
 }
-export const isLine = one => one.about.picture !== "tree";
-export function begin() {                                      // with a recording
+const isLine = one => one.about.picture !== "tree";
+function begin() {                                      // with a recording
   choose(s.run);
   const lines = runs.filter(isLine);
   openBest(lines.length ? lines : runs);
   if (STILL) { s.now = finish(); draw(); } else play(true);
 }
 Object.assign(globalThis, { $, data, runs, s, play, draw, choose, dial, use, finish, speedup, openRound });
+
+export { backToItsPlace, bars, begin, best, isLine, light, linked_to, openBest, openRound, openToken, roundsOf
+};

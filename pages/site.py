@@ -11,7 +11,6 @@ import json
 import re
 from functools import cache
 from html import escape
-from urllib.parse import quote_plus
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import numpy as np
@@ -73,8 +72,7 @@ def index_page(files, repository="", address="", base=PYODIDE):
         ("type", "website"), ("title", TITLE), ("description", ABOUT), ("url", address + "/"),
         ("image", address + "/card.png"), ("image:type", "image/png"), ("image:width", "1200"),
         ("image:height", "630"), ("image:alt", TITLE)] if address)
-    return page(TITLE, "index.html", data, policy, description=ABOUT, preview=preview, repository=link,
-                copied=quote_plus(RECORDED[-1]["prompt"]))
+    return page(TITLE, "index.html", data, policy, description=ABOUT, preview=preview, repository=link)
 
 
 def tour():

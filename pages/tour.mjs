@@ -6,7 +6,7 @@ import { answers, deal, game } from "./game.mjs";
 import { drafted, prove } from "./why.mjs";
 import { open, openings } from "./rule.mjs";
 import { addressOf, asSet, linked, race, view } from "./page.mjs";
-export let touring = 0, before_tour = null;                    // which stop, from 1; what had the focus
+let touring = 0, before_tour = null;                    // which stop, from 1; what had the focus
 const { stops: GUIDE, end: ANSWERS } = data.tour;
 const story = twinOf(runs[0]) ?? runs[0], second = best(story.spec.flatMap((r, i) =>
   r.accepted === 1 && r.drafts[1]?.rejected ? { of: story, r, i } : []));      // its second draft is rejected
@@ -40,7 +40,7 @@ const TOUR = {                                          // the stop's name: [the
   "your own rule": ["own", "#editor, #own-bar, #verdict, #differences", () => open(0)],
   "the end": ["end", "#end", () => {}],
 };
-export function go(to) {                                       // to a stop; beyond the last one stays
+function go(to) {                                       // to a stop; beyond the last one stays
   if (!touring) before_tour = document.activeElement;
   touring = Math.max(1, Math.min(to, GUIDE.length));
   const [name, words] = GUIDE[touring - 1], [where, lit, drive] = TOUR[name];
@@ -54,13 +54,9 @@ export function go(to) {                                       // to a stop; bey
   if (!document.activeElement?.closest("#guide :enabled")) $("guide-words").focus({ preventScroll: true });
 }
 function quiet(lit) {                                   // all that neither holds nor is in a lit part
-  for (const one of document.querySelectorAll(".quiet")) one.inert = one.classList.toggle("quiet");
+  for (const one of document.querySelectorAll("[inert]")) one.inert = false;
   for (const one of lit) for (let up = one; up.id !== "main"; up = up.parentElement)
-    for (const beside of up.parentElement.children)
-      if (!lit.some(part => beside.contains(part))) {
-        beside.classList.add("quiet");
-        beside.inert = true;
-      }
+    for (const beside of up.parentElement.children) beside.inert ||= !lit.some(part => beside.contains(part));
 }
 function leave() {
   [touring, s.slow, s.once] = [0, false, false];
@@ -90,3 +86,5 @@ Object.assign(globalThis, { go, leave, asSet, addressOf, race, open, openings, a
 begin();
 linked(true);
 $("main").className = "";
+
+export { go, touring };

@@ -1,7 +1,7 @@
 // When is it not faster?  The formula over K, and where the race stands.
 import { acceptance, expected, speedup, stretched } from "./formula.mjs";
 import { $, b, words } from "./dom.mjs";
-import { SAID, isTree, ruleOf, shape, s, watchers } from "./race.mjs";
+import { SAID, isTree, ruleOf, s, shape, watchers } from "./race.mjs";
 const checking = rows => stretched(shape, rows, s.run.about.most, s.v);
 const predicted = (alpha, K) => expected(alpha, K) / (K * s.c + checking(K + 1));
 function whyNot() {                                     // the theorem is not about this run

@@ -1,13 +1,13 @@
 // Why the distribution is unchanged, in one picture.  p can be dragged: green and hatched still add up to q.
 import { sum } from "./formula.mjs";
 import { $, b, bar, data, el, exact, number, part, words } from "./dom.mjs";
-export const drafted = [...data.game.p], plain = x => String(Number(x.toPrecision(4)));
+const drafted = [...data.game.p], plain = x => String(Number(x.toPrecision(4)));
 function setDrafted(i, x) {                             // the other tokens share the rest as before
   const rest = 1 - drafted[i], share = (1 - x) / (rest || 1);
   drafted.forEach((old, j) => { drafted[j] = j === i ? x : rest ? old * share : (1 - x) / 3; });
   prove();
 }
-export function prove() {                                      // for each token, what a kept and a new one add up to
+function prove() {                                      // for each token, what a kept and a new one add up to
   for (const [i, box] of [...$("proof").querySelectorAll(".one")].entries()) {
     const [p, q] = [drafted[i], data.game.q[i]], kept = Math.min(p, q), most = .6;
     box.querySelector("input").value = p;
@@ -30,3 +30,5 @@ $("proof").append(...data.game.tokens.map((token, i) => {
   "min(p, q), the kept drafts", "law-ink"), " · ", part("lack", "hatched: (q − p)₊, the new tokens", "q-ink"),
 ". ", Object.assign(el("span"), { id: "rejected" })));
 prove();
+
+export { drafted, plain, prove };
