@@ -1,32 +1,32 @@
 // Small helpers of every page.
-const $ = id => document.getElementById(id), data = JSON.parse($("data").textContent);
-const STILL = matchMedia("(prefers-reduced-motion: reduce)").matches;
-function el(tag, name, ...children) {                   // strings become text nodes, never markup
+export const $ = id => document.getElementById(id), data = JSON.parse($("data").textContent);
+export const STILL = matchMedia("(prefers-reduced-motion: reduce)").matches;
+export function el(tag, name, ...children) {                   // strings become text nodes, never markup
   const element = document.createElement(tag);
   if (name) element.className = name;
   element.append(...children);
   return element;
 }
-const button = (words, name, onclick) => Object.assign(el("button", name, words), { onclick });
-function bar(name, from, to) {                          // shares of the whole width
+export const button = (words, name, onclick) => Object.assign(el("button", name, words), { onclick });
+export function bar(name, from, to) {                          // shares of the whole width
   const one = el("div", name);
   one.dataset.part = name.split(" ")[1] ?? "";
   [one.style.left, one.style.width] = [from, to - from].map(x => Math.min(100, 100 * x) + "%");
   return one;
 }
-const b = (words, name = "") => el("b", name, words);
-const many = (n, word, end = "s") => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : end}`;
-const exact = x => String(x).replace(/^0\./, ".");
-const number = x => Number.isInteger(x) ? String(x) : x < .001 ? x.toExponential(1) : exact(x.toFixed(3));
-function words(strings, ...values) {                    // words`p = ${.25}` -> ["p = ", ".250", ..]
+export const b = (words, name = "") => el("b", name, words);
+export const many = (n, word, end = "s") => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : end}`;
+export const exact = x => String(x).replace(/^0\./, ".");
+export const number = x => Number.isInteger(x) ? String(x) : x < .001 ? x.toExponential(1) : exact(x.toFixed(3));
+export function words(strings, ...values) {                    // words`p = ${.25}` -> ["p = ", ".250", ..]
   const shown = value => typeof value === "number" ? number(value) : value ?? "";
   return strings.flatMap((text, i) => [text, shown(values[i])]);
 }
-const seen = text => JSON.stringify(text).slice(1, -1).replace(/\\\\/g, "\\").replace(/ /g, "·");
-const quoted = text => `“${text.trim() || seen(text)}”`;
+export const seen = text => JSON.stringify(text).slice(1, -1).replace(/\\\\/g, "\\").replace(/ /g, "·");
+export const quoted = text => `“${text.trim() || seen(text)}”`;
 
 // Words and parts of a picture light each other: [data-part] and .bar, with the pointer or the focus.
-function part(name, text, look = "") {
+export function part(name, text, look = "") {
   const one = el("span", `part ${look}`, text);
   [one.dataset.part, one.tabIndex] = [name, 0];
   return one;
@@ -38,5 +38,3 @@ for (const event of ["pointerover", "focusin"]) addEventListener(event, ({ targe
     one.classList.toggle("lights", Boolean(name) && partOf(one) === name);
   document.body.classList.toggle("lighting", Boolean(name));
 });
-
-export { $, STILL, b, bar, button, data, el, exact, many, number, part, quoted, seen, words };

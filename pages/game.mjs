@@ -1,11 +1,43 @@
-// Is this lossless?  Guess.
-import { $, b, button, data, el, many, words } from "./dom.mjs";
+// Why the distribution is unchanged, in one picture; and: is this lossless?  Guess.
+import { sum } from "./formula.mjs";
+import { $, b, bar, button, data, el, exact, many, number, part, words } from "./dom.mjs";
 import { bars } from "./round.mjs";
-import { plain } from "./why.mjs";
-const { game } = data, answers = [];                    // true is "lossless"
+// p can be dragged: green and hatched still add up to q --------------------------------------------------
+export const drafted = [...data.game.p], plain = x => String(Number(x.toPrecision(4)));
+function setDrafted(i, x) {                             // the other tokens share the rest as before
+  const rest = 1 - drafted[i], share = (1 - x) / (rest || 1);
+  drafted.forEach((old, j) => { drafted[j] = j === i ? x : rest ? old * share : (1 - x) / 3; });
+  prove();
+}
+export function prove() {                                      // for each token, what a kept and a new one add up to
+  for (const [i, box] of [...$("proof").querySelectorAll(".one")].entries()) {
+    const [p, q] = [drafted[i], data.game.q[i]], kept = Math.min(p, q), most = .6;
+    box.querySelector("input").value = p;
+    box.querySelector(".stack").replaceChildren(bar("bar law", 0, kept / most),
+      bar("bar lack", kept / most, q / most));
+    box.lastChild.replaceChildren(...words`p ${p}: kept ${b(number(kept), "law-ink")} + new ${
+      b(number(q - kept), "q-ink")} = ${b("q", "q-ink")} ${exact(plain(q))}`);
+  }
+  const z = sum([...drafted.entries()], ([i, p]) => Math.max(data.game.q[i] - p, 0));
+  $("rejected").replaceChildren(...words`A draft is rejected as often as the hatched parts add up to, ${
+    b(number(z))}. Then each token comes in proportion to its hatched part.`);
+}
+$("proof").append(...data.game.tokens.map((token, i) => {
+  const slider = Object.assign(el("input"), { type: "range", min: 0, max: .6, step: .01,
+    oninput: ({ target }) => setDrafted(i, Number(target.value)) });
+  slider.ariaLabel = `p of ${token}`;
+  return el("div", "one", el("span", "word", token), el("div", "pair", slider, el("div", "stack")),
+    el("span", "nums"));
+}), el("p", "small", part("p", "p, what is drafted: drag it", "p-ink"), " · ", part("law",
+  "min(p, q), the kept drafts", "law-ink"), " · ", part("lack", "hatched: (q − p)₊, the new tokens", "q-ink"),
+". ", Object.assign(el("span"), { id: "rejected" })));
+prove();
+
+// The rules, in a new order each time ---------------------------------------------------------------------
+export const { game } = data, answers = [];                    // true is "lossless"
 let card = 0, dealt = [];
 const score = () => answers.filter((answer, i) => answer === dealt[i].lossless).length;
-const thread = ({ link, thread }) => Object.assign(el("a", "", thread), { href: link });
+export const thread = ({ link, thread }) => Object.assign(el("a", "", thread), { href: link });
 function laws({ law, lossless }, answered) {            // p and q; after an answer also what the rule gives
   const rows = game.tokens.map((token, i) => [token, game.p[i], game.q[i], ...answered ? [law[i]] : []]);
   const key = el("p", "small", el("span", "p-ink", "p, for the drafts"), " · ", el("span", "q-ink",
@@ -32,7 +64,7 @@ function summary() {                                    // what was right
     repository, ${game.n_wrong} are not lossless.`), el("ol", "", ...dealt.map((rule, i) => el("li", "",
     answers[i] === rule.lossless ? "✓ " : "✗ ", thread(rule))))];
 }
-function copy(text, where) {                            // to the clipboard, where there is one
+export function copy(text, where) {                            // to the clipboard, where there is one
   const said = done => { where.textContent = done ? "Copied" : "Not copied: no clipboard here"; };
   (navigator.clipboard?.writeText(text) ?? Promise.reject()).then(() => said(true), () => said(false));
 }
@@ -54,11 +86,9 @@ function ask(focus = true) {
   $("game").replaceChildren(box);
   if (focus) (box.querySelector(".verdict") ?? buttons[0]).focus({ preventScroll: true });
 }
-function deal(focus, mixed = true) {                    // not mixed: as in game.ini, whose first rule is wrong
+export function deal(focus, mixed = true) {                    // not mixed: as in game.ini, whose first rule is wrong
   const order = game.rules.map((rule, i) => [mixed ? Math.random() : i, rule]).sort(([a], [b]) => a - b);
   [card, answers.length, dealt] = [0, 0, order.map(([, rule]) => rule)];
   ask(focus);
 }
 deal(false);
-
-export { answers, copy, deal, game, thread };

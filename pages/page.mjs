@@ -1,36 +1,35 @@
-// The form, the address that says what is set and shown, the projector's views, and how the page begins.
+// The form, the address that says what is set and shown, the tour's views, and how the page begins.
 import { $, data } from "./dom.mjs";
 import { choose, draw, finish, isTree, runs, s } from "./race.mjs";
 import { backToItsPlace, isLine, linked_to, openBest, openRound } from "./round.mjs";
 import { SIZE, request } from "./python.mjs";
 import { open, openLinked, openings, rule } from "./rule.mjs";
 import { go, touring } from "./tour.mjs";
-const KEYS = ["prompt", "K", "temperature", "top_p", "seed", "n_tokens", "drafter", "verifier"];
+export const KEYS = ["prompt", "K", "temperature", "top_p", "seed", "n_tokens", "drafter", "verifier"];
 const TEXTS = ["prompt", "drafter", "verifier"], root = document.documentElement;
 const START = { ...data.settings, open: openings[0].name };
-const PARTS = { tree: ["round"] };                      // of a view
 
-const asSet = () => Object.fromEntries(KEYS.map(key =>
+export const asSet = () => Object.fromEntries(KEYS.map(key =>
   [key, TEXTS.includes(key) ? $(key).value : Number($(key).value)]));
-function addressOf(more) {                              // what is set, opened and shown
+export function addressOf(more) {                              // what is set, opened and shown
   const all = { ...asSet(), open: rule.name, ...linked_to, tour: touring || "", ...more };
   const given = Object.entries(all).filter(([key, value]) => value !== (START[key] ?? ""));
   return location.href.split("#")[0] + (given.length ? "#" + new URLSearchParams(given) : "");
 }
-function remember() { history.replaceState(null, "", addressOf({})); }
-function race(code = "") {
+export function remember() { history.replaceState(null, "", addressOf({})); }
+export function race(code = "") {
   $("drawer").open ||= !$("form").checkValidity();
   if (!$("form").reportValidity()) return false;
   remember();
   request({ race: { ...asSet(), code } });
   return true;
 }
-function view(name) {                                   // one part alone, in the tour; "": the whole page
+export function view(name) {                                   // one part alone, in the tour; "": the whole page
   backToItsPlace();
   root.className = name ? "tour" : "";
   $("guide").hidden = !name;
   $("end").hidden = name !== "end";
-  for (const part of $("main").children) part.classList.toggle("on", (PARTS[name] ?? [name]).includes(part.id));
+  for (const part of $("main").children) part.classList.toggle("on", part.id === name);
   remember();
   scrollTo(0, 0);
 }
@@ -44,7 +43,7 @@ $("tabs").onclick = event => {
   $(name).scrollIntoView();
   $(name).focus({ preventScroll: true });
 };
-function linked(first) {                                // the address, at the start and when it changes
+export function linked(first) {                                // the address, at the start and when it changes
   const given = new URLSearchParams(location.hash.slice(1)), settings = KEYS.some(key => given.has(key));
   for (const key of KEYS) if (settings || first) {
     $(key).value = given.get(key) ?? START[key];
@@ -72,5 +71,3 @@ addEventListener("opened", remember);
 for (const part of $("main").querySelectorAll("section")) part.tabIndex = -1;
 $("size").textContent = `Run loads Python and the models, ${Math.round(SIZE / 1e6)} MB.`;
 open(0);
-
-export { KEYS, addressOf, asSet, linked, race, remember, view };

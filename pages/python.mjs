@@ -75,10 +75,10 @@ function inside() {                                     // becomes the worker's 
   };
 }
 
-const SIZE = sum(data.packs, pack => pack.size) + data.python_size;     // bytes
+export const SIZE = sum(data.packs, pack => pack.size) + data.python_size;     // bytes
 let worker = null, asked = 0, asking = {}, busy = false, mine = null, wanted = false;
 const here = data.presets.at(-1);                       // "this browser"; wanted: its costs were asked for
-function request(what) {                                // {race} or {judge}
+export function request(what) {                                // {race} or {judge}
   if (location.protocol === "file:") return fail("This page was opened as a file, which cannot fetch the "
     + "models: run python -m http.server -d site and open http://localhost:8000.");
   const needs = { base: data.base, packs: data.packs, home: new URL(".", location.href).href };
@@ -153,7 +153,7 @@ function enter(about) {                                 // your run takes the pl
   choose(mine);
   play(true);
 }
-function measureHere() {                                // this browser's costs of the run that is shown
+export function measureHere() {                                // this browser's costs of the run that is shown
   for (const key of KEYS) $(key).value = s.run.settings[key];
   wanted = race();
 }
@@ -164,5 +164,3 @@ function measured(costs) {
   if ((wanted || s.preset === here) && s.run === mine) use(here);
   wanted = false;
 }
-
-export { SIZE, measureHere, request };

@@ -7,14 +7,14 @@ import { backToItsPlace, openToken } from "./round.mjs";
 import { measureHere } from "./python.mjs";
 // The state ----------------------------------------------------------------------------------------------
 const PACE = 300, PHASE = 1200, HOLD = 700;             // milliseconds: a step; if slow: a phase, a halt
-const LANES = ["alone", "spec"], names = {};            // names: token: its text
-const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }));
+export const LANES = ["alone", "spec"], names = {};            // names: token: its text
+export const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }));
 runs.forEach(one => one.spec.forEach(r => Object.assign(names, r.names)));
-const s = { run: runs[0], preset: data.presets[0], c: 0, v: 1, now: 0, playing: false, slow: false, once: false,
+export const s = { run: runs[0], preset: data.presets[0], c: 0, v: 1, now: 0, playing: false, slow: false, once: false,
   opened: null, stops: [], at: 0, what: {} };
-let before = 0, line = [];
-let shape = s.preset.v, held = 0, boxes = [], drawn = {};     // boxes: the rounds on the screen
-const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(s.run.alone.length, end());
+export let before = 0, line = [];
+export let shape = s.preset.v, held = 0, boxes = [], drawn = {};     // boxes: the rounds on the screen
+export const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(s.run.alone.length, end());
 const limit = () => s.run.over ? finish() : Math.min(s.run.alone.length, end());    // what has arrived
 const passed = at => at <= s.now + 1e-9;
 function reached() {                                      // how many rounds are done, and what is drafted since
@@ -27,25 +27,25 @@ function halts() {                                      // where one stops: in s
 }
 
 // Who drafts: [what a draft costs, what p is, how it is said of a draft]; and who judges -------------------
-const SAID = JSON.parse($("sayings").textContent), RACED = ["1 for the token that wins the drafter's race",
+export const SAID = JSON.parse($("sayings").textContent), RACED = ["1 for the token that wins the drafter's race",
   "it won the drafter's race, so"];
-const ruleOf = ({ settings: { verifier = "" }, about }) => about.edited ? "your own" : verifier.split(":")[0];
-function drafterOf(run) {                               // schedule:lookup is lookup, schedule alone the model
+export const ruleOf = ({ settings: { verifier = "" }, about }) => about.edited ? "your own" : verifier.split(":")[0];
+export function drafterOf(run) {                               // schedule:lookup is lookup, schedule alone the model
   const [name, within] = run.settings.drafter.split(/:(?=[a-z])/), wraps = /^(schedule|optimum|confident)/;
   const said = SAID.drafters[(wraps.test(name) ? within ?? "model" : name).split(":")[0]];
   const [cost, ...p] = said ?? SAID.drafters.other;
   return [cost, ...ruleOf(run) === "coupled" ? RACED : p];
 }
-const isTree = ({ about: { most, n_drafting } }) => most > n_drafting + 1;
-const cellOf = run =>                                   // under which preset.c has a draft's cost
+export const isTree = ({ about: { most, n_drafting } }) => most > n_drafting + 1;
+export const cellOf = run =>                                   // under which preset.c has a draft's cost
   `${run.settings.drafter} ${isTree(run) ? "tree:3,2,1" : "token K=4"} T=1`;
 const costOf = ({ c }, run) => typeof c === "number" ? c : c[cellOf(run)];      // undefined: not measured
 
 // The lanes ----------------------------------------------------------------------------------------------
-function shortened(prompt) {                            // its end, from the beginning of a word
+export function shortened(prompt) {                            // its end, from the beginning of a word
   return prompt.length < 48 ? prompt : "… " + prompt.slice(prompt.indexOf(" ", prompt.length - 44) + 1);
 }
-function chips(kind, words) {                           // the space before a word stays outside its chip
+export function chips(kind, words) {                           // the space before a word stays outside its chip
   return words.flatMap(word => {
     const shown = word.replace(/^ (?=\S)/, "").replace(/^ $/, "·").replace(/\n/g, "↵");
     const tag = /^(out|unread)/.test(kind) ? "del" : "span";
@@ -92,7 +92,7 @@ function drawSpec(so, all) {                            // a round on the screen
   boxes.forEach((one, i) => one.classList.toggle("last", i === so.done - 1 && !all));
   box.lastChild.replaceChildren(...s.run.spec[so.done] ? pending(s.run.spec[so.done], so) : []);
 }
-function draw() {
+export function draw() {
   s.now = Math.max(0, Math.min(s.now, limit()));
   const so = reached(), alone = Math.min(s.run.alone.length, Math.floor(s.now + 1e-9));
   const last = { alone: s.run.alone.length, spec: end() }, first = last.spec < last.alone ? "spec" : "alone";
@@ -146,8 +146,8 @@ function tracks() {                                     // both on one scale: on
 }
 
 // The costs ----------------------------------------------------------------------------------------------
-const watchers = [];                                    // called after lay()
-function lay() {                                        // after another run, other costs, or an arrival
+export const watchers = [];                                    // called after lay()
+export function lay() {                                        // after another run, other costs, or an arrival
   line = timeline(s.run, s.c, s.v);
   const { most, n_drafting } = s.run.about, speed = s.run.spec.length && speedup(s.run, s.c, s.v);
   const shown = speed.toFixed(2), real = s.preset === data.presets[0] && s.run.measured;
@@ -179,7 +179,7 @@ function lay() {                                        // after another run, ot
   draw();
   watchers.forEach(watch => watch());
 }
-function dial(c1, v1) {                                 // the lower lane stays where it is; the clock follows
+export function dial(c1, v1) {                                 // the lower lane stays where it is; the clock follows
   const share = s.now / end(), over = passed(finish());
   [s.c, s.v] = [c1, v1];
   drawn.spec = null;
@@ -187,7 +187,7 @@ function dial(c1, v1) {                                 // the lower lane stays 
   s.now = over ? Infinity : share ? share * end() : 0;
   lay();
 }
-function use(one) {                                     // v: by rows
+export function use(one) {                                     // v: by rows
   if (costOf(one, s.run) === undefined) return measureHere();
   [s.preset, shape] = [one, one.v];
   dial(costOf(one, s.run), one.v[s.run.about.most - 1]);
@@ -216,14 +216,14 @@ function tick(time) {
   draw();
   if (s.playing) requestAnimationFrame(tick);
 }
-function play(on) {
+export function play(on) {
   if (on && s.run.over && passed(finish())) s.now = 0;
   [s.playing, before, held] = [on, performance.now(), 0];
   say("");
   draw();
   if (on) requestAnimationFrame(tick);
 }
-function step(by) {                                     // to the next halt, or the one before
+export function step(by) {                                     // to the next halt, or the one before
   play(false);
   s.now = by > 0 ? halts().find(at => !passed(at)) ?? finish() : halts().findLast(at => at < s.now - 1e-9) ?? 0;
   draw();
@@ -233,9 +233,9 @@ function label({ recorded, settings: { prompt, temperature, drafter, verifier } 
   const how = [recorded ? "" : "your run", drafter, verifier].filter(word => !/^(model|token|)$/.test(word));
   return [...how, `temperature ${temperature}`].join(", ") + `: ${prompt.slice(0, 26)}…`;
 }
-const twinOf = one => runs.find(other => other.recorded && ["prompt", "drafter", "verifier"].every(key =>
+export const twinOf = one => runs.find(other => other.recorded && ["prompt", "drafter", "verifier"].every(key =>
   other.settings[key] === one.settings[key]) && !other.settings.temperature !== !one.settings.temperature);
-function choose(chosen) {
+export function choose(chosen) {
   [s.run, s.now] = [chosen, 0];
   $("which-run").replaceChildren(...runs.map((one, i) => new Option(label(one), i)));
   $("which-run").value = runs.indexOf(s.run);
@@ -263,6 +263,3 @@ $("text-spec").onpointerdown = event => {               // nothing moves below t
 $("text-spec").onclick = ({ target }) => {
   if (boxAt({ target }) >= 0) openToken(boxAt({ target }), target.closest("[data-j]")?.dataset.j);
 };
-
-export { SAID, cellOf, chips, choose, dial, drafterOf, draw, finish, isTree, lay, line, names, play, ruleOf,
-  runs, s, shape, shortened, step, twinOf, use, watchers };

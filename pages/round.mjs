@@ -38,8 +38,8 @@ const STOPS = {
   },
   whole: ({ accepted }) => [{ kind: "whole", n: accepted, out: true, own: true }],
 };
-let linked_to = null;                                   // the address names what was opened
-function openRound(of, i, go = false) {
+export let linked_to = null;                                   // the address names what was opened
+export function openRound(of, i, go = false) {
   const r = of.spec[i], kind = r.steps?.length ? "lines" : r.tests ? of.about.picture : "whole";
   if (s.opened?.of !== of) list(of.about);
   s.opened = { of, i, r };
@@ -53,14 +53,14 @@ function openRound(of, i, go = false) {
   $("round").scrollIntoView({ block: $("slot").children.length ? "nearest" : "start" });
   $("r-next").focus({ preventScroll: true });
 }
-function openToken(i, j) {                              // in place: below the lanes, at the token's own test
+export function openToken(i, j) {                              // in place: below the lanes, at the token's own test
   $("slot").append($("round"));
   openRound(s.run, i, true);
   const mine = s.stops.findIndex(stop => j === undefined ? stop.out : stop.j === Number(j) && stop.kind !== "show");
   s.at = Math.max(0, j < s.opened.r.tests?.length || j === undefined ? mine : s.stops.findIndex(stop => stop.own));
   light();
 }
-function backToItsPlace() { $("why").before($("round")); }
+export function backToItsPlace() { $("why").before($("round")); }
 function list({ sources, picture }) {                   // beside a picture: without comments
   $("source").hidden = !sources.length;
   $("source").replaceChildren(...sources.flatMap(({ name, file, lines, doc, differs }) => {
@@ -76,7 +76,7 @@ function list({ sources, picture }) {                   // beside a picture: wit
 const wordOf = id => id === null ? "the rest" : typeof id === "string" ? id : seen(names[id] ?? `#${id}`);
 // rows: [[token, *its probability in each], ..].  If z, the sum of (q - p)_+, is given, this difference is
 // drawn, hatched: "missing" beside p, "normal" divided by z.
-function bars(rows, kinds, { marked, drawn, z = 0, mode = "" } = {}) {
+export function bars(rows, kinds, { marked, drawn, z = 0, mode = "" } = {}) {
   const left = ([id, p, q]) => id === null ? rest : Math.max(q - p, 0) / z, normal = mode === "normal";
   const known = rows.filter(([id]) => id !== null), rest = z && 1 - sum(known, left);
   const most = Math.max(...known.flatMap(row => normal ? left(row) : row.slice(1))) || 1;
@@ -161,7 +161,7 @@ function paperOf(sources, source, nth) {                // if all but the editor
   return sources.every(({ file }) => known.includes(file))
     && LINES.paper.find(([, lines]) => lines.some(start => line?.startsWith(start)))?.[0] || "";
 }
-function light() {
+export function light() {
   const { of, i, r } = s.opened, stop = s.stops[s.at], { kind, j, n, out, own, t } = stop, drafts = r.drafts ?? [];
   const test = stop.test ?? (/test|coin/.test(kind) ? t : kind === "weight" && { ratio: t.ratio });
   const row = t?.rows.find(([id]) => id === t.x), draft = drafts[j] ?? (row && { p: row[1], q: row[2] });
@@ -221,21 +221,18 @@ addEventListener("keydown", event => {
   else return;
   event.preventDefault();
 });
-const roundsOf = among => among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
-const best = all => all.toSorted((a, b) => worth(b) - worth(a))[0];
-function openBest(among) {                              // a clear rejection, of whole words
+export const roundsOf = among => among.flatMap(of => of.spec.map((r, i) => ({ of, r, i })));
+export const best = all => all.toSorted((a, b) => worth(b) - worth(a))[0];
+export function openBest(among) {                              // a clear rejection, of whole words
   const found = best(roundsOf(among));
   $("round").hidden = !s.opened && !found;
   if (found) openRound(found.of, found.i);
 }
-const isLine = one => one.about.picture !== "tree";
-function begin() {                                      // with a recording
+export const isLine = one => one.about.picture !== "tree";
+export function begin() {                                      // with a recording
   choose(s.run);
   const lines = runs.filter(isLine);
   openBest(lines.length ? lines : runs);
   if (STILL) { s.now = finish(); draw(); } else play(true);
 }
 Object.assign(globalThis, { $, data, runs, s, play, draw, choose, dial, use, finish, speedup, openRound });
-
-export { backToItsPlace, bars, begin, best, isLine, light, linked_to, openBest, openRound, openToken, roundsOf
-};

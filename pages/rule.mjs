@@ -1,13 +1,12 @@
 // Your own rule: the editor, the judge, and what differs from Algorithm 2.
 import { $, b, data, el, many, words } from "./dom.mjs";
-import { copy, thread } from "./game.mjs";
-import { plain } from "./why.mjs";
+import { copy, plain, thread } from "./game.mjs";
 import { request } from "./python.mjs";
 import { addressOf, race, remember } from "./page.mjs";
 const LINKED = { group: "with the link", name: "code that came with a link", code: "" };
-const { openings } = data, typed = kept();               // typed: {an opening's name: its changed code}
+export const { openings } = data, typed = kept();               // typed: {an opening's name: its changed code}
 if (LINKED.name in typed) openings.push(LINKED);
-let rule = openings[0];
+export let rule = openings[0];
 function kept() {                                       // in this tab, through a reload
   try { return JSON.parse(sessionStorage.typed ?? "{}"); } catch { return {}; }         // none is allowed
 }
@@ -27,7 +26,7 @@ function paperFor(lines) {                              // the same code, but wi
   }
   return expected;
 }
-function compare() {                                    // [["plus" | "minus", line, its number], ..]
+export function compare() {                                    // [["plus" | "minus", line, its number], ..]
   const bare = line => line.split(" #")[0].trimEnd(), lines = $("editor").value.trimEnd().split("\n");
   const a = paperFor(lines).filter(bare), c = [...lines.entries()].filter(([, line]) => bare(line));
   const longest = Array.from({ length: a.length + 1 }, () => Array(c.length + 1).fill(0));
@@ -47,7 +46,7 @@ function differences() {
   const lines = compare().map(([kind, line]) => el("li", kind, line));
   $("differences").replaceChildren(...lines.length ? lines : [el("li", "soft", "no line differs")]);
 }
-function open(i) {
+export function open(i) {
   rule = openings[i];
   $("choice").value = i;
   $("editor").value = typed[rule.name] ?? rule.code;
@@ -61,7 +60,7 @@ function open(i) {
   keep();
   differences();
 }
-function openLinked(code) {                             // code of the address: shown, and not run
+export function openLinked(code) {                             // code of the address: shown, and not run
   const own = typed[LINKED.name] ?? code;
   if (own !== code && !confirm("Replace the code that you changed with that of the link?")) return;
   if (!(LINKED.name in typed)) openings.push(LINKED);
@@ -71,12 +70,12 @@ function openLinked(code) {                             // code of the address: 
   $("own").scrollIntoView();
   remember();
 }
-function verdictIs(kind, title, ...rest) {
+export function verdictIs(kind, title, ...rest) {
   $("verdict").className = kind;
   $("verdict").replaceChildren(...title ? [el("p", "verdict", title), el("p", "", ...rest)] : []);
 }
 const spell = tokens => tokens.map(token => String.fromCharCode(97 + token)).join("");
-function judged(found) {
+export function judged(found) {
   if (found.error) return verdictIs("no", "not judged", found.error);
   const { n_unfinished, n_cases } = found, partly = n_unfinished ? " as far as it was walked" : "";
   const left = n_unfinished ? `${n_unfinished} of ${n_cases} cases were not walked to the end: up to
@@ -113,5 +112,3 @@ $("editor").oninput = () => {
   keep();
   typing = setTimeout(differences, 300);
 };
-
-export { compare, judged, open, openLinked, openings, rule, verdictIs };

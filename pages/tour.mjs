@@ -2,11 +2,10 @@
 import { $, STILL, data, el } from "./dom.mjs";
 import { choose, isTree, line, play, runs, s, step, twinOf, use } from "./race.mjs";
 import { begin, best, light, openRound, roundsOf } from "./round.mjs";
-import { answers, deal, game } from "./game.mjs";
-import { drafted, prove } from "./why.mjs";
+import { answers, deal, drafted, game, prove } from "./game.mjs";
 import { open, openings } from "./rule.mjs";
 import { addressOf, asSet, linked, race, view } from "./page.mjs";
-let touring = 0, before_tour = null;                    // which stop, from 1; what had the focus
+export let touring = 0, before_tour = null;                    // which stop, from 1; what had the focus
 const { stops: GUIDE, end: ANSWERS } = data.tour;
 const story = twinOf(runs[0]) ?? runs[0], second = best(story.spec.flatMap((r, i) =>
   r.accepted === 1 && r.drafts[1]?.rejected ? { of: story, r, i } : []));      // its second draft is rejected
@@ -34,13 +33,13 @@ const TOUR = {                                          // the stop's name: [the
   "the draw": ["round", "#before, #picture, #words", at_draft(1, "draw")],
   "why": ["why", "#proof", () => { game.p.forEach((p, i) => { drafted[i] = p; }); prove(); }],
   "when not": ["when", "#whats", () => { s.what = {}; choose(runs[0]); use(data.presets[0]); play(false); }],
-  "a tree": ["tree", "#nodes, #picture, #words", () => turn(best(roundsOf(runs.filter(isTree))), ({ kind }, i) =>
+  "a tree": ["round", "#nodes, #picture, #words", () => turn(best(roundsOf(runs.filter(isTree))), ({ kind }, i) =>
     kind === "show" && s.stops[i - 1]?.more)],
   "one guess": ["guess", "#card", () => deal(false, false)],
   "your own rule": ["own", "#editor, #own-bar, #verdict, #differences", () => open(0)],
   "the end": ["end", "#end", () => {}],
 };
-function go(to) {                                       // to a stop; beyond the last one stays
+export function go(to) {                                       // to a stop; beyond the last one stays
   if (!touring) before_tour = document.activeElement;
   touring = Math.max(1, Math.min(to, GUIDE.length));
   const [name, words] = GUIDE[touring - 1], [where, lit, drive] = TOUR[name];
@@ -86,5 +85,3 @@ Object.assign(globalThis, { go, leave, asSet, addressOf, race, open, openings, a
 begin();
 linked(true);
 $("main").className = "";
-
-export { go, touring };
