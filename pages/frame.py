@@ -9,6 +9,7 @@ from pathlib import Path
 from pages.files import MARK
 
 HERE = Path(__file__).parent
+SHARED = "lines.json", "words.json"
 DEFINED = r"^(?:export )?(?:const|let|class|(?:async )?function) ([\w$]+)"      # the first, if several
 
 
@@ -17,12 +18,13 @@ def page(title, file, data, policy="", description="", **parts):
 
     file    a file in this folder: the body.  In it {{name}} is replaced by that part, and {{race.mjs}} by that
             file of this folder; modules are joined without their import and export lines, in one scope
-    data    goes into <script id="data"> as JSON; "<" is escaped, so nothing in it can end that element
+    data    goes into <script id="data"> as JSON, with the files of SHARED; "<" is escaped, so nothing in it can end that element
     policy  what the page may load besides its own content.  Its own scripts and styles are named by their
             hashes, so that no other runs, whatever somebody's text may put into the page
     parts   {name: HTML, or escaped text} for {{name}}
     """
     defined = set()
+    data = data | {file: json.loads((HERE / file).read_text(encoding="utf-8")) for file in SHARED}
     parts = dict(preview="") | parts | dict(
         data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"), mark=MARK, title=escape(title),
         policy=policy, description=escape(description))
@@ -39,7 +41,7 @@ def page(title, file, data, policy="", description="", **parts):
         if names & defined:
             raise ValueError(f"{file} defines {', '.join(names & defined)}, as another module does")
         defined.update(names)
-        return re.sub(r'^import \{[^}]*\} from "[^"]*";\n|^export ', "", text, flags=re.M)
+        return re.sub(r'^import \{[^}]*\} from "[^"]*";\n|^export ', "", text, flags=re.M) + "\n"
 
     parts["body"] = fill(file)
     html = fill("frame.html") + "\n"

@@ -9,7 +9,7 @@ function setDrafted(i, x) {                             // the other tokens shar
   drafted.forEach((old, j) => { drafted[j] = j === i ? x : rest ? old * share : (1 - x) / 3; });
   prove();
 }
-export function prove() {                                      // for each token, what a kept and a new one add up to
+export function prove() {                               // for each token, what a kept and a new one add up to
   for (const [i, box] of [...$("proof").querySelectorAll(".one")].entries()) {
     const [p, q] = [drafted[i], data.game.q[i]], kept = Math.min(p, q), most = .6;
     box.querySelector("input").value = p;
@@ -23,9 +23,8 @@ export function prove() {                                      // for each token
     b(number(z))}. Then each token comes in proportion to its hatched part.`);
 }
 $("proof").append(...data.game.tokens.map((token, i) => {
-  const slider = Object.assign(el("input"), { type: "range", min: 0, max: .6, step: .01,
+  const slider = Object.assign(el("input"), { type: "range", min: 0, max: .6, step: .01, ariaLabel: `p of ${token}`,
     oninput: ({ target }) => setDrafted(i, Number(target.value)) });
-  slider.ariaLabel = `p of ${token}`;
   return el("div", "one", el("span", "word", token), el("div", "pair", slider, el("div", "stack")),
     el("span", "nums"));
 }), el("p", "small", part("p", "p, what is drafted: drag it", "p-ink"), " · ", part("law",
@@ -86,7 +85,7 @@ function ask(focus = true) {
   $("game").replaceChildren(box);
   if (focus) (box.querySelector(".verdict") ?? buttons[0]).focus({ preventScroll: true });
 }
-export function deal(focus, mixed = true) {                    // not mixed: as in game.ini, whose first rule is wrong
+export function deal(focus, mixed = true) {            // not mixed: as in game.ini, whose first rule is wrong
   const order = game.rules.map((rule, i) => [mixed ? Math.random() : i, rule]).sort(([a], [b]) => a - b);
   [card, answers.length, dealt] = [0, 0, order.map(([, rule]) => rule)];
   ask(focus);

@@ -24,11 +24,9 @@ export function race(code = "") {
   request({ race: { ...asSet(), code } });
   return true;
 }
-export function view(name) {                                   // one part alone, in the tour; "": the whole page
+export function view(name) {                            // one part alone, in the tour; "": the whole page
   backToItsPlace();
-  root.className = name ? "tour" : "";
-  $("guide").hidden = !name;
-  $("end").hidden = name !== "end";
+  [root.className, $("guide").hidden, $("end").hidden] = [name && "tour", !name, name !== "end"];
   for (const part of $("main").children) part.classList.toggle("on", part.id === name);
   remember();
   scrollTo(0, 0);
@@ -43,7 +41,7 @@ $("tabs").onclick = event => {
   $(name).scrollIntoView();
   $(name).focus({ preventScroll: true });
 };
-export function linked(first) {                                // the address, at the start and when it changes
+export function linked(first) {                         // the address, at the start and when it changes
   const given = new URLSearchParams(location.hash.slice(1)), settings = KEYS.some(key => given.has(key));
   for (const key of KEYS) if (settings || first) {
     $(key).value = given.get(key) ?? START[key];

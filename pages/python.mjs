@@ -91,16 +91,12 @@ export function request(what) {                                // {race} or {jud
   worker.postMessage({ id: ++asked, ...what, needs });
 }
 function working(on) {
-  busy = on;
-  $("stop").hidden = !on;
+  [busy, $("stop").hidden] = [on, !on];
   for (const id of ["run", "try", "judge"]) $(id).disabled = on;
-  $("status").textContent = "";
-  $("progress").hidden = true;
+  progress(0, "", true);
 }
-function progress(share, words) {
-  $("progress").hidden = false;
-  $("progress").value = share;
-  $("status").textContent = words;
+function progress(share, words, hidden = false) {
+  [$("progress").value, $("status").textContent, $("progress").hidden] = [share, words, hidden];
 }
 function fail(text) { [$("error").textContent, $("error").hidden] = [text, !text]; }
 function over(stopped) {                                // your run has ended, or was stopped
@@ -153,7 +149,7 @@ function enter(about) {                                 // your run takes the pl
   choose(mine);
   play(true);
 }
-export function measureHere() {                                // this browser's costs of the run that is shown
+export function measureHere() {                         // this browser's costs of the run that is shown
   for (const key of KEYS) $(key).value = s.run.settings[key];
   wanted = race();
 }

@@ -10,14 +10,14 @@ const PACE = 300, PHASE = 1200, HOLD = 700;             // milliseconds: a step;
 export const LANES = ["alone", "spec"], names = {};            // names: token: its text
 export const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }));
 runs.forEach(one => one.spec.forEach(r => Object.assign(names, r.names)));
-export const s = { run: runs[0], preset: data.presets[0], c: 0, v: 1, now: 0, playing: false, slow: false, once: false,
-  opened: null, stops: [], at: 0, what: {} };
-export let before = 0, line = [];
-export let shape = s.preset.v, held = 0, boxes = [], drawn = {};     // boxes: the rounds on the screen
+export const s = { run: runs[0], preset: data.presets[0], c: 0, v: 1, now: 0, playing: false, slow: false,
+  once: false, opened: null, stops: [], at: 0, what: {} };        // once: it stops at the next halt
+let before = 0, held = 0, boxes = [], drawn = {};       // boxes: the rounds on the screen
+export let line = [], shape = s.preset.v;               // shape: a machine's cost by rows
 export const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(s.run.alone.length, end());
 const limit = () => s.run.over ? finish() : Math.min(s.run.alone.length, end());    // what has arrived
 const passed = at => at <= s.now + 1e-9;
-function reached() {                                      // how many rounds are done, and what is drafted since
+function reached() {                                    // how many rounds are done, and what is drafted since
   const done = line.filter(r => passed(r.ends)).length, r = line[done], begun = r && s.now > r.begins + 1e-9;
   const drafted = !begun ? 0 : s.c ? Math.floor((s.now - r.begins) / s.c + 1e-9) : Infinity;
   return { done, drafted, checking: Boolean(begun && s.now > r.drafted + 1e-9) };
@@ -27,14 +27,13 @@ function halts() {                                      // where one stops: in s
 }
 
 // Who drafts: [what a draft costs, what p is, how it is said of a draft]; and who judges -------------------
-export const SAID = JSON.parse($("sayings").textContent), RACED = ["1 for the token that wins the drafter's race",
-  "it won the drafter's race, so"];
-export const ruleOf = ({ settings: { verifier = "" }, about }) => about.edited ? "your own" : verifier.split(":")[0];
-export function drafterOf(run) {                               // schedule:lookup is lookup, schedule alone the model
+export const SAID = data["words.json"];
+export const ruleOf = ({ settings, about }) => about.edited ? "your own" : settings.verifier.split(":")[0];
+export function drafterOf(run) {                        // schedule:lookup is lookup, schedule alone the model
   const [name, within] = run.settings.drafter.split(/:(?=[a-z])/), wraps = /^(schedule|optimum|confident)/;
   const said = SAID.drafters[(wraps.test(name) ? within ?? "model" : name).split(":")[0]];
   const [cost, ...p] = said ?? SAID.drafters.other;
-  return [cost, ...ruleOf(run) === "coupled" ? RACED : p];
+  return [cost, ...SAID.drafts_of[ruleOf(run)] ?? p];
 }
 export const isTree = ({ about: { most, n_drafting } }) => most > n_drafting + 1;
 export const cellOf = run =>                                   // under which preset.c has a draft's cost
@@ -45,7 +44,7 @@ const costOf = ({ c }, run) => typeof c === "number" ? c : c[cellOf(run)];      
 export function shortened(prompt) {                            // its end, from the beginning of a word
   return prompt.length < 48 ? prompt : "… " + prompt.slice(prompt.indexOf(" ", prompt.length - 44) + 1);
 }
-export function chips(kind, words) {                           // the space before a word stays outside its chip
+export function chips(kind, words) {                    // the space before a word stays outside its chip
   return words.flatMap(word => {
     const shown = word.replace(/^ (?=\S)/, "").replace(/^ $/, "·").replace(/\n/g, "↵");
     const tag = /^(out|unread)/.test(kind) ? "del" : "span";
@@ -66,11 +65,11 @@ function roundIn(r) {                                   // the last round shows 
   box.ariaLabel = `Round ${s.run.spec.indexOf(r) + 1}: ${spoken(r)}`;
   return Object.assign(box, { tabIndex: 0, role: "button" });
 }
-function spoken({ accepted, own, text, drafts = [] }) {
-  const list = (verb, tokens) => tokens.length ? [`${verb} ${tokens.map(token => token.trim()).join(", ")}`] : [];
-  return [...list("accepted", text.slice(0, accepted)),
-    ...list("rejected", drafts.filter(d => d.rejected).map(d => names[d.token])),
-    ...own ? list("drawn", text.slice(-1)) : []].join("; ");
+function spoken({ accepted, text, drafts = [] }) {
+  const list = (verb, tokens) => tokens.length ? [`${verb} ${tokens.map(one => one.trim()).join(", ")}`] : [];
+  const rejected = drafts.filter(d => d.rejected).map(d => names[d.token]);
+  return [...list("accepted", text.slice(0, accepted)), ...list("rejected", rejected),
+    ...list("drawn", text.slice(accepted))].join("; ");
 }
 function pending({ nodes, drafts }, { drafted, checking }) {
   if (!drafted && !checking) return [];
@@ -147,19 +146,17 @@ function tracks() {                                     // both on one scale: on
 
 // The costs ----------------------------------------------------------------------------------------------
 export const watchers = [];                                    // called after lay()
-export function lay() {                                        // after another run, other costs, or an arrival
+export function lay() {                                 // after another run, other costs, or an arrival
   line = timeline(s.run, s.c, s.v);
   const { most, n_drafting } = s.run.about, speed = s.run.spec.length && speedup(s.run, s.c, s.v);
   const shown = speed.toFixed(2), real = s.preset === data.presets[0] && s.run.measured;
   const busy = real && Math.max(real / speed, speed / real) > 1.2 || s.preset && s.v < 1;
   const [accepted, tested] = acceptance(s.run), off = speed && speed < 1;
-  $("speed").textContent = speed ? shown + "×" : "…";
-  $("speed").className = off ? "slow" : "";
+  [$("speed").textContent, $("speed").className] = [speed ? shown + "×" : "…", off ? "slow" : ""];
   $("advice").textContent = !speed ? "" : `${shown} times as fast as the large model alone${off
     ? ". Switch drafting off." : ""}`;
   $("formula").replaceChildren(...words`${real ? b(`Measured without the prompt: ${real.toFixed(2)}. `) : ""}
-    ${busy ? b("The machine was busy: " + (s.v < 1 ? "v is less than 1. " : "this differs by more than a fifth. "),
-    "no") : ""}${tokensOf(s.run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
+    ${busy ? b(`The machine was busy: ${s.v < 1 ? "v is below 1" : "it differs by more than a fifth"}. `, "no") : ""}${tokensOf(s.run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
     ${b((n_drafting * s.c + s.v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
     ${isTree(s.run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %`);
   $("most-is").textContent = `${most - 1} drafts + 1`;
@@ -167,10 +164,8 @@ export function lay() {                                        // after another 
   $("v-why").textContent = s.v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
     : `less than ${most} passes: the weights are read only once`;
   [$("c").max, $("v").min, $("v").max] = [Math.max(1, s.c), Math.min(1, s.v), Math.max(most, s.v)];
-  for (const [id, value] of [["c", s.c], ["v", s.v]]) {
-    $(id).value = value;
-    $(id + "-is").textContent = `${id} = ${value.toFixed(2)}`;
-  }
+  for (const id of ["c", "v"])
+    [$(id).value, $(id + "-is").textContent] = [s[id], `${id} = ${s[id].toFixed(2)}`];
   for (const [i, one] of data.presets.entries())
     $("presets").children[i].ariaPressed = String(one === s.preset);
   $("preset-words").textContent = !s.preset ? "costs of your own" : s.preset.words
@@ -179,7 +174,7 @@ export function lay() {                                        // after another 
   draw();
   watchers.forEach(watch => watch());
 }
-export function dial(c1, v1) {                                 // the lower lane stays where it is; the clock follows
+export function dial(c1, v1) {                          // the lower lane stays where it is; the clock follows
   const share = s.now / end(), over = passed(finish());
   [s.c, s.v] = [c1, v1];
   drawn.spec = null;
@@ -238,15 +233,14 @@ export const twinOf = one => runs.find(other => other.recorded && ["prompt", "dr
 export function choose(chosen) {
   [s.run, s.now] = [chosen, 0];
   $("which-run").replaceChildren(...runs.map((one, i) => new Option(label(one), i)));
-  $("which-run").value = runs.indexOf(s.run);
   const twin = twinOf(s.run), { temperature } = s.run.settings;
-  $("twin").hidden = !twin;
+  [$("which-run").value, $("twin").hidden] = [runs.indexOf(s.run), !twin];
   $("twin").textContent = `The same story at ${exact(twin?.settings.temperature)}`;
   $("differ").textContent = temperature ? `Temperature ${exact(temperature)}: each lane draws its tokens at
     random, so the texts differ.` : "Temperature 0: each token is the likeliest.";
   if (s.preset && costOf(s.preset, s.run) === undefined) s.preset = data.presets[0];
-  if (s.preset) shape = s.preset.v;
-  if (s.preset) [s.c, s.v] = [costOf(s.preset, s.run), s.preset.v[s.run.about.most - 1]];
+  if (s.preset)
+    [shape, s.c, s.v] = [s.preset.v, costOf(s.preset, s.run), s.preset.v[s.run.about.most - 1]];
   else s.v = Math.min(s.v, s.run.about.most);
   lay();
 }

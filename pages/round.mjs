@@ -3,7 +3,7 @@ import { speedup, sum, worth } from "./formula.mjs";
 import { $, STILL, b, bar, data, el, exact, many, number, part, quoted, seen, words } from "./dom.mjs";
 import { SAID, chips, choose, dial, drafterOf, draw, finish, names, play, ruleOf, runs, s, shortened, step,
   use } from "./race.mjs";
-const LINES = JSON.parse($("lines").textContent);       // how the lines begin that a stop is about
+const LINES = data["lines.json"];                       // how the lines begin that a stop is about
 
 // The stops: j is the draft, n how many are accepted so far, t what was tested (pages/picture.py) ----------
 const STOPS = {
@@ -53,11 +53,11 @@ export function openRound(of, i, go = false) {
   $("round").scrollIntoView({ block: $("slot").children.length ? "nearest" : "start" });
   $("r-next").focus({ preventScroll: true });
 }
-export function openToken(i, j) {                              // in place: below the lanes, at the token's own test
+export function openToken(i, j) {                       // in place: below the lanes, at the token's own test
   $("slot").append($("round"));
   openRound(s.run, i, true);
-  const mine = s.stops.findIndex(stop => j === undefined ? stop.out : stop.j === Number(j) && stop.kind !== "show");
-  s.at = Math.max(0, j < s.opened.r.tests?.length || j === undefined ? mine : s.stops.findIndex(stop => stop.own));
+  const mine = s.stops.findIndex(({ kind, out, ...stop }) => j ? stop.j === Number(j) && kind !== "show" : out);
+  s.at = Math.max(0, j >= (s.opened.r.tests ?? []).length ? s.stops.findIndex(stop => stop.own) : mine);
   light();
 }
 export function backToItsPlace() { $("why").before($("round")); }
@@ -127,15 +127,15 @@ const NAMES = {                                         // of the words, where a
 };
 function wordsOf(stop, r, draft, of) {
   const { kind, j, t = stop.test, facts = [] } = stop, drafts = n => many(n, "draft"), { rules } = SAID;
-  const word = t?.x === undefined ? "" : quoted(names[t.x] ?? ""), all = drafts((r.nodes ?? r.drafts).length);
-  const values = { ...t, ...t?.q === undefined && draft, ...r.accepted >= 0 && { accepted: String(r.accepted) },
-    n: String(j + 1), word: b(word), gone: b(word, "no"), own: b(quoted(r.text.at(-1)), "yes"), all,
+  const word = quoted(names[t?.x] ?? ""), all = drafts((r.nodes ?? r.drafts).length);
+  const values = { ...draft, ...t, accepted: String(r.accepted), n: String(j + 1), word: b(word), gone: b(word, "no"), own: b(quoted(r.text.at(-1)), "yes"), all,
     gives: drafterOf(of)[2], lacks: part("left", "what q still lacks", "q-ink"), first: drafts(j + 1),
     before: r.tests?.[j]?.weight };
   const fill = name => SAID.stops[name].split(/[{}]/).map((text, i) => i % 2 === 0 ? text : /^[+-]/.test(text)
     ? b(text.slice(1), text[0] === "+" ? "yes" : "no") : typeof values[text] === "number"
       ? /^[pq]$/.test(text) ? exact(values[text]) : number(values[text]) : values[text]);
-  if (kind === "whole") return [...r.nodes ? fill("tree") : [], rules[r.chosen ? "chosen" : ruleOf(of)] ?? rules.other];
+  const rule = rules[r.chosen ? "chosen" : ruleOf(of)] ?? rules.other;
+  if (kind === "whole") return [...r.nodes ? fill("tree") : [], rule];
   if (kind === "line") return [...facts.map(fact), ...!t ? [] : fill(t.r < t.ratio ? "test" : "test fails")];
   return fill(NAMES[kind]?.(stop, r) ?? kind);
 }
@@ -162,7 +162,8 @@ function paperOf(sources, source, nth) {                // if all but the editor
     && LINES.paper.find(([, lines]) => lines.some(start => line?.startsWith(start)))?.[0] || "";
 }
 export function light() {
-  const { of, i, r } = s.opened, stop = s.stops[s.at], { kind, j, n, out, own, t } = stop, drafts = r.drafts ?? [];
+  const { of, i, r } = s.opened, stop = s.stops[s.at], { kind, j, n, out, own, t } = stop;
+  const drafts = r.drafts ?? [];
   const test = stop.test ?? (/test|coin/.test(kind) ? t : kind === "weight" && { ratio: t.ratio });
   const row = t?.rows.find(([id]) => id === t.x), draft = drafts[j] ?? (row && { p: row[1], q: row[2] });
   $("letters").replaceChildren(...words`${el("span", "q-ink", "q")} is the large model's distribution, and
@@ -190,7 +191,8 @@ export function light() {
     box.scrollTop = top - box.clientHeight / 2;
   $("paper").textContent = paperOf(of.about.sources, source, nth);
   const other = of === s.run ? "" : " (of another run)";
-  $("place").textContent = `round ${i + 1} of ${of.spec.length}${other}, line ${s.at + 1} of ${s.stops.length}`;
+  $("place").textContent =
+    `round ${i + 1} of ${of.spec.length}${other}, line ${s.at + 1} of ${s.stops.length}`;
   $("r-back").disabled = !i && !s.at;
   $("r-next").disabled = i + 1 === of.spec.length && s.at + 1 === s.stops.length;
 }
@@ -215,8 +217,7 @@ addEventListener("keydown", event => {
   else if (event.key === " " && racing && $("race").offsetHeight && !on.closest("button, a, .part")) {
     play(!s.playing);
     $("race").scrollIntoView({ block: "nearest" });
-  }
-  else if (arrow && s.opened && $("round").contains(on)) move(arrow);
+  } else if (arrow && s.opened && $("round").contains(on)) move(arrow);
   else if (arrow && $("race").getBoundingClientRect().bottom > 0) step(arrow);
   else return;
   event.preventDefault();

@@ -4,13 +4,14 @@ import { copy, plain, thread } from "./game.mjs";
 import { request } from "./python.mjs";
 import { addressOf, race, remember } from "./page.mjs";
 const LINKED = { group: "with the link", name: "code that came with a link", code: "" };
-export const { openings } = data, typed = kept();               // typed: {an opening's name: its changed code}
+export const { openings } = data, typed = kept();       // typed: {an opening's name: its changed code}
 if (LINKED.name in typed) openings.push(LINKED);
 export let rule = openings[0];
 function kept() {                                       // in this tab, through a reload
   try { return JSON.parse(sessionStorage.typed ?? "{}"); } catch { return {}; }         // none is allowed
 }
 function keep() {
+  $("copy").textContent = "Copy link";
   if ($("editor").value === rule.code) delete typed[rule.name];
   else typed[rule.name] = $("editor").value;
   $("original").hidden = !(rule.name in typed) || rule === LINKED;
@@ -50,12 +51,11 @@ export function open(i) {
   rule = openings[i];
   $("choice").value = i;
   $("editor").value = typed[rule.name] ?? rule.code;
-  const settings = Object.entries(rule.settings ?? {}).map(setting => setting.join(" "));
-  if (rule.penalty) settings.push("a penalty on repetition");
+  const settings = [...Object.entries(rule.settings ?? {}).map(setting => setting.join(" ")),
+    ...rule.penalty ? ["a penalty on repetition"] : []];
   $("about").replaceChildren(rule === LINKED ? b("Somebody else's code: read it before you run it.") : "",
     rule.claim ?? "", settings.length ? ` Judged with ${settings.join(", ")}.` : "",
     " ", rule.link ? thread(rule) : "");
-  $("copy").textContent = "Copy link";
   verdictIs("", "");
   keep();
   differences();
@@ -94,10 +94,7 @@ function listChoices() {
 }
 listChoices();
 $("choice").onchange = () => { open(Number($("choice").value)); remember(); };
-$("original").onclick = () => {
-  delete typed[rule.name];
-  open(openings.indexOf(rule));
-};
+$("original").onclick = () => { delete typed[rule.name]; open(openings.indexOf(rule)); };
 $("try").onclick = () => { if (race($("editor").value || " ")) $("race").scrollIntoView(); };
 $("judge").onclick = () => {
   const { settings, penalty, disputed } = rule;
@@ -108,7 +105,6 @@ $("copy").onclick = () => copy(addressOf({ code: $("editor").value }), $("copy")
 let typing = 0;
 $("editor").oninput = () => {
   clearTimeout(typing);
-  $("copy").textContent = "Copy link";
   keep();
   typing = setTimeout(differences, 300);
 };

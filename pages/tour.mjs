@@ -21,7 +21,7 @@ function turn(found, is) {                              // the opened round, at 
   light();
 }
 const at_draft = (j, kind) => () => turn(second, stop => stop.kind === kind && stop.j === j);
-const TOUR = {                                          // the stop's name: [the view, what is lit, what is done]
+const TOUR = {                                       // the stop's name: [the view, what is lit, what is done]
   "the race": ["race", ".lane", () => { choose(runs[0]); use(data.presets[0]); play(false); }],
   "the drafts": ["race", "#text-spec, #legend, #said", () => phase(({ begins }) => begins)],
   "the check": ["race", "#text-spec, #legend, #said", () => phase(({ drafted }) => drafted)],
@@ -81,7 +81,7 @@ addEventListener("keydown", event => {                  // PageDown and PageUp: 
   event.preventDefault();
   event.stopPropagation();
 }, true);
-Object.assign(globalThis, { go, leave, asSet, addressOf, race, open, openings, answers });      // for the console
+Object.assign(globalThis, { go, leave, asSet, addressOf, race, open, openings, answers });  // for the console
 begin();
 linked(true);
 $("main").className = "";

@@ -13,7 +13,7 @@ function whyNot() {                                     // the theorem is not ab
     : full ? "" : "Here a round does not always have K drafts.";
 }
 function curve() {
-  if (s.what.run !== s.run) s.what = { run: s.run };                 // alpha, K: as the dials say; else those of the race
+  if (s.what.run !== s.run) s.what = { run: s.run };    // alpha, K: as the dials say; else those of the race
   const not = whyNot();
   $("whats").hidden = Boolean(not);
   $("when-not").textContent = not && `${not} So the formula does not predict this race: ${s.run.spec.length
