@@ -17,7 +17,8 @@ export function bar(name, from, to) {                          // shares of the 
 export const b = (words, name = "") => el("b", name, words);
 export const many = (n, word, end = "s") => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : end}`;
 export const exact = x => String(x).replace(/^0\./, ".");
-export const number = x => Number.isInteger(x) ? String(x) : x < .001 ? x.toExponential(1) : exact(x.toFixed(3));
+export const number = x => Number.isInteger(x) ? String(x) : x < .001 ? x.toExponential(1)
+  : exact(x.toFixed(3));
 export function words(strings, ...values) {                    // words`p = ${.25}` -> ["p = ", ".250", ..]
   const shown = value => typeof value === "number" ? number(value) : value ?? "";
   return strings.flatMap((text, i) => [text, shown(values[i])]);

@@ -23,8 +23,8 @@ export function prove() {                               // for each token, what 
     b(number(z))}. Then each token comes in proportion to its hatched part.`);
 }
 $("proof").append(...data.game.tokens.map((token, i) => {
-  const slider = Object.assign(el("input"), { type: "range", min: 0, max: .6, step: .01, ariaLabel: `p of ${token}`,
-    oninput: ({ target }) => setDrafted(i, Number(target.value)) });
+  const slider = Object.assign(el("input"), { type: "range", max: .6, step: .01, ariaLabel: `p of ${token}`,
+    oninput: () => setDrafted(i, Number(slider.value)) });
   return el("div", "one", el("span", "word", token), el("div", "pair", slider, el("div", "stack")),
     el("span", "nums"));
 }), el("p", "small", part("p", "p, what is drafted: drag it", "p-ink"), " · ", part("law",

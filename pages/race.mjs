@@ -156,12 +156,13 @@ export function lay() {                                 // after another run, ot
   $("advice").textContent = !speed ? "" : `${shown} times as fast as the large model alone${off
     ? ". Switch drafting off." : ""}`;
   $("formula").replaceChildren(...words`${real ? b(`Measured without the prompt: ${real.toFixed(2)}. `) : ""}
-    ${busy ? b(`The machine was busy: ${s.v < 1 ? "v is below 1" : "it differs by more than a fifth"}. `, "no") : ""}${tokensOf(s.run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
+    ${busy ? b(`The machine was busy: ${s.v < 1 ? "v is below 1. " : "these differ by a fifth. "}`, "no") : ""}
+    ${tokensOf(s.run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
     ${b((n_drafting * s.c + s.v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
     ${isTree(s.run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %`);
   $("most-is").textContent = `${most - 1} drafts + 1`;
   $("c-why").textContent = isTree(s.run) ? "one level of the tree" : drafterOf(s.run)[0];
-  $("v-why").textContent = s.v > .9 * most ? `as much as ${most} passes: reading the weights once saves nothing`
+  $("v-why").textContent = s.v > .9 * most ? `as much as ${most} passes: reading weights once saves nothing`
     : `less than ${most} passes: the weights are read only once`;
   [$("c").max, $("v").min, $("v").max] = [Math.max(1, s.c), Math.min(1, s.v), Math.max(most, s.v)];
   for (const id of ["c", "v"])
@@ -220,7 +221,8 @@ export function play(on) {
 }
 export function step(by) {                                     // to the next halt, or the one before
   play(false);
-  s.now = by > 0 ? halts().find(at => !passed(at)) ?? finish() : halts().findLast(at => at < s.now - 1e-9) ?? 0;
+  const [before, after] = [halts().findLast(at => at < s.now - 1e-9), halts().find(at => !passed(at))];
+  s.now = by > 0 ? after ?? finish() : before ?? 0;
   draw();
   say(moment());
 }
@@ -228,8 +230,8 @@ function label({ recorded, settings: { prompt, temperature, drafter, verifier } 
   const how = [recorded ? "" : "your run", drafter, verifier].filter(word => !/^(model|token|)$/.test(word));
   return [...how, `temperature ${temperature}`].join(", ") + `: ${prompt.slice(0, 26)}…`;
 }
-export const twinOf = one => runs.find(other => other.recorded && ["prompt", "drafter", "verifier"].every(key =>
-  other.settings[key] === one.settings[key]) && !other.settings.temperature !== !one.settings.temperature);
+export const twinOf = ({ settings: mine }) => runs.find(({ recorded, settings }) => recorded && !settings.temperature
+  !== !mine.temperature && ["prompt", "drafter", "verifier"].every(key => settings[key] === mine[key]));
 export function choose(chosen) {
   [s.run, s.now] = [chosen, 0];
   $("which-run").replaceChildren(...runs.map((one, i) => new Option(label(one), i)));

@@ -56,7 +56,7 @@ export function openRound(of, i, go = false) {
 export function openToken(i, j) {                       // in place: below the lanes, at the token's own test
   $("slot").append($("round"));
   openRound(s.run, i, true);
-  const mine = s.stops.findIndex(({ kind, out, ...stop }) => j ? stop.j === Number(j) && kind !== "show" : out);
+  const mine = s.stops.findIndex(one => j ? one.j === Number(j) && one.kind !== "show" : one.out);
   s.at = Math.max(0, j >= (s.opened.r.tests ?? []).length ? s.stops.findIndex(stop => stop.own) : mine);
   light();
 }
@@ -119,18 +119,18 @@ function statusIn({ nodes, tests }, { kind, j }) {      // of a node, at this st
 const NAMES = {                                         // of the words, where a stop's kind is not enough
   show: (stop, { nodes }) => nodes ? "show child" : "show",
   test: ({ out }) => out ? "rejected" : "accepted",
-  accept: ({ j }, { nodes, drafts }) => nodes ? "child stays" : j + 1 < drafts.length ? "stays" : "last stays",
+  accept: ({ j }, { nodes, drafts }) => nodes ? "child stays" : drafts[j + 1] ? "stays" : "last stays",
   left: ({ more }) => more ? "left, and a sibling" : "left",
-  draw: ({ j }, { drafts }) => j + 1 < drafts?.length ? "draw, and drafts" : "draw",
+  draw: ({ j }, { drafts }) => drafts?.[j + 1] ? "draw, and drafts" : "draw",
   last: (stop, { nodes, drafts }) => nodes ? "leaf" : drafts.length ? "last" : "no drafts",
   coin: ({ t }) => t.passes ? "coin passes" : "coin fails",
 };
 function wordsOf(stop, r, draft, of) {
   const { kind, j, t = stop.test, facts = [] } = stop, drafts = n => many(n, "draft"), { rules } = SAID;
   const word = quoted(names[t?.x] ?? ""), all = drafts((r.nodes ?? r.drafts).length);
-  const values = { ...draft, ...t, accepted: String(r.accepted), n: String(j + 1), word: b(word), gone: b(word, "no"), own: b(quoted(r.text.at(-1)), "yes"), all,
-    gives: drafterOf(of)[2], lacks: part("left", "what q still lacks", "q-ink"), first: drafts(j + 1),
-    before: r.tests?.[j]?.weight };
+  const values = { ...draft, ...t, n: String(j + 1), all, accepted: String(r.accepted), word: b(word),
+    gone: b(word, "no"), own: b(quoted(r.text.at(-1)), "yes"), gives: drafterOf(of)[2], first: drafts(j + 1),
+    lacks: part("left", "what q still lacks", "q-ink"), before: r.tests?.[j]?.weight };
   const fill = name => SAID.stops[name].split(/[{}]/).map((text, i) => i % 2 === 0 ? text : /^[+-]/.test(text)
     ? b(text.slice(1), text[0] === "+" ? "yes" : "no") : typeof values[text] === "number"
       ? /^[pq]$/.test(text) ? exact(values[text]) : number(values[text]) : values[text]);

@@ -33,8 +33,8 @@ const TOUR = {                                       // the stop's name: [the vi
   "the draw": ["round", "#before, #picture, #words", at_draft(1, "draw")],
   "why": ["why", "#proof", () => { game.p.forEach((p, i) => { drafted[i] = p; }); prove(); }],
   "when not": ["when", "#whats", () => { s.what = {}; choose(runs[0]); use(data.presets[0]); play(false); }],
-  "a tree": ["round", "#nodes, #picture, #words", () => turn(best(roundsOf(runs.filter(isTree))), ({ kind }, i) =>
-    kind === "show" && s.stops[i - 1]?.more)],
+  "a tree": ["round", "#nodes, #picture, #words", () => turn(best(roundsOf(runs.filter(isTree))),
+    ({ kind }, i) => kind === "show" && s.stops[i - 1]?.more)],
   "one guess": ["guess", "#card", () => deal(false, false)],
   "your own rule": ["own", "#editor, #own-bar, #verdict, #differences", () => open(0)],
   "the end": ["end", "#end", () => {}],
@@ -66,9 +66,7 @@ function leave() {
 $("answers").append(...ANSWERS.flatMap(([asked, answer]) => [el("dt", "", asked), el("dd", "", answer)]));
 $("g-place").append(...GUIDE.map(([name], i) => new Option(`${i + 1} of ${GUIDE.length}: ${name}`, i + 1)));
 $("g-place").onchange = () => go(Number($("g-place").value));
-$("tour").onclick = () => go(1);
-$("g-next").onclick = () => go(touring + 1);
-$("g-back").onclick = () => go(touring - 1);
+for (const [id, by] of [["tour", 1], ["g-next", 1], ["g-back", -1]]) $(id).onclick = () => go(touring + by);
 $("g-leave").onclick = leave;
 addEventListener("keydown", event => {                  // PageDown and PageUp: a presenter's remote
   const { key, target } = event, by = { PageDown: 1, PageUp: -1 }[key];

@@ -9,7 +9,7 @@ function whyNot() {                                     // the theorem is not ab
   let left = settings.n_tokens ?? alone.length;         // the last rounds have room for fewer drafts
   const full = spec.every(r => (left -= r.tokens.length) < n_drafting || r.depth === n_drafting);
   return isTree(s.run) ? "In a tree, levels are accepted or not, each with several drafts."
-    : !SAID.one_by_one.includes(rule) ? `Here the rule is ${rule}: α is for drafts that are judged one by one.`
+    : !SAID.one_by_one.includes(rule) ? `Here the rule is ${rule}: α is for drafts judged one by one.`
     : full ? "" : "Here a round does not always have K drafts.";
 }
 function curve() {
