@@ -28,8 +28,8 @@ export const quoted = text => `“${text.trim() || seen(text)}”`;
 
 // Words and parts of a picture light each other: [data-part] and .bar, with the pointer or the focus.
 export function part(name, text, look = "") {
-  const one = el("span", `part ${look}`, text);
-  [one.dataset.part, one.tabIndex] = [name, 0];
+  const one = Object.assign(el("span", `part ${look}`, text), { tabIndex: 0 });
+  one.dataset.part = name;
   return one;
 }
 const partOf = one => one.closest?.("[data-part]")?.dataset.part;

@@ -57,8 +57,8 @@ function verdictOn(rule, right) {
 function summary() {                                    // what was right
   const told = `I got ${score()} of ${dealt.length} accept rules right.`;
   const code = $("top").querySelectorAll("p a")[2]?.href, file = "lossless/verdicts/README.md";
-  const all = code ? Object.assign(el("a", "", `all ${game.n} cases`), { href: `${code}/blob/main/${file}` })
-    : el("span", "", `all ${game.n} cases (in ${file})`);
+  const all = code ? thread({ thread: `all ${game.n} cases`, link: `${code}/blob/main/${file}` })
+    : `all ${game.n} cases (in ${file})`;
   return [el("p", "verdict", told), el("p", "", ...words`Guessing gets ${dealt.length / 2}. Of ${all} of the
     repository, ${game.n_wrong} are not lossless.`), el("ol", "", ...dealt.map((rule, i) => el("li", "",
     answers[i] === rule.lossless ? "✓ " : "✗ ", thread(rule))))];

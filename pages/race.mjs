@@ -72,9 +72,8 @@ function spoken({ accepted, text, drafts = [] }) {
     ...list("drawn", text.slice(accepted))].join("; ");
 }
 function pending({ nodes, drafts }, { drafted, checking }) {
-  if (!drafted && !checking) return [];
-  return chips(checking ? "check" : "open", nodes ? [` ${nodes.length} drafts in a tree`]
-    : drafts.slice(0, drafted).map(d => names[d.token]));
+  const shown = nodes ? [` ${nodes.length} drafts in a tree`] : drafts.slice(0, drafted);
+  return drafted || checking ? chips(checking ? "check" : "open", shown.map(d => names[d.token] ?? d)) : [];
 }
 function drawSpec(so, all) {                            // a round on the screen stays the same element
   const box = $("text-spec");
@@ -156,7 +155,7 @@ export function lay() {                                 // after another run, ot
   $("advice").textContent = !speed ? "" : `${shown} times as fast as the large model alone${off
     ? ". Switch drafting off." : ""}`;
   $("formula").replaceChildren(...words`${real ? b(`Measured without the prompt: ${real.toFixed(2)}. `) : ""}
-    ${busy ? b(`The machine was busy: ${s.v < 1 ? "v is below 1. " : "these differ by a fifth. "}`, "no") : ""}
+    ${busy ? b(`The machine was busy: ${s.v < 1 ? "v is below 1" : "these differ by a fifth"}. `, "no") : ""}
     ${tokensOf(s.run.spec)} tokens ÷ ${end().toFixed(1)} steps. A full round: ${n_drafting} c + v =
     ${b((n_drafting * s.c + s.v).toFixed(2))}${el("br", "")}${accepted} of ${tested} tested
     ${isTree(s.run) ? "levels" : "drafts"} accepted: ${Math.round(100 * accepted / tested || 0)} %`);
@@ -167,8 +166,7 @@ export function lay() {                                 // after another run, ot
   [$("c").max, $("v").min, $("v").max] = [Math.max(1, s.c), Math.min(1, s.v), Math.max(most, s.v)];
   for (const id of ["c", "v"])
     [$(id).value, $(id + "-is").textContent] = [s[id], `${id} = ${s[id].toFixed(2)}`];
-  for (const [i, one] of data.presets.entries())
-    $("presets").children[i].ariaPressed = String(one === s.preset);
+  data.presets.forEach((one, i) => { $("presets").children[i].ariaPressed = String(one === s.preset); });
   $("preset-words").textContent = !s.preset ? "costs of your own" : s.preset.words
     || `measured here: c = ${s.c.toFixed(2)}, v = ${s.v.toFixed(2)} (WebAssembly multiplies slowly)`;
   tracks();
@@ -230,8 +228,9 @@ function label({ recorded, settings: { prompt, temperature, drafter, verifier } 
   const how = [recorded ? "" : "your run", drafter, verifier].filter(word => !/^(model|token|)$/.test(word));
   return [...how, `temperature ${temperature}`].join(", ") + `: ${prompt.slice(0, 26)}…`;
 }
-export const twinOf = ({ settings: mine }) => runs.find(({ recorded, settings }) => recorded && !settings.temperature
-  !== !mine.temperature && ["prompt", "drafter", "verifier"].every(key => settings[key] === mine[key]));
+export const twinOf = ({ settings: mine }) => runs.find(({ recorded, settings }) => recorded &&
+  !settings.temperature === mine.temperature > 0
+  && ["prompt", "drafter", "verifier"].every(key => settings[key] === mine[key]));
 export function choose(chosen) {
   [s.run, s.now] = [chosen, 0];
   $("which-run").replaceChildren(...runs.map((one, i) => new Option(label(one), i)));
