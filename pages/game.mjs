@@ -28,8 +28,8 @@ $("proof").append(...data.game.tokens.map((token, i) => {
   return el("div", "one", el("span", "word", token), el("div", "pair", slider, el("div", "stack")),
     el("span", "nums"));
 }), el("p", "small", part("p", "p, what is drafted: drag it", "p-ink"), " · ", part("law",
-  "min(p, q), the kept drafts", "law-ink"), " · ", part("lack", "hatched: (q − p)₊, the new tokens", "q-ink"),
-". ", Object.assign(el("span"), { id: "rejected" })));
+  "min(p, q), the kept drafts", "law-ink"), " · ", part("lack", "hatched: (q − p)₊, the new tokens",
+  "q-ink"), ". ", Object.assign(el("span"), { id: "rejected" })));
 prove();
 
 // The rules, in a new order each time ---------------------------------------------------------------------

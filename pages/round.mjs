@@ -60,7 +60,9 @@ export function openToken(i, j) {                       // in place: below the l
   s.at = Math.max(0, j >= (s.opened.r.tests ?? []).length ? s.stops.findIndex(stop => stop.own) : mine);
   light();
 }
-export function backToItsPlace() { $("why").before($("round")); }
+const place = document.createComment("");              // where the round stands, if not below the lanes
+$("round").before(place);
+export const backToItsPlace = () => place.after($("round"));
 function list({ sources, picture }) {                   // beside a picture: without comments
   $("source").hidden = !sources.length;
   $("source").replaceChildren(...sources.flatMap(({ name, file, lines, doc, differs }) => {
