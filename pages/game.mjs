@@ -34,7 +34,7 @@ prove();
 
 // The rules, in a new order each time ---------------------------------------------------------------------
 export const { game } = data, answers = [];                    // true is "lossless"
-let card = 0, dealt = [];
+export let card = 0, dealt = [];
 const score = () => answers.filter((answer, i) => answer === dealt[i].lossless).length;
 export const thread = ({ link, thread }) => Object.assign(el("a", "", thread), { href: link });
 function laws({ law, lossless }, answered) {            // p and q; after an answer also what the rule gives

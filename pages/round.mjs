@@ -168,8 +168,8 @@ export function light() {
   const drafts = r.drafts ?? [];
   const test = stop.test ?? (/test|coin/.test(kind) ? t : kind === "weight" && { ratio: t.ratio });
   const row = t?.rows.find(([id]) => id === t.x), draft = drafts[j] ?? (row && { p: row[1], q: row[2] });
-  $("letters").replaceChildren(...words`${el("span", "q-ink", "q")} is the large model's distribution, and
-    ${el("span", "p-ink", "p")} is ${drafterOf(of)[1]}.
+  $("letters").replaceChildren(...words`${part("q", "q", "q-ink")} is the large model's distribution, and
+    ${part("p", "p", "p-ink")} is ${drafterOf(of)[1]}.
     ${of.settings.temperature ? "" : "At temperature 0, all p and q are 0 or 1."}`);
   $("picture").replaceChildren(...pictureOf(stop, r));
   $("nodes").replaceChildren(r.nodes ? tree(r.nodes, statusIn(r, stop)) : "");

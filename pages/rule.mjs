@@ -80,8 +80,9 @@ export function judged(found) {
   const { n_unfinished, n_cases } = found, partly = n_unfinished ? " as far as it was walked" : "";
   const left = n_unfinished ? `${n_unfinished} of ${n_cases} cases were not walked to the end: up to
     ${found.unwalked.toPrecision(1)} of a case's probability may hide a mistake. In the rest, no` : "No";
-  if (found.lossless) return verdictIs("yes", "lossless" + partly, ...words`${left} text's probability is off
-    by more than ${found.deviation.toExponential(0)}, over ${many(found.n_branches, "random branch", "es")}.`);
+  if (found.lossless) return verdictIs("yes", "lossless" + partly, ...words`${left} text's probability is
+    off by more than ${found.deviation.toExponential(0)}, over
+    ${many(found.n_branches, "random branch", "es")}.`);
   verdictIs("no", "not lossless", ...words`After “${spell(found.prompt)}” the text
     “${spell(found.text)}” comes with probability ${plain(found.probability)} and should come with
     ${plain(found.wanted)}. (The judge's models have a few tokens, written as letters.)`);

@@ -2,7 +2,7 @@
 import { $, STILL, data, el } from "./dom.mjs";
 import { choose, isTree, line, play, runs, s, step, twinOf, use } from "./race.mjs";
 import { begin, best, light, openRound, roundsOf } from "./round.mjs";
-import { answers, deal, drafted, game, prove } from "./game.mjs";
+import { answers, deal, dealt, drafted, game, prove } from "./game.mjs";
 import { open, openings } from "./rule.mjs";
 import { addressOf, asSet, linked, race, view } from "./page.mjs";
 export let touring = 0, before_tour = null;                    // which stop, from 1; what had the focus
@@ -79,7 +79,7 @@ addEventListener("keydown", event => {                  // PageDown and PageUp: 
   event.preventDefault();
   event.stopPropagation();
 }, true);
-Object.assign(globalThis, { go, leave, asSet, addressOf, race, open, openings, answers });  // for the console
+Object.assign(globalThis, { go, leave, asSet, addressOf, race, open, openings, answers, dealt: () => dealt });
 begin();
 linked(true);
 $("main").className = "";

@@ -7,6 +7,8 @@ import io
 import json
 import os
 import re
+import shutil
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from lossless.verdicts import CASES
 from lossless.verdicts.museum import RULES, sampler
 from pages import site as site_module
 from pages.__main__ import main
+from pages import frame
 from pages.files import MARK, check_place, is_ours, write_folder
 from pages.game import P, Q, game
 from pages.site import PYODIDE, index_page
@@ -192,7 +195,7 @@ def test_in_a_browser_the_page_fits_the_screen_and_nothing_complains(site, brows
     for dark in False, True:
         browser.open(site / "index.html", *size, dark=dark)
         assert browser.run("return $('speed').getBoundingClientRect().bottom") < size[1]
-        browser.run("choose({ ...run, settings: { ...run.settings, prompt: 'W'.repeat(300) } })")
+        browser.run("choose({ ...s.run, settings: { ...s.run.settings, prompt: 'W'.repeat(300) } })")
         assert browser.run("return document.documentElement.scrollWidth") <= size[0]
         assert browser.complaints() == []
         ground = browser.run("return getComputedStyle(document.body).backgroundColor")
@@ -212,6 +215,21 @@ def test_the_readmes_picture_is_of_this_page(site, browser):
     race = Image.open(ROOT / "pages" / "race.webp")
     assert race.size == RACE and abs(np.asarray(race.convert("RGB"), int) - shown).mean() < 3
     assert race.n_frames > 50 and (ROOT / "pages" / "race.webp").stat().st_size < 1.5e6
+
+
+def test_two_modules_that_define_one_name_are_refused(tmp_path, monkeypatch):
+    copied = shutil.copytree(frame.HERE, tmp_path / "pages")
+    (copied / "when.mjs").write_text("export function draw() {}\n")
+    monkeypatch.setattr(frame, "HERE", copied)
+    with pytest.raises(ValueError, match="when.mjs defines draw"):
+        index_page({})
+
+
+def test_the_pages_arithmetic_is_that_worked_out_by_hand():
+    if not shutil.which("node"):
+        pytest.skip("node is not installed")
+    run = subprocess.run(["node", "--test", ROOT / "tests/formula.test.mjs"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout
 
 
 # The game ---------------------------------------------------------------------------------------------------

@@ -22,17 +22,20 @@ from pages.site import index_page
 
 SECONDS, PER_SECOND, HOLD = 10, 10, 3                   # of the race; frames a second; seconds of its end
 RACE, CARD = (900, 480), (1200, 630)
-STYLE = """html.stage { font-size: %s; overflow: hidden; } .stage #top > h1 { display: block; }
-  :is(nav, #bar, #presets, #preset-words, #legend, #said) { display: none !important; }"""
+STYLE = """html { font-size: %s; overflow: hidden; } body { max-width: none; padding-block: .2rem; }
+  :is(main > :not(#race, #dials), #top > :not(h1), footer, #bar, #presets, #preset-words, #legend, #said) {
+    display: none !important; }
+  .lane { margin: .1rem 0; } .text { height: calc(3.9em + .7rem) !important; font-size: 1.5rem !important;
+    line-height: 1.3 !important; } #speed { font-size: 4.5rem !important; }"""
 
 
 def shot(browser, path, now, size, dark=False):
     """The race on the page at `path`, without its buttons, at a time in steps -> an image."""
-    browser.open(path, *size, dark=dark, address="#view=race")
+    browser.open(path, *size, dark=dark)
     style = STYLE % ("19.5px" if size == CARD else "15px")
     browser.run(f"""const sheet = new CSSStyleSheet();  // the policy forbids a style element
         sheet.replaceSync(`{style}`); document.adoptedStyleSheets = [sheet];
-        play(false); now = {now}; draw()""")
+        play(false); s.now = {now}; draw()""")
     return Image.open(BytesIO(browser.driver.get_screenshot_as_png())).convert("RGB")
 
 
