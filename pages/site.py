@@ -78,11 +78,10 @@ def index_page(files, repository="", address="", base=PYODIDE):
 def tour():
     """{stops: [[its name, what it says], ..], end: [[question, answer], ..]}, from the ten minutes of
     docs/lesson.md."""
-    lesson = (ROOT / "docs/lesson.md").read_text(encoding="utf-8")
-    section = lesson.split("## Ten minutes")[1].split("\n## ")[0]
-    return dict(stops=re.findall(r"^\| \d+ \| (.+?) \| (.+?) \|$", section, re.M), end=[
-        [asked, " ".join(answer.split())]
-        for asked, answer in re.findall(r"^- \*\*(.+?)\*\* (.+?)(?=^- |^$|\Z)", section, re.M | re.S)])
+    text = (ROOT / "docs/lesson.md").read_text(encoding="utf-8").split("## Ten minutes")[1].split("\n## ")[0]
+    end = re.findall(r"^- \*\*(.+?)\*\* (.+?)(?=^- |^$|\Z)", text, re.M | re.S)
+    return dict(stops=re.findall(r"^\| \d+ \| (.+?) \| (.+?) \|$", text, re.M),
+                end=[[asked, " ".join(answer.split())] for asked, answer in end])
 
 
 @cache

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ROOT
 
 from benchmarks.figures import value
 from lossless import cases, judge
@@ -20,7 +21,6 @@ from lossless.verdicts import CASES
 from lossless.verdicts.museum import RIGHT, RULES, WRONG
 from methods.table import choose, prepare
 from pages import site
-from pages.frame import HERE
 from pages.live import Live, openings
 
 RUN = dict(prompt="The sun was going down.", n_tokens=12, K=4, temperature=.8, top_p=.95, seed=0,
@@ -404,29 +404,20 @@ def test_in_a_browser_print_has_the_bars(page):
                          ids=["keyboard", "remote", "mouse"])
 def test_in_a_browser_the_tour_goes_through_the_ten_minutes_of_the_lesson(page, size, on):
     """Each stop says its sentence, moves something, and fits; the hatched part and the draw are seen."""
-    browser, seen, kinds = page("", *size), [], []
+    browser, seen, look = page("", *size), [], (ROOT / "tests/tools/stop.js").read_text(encoding="utf-8")
     browser.run("$('tour').focus(); $('tour').click(); document.activeElement.blur()")
     for n, (name, words) in enumerate(site.tour()["stops"], 1):
         assert browser.texts("#guide-words") == [words] and browser.run("return $('g-place').value") == str(n)
         if name in ("the drafts", "the check", "what stays"):
             until(browser, "!s.playing")                # slow, to the next halt
-        shown = browser.run("""const on = document.querySelectorAll("main > .on"), here = s.stops[s.at].kind;
-            return [on.length, on[0].innerText + on[0].id + here, document.documentElement.scrollWidth,
-              document.documentElement.scrollHeight, document.querySelectorAll(".on:not([inert])").length]""")
-        assert shown[0] == shown[4] == 1 and shown[2] <= size[0], name
-        assert size[0] < 400 or shown[3] <= size[1], name
-        small = browser.run("""return [...document.querySelectorAll("#guide *, .on *")].filter(one =>
-            one.offsetParent && !one.closest("[inert], svg") && [...one.childNodes].some(node =>
-              node.nodeType === 3 && node.data.trim())).filter(one => innerHeight /
-              parseFloat(getComputedStyle(one).fontSize) > (one.closest(".code, .nums, .word, #editor") ? 45.1
-                : 40.1)).map(one => one.outerHTML)""")
-        assert size[0] < 400 or not small, (name, small)
-        assert shown[1] not in seen
-        seen.append(shown[1])
-        kinds += browser.run("return [...document.querySelectorAll('.on .bar.left')].filter(one => "
-                             "one.offsetWidth).length ? [s.stops[s.at].kind] : []")
+        found = browser.run(look)
+        assert found["parts"] == 1 and found["width"] <= size[0], name
+        if size[0] > 400:
+            assert found["height"] <= size[1] and found["full"] > 2 / 3 and not found["small"], (name, found)
+        assert found["shown"] not in [other["shown"] for other in seen]
+        seen.append(found)
         browser.run("$('g-next').click()") if on == "click" else browser.press(on)
-    assert {"left", "draw"} <= {*kinds}
+    assert {"left", "draw"} <= {found["hatched"] for found in seen}
     assert browser.texts("#answers dt") == [asked for asked, _ in site.tour()["end"]] and len(seen) == 15
     browser.press("\ue00e")                             # PageUp
     assert browser.run("return $('g-place').value") == "14"
@@ -442,7 +433,7 @@ def test_in_a_browser_axe_finds_nothing(page):
         pytest.skip("no axe-core: npm install axe-core@4.11.1, then set AXE to its axe.min.js")
     browser = page()
     browser.run(path.read_text(encoding="utf-8") + "; window.axe = axe; play(false)")
-    for script in ["s.now = 20; draw()", "boxes = document.querySelectorAll('.can'); boxes[1].click()",
+    for script in ["s.now = 20; draw()", "document.querySelectorAll('.can')[1].click()",
                    *(f"go({n})" for n in range(1, 16))]:
         browser.run(script)
         found = browser.driver.execute_async_script("""axe.run({ runOnly: ["wcag2a", "wcag2aa", "wcag21a",
