@@ -47,10 +47,8 @@ export function linked(first) {                         // the address, at the s
     $(key).value = given.get(key) ?? START[key];
     if (key !== "prompt" && !$(key).value) $(key).value = START[key];
   }
-  if (settings) {                                       // nothing runs unasked
-    $("drawer").open = true;
-    $("status").textContent = "Set as in the link: press Run.";
-  }
+  if (settings)                                         // nothing runs unasked
+    [$("drawer").open, $("status").textContent] = [true, "Set as in the link: press Run."];
   if (given.has("open")) open(Math.max(0, openings.findIndex(it => it.name === given.get("open"))));
   const shared = runs[given.get("run") - 1];
   if (shared && shared.spec[given.get("round") - 1]) {

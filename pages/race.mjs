@@ -117,12 +117,8 @@ function outcome() {
   const { alone, spec, settings: { temperature }, stopped, about: { lossless, edited } } = s.run;
   const [one, two] = [alone, spec].map(rounds => rounds.flatMap(r => r.tokens).concat(-1));
   const at = one.findIndex((token, i) => token !== two[i]);
-  const law = lossless === false ? "another distribution: this rule is not lossless."
-    : "the same distribution" + (lossless ? "." : " only if this rule is lossless.");
-  return stopped ? "The run was stopped." : at < 0 ? "The two texts are the same, token for token."
-    : temperature > 0 ? "Both texts are drawn at random: different words, from " + law
-      : `The texts differ from token ${at + 1} on` + (edited || !lossless ? "."
-        : ": two tokens were almost equally likely there, and rounding decided.");
+  return SAID.outcome[stopped ? "stopped" : at < 0 ? "same" : temperature > 0 ? `drawn, ${lossless}`
+    : edited || !lossless ? "differ" : "rounding"].replace("{n}", at + 1);
 }
 function moment() {                                     // what is to be seen now, in a sentence
   const { done, drafted, checking } = reached(), r = s.run.spec[checking || drafted ? done : done - 1];
@@ -173,9 +169,9 @@ export function lay() {                                 // after another run, ot
   draw();
   watchers.forEach(watch => watch());
 }
-export function dial(c1, v1) {                          // the lower lane stays where it is; the clock follows
+export function dial(c1, v1, preset = s.preset) { // the lower lane stays; the clock follows
   const share = s.now / end(), over = passed(finish());
-  [s.c, s.v] = [c1, v1];
+  [s.c, s.v, s.preset] = [c1, v1, preset];
   drawn.spec = null;
   line = timeline(s.run, s.c, s.v);
   s.now = over ? Infinity : share ? share * end() : 0;
@@ -187,10 +183,8 @@ export function use(one) {                                     // v: by rows
   dial(costOf(one, s.run), one.v[s.run.about.most - 1]);
 }
 $("presets").append(...data.presets.map(one => button(one.name, "", () => use(one))));
-for (const id of ["c", "v"]) $(id).oninput = () => {
-  s.preset = null;
-  dial(Number($("c").value), Number($("v").value));
-};
+for (const id of ["c", "v"])
+  $(id).oninput = () => dial(Number($("c").value), Number($("v").value), null);
 
 // Play, step, choose -------------------------------------------------------------------------------------
 function tick(time) {

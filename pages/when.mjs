@@ -39,8 +39,6 @@ function curve() {
     ? b("Not faster with any K.") : `K = ${all.indexOf(best) + 1} is best: ${best.toFixed(2)}.`} The race
     itself: ${raced.toFixed(2)}. (A pass over ${K + 1} tokens costs ${checking(K + 1).toFixed(2)} steps.)`);
 }
-for (const [id, key] of [["alpha", "alpha"], ["drafts", "K"]]) $(id).oninput = () => {
-  s.what[key] = Number($(id).value);
-  curve();
-};
+for (const [id, key] of [["alpha", "alpha"], ["drafts", "K"]])
+  $(id).oninput = () => { s.what[key] = Number($(id).value); curve(); };
 watchers.push(curve);
