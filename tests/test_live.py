@@ -149,7 +149,7 @@ def address(pyodide, tmp_path_factory):
     served.shutdown()
 
 
-def until(browser, condition, seconds=90):
+def until(browser, condition, seconds=240):
     end = time.monotonic() + seconds
     while not browser.run(f"return !!({condition})"):
         assert time.monotonic() < end, browser.texts("#error, #status, #verdict")
