@@ -16,8 +16,8 @@ DEFINED = r"^(?:export )?(?:const|let|class|(?:async )?function) ([\w$]+)"      
 def page(title, file, data, policy="", description="", **parts):
     """The whole page as a string.
 
-    file    a file in this folder: the body.  In it {{name}} is replaced by that part, and {{race.mjs}} by that
-            file of this folder; modules are joined without their import and export lines, in one scope
+    file    a file in this folder: the body.  In it {{name}} is replaced by that part, and {{race.mjs}} by
+            that file of this folder; modules are joined without their import and export lines, in one scope
     data    goes into <script id="data"> as JSON, with the files of SHARED; "<" is escaped, so nothing in it
             can end that element
     policy  what the page may load besides its own content.  Its own scripts and styles are named by their

@@ -21,9 +21,9 @@ from engine.loading.files import rewrite
 from lossless.toys import memoryless
 from lossless.verdicts import CASES
 from lossless.verdicts.museum import RULES, sampler
+from pages import frame
 from pages import site as site_module
 from pages.__main__ import main
-from pages import frame
 from pages.files import MARK, check_place, is_ours, write_folder
 from pages.game import P, Q, game
 from pages.site import PYODIDE, index_page
