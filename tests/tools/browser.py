@@ -22,6 +22,7 @@ class Browser:
             options.add_argument(flag)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+        self.driver.set_script_timeout(200)         # a busy machine is slow
 
     def open(self, path, width=1280, height=800, dark=False, address=""):
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",

@@ -3,7 +3,7 @@ const seen = [], texts = selector => [...document.querySelectorAll(selector)].ma
 for (;;) {
   seen.push({ ...s.stops[s.at], place: $("place").textContent, paper: $("paper").textContent,
     said: $("words").textContent.replace(/\s+/g, " "), lit: texts("#source .lit"), nums: texts("#picture .nums"),
-    needle: $("needle").offsetHeight > 0, shown: $("round").innerText,
+    needle: !$("needle").hidden && $("needle").style.visibility !== "hidden", shown: $("round").textContent,
     marks: ["--ratio", "--r"].map(key => parseFloat($("needle").style.getPropertyValue(key))) });
   if ($("r-next").disabled) return seen;
   $("r-next").click();
