@@ -12,7 +12,7 @@ export const runs = data.runs.map(one => ({ ...one, recorded: true, over: true }
 runs.forEach(one => one.spec.forEach(r => Object.assign(names, r.names)));
 export const s = { run: runs[0], preset: data.presets[0], c: 0, v: 1, now: 0, playing: false, slow: false,
   once: false, opened: null, stops: [], at: 0, what: {} };        // once: it stops at the next halt
-let before = 0, held = 0, boxes = [], drawn = {};       // boxes: the rounds on the screen
+let before = 0, held = 0, frame = 0, boxes = [], drawn = {};       // boxes: the rounds on the screen
 export let line = [], shape = s.preset.v;               // shape: a machine's cost by rows
 export const end = () => line.at(-1)?.ends ?? 0, finish = () => Math.max(s.run.alone.length, end());
 const limit = () => s.run.over ? finish() : Math.min(s.run.alone.length, end());    // what has arrived
@@ -202,14 +202,15 @@ function tick(time) {
     }
   }
   draw();
-  if (s.playing) requestAnimationFrame(tick);
+  if (s.playing) frame = requestAnimationFrame(tick);
 }
 export function play(on) {
   if (on && s.run.over && passed(finish())) s.now = 0;
   [s.playing, before, held] = [on, performance.now(), 0];
   say("");
   draw();
-  if (on) requestAnimationFrame(tick);
+  cancelAnimationFrame(frame);                          // one clock, however often play is pressed
+  if (on) frame = requestAnimationFrame(tick);
 }
 export function step(by) {                                     // to the next halt, or the one before
   play(false);
