@@ -5,8 +5,8 @@ import { bars } from "./round.mjs";
 // p can be dragged: green and hatched still add up to q --------------------------------------------------
 export const drafted = [...data.game.p], plain = x => String(Number(x.toPrecision(4)));
 function setDrafted(i, x) {                             // the other tokens share the rest as before
-  const rest = 1 - drafted[i], share = (1 - x) / (rest || 1);
-  drafted.forEach((old, j) => { drafted[j] = j === i ? x : rest ? old * share : (1 - x) / 3; });
+  const rest = 1 - drafted[i], to = (p, j) => j === i ? x : rest ? p * (1 - x) / rest : (1 - x) / 3;
+  drafted.forEach((p, j) => { drafted[j] = Number(to(p, j).toFixed(9)); });
   prove();
 }
 export function prove() {                               // for each token, what a kept and a new one add up to
@@ -16,7 +16,7 @@ export function prove() {                               // for each token, what 
     box.querySelector(".stack").replaceChildren(bar("bar law", 0, kept / most),
       bar("bar lack", kept / most, q / most));
     box.lastChild.replaceChildren(...words`p ${p}: kept ${b(number(kept), "law-ink")} + new ${
-      b(number(q - kept), "q-ink")} = ${b("q", "q-ink")} ${exact(plain(q))}`);
+      b(number(Math.max(0, q - p)), "q-ink")} = ${b("q", "q-ink")} ${exact(plain(q))}`);
   }
   const z = sum([...drafted.entries()], ([i, p]) => Math.max(data.game.q[i] - p, 0));
   $("rejected").replaceChildren(...words`A draft is rejected as often as the hatched parts add up to, ${

@@ -3,6 +3,7 @@ are those worked out by hand, and wrong input gets a sentence."""
 import base64
 import functools
 import http.server
+import itertools
 import json
 import os
 import re
@@ -421,14 +422,17 @@ def test_in_a_browser_the_tour_goes_through_the_ten_minutes_of_the_lesson(page, 
 
 @pytest.mark.browser
 def test_in_a_browser_axe_finds_nothing(page):
-    """WCAG 2.2, on the page, with a round opened in place, and at each stop of the tour."""
+    """WCAG 2.2, in light and dark: on the page, with a round opened in place, at each stop of the tour."""
     path = Path(os.environ.get("AXE", "missing"))
     if not path.exists():
         pytest.skip("no axe-core: npm install axe-core@4.11.1, then set AXE to its axe.min.js")
     browser = page()
     browser.run(path.read_text(encoding="utf-8") + "; window.axe = axe; play(false)")
-    for script in ["s.now = 20; draw()", "document.querySelectorAll('.can')[1].click()",
-                   *(f"go({n})" for n in range(1, 16))]:
+    scripts = ["s.now = 20; draw()", "document.querySelectorAll('.can')[1].click()",
+               *(f"go({n})" for n in range(1, 16))]
+    for script, scheme in itertools.product(scripts, ["light", "dark"]):
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", dict(
+            features=[dict(name="prefers-color-scheme", value=scheme)]))
         browser.run(script)
         found = browser.driver.execute_async_script("""axe.run({ runOnly: ["wcag2a", "wcag2aa", "wcag21a",
             "wcag21aa", "wcag22aa"] }).then(all => arguments[0](all.violations.map(one => one.help)))""")
