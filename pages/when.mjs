@@ -29,7 +29,7 @@ function curve() {
   $("curve").innerHTML = `<path class="even" d="M40 ${y(1)}H592"/>
     ${text(44, y(1) - 5, "1: the large model alone")}
     <polyline class="line" points="${all.map((speed, i) => [x(i + 1), y(speed)]).join(" ")}"/>
-    ${text(2, 220, "K =")}${all.map((_, i) => text(x(i + 1) - 4, 220, i + 1)).join("")}
+    ${text(2, 220, "K =")}${all.map((_, i) => i % 2 ? "" : text(x(i + 1), 220, i + 1, "K")).join("")}
     ${dot(K, all[K - 1], "f-q")}${dot(race, raced, "raced")}
     ${text(x(race) + 10, y(raced) - 8, "the race", "here")}`;
   [$("alpha").value, $("drafts").value] = [alpha, K];
