@@ -1,5 +1,6 @@
 """What speculation gains, and why: counts, which hold on every machine, and costs, which hold on one."""
 import sys
+from importlib.util import find_spec
 
 from benchmarks import costs, counts, mine, tables
 from benchmarks.figures import RESULTS
@@ -13,6 +14,7 @@ STEPS = {
     "-m benchmarks speed": "seconds: the numbers in the pages",
     "notebooks/run.py": "minutes, on an otherwise idle machine",
     "tests/tools/take_pictures.py": "a minute: the README's picture; needs Chromium",
+    "-m benchmarks peers": "four minutes, on an otherwise idle machine; needs transformers",
 }
 
 
@@ -20,17 +22,19 @@ def main(what, name="", *, yes=False):
     """Count tokens, measure costs, and put both into tables.
 
     counts takes hours, measures no time, and can be stopped and resumed.  costs takes eight minutes, on an
-    otherwise idle machine.  speed writes the numbers in the pages, in seconds.  all reruns every measurement:
-    these three, the notebooks and the README's picture.  mine compares your own drafter with the draft model,
-    in half a minute.
+    otherwise idle machine.  peers measures transformers, too, in four minutes.  speed writes the numbers in
+    the pages, in seconds.  all reruns every measurement: these four, the notebooks and the README's picture.
+    mine compares your own drafter with the draft model, in half a minute.
 
     Args:
-        what: mine, counts, costs, speed or all
+        what: mine, counts, costs, peers, speed or all
         name: with mine, your file; with counts, a method in docs/methods.md, to count only that, in minutes
         yes: with all, that its hours are meant
     """
-    if what not in ("mine", "counts", "costs", "speed", "all"):
-        raise ValueError(f"there is no {what!r}: use mine, counts, costs, speed or all")
+    if what not in ("mine", "counts", "costs", "peers", "speed", "all"):
+        raise ValueError(f"there is no {what!r}: use mine, counts, costs, peers, speed or all")
+    if what == "peers" and not (find_spec("torch") and find_spec("transformers")):
+        raise ValueError('peers needs torch and transformers: pip install -e ".[outside]"')
     if what == "mine":
         if not name:
             raise ValueError("mine needs your file: python -m benchmarks mine my_drafter.py")
@@ -48,8 +52,8 @@ def main(what, name="", *, yes=False):
         cells = counts.count(name)
         for cell, found in cells.items() if name else ():
             print(f"{cell:40} {found['tokens']:.2f} ± {found['se']:.2f} tokens per pass")
-    elif what == "costs":
-        costs.write_costs(RESULTS)
+    elif what in ("costs", "peers"):
+        costs.write_costs(RESULTS, what)
     tables.write_pages()
 
 

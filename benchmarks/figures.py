@@ -4,6 +4,7 @@
     value("avx2 model token K=4 T=1: speedup")      counts over costs; other fields: of_rounds
     value("avx512 passes 124M: v 5")                the time of a pass over 5 rows, in passes over one row;
                                                     other fields: of_passes
+    value("avx2 peers here K=4 T=1: speedup")       beside transformers; other fields: peers.py
     value("model token K=4 places:0-20 T=0: tokens")        of rounds that begin there (counts.py)
     value("A over B")                               the quotient of two of these
 
@@ -33,9 +34,9 @@ def counts():
 
 
 @cache
-def costs(kernels):
-    """What was measured with these kernels: "avx512" or "avx2"."""
-    return json.loads((RESULTS / f"costs_{kernels}.json").read_text(encoding="utf-8"))
+def costs(kernels, program="costs"):
+    """What this program measured with these kernels: "avx512" or "avx2"."""
+    return json.loads((RESULTS / f"{program}_{kernels}.json").read_text(encoding="utf-8"))
 
 
 def of_counts(name, field):
@@ -97,6 +98,10 @@ def value(what):
     kernels, _, rest = name.partition(" ")
     if kernels not in ("avx512", "avx2"):
         return of_counts(name, field)
+    if rest.startswith("peers "):
+        field, _, text = field.partition(" ")
+        low, middle, high = costs(kernels, "peers")["peers"][rest.removeprefix("peers ")][field]
+        return f"{middle:.3g} ({low:.3g} to {high:.3g})" if text else middle
     if rest.startswith("passes "):
         return of_passes(kernels, rest.removeprefix("passes "), field)
     return of_rounds(kernels, rest, field)

@@ -11,14 +11,15 @@ import re
 
 from benchmarks.costs import SIZES
 from benchmarks.counts import SHAPES, cell_of, name_of, plan
-from benchmarks.figures import RESULTS, value
+from benchmarks.figures import RESULTS, costs, value
 from engine.loading.files import rewrite
 from methods.table import DRAFTERS, VERIFIERS
 
 TABLE = re.compile(r"(<!-- (.+) -->\n)[^<]*(?=<!-- end -->)")
 NAMES = {"avx512": "AVX-512", "avx2": "AVX2"}                   # of files: in words
 ROOT = RESULTS.parents[1]
-PAGES = ["docs/methods.md", *(f"benchmarks/results/{name}.md" for name in ("tokens", "speed", "passes"))]
+PAGES = ["docs/methods.md",
+         *(f"benchmarks/results/{name}.md" for name in ("tokens", "speed", "passes", "peers"))]
 SENTENCES = [line.split(": ", 1) for line in (
     ROOT / "benchmarks" / "sentences.txt").read_text(encoding="utf-8").splitlines() if line[0] != "#"]
 
@@ -105,6 +106,13 @@ def table_of_methods():
     return {"methods": table("method", columns, rows)}
 
 
+def table_of_peers():
+    fields = "speed text", "speedup text", "tokens", "c", "v", "predicted", "outside"
+    columns = {field.removesuffix(" text"): f"avx2 peers NAME: {field}" for field in fields}
+    names = [name for name in costs("avx2", "peers")["peers"] if "=" in name]
+    return {"peers": table("", columns, dict(zip(names, names)))}
+
+
 # The pages --------------------------------------------------------------------------------------------------
 
 def say(page, text, show=show):
@@ -120,7 +128,7 @@ def say(page, text, show=show):
 
 def pages():
     """{path: the page as it should be}.  Raises KeyError for a mark that has no table."""
-    made = tables_of_tokens() | tables_of_costs() | table_of_methods()
+    made = tables_of_tokens() | tables_of_costs() | table_of_peers() | table_of_methods()
     found = {}
     for page in [*PAGES, *(page for page, _ in SENTENCES)]:
         text = say(page, (ROOT / page).read_text(encoding="utf-8"))

@@ -2,6 +2,7 @@
 
     pip install -e ".[outside]"         # torch and transformers, some gigabytes
 """
+import json
 import re
 from pathlib import Path
 
@@ -92,3 +93,15 @@ def test_the_code_for_your_own_models_runs(i, package, tmp_path, monkeypatch, ca
     for tokens, n in (prompt, 3), (prompt * 3, 2), (prompt + [1, 2], 2), (prompt + [1, 3], 1), ([5], 1):
         assert np.abs(target(tokens, n) - model(tokens, n)).max() < 1e-4
     assert printed
+
+
+def test_both_programs_write_the_same_greedy_texts_in_as_many_passes(hf, tmp_path, monkeypatch):
+    """As `python -m benchmarks peers` does, but two texts of twelve tokens, timed once."""
+    from benchmarks import peers
+    for name, few in dict(TURNS=1, CALLS=1, N_TEXTS=2, N_TOKENS=12).items():
+        monkeypatch.setattr(peers, name, few)
+    peers.measure_all(tmp_path / "peers.json")
+    found = json.loads((tmp_path / "peers.json").read_text(encoding="utf-8"))["peers"]
+    for K in 0, 2, 4:
+        here, there = (found[f"{name} K={K} T=0"] for name in ("here", "transformers"))
+        assert here["same"] == there["same"] == [2] and here["tokens"] == there["tokens"]
