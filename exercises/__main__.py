@@ -1,7 +1,7 @@
 """Checks your own speculative sampling, step by step:   python -m exercises [my_speculative.py]
 
 README.md in this folder describes the steps; steps.py checks them.  Your file runs in a process of its own
-(child.py), which is killed if it does not answer in time.
+(child.py), which is killed if it does not answer in time.  Afterwards: --bug 1 (bugs.py).
 """
 import re
 import subprocess
@@ -9,23 +9,36 @@ import sys
 from glob import glob
 from json import dumps, loads
 from pathlib import Path
+from textwrap import fill
 
 from engine.loading import command_line
 from engine.loading.files import read_text, rewrite
 from engine.reporting.terminal import escape_controls
+from exercises.bugs import find_bug
 from exercises.steps import STEPS
 
 SECONDS = 60            # allowed for a step; the slowest takes a few
+STEPS_IN_WORDS = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
+DONE = """
+All steps are right.  Where to go on:
+  python -m benchmarks mine {path}     what your drafter gains
+  notebooks/5_your_own_drafter.ipynb   better drafters
+  python -m exercises --bug 1          find the bug in somebody else's sampler
+  exercises/README.md, "Then"          questions"""
 
 
-def main(*paths, json=False, start=False):
+def main(*paths, json=False, start=False, hint=False, bug=0):
     """Check your own speculative sampling against the steps of exercises/README.md.
 
     Args:
         paths: your file, or several; my_speculative.py if none is named
         json: print one line of JSON for each file: how many steps are right, and the mistakes in the next
         start: create the file instead, with the signature of every function
+        hint: show the next hint for the step that is not right yet; the last says where the solution is
+        bug: number of a sampler with a bug to find: written to bug_1.py, .., and judged once it is there
     """
+    if bug:
+        return find_bug(bug, Path(paths[0] if paths else f"bug_{bug}.py"))
     paths, n_right = paths or ("my_speculative.py",), 0
     paths = [one for path in paths for one in sorted(glob(str(path))) or [path]]    # PowerShell leaves *.py
     if start:
@@ -40,7 +53,13 @@ def main(*paths, json=False, start=False):
             right, wrong = 0, [str(error)]
         n_right += right
         if json:
-            print(dumps(dict(file=path, right=right, steps=len(STEPS), mistakes=wrong)), flush=True)
+            name = re.search(r"known mistake: ([^.)]+)", "".join(wrong))
+            print(dumps(dict(file=path, right=right, steps=len(STEPS), step=min(right + 1, len(STEPS)),
+                             name=name and name[1], mistakes=wrong)), flush=True)
+        elif right == len(STEPS):
+            print(DONE.format(path=path))
+        elif hint:
+            show_hint(right + 1, Path(path).with_suffix(".hints"))
     return 0 if n_right == len(STEPS) * len(paths) else 1
 
 
@@ -48,11 +67,22 @@ def write_starter(path):
     """Writes a file with the signature of every function, as README.md has it."""
     if path.exists():
         raise ValueError(f"{path} already exists: name another file")
-    steps = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
-    heads = re.findall(r"^def \w+\([^:]*\):.*\n(?:    #.*\n)*", steps, re.M)
+    heads = re.findall(r"^def \w+\([^:]*\):.*\n(?:    #.*\n)*", STEPS_IN_WORDS, re.M)
     empty = [f'\n\n{head}    raise NotImplementedError("not written yet")\n' for head in heads]
     rewrite(path, "import numpy as np\n" + "".join(empty))
     print(f"{path} has {len(heads)} functions to write: begin with step 1 of exercises/README.md")
+
+
+def show_hint(step, seen):
+    """Prints the next hint for a step in README.md.  `seen` is a file with those shown before."""
+    hints = re.findall(r"^\d\. (.*?)\n(?=\d\. |\n</details>)",
+                       STEPS_IN_WORDS.split(f"\n## Step {step}: ")[1].split("\n## ")[0], re.S | re.M)
+    before = seen.read_text(encoding="utf-8") if seen.exists() else ""
+    n = min(before.count(f"Step {step}, hint "), len(hints) - 1)
+    hint = f"Step {step}, hint {n + 1} of {len(hints)}: {' '.join(hints[n].split())}\n"
+    if hint not in before:
+        rewrite(seen, before + hint)
+    print(fill(hint, 110, break_on_hyphens=False))
 
 
 def check(path, seconds=SECONDS, show=print):

@@ -12,20 +12,26 @@ import reprlib
 import sys
 import traceback
 from itertools import islice
+from unittest import mock
 
 import numpy as np
 
 from engine.loading.files import read_text
 from engine.loading.user_file import load_module
+from exercises.calls import name_call, name_drafter
 from exercises.mistakes import name_rule
-from exercises.steps import STEPS, name_rows, step_4
+from exercises.steps import STEPS, step_4, step_5, step_8
 
+GLOBAL = "default_rng", "random", "rand", "uniform", "choice"       # what else your code may draw from
 HINTS = {               # part of an error: its likely reason
     "non-negative": "(is the residual max(0, q - p)? q - p alone has negative entries.)",
     "contain NaN": "(is the residual max(0, q - p)? The sum of q - p alone is 0.)",
     "NoneType": "(does one of your functions return nothing? A sampler returns the new tokens.  In step 8 "
                 "None for p is a point mass.)",
     "0-dimensional": "(None for p, from a drafter, is a point mass.)",
+    "0 tokens do not fit": "(is the text an array? Array + list adds numbers: keep lists of tokens.)",
+    "could not be broadcast": "(is the text an array? Array + list adds numbers: keep lists of tokens.)",
+    "axis 0 with size 1": "(is a [0] missing, as in model(x)[0]? A model gives rows, even if only one.)",
     "truth value of an array":
         "(is a [0] missing, as in model(x)[0]? Is there an `if eos`, where eos is an array?)"}
 
@@ -45,19 +51,33 @@ def find_mistakes(step, mine):
     missing = [name for name in STEPS[step] if not callable(getattr(mine, name, None))]
     if missing:
         return [f"there is no function {name} yet" for name in missing]
-    found = []
+    found, global_functions = [], {name: refuse_yours(name, mine.__name__) for name in GLOBAL}
     try:
-        found.extend(islice(step(mine), 4))
+        with mock.patch.multiple(np.random, **global_functions):
+            found.extend(islice(step(mine), 4))
     except BaseException as error:                      # your code may raise SystemExit, too
         found.append(describe_error(error, mine.__name__))
-    if found and step is step_4:
-        found[0] += name_rows(mine.speculative_sampling) or name_rule(mine.speculative_sampling)
+    if found and step in (step_4, step_5):
+        found[0] += name_call(mine) or (name_rule(mine.speculative_sampling) if step is step_4 else "")
+    if found and step is step_8:
+        found[0] += name_drafter(mine.propose)
     return found
 
 
+def refuse_yours(name, file):
+    """np.random's function of this name, which your file may not call."""
+    function = getattr(np.random, name)
+
+    def call(*arguments, **more):
+        if sys._getframe(1).f_code.co_filename == file:
+            raise ValueError(f"np.random.{name} was called: draw everything from the rng that is given")
+        return function(*arguments, **more)
+    return call
+
+
 def describe_error(error, file):
-    """The error that was raised, the line of your file where it was raised, and the call that led there with
-    the values of its arguments."""
+    """The error that was raised, the line of your file where it was raised, the function that it is in with
+    the values of its arguments, and the line that called it."""
     def show(value):
         return "=" + ("rng" if isinstance(value, np.random.Generator) else "model" if callable(value) else
                       reprlib.repr(value.tolist() if isinstance(value, np.ndarray) else value))
@@ -66,9 +86,11 @@ def describe_error(error, file):
     own = [(frame, place) for (frame, _), place in zip(traceback.walk_tb(trace), traceback.extract_tb(trace))
            if place.filename == file]
     if own:
-        (called, _), (_, place) = own[0], own[-1]
+        notes = [f"line {own[-1][1].lineno}: {own[-1][1].line}"]
+        *callers, (called, _) = [one for one in own if one[1].name[0] != "<"] or own    # not <listcomp>
         arguments = inspect.formatargvalues(*inspect.getargvalues(called), formatvalue=show)
-        notes = [f"line {place.lineno}: {place.line}", f"in {called.f_code.co_name}{arguments}"]
+        notes += [f"in {called.f_code.co_name}{arguments}",
+                  *(f"called in line {place.lineno}: {place.line}" for _, place in callers[-1:])]
     notes += [hint for words, hint in HINTS.items() if words in str(error)]
     kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
     return "\n    ".join([f"{kind}{error}", *notes])

@@ -16,13 +16,26 @@ from sampling import probabilities
 # Of probabilities() -----------------------------------------------------------------------------------------
 
 
-FILTERS = {             # (logits [n_vocab], temperature, top_k, top_p) -> probabilities [n_vocab]
+def kth(logits, k, axis=-1):
+    """The k-th largest logit of each row [.., 1], or of all rows if axis is None; -inf if k keeps all."""
+    return np.sort(logits, axis=axis)[..., -k, None] if 0 < k < logits.shape[-1] else -np.inf
+
+
+FILTERS = {             # (logits [.., n_vocab], temperature, top_k, top_p) -> probabilities [.., n_vocab]
     "top-p comes before top-k": lambda logits, t, k, p: probabilities(
         np.log(np.maximum(probabilities(logits, t, 0, p), 1e-300)), 1, k),
     "exactly k tokens stay at a tie, the first": lambda logits, t, k, p: probabilities(
-        logits - 1e-12 * np.arange(len(logits)), t, k, p),
-    "exactly k tokens stay at a tie, the last": lambda logits, t, k, p: probabilities(
-        np.where(logits.argsort().argsort() < len(logits) - (k or len(logits)), -np.inf, logits), t, 0, p),
+        logits - 1e-12 * np.arange(logits.shape[-1]), t, k, p),
+    "exactly k tokens stay at a tie, the last": lambda logits, t, k, p: probabilities(np.where(
+        logits.argsort().argsort() < logits.shape[-1] - (k or 99), -np.inf, logits), t, 0, p),
+    "the k-th logit is that of all rows, not of each": lambda logits, t, k, p: probabilities(np.where(
+        logits < kth(logits, k, None), -np.inf, logits), t, 0, p),
+    "the k-th logit is that of the first row, not of each": lambda logits, t, k, p: probabilities(np.where(
+        logits < kth(logits[:1], k), -np.inf, logits), t, 0, p),
+    "top-k sets logits to 0, and exp(0) is 1: use -inf": lambda logits, t, k, p: probabilities(np.where(
+        logits < kth(logits, k), 0, logits / (t or 1)), t and 1, 0, p),
+    "at temperature 0 the largest logits share the probability": lambda logits, t, k, p: (
+        probabilities(logits, t, k, p) if t else probabilities(logits, 1, 1)),
     "one token more stays if the sum is exactly top_p": lambda logits, t, k, p: probabilities(
         logits, t, k, min(p + 1e-12, 1)),
     "top-p is ignored": lambda logits, t, k, p: probabilities(logits, t, k),
@@ -63,7 +76,7 @@ class ResidualReversed(Algorithm2):
 class OnAfterARejection(Algorithm2):
     """The drafts after a rejected one are tested, too. The first rejection should end the round."""
     def verify(self, Q, P, drafts, rng):
-        results = [Algorithm2.verify(self, Q[[j, -1]], P[[j]], [x], rng) for j, x in enumerate(drafts)]
+        results = [Algorithm2.verify(self, Q[[j, -1]], P[j:j + 1], [x], rng) for j, x in enumerate(drafts)]
         corrections = [token for n_accepted, token in results if not n_accepted]
         return len(drafts) - len(corrections), (corrections or [self.bonus(Q, drafts, rng)])[-1]
 
@@ -89,11 +102,63 @@ class RowsFromTheFirst(Algorithm2):
         return probs(target(x + drafts, len(x + drafts)))
 
 
+class AllThatPassAreCounted(Algorithm2):
+    """All drafts that pass the test are counted. Those after the first that fails belong to another text."""
+    def verify(self, Q, P, drafts, rng):
+        n = sum([self.accepts(Q[j], P[j], x, rng) for j, x in enumerate(drafts)])
+        if n == len(drafts):
+            return n, self.bonus(Q, drafts, rng)
+        return n, self.correction(Q[n], P[n], drafts[n], rng)
+
+
+class FirstDraftUntested(Algorithm2):
+    """The first draft is accepted without a test."""
+    def verify(self, Q, P, drafts, rng):
+        n = len(drafts[:1])
+        n_accepted, token = super().verify(Q[n:], P[n:], drafts[n:], rng)
+        return n + n_accepted, token
+
+
+class RejectedDraftCounted(Algorithm2):
+    """The rejected draft is counted as accepted. If the first one is rejected, n_accepted is 0."""
+    def verify(self, Q, P, drafts, rng):
+        n_accepted, token = super().verify(Q, P, drafts, rng)
+        return min(n_accepted + 1, len(drafts)), token
+
+
+class ResidualOfTheNextRow(Algorithm2):
+    """The residual is made of the target's row after that of the rejected draft."""
+    def verify(self, Q, P, drafts, rng):
+        n, _ = found = super().verify(Q, P, drafts, rng)
+        return found if n == len(drafts) else (n, self.correction(Q[n + 1], P[n], drafts[n], rng))
+
+
+class ProductOfRatios(Algorithm2):
+    """A draft is tested by the product of all ratios up to its own, and should be tested by its own."""
+    def verify(self, Q, P, drafts, rng):
+        ratio = 1
+        for j, x in enumerate(drafts):
+            ratio *= Q[j][x] / P[j][x]
+            if rng.random() >= ratio:
+                return j, self.correction(Q[j], P[j], x, rng)
+        return len(drafts), self.bonus(Q, drafts, rng)
+
+
+class BonusFromAResidual(Algorithm2):
+    """If all drafts are accepted, the next token is drawn from a residual, and should be drawn from q."""
+    def verify(self, Q, P, drafts, rng):
+        n, token = super().verify(Q, P, drafts, rng)
+        return n, self.correction(Q[n], P[n - 1], 0, rng) if 0 < n == len(drafts) else token
+
+
 # Several may give the same short texts; the first is named, so the museum's own come before the disputed.
 MISTAKES = [RowsOneTooLate, RecordedAfterTheDraft,
             *(RULES[name] for name in sorted(WRONG, key=DISPUTED.__contains__)),
-            ResidualReversed, OnAfterARejection, RowsFromTheFirst]
+            ResidualReversed, OnAfterARejection, RowsFromTheFirst, AllThatPassAreCounted, FirstDraftUntested,
+            RejectedDraftCounted, ResidualOfTheNextRow, ProductOfRatios, BonusFromAResidual]
 KNOWN = {"": Algorithm2} | {                            # name and reason: rule; "" is right
+    "Match. The target draws, and a draft that equals the draw is accepted. The text is right, but fewer "
+    "drafts are accepted, q(x) of them instead of min(1, q(x) / p(x))": RULES["Match"]} | {
     f"{rule.__name__}. {' '.join((rule.__doc__ or '').split())}": rule for rule in MISTAKES}
 
 
@@ -115,7 +180,7 @@ def name_rule(sampler):
     """
     cases = [Case("", table(6, zeros, n_vocab), table(5, zeros, n_vocab), n_tokens, 2, settings, [0])
              for n_tokens, n_vocab, zeros, settings in (        # zeros: the share of impossible tokens
-                 (2, 2, 0, {}), (2, 3, .4, {}), (2, 3, 0, dict(top_k=2)), (3, 3, .4, {}))]
+                 (2, 2, 0, {}), (2, 3, .4, {}), (2, 3, 0, dict(top_k=2)), (3, 3, .4, {}), (4, 2, 0, {}))]
 
     def texts(sampler, case, n_more=0):
         return walk_case(sampler, case._replace(n_tokens=case.n_tokens + n_more),

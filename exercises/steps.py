@@ -7,7 +7,6 @@ million is found like any other.
 
 Limitations: an infinite loop that neither calls a model nor draws runs until child.py ends the process.
 """
-
 from contextlib import suppress
 from functools import partial
 from inspect import signature
@@ -16,64 +15,24 @@ from unittest import mock
 
 import numpy as np
 
-from engine.checks import check_call, check_settings, checked_propose, token_list
+from engine.checks import check_settings, checked_propose, token_list
+from exercises.calls import (
+    LARGEST,
+    SMALLEST,
+    extreme,
+    run_perfect_draft,
+    run_sampler,
+    run_unchanged,
+)
 from exercises.mistakes import FILTERS, KNOWN, name_first, omissions
 from lossless import distribution_of_text, exact_distribution, report
-from lossless.judge import distance, text_of
-from lossless.toys import distribution_of_token, memoryless, scripted, table
-from lossless.walk import Walk
+from lossless.judge import distance
+from lossless.toys import distribution_of_token, memoryless, table
 from speculative import verify
 
+DEFAULTS = dict(temperature=1, top_k=0, top_p=1)
 Q = np.array([[.1, .6, .3], [.6, 0, .4], [.2, .2, .6]])             # the target's distributions
 P = np.array([[.5, .3, .2], [.8, .2, 0]])                           # the draft's
-SMALLEST, LARGEST = 0, 0x12dd9bb3                       # words that MT19937 turns into 32 zeros, and 32 ones
-
-# What runs your code ----------------------------------------------------------------------------------------
-
-
-def run_sampler(sampler, models, prompt, *more, **settings):
-    """The new tokens of one run.  The sampler may return a list of tokens or an iterator of rounds."""
-    before, rng = list(prompt), more[-1]
-    result = sampler(*(check_calls(model, rng) for model in models), prompt, *more, **settings)
-    new = text_of(result, rng)
-    if prompt != before:
-        raise ValueError(f"the caller's prompt {before} was changed to {prompt}: work on a copy")
-    return new
-
-
-def check_calls(model, rng):
-    """The model.  A wrong call raises ValueError, and a run that seems infinite is stopped by an error."""
-    def checked(tokens, n_last=1):
-        rng.step()
-        token_list(tokens, f"a model was called with {tokens!r}: that is not a list of tokens")
-        check_call(tokens, n_last, np.inf)
-        return model(tokens, n_last)
-    return checked
-
-
-def run_perfect_draft(sampler, n, K=3, stop=()):
-    """n tokens, with a draft that is always right.  Returns (number of tokens, n_last) of each call of the
-    draft, and of each call of the target, up to an error of the kind `stop`."""
-    model, calls = scripted([*range(10)]), ([], [])
-    models = (lambda *call, seen=seen: seen.append((len(call[0]), call[1])) or model(*call) for seen in calls)
-    with suppress(stop):
-        run_sampler(sampler, models, [0], n, K, Walk())
-    return calls
-
-
-def name_rows(sampler):
-    """What is missing if the target was never asked for more than one row, or ""."""
-    _, of_target = run_perfect_draft(sampler, 8, stop=Exception)
-    return ("\n    (the target gave 1 row; K + 1 are needed, from one call)" *
-            ({n_last for _, n_last in of_target} == {1}))
-
-
-def extreme(word):
-    """A NumPy generator whose first number is 0 (word SMALLEST), or the largest below 1 (word LARGEST)."""
-    bits = np.random.MT19937()
-    bits.state = dict(bit_generator="MT19937", state=dict(key=np.where(np.arange(624) < 2, word, 1), pos=0))
-    return np.random.Generator(bits)
-
 
 # What compares it with the truth ----------------------------------------------------------------------------
 
@@ -123,24 +82,28 @@ def compare_texts(what, sampler, models, prompt, n, *K, first=None, **settings):
 
 def step_1(mine):
     """the distribution"""
-    cases = [(np.array(logits), settings)
-             for logits in ([2.0, 1.0, 0.5, -1.0], [-1.0, 4.0, 4.0, 0.3], [1000.0, 999.0, 0.0, 999.0])
+    cases = [(np.array(rows), settings)
+             for rows in ([[2.0, 1.0, 0.5, -1.0], [-1.3, 0.2, 0.7, 1.7]], [[-1.0, 4.0, 4.0, 0.3]] * 2,
+                          [[1000.0, 999.0, 0.0, 999.0]] * 2)
              for settings in ({}, dict(temperature=.5), dict(temperature=0), dict(top_k=2), dict(top_p=.6),
                               dict(top_k=2, top_p=.7), dict(temperature=2, top_k=3, top_p=.8),
-                              dict(top_k=9))] + [(np.zeros(4), dict(top_p=.5))]        # sums that are exact
-    found = [mine.probabilities(np.array([logits, logits]), **settings) for logits, settings in cases]
+                              dict(top_k=9))] + [(np.zeros((2, 4)), dict(top_p=.5))]   # sums that are exact
+    found = [run_unchanged(mine.probabilities, rows, **settings) for rows, settings in cases]
+    right = [np.array([distribution_of_token(row, **settings) for row in rows]) for rows, settings in cases]
     wrong = []
-    for two, (logits, settings) in zip(found, cases):
-        wrong += diff(two, [distribution_of_token(logits, **settings)] * 2,
-                      f"probabilities of two rows {logits.tolist()}, {settings},")
+    for probs, expected, (rows, settings) in zip(found, right, cases):
+        wrong += diff(probs, expected, f"probabilities of the rows {rows.tolist()}, {settings},")
     if wrong:
-        wrong[0] += name_first(FILTERS, lambda known: all(
-            np.allclose(two, known(logits, *(dict(temperature=1, top_k=0, top_p=1) | settings).values()),
-                        atol=1e-9) for two, (logits, settings) in zip(found, cases)))
+        def gives_yours(known):
+            return all(np.allclose(probs, known(rows, *(DEFAULTS | settings).values()), atol=1e-9)
+                       for probs, (rows, settings) in zip(found, cases))
+        wrong[0] += name_first(FILTERS, gives_yours) or (
+            "\n    (these are the right numbers in another order: after sorting, put them back)" *
+            np.allclose(np.sort(found), np.sort(right)))
     yield from wrong
 
     def draw(probs, rng):
-        token = mine.sample(probs, rng)
+        token = run_unchanged(mine.sample, probs, rng)
         return token_list([token], f"sample gives {token!r}: it should give a token, one whole number")[0]
 
     found = exact_distribution(lambda rng: draw(Q[0], rng))
@@ -181,7 +144,7 @@ def step_3(mine):
              (0, 0): "accepted with probability .2 and .75, each by a number u of its own"}
 
     def run(verify, q, p, drafts, rng):
-        result = verify(q.copy(), p.copy(), list(drafts), rng)
+        result = run_unchanged(verify, q, p, list(drafts), rng)
         complaint = f"verify gives {result!r}: it should give n_accepted, next_token, two whole numbers"
         numbers = token_list(result, complaint)
         if len(numbers) != 2:

@@ -12,18 +12,22 @@ from functools import partial
 from inspect import signature
 from json import loads
 
-import numpy as np
 import pytest
 from helpers import ROOT
 
 from engine.loading.user_file import load_module
-from exercises.__main__ import check, main
+from exercises.__main__ import check, main, show_hint
+from exercises.bugs import BUGS, RIGHT, source
+from exercises.bugs import NAMES as NAMES_OF_BUGS
 from exercises.child import find_mistakes
 from exercises.mistakes import FILTERS
 from exercises.steps import STEPS, step_3, step_4, step_5
 from lossless import judge, report
 from lossless.__main__ import own_functions
-from lossless.cases import CASES
+from lossless.cases import CASES, Case, pair
+from lossless.judge import distance, walk_case
+from lossless.toys import table
+from lossless.verdicts import CASES as DISPUTES
 from lossless.verdicts.museum import RULES, WRONG
 from lossless.verdicts.rules import Algorithm2
 from speculative import speculative_sampling
@@ -89,7 +93,7 @@ def test_steps_3_to_5_notice_the_mistakes_of_the_museum(name):
 @pytest.mark.parametrize("name", FILTERS)
 def test_step_1_knows_the_mistakes_of_filters_by_their_names(name):
     def probabilities(logits, temperature=1, top_k=0, top_p=1):
-        return np.array([FILTERS[name](row, temperature, top_k, top_p) for row in logits])
+        return FILTERS[name](logits, temperature, top_k, top_p)
     wrong = find_mistakes(next(iter(STEPS)), program(probabilities=probabilities))
     assert f"known mistake: {name})" in wrong[0]
 
@@ -114,7 +118,8 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (1, "axis=-1) - p >= top_p", "axis=-1) >= top_p", "nan comes from 0 / 0"),
     (1, "return probs / probs.sum(axis=-1, keepdims=True)", "return probs / probs.sum()", "your rows sum to"),
     (1, 'side="right"', 'side="left"', "rng.random() gives 0.0"),
-    (1, "u = rng.random()", "u = np.random.random()", "asks rng for no number"),
+    (1, "u = rng.random()", "u = .3", "asks rng for no number"),
+    (1, "u = rng.random()", "u = np.random.random()", "random was called: draw everything from the rng"),
     (1, "/ temperature)\n", "/ temperature).astype(np.float32)\n", "compute in float64"),
     (1, "dtype=float)", "dtype=np.float32)", "sum in float64"),
     (1, OF_TOP_K, "np.put_along_axis(probs, np.argsort(-logits)[..., top_k:], 0, axis=-1)",
@@ -168,6 +173,51 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (8, "[:k], None) if", ", None) if", "tokens, but at most k = 0"),
     (8, "return (x[places", "return ([], None) if k else (x[places", "nothing was drafted"),
 ]
+TOP_K = STUDENT[STUDENT.index("    probs = np.exp("):STUDENT.index("    probs /=")]
+AS_ZERO = TOP_K.splitlines()[1] + """
+        logits = np.where(logits < np.sort(logits, axis=-1)[..., -top_k, None], 0, logits)
+    probs = np.exp((logits - logits.max(axis=-1, keepdims=True)) / temperature)
+"""
+COMPARED = """    drawn = [sample(q, rng) for q in target_probs]
+    n = next((j for j, x in enumerate(drafts) if x != drawn[j]), len(drafts))
+    return n, drawn[n]
+"""
+ALL_COUNTED = """    n = sum(rng.random() * p[x] < q[x] for x, q, p in zip(drafts, target_probs, draft_probs))
+    if n < len(drafts):
+        return n, sample(np.maximum(target_probs[n] - draft_probs[n], 0), rng)
+"""
+PRODUCT = "    r = 1\n" + TESTS.replace("u * p[x] < q[x]", "u < (r := r * q[x] / p[x])")
+BONUS = "sample(np.maximum(target_probs[-1] - draft_probs[-1], 0) if drafts else target_probs[0], rng)"
+SEEN = ("    counts = np.bincount(x, minlength=3) + 1\n    token = sample(counts / counts.sum(), rng)\n"
+        "    counts[token] += 1\n    return [token][:k], [counts / counts.sum()][:k]\n")
+SLIPS = [               # common in public code, or with NumPy
+    (1, "axis=-1)[..., -top_k, None]", "axis=None)[-top_k]", KNOWN + "the k-th logit is that of all"),
+    (1, "(logits, axis=-1)[..., -top_k, None]", "(logits[0])[-top_k]", KNOWN + "the k-th logit is that of t"),
+    (1, TOP_K, AS_ZERO, KNOWN + "top-k sets logits to 0"),
+    (1, "np.put_along_axis(probs, order, p, axis=-1)", "probs = p", "the right numbers in another order"),
+    (1, "np.eye(logits.shape[-1])[logits.argmax(axis=-1)]",
+     "(m := logits == logits.max(axis=-1, keepdims=True)) / m.sum(axis=-1, keepdims=True)",
+     KNOWN + "at temperature 0 the largest logits share"),
+    (1, "    if temperature == 0", "    logits -= 1\n    if temperature == 0", "changed what it was given"),
+    (2, "top_p)[0], rng))", "top_p)[0], np.random.default_rng()))", "np.random.default_rng was called"),
+    (3, "residual = np.maximum(q - p", "q -= p\n        residual = np.maximum(q", "changed what it"),
+    (3, TESTS, COMPARED, KNOWN + "Match. The target draws"),
+    (3, TESTS, ALL_COUNTED, KNOWN + "AllThatPassAreCounted"),
+    (3, "if u * p[x] < q[x]:", "if j == 0 or u * p[x] < q[x]:", KNOWN + "FirstDraftUntested"),
+    (3, "return j, ", "return j + 1, ", KNOWN + "RejectedDraftCounted"),
+    (3, "np.maximum(q - p, 0)", "np.maximum(target_probs[j + 1] - p, 0)", KNOWN + "ResidualOfTheNextRow"),
+    (3, TESTS, PRODUCT, KNOWN + "ProductOfRatios"),
+    (3, "sample(target_probs[-1], rng)", BONUS, KNOWN + "BonusFromAResidual"),
+    (4, "= to_probs(draft(x + drafts))[0]", "= to_probs(draft(x + drafts))", "is a [0] missing"),
+    (4, "last = verify(q, p,", "last = verify(p, q,", "the target comes first"),
+    (4, "propose(draft, list(x)", "propose(draft, np.array(x)", "keep lists of tokens"),
+    (4, ROWS, "target(x + drafts, K + 1)", "with target_probs of shape (4, 10)"),
+    (4, "logits, temperature, top_k, top_p)\n\n    while", "logits, temperature, top_p, top_k)\n\n    while",
+     "in probabilities(logits=[["),
+    (8, ("draft, list(x), k", "    places = ["), ("draft, x, k", "    x.append(x[-1])\n    places = ["),
+     "propose changes x"),
+    (8, STUDENT[STUDENT.index("    places = ["):], SEEN, "and its p says"),
+]
 SLOW = [                # most of the known mistakes are tried before
     (4, ROWS, "target(x + drafts, len(x + drafts))[:len(drafts) + 1]", KNOWN + "RowsFromTheFirst."),
     (4, "P.append(row)", "P.append(probabilities(draft(x + drafts))[0])", KNOWN + "FilteredRawRecorded"),
@@ -177,10 +227,10 @@ SLOW = [                # most of the known mistakes are tried before
 
 
 @pytest.mark.parametrize("step, old, new, says", [
-    *REPLIES, *(pytest.param(*reply, marks=pytest.mark.long) for reply in SLOW)])
+    *REPLIES, *SLIPS, *(pytest.param(*reply, marks=pytest.mark.long) for reply in SLOW)])
 def test_a_reply_says_what_is_wrong(step, old, new, says, monkeypatch):
     monkeypatch.setattr(judge, "CASES", CASES[:12])
-    mine = program((old, new))
+    mine = program(*([(old, new)] if isinstance(old, str) else zip(old, new)))
     assert not [wrong for before in [*STEPS][:min(step - 1, 5)] for wrong in find_mistakes(before, mine)]
     assert says in "\n".join(find_mistakes([*STEPS][step - 1], mine))
 
@@ -223,7 +273,7 @@ def test_a_class_gets_a_line_for_each_file(tmp_path, capsys):
     a, b, c, d, e = map(loads, capsys.readouterr().out.splitlines())
     assert not c["right"] + d["right"] + e["right"] and all(one["mistakes"] for one in (c, d, e))
     assert "it is not UTF-8 text" in c["mistakes"][0] and "Is a directory" in d["mistakes"][0]
-    assert (a["right"], a["steps"]) == (1, 8)
+    assert (a["right"], a["steps"], a["step"], a["name"]) == (1, 8, 2, None)
     assert a["mistakes"] == ["there is no function autoregressive_sampling yet"]
     assert b["right"] == 0 and "SystemExit" in b["mistakes"][0]
 
@@ -233,7 +283,8 @@ def test_without_a_name_the_command_checks_my_speculative_py(tmp_path):
     (tmp_path / "my_speculative.py").write_text(STUDENT, encoding="utf-8")
     done = subprocess.run([sys.executable, "-m", "exercises"], cwd=tmp_path, capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert done.returncode == 0 and done.stdout.endswith("Step 8, a drafter of your own: right.\n")
+    assert done.returncode == 0 and "Step 8, a drafter of your own: right.\n" in done.stdout
+    assert "python -m benchmarks mine my_speculative.py" in done.stdout and "--bug 1" in done.stdout
     assert not done.stderr
 
 
@@ -249,11 +300,67 @@ def test_a_file_to_begin_with_has_every_function_and_no_other_file_is_lost(tmp_p
         assert [*mine] == [*right][:len(mine)] and len(right) - len(mine) <= (name == "speculative_sampling")
 
 
+def test_each_time_the_next_hint_is_shown_and_the_last_one_is_the_solution(tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    for step in range(1, 9):
+        for n in range(1, 6):
+            show_hint(step, path.with_suffix(".hints"))
+            said = capsys.readouterr().out
+            found = re.match(rf"Step {step}, hint (\d) of (\d): ", said)
+            assert int(found[1]) == min(n, int(found[2])), said
+        assert "solution" in said or step == 7
+    path.write_text("x = 1")
+    main(str(path), hint=True)
+    assert "Step 1, hint 4 of 4: The solution: `probabilities`" in capsys.readouterr().out
+
+
 def test_the_examples_of_the_text_are_what_a_right_program_gives():
     words = (ROOT / "exercises" / "README.md").read_text(encoding="utf-8")
     examples = "".join(re.findall(r"```python\n(>>>.*?)```", words, re.S))
     test = doctest.DocTestParser().get_doctest(examples, vars(program()), "README.md", None, None)
     assert len(test.examples) == 11 and not doctest.DocTestRunner().run(test).failed
+
+
+# Find the bug -----------------------------------------------------------------------------------------------
+
+ONE_PAIR, OTHERS = [table(1, n_vocab=2), table(2, n_vocab=2)], [table(3), table(8, zeros=.5)]
+SHOW_ALL = [Case("", *ONE_PAIR, 3, 2, dict(temperature=.5)), Case("", *ONE_PAIR, 3, 2, dict(eos=[1])),
+            Case("", *OTHERS, 2, 2, {}), Case("", *pair("r."), 2, 1, {})]
+
+
+def loop_of(text):
+    module = types.ModuleType("bug.py")
+    exec(text, vars(module))
+    return module.speculative_sampling
+
+
+def differ(one, other):
+    """Whether two samplers write different texts."""
+    return any(distance(walk_case(one, case)[0], walk_case(other, case)[0]) > 1e-9 for case in SHOW_ALL)
+
+
+def test_a_bug_to_find_is_the_museums_mistake_and_the_loop_without_it_is_right():
+    right = loop_of(RIGHT)
+    assert not differ(right, Algorithm2())
+    for name, (old, _) in BUGS.items():
+        assert RIGHT.count(old) == 1 and differ(mine := loop_of(source(name)), right), name
+        assert not differ(mine, WRONG[name]), name
+    assert sum(any(case.rule == name for case in DISPUTES) for name in BUGS) >= 20
+
+
+def test_the_name_of_a_bug_and_its_thread_are_shown_when_it_is_mended(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(judge, "CASES", CASES[:4])
+    path, number = tmp_path / "mine.py", {name: n for n, name in NAMES_OF_BUGS.items()}["GreedyTarget"]
+    assert main(str(path), bug=number) == 0 and path.read_text(encoding="utf-8") == source("GreedyTarget")
+    assert main(str(path), bug=number) == 1
+    assert "GreedyTarget" not in capsys.readouterr().out
+    path.write_text(RIGHT, encoding="utf-8")
+    assert main(str(path), bug=number) == 0 and path.read_text(encoding="utf-8") == RIGHT
+    said = capsys.readouterr().out
+    assert "known as GreedyTarget" in said and "https://github.com/sgl-project/sglang/" in said
+    assert "probabilities(logits, temperature=0)\ninstead of" in said
+    with pytest.raises(ValueError, match="there is no bug 99: give a number from 1"):
+        main(bug=99)
 
 
 # Votes ------------------------------------------------------------------------------------------------------
