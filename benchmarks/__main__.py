@@ -14,21 +14,21 @@ STEPS = {
     "-m benchmarks speed": "seconds: the numbers in the pages",
     "notebooks/run.py": "minutes, on an otherwise idle machine",
     "tests/tools/take_pictures.py": "a minute: the README's picture; needs Chromium",
-    "-m benchmarks peers": "four minutes, on an otherwise idle machine; needs transformers",
 }
 
 
-def main(what, name="", *, yes=False):
+def main(what, name="", *, K=4, yes=False):
     """Count tokens, measure costs, and put both into tables.
 
     counts takes hours, measures no time, and can be stopped and resumed.  costs takes eight minutes, on an
-    otherwise idle machine.  peers measures transformers, too, in four minutes.  speed writes the numbers in
-    the pages, in seconds.  all reruns every measurement: these four, the notebooks and the README's picture.
-    mine compares your own drafter with the draft model, in half a minute.
+    otherwise idle machine.  speed writes the numbers in the pages, in seconds.  all reruns these, the notebooks
+    and the README's picture.  peers measures transformers, too, in four minutes.  mine compares your own
+    drafter with the draft model, in a minute or two of processor time.
 
     Args:
         what: mine, counts, costs, peers, speed or all
         name: with mine, your file; with counts, a method in docs/methods.md, to count only that, in minutes
+        K: with mine, the most drafts in a round
         yes: with all, that its hours are meant
     """
     if what not in ("mine", "counts", "costs", "peers", "speed", "all"):
@@ -38,7 +38,7 @@ def main(what, name="", *, yes=False):
     if what == "mine":
         if not name:
             raise ValueError("mine needs your file: python -m benchmarks mine my_drafter.py")
-        for line in mine.measure_drafter(name):
+        for line in mine.measure_drafter(name, K):
             print(line, flush=True)
         return
     if name and (what != "counts" or name not in DRAFTERS | VERIFIERS):

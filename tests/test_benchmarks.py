@@ -159,10 +159,25 @@ CELLS = json.loads(FILE.read_text(encoding="utf-8"))["cells"]
 def test_a_run_is_tallied_round_by_round(monkeypatch):
     """Of two drafts, 2, 1 and 0 are accepted; the last round has none."""
     rounds = [Round([0] * (n + 1), [0] * k, n, None, None) for k, n in ((2, 2), (2, 1), (2, 0), (0, 0))]
-    monkeypatch.setattr(counts, "prepare_fixed", lambda *_: SimpleNamespace(K=2))
     monkeypatch.setattr(counts, "rounds_of", lambda *_: rounds)
-    found = counts.tally_run(None, None, 2, 1, [], 0, (0, 60))
+    found = counts.tally_run(SimpleNamespace(K=2), 1, [], 0, (0, 60))
     assert found.tolist() == [1, 4, 7, 6, 16, 49, 28, 2, 1, 3, 2]           # .., accepted, tested
+
+
+def test_after_others_each_text_starts_from_what_those_left_in_memory(monkeypatch):
+    """Here the memory is a list of seeds, and a text gives as many tokens as it holds."""
+    class Remembers:
+        def __init__(self):
+            self.K, self.seeds = 1, []
+
+    def rounds(method, prompt, T, seed, places=None):
+        method.seeds.append(seed)
+        yield Round([0] * len(method.seeds), [], 0, None, None)
+    for name, fake in dict(load_choice=lambda *_: (None, SimpleNamespace(target=None)), rounds_of=rounds,
+                           prepare_fixed=lambda *_: Remembers(), prompts=lambda first, n: [[]] * n).items():
+        monkeypatch.setattr(counts, name, fake)
+    for where, n_tokens in ("", 1), (counts.AFTER, counts.N_OTHERS + 1):
+        assert counts.count_texts(("suffix", "token", 4, 0, where), 7, 3)[2] == 3 * n_tokens
 
 
 def test_the_error_is_that_of_a_ratio():
@@ -284,12 +299,14 @@ def test_the_readmes_own_drafter_is_judged_and_compared_by_two_commands(drafter,
     assert command_line.run(benchmarks.__main__.main, ["mine", drafter("copied")]) == 0
     out = capsys.readouterr().out
     assert len(re.findall(r"^(?:copied.py|model) +\d\.\d\d ± \d\.\d\d( +\d\.\d\d){4} ± ", out, re.M)) == 4
-    assert len(re.findall(r"is (?:better|worse|neither better nor worse).*: [-+]\d\.\d\d ± ", out)) == 2
+    assert len(re.findall(r"^copied.py, compared .*: -\d\.\d\d ± .*\(fewer\); [-+]\d+% ± ", out, re.M)) == 2
+    assert "was not checked" in out and f"python -m lossless {drafter('copied')}" in out
 
 
 @pytest.mark.parametrize("name, says", [
-    ("silent", r" 1.00 ± 0.00 +- +- +2.00 +0.50 ± 0.00[^±]*model +[23].\d\d ± .*\n.* is worse: -[12]"),
-    ("model", r"is neither better nor worse \(.*\): \+0.00 ± \d.\d\d tokens per pass, and \+0% speed")])
+    ("silent", r" 1.00 ± 0.00 +- +- +2.00 +0.50 ± 0.00[^±]*model +[23].\d\d ± .*\n"
+     r".*: -[12].*fewer.*-\d+% ± \d+% .*slower"),
+    ("model", r": \+0.00 ± \d.\d\d tokens per pass \(no clear difference\); \+0% ± \d+% speed \(no clear")])
 def test_what_is_said_follows_from_counts_and_costs(name, says, drafter, monkeypatch):
     """Here a round of the target alone takes 1 ms, and any other 2."""
     def cost(ms):
@@ -301,6 +318,7 @@ def test_what_is_said_follows_from_counts_and_costs(name, says, drafter, monkeyp
 
 
 @pytest.mark.parametrize("words, says", [([], "needs your file"), (["none.py"], "none.py")])
-def test_without_a_file_there_is_one_sentence(words, says, capsys):
+def test_without_a_file_there_is_one_sentence_and_nothing_else(words, says, capsys):
     assert command_line.run(benchmarks.__main__.main, ["mine", *words]) == 2
-    assert re.fullmatch(f"error: .*{says}.*\n", capsys.readouterr().err)
+    out, err = capsys.readouterr()
+    assert re.fullmatch(f"error: .*{says}.*\n", err) and not out
