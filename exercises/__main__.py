@@ -9,7 +9,6 @@ import sys
 from glob import glob
 from json import dumps, loads
 from pathlib import Path
-from textwrap import fill
 
 from engine.loading import command_line
 from engine.loading.files import read_text, rewrite
@@ -19,12 +18,6 @@ from exercises.steps import STEPS
 
 SECONDS = 60            # allowed for a step; the slowest takes a few
 STEPS_IN_WORDS = Path(__file__).with_name("README.md").read_text(encoding="utf-8")
-DONE = """
-All steps are right.  Where to go on:
-  python -m benchmarks mine {path}     what your drafter gains
-  notebooks/5_your_own_drafter.ipynb   better drafters
-  python -m exercises --bug 1          find the bug in somebody else's sampler
-  exercises/README.md, "Then"          questions"""
 
 
 def main(*paths, json=False, start=False, hint=False, bug=0):
@@ -57,7 +50,7 @@ def main(*paths, json=False, start=False, hint=False, bug=0):
             print(dumps(dict(file=path, right=right, steps=len(STEPS), step=min(right + 1, len(STEPS)),
                              name=name and name[1], mistakes=wrong)), flush=True)
         elif right == len(STEPS):
-            print(DONE.format(path=path))
+            print("\nAll steps are right. Where to go on:\n\n" + STEPS_IN_WORDS.split("\n## Then\n\n")[1])
         elif hint:
             show_hint(right + 1, Path(path).with_suffix(".hints"))
     return 0 if n_right == len(STEPS) * len(paths) else 1
@@ -78,11 +71,10 @@ def show_hint(step, seen):
     hints = re.findall(r"^\d\. (.*?)\n(?=\d\. |\n</details>)",
                        STEPS_IN_WORDS.split(f"\n## Step {step}: ")[1].split("\n## ")[0], re.S | re.M)
     before = seen.read_text(encoding="utf-8") if seen.exists() else ""
-    n = min(before.count(f"Step {step}, hint "), len(hints) - 1)
-    hint = f"Step {step}, hint {n + 1} of {len(hints)}: {' '.join(hints[n].split())}\n"
-    if hint not in before:
-        rewrite(seen, before + hint)
-    print(fill(hint, 110, break_on_hyphens=False))
+    n = min(before.count(f"Step {step}, hint ") + 1, len(hints))
+    hint = f"Step {step}, hint {n} of {len(hints)}: {hints[n - 1]}\n"
+    rewrite(seen, before.replace(hint, "") + hint)
+    print(hint)
 
 
 def check(path, seconds=SECONDS, show=print):

@@ -1,45 +1,46 @@
-"""Find the bug:   python -m exercises --bug 7
+"""Mistakes as edits, and one of them to find:   python -m exercises --bug 7
 
-bugs.txt has Algorithm 2 as one flat loop, and after it, under the names of rules in
-lossless/verdicts/museum.py, lines of it (above --) and what to write instead (below).  The name stays hidden
-until the judge finds the file lossless.
+bugs.txt has Algorithm 2 as a plain program, then edits of it: a name, lines of the program, and after -- what
+stands there instead.  Most have the names of rules in lossless/verdicts/museum.py.  The name of a bug to find
+is shown when the judge calls the mended file lossless.
 """
 import hashlib
-import inspect
 from pathlib import Path
 
 from engine.loading.files import rewrite
-from lossless.__main__ import main as judge
 from lossless.verdicts import CASES
 from lossless.verdicts.museum import RULES
 
 RIGHT, *PARTS = Path(__file__).with_name("bugs.txt").read_text(encoding="utf-8").split("\n== ")
-BUGS = {name: lines.strip("\n").split("\n--\n") for name, lines in (part.split("\n", 1) for part in PARTS)}
-# Numbers are dealt by chance, but are always the same.
-NAMES = dict(enumerate(sorted(BUGS, key=lambda name: hashlib.sha256(name.encode()).digest()), 1))
+EDITS = {head: lines.strip("\n").split("\n--\n") for head, lines in (part.split("\n", 1) for part in PARTS)}
+# To be found are those of the museum.  Their numbers are dealt by chance, once and for all.
+NAMES = sorted(EDITS.keys() & RULES.keys(), key=lambda name: hashlib.sha256(name.encode()).digest())
 
 
 def source(name):
-    """The loop with this bug in it."""
-    return RIGHT.replace(*BUGS[name], 1)
+    """The program with this mistake."""
+    return RIGHT.replace(*EDITS[name], 1)
+
+
+def load(program):
+    """The function speculative_sampling of the program, which has its verify as an attribute."""
+    exec(program, names := {})
+    names["speculative_sampling"].verify = names["verify"]
+    return names["speculative_sampling"]
 
 
 def find_bug(n, path):
     """Writes bug n to this file; if the file exists, judges it, and says what the bug was if it is mended.
     Returns the exit status."""
-    if n not in NAMES:
+    from lossless.__main__ import main as judge
+    if not 1 <= n <= len(NAMES):
         raise ValueError(f"there is no bug {n}: give a number from 1 to {len(NAMES)}, as in --bug 1")
-    name, again = NAMES[n], f"python -m exercises --bug {n}" + f" {path}" * (path.name != f"bug_{n}.py")
+    name = NAMES[n - 1]
     if not path.exists():
         rewrite(path, source(name))
-        print(f"{path} has a mistake.  Find it, mend it, and ask the judge: {again}\n"
-              f"(python -m lossless {path} --explain shows how a wrong text comes about.)")
-        return 0
+        return print(f"{path} has a mistake: mend it, then give this command again. The judge decides.")
     if status := judge(str(path)):
         return status
-    threads = [f"{case.link} ({case.date}, {case.status})" for case in CASES if case.rule == name]
-    old, new = BUGS[name]
-    print(f"\nMended.  The mistake is known as {name}.  {inspect.getdoc(RULES[name])}",
-          *(f"It happened here: {thread}" for thread in threads[:3]),
-          f"It said\n{new}\ninstead of\n{old}", sep="\n")
-    return 0
+    threads = [f"It happened here: {case.link} ({case.date})" for case in CASES if case.rule == name]
+    print(f"\nMended.  It was {name}.  {' '.join(RULES[name].__doc__.split())}", *threads[:3],
+          "These lines", EDITS[name][1], "stood in place of", EDITS[name][0], sep="\n")

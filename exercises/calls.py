@@ -19,8 +19,7 @@ def run_unchanged(function, *given, **settings):
     copies = [one.copy() if isinstance(one, (np.ndarray, list)) else one for one in given]
     result = function(*copies, **settings)
     if any(mine is not one and not np.array_equal(mine, one) for mine, one in zip(copies, given)):
-        raise ValueError(f"{function.__name__} changed what it was given, which belongs to the caller: "
-                         "x /= 2 changes x itself, x = x / 2 makes a new array")
+        raise ValueError(f"{function.__name__} changed what it was given, which is the caller's: copy it")
     return result
 
 
@@ -65,40 +64,28 @@ def extreme(word):
 
 def name_call(mine):
     """What is wrong with the arrays that your sampler gives to verify."""
-    calls, verify = [], mine.verify
-
-    def watched(q, p, drafts, rng):
-        calls.append((len(drafts), np.shape(q), np.shape(p)))
-        return verify(q, p, drafts, rng)
-    with mock.patch.object(mine, "verify", watched):
-        _, of_target = run_perfect_draft(mine.speculative_sampling, 6, stop=Exception)
-    if {n_last for _, n_last in of_target} == {1}:
-        return "\n    (the target gave 1 row; K + 1 are needed, from one call)"
-    for k, q, p in calls:
-        right = (k + 1, 10), (k, 10)                    # 10 tokens of vocabulary
-        if k and p and (q, p) != right:
-            why = ("they are exchanged, and the target comes first" if (p, q) == right else
-                   "is a [0] missing, as in probabilities(draft(x))[0]" if len(p) == 3 else
-                   "each draft needs a row of both, and the token after them another row of the target")
-            return (f"\n    (for {k} draft{'s' * (k > 1)}, verify was called with target_probs of shape {q} "
-                    f"and draft_probs of shape {p}; they should be {right[0]} and {right[1]}: {why})")
+    with mock.patch.object(mine, "verify", wraps=mine.verify) as verify:
+        run_perfect_draft(mine.speculative_sampling, 6, stop=Exception)
+    for q, p, drafts in (call.args[:3] for call in verify.call_args_list):
+        k, shapes = len(drafts), [np.shape(q), np.shape(p)]
+        right = [(k + 1, 10), (k, 10)]                  # 10 tokens of vocabulary
+        if k and () not in shapes and shapes != right:
+            why = ("they are exchanged; the target comes first" if shapes == right[::-1] else
+                   "is a [0] missing, as in probabilities(draft(x))[0]?" if len(shapes[1]) == 3 else "")
+            return ("\n    (for {} drafts, verify was given target_probs of shape {} and draft_probs of {}, "
+                    "which should be {} and {}. {})".format(k, *shapes, *right, why))
     return ""
 
 
-def name_drafter(propose):
+def name_drafter(mine):
     """What is wrong with the first draft of your drafter."""
-    x = [0, 1, 2, 0, 1, 0, 1]
-
     def draft_one(rng):
-        given = [*x]
-        (token, *_), p = propose(table(3), given, 1, probabilities, rng)
-        return token, p if p is None else p[0][token], given == x
-
-    with suppress(Exception):
-        for (token, p, unchanged), chance in exact_distribution(draft_one).items():
-            if not unchanged:
-                return "\n    (propose changes x, the list that holds the text: work on a copy)"
-            if p is not None and abs(chance - p) > 1e-9:
-                return (f"\n    (after {x}, propose drafts {token} with probability {chance:.4f}, and its p "
-                        f"says {p:.4f}: return the distribution that the draft was drawn from)")
+        x = [0, 1, 2, 0, 1, 0, 1]
+        (token, *_), p = mine.propose(table(3), x, 1, probabilities, rng)
+        return token, p if p is None else p[0][token], len(x)
+    for (token, p, length), chance in exact_distribution(draft_one).items():
+        if length != 7:
+            return "\n    (propose changes x, which holds the text: work on a copy)"
+        if p is not None and abs(chance - p) > 1e-9:
+            return f"\n    (propose drafts {token} with probability {chance:.4f}, and its p says {p:.4f})"
     return ""

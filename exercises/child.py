@@ -11,8 +11,8 @@ import os
 import reprlib
 import sys
 import traceback
+from contextlib import suppress
 from itertools import islice
-from unittest import mock
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from exercises.calls import name_call, name_drafter
 from exercises.mistakes import name_rule
 from exercises.steps import STEPS, step_4, step_5, step_8
 
-GLOBAL = "default_rng", "random", "rand", "uniform", "choice"       # what else your code may draw from
 HINTS = {               # part of an error: its likely reason
     "non-negative": "(is the residual max(0, q - p)? q - p alone has negative entries.)",
     "contain NaN": "(is the residual max(0, q - p)? The sum of q - p alone is 0.)",
@@ -30,8 +29,6 @@ HINTS = {               # part of an error: its likely reason
                 "None for p is a point mass.)",
     "0-dimensional": "(None for p, from a drafter, is a point mass.)",
     "0 tokens do not fit": "(is the text an array? Array + list adds numbers: keep lists of tokens.)",
-    "could not be broadcast": "(is the text an array? Array + list adds numbers: keep lists of tokens.)",
-    "axis 0 with size 1": "(is a [0] missing, as in model(x)[0]? A model gives rows, even if only one.)",
     "truth value of an array":
         "(is a [0] missing, as in model(x)[0]? Is there an `if eos`, where eos is an array?)"}
 
@@ -39,40 +36,29 @@ HINTS = {               # part of an error: its likely reason
 def check_steps(path):
     """Yields a list of sentences for each step, empty if it is right."""
     try:
-        mine = load_module(path, read_text(path, "name a Python file"))
+        mine = load_module(path, source := read_text(path, "name a Python file"))
     except ValueError as error:
         return (yield [str(error)])
     for step in STEPS:
-        yield find_mistakes(step, mine)
+        yield find_mistakes(step, mine, source)
 
 
-def find_mistakes(step, mine):
+def find_mistakes(step, mine, source=""):
     """Up to five sentences.  If your code raises an error, the last one says so."""
     missing = [name for name in STEPS[step] if not callable(getattr(mine, name, None))]
     if missing:
         return [f"there is no function {name} yet" for name in missing]
-    found, global_functions = [], {name: refuse_yours(name, mine.__name__) for name in GLOBAL}
+    found = []
     try:
-        with mock.patch.multiple(np.random, **global_functions):
-            found.extend(islice(step(mine), 4))
+        found.extend(islice(step(mine), 4))
     except BaseException as error:                      # your code may raise SystemExit, too
         found.append(describe_error(error, mine.__name__))
-    if found and step in (step_4, step_5):
-        found[0] += name_call(mine) or (name_rule(mine.speculative_sampling) if step is step_4 else "")
-    if found and step is step_8:
-        found[0] += name_drafter(mine.propose)
+    if found:
+        with suppress(Exception):                       # whatever your code does now
+            found[0] += (name_drafter(mine) if step is step_8 else "" if step not in (step_4, step_5) else
+                         name_call(mine) or name_rule(mine.speculative_sampling))
+        found[0] += "\n    (np.random is used: draw from rng, which is given)" * ("np.random" in source)
     return found
-
-
-def refuse_yours(name, file):
-    """np.random's function of this name, which your file may not call."""
-    function = getattr(np.random, name)
-
-    def call(*arguments, **more):
-        if sys._getframe(1).f_code.co_filename == file:
-            raise ValueError(f"np.random.{name} was called: draw everything from the rng that is given")
-        return function(*arguments, **more)
-    return call
 
 
 def describe_error(error, file):

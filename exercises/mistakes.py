@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from exercises.bugs import EDITS, load, source
 from lossless import distribution_of_text
 from lossless.cases import Case
 from lossless.judge import distance, text_of, walk_case
@@ -30,8 +31,6 @@ FILTERS = {             # (logits [.., n_vocab], temperature, top_k, top_p) -> p
         logits.argsort().argsort() < logits.shape[-1] - (k or 99), -np.inf, logits), t, 0, p),
     "the k-th logit is that of all rows, not of each": lambda logits, t, k, p: probabilities(np.where(
         logits < kth(logits, k, None), -np.inf, logits), t, 0, p),
-    "the k-th logit is that of the first row, not of each": lambda logits, t, k, p: probabilities(np.where(
-        logits < kth(logits[:1], k), -np.inf, logits), t, 0, p),
     "top-k sets logits to 0, and exp(0) is 1: use -inf": lambda logits, t, k, p: probabilities(np.where(
         logits < kth(logits, k), 0, logits / (t or 1)), t and 1, 0, p),
     "at temperature 0 the largest logits share the probability": lambda logits, t, k, p: (
@@ -65,101 +64,15 @@ def omissions(target, prompt, n, eos, settings):
         yield "that end at once: an EOS in the prompt does not count", texts(0)
 
 
-# Of verify() and of the sampler: these, and the museum's ---------------------------------------------------
-
-class ResidualReversed(Algorithm2):
-    """The residual is max(0, p - q), and should be max(0, q - p)."""
-    def residual(self, q, p, x):
-        return np.maximum(p - q, 0)
-
-
-class OnAfterARejection(Algorithm2):
-    """The drafts after a rejected one are tested, too. The first rejection should end the round."""
-    def verify(self, Q, P, drafts, rng):
-        results = [Algorithm2.verify(self, Q[[j, -1]], P[j:j + 1], [x], rng) for j, x in enumerate(drafts)]
-        corrections = [token for n_accepted, token in results if not n_accepted]
-        return len(drafts) - len(corrections), (corrections or [self.bonus(Q, drafts, rng)])[-1]
-
-
-class RowsOneTooLate(Algorithm2):
-    """Each draft is judged by the target's row after its own. The first of the K + 1 rows judges the first
-    draft."""
-    def rows(self, *run):
-        Q = super().rows(*run)
-        return np.concatenate([Q[1:], Q[-1:]])
-
-
-class RecordedAfterTheDraft(Algorithm2):
-    """p is recorded when the draft is already in the text, so it is the p of the token after it."""
-    def propose(self, draft, x, k, probs, rng):
-        drafts, _ = super().propose(draft, x, k, probs, rng)
-        return drafts, [probs(draft(x + drafts[:j + 1]))[0] for j in range(k)]
-
-
-class RowsFromTheFirst(Algorithm2):
-    """The drafts are judged by the first rows of the text. Of all its rows, the last K + 1 belong to them."""
-    def rows(self, target, x, drafts, probs, eos):
-        return probs(target(x + drafts, len(x + drafts)))
-
-
-class AllThatPassAreCounted(Algorithm2):
-    """All drafts that pass the test are counted. Those after the first that fails belong to another text."""
-    def verify(self, Q, P, drafts, rng):
-        n = sum([self.accepts(Q[j], P[j], x, rng) for j, x in enumerate(drafts)])
-        if n == len(drafts):
-            return n, self.bonus(Q, drafts, rng)
-        return n, self.correction(Q[n], P[n], drafts[n], rng)
-
-
-class FirstDraftUntested(Algorithm2):
-    """The first draft is accepted without a test."""
-    def verify(self, Q, P, drafts, rng):
-        n = len(drafts[:1])
-        n_accepted, token = super().verify(Q[n:], P[n:], drafts[n:], rng)
-        return n + n_accepted, token
-
-
-class RejectedDraftCounted(Algorithm2):
-    """The rejected draft is counted as accepted. If the first one is rejected, n_accepted is 0."""
-    def verify(self, Q, P, drafts, rng):
-        n_accepted, token = super().verify(Q, P, drafts, rng)
-        return min(n_accepted + 1, len(drafts)), token
-
-
-class ResidualOfTheNextRow(Algorithm2):
-    """The residual is made of the target's row after that of the rejected draft."""
-    def verify(self, Q, P, drafts, rng):
-        n, _ = found = super().verify(Q, P, drafts, rng)
-        return found if n == len(drafts) else (n, self.correction(Q[n + 1], P[n], drafts[n], rng))
-
-
-class ProductOfRatios(Algorithm2):
-    """A draft is tested by the product of all ratios up to its own, and should be tested by its own."""
-    def verify(self, Q, P, drafts, rng):
-        ratio = 1
-        for j, x in enumerate(drafts):
-            ratio *= Q[j][x] / P[j][x]
-            if rng.random() >= ratio:
-                return j, self.correction(Q[j], P[j], x, rng)
-        return len(drafts), self.bonus(Q, drafts, rng)
-
-
-class BonusFromAResidual(Algorithm2):
-    """If all drafts are accepted, the next token is drawn from a residual, and should be drawn from q."""
-    def verify(self, Q, P, drafts, rng):
-        n, token = super().verify(Q, P, drafts, rng)
-        return n, self.correction(Q[n], P[n - 1], 0, rng) if 0 < n == len(drafts) else token
-
+# Of verify() and of the sampler: those of bugs.txt, and the museum's ----------------------------------------
 
 # Several may give the same short texts; the first is named, so the museum's own come before the disputed.
-MISTAKES = [RowsOneTooLate, RecordedAfterTheDraft,
-            *(RULES[name] for name in sorted(WRONG, key=DISPUTED.__contains__)),
-            ResidualReversed, OnAfterARejection, RowsFromTheFirst, AllThatPassAreCounted, FirstDraftUntested,
-            RejectedDraftCounted, ResidualOfTheNextRow, ProductOfRatios, BonusFromAResidual]
 KNOWN = {"": Algorithm2} | {                            # name and reason: rule; "" is right
     "Match. The target draws, and a draft that equals the draw is accepted. The text is right, but fewer "
     "drafts are accepted, q(x) of them instead of min(1, q(x) / p(x))": RULES["Match"]} | {
-    f"{rule.__name__}. {' '.join((rule.__doc__ or '').split())}": rule for rule in MISTAKES}
+    head: partial(load, source(head)) for head in EDITS if head not in RULES} | {
+    f"{name}. {' '.join((RULES[name].__doc__ or '').split())}": RULES[name]
+    for name in sorted(WRONG, key=DISPUTED.__contains__)}
 
 
 def name_first(known, gives_yours):

@@ -16,21 +16,13 @@ from unittest import mock
 import numpy as np
 
 from engine.checks import check_settings, checked_propose, token_list
-from exercises.calls import (
-    LARGEST,
-    SMALLEST,
-    extreme,
-    run_perfect_draft,
-    run_sampler,
-    run_unchanged,
-)
+from exercises.calls import LARGEST, SMALLEST, extreme, run_perfect_draft, run_sampler, run_unchanged
 from exercises.mistakes import FILTERS, KNOWN, name_first, omissions
 from lossless import distribution_of_text, exact_distribution, report
 from lossless.judge import distance
 from lossless.toys import distribution_of_token, memoryless, table
 from speculative import verify
 
-DEFAULTS = dict(temperature=1, top_k=0, top_p=1)
 Q = np.array([[.1, .6, .3], [.6, 0, .4], [.2, .2, .6]])             # the target's distributions
 P = np.array([[.5, .3, .2], [.8, .2, 0]])                           # the draft's
 
@@ -94,10 +86,9 @@ def step_1(mine):
     for probs, expected, (rows, settings) in zip(found, right, cases):
         wrong += diff(probs, expected, f"probabilities of the rows {rows.tolist()}, {settings},")
     if wrong:
-        def gives_yours(known):
-            return all(np.allclose(probs, known(rows, *(DEFAULTS | settings).values()), atol=1e-9)
-                       for probs, (rows, settings) in zip(found, cases))
-        wrong[0] += name_first(FILTERS, gives_yours) or (
+        wrong[0] += name_first(FILTERS, lambda known: all(np.allclose(
+            probs, known(rows, *(dict(temperature=1, top_k=0, top_p=1) | settings).values()), atol=1e-9)
+            for probs, (rows, settings) in zip(found, cases))) or (
             "\n    (these are the right numbers in another order: after sorting, put them back)" *
             np.allclose(np.sort(found), np.sort(right)))
     yield from wrong
