@@ -46,8 +46,7 @@ def measure_drafter(drafter, K=4):
                    f"{cost['v']:.2f}  {cost['text']}")
         yield conclude(Path(drafter).name, *counted, *speeds)
     if drafter.endswith(".py"):
-        yield (f"\nWhether it is lossless was not checked, and a drafter that is not may only seem to gain: "
-               f"python -m lossless {drafter}")
+        yield f"\nNot checked: is it lossless? If not, no gain counts: python -m lossless {drafter}"
 
 
 def conclude(name, mine, model, my_speed, its_speed):

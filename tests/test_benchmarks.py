@@ -166,16 +166,13 @@ def test_a_run_is_tallied_round_by_round(monkeypatch):
 
 def test_after_others_each_text_starts_from_what_those_left_in_memory(monkeypatch):
     """Here the memory is a list of seeds, and a text gives as many tokens as it holds."""
-    class Remembers:
-        def __init__(self):
-            self.K, self.seeds = 1, []
-
     def rounds(method, prompt, T, seed, places=None):
         method.seeds.append(seed)
         yield Round([0] * len(method.seeds), [], 0, None, None)
-    for name, fake in dict(load_choice=lambda *_: (None, SimpleNamespace(target=None)), rounds_of=rounds,
-                           prepare_fixed=lambda *_: Remembers(), prompts=lambda first, n: [[]] * n).items():
-        monkeypatch.setattr(counts, name, fake)
+    monkeypatch.setattr(counts, "load_choice", lambda *_: (None, None))
+    monkeypatch.setattr(counts, "prompts", lambda first, n: [[]] * n)
+    monkeypatch.setattr(counts, "rounds_of", rounds)
+    monkeypatch.setattr(counts, "prepare_fixed", lambda *_: SimpleNamespace(K=1, seeds=[]))
     for where, n_tokens in ("", 1), (counts.AFTER, counts.N_OTHERS + 1):
         assert counts.count_texts(("suffix", "token", 4, 0, where), 7, 3)[2] == 3 * n_tokens
 
@@ -300,7 +297,7 @@ def test_the_readmes_own_drafter_is_judged_and_compared_by_two_commands(drafter,
     out = capsys.readouterr().out
     assert len(re.findall(r"^(?:copied.py|model) +\d\.\d\d ± \d\.\d\d( +\d\.\d\d){4} ± ", out, re.M)) == 4
     assert len(re.findall(r"^copied.py, compared .*: -\d\.\d\d ± .*\(fewer\); [-+]\d+% ± ", out, re.M)) == 2
-    assert "was not checked" in out and f"python -m lossless {drafter('copied')}" in out
+    assert "Not checked: is it lossless?" in out and f"python -m lossless {drafter('copied')}" in out
 
 
 @pytest.mark.parametrize("name, says", [
