@@ -165,14 +165,13 @@ def test_a_run_is_tallied_round_by_round(monkeypatch):
 
 
 def test_after_others_each_text_starts_from_what_those_left_in_memory(monkeypatch):
-    """Here the memory is a list of seeds, and a text gives as many tokens as it holds."""
-    def rounds(method, prompt, T, seed, places=None):
-        method.seeds.append(seed)
+    """Here the memory is a list of texts, and a text gives as many tokens as it holds."""
+    def rounds(method, *text):
+        method.seeds.append(text)
         yield Round([0] * len(method.seeds), [], 0, None, None)
-    monkeypatch.setattr(counts, "load_choice", lambda *_: (None, None))
-    monkeypatch.setattr(counts, "prompts", lambda first, n: [[]] * n)
-    monkeypatch.setattr(counts, "rounds_of", rounds)
-    monkeypatch.setattr(counts, "prepare_fixed", lambda *_: SimpleNamespace(K=1, seeds=[]))
+    new = dict(load_choice=lambda *_: (None, None), prompts=lambda first, n: [[]] * n, rounds_of=rounds)
+    for name, fake in (new | dict(prepare_fixed=lambda *_: SimpleNamespace(K=1, seeds=[]))).items():
+        monkeypatch.setattr(counts, name, fake)
     for where, n_tokens in ("", 1), (counts.AFTER, counts.N_OTHERS + 1):
         assert counts.count_texts(("suffix", "token", 4, 0, where), 7, 3)[2] == 3 * n_tokens
 
