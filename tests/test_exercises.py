@@ -108,7 +108,7 @@ EOS = "set() if eos is None else {eos} if isinstance(eos, int) else set(eos)"
 LOOP = "x.append(sample(probabilities(model(x), temperature, top_k, top_p)[0], rng))"
 KNOWN = "a known mistake: "
 OF_TOP_K = "probs[logits < np.sort(logits, axis=-1)[..., -top_k, None]] = 0"
-ROWS, RESIDUAL = "target(x + drafts, len(drafts) + 1)", "sample(residual if residual.any() else q, rng)"
+ROWS = "target(x + drafts, len(drafts) + 1)"
 POINT = "        P = np.eye(Q.shape[1])[drafts] if P is None else P\n"
 REPLIES = [             # (step, what the student wrote instead of what, a part of the reply)
     (1, "/ temperature)", "* temperature)", KNOWN + "the temperature multiplies"),
