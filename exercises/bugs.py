@@ -41,6 +41,6 @@ def find_bug(n, path):
         return print(f"{path} has a mistake: mend it, then give this command again. The judge decides.")
     if status := judge(str(path)):
         return status
-    threads = [f"It happened here: {case.link} ({case.date})" for case in CASES if case.rule == name]
+    threads = [f"Seen in {case.link} ({case.date}, {case.status})" for case in CASES if case.rule == name]
     print(f"\nMended.  It was {name}.  {' '.join(RULES[name].__doc__.split())}", *threads[:3],
           "These lines", EDITS[name][1], "stood in place of", EDITS[name][0], sep="\n")

@@ -32,6 +32,7 @@ from lossless.verdicts.rules import Algorithm2
 from speculative import speculative_sampling
 
 NAMES = {name: n + 1 for n, names in enumerate(STEPS.values()) for name in names}               # name: step
+README = (ROOT / "exercises" / "README.md").read_text(encoding="utf-8")
 STUDENT = (ROOT / "tests" / "fixtures" / "student.py").read_text(encoding="utf-8")
 
 
@@ -292,8 +293,7 @@ def test_each_time_the_next_hint_is_shown_and_the_last_one_is_the_solution(step,
 
 
 def test_the_examples_of_the_text_are_what_a_right_program_gives():
-    words = (ROOT / "exercises" / "README.md").read_text(encoding="utf-8")
-    examples = "".join(re.findall(r"```python\n(>>>.*?)```", words, re.S))
+    examples = "".join(re.findall(r"```python\n(>>>.*?)```", README, re.S))
     test = doctest.DocTestParser().get_doctest(examples, vars(program()), "README.md", None, None)
     assert len(test.examples) == 11 and not doctest.DocTestRunner().run(test).failed
 
@@ -316,7 +316,7 @@ def test_a_bug_to_find_is_the_museums_mistake_and_the_loop_without_it_is_right()
     for name in bugs.NAMES:
         assert differ(mine := bugs.load(bugs.source(name)), right) and not differ(mine, WRONG[name]), name
     assert all(bugs.RIGHT.count(old) == 1 for old, _ in bugs.EDITS.values())
-    assert len({case.rule for case in DISPUTES} & {*bugs.NAMES}) >= 20
+    assert len({case.rule for case in DISPUTES} & {*bugs.NAMES}) >= 20 and f" {len(bugs.NAMES)}.\n" in README
 
 
 def test_the_name_of_a_bug_and_its_thread_are_shown_when_it_is_mended(tmp_path, capsys, monkeypatch):
