@@ -20,18 +20,24 @@ True
 
 Limitations: the models have a vocabulary of a few tokens, and speed is not judged.
 
-- The 442 standard cases take two seconds for speculative.py.  They test each draft of rounds of up to
-  eight drafts, in texts of up to eighteen tokens, and an EOS at each of these drafts; the first ten rounds
-  of a text at K = 1, and the first six at K = 2; logits as far from 0 as -100 and 60.  `thorough=True` takes
-  a minute.  It also tests any two positions of a text of up to fifteen tokens, and all settings with up to
-  four drafts.  A mistake is not found if it shows only in longer rounds or texts, only for ratios q / p in
-  some narrow range, or only in trees that the sampler does not build at K = 1 .. 8.
+- The 457 standard cases take two seconds for speculative.py.  They test each draft of rounds of up to
+  eight drafts, each token of texts of up to eighteen, and an EOS at each of these drafts; the first ten
+  rounds of a text at K = 1, and the first six at K = 2; logits as far from 0 as -120 and 60; prompts of one,
+  four and twenty tokens.  `thorough=True` takes a minute.  It also tests any two positions of a text of up
+  to fifteen tokens, and all settings with up to four drafts.  A mistake is not found if it shows only in
+  longer rounds or texts, only for ratios q / p in some narrow range, or only in trees that the sampler does
+  not build at K = 1 .. 8.  Four that stay unseen, and what would see them (`pair` is in cases.py):
+
+      rounds after the tenth      check(sampler, [pair("x" * 12 + "ss.")], [1], n_tokens=15, temperature=1)
+      ninth drafts                check(sampler, [pair("." * 8 + "ss.")], [9], n_tokens=11, temperature=1)
+      token ids above 24          check(sampler, [[table(1, n_vocab=300)] * 2], [1], 1, temperature=1)
+      a top-k of 50 by default    the same (`table` is in toys.py)
 - Nor is it found if it shows only when p and q differ by less than 3e-8, when the temperature is between 0
   and 1e-7 or above 13, or when top_p is below .03 or between .9995 and 1.  A rule that accepts every draft
   with q > 1 - 1e-7 passes, too.
 - In each case the likeliest branches are walked first, for 40,000 steps (random numbers, calls of a model,
   rounds), and for 2,000,000 in all cases: half of them for the cases that come first, then each of those
-  that are left gets an even share.  speculative.py needs 142,000.  A sampler that draws more often leaves
+  that are left gets an even share.  speculative.py needs 156,000.  A sampler that draws more often leaves
   branches unwalked, and a mistake that shows only there may be missed.  The first line of the report says
   so, and `check` returns at least the probability that was not walked.  `thorough=True` has neither limit.
   No clock is read: a busy machine takes longer and says the same.

@@ -10,7 +10,7 @@ import speculative
 from engine.checks import check_settings
 from engine.loading import command_line
 from lossless.cases import thorough_cases
-from lossless.judge import report
+from lossless.judge import DEFAULTS, report
 from lossless.ledger import write_ledger
 
 watch = partial(tqdm, unit=" cases", leave=False, delay=1, disable=None)         # None: only on a terminal
@@ -79,8 +79,8 @@ def example(draft, target, tokens, n_tokens, K, rng, *, temperature, top_k, top_
 
 def call_loop(path, loop, *run, eos=None, **settings):
     """Yields the tokens or rounds of a user's loop, which gets all settings: EOS is None or a list of ids."""
-    settings = dict(temperature=1.0, top_k=0, top_p=1.0) | settings
-    result = loop(*run, eos=None if eos is None else sorted(check_settings(0, eos=eos)), **settings)
+    eos = None if eos is None else sorted(check_settings(0, eos=eos))
+    result = loop(*run, **DEFAULTS | settings | dict(eos=eos))
     for part in result if np.iterable(result) else [result]:
         if not isinstance(part, Integral) and not hasattr(part, "tokens"):
             raise ValueError(f"{path}: speculative_sampling gave {part!r} instead of new tokens or rounds")

@@ -7,7 +7,7 @@ word "..s.", draft and target are certain of the same token at all positions but
 few branches, and all of them test the third draft.
 
 >>> len(CASES)
-442
+457
 """
 import functools
 import itertools
@@ -24,9 +24,10 @@ PROMPT = [2, 0]
 # There are five tokens (24 if the word contains a w).  They play the parts a, b, .. of KINDS; which token
 # plays which part is drawn again after every prefix.  A capital letter means the same kind.  An EOS that is
 # given to pair() plays part a where the letter is a capital, and part e elsewhere.  GPT-2's logits are near
-# -100, and adding a constant to a row does not change its softmax, so the rows of an f get one of FAR.
+# -100 and below, and adding a constant to a row does not change its softmax, so the rows of an f get one of
+# FAR.
 PARTS, FLAT, TIES = "abcdefghijklmnopqrstuvwx", [.985 ** i for i in range(24)], np.exp([2, 2, 1, 1, 0])
-FAR = -102, 0, 60                   # exp(-104) is 0 in float32
+FAR = -120, -102, 0, 60             # in float32, exp(-102) has few digits, and exp(-104) is 0
 
 
 class Kind(NamedTuple):
@@ -52,6 +53,7 @@ KINDS = {
     "n": Kind("abc", "abc", [.4, .4, .2], [.4 + 3e-8, .4 - 3e-8, .2]),  # nearly the same: hardly any residual
     "r": Kind("bdca", "abcde", [1, 6e-4, 1e-4, 6e-6], [1, .14, 9e-4, 5e-5, 8e-8]),      # rare tokens in both
     "2": Kind("baecd", "abcde", TIES, TIES),                    # two are equally likely, and two others
+    "k": Kind("ba", "ab", [.6, .4], [.5, .5]),                  # the target ties, the draft prefers one
     "w": Kind(PARTS[1:] + "a", PARTS, FLAT, FLAT),              # wide, and nearly flat
 }
 
@@ -97,11 +99,11 @@ class Case(NamedTuple):
         return f"{self.name}; K = {self.K}, {self.n_tokens} token{'s' * (self.n_tokens != 1)}{settings}"
 
 
-def make_cases(K, words, name, end=None, **settings):
+def make_cases(K, words, name, end=None, n_prompt=4, **settings):
     """A case for each word.  Its text has as many tokens as the word has letters."""
     if end is not None:
         settings["eos"] = [end]
-    return [Case(name, *pair(word, 4, end), len(word), K, settings) for word in words.split()]
+    return [Case(name, *pair(w, n_prompt, end), len(w), K, settings, [0] * n_prompt) for w in words.split()]
 
 
 SETTINGS = [*(dict(temperature=t) for t in (1e-7, .013, .08, .36, .5, 1.04, 2.7, 13.)),
@@ -119,7 +121,7 @@ def standard_cases():
     yield from make_cases(1, "ee", "easy numbers") + make_cases(2, "eee", "easy numbers")
     for K, words in {1: "ff f rr 22 ss bb == oo te pf xs ef nf ll c. w ..............s.s. x.ss s.s.s..",
                      2: "ff. sb. sss .ss es. so. bs. rn. .sl .nr ...x..bs. x.xbs.", 3: "bf.. .bs. s.s.",
-                     4: "f ss s.s ..........ss.", 8: "s.......s.......s"}.items():
+                     4: "f ss s.s ...........ss. .............s.s.s", 8: "s.......s.......s"}.items():
         yield from make_cases(K, words, "chance at several positions")
     for K, n_rounds in (1, 10), (2, 6):
         words = ["x" * n + "ss" + "." * (K - 1) for n in range(1, n_rounds)]       # each x is a round
@@ -134,7 +136,9 @@ def standard_cases():
     for setting in WITH_EOS:
         yield from make_cases(2, "se. .bs.s", "the ways to give EOS", **setting)
     for K in 1, 2, 3, 4, 6:
-        yield from make_cases(K, "=.fx2.s=..xf", "the likeliest token, and ties", temperature=0)
+        yield from make_cases(K, "kf 2k =.fxk2s=..xf", "the likeliest token, and ties", temperature=0)
+    for n_prompt in 1, 20:
+        yield from make_cases(2, "ff. s.s", "a prompt of one token, or of twenty", n_prompt=n_prompt)
 
 
 def position_cases(K, before, after):
@@ -150,9 +154,9 @@ def position_cases(K, before, after):
 
 
 def give_prompts(cases, first=0):
-    """Gives each case a new prompt (of 625), so that a sampler's memory of one does not affect the next."""
+    """Gives each case a new prompt, so that a sampler's memory of one does not affect the next."""
     for i, case in enumerate(cases, first):
-        yield case._replace(prompt=[i // 5 ** j % 5 for j in range(4)])
+        yield case._replace(prompt=[i // 5 ** j % 5 for j in range(len(case.prompt))])
 
 
 CASES = [*give_prompts(standard_cases())]

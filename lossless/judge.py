@@ -2,7 +2,7 @@
 import contextlib
 import copy
 import functools
-from inspect import isfunction
+from inspect import isfunction, signature
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from lossless.walk import NOT_REPEATED, Walk, exact_distribution
 MAX_STEPS = 40_000      # in all runs of a standard case; the remaining branches are left out
 ALL_STEPS = 2_000_000   # in all standard cases; if they take more, each gets fewer
 FEW_STEPS = 300         # in the runs that are repeated, to see whether they agree
+DEFAULTS = dict(temperature=1.0, top_k=0, top_p=1.0, eos=None)
 ROUNDING = 1e-9         # a larger deviation is a mistake
 CLEAR = .01             # after a smaller one, a larger one is looked for in the cases of few tokens
 FEW_TOKENS = 4
@@ -35,22 +36,20 @@ class Report(NamedTuple):
     text: list | None = None
     probability: float | None = None
     wanted: float | None = None
+    hint: str = ""                  # what the mistake may be
 
     def __str__(self):
         walked = f"{self.n_branches:,} branches of {self.n_cases} case{'s' * (self.n_cases != 1)}"
-        if self.lossless and not self.n_unfinished:
-            return f"lossless: no probability is off by more than {self.deviation:.0e} ({walked})"
         if self.lossless:
-            return (f"lossless as far as it was walked: {self.n_unfinished} of {self.n_cases} cases not to the "
-                    f"end.  A mistake may hide in what is left, up to {self.unwalked:.1g} of the probability.\n"
-                    f"In the rest no probability is off by more than {self.deviation:.0e} ({walked}).  The "
-                    f"limits are {MAX_STEPS:,} steps a case and {ALL_STEPS:,} in all: thorough=True "
-                    "(--thorough) has none.")
+            some = (f" as far as it was walked: {self.n_unfinished} of {self.n_cases} cases not to the end.  "
+                    f"A mistake may hide in the rest, {self.unwalked:.1g} of the probability at most: "
+                    "thorough=True (--thorough) walks it.\nIn what was walked,") * (self.n_unfinished > 0)
+            return f"lossless{some or ':'} no probability is off by more than {self.deviation:.0e} ({walked})"
+        hint = self.hint or " (float32 sums, or something small is left out)" * (self.deviation < 1e-6)
         walked += f"; {self.n_unfinished} not walked to the end" * (self.n_unfinished > 0)
         digits = 6 if abs(self.probability - self.wanted) > 2e-6 else 12
-        rounding = " (rounding, or something small that is left out)" if self.deviation < 1e-6 else ""
         return (f'not lossless: after "{spell(self.prompt)}" the text "{spell(self.text)}" has probability '
-                f"{self.probability:.{digits}f}, and should have {self.wanted:.{digits}f}{rounding}.  "
+                f"{self.probability:.{digits}f}, and should have {self.wanted:.{digits}f}{hint}.  "
                 f"({self.case}; {walked})\n"
                 "The models are toys: their token 0 is written a, their token 1 b, and so on.")
 
@@ -91,8 +90,9 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, watch=it
         chosen = [*pair_cases(pairs, Ks or (1, 2, 3), n_tokens, settings)]
     if not chosen:
         raise ValueError("there is nothing to judge: give at least one pair, or other Ks and n_tokens")
-    unlimited = thorough or pairs is not None
-    limit, left = (np.inf, np.inf) if unlimited else (MAX_STEPS, ALL_STEPS)
+    limit, left = (np.inf, np.inf) if thorough or pairs is not None else (MAX_STEPS, ALL_STEPS)
+    required = {name for name, it in signature(sampler).parameters.items() if it.default is it.empty}
+    sampler = functools.partial(sampler, **{name: DEFAULTS[name] for name in DEFAULTS.keys() & required})
     reports, wrong = [], []
     for i, case in enumerate(watch(chosen)):
         if wrong and case.n_tokens > FEW_TOKENS:
@@ -106,11 +106,10 @@ def report(sampler, pairs=None, Ks=None, n_tokens=None, thorough=False, watch=it
         if wrong and wrong[0].deviation >= CLEAR:
             break
     shown = clearest((found.text, found.deviation, found) for found in wrong)[2] if wrong else reports[0]
-    return shown._replace(deviation=max(found.deviation for found in reports), n_cases=len(reports),
-                          n_branches=sum(found.n_branches for found in reports),
-                          n_steps=sum(found.n_steps for found in reports),
-                          unwalked=max(found.unwalked for found in reports),
-                          n_unfinished=sum(found.n_unfinished for found in reports))
+    sums = {name: sum(getattr(found, name) for found in reports)
+            for name in ("n_cases", "n_branches", "n_steps", "n_unfinished")}
+    return shown._replace(deviation=max(found.deviation for found in reports),
+                          unwalked=max(found.unwalked for found in reports), **sums)
 
 
 def clearest(wrong):
@@ -133,8 +132,25 @@ def judge_case(sampler, case, max_steps=np.inf):
     if any(distance(again[0], other) > ROUNDING for other in again):
         raise ValueError(NOT_REPEATED)                  # it draws elsewhere; two runs may agree
     text, _ = clearest(errors.items())
-    return Report(False, *counts, str(case), case.settings, list(case.prompt), list(text),
-                  float(found.get(text, 0)), float(wanted.get(text, 0)))
+    return Report(False, *counts, str(case), case.settings, list(case.prompt), list(text), float(
+        found.get(text, 0)), float(wanted.get(text, 0)), name_cause(sampler, case, found, again[0]))
+
+
+def name_cause(sampler, case, found, again):
+    """What the mistake may be, in brackets, or ""."""
+    if all(text[:len(case.prompt)] == tuple(case.prompt) for text in found):
+        return " (each text begins with the prompt: return the new tokens only)"
+    from unittest.mock import patch  # not at the top: it is slow, and a right sampler does not need it
+    for other in map(reseed, range(1, 9)):              # one other seed may give the same text
+        with patch.multiple(np.random, default_rng=other(np.random.default_rng), seed=other(np.random.seed)):
+            if distance(again, walk_case(sampler, case, FEW_STEPS)[0]) > ROUNDING:
+                return " (it draws from a generator with a seed of its own, not from the one that is given)"
+    return ""
+
+
+def reseed(more):
+    """Decorates NumPy's ways to make a generator: another seed is taken for a fixed one."""
+    return lambda make: lambda seed=None: make(seed + more if isinstance(seed, int) else seed)
 
 
 def find_errors(found, wanted, missing):
@@ -146,17 +162,19 @@ def find_errors(found, wanted, missing):
 def walk_case(sampler, case, max_steps=np.inf, outcome=None):
     """({outcome: probability}, the number of branches, the number of steps).  outcome(result, rng) is the
     text, unless given."""
-    n_branches, n_steps, outcome = 0, 0, outcome or text_of
+    steps, outcome = [], outcome or text_of             # of each branch
 
     def run(rng):
-        nonlocal n_branches, n_steps
         models = count_calls(case.draft, rng), count_calls(case.target, rng)
         settings = copy.deepcopy(case.settings)         # a sampler may change it
         try:
             return outcome(sampler(*models, list(case.prompt), case.n_tokens, case.K, rng, **settings), rng)
+        except IndexError as error:
+            error.args = f"{error} (q has a row more than p: are they exchanged at verify(q, p, ..)?)",
+            raise
         finally:
-            n_branches, n_steps = n_branches + 1, n_steps + rng.steps
-    return exact_distribution(run, max_steps), n_branches, n_steps
+            steps.append(rng.steps)
+    return exact_distribution(run, max_steps), len(steps), sum(steps)
 
 
 def count_calls(model, rng):

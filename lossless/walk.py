@@ -17,8 +17,8 @@ The first run answers "below .75" and "below .5": HH.  The second run repeats th
 second: HT.  The third begins with "above .75", and so on.  No number is ever drawn.
 
 Limitations: a random number may be shifted, scaled, put through `log`, and compared with numbers and arrays,
-but not with another random number, so a race of exponentials or Gumbel noise cannot be walked.  What happens
-at exactly u = 0 is not seen.
+but not with another random number, so a race of exponentials or Gumbel noise cannot be walked: write
+rng.choice(len(p), p=p), which draws the same, for the judge.  What happens at exactly u = 0 is not seen.
 """
 import contextlib
 import heapq
@@ -36,8 +36,9 @@ NOT_REPEATED = ("the sampler did not repeat itself: it must remember nothing bet
                 "random generator of its own (draw from the one that is given), and not read the clock")
 ENDLESS = (f"the sampler has made {RUN_STEPS:,} steps (random numbers, calls of a model, rounds) and goes "
            "on: it never ends, or its texts are too long for the judge")
+RACE = "To judge argmax(log p + Gumbel noise) or argmin(exponentials / p), write rng.choice(len(p), p=p)"
 NOT_WALKED = ("a random number was {}: that cannot be walked. Compare each with a probability or a "
-              "cumulative sum, or draw with rng.choice(n, p=p)")
+              "cumulative sum. " + RACE)
 # A number that answers comparisons --------------------------------------------------------------------------
 
 
@@ -207,6 +208,15 @@ class Walk(np.random.Generator):
         drawn = values[self.repeat(draw, size)]             # an array if `a` has rows or `size` is given
         return drawn if drawn.ndim else drawn.item()
 
+    def multinomial(self, n, pvals, size=None):
+        *shape, _ = NUMPY_RNG.multinomial(n, pvals, size).shape                 # with its own checks
+        weights = np.append(pvals[:-1], max(1 - np.sum(pvals[:-1]), 0))         # as in NumPy
+        drawn = self.repeat(lambda: self.draw_index(weights), (n, *shape))
+        return np.eye(len(weights), dtype=int)[drawn].sum(axis=0)
+
+    def binomial(self, n, p, size=None):
+        return np.sum(self.random((n, *np.shape(NUMPY_RNG.binomial(n, p, size)))) < p, axis=0)
+
     def draw_index(self, weights):
         """Draws i with probability weights[i] / sum."""
         self.step()
@@ -223,7 +233,7 @@ class Walk(np.random.Generator):
 for name in {*dir(np.random.Generator)} - {*vars(Walk)}:
     if not name.startswith("_"):
         setattr(Walk, name, property(lambda walk, name=name: walk.refuse(
-            name, "the judge cannot walk rng.{}: draw with rng.random, uniform, integers or choice")))
+            name, "the judge cannot walk rng.{}: draw with rng.random, uniform, integers, choice. " + RACE)))
 
 # Every branch -----------------------------------------------------------------------------------------------
 

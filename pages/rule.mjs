@@ -85,7 +85,7 @@ export function judged(found) {
     ${many(found.n_branches, "random branch", "es")}.`);
   verdictIs("no", "not lossless", ...words`After “${spell(found.prompt)}” the text
     “${spell(found.text)}” comes with probability ${plain(found.probability)} and should come with
-    ${plain(found.wanted)}. (The judge's models have a few tokens, written as letters.)`);
+    ${plain(found.wanted)}${found.hint}. (The judge's models have a few tokens, written as letters.)`);
 }
 function listChoices() {
   $("choice").replaceChildren(...Array.from(new Set(openings.map(it => it.group)), label => {

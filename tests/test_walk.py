@@ -2,6 +2,7 @@
 random numbers, each outcome gets the probability that arithmetic, or a grid of numbers, gives it.  A program
 that cannot be walked gets a sentence that says why."""
 import itertools
+import operator
 from collections import defaultdict
 from copy import copy, deepcopy
 from types import SimpleNamespace
@@ -16,11 +17,6 @@ from lossless.verdicts.museum import RIGHT, WRONG
 from speculative import speculative_sampling
 
 # What a sampler may do with chance --------------------------------------------------------------------------
-
-def below_zero(u, weight):
-    u -= weight
-    return u < 0
-
 
 COIN = {  # each returns True with probability .3
     "c > u": lambda rng: np.float64(0.3) > rng.random(),
@@ -42,7 +38,9 @@ COIN = {  # each returns True with probability .3
     "uniform, several": lambda rng: rng.uniform(0, 2, size=3)[2] < 0.6,
     "integers between, end included": lambda rng: rng.integers(11, 20, endpoint=True) in (12, 15, 20),
     "choice, each as likely": lambda rng: rng.choice(10) in (0, 4, 9),
-    "in place": lambda rng: below_zero(rng.random(), .3),
+    "binomial": lambda rng: rng.binomial(1, [.9, .3])[1] == 1,
+    "multinomial, two of two": lambda rng: rng.multinomial(2, [.2, 1 - .3 ** .5, .3 ** .5 - .2])[1] == 0,
+    "in place": lambda rng: operator.isub(rng.random(), .3) < 0,
     "searchsorted": lambda rng: np.searchsorted([0.2, 0.5, 1.0], rng.random(), side="right") == 1,
 }
 
@@ -97,15 +95,15 @@ CANNOT = {
     "plain numbers": [lambda rng: np.isnan(rng.random(2)), lambda rng: torch_like(rng.random(2))],
     "with itself": [lambda rng: (lambda u: u * u < .5)(rng.random())],
     "copy of rng": [lambda rng: copy(rng).random() < .5, lambda rng: deepcopy([rng])[0].random() < .5],
-    "with another": [lambda rng: rng.random() < rng.random(), lambda rng: rng.random() * rng.random() < 0.5,
-                     lambda rng: int(np.argmin(-np.log(rng.random(3)) / [0.5, 0.3, 0.2]))],
+    r"another.*rng.choice\(len": [lambda r: r.random() < r.random(), lambda r: r.random() * r.random() < 0.5,
+                                  lambda rng: int(np.argmin(-np.log(rng.random(3)) / [0.5, 0.3, 0.2]))],
     "drawn between": [lambda rng: rng.integers(0, [3, 4]), lambda rng: rng.integers(2 ** 53)],
     "np.less with out": [lambda rng: np.less(rng.random(), .5, out=np.zeros((), bool))],
     "np.sin": [lambda rng: np.sin(rng.random()) < 0.5],
     "np.divide": [lambda rng: 0.15 / rng.random() > 0.5],
     "a plain number": [lambda rng: float(rng.random())],
     "5,000 integers": [lambda rng: int(rng.random() * 2**53)],
-    "rng.gumbel": [lambda rng: rng.gumbel(size=3).argmax()],
+    r"rng.gumbel.*write rng.choice\(len": [lambda rng: rng.gumbel(size=3).argmax()],
     "[Pp]robabilities": [lambda rng: rng.choice(3, p=[0.5, 0.3, 0.3])],
     "Fewer non-zero": [lambda rng: rng.choice(3, size=2, replace=False, p=[1, 0, 0])],
 }
