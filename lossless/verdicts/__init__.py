@@ -1,6 +1,8 @@
 """Public disputes about "lossless" (cases.ini), each reduced to a rule that lossless/ can judge.
 
     CASES[0].judge()        judges the case and returns a judge.Report
+    LESSONS                 rules of code that nothing reached: cases without a thread
+    WITHDRAWN               {name: when and why}: cases that are no longer held to be true
     python -m lossless.verdicts      the same from the command line: see __main__.py
 """
 import configparser
@@ -34,17 +36,19 @@ class Dispute(NamedTuple):
     thread: str                 # the thread, paper or file: its path on github.com
     date: str                   # "2026-04"
     status: str                 # "shipped", "declared", "proposal", "question": README.md says what it means
-    sees: str                   # a name, an option or a line of code by which somebody knows the case
+    sees: str                   # a name, the setting or a line of code by which somebody knows the case
     claim: str
     quote: str                  # the sentence or line of code that decides what the rule is
     rule: str                   # a name of museum.RULES
     says: str = "wrong"         # the claim: "wrong", "lossless" (the answer follows), or a key of ANSWERS
-    outcome: str = ""           # versions, options, what had become of the thread when it was read
-    since: str = ""             # If a wrong rule was shipped: a version or "2026-03, commit"
-    until: str = ""
-    reached: str = ""           # by default, by an option, by what a caller chooses, never
-    by: str = ""                # who says so
-    read: str = ""              # when the source was last read
+    outcome: str = ""           # what else one must know; what had become of the thread, and when
+    at: str = ""                # the code: "blob/commit or tag/path#Lfirst-Llast" or "pull/1/files"
+    read: str = ""              # the day on which it was
+    since: str = ""             # version and month, or month; then the commit or pull request; "" if unknown
+    until: str = ""             # the same, or "open" and the month of the newest code that was read
+    reached: str = ""           # "default", or the setting that a user sets
+    reply: str = ""             # what the accused side said or did, or "none found"
+    harm: str = ""              # if somebody measured it
     settings: dict = {}
     penalty: bool = False       # whether the target has a repetition penalty
 
@@ -55,6 +59,11 @@ class Dispute(NamedTuple):
     @property
     def link(self):
         return f"https://github.com/{self.thread}"
+
+    @property
+    def code(self):
+        """The address of the code that was read."""
+        return "https://github.com/" + "/".join([*self.thread.split("/")[:2], self.at])
 
     @property
     def verdict(self):
@@ -119,7 +128,13 @@ def read_cases():
     for name in parser.sections():
         case = {key: " ".join(value.split()) for key, value in parser[name].items()}
         case["settings"], case["penalty"] = json.loads(case.get("settings", "{}")), "penalty" in case
-        yield Dispute(name, **case)
+        if "withdrawn" in case:
+            WITHDRAWN[name] = case["withdrawn"]
+        elif case["status"] == "lesson":
+            LESSONS.append(Dispute(name, **case, thread="", date="", sees=""))
+        else:
+            yield Dispute(name, **case)
 
 
+LESSONS, WITHDRAWN = [], {}
 CASES = [*read_cases()]

@@ -1,8 +1,8 @@
 """Public disputes about "lossless", decided exactly.
 
     python -m lossless.verdicts                  a line for each case
-    python -m lossless.verdicts draft_probs      a line for each case that has this word: see cases_with
     python -m lossless.verdicts EAGLE-47         judges one case again
+    python -m lossless.verdicts vllm 54282       finds cases by words of their lines: see cases_with
     python -m lossless.verdicts --write          judges all cases and writes README.md (half a minute)
 """
 import inspect
@@ -11,62 +11,67 @@ import sys
 
 from engine.loading import command_line, files
 from lossless.toys import spell
-from lossless.verdicts import CASES, HERE, RULES, error_of_a_token, mean_accepted
+from lossless.verdicts import CASES, HERE, LESSONS, RULES, WITHDRAWN, error_of_a_token, mean_accepted
 
-LONGEST = 6             # lines of a rule that the page shows; a longer one is linked to
+LONGEST = 5             # lines of a rule that the page shows; a longer one is linked to
 
 
-def main(name="", *, write=False):
-    """Verdicts on public disputes about "lossless". Without a name, prints a line for each case.
+def main(*words, write=False):
+    """Verdicts on public disputes about "lossless". Without a word, prints a line for each case.
 
     Args:
-        name: a case, such as EAGLE-47, to judge again and print with its rule; or a word, such as
-            draft_probs: prints a line for each case that has it in its name, thread, claim or quotation
+        words: find cases by name (EAGLE-47), the address of a thread, project and number (vllm 54282), month
+            (2026-08), version (0.29.0), rule (Match), or a piece of code or text (draft_probs is None). One
+            case is judged again and printed with its rule; of several, prints a line for each
         write: judge all cases and write README.md
     """
     if write:
         return files.rewrite(HERE / "README.md", page())
-    found = cases_with(str(name).lower())
+    found = cases_with(" ".join(words).lower())
     if len(found) == 1:
+        print(f"{found[0].project}: {found[0].name} is {found[0].verdict}\n")
         print(re.sub("<a id.*?</a>", "", section(found[0].rule, found, longest=99)))
     else:
         for case in found:
-            print(f"{case.name:40}{case.date}   {case.verdict:10}{case.status:10}{case.rule}")
+            print(f"{case.project:32}{case.name:40}{case.date}   {case.verdict:10}{case.rule}")
 
 
-def cases_with(word):
-    """The case of this name, or all that have the word in their name, thread, claim or quotation, or in the
-    table.  Raises ValueError if there is none."""
-    found = [case for case in CASES if case.name.lower() == word] or [
-        case for case in CASES
-        if any(word in text.lower() for text in (case.name, case.thread, case.sees, case.claim, case.quote))]
+def cases_with(query):
+    """The cases of this name, rule or thread, or all that have each of its words somewhere. A number counts
+    if it stands alone: "vllm 54282" finds a case, "vllm 5428" none.  Raises ValueError if there is none."""
+    if query in (names := {name.lower(): why for name, why in WITHDRAWN.items()}):
+        raise ValueError(f"{query} was withdrawn on {names[query]}")
+    query = re.sub(r"#(?=\d)|(https://)?github\.com/|((issues|pull)/\d+).*", r"\2", query)
+    found = [case for case in CASES if query.replace(" ", "-") in map(str.lower, (*case[:2], case.rule))]
+    found = found or [case for case in CASES if all(
+        re.search(rf"(?<!\d){re.escape(word)}(?!\d)", str(case).lower()) for word in query.split())]
     if not found:
-        raise ValueError(f"no case has {word!r} in its name, claim or quotation: give a shorter word")
+        raise ValueError(f"no case has {query!r}: give fewer words")
     return found
 
 
 # The page ---------------------------------------------------------------------------------------------------
 
 def page():
-    by_rule = {rule: [case for case in CASES if case.rule == rule] for rule in RULES}
+    by_rule = {rule: [case for case in CASES + LESSONS if case.rule == rule] for rule in RULES}
     sections = [section(rule, cases) for rule, cases in by_rule.items() if cases]
-    shipped = [case for case in CASES if case.since]
     facts = dict(
-        n=len(CASES), museum=len(RULES), shipped=len(shipped),
-        table="\n".join(sorted(map(in_the_table, CASES), key=str.lower)),
-        wrong=sum(case.verdict == "wrong" for case in CASES),
-        lossless=sum(case.verdict == "lossless" for case in CASES), usual=mean_accepted("Algorithm2"),
-        unknown=[[*column].count("unknown") for column in zip(*(case[-7:-2] for case in shipped))])
-    return (HERE / "page.in.md").read_text(encoding="utf-8").format(**facts) + "\n" + "\n".join(sections)
+        n=len(CASES), museum=len(RULES), table="\n".join(sorted(map(in_the_table, CASES), key=str.lower)),
+        wrong=sum(case.verdict == "wrong" for case in CASES), usual=mean_accepted("Algorithm2"),
+        lossless=sum(case.verdict == "lossless" for case in CASES),
+        shipped=sum((case.verdict, case.status) == ("wrong", "shipped") for case in CASES),
+        withdrawn="\n".join(f'- <a id="{address(one)}"></a>{one}: {WITHDRAWN[one]}.' for one in WITHDRAWN))
+    text = (HERE / "page.in.md").read_text(encoding="utf-8").replace("(README.md#", "(#")
+    return text.format(**facts) + "\n" + "\n".join(sections)
 
 
 def in_the_table(case):
-    when = "–".join(re.match(r"[^ ,]+", edge)[0] for edge in (case.since, case.until) if edge) or case.date
-    return f"{case.project} | {case.sees} | {when} | [{case.verdict}](#{address(case)})"
+    edges = [re.match(r"(.*20\d\d-\d\d)?", edge)[0] for edge in (case.since, case.until)]
+    return " | ".join([case.project, case.sees, *edges, f"[{case.verdict}](#{address(case.name)})"])
 
 
-def address(case):
-    return case.name.lower().replace(".", "-").replace("_", "-")
+def address(name):
+    return name.lower().replace(".", "-").replace("_", "-")
 
 
 def section(rule, cases, longest=LONGEST):
@@ -98,11 +103,16 @@ def finding(case):
 
 
 def in_a_line(case):
-    quote = case.quote.replace("`", "")
+    if case.status == "lesson":
+        return f'- <a id="{case.name}"></a>{case.name}: {case.claim} `{case.quote}`'
+    quote, (kind, *at) = case.quote.replace("`", ""), case.at.split("/")
+    at = f"diff of {at[0]}" if kind == "pull" else kind and f"{at[-1].replace('#L', ':')}, {at[0][:9]}"
+    facts = dict(at=at and f"[{at}]({case.code})", read=case.read, since=case.since, until=case.until,
+                 reached=case.reached, reply=case.reply, harm=case.harm)
+    told = "".join(f" **{label}** {fact};" for label, fact in facts.items() if fact)
     name, outcome = f"[{case.name}]({case.link})", f": {case.outcome}" * bool(case.outcome)
-    facts = f" {case.since}; {case.until}; {case.reached}; {case.by}; read {case.read}." * bool(case.since)
-    return (f'- <a id="{address(case)}"></a>{name} ({case.date}, {case.status}{outcome}). {case.claim} '
-            f"`{quote}`{facts} *{case.answer}*")
+    return (f'- <a id="{address(case.name)}"></a>{name} ({case.date}, {case.status}{outcome}). {case.claim} '
+            f"`{quote}` *{case.answer}*{told[:-1]}{'.' * bool(told)}")
 
 
 if __name__ == "__main__":

@@ -31,9 +31,11 @@ class Rule:
 class Algorithm2(Rule, lossless=True):
     """A token comes as an accepted draft with probability min(p, q), and as a correction with max(0, q - p).
     The sum is q, whatever p is. This is speculative.py cut into steps."""
+    looked_at = slice(None)             # the tokens of a round among which an EOS is looked for
+
     def __call__(self, draft, target, tokens, n_tokens, K, rng, *, eos=None, **settings):
         x, T, eos = list(tokens), len(tokens) + n_tokens, check_settings(n_tokens, eos=eos)
-        self.settings, probs = settings, partial(probabilities, **settings)
+        self.settings, self.x, self.ends, probs = settings, x, (len(x), T), partial(probabilities, **settings)
         while len(x) < T:
             drafts, P = self.propose(draft, x, min(K, T - len(x) - 1), probs, rng)
             Q = self.rows(target, x, drafts, probs, eos)
@@ -42,7 +44,7 @@ class Algorithm2(Rule, lossless=True):
             new = self.text(drafts, n_accepted, token, eos)[:T - len(x)]
             x += new
             yield Round(new, drafts, min(n_accepted, len(new)), Q, P)
-            if eos & {*new}:
+            if eos & {*new[self.looked_at]}:
                 return
 
     # Drafting
@@ -248,6 +250,26 @@ class BonusWithoutSettings(Algorithm2):
         return np.concatenate([q[:-1], probabilities(target(x + drafts))]) if drafts else q
 
 
+class SettingsForTheDrawsAlone(FilteredRawRecorded, SettingsForTheBonusAlone):
+    """Drafts and bonus tokens are drawn with the settings, but p and q are recorded without them, so
+    corrections ignore them, too."""
+
+
+class TestWithoutFilters(ArgmaxAsPointMasses):
+    """The draft is accepted with its probability before top-k and top-p. Otherwise a token is drawn with
+    them, from the logits without the draft."""
+    def rows(self, target, x, drafts, *more):
+        self.logits = [*target(x + drafts, len(drafts) + 1)]
+        return super().rows(target, x, drafts, *more)
+
+    def accepts(self, q, p, x, rng):
+        self.row = self.logits.pop(0)
+        return rng.random() < probabilities(self.row)[x]
+
+    def correction(self, q, p, x, rng):
+        return sample(probabilities(np.where(np.arange(len(q)) - x, self.row, -np.inf), **self.settings), rng)
+
+
 class GreedyTarget(Algorithm2):
     """The text is greedy at every temperature."""
     def rows(self, *run):
@@ -295,6 +317,19 @@ class OnAfterEOS(Algorithm2):
         return drafts[:n_accepted] + [token]
 
 
+class EOSSeenOnlyAtTheEnd(OnAfterEOS):
+    """The text ends if the last token of a round is EOS. An EOS before it ends nothing, and more rounds
+    follow."""
+    looked_at = slice(-1, None)
+
+
+class LengthBeforeEOS(OnAfterEOS):
+    """A round that reaches the last place of the text is not searched for an EOS."""
+    def text(self, drafts, n_accepted, token, eos):
+        new = drafts[:n_accepted] + [token]
+        return new if len(self.x) + len(new) >= self.ends[1] else cut_after(new, eos)
+
+
 # The accept test, and what follows a rejection --------------------------------------------------------------
 
 class EveryDraftAccepted(Algorithm2):
@@ -328,6 +363,13 @@ class CoinDrawsTheCorrection(Algorithm2):
     def correction(self, q, p, x, rng):
         r = self.residual(q, p, x)
         return int((np.cumsum(r) > self.coin * r.sum()).argmax())
+
+
+class OldPlaceTested(Algorithm2):
+    """The i-th draft of every round is tested by the ratio of the i-th token of the text, which belongs to an
+    earlier round."""
+    def verify(self, Q, P, drafts, rng):
+        return super().verify(Q, P, (self.x + drafts)[self.ends[0]:][:len(drafts)], rng)
 
 
 class TargetAfterRejection(Algorithm2):
@@ -370,6 +412,11 @@ class LargestOfResidual(Algorithm2):
         return int((q - p).argmax())
 
 
+class GreedyByRatio(SettingsForTheDrawsAlone, LargestOfResidual):
+    """At temperature 0, drafts, corrections and bonus tokens are argmaxes, but a coin and the ratio of two
+    softmaxes decide whether a draft is accepted."""
+
+
 class Match(Algorithm2, lossless=True):
     """The text consists of the target's own draws. A draft only decides whether the next draw can come from
     the same pass, so p does not affect the text."""
@@ -409,6 +456,18 @@ class OnePositionLate(Algorithm2):
     def verify(self, Q, P, drafts, rng):
         n_accepted, token = super().verify(Q, P, drafts, rng)
         return n_accepted, token if n_accepted == len(drafts) else sample(Q[n_accepted + 1], rng)
+
+
+class DraftOverOwnDraw(Algorithm2):
+    """The target draws a token t, and the draft x is accepted with probability p(x) / q(t): the ratio is
+    inverted, and its two probabilities are of different tokens."""
+    def accepts(self, q, p, x, rng):
+        return rng.random() * q[sample(q, rng)] < p[x]
+
+
+class DraftOverOwnDrawLate(DraftOverOwnDraw, OnePositionLate):
+    """As in `DraftOverOwnDraw`, and the correction comes from the target's distribution after the rejected
+    draft, as in `OnePositionLate`."""
 
 
 class RejectedDraftsStay(Algorithm2):
