@@ -33,7 +33,7 @@ def main(*words, write=False):
         print(re.sub("<a id.*?</a>", "", section(found[0].rule, found, longest=99)))
     else:
         for case in found:
-            print(f"{case.project:32}{case.name:40}{case.date}   {case.verdict:10}{case.rule}")
+            print(f"{case.project:34} {case.name:40}{case.date}   {case.verdict:10}{case.rule}")
 
 
 def cases_with(query):
