@@ -87,6 +87,7 @@ ONE = 1 / (1 + .6 + .4) - 1 / (1 + 1.2 + .4) + .75 / (1 + 1.2 * 4 / 3)
     ("ArgmaxSoftmaxRecorded", (.2, .6, .2)),                      # 0 is accepted with .2, else (0, .75, .25)
     ("TargetAfterRejection", (.14, .54, .32)),                    # .6 is accepted, .4 is drawn from q
     ("UniformIsZero", P),
+    ("DraftOverOwnDraw", (.45, .39, .16)),                # .9, .7, .5 are accepted, else (0, .75, .25)
     ("GreedyTarget", (0, 1, 0)),
     ("DrawnAsPointMasses", Q),
     ("AcceptedIfTheArgmax", (.07, .3 + .42, .21)),              # 1 is drafted with .3; or a draw from q

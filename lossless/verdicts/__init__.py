@@ -42,7 +42,7 @@ class Dispute(NamedTuple):
     rule: str                   # a name of museum.RULES
     says: str = "wrong"         # the claim: "wrong", "lossless" (the answer follows), or a key of ANSWERS
     outcome: str = ""           # what else one must know; what had become of the thread, and when
-    at: str = ""                # the code: "blob/commit or tag/path#Lfirst-Llast" or "pull/1/files"
+    at: str = ""                # the code: "blob/commit or tag/path#Lfirst-Llast", or "pull/1/files"
     read: str = ""              # the day on which it was
     since: str = ""             # version and month, or month; then the commit or pull request; "" if unknown
     until: str = ""             # the same, or "open" and the month of the newest code that was read
