@@ -21,9 +21,9 @@ def main(what, name="", *, K=4, yes=False):
     """Count tokens, measure costs, and put both into tables.
 
     counts takes hours, measures no time, and can be stopped and resumed.  costs takes eight minutes, on an
-    otherwise idle machine.  speed writes the numbers in the pages, in seconds.  all reruns these, the notebooks
-    and the README's picture.  peers measures transformers, too, in four minutes.  mine compares your own
-    drafter with the draft model, in a minute or two of processor time.
+    otherwise idle machine.  speed writes the numbers in the pages, in seconds.  all reruns these, the
+    notebooks and the README's picture.  peers measures transformers, too, in four minutes.  mine compares
+    your own drafter with the draft model, in a minute or two of processor time.
 
     Args:
         what: mine, counts, costs, peers, speed or all
