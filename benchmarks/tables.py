@@ -39,7 +39,7 @@ def show(what):
 
 def table(first, columns, rows):
     """A Markdown table.  columns {head: quantity}, rows {label: name}.  In a quantity NAME is the row's name,
-    and METHOD the name without K and shape.
+    and METHOD the name without K and shape.  A row without any number is left out.
 
     >>> print(table("", {"K = 2": "METHOD K=2 T=1: tokens"}, {"`model`": "model token K=4"}), end="")
     | | K = 2 |
@@ -49,8 +49,8 @@ def table(first, columns, rows):
     lines = [[first, *columns], ["---"] * (len(columns) + 1)]
     for label, name in rows.items():
         method = re.sub(" K=.*|:3,2,1", "", name)
-        lines.append([label, *(show(what.replace("NAME", name).replace("METHOD", method))
-                               for what in columns.values())])
+        cells = [show(what.replace("NAME", name).replace("METHOD", method)) for what in columns.values()]
+        lines += [[label, *cells]] if {*cells} != {"-"} else []
     return "".join(f"| {' | '.join(cells).lstrip()} |\n" for cells in lines)
 
 

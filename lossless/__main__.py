@@ -28,7 +28,8 @@ def main(path="", *, thorough=False, explain=False):
 
     Args:
         path: a Python file with one of these functions, or with propose and verify
-        thorough: search for a minute instead of seconds
+        thorough: search ten times as long; it usually takes seconds, but minutes for a drafter with many
+            likely drafts, of which some cases may then be left
         explain: show each step on the way to a wrong text, to be checked with a pencil
     """
     own, drafted = own_functions(path) if path else {}, set()

@@ -45,6 +45,7 @@ def walk(Q, P, nodes, parents, rule, rng):
     Q   [1 + n, n_vocab]    the target's distributions after the root and each node
     P   [n, n_vocab]        the draft's after each node's parent; None: the nodes were chosen
     """
+    # The nodes were chosen if P is None, as always at temperature 0: then the rule is not used.
     select = tree_rules.select_chosen if P is None else rule[1]
     path, here = [], [-1]
     while True:
