@@ -63,7 +63,8 @@ def follow(result, rng, start, end, rows):
                 steps += [f"draft {spell([draft])}", "accept" if j < n_accepted else "reject"]
         text += tokens[:n_new]
         if n_accepted < n_new and len(text) > start:
-            steps.append(f"then {spell(tokens[n_accepted:n_new])}")
+            how = "as the bonus, " * (0 < len(drafts) == n_accepted) + "no draft, " * (not drafts)
+            steps.append(f"{how}then {spell(tokens[n_accepted:n_new])}")
         if len(text) == end:
             break
     return tuple(text), tuple(steps)

@@ -328,6 +328,9 @@ def test_the_name_of_a_bug_and_its_thread_are_shown_when_it_is_mended(tmp_path, 
     assert not main(str(path), bug=number) and path.read_text(encoding="utf-8") == bugs.RIGHT
     said = capsys.readouterr().out
     assert "It was GreedyTarget" in said and "sglang/" in said and "temperature=0)\nstood in place of" in said
+    no_drafts = bugs.RIGHT.replace("range(min(K,", "range(0 * min(K,")                      # lossless, too
+    path.write_text(no_drafts, encoding="utf-8")
+    assert main(str(path), bug=number) == 1 and "instead of going round it" in capsys.readouterr().out
 
 
 # Votes ------------------------------------------------------------------------------------------------------
