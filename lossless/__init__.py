@@ -36,7 +36,7 @@ Limitations: the models have a vocabulary of a few tokens, and speed is not judg
   and 1e-7 or above 13, or when top_p is below .03 or between .9995 and 1.  A rule that accepts every draft
   with q > 1 - 1e-7 passes, too.
 - In each case the likeliest branches are walked first, for 40,000 steps (random numbers, calls of a model,
-  rounds), and for 2,000,000 in all cases: half of them for the cases that come first, then each of those
+  rounds), and for 1,000,000 in all cases: half of them for the cases that come first, then each of those
   that are left gets an even share.  speculative.py needs 156,000.  A sampler that draws more often leaves
   branches unwalked, and a mistake that shows only there may be missed.  The first line of the report says
   so, and `check` returns at least the probability that was not walked.  `thorough=True` has neither limit.

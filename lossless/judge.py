@@ -12,7 +12,7 @@ from lossless.toys import distribution_of_text, spell
 from lossless.walk import NOT_REPEATED, Walk, exact_distribution
 
 MAX_STEPS = 40_000      # in all runs of a standard case; the remaining branches are left out
-ALL_STEPS = 2_000_000   # in all standard cases; if they take more, each gets fewer
+ALL_STEPS = 1_000_000   # in all standard cases; if they take more, each gets fewer
 FEW_STEPS = 300         # in the runs that are repeated, to see whether they agree
 DEFAULTS = dict(temperature=1.0, top_k=0, top_p=1.0, eos=None)
 ROUNDING = 1e-9         # a larger deviation is a mistake
