@@ -119,7 +119,7 @@ function statusIn({ nodes, tests }, { kind, j }) {      // of a node, at this st
 
 // The words ----------------------------------------------------------------------------------------------
 const NAMES = {                                         // of the words, where a stop's kind is not enough
-  show: (stop, { nodes }) => nodes ? "show child" : "show",
+  show: (stop, { nodes }) => !nodes ? "show" : s.stops[s.at - 1]?.more ? "show sibling" : "show child",
   test: ({ out }) => out ? "rejected" : "accepted",
   accept: ({ j }, { nodes, drafts }) => nodes ? "child stays" : drafts[j + 1] ? "stays" : "last stays",
   left: ({ more }) => more ? "left, and a sibling" : "left",
@@ -132,7 +132,8 @@ function wordsOf(stop, r, draft, of) {
   const word = quoted(names[t?.x] ?? ""), all = drafts((r.nodes ?? r.drafts).length);
   const values = { ...draft, ...t, n: String(j + 1), all, accepted: String(r.accepted), word: b(word),
     gone: b(word, "no"), own: b(quoted(r.text.at(-1)), "yes"), gives: drafterOf(of)[2], first: drafts(j + 1),
-    lacks: part("left", "what q still lacks", "q-ink"), before: r.tests?.[j]?.weight };
+    lacks: part("left", "what q still lacks", "q-ink"), before: r.tests?.[j]?.weight,
+    was: r.nodes?.[t?.node]?.q };
   const fill = name => SAID.stops[name].split(/[{}]/).map((text, i) => i % 2 === 0 ? text : /^[+-]/.test(text)
     ? b(text.slice(1), text[0] === "+" ? "yes" : "no") : typeof values[text] === "number"
       ? /^[pq]$/.test(text) ? exact(values[text]) : number(values[text]) : values[text]);
