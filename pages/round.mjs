@@ -131,7 +131,7 @@ function wordsOf(stop, r, draft, of) {
   const { kind, j, t = stop.test, facts = [] } = stop, drafts = n => many(n, "draft"), { rules } = SAID;
   const word = quoted(names[t?.x] ?? ""), all = drafts((r.nodes ?? r.drafts).length);
   const values = { ...draft, ...t, n: String(j + 1), all, accepted: String(r.accepted), word: b(word),
-    gone: b(word, "no"), own: b(quoted(r.text.at(-1)), "yes"), gives: drafterOf(of)[2], first: drafts(j + 1),
+    gone: b(word, "no"), own: b(quoted(r.text.at(-1)), "q-ink"), gives: drafterOf(of)[2], first: drafts(j + 1),
     lacks: part("left", "what q still lacks", "q-ink"), before: r.tests?.[j]?.weight,
     was: r.nodes?.[t?.node]?.q };
   const fill = name => SAID.stops[name].split(/[{}]/).map((text, i) => i % 2 === 0 ? text : /^[+-]/.test(text)
