@@ -32,7 +32,7 @@ const TOUR = {                                       // the stop's name: [the vi
   "what q lacks": ["round", "#picture, #words", at_draft(1, "left")],
   "the draw": ["round", "#before, #picture, #words", at_draft(1, "draw")],
   "why": ["why", "#proof", () => { game.p.forEach((p, i) => { drafted[i] = p; }); prove(); }],
-  "when not": ["when", "#whats", () => { s.what = {}; choose(runs[0]); use(data.presets[0]); play(false); }],
+  "when not": ["when", "#when .soft, #whats", () => { s.what = {}; choose(runs[0]); use(data.presets[0]); play(false); }],
   "a tree": ["round", "#nodes, #picture, #words", () => turn(best(roundsOf(runs.filter(isTree))),
     ({ kind }, i) => kind === "show" && s.stops[i - 1]?.more)],
   "one guess": ["guess", "#card", () => deal(false, false)],

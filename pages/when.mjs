@@ -27,7 +27,7 @@ function curve() {
   const dot = (K, speed, name) => `<circle cx="${x(K)}" cy="${y(speed)}" r="6" class="${name}"/>`;
   const text = (x, y, words, name = "") => `<text x="${x}" y="${y}" class="${name}">${words}</text>`;
   $("curve").innerHTML = `<path class="even" d="M40 ${y(1)}H592"/>
-    ${text(44, y(1) - 5, "1: the large model alone")}
+    ${text(44, y(1) - 5, "1: the large model alone")}${text(2, 20, "times as fast")}
     <polyline class="line" points="${all.map((speed, i) => [x(i + 1), y(speed)]).join(" ")}"/>
     ${text(2, 220, "K =")}${all.map((_, i) => i % 2 ? "" : text(x(i + 1), 220, i + 1, "K")).join("")}
     ${dot(K, all[K - 1], "f-q")}${dot(race, raced, "raced")}
