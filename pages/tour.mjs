@@ -22,7 +22,7 @@ function turn(found, is) {                              // the opened round, at 
 }
 const at_draft = (j, kind) => () => turn(second, stop => stop.kind === kind && stop.j === j);
 const TOUR = {                                       // the stop's name: [the view, what is lit, what is done]
-  "the race": ["race", ".lane", () => { choose(runs[0]); use(data.presets[0]); play(false); }],
+  "the race": ["race", ".lane", () => { choose(runs[0]); use(data.presets[0]); s.slow = false; play(!STILL); }],
   "the drafts": ["race", "#text-spec, #legend, #said", () => phase(({ begins }) => begins)],
   "the check": ["race", "#text-spec, #legend, #said", () => phase(({ drafted }) => drafted)],
   "what stays": ["race", "#text-spec, #legend, #said", () => phase(at => (at.drafted + at.ends) / 2)],
