@@ -5,7 +5,7 @@ import { begin, best, light, openRound, roundsOf } from "./round.mjs";
 import { answers, deal, dealt, drafted, game, prove } from "./game.mjs";
 import { open, openings } from "./rule.mjs";
 import { addressOf, asSet, linked, race, view } from "./page.mjs";
-export let touring = 0, before_tour = null;                    // which stop, from 1; what had the focus
+export let touring = 0;                                        // which stop, from 1
 const { stops: GUIDE, end: ANSWERS } = data.tour;
 const story = twinOf(runs[0]) ?? runs[0], second = best(story.spec.flatMap((r, i) =>
   r.accepted === 1 && r.drafts[1]?.rejected ? { of: story, r, i } : []));      // its second draft is rejected
@@ -40,7 +40,6 @@ const TOUR = {                                       // the stop's name: [the vi
   "the end": ["end", "#end", () => {}],
 };
 export function go(to) {                                       // to a stop; beyond the last one stays
-  if (!touring) before_tour = document.activeElement;
   touring = Math.max(1, Math.min(to, GUIDE.length));
   const [name, words] = GUIDE[touring - 1], [where, lit, drive] = TOUR[name];
   s.slow = s.once = true;
@@ -61,7 +60,7 @@ function leave() {
   [touring, s.slow, s.once] = [0, false, false];
   quiet([]);
   view("");
-  before_tour?.focus();
+  $("race").focus({ preventScroll: true });              // where Space plays
 }
 $("answers").append(...ANSWERS.flatMap(([asked, answer]) => [el("dt", "", asked), el("dd", "", answer)]));
 $("g-place").append(...GUIDE.map(([name], i) => new Option(`${i + 1} of ${GUIDE.length}: ${name}`, i + 1)));

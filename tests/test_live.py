@@ -417,7 +417,10 @@ def test_in_a_browser_the_tour_goes_through_the_ten_minutes_of_the_lesson(page, 
     browser.press("\ue00e")                             # PageUp
     assert browser.run("return $('g-place').value") == "14"
     browser.press("\ue00c")                             # Esc
-    assert browser.run("return document.activeElement.id + document.documentElement.className") == "tour"
+    assert browser.run("return document.activeElement.id + document.documentElement.className") == "race"
+    playing = browser.run("return s.playing")
+    browser.press(" ")                                  # plays, and does not begin the tour again
+    assert browser.run("return s.playing") != playing and browser.run("return $('guide').hidden")
 
 
 @pytest.mark.browser
