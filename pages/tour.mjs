@@ -39,7 +39,7 @@ const TOUR = {                                       // the stop's name: [the vi
   "your own rule": ["own", "#editor, #own-bar, #verdict, #differences", () => open(0)],
   "the end": ["end", "#end", () => {}],
 };
-export function go(to) {                                       // to a stop; beyond the last one stays
+export function go(to) {                                       // to a stop; beyond the last one are the answers
   touring = Math.max(1, Math.min(to, GUIDE.length));
   const [name, words] = GUIDE[touring - 1], [where, lit, drive] = TOUR[name];
   s.slow = s.once = true;
@@ -47,7 +47,8 @@ export function go(to) {                                       // to a stop; bey
   drive();
   $("guide-words").textContent = words;
   $("g-place").value = touring;
-  [$("g-back").disabled, $("g-next").disabled] = [touring === 1, touring === GUIDE.length];
+  $("answers").className = to > GUIDE.length ? "" : "asked";     // one more Next answers
+  [$("g-back").disabled, $("g-next").disabled] = [touring === 1, to > GUIDE.length];
   quiet([...document.querySelectorAll(lit)]);
   if (!document.activeElement?.closest("#guide :enabled")) $("guide-words").focus({ preventScroll: true });
 }
