@@ -246,9 +246,8 @@ $("step").onclick = () => step(1);
 $("slow").onclick = () => { $("slow").ariaPressed = String(s.slow = !s.slow); };
 $("which-run").onchange = () => { choose(runs[$("which-run").value]); play(!STILL); };
 $("twin").onclick = () => { choose(twinOf(s.run)); play(!STILL); };
-$("bar").onclick = ({ detail, target }) => {            // by a pointer: Space then plays
-  if (detail && target.closest("button")) $("race").focus({ preventScroll: true });
-};
+$("bar").onclick = ({ detail, target }) =>              // by a pointer: then Space plays
+  detail && target.closest("button") && $("race").focus({ preventScroll: true });
 const boxAt = event => boxes.indexOf(event.target.closest(".can"));
 $("text-spec").onpointerdown = event => {               // nothing moves below the pointer
   if (s.playing && event.pointerType === "mouse" && boxAt(event) >= 0) play(false);

@@ -131,9 +131,9 @@ function wordsOf(stop, r, draft, of) {
   const { kind, j, t = stop.test, facts = [] } = stop, drafts = n => many(n, "draft"), { rules } = SAID;
   const word = quoted(names[t?.x] ?? ""), all = drafts((r.nodes ?? r.drafts).length);
   const values = { ...draft, ...t, n: String(j + 1), all, accepted: String(r.accepted), word: b(word),
-    gone: b(word, "no"), own: b(quoted(r.text.at(-1)), "q-ink"), gives: drafterOf(of)[2], first: drafts(j + 1),
+    gone: b(word, "no"), own: b(quoted(r.text.at(-1)), "q-ink"), gives: drafterOf(of)[2],
     lacks: part("left", "what q still lacks", "q-ink"), before: r.tests?.[j]?.weight,
-    was: r.nodes?.[t?.node]?.q };
+    first: drafts(j + 1), was: r.nodes?.[t?.node]?.q };
   const fill = name => SAID.stops[name].split(/[{}]/).map((text, i) => i % 2 === 0 ? text : /^[+-]/.test(text)
     ? b(text.slice(1), text[0] === "+" ? "yes" : "no") : typeof values[text] === "number"
       ? /^[pq]$/.test(text) ? exact(values[text]) : number(values[text]) : values[text]);

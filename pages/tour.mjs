@@ -1,6 +1,6 @@
 // The ten minutes of docs/lesson.md, as a tour: at each stop one sentence, and one lit part of a view.
 import { $, STILL, data, el } from "./dom.mjs";
-import { choose, isTree, line, play, runs, s, step, twinOf, use } from "./race.mjs";
+import { choose, isTree, line, play, runs, s, step, twinOf } from "./race.mjs";
 import { begin, best, light, openRound, roundsOf } from "./round.mjs";
 import { answers, deal, dealt, drafted, game, prove } from "./game.mjs";
 import { open, openings } from "./rule.mjs";
@@ -10,8 +10,6 @@ const { stops: GUIDE, end: ANSWERS } = data.tour;
 const story = twinOf(runs[0]) ?? runs[0], second = best(story.spec.flatMap((r, i) =>
   r.accepted === 1 && r.drafts[1]?.rejected ? { of: story, r, i } : []));      // its second draft is rejected
 function phase(from) {                                  // of the second round, in slow motion
-  if (s.run !== runs[0]) choose(runs[0]);
-  use(data.presets[0]);
   s.now = from(line[1]);
   if (STILL) step(1); else play(true);
 }
@@ -22,7 +20,7 @@ function turn(found, is) {                              // the opened round, at 
 }
 const at_draft = (j, kind) => () => turn(second, stop => stop.kind === kind && stop.j === j);
 const TOUR = {                                       // the stop's name: [the view, what is lit, what is done]
-  "the race": ["race", ".lane", () => { choose(runs[0]); use(data.presets[0]); s.slow = false; play(!STILL); }],
+  "the race": ["race", ".lane", () => { s.slow = false; play(!STILL); }],
   "the drafts": ["race", "#text-spec, #legend, #said", () => phase(({ begins }) => begins)],
   "the check": ["race", "#text-spec, #legend, #said", () => phase(({ drafted }) => drafted)],
   "what stays": ["race", "#text-spec, #legend, #said", () => phase(at => (at.drafted + at.ends) / 2)],
@@ -32,22 +30,21 @@ const TOUR = {                                       // the stop's name: [the vi
   "what q lacks": ["round", "#picture, #words", at_draft(1, "left")],
   "the draw": ["round", "#before, #picture, #words", at_draft(1, "draw")],
   "why": ["why", "#proof", () => { game.p.forEach((p, i) => { drafted[i] = p; }); prove(); }],
-  "when not": ["when", "#when .soft, #whats", () => { s.what = {}; choose(runs[0]); use(data.presets[0]); play(false); }],
+  "when not": ["when", "#when .soft, #whats", () => {}],
   "a tree": ["round", "#nodes, #picture, #words", () => turn(best(roundsOf(runs.filter(isTree))),
     ({ kind }, i) => kind === "show" && s.stops[i - 1]?.more)],
   "one guess": ["guess", "#card", () => deal(false, false)],
   "your own rule": ["own", "#editor, #own-bar, #verdict, #differences", () => open(0)],
   "the end": ["end", "#end", () => {}],
 };
-export function go(to) {                                       // to a stop; beyond the last one are the answers
+export function go(to) {                                       // to a stop; after the last, the answers
   touring = Math.max(1, Math.min(to, GUIDE.length));
   const [name, words] = GUIDE[touring - 1], [where, lit, drive] = TOUR[name];
-  s.slow = s.once = true;
+  [s.slow, s.once, s.playing, s.what, s.preset] = [true, true, false, {}, data.presets[0]];
   view(where);
+  choose(runs[0]);
   drive();
-  $("guide-words").textContent = words;
-  $("g-place").value = touring;
-  $("answers").className = to > GUIDE.length ? "" : "asked";     // one more Next answers
+  [$("guide-words").textContent, $("g-place").value] = [words, touring];
   [$("g-back").disabled, $("g-next").disabled] = [touring === 1, to > GUIDE.length];
   quiet([...document.querySelectorAll(lit)]);
   if (!document.activeElement?.closest("#guide :enabled")) $("guide-words").focus({ preventScroll: true });

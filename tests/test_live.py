@@ -405,6 +405,10 @@ def test_in_a_browser_the_tour_goes_through_the_ten_minutes_of_the_lesson(page, 
         assert browser.texts("#guide-words") == [words] and browser.run("return $('g-place').value") == str(n)
         if name in ("the drafts", "the check", "what stays"):
             until(browser, "!s.playing")                # slow, to the next halt
+        if name == "the race":
+            until(browser, "s.now > 0")                 # it plays
+        if name == "one guess":                         # then the reason fits, too
+            browser.run("$('card').querySelector('button').click()")
         found = browser.run(look)
         assert found["parts"] == 1 and found["width"] <= size[0], name
         if size[0] > 400:
@@ -414,6 +418,8 @@ def test_in_a_browser_the_tour_goes_through_the_ten_minutes_of_the_lesson(page, 
         browser.run("$('g-next').click()") if on == "click" else browser.press(on)
     assert {"left", "draw"} <= {found["hatched"] for found in seen}
     assert browser.texts("#answers dt") == [asked for asked, _ in site.tour()["end"]] and len(seen) == 15
+    assert ["hidden", "visible"] == [browser.run(f"""go({n});
+        return getComputedStyle(document.querySelector('dd')).visibility""") for n in (15, 16)]
     browser.press("\ue00e")                             # PageUp
     assert browser.run("return $('g-place').value") == "14"
     browser.press("\ue00c")                             # Esc
