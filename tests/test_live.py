@@ -384,7 +384,7 @@ def test_in_a_browser_the_keyboard_is_enough(page):
 def test_in_a_browser_print_has_the_bars(page):
     """The rectangles of the PDF in the colours of p and q, before and after the bars are removed."""
     browser, printed = page(), []
-    for script in "", "document.querySelectorAll('.bar').forEach(bar => bar.remove())":
+    for script in "play(false)", "document.querySelectorAll('.bar').forEach(bar => bar.remove())":
         browser.run(script)
         pdf = base64.b64decode(browser.driver.execute_cdp_cmd("Page.printToPDF", {})["data"])
         streams = re.findall(rb"FlateDecode.*?stream\r?\n(x.*?)endstream", pdf, re.S)
