@@ -103,7 +103,7 @@ def speculative_sampling(draft, target, tokens, n_tokens, K, rng, *, temperature
 
         # 2. One pass of the target over all drafts.
         Q = to_probs(target(x + drafts, len(drafts) + 1))       # [k + 1, n_vocab]   q(. | .., x̃_1 .. x̃_{t-1})
-        P = point_masses(drafts, Q.shape[1]) if P is None else P    # p(x̃_t | ..) = 1 if x̃_t was chosen
+        P = point_masses(drafts, Q.shape[1]) if P is None else P    # [k, n_vocab]   p(x̃_t | ..) = 1 if chosen
 
         # 3. Accept a few, and add one token; an EOS ends the text.
         n_accepted, next_token = verify(Q, P, drafts, rng)
