@@ -11,10 +11,12 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
+from engine.loading import command_line, files
+
+command_line.need(__name__, "notebooks", "nbformat", "nbclient")
+
 import nbformat
 from nbclient import NotebookClient
-
-from engine.loading import command_line, files
 
 HERE = Path(__file__).resolve().parent
 METADATA = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},

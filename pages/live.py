@@ -55,7 +55,7 @@ class Live:
     @as_json
     def start(self, prompt, n_tokens, K, temperature, top_p, seed, drafter, verifier, code=""):
         """Begins a race.  Returns what the page shows of it besides the rounds."""
-        tokens, coins = self.encoder.encode(prompt), Coins(np.random.default_rng(seed))
+        tokens, coins = self.encoder.encode(prompt) or self.encoder.start, Coins(np.random.default_rng(seed))
         settings = dict(temperature=temperature, top_p=top_p, eos=self.encoder.eos)
         choice = choose(drafter, "token" if code else verifier)
         self.method = method = prepare(choice, self.models, tokens, K, settings, time_drafting)

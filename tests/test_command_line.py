@@ -78,6 +78,19 @@ def test_help_names_every_flag_with_its_default_and_does_nothing(capsys):
         assert line in out and not err
 
 
+@pytest.mark.parametrize("path, package", {
+    "models/training/train.py": "torch", "models/training/heads.py": "torch", "notebooks/run.py": "nbformat",
+    "tests/tools/take_pictures.py": "PIL"}.items())
+def test_a_program_without_its_package_prints_its_help_and_says_what_to_install(path, package):
+    for words, status in (["--help"], 0), (["one", "two", "three"], 2):
+        done = subprocess.run([sys.executable, "-c", f"""import runpy, sys
+sys.modules[{package!r}], sys.argv = None, {[path, *words]}
+sys.path[:0] = [".", "tests/tools"]
+runpy.run_path({path!r}, run_name="__main__")"""], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == status and "Traceback" not in done.stderr
+        assert "SYNOPSIS" in done.stdout if status == 0 else f"error: {package} must be" in done.stderr
+
+
 @pytest.mark.parametrize("error, status, says", [
     (ValueError("that is wrong"), 2, "error: that is wrong\n"),
     (OSError(errno.ENOSPC, "No space left on device", "a.html"), 2, "error: cannot write a.html (No space"),

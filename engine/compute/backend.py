@@ -25,7 +25,7 @@ def use(name):
         to_host(one @ one)                              # fails without a driver, a device or CUDA's libraries
     except Exception as error:                          # CuPy raises exceptions of its own
         raise ValueError(f"the backend {name} does not work here ({error!r:.200}): it needs an NVIDIA GPU, "
-                         "its driver and pip install 'cupy-cuda12x[ctk]'; or use --backend numpy") from None
+                         'its driver and pip install "cupy-cuda12x[ctk]"; or use --backend numpy') from None
     xp.__dict__.clear()
     # vars, not dir: dir also names submodules, and importing NumPy's would take 60 ms
     xp.__dict__.update({key: value for key, value in vars(module).items() if not key.startswith("_")})

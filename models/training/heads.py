@@ -27,12 +27,15 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+from engine.loading import command_line
+
+command_line.need(__name__, "training", "torch", "tokenizers")
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from engine.loading import command_line
 from methods.drafters.heads import N_ROWS, RANK, SIZES, checksum
 from models.training import train
 from models.training.model import GPT2, Block, LayerNorm, Linear, export, load

@@ -24,12 +24,15 @@ from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 
+from engine.loading import command_line
+
+command_line.need(__name__, "training", "torch", "tokenizers")
+
 import numpy as np
 import torch
 import torch.nn.functional as F
 from tqdm import tqdm
 
-from engine.loading import command_line
 from engine.loading.files import rewrite
 from engine.loading.folder import read_folder
 from engine.loading.names import find_folder

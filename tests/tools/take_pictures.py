@@ -10,11 +10,14 @@ from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from engine.loading import command_line
+
+command_line.need(__name__, "browser", "selenium", "PIL")
+
 from browser import Browser
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from engine.loading import command_line
 from engine.loading.files import rewrite
 from pages.files import MARK
 from pages.frame import HERE
