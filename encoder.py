@@ -15,7 +15,7 @@ import codecs
 
 import regex  # the standard library's `re` lacks \p{L} and \p{N}
 
-from engine.loading.tokenizer import EOS, noted
+from engine.loading.tokenizer import EOS, noted, with_token
 
 CHUNKS = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
@@ -118,6 +118,9 @@ class Tokenizer(Encoder):
             elif piece:
                 ids += super().encode(" " * (self.space and piece[0] != " ") + piece)
         return ids + self.around[1]
+
+    def merge(self, symbols):
+        return super().merge(with_token(symbols, self.ids))
 
     def to_bytes(self, i):
         return self.added[i].encode() if i in self.added else super().to_bytes(i)

@@ -143,9 +143,6 @@ def check_vocabulary(ids, merges, added):
             or strange or not made <= ids.keys()):
         unknown = f" (what is {strange[0]!r}?)" if strange else ""
         raise ValueError(f"tokens and merges do not fit together{unknown}: fetch its files again")
-    if lacking := {*BYTES} - ids.keys():
-        raise ValueError(f"it has no token for {len(lacking)} of the 256 bytes, such as {min(lacking)!r}: "
-                         "train it with initial_alphabet=ByteLevel.alphabet()")
 
 
 def read_template(whole, config, ids):
@@ -187,6 +184,19 @@ def list_ends(folder, tokenizer, ids):
                       f"eos_token_id {found}: a text ends at the latter, as in transformers", stacklevel=4)
     bos = ids.get(text_of(tokenizer.get("bos_token", EOS)), config.get("bos_token_id"))
     return ends, bos if bos in ids.values() else None
+
+
+def with_token(symbols, ids):
+    """The bytes of a chunk, as characters, that have a token; with a warning if some have none.
+
+    Vocabularies that were trained without initial_alphabet=ByteLevel.alphabet() have none for bytes that their
+    text lacked.
+    """
+    known = [symbol for symbol in symbols if symbol in ids]
+    if len(known) < len(symbols):
+        warnings.warn("the model's vocabulary has no token for some bytes of the prompt: they are left out, as "
+                      "in transformers", stacklevel=4)
+    return known
 
 
 def noted(text, added):
