@@ -189,13 +189,13 @@ def list_ends(folder, tokenizer, ids):
 def with_token(symbols, ids):
     """The bytes of a chunk, as characters, that have a token; with a warning if some have none.
 
-    Vocabularies that were trained without initial_alphabet=ByteLevel.alphabet() have none for bytes that their
-    text lacked.
+    Vocabularies trained without initial_alphabet=ByteLevel.alphabet() have none for bytes that their text
+    lacked.
     """
     known = [symbol for symbol in symbols if symbol in ids]
     if len(known) < len(symbols):
-        warnings.warn("the model's vocabulary has no token for some bytes of the prompt: they are left out, as "
-                      "in transformers", stacklevel=4)
+        warnings.warn("the model's vocabulary has no token for some bytes of the prompt: they are left out, "
+                      "as in transformers", stacklevel=5)
     return known
 
 
