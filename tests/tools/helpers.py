@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 import linecache
+import re
 import signal
 import sys
 import zipfile
@@ -59,6 +60,16 @@ class Says:
 
     def random(self):
         return next(self.numbers)
+
+
+# A refusal --------------------------------------------------------------------------------------------------
+
+def refused(read, path, reason):
+    """Reading raises a ValueError: one sentence that names the file or its folder, and the reason -> it."""
+    with pytest.raises(ValueError, match=f"(?s)^.{{,30}}{re.escape(str(path))}.*({reason})") as error:
+        read(path)
+    assert "\n" not in str(error.value) and len(str(error.value)) < 1000
+    return str(error.value)
 
 
 # A full disk ------------------------------------------------------------------------------------------------
