@@ -14,14 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import refused, swap_pickle
+from helpers import FIXTURES, HUGGINGFACE, refused, swap_pickle
 
 from engine.loading import checkpoint
 from engine.loading.checkpoint import read_safetensors, read_tensorflow, write_tensorflow
 from engine.loading.pickles import read_pytorch
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TENSORFLOW, HUGGINGFACE = FIXTURES / "tensorflow", FIXTURES / "huggingface"
+TENSORFLOW = FIXTURES / "tensorflow"
 VALUES = np.load(TENSORFLOW / "values.npz")         # as TensorFlow read them
 DATA, HOLE = "m.data-00000-of-00001", "overlap|hole|end at byte"
 

@@ -1,12 +1,11 @@
 """fetch.py keeps only the prose of a Project Gutenberg file, and writes nothing if a text differs."""
-from pathlib import Path
-
 import pytest
+from helpers import FIXTURES
 
 from engine.loading import command_line
 from models.training import fetch
 
-BOOK = (Path(__file__).parent / "fixtures" / "book.txt").read_text(encoding="utf-8")
+BOOK = (FIXTURES / "book.txt").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("encode", [str.encode, lambda text: text.replace("\n", "\r\n").encode()],

@@ -7,11 +7,10 @@ import json
 import math
 import re
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import full_disk, refused, swap_pickle, write_folder
+from helpers import FIXTURES, HUGGINGFACE, full_disk, refused, swap_pickle, write_folder
 
 from encoder import EOS, bytes_to_unicode
 from engine.loading.checkpoint import read_safetensors, write_tensorflow
@@ -22,8 +21,6 @@ from engine.loading.pickles import read_pytorch
 from sampling import probabilities
 from utils import load_model
 
-FIXTURES = Path(__file__).parent / "fixtures"
-HUGGINGFACE = FIXTURES / "huggingface"
 VALUES = np.load(HUGGINGFACE / "values.npz")
 HPARAMS = {"n_vocab": 257, "n_ctx": 8, "n_embd": 4, "n_head": 2, "n_layer": 2}
 LETTERS = [*bytes_to_unicode().values(), EOS]

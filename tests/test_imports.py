@@ -1,13 +1,12 @@
 """Imports go one way: programs > methods > lossless > the seven files > engine."""
 import ast
 import re
-import subprocess
 import tomllib
 from functools import cache
 from pathlib import Path
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, git
 
 # Five groups, from the ground up: a file imports only from its own group and from those before it.
 GROUPS = [{"engine"}, {"main", "autoregressive", "speculative", "sampling", "gpt2", "encoder", "utils"},
@@ -54,15 +53,13 @@ a_clone = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone: 
 @a_clone
 def test_git_ignores_downloaded_models_and_not_the_training_beside_them():
     asked = ["models/124M/hparams.json", "models/training/new.py", "models/training/work/pair.pt"]
-    run = subprocess.run(["git", "check-ignore", *asked], cwd=ROOT, capture_output=True, text=True)
-    assert run.stdout.split() == [asked[0], asked[2]]
+    assert git("check-ignore", *asked) == [asked[0], asked[2]]
 
 
 @a_clone
 def test_the_installation_lists_every_module_and_every_package():
     """`pip install -e .` makes these importable from any folder."""
-    git = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True)
-    files = [Path(name) for name in git.stdout.splitlines()]
+    files = [Path(name) for name in git("ls-files", "*.py")]
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
     assert {*listed["py-modules"]} == {path.stem for path in files if len(path.parts) == 1}
     assert {*listed["packages"]} == {".".join(path.parent.parts) for path in files if path.stem == "__init__"}
@@ -72,6 +69,5 @@ def test_the_installation_lists_every_module_and_every_package():
 def test_the_readme_has_a_line_for_every_folder_and_file_of_code():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     lines = re.search(r"```text\n(main\.py.*?)```", readme, re.S).group(1).splitlines()
-    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
-    there = {re.sub("/.*", "/", file) for file in files if re.match(r"[a-z]\w*(/|\.py$)", file)}
+    there = {re.sub("/.*", "/", file) for file in git("ls-files") if re.match(r"[a-z]\w*(/|\.py$)", file)}
     assert {line.split()[0] for line in lines if line} == there

@@ -3,13 +3,12 @@ import ast
 import io
 import json
 import re
-import subprocess
 import sys
 import tokenize
 from pathlib import Path
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, git, python
 
 import main as program
 import methods.__main__ as laboratory
@@ -98,8 +97,6 @@ def test_main_imports_few_names_and_few_files():
     names = [name.name for node in imports for name in node.names
              if (getattr(node, "module", None) or name.name) not in sys.stdlib_module_names]
     code = "import sys, main; print(*(getattr(m, '__file__', 0) for m in [*sys.modules.values()]))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    git = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = {str(ROOT / name) for name in git.stdout.split()} & {*done.stdout.split()}
+    loaded = {str(ROOT / name) for name in git("ls-files", "*.py")} & {*python("-c", code).stdout.split()}
     n_lines = sum(len(Path(file).read_text(encoding="utf-8").splitlines()) for file in loaded)
     assert len(names) <= 12 and 20 < len(loaded) <= 27 and n_lines <= 3100, (names, loaded, n_lines)

@@ -3,7 +3,7 @@ import shutil
 
 import numpy as np
 import pytest
-from helpers import ROOT
+from helpers import HUGGINGFACE, ROOT
 
 from engine.loading import download
 from utils import load_encoder, load_model, load_pair
@@ -29,9 +29,8 @@ def test_an_encoder_needs_no_weights_and_downloads_none(tmp_path, monkeypatch):
         load_encoder("124M", tmp_path / "models")
 
 
-def test_a_pair_shares_the_targets_encoder_and_two_vocabularies_are_refused(tmp_path):
+def test_a_pair_shares_the_targets_encoder_and_two_vocabularies_are_refused():
     draft, target, encoder = load_pair("demo-draft", "demo-target")
     assert draft.n_vocab == target.n_vocab and encoder.eos == load_encoder("demo-target").eos
-    shutil.copytree(ROOT / "tests/fixtures/huggingface", tmp_path / "other")
     with pytest.raises(ValueError, match="vocabular"):
-        load_pair(tmp_path / "other", "demo-target")
+        load_pair(HUGGINGFACE, "demo-target")

@@ -6,17 +6,16 @@
 On a machine with a GPU and CuPy, the last test compares the two backends.
 """
 import json
-import subprocess
-import sys
 from functools import cache
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from helpers import ROOT
+from helpers import ROOT, python
 
 from autoregressive import autoregressive_sampling
 from engine.loading.download import MODELS, missing
+from lossless.judge import text_of
 from utils import load_model
 
 HERE = [name for name in MODELS if not missing(name, ROOT / "models" / name)]
@@ -33,16 +32,9 @@ def loaded(name):
     return load_model(name, ROOT / "models")
 
 
-def greedy(name, prompt, n_tokens):
-    model, _ = loaded(name)
-    rounds = autoregressive_sampling(model, prompt, n_tokens, np.random.default_rng(0), temperature=0)
-    return [token for r in rounds for token in r.tokens]
-
-
 def printed(*flags):
     """The object that python -m methods --json prints at temperature 0."""
-    done = subprocess.run([sys.executable, "-m", "methods", "--json", "--temperature", "0", *flags], cwd=ROOT,
-                          capture_output=True, text=True)
+    done = python("-m", "methods", "--json", "--temperature", "0", *flags)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -56,8 +48,9 @@ def printed(*flags):
         marks=needs("distilgpt2"), id="distilgpt2")])
 def test_greedy_texts_are_those_of_transformers(name, prompt, text):
     """huggingface/transformers, test_lm_generate_gpt2 and (older) test_lm_generate_distilgpt2."""
-    assert greedy(name, prompt, len(text)) == text
-    encoder = loaded(name)[1]
+    model, encoder = loaded(name)
+    rounds = autoregressive_sampling(model, prompt, len(text), np.random.default_rng(0), temperature=0)
+    assert list(text_of(rounds)) == text
     assert encoder.encode(encoder.decode(prompt + text)) == prompt + text
 
 

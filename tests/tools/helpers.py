@@ -7,6 +7,7 @@ import json
 import linecache
 import re
 import signal
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -26,6 +27,19 @@ from methods.table import DRAFTERS, VERIFIERS, choose
 from utils import nest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+FIXTURES = ROOT / "tests" / "fixtures"
+HUGGINGFACE = FIXTURES / "huggingface"          # fixtures/README.md says what is there
+
+
+def python(*words, **settings):
+    """Runs `python` with these words in the root of the repository."""
+    return subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, **settings)
+
+
+def git(*words):
+    """The words that git answers."""
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.split()
+
 
 # Models given by tables -------------------------------------------------------------------------------------
 
@@ -186,8 +200,7 @@ def error_of_cache(calls, dtype=np.float64):
 
 def error_of_logits(dtype=np.float64):
     """The largest difference between our logits and those of transformers (fixtures/README.md)."""
-    folder = ROOT / "tests/fixtures/huggingface"
-    values, arrays = np.load(folder / "values.npz"), read_folder(folder)[1]
+    values, arrays = np.load(HUGGINGFACE / "values.npz"), read_folder(HUGGINGFACE)[1]
     params = nest({name: array.astype(dtype) for name, array in arrays.items()}, n_layer=2)
     model = gpt2.GPT2(params, n_head=2)
     return np.abs(model(values["tokens"].tolist(), n_last=8) - values["logits"]).max()
