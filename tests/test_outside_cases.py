@@ -9,13 +9,12 @@ from test_encoder import WHERE, needs_vocabulary
 from benchmarks import counts, figures
 from benchmarks.sequoia import best_tree
 from encoder import Encoder, bytes_to_unicode
-from engine.reporting.stats import count_acceptance
 from lossless import exact_distribution
 from lossless.toys import memoryless
 from methods.drafters import lookup
 from methods.samplers import block
 from methods.samplers.tree import walk
-from sampling import Round, point_masses, probabilities
+from sampling import point_masses, probabilities
 from speculative import speculative_sampling, verify
 from utils import load_encoder
 
@@ -35,17 +34,6 @@ def test_flashinfer():
     p = np.array([[.1, .2, .3, .4], [.2, .3, .4, .1]])
     q = np.array([[0, .1, .6, .3], [1, 0, 0, 0], [.7, .1, .1, .1]])
     assert exact_distribution(lambda rng: verify(q, p, [2, 1], rng)) == {(1, 0): pytest.approx(1)}
-
-
-def test_transformers_three_drafts():
-    """huggingface/transformers, tests/generation/test_utils.py, test_speculative_sampling: two drafts match,
-    then comes token 8."""
-    p, q = np.full((3, 10), -10.), np.full((4, 10), -10.)
-    p[[0, 1, 2], [1, 4, 5]] = q[[0, 1], [1, 4]] = 10
-    q[2] = -np.inf
-    q[2, 8] = 10
-    found = exact_distribution(lambda rng: verify(probabilities(q), probabilities(p), [1, 4, 5], rng))
-    assert found[2, 8] == pytest.approx(1, abs=1e-7)
 
 
 @pytest.mark.parametrize("tokens, parents, says, path", [
@@ -76,12 +64,6 @@ def test_the_toy_of_block_verification(rule, due):
 def test_llama_cpps_samplers(settings, due):
     """ggml-org/llama.cpp, tests/test-sampling.cpp."""
     assert probabilities(np.log([.1, .2, .3, .4]), **settings) == pytest.approx(np.array(due), abs=1e-6)
-
-
-@pytest.mark.parametrize("probs, kept", [([.3, .1, .1, .5], [0, 3]), ([.15, .3, .3, .25], [1, 2, 3])])
-def test_transformers_nucleus(probs, kept):
-    """huggingface/transformers, tests/generation/test_logits_process.py, test_top_p_dist_warper."""
-    assert np.flatnonzero(probabilities(np.log(np.array(probs, np.float32)), top_p=.8)).tolist() == kept
 
 
 # Look-ups ---------------------------------------------------------------------------------------------------
@@ -117,21 +99,6 @@ def test_sequoias_dynamic_program(nodes, levels, tokens):
 def test_sequoias_demo_tree():
     """Sequoia's demo_tree.pt, Successors [[1], [2], [3], []]: a chain of four nodes, the root included."""
     assert best_tree(SEQUOIA, 3, 3)[1] == [-1, 0, 1]
-
-
-def test_vllms_metrics():
-    """vllm-project/vllm, docs/features/speculative_decoding/acceptance_metrics.md: how many rounds accepted
-    0, 1, 2, 3 of three drafts.  Its rate is accepted over drafted; here it is accepted over tested."""
-    rounds = [Round([0] * (n + 1), [0] * 3, n, None, None) for n, times in enumerate([39, 1, 0, 3])
-              for _ in range(times)]
-    accepted = [sum(r.n_accepted > j for r in rounds) for j in range(3)]
-    tested = [sum(r.n_accepted >= j for r in rounds) for j in range(3)]
-    total = counts.tally(len(rounds), sum(len(r.tokens) for r in rounds), 3 * len(rounds), accepted, tested)
-    cell = counts.figures(total)
-    assert (cell["tokens"], cell["drafts"]) == (pytest.approx(1.2325581395348837, abs=1e-4), 3)
-    accepted, n_tested = count_acceptance(rounds)
-    assert accepted / (3 * len(rounds)) == pytest.approx(0.07751937984496124)
-    assert (accepted, n_tested) == (10, 39 * 1 + 1 * 2 + 3 * 3)
 
 
 def test_vllms_rates_by_position(monkeypatch):

@@ -9,20 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import ROOT, write_folder
+from test_heads import MAKE
 
 from autoregressive import autoregressive_sampling
 from engine.loading import command_line, export
 from main import main as run_pair
-from methods.drafters.eagle import Eagle
 from methods.drafters.early_exit import EarlyExit
-from methods.drafters.medusa import Medusa
-from methods.drafters.parallel import Parallel
 from sampling import probabilities
 from speculative import speculative_sampling
 from utils import load_model
 
 SIZE = dict(n_vocab=400, n_ctx=64, n_embd=32, n_head=2)
-MAKE = {"eagle": Eagle, "medusa": Medusa, "parallel": Parallel}
 
 pytestmark = pytest.mark.long
 
