@@ -266,23 +266,14 @@ def test_a_compressed_storage_and_a_file_cut_in_half_are_refused(torch_file):
 
 # Damage at random -------------------------------------------------------------------------------------------
 
-SAFETENSORS_FILES = [(HUGGINGFACE / f"{name}.safetensors").read_bytes()
-                     for name in ("model", "old", "bfloat16")]
-
-
 def damage(rng, data):
-    """Flips a bit, or replaces a piece by nothing, by another piece or by a huge number; or changes a number
-    in JSON."""
+    """Flips a bit, or replaces a piece by nothing, by another piece or by a huge number."""
     data = bytearray(data)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         i, j = rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)
         n, huge = rng.choice([0, 1, 4, 8, 40, len(data)]), rng.choice([0, 1, *HUGE])
-        digits = list(re.finditer(rb"[0-9]+", data))
         if i < len(data) and rng.random() < .4:
             data[i] ^= 1 << rng.randrange(8)
-        elif digits and rng.random() < .3:
-            start, end = rng.choice(digits).span()
-            data[start:end] = str(rng.choice([huge, -1, 10**30, 0.5])).encode()
         else:
             number = rng.choice([checkpoint.to_varint(huge), struct.pack("<Q", huge)])
             data[i:i + n] = rng.choice([b"", data[j:j + 8], number])
@@ -297,16 +288,6 @@ def damaged_index(folder, rng):
     return lambda: read_tensorflow(folder / "m"), len(SMALL) + len(SMALL_DATA)
 
 
-def damaged_safetensors(folder, rng):
-    data = rng.choice(SAFETENSORS_FILES)
-    head = 8 + int.from_bytes(data[:8], "little")
-    header = damage(rng, data[8:head])                          # the header holds all that matters
-    size = len(header) if rng.random() < 0.9 else rng.randrange(2 * head)
-    data = safetensors(header, data[head:], size) if rng.random() < 0.8 else damage(rng, data)
-    write(folder / "m", data)
-    return lambda: read_safetensors(folder / "m"), len(data)
-
-
 def damaged_pickle(folder, rng):
     """In most files of the new format only the pickle is damaged, and its checksum is right."""
     path = HUGGINGFACE / rng.choice(["pytorch_model.bin", "ckpt.pt", "legacy.bin"])
@@ -318,7 +299,7 @@ def damaged_pickle(folder, rng):
     return lambda: read_pytorch(folder / "m")[0], path.stat().st_size
 
 
-@pytest.mark.parametrize("kind", [damaged_index, damaged_safetensors, damaged_pickle])
+@pytest.mark.parametrize("kind", [damaged_index, damaged_pickle])
 @pytest.mark.parametrize("n", [25, pytest.param(2_000, marks=pytest.mark.fuzz)])
 def test_damage_at_random(tmp_path, kind, n):
     """Reading gives a ValueError, or well-formed arrays no larger than the file, and takes little memory."""

@@ -147,7 +147,6 @@ def gpt_2_simple(path):
                                      'all_model_checkpoint_paths: "/content/run1/model-500"\n')
 
 
-BRACKETS = str.maketrans({"(": "[(]", ")": "[)]"})
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 
 
@@ -256,16 +255,11 @@ REFUSED = {         # what is changed, and what the sentence says
     "no size fits": (edit("config.json", n_positions="8"), "n_ctx is '8', which is not a size"),
     "a size left out that is not 768": (edit("config.json", "n_embd"), "should have .257, 768"),
     "Keras": (rename_weights("tf_model.h5"), "from_tf=True.*writes model.safetensors"),
-    "Flax": (rename_weights("flax_model.msgpack"), "from_flax=True.*writes model.safetensors"),
-    "ONNX": (rename_weights("model.onnx"), "model.onnx is an export: name the folder"),
     "something else": (rename_weights("rust_model.ot"), "holds rust_model.ot, config.json"),
-    **{name: (rename_weights(name), f"{name} is .*{says}") for name, says in {
-        "gpt2_124M.bin": "llm.c's: python .*export_hf.py",
-        "weights.npz": "NumPy's: .*save_file", "model.weights.h5": "Keras's: .*export_to_t"}.items()},
-    **{name: (rename_weights(name), f"{name.translate(BRACKETS)} is .*{says}") for name, says in {
-        "model (1).safetensors": "rename it to model.safetensors", "ggml-model-f16.bin": "an export: name",
-        "model.safetensors.incomplete": "not finished: wait", "model.bin": "an export: name the folder",
-        "model.ckpt.data-00000-of-00001": "fetch its .index"}.items()},
+    **{name: (rename_weights(name), f"{re.escape(name)} is .*{says}") for name, says in {
+        "gpt2_124M.bin": "llm.c's: python .*export_hf.py", "model.bin": "an export: name the folder",
+        "model.safetensors.incomplete": "not finished: wait", "model.ckpt.data-0-of-1": "fetch its .index",
+        "model (1).safetensors": "rename it to model.safetensors"}.items()},
     "an optimizer alone": (rename_weights("optimizer.pt"), "it holds config.json, .* and no model"),
     "a Trainer's folder": (together(rename_weights("training_args.bin"), lambda path: [
         (path / f"checkpoint-{n}").mkdir() for n in (1000, 500)]), "newest checkpoint, .*checkpoint-1000$"),
@@ -409,12 +403,10 @@ def test_the_tanh_form_changes_a_model_trained_with_the_exact_gelu_as_little_as_
         _, encoder = load_model(tmp_path / "new")
     text = torch.tensor(encoder.encode((FIXTURES / "book.txt").read_text("utf-8")))
     optimizer = torch.optim.AdamW(network.parameters(), 1e-3)
-    losses = []
     for _ in range(100):
         batch = torch.stack([text[i:i + 64] for i in torch.randint(len(text) - 64, (8,))])
-        losses.append(loss := network(batch, labels=batch).loss)
         optimizer.zero_grad()
-        loss.backward()
+        network(batch, labels=batch).loss.backward()
         optimizer.step()
     network.eval().save_pretrained(tmp_path / "new")
     model, _ = load_model(tmp_path / "new")
@@ -422,4 +414,4 @@ def test_the_tanh_form_changes_a_model_trained_with_the_exact_gelu_as_little_as_
     ours = np.concatenate([probabilities(model(text[i:i + 64].tolist(), 64)) for i in starts])
     theirs = [network(text[None, i:i + 64]).logits[0].double().softmax(-1).detach().numpy() for i in starts]
     most = float(re.search("more than ([0-9.]+[0-9])", str(said[0].message))[1])
-    assert losses[-1] < losses[0] - 1 and most / 100 < np.abs(ours - np.concatenate(theirs)).max() < most
+    assert most / 100 < np.abs(ours - np.concatenate(theirs)).max() < most

@@ -1,21 +1,25 @@
 """The forward pass agrees with transformers' GPT-2, and the cache changes nothing but the cost."""
-
-
 import numpy as np
 import pytest
-from helpers import error_of_cache, error_of_logits, tiny_gpt2
+from helpers import HUGGINGFACE, counted, tiny_gpt2, without_cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpt2
+from engine.loading.folder import read_folder
 from methods.samplers.tree_model import with_tree
+from utils import nest
 
 TOKENS = [int(token) for token in np.random.default_rng(0).integers(13, size=80)]  # fills the context
 
 
-def test_logits_equal_those_of_transformers():
-    assert error_of_logits(dtype=np.float32) < 1e-4
-    assert error_of_logits(dtype=np.float64) < 1e-6  # apart from rounding, the formulas are the same
+@pytest.mark.parametrize("dtype, error", [(np.float32, 1e-4), (np.float64, 1e-6)])
+def test_logits_equal_those_of_transformers(dtype, error):
+    """Apart from rounding, the formulas are the same (fixtures/README.md)."""
+    values, arrays = np.load(HUGGINGFACE / "values.npz"), read_folder(HUGGINGFACE)[1]
+    params = nest({name: array.astype(dtype) for name, array in arrays.items()}, n_layer=2)
+    logits = gpt2.GPT2(params, n_head=2)(values["tokens"].tolist(), n_last=8)
+    assert np.abs(logits - values["logits"]).max() < error
 
 
 # The cache -----------------------------------------------------------------------------------------
@@ -27,23 +31,20 @@ calls = st.lists(st.tuples(st.integers(-8, 80), st.lists(ids, max_size=30), st.i
 @given(calls)
 @settings(max_examples=40)
 def test_logits_do_not_depend_on_earlier_calls(calls):
-    assert error_of_cache(calls) < 1e-11
-
-
-class Counted(gpt2.GPT2):
-    def layers(self, x, *rest):
-        rows.append(len(x))
-        return super().layers(x, *rest)
-
-
-rows = []                                                       # the rows of each pass of a Counted
+    """A call (keep, new, n_last) asks for the logits of tokens[:keep] + new, with the last call's tokens."""
+    model, uncached = tiny_gpt2(dtype=np.float64), without_cache(tiny_gpt2(dtype=np.float64))
+    tokens = [0]
+    for keep, new, n_last in calls:
+        tokens = ((tokens[:keep] + list(new)) or [0])[: model.n_ctx]
+        n_last = min(n_last, len(tokens))
+        assert np.abs(model(tokens, n_last) - uncached(tokens, n_last)).max() < 1e-11
 
 
 @pytest.mark.parametrize("limit, first, second", [(16, [16, 1], [28, 5]), (np.inf, [17], [33])])
 def test_only_tokens_that_are_new_are_run(limit, first, second):
     """In one pass, unless there are more rows than are batch-invariant, or than a chunk has: then the prompt
     runs first, and the rows that are asked for after it."""
-    model = Counted(tiny_gpt2(n_layer=1).params, 2)
+    model = counted(tiny_gpt2(n_layer=1))
     model.exact_rows = limit
     for name, tokens, n_last, expected in [
             ("prompt", TOKENS[:6], 1, [6]), ("step", TOKENS[:7], 1, [1]),
@@ -52,9 +53,9 @@ def test_only_tokens_that_are_new_are_run(limit, first, second):
             ("another text", TOKENS[:3] + TOKENS[:3], 1, [3]),
             ("16 more", TOKENS[:3] + TOKENS[:19], 1, [16]), ("two more", TOKENS[:3] + TOKENS[:21], 1, [2]),
             ("long prompt", TOKENS[5:22], 1, first), ("and drafts", TOKENS[40:73], 5, second)]:
-        rows.clear()
+        model.rows.clear()
         model(tokens, n_last)
-        assert rows == expected, name
+        assert model.rows == expected, name
 
 
 def test_what_is_behind_the_mask_adds_nothing_however_large_the_scores():

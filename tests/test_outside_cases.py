@@ -6,7 +6,6 @@ import pytest
 from helpers import Says, mean_accepted
 from test_encoder import WHERE, needs_vocabulary
 
-from benchmarks import counts, figures
 from benchmarks.sequoia import best_tree
 from encoder import Encoder, bytes_to_unicode
 from lossless import exact_distribution
@@ -78,7 +77,7 @@ def test_vllms_look_ups(x, k, drafts):
     assert lookup.propose(None, x, k, None, None) == (drafts, None)
 
 
-# Trees and statistics ---------------------------------------------------------------------------------------
+# Trees ----------------------------------------------------------------------------------------------------
 
 # Infini-AI-Lab/Sequoia @ 0ff3ff7, acceptance-rate-vector.pt without its first entry (no child) and its last
 SEQUOIA = [0.63418293, 0.10794602, 0.056971513, 0.022488756, 0.019490255, 0.014992503, 0.0044977511,
@@ -99,16 +98,6 @@ def test_sequoias_dynamic_program(nodes, levels, tokens):
 def test_sequoias_demo_tree():
     """Sequoia's demo_tree.pt, Successors [[1], [2], [3], []]: a chain of four nodes, the root included."""
     assert best_tree(SEQUOIA, 3, 3)[1] == [-1, 0, 1]
-
-
-def test_vllms_rates_by_position(monkeypatch):
-    """vllm-project/vllm 40662: the unconditional rates .9, .5, .2 are the conditional .9, .5556, .4; the mean
-    length is 2.6."""
-    cell = counts.figures(counts.tally(10, 26, 30, [9, 5, 2], [10, 9, 5]))
-    monkeypatch.setattr(figures, "counts", lambda: {"model token K=3 T=1": cell})
-    found = [figures.value(f"model token K=3 T=1: position {j}") for j in (1, 2, 3)]
-    assert found == pytest.approx([.9, .5556, .4], abs=1e-4)
-    assert cell["tokens"] == 2.6 and cell["accepted"] == [.9, .5, .2]
 
 
 # The tokenizer ----------------------------------------------------------------------------------------------

@@ -3,14 +3,14 @@
 The distribution of their texts is in test_methods_lossless.py, greedy texts in test_table.py."""
 import numpy as np
 import pytest
-from helpers import tiny_gpt2, without_cache
+from helpers import counted, tiny_gpt2, without_cache
 
 from engine.reporting.stats import accepted_path
 from lossless.judge import text_of
 from lossless.toys import memoryless, scripted, table
 from methods.samplers import tree_model
 from methods.samplers.tree import shape_of, tree_sampling
-from methods.samplers.tree_model import TreeGPT2, depths, with_tree
+from methods.samplers.tree_model import depths, with_tree
 from methods.samplers.tree_rules import SEQUOIA, SPECINFER, grow_drawn, grow_likeliest, grow_surest
 from utils import load_model
 
@@ -69,15 +69,12 @@ def test_logits_of_a_tree_are_those_of_its_paths_whatever_was_asked_before():
 
 
 def test_a_level_of_the_draft_and_a_tree_of_the_target_are_one_pass_each():
-    class Counted(TreeGPT2):
-        def layers(self, x, n_past, mask):
-            rows.append(len(x))
-            return super().layers(x, n_past, mask)
-    rows = []
-    rounds = run(Counted(tiny_gpt2().params, 2), with_tree(tiny_gpt2(1)), 20, (3, 2, 1))
+    draft, target = (counted(with_tree(tiny_gpt2(seed))) for seed in (0, 1))
+    rounds, rows = run(draft, target, 20, (3, 2, 1)), draft.rows
     assert rounds[0].parents == shape_of((3, 2, 1)) and rows[:3] == [2, 3, 6]
     after = [rows[i:i + 3] for i in range(3, 3 * (len(rows) // 3), 3)]
     assert after and all(1 <= first <= 2 and rest == [3, 6] for first, *rest in after[:4])
+    assert len(target.rows) == len(rounds)
 
 
 def test_a_tree_that_is_larger_than_the_context_sees_what_was_cached_before():

@@ -19,7 +19,7 @@ import gpt2
 from benchmarks.synthetic import SIZES, random_arrays
 from encoder import EOS, Encoder, bytes_to_unicode
 from engine.loading.checkpoint import write_tensorflow
-from engine.loading.folder import list_shapes, read_folder
+from engine.loading.folder import list_shapes
 from lossless import exact_distribution
 from lossless.toys import as_model, memoryless, scripted, table
 from methods.drafters import heads
@@ -174,6 +174,13 @@ def random_head(kind, target):
     return nest(head_arrays(kind, target), n_layer=1) | {heads.SIZES[kind]: HEAD_SIZES[kind]}
 
 
+def counted(model):
+    """The model; from now on it notes in model.rows how many rows each of its passes has."""
+    layers, model.rows = model.layers, []
+    model.layers = lambda x, *rest: model.rows.append(len(x)) or layers(x, *rest)
+    return model
+
+
 def without_cache(model):
     """The same model, with its cache emptied before every call."""
 
@@ -182,28 +189,6 @@ def without_cache(model):
         return model(tokens, n_last)
 
     return uncached
-
-
-def error_of_cache(calls, dtype=np.float64):
-    """The largest difference between logits with and without a cache, over these calls.
-
-    A call (keep, new, n_last) asks for the logits of tokens[:keep] + new, with the tokens of the call before.
-    """
-    model, uncached = tiny_gpt2(dtype=dtype), without_cache(tiny_gpt2(dtype=dtype))
-    tokens, error = [0], 0.0
-    for keep, new, n_last in calls:
-        tokens = ((tokens[:keep] + list(new)) or [0])[: model.n_ctx]
-        n_last = min(n_last, len(tokens))
-        error = max(error, np.abs(model(tokens, n_last) - uncached(tokens, n_last)).max())
-    return error
-
-
-def error_of_logits(dtype=np.float64):
-    """The largest difference between our logits and those of transformers (fixtures/README.md)."""
-    values, arrays = np.load(HUGGINGFACE / "values.npz"), read_folder(HUGGINGFACE)[1]
-    params = nest({name: array.astype(dtype) for name, array in arrays.items()}, n_layer=2)
-    model = gpt2.GPT2(params, n_head=2)
-    return np.abs(model(values["tokens"].tolist(), n_last=8) - values["logits"]).max()
 
 
 # A tiny stand-in for methods.Models -------------------------------------------------------------------------
