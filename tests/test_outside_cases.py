@@ -6,6 +6,7 @@ import pytest
 from helpers import Says, mean_accepted
 from test_encoder import WHERE, needs_vocabulary
 
+from benchmarks import counts
 from benchmarks.sequoia import best_tree
 from encoder import Encoder, bytes_to_unicode
 from lossless import exact_distribution
@@ -77,7 +78,7 @@ def test_vllms_look_ups(x, k, drafts):
     assert lookup.propose(None, x, k, None, None) == (drafts, None)
 
 
-# Trees ----------------------------------------------------------------------------------------------------
+# Trees and counts -----------------------------------------------------------------------------------------
 
 # Infini-AI-Lab/Sequoia @ 0ff3ff7, acceptance-rate-vector.pt without its first entry (no child) and its last
 SEQUOIA = [0.63418293, 0.10794602, 0.056971513, 0.022488756, 0.019490255, 0.014992503, 0.0044977511,
@@ -98,6 +99,13 @@ def test_sequoias_dynamic_program(nodes, levels, tokens):
 def test_sequoias_demo_tree():
     """Sequoia's demo_tree.pt, Successors [[1], [2], [3], []]: a chain of four nodes, the root included."""
     assert best_tree(SEQUOIA, 3, 3)[1] == [-1, 0, 1]
+
+
+def test_vllms_rates_by_position():
+    """vllm-project/vllm 40662: the unconditional rates .9, .5, .2; the mean length is 2.6."""
+    cell = counts.figures(counts.tally(10, 26, 30, [9, 5, 2], [10, 9, 5]))
+    assert [cell["tokens"], cell["drafts"]] == [2.6, 3]
+    assert [cell["accepted"], cell["tested"]] == [[.9, .5, .2], [1, .9, .5]]
 
 
 # The tokenizer ----------------------------------------------------------------------------------------------
