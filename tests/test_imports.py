@@ -2,7 +2,6 @@
 import ast
 import re
 import tomllib
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,6 @@ def group_of(module):
     return next((i for i, group in enumerate(GROUPS) if module.split(".")[0] in group), -1)
 
 
-def module_of(path):
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
-
-
-@cache
 def imported(path):
     """The dotted names of all modules that a file imports, at any place in it."""
     names = set()
@@ -43,8 +37,9 @@ FILES = [path for path in sorted(ROOT.rglob("*.py")) if not path.relative_to(ROO
 def test_a_file_imports_only_from_its_own_group_and_those_before_it():
     """So the reading path needs no method, the judge needs none, and nothing in engine/ knows either."""
     for path in FILES:
-        assert max(map(group_of, imported(path)), default=-1) <= group_of(module_of(path)), path
-        assert "main" not in {name.split(".")[0] for name in imported(path)} or "tests" in path.parts, path
+        names, module = imported(path), ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        assert max(map(group_of, names), default=-1) <= group_of(module), path
+        assert "main" not in {name.split(".")[0] for name in names} or "tests" in path.parts, path
 
 
 a_clone = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone: git cannot be asked")

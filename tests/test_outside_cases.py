@@ -78,7 +78,7 @@ def test_vllms_look_ups(x, k, drafts):
     assert lookup.propose(None, x, k, None, None) == (drafts, None)
 
 
-# Trees and counts -----------------------------------------------------------------------------------------
+# Trees and counts -------------------------------------------------------------------------------------------
 
 # Infini-AI-Lab/Sequoia @ 0ff3ff7, acceptance-rate-vector.pt without its first entry (no child) and its last
 SEQUOIA = [0.63418293, 0.10794602, 0.056971513, 0.022488756, 0.019490255, 0.014992503, 0.0044977511,
