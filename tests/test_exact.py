@@ -143,7 +143,7 @@ def test_one_product_that_loses_the_bits_ends_the_promise_for_its_model(lost, ro
 
 @pytest.mark.parametrize("K, n_prompt", [(4, 14), (8, 1)])
 def test_greedy_texts_are_the_same_token_for_token(K, n_prompt):
-    """For 5,000 tokens of every method: the long test in test_table.py."""
+    """For 2,000 tokens of every method: the long test in test_table.py."""
     draft, target = (load_model(name)[0] for name in ("demo-draft", "demo-target"))
     tokens, rng = np.random.default_rng(K).integers(0, 4096, n_prompt).tolist(), np.random.default_rng(0)
     baseline = text_of(autoregressive_sampling(target, tokens, 60, rng, temperature=0))
