@@ -321,6 +321,34 @@ def test_what_was_not_followed_is_noted_once(copied, change, says, capsys):
     assert re.fullmatch(f"note: .*{says}.*\n", capsys.readouterr().err)
 
 
+@pytest.mark.long
+def test_what_pytorch_writes_has_transformers_logits(copied):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    network = transformers.GPT2LMHeadModel.from_pretrained(copied).eval()
+    for name, weights in network.named_parameters():
+        weights.data = torch.randn(weights.shape) * (0 if name.endswith(".bias") else .5)
+    state, tokens = network.state_dict(), VALUES["tokens"].tolist()
+    logits = network(torch.tensor([tokens])).logits[0].detach().numpy()
+    nano = {f"_orig_mod.{name}": array.T if ".c_" in name and array.ndim > 1 else array
+            for name, array in state.items() if not name.endswith(".bias")}
+    sizes = dict(n_layer=2, n_head=2, n_embd=4, block_size=8, bias=False, vocab_size=257, dropout=0.)
+    (copied / "model.safetensors").unlink()
+    for saved, name, zipped in [(state, "pytorch_model.bin", True), (state, "pytorch_model.bin", False),
+                                (dict(model=nano, model_args=sizes), "ckpt.pt", True), (None, "a.bin", True)]:
+        for file in copied.glob("*.*t") if name == "ckpt.pt" else []:
+            file.name.startswith("merges") or file.unlink()
+        torch.save(saved, copied / name, _use_new_zipfile_serialization=zipped)
+        if saved is None:                                       # in two parts
+            (copied / "ckpt.pt").unlink()
+            files = {key: f"{i % 2}.bin" for i, key in enumerate(state)}
+            for file in {*files.values()}:
+                torch.save({key: state[key] for key in state if files[key] == file}, copied / file)
+            edit("pytorch_model.bin.index.json", weight_map=files)(copied)
+        assert np.abs(logits_of(copied) - logits).max() < 1e-5
+        (copied / "pytorch_model.bin").unlink(missing_ok=True)
+
+
 @pytest.mark.parametrize("change, says", REFUSED.values(), ids=REFUSED)
 def test_a_folder_that_cannot_be_used_is_refused_with_advice_and_not_called_damaged(copied, change, says):
     change(copied)
