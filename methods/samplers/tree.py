@@ -30,7 +30,7 @@ from functools import partial
 from itertools import accumulate
 from operator import index, mul
 
-from engine.checks import checked, checked_drafts, checked_probs
+from engine.checks import checked, checked_drafts, checked_probs, token_list
 from methods.entries import OWN_TREE, TREE, Verifier
 from methods.samplers import tree_rules
 from methods.samplers.tree_model import children_of, depths, with_tree
@@ -104,11 +104,8 @@ def shape_of(widths):
     >>> shape_of((2, 1)), shape_of([-1, 0, 1, -1, 3])
     ([-1, -1, 0, 1], [-1, -1, 0, 1, 2])
     """
-    try:
-        widths = [index(width) for width in widths]
-    except TypeError:
-        raise ValueError(f"the shape of a tree is {widths!r}: give the children per node by level, such "
-                         "as (3, 2, 1), or the parent of each node, such as [-1, -1, 0]") from None
+    widths = token_list(widths, f"the shape of a tree is {widths!r}: give the children per node by level, "
+                        "such as (3, 2, 1), or the parent of each node, such as [-1, -1, 0]")
     n_nodes = len(widths) if widths[:1] == [-1] else sum(accumulate(widths, mul))
     if n_nodes > MOST_NODES:
         raise ValueError(f"the tree has {n_nodes} nodes: at most {MOST_NODES} are scored in one pass")
