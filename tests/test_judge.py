@@ -16,7 +16,7 @@ from test_methods_lossless import counts, line
 
 from autoregressive import autoregressive_sampling
 from engine.loading import command_line
-from lossless import __main__, check, distribution_of_text, exact_distribution, judge, report, toys
+from lossless import __main__, check, distribution_of_text, judge, report, toys
 from lossless.cases import CASES, PROMPT
 from lossless.judge import distance
 from lossless.toys import memoryless, table
@@ -24,20 +24,6 @@ from lossless.verdicts.museum import WRONG
 from lossless.verdicts.rules import Algorithm2
 from sampling import Round, probabilities, sample
 from speculative import propose, speculative_sampling, verify
-
-# One step ---------------------------------------------------------------------------------------------------
-
-
-def test_verify_keeps_the_mass_that_both_distributions_share():
-    """By hand: accepted mass (.1, .3, .2), so acceptance .6; residual (0, .3, .1) / .4 = (0, .75, .25)."""
-    q, p, bonus = [0.1, 0.6, 0.3], [0.5, 0.3, 0.2], [1, 0, 0]
-    each = [exact_distribution(lambda rng: verify(np.array([q, bonus]), np.array([p]), [guess], rng))
-            for guess in range(3)]
-    assert [found.get((1, 0), 0) for found in each] == pytest.approx([0.2, 1, 1])
-    assert each[0] == pytest.approx({(1, 0): 0.2, (0, 1): 0.8 * 0.75, (0, 2): 0.8 * 0.25})
-    kept = [chance * found[1, 0] for chance, found in zip(p, each)]
-    assert kept == pytest.approx(np.minimum(p, q)) == [0.1, 0.3, 0.2]
-
 
 # The joint distribution of several tokens -------------------------------------------------------------------
 
@@ -169,6 +155,7 @@ def test_the_standard_cases_see_each_kind_of_mistake(name, monkeypatch):
     """At temperature 0, in a text of two tokens."""
     setting = name.split()[0].lower()
     monkeypatch.setattr(judge, "CASES", sorted(CASES, key=lambda case: setting not in case.settings))
+    monkeypatch.setattr(judge, "CLEAR", 0)
     found = report(KINDS_OF_MISTAKES[name])
     assert not found.lossless and (len(found.text) == 2 or not name.startswith("temperature 0"))
 

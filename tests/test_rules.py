@@ -1,6 +1,6 @@
 """Accept rules: how many drafts they accept, and what a drafted token is if a rule is lossy.
 test_methods_lossless.py checks that the others are lossless."""
-from itertools import chain, combinations
+from itertools import product
 
 import numpy as np
 import pytest
@@ -53,17 +53,15 @@ def acceptance(rule, q, p, k):
 
 def ceiling(rule, q, p, k):
     """The highest acceptance of any lossless rule with drafts drawn as that rule does: optimal transport with
-    membership cost (Sun et al. 2023, arXiv 2310.15141).
-
-    It is a linear programme: the mass of each set of drafts flows to tokens in that set, and no token x takes
-    more than q(x).  Its dual is a minimum cut.  Take any set A of tokens: an accepted token is in A, which
-    has at most the mass q(A), or else not all of its drafts are in A.  So the ceiling is the minimum over all
-    A of q(A) + P(not all drafts are in A)."""
+    membership cost (Sun et al. 2023, arXiv 2310.15141).  The mass of each set of drafts goes to tokens in
+    that set, and no token gets more than its q."""
+    linprog = pytest.importorskip("scipy.optimize", reason="scipy is missing: pip install -e .[test]").linprog
     draws = exact_distribution(lambda rng: frozenset(rule[0](p, k, rng)))
-    tokens = range(len(q))
-    subsets = chain.from_iterable(combinations(tokens, n) for n in range(len(q) + 1))
-    return min(q[list(A)].sum() + sum(mass for drafts, mass in draws.items() if not drafts <= set(A))
-               for A in subsets)
+    flows = [(i, y) for i, drafts in enumerate(draws) for y in drafts]
+    upper = np.zeros((len(draws) + len(q), len(flows)))
+    for column, (i, y) in enumerate(flows):
+        upper[i, column] = upper[len(draws) + y, column] = 1
+    return -linprog(-np.ones(len(flows)), A_ub=upper, b_ub=[*draws.values(), *q]).fun
 
 
 def pairs(n, n_vocab=5, seed=0):
@@ -115,36 +113,12 @@ def test_the_chosen_are_the_likeliest_and_the_last_is_drawn_from_the_rest():
 
 # What a node accepts ----------------------------------------------------------------------------------------
 
-def ceiling_by_linear_programme(rule, q, p, k):
-    """Optimal transport: the mass of each set of drafts goes to tokens in that set, and no token gets more
-    than its q."""
-    from scipy.optimize import linprog
-    draws = exact_distribution(lambda rng: frozenset(rule[0](p, k, rng)))
-    flows = [(i, y) for i, drafts in enumerate(draws) for y in drafts]
-    upper = np.zeros((len(draws) + len(q), len(flows)))
-    for column, (i, y) in enumerate(flows):
-        upper[i, column] = upper[len(draws) + y, column] = 1
-    return -linprog(-np.ones(len(flows)), A_ub=upper, b_ub=[*draws.values(), *q]).fun
-
-
-@pytest.mark.parametrize("n", [20, pytest.param(300, marks=pytest.mark.long)])
-def test_greedy_drafts_accept_the_optimum_of_the_linear_programme(n):
-    pytest.importorskip("scipy", reason="scipy solves the linear programme: pip install -e .[test]")
-    for i, (q, p) in enumerate(pairs(n)):
-        k = 2 + i % 2
-        best = ceiling_by_linear_programme(GREEDY, q, p, k)
-        assert acceptance(GREEDY, q, p, k) == pytest.approx(best, abs=1e-9)
-        assert ceiling(GREEDY, q, p, k) == pytest.approx(best, abs=1e-9)
-
-
+@pytest.mark.parametrize("n", [4, pytest.param(100, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", RULES)
-def test_no_rule_accepts_more_than_its_ceiling_and_the_ceiling_is_the_linear_programmes(name):
-    pytest.importorskip("scipy", reason="scipy solves the linear programme: pip install -e .[test]")
-    for q, p in pairs(2, n_vocab=4, seed=1):
-        for k in (1, 2, 3):
-            found, best = acceptance(RULES[name], q, p, k), ceiling(RULES[name], q, p, k)
-            assert found <= best + 1e-9
-            assert best == pytest.approx(ceiling_by_linear_programme(RULES[name], q, p, k), abs=1e-9)
+def test_no_rule_accepts_more_than_the_ceiling_and_greedy_drafts_accept_as_much(name, n):
+    for (q, p), k in product(pairs(n), (1, 2, 3)):
+        found, best = acceptance(RULES[name], q, p, k), ceiling(RULES[name], q, p, k)
+        assert found < best + 1e-9 and (found > best - 1e-9 or name != "greedy drafts" or k == 1)
 
 
 def test_acceptance_by_hand():
