@@ -10,19 +10,16 @@ import functools
 
 import numpy as np
 import pytest
-from helpers import PAIRS, UNEVEN, combinations, small, tiny_gpt2
+from helpers import PAIRS, UNEVEN, combinations, small
 
 from encoder import Encoder
 from lossless import check, judge, report
 from lossless.cases import pair
 from lossless.toys import table
 from lossless.verdicts.rules import penalty
-from methods.drafters.adaptive import Confident, Optimum, Schedule
+from methods.drafters.adaptive import Optimum, Schedule
 from methods.drafters.cascade import cascade
-from methods.drafters.eagle import Eagle
-from methods.drafters.early_exit import EarlyExit
 from methods.drafters.grammar import draft_forced, form
-from methods.drafters.layer_skip import LayerSkip
 from methods.drafters.ngram import NGram
 from methods.drafters.vocabularies import SLEM, TLI
 from methods.entries import OWN_TREE
@@ -33,7 +30,6 @@ from methods.samplers.k_seq import K_SEQ
 from methods.samplers.lossy import ensemble, lenient
 from methods.samplers.multi_draft import GREEDY
 from methods.samplers.tree import tree_sampling
-from methods.samplers.tree_model import with_tree
 from methods.samplers.tree_rules import SPECINFER, grow_surest
 from methods.table import DRAFTERS, VERIFIERS, choose, is_lossless, prepare
 from speculative import propose, speculative_sampling, verify
@@ -63,22 +59,10 @@ def second_of_two(**how):
     return sampler
 
 
-def penalized(process=penalty, sampler=speculative_sampling):
-    """Takes a penalty off the judge's target and lets `process` put it back."""
-    def run(draft, target, *rest, **settings):
-        plain = constrained(target, functools.partial(penalty, size=-2.0))
-        return sampler(draft, constrained(plain, process), *rest, **settings)
-    return run
-
-
-def within(kind, *how, propose=propose):
-    """(sampler, cases, pairs) for a draft and a target that share a tiny GPT-2: kind(model, ..)."""
-    halves = kind(tiny_gpt2(1, np.float64, n_vocab=3, n_ctx=8), *how)
-
-    def sampler(draft, target, *run, **settings):
-        target.reset()                                  # what is cached changes the last bits
-        return speculative_sampling(draft, target, *run, propose=propose, **settings)
-    return sampler, [dict(Ks=[2], n_tokens=3, temperature=.7, top_k=2)], [(halves.draft, halves.target)]
+def penalized(draft, target, *rest, **settings):
+    """Takes a penalty off the judge's target and puts it back."""
+    plain = constrained(target, functools.partial(penalty, size=-2.0))
+    return speculative_sampling(draft, constrained(plain, penalty), *rest, **settings)
 
 
 def counts(draft, x, k, to_probs, rng):
@@ -173,14 +157,6 @@ def learnt(text):
     return model
 
 
-TREE_TARGET, HEAD = with_tree(tiny_gpt2(0, np.float64, n_vocab=3, n_ctx=8)), small().head("eagle")
-
-
-def eagles_tree(draft, target, *run, **settings):
-    target.reset()
-    return trees()(Eagle(target, HEAD), target, *run, **settings)
-
-
 def uneven(**how):
     return trees(lambda K: UNEVEN, **how)
 
@@ -200,10 +176,6 @@ METHODS = {         # name: (sampler, cases) or (sampler, cases, pairs of its ow
     "the optimum, with given costs": (line(lambda: Optimum(c=.1, v=1.3, K=4)), LINE),
     "a draft that learnt a text": (line(), LINE, [(learnt([0, 1, 2, 0, 1]), table(2))]),
     "a draft that learns from its own text": (line(), LINE, [(NGram(3), table(4, zeros=.4))]),
-    "an exit before the first layer": within(EarlyExit, 0),
-    "an exit after all layers": within(EarlyExit, 2),
-    "a draft without some layers, that stops by itself": within(LayerSkip, [0], [1], propose=Confident()),
-    "EAGLE's own tree": (eagles_tree, TREE, [(None, TREE_TARGET)]),
     "two stages": (line(lambda: cascade(cascade(propose, table(6)), table(5))), LINE[:1], FEW),
     "a draft of other words (TLI)": (line(), LINE, TLIS),
     "a draft of other words (SLEM)": (
@@ -212,7 +184,6 @@ METHODS = {         # name: (sampler, cases) or (sampler, cases, pairs of its ow
     "an ensemble of the target alone": (line(verify=ensemble(1)), LINE),
     "three children of five tokens": (three(), TREE[:1], FIVE),
     "an uneven tree": (uneven(), TREE),
-    "an uneven tree, with replacement": (uneven(rule=SPECINFER), TREE),
     "an uneven tree of the surest": (uneven(grow=grow_surest), TREE),
     "a traversal of five tokens": (three(walk=traversal.walk), TREE[:1], FIVE),
     "a traversal with replacement": (trees(rule=SPECINFER, walk=traversal.walk), TREE),
@@ -221,13 +192,14 @@ METHODS = {         # name: (sampler, cases) or (sampler, cases, pairs of its ow
     "greedy drafts of five tokens": (three(rule=GREEDY), TREE[:1], FIVE),
     "a batch": (second_of_two(), LINE),
     "a batch that verifies blocks": (second_of_two(verify=block.verify), LINE),
-    "a penalty": (penalized(), LINE),
-    "a penalty in a tree": (penalized(sampler=trees()), TREE),
+    "a penalty": (penalized, LINE),
     "forbidden tokens": (line(), LINE, [(table(1), constrained(table(2), forbid([1])))]),
     "an automaton": (line(), LINE, [(constrained(table(1), EITHER), constrained(table(2), EITHER))]),
     "a form that drafts": (line(lambda: draft_forced(FORM, 3)), LINE, FORMED),
+    "a form that drafts, without a model": (
+        line(lambda: lambda _, *asked: draft_forced(FORM, 3)(None, *asked)), LINE, FORMED),
 }
-EACH = EVERY_DRAFTER + EVERY_VERIFIER
+EACH = [*EVERY_DRAFTER, *EVERY_VERIFIER, ("eagle", "tree")]
 
 
 @pytest.mark.parametrize("typed", EACH, ids=" ".join)
