@@ -283,7 +283,8 @@ FILES = {"model": "import speculative\ndef propose(*run):\n    return speculativ
 def drafter(tmp_path, monkeypatch):
     for name, few in dict(N_TEXTS=2, N_TIMED=1, N_TOKENS=12, count_texts=COUNTED).items():
         monkeypatch.setattr(mine, name, few)
-    monkeypatch.setattr(lossless.judge, "CASES", lossless.judge.CASES[:20])
+    monkeypatch.setitem(counts.WHERE, "", (0, 20))      # places of a text
+    monkeypatch.setattr(lossless.judge, "CASES", lossless.judge.CASES[:9])
     for name, text in FILES.items():
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     return lambda name: str(tmp_path / f"{name}.py")
