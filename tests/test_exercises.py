@@ -141,8 +141,6 @@ REPLIES = [             # (step, what the student wrote instead of what, a part 
     (5, "            if token in eos:\n                return x[n:]\n", "", "goes on after an EOS"),
     (5, "n + n_tokens:\n        k", "n + n_tokens and x[-1] not in eos:\n        k", "does not count"),
     (5, "        if x[-1] in eos:\n            break\n", "", "autoregressive text after [1]"),
-    (5, ("min(K, n + n_tokens - len(x) - 1)", "return x[n:]"), ("K", "return x[n:n + n_tokens]"),
-     "0 drafts are enough, and yours were 3"),          # lossless, but the last round drafts for nothing
     (6, "range(K + 1)", "range(K)", "expected_tokens(0.6, 2) is 1.6 and should be 1.96"),
     (7, "u * p[x] < q[x]", "u * max(p[x], 1e-3) < q[x]", "not lossless"),
     (8, POINT, "", "a point mass"), (8, POINT, "        P = np.array(P)\n", "a point mass"),
@@ -171,6 +169,8 @@ SLIPS = [               # common in public code, or with NumPy
     (8, STUDENT[STUDENT.index("    places = ["):], SEEN, "and its p says"),
 ]
 SLOW = [                # most of the known mistakes are tried before
+    (5, ("min(K, n + n_tokens - len(x) - 1)", "return x[n:]"), ("K", "return x[n:n + n_tokens]"),
+     "0 drafts are enough, and yours were 3"),          # lossless, but the last round drafts for nothing
     (5, "min(K, n + n_tokens - len(x) - 1)", "K", "1 new token after [2], it gives 4: [0, 0, 0, 0]"),
     (4, "    return x[n:]\n\n\ndef exp", "    return x\n\n\ndef exp", "with the prompt in front"),
 ]
