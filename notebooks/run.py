@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from engine.loading import command_line, files
+from engine.loading import command_line, files, packages
 
-command_line.need(__name__, "notebooks", "nbformat", "nbclient")
+packages.require(__name__, "notebooks", "nbformat", "nbclient")
 
 import nbformat
 from nbclient import NotebookClient

@@ -18,7 +18,6 @@ and a value such as "-5" for a flag (`split_words`), and gives no hints (`find_f
 Limitations: Ctrl-C while Python loads NumPy prints a traceback, and so does a bug in this project.  A bug in
 a user's file, loaded by user_file.py, is reported with file and line.
 """
-import ast
 import inspect
 import io
 import os
@@ -27,7 +26,6 @@ import sys
 import warnings
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from difflib import get_close_matches
-from importlib.util import find_spec
 from math import inf
 from pathlib import Path
 
@@ -95,24 +93,6 @@ def explain(error):
     if isinstance(error, ValueError):
         return str(error)
     raise error
-
-
-def need(name, extra, *packages):
-    """A program calls this before it imports packages that only it needs: where one is missing, --help prints
-    the help as always, and anything else is one sentence.  `name` is the program's __name__.
-    """
-    missing = [package for package in packages if find_spec(package) is None]
-    if name != "__main__" or not missing:
-        return
-    path = sys.modules[name].__file__
-    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
-    tree.body = [node for node in tree.body if getattr(node, "name", "") == "main"]
-    exec(compile(tree, path, "exec"), scope := {})              # its flags and its docstring
-
-    def program():
-        raise ValueError(f'{" and ".join(missing)} must be installed for this: pip install -e ".[{extra}]"')
-    asked = {"--help", "-h"} & {*sys.argv}
-    sys.exit(run(scope["main"], ["--help"]) if asked else run(program, []))
 
 
 # Words -> flags ---------------------------------------------------------------------------------------------

@@ -27,9 +27,9 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-from engine.loading import command_line
+from engine.loading import command_line, packages
 
-command_line.need(__name__, "training", "torch", "tokenizers")
+packages.require(__name__, "training", "torch", "tokenizers")
 
 import numpy as np
 import torch

@@ -10,9 +10,9 @@ from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from engine.loading import command_line
+from engine.loading import command_line, packages
 
-command_line.need(__name__, "browser", "selenium", "PIL")
+packages.require(__name__, "browser", "selenium", "PIL")
 
 from browser import Browser
 from PIL import Image
