@@ -4,7 +4,7 @@ what is there instead.  Imported only then.
 import fnmatch
 import re
 
-from engine.loading.tokenizer import read_json
+from engine.loading.tokenizer import OTHER_KIND, read_json
 
 SAVE = "AutoModelForCausalLM.from_pretrained(FOLDER{}).save_pretrained(NEW) writes model.safetensors"
 INSTEAD = {         # files that may be there instead of supported weights: what they are, and what to do
@@ -47,7 +47,7 @@ def instead_of_vocabulary(folder, n_vocab):
     for file, kind in TOKENIZERS.items():
         if (folder / file).exists():
             return (f"its tokenizer is of another kind ({file}: {kind}), and only byte-level BPE is known: "
-                    "load the weights from Python (docs/your_own_models.md)")
+                    f"{OTHER_KIND}")
     eos = read_json(folder / "config.json", optional=True).get("eos_token_id", 50256)
     source = f", as its {n_vocab} tokens are not those of OpenAI's GPT-2"
     if eos == 50256 and n_vocab in (None, *range(50257, 50305)):

@@ -11,6 +11,7 @@ from engine.loading.files import expected_structure, one_sentence, read_text
 
 EOS = "<|endoftext|>"
 ADVICE = "save it as UTF-8, or fetch it again"
+OTHER_KIND = "load the weights from Python (docs/your_own_models.md)"
 BYTES = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 324))]     # encoder.bytes_to_unicode
 PAIRS = ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")         # OpenAI's, Hugging Face's
 NAMED = "bos_token eos_token unk_token sep_token pad_token cls_token mask_token".split()
@@ -48,10 +49,10 @@ def read_tokenizer(folder, n_vocab=None):
         whole, special, config, more = (read_json(folder / f"{name}.json", optional=True) for name in (
             "tokenizer", "special_tokens_map", "tokenizer_config", "added_tokens"))
         check_keys("tokenizer_config.json", config := config | special, CONFIG)
-        check_keys("tokenizer.json", whole, {"normalizer": (None,)})
-        check_keys("tokenizer.json", whole.get("model", {}), MODEL)
+        check_keys("tokenizer.json", whole, {"normalizer": (None,)}, OTHER_KIND)
+        check_keys("tokenizer.json", whole.get("model", {}), MODEL, OTHER_KIND)
         check_keys("tokenizer.json", whole.get("pre_tokenizer", {"type": "ByteLevel"}) or {"type": None},
-                   PRE_TOKENIZER)
+                   PRE_TOKENIZER, OTHER_KIND)
         openai = (folder / "encoder.json").exists()
         if not openai and config.get("tokenizer_class") in (None, "GPT2Tokenizer", "GPT2TokenizerFast"):
             config = dict.fromkeys(("bos_token", "eos_token", "unk_token"), EOS) | config
