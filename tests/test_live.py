@@ -368,7 +368,7 @@ def test_in_a_browser_the_keyboard_is_enough(page):
     for selector, key, then in [
             ("summary", " ", "$('drawer').open && s.playing"), ("#drawer .main", "", "s.playing"),
             ("#play", " ", "!s.playing"),
-            ("#step", "\ue014\ue014", "$('said').textContent.includes('Round')"),
+            ("#step", "\ue014" * 6, "$('said').textContent.includes('Round')"),
             ("#text-spec .can", "\ue007", "s.opened.of === s.run && document.activeElement === $('r-next')"),
             ("#r-next", "\ue014", "s.at > 0"), ("#card button", "\ue007", "answers.length === 1"),
             ("#editor", "x", "$('editor').value.includes('x')"), ("#judge", "\ue007", "!$('error').hidden")]:
