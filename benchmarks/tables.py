@@ -108,9 +108,12 @@ def table_of_methods():
 
 def table_of_peers():
     fields = "speed text", "speedup text", "tokens", "c", "v", "predicted", "outside"
-    columns = {field.removesuffix(" text"): f"avx2 peers NAME: {field}" for field in fields}
-    names = [name for name in costs("avx2", "peers")["peers"] if "=" in name]
-    return {"peers": table("", columns, dict(zip(names, names)))}
+    found = {}
+    for kernels, words in NAMES.items():
+        columns = {field.removesuffix(" text"): f"{kernels} peers NAME: {field}" for field in fields}
+        names = [name for name in costs(kernels, "peers")["peers"] if "=" in name]
+        found[f"peers, {words}"] = table("", columns, dict(zip(names, names)))
+    return found
 
 
 # The pages --------------------------------------------------------------------------------------------------
