@@ -17,7 +17,6 @@ from engine.loading.checkpoint import read_safetensors, write_tensorflow
 from engine.loading.command_line import run
 from engine.loading.export import main
 from engine.loading.folder import check_sizes, list_shapes, read_folder, rename
-from engine.loading.pickles import read_pytorch
 from sampling import probabilities
 from utils import load_model
 
@@ -118,13 +117,6 @@ def in_place_of_safetensors(file):
     return change
 
 
-def one_of_several(path):
-    in_place_of_safetensors("pytorch_model.bin")(path)
-    (path / "pytorch_model.bin").rename(path / "1-of-1.bin")
-    edit("pytorch_model.bin.index.json", weight_map=dict.fromkeys(read_pytorch(path / "1-of-1.bin")[0],
-                                                                  "1-of-1.bin"))(path)
-
-
 def together(*changes):
     return lambda path: [change(path) for change in changes]
 
@@ -174,7 +166,6 @@ LOADS = {           # what is changed in a folder whose logits stay the same
     "both, which agree": edit("tokenizer.json", **tokenizer()),
     "shards": cut_into_shards,
     **{file: in_place_of_safetensors(file) for file in ("pytorch_model.bin", "legacy.bin", "ckpt.pt")},
-    "an index of what torch.save wrote": one_of_several,
     "OpenAI's files, too": lambda path: folder(path, hparams=dict(HPARAMS)),
     **{f"{head}, left out": rewrite(lambda a, head=head: {head: np.ones((2, 4), "f4"), **{
         f"pretrained_model.transformer.{name}": array for name, array in a.items()}}) for head in (
