@@ -364,7 +364,7 @@ def test_in_a_browser_the_keyboard_is_enough(page):
     browser.press(" ")                                  # from the body: plays, and does not scroll
     assert browser.run("return !s.playing && scrollY === 0")
     browser.press(" ")
-    browser.run("s.slow = true")                        # so that it still plays at the end
+    browser.run("s.slow = true; s.now = 1")             # so that it still plays at the end
     for selector, key, then in [
             ("summary", " ", "$('drawer').open && s.playing"), ("#drawer .main", "", "s.playing"),
             ("#play", " ", "!s.playing"),
