@@ -287,6 +287,14 @@ def damaged_index(folder, rng):
     return lambda: read_tensorflow(folder / "m"), len(SMALL) + len(SMALL_DATA)
 
 
+def damaged_safetensors(folder, rng):
+    """The header holds all that matters."""
+    data = (HUGGINGFACE / rng.choice(["model.safetensors", "old.safetensors"])).read_bytes()
+    head = 8 + int.from_bytes(data[:8], "little")
+    write(folder / "m", safetensors(damage(rng, data[8:head]), data[head:]))
+    return lambda: read_safetensors(folder / "m"), len(data)
+
+
 def damaged_pickle(folder, rng):
     """In most files of the new format only the pickle is damaged, and its checksum is right."""
     path = HUGGINGFACE / rng.choice(["pytorch_model.bin", "ckpt.pt", "legacy.bin"])
@@ -298,7 +306,7 @@ def damaged_pickle(folder, rng):
     return lambda: read_pytorch(folder / "m")[0], path.stat().st_size
 
 
-@pytest.mark.parametrize("kind", [damaged_index, damaged_pickle])
+@pytest.mark.parametrize("kind", [damaged_index, damaged_safetensors, damaged_pickle])
 @pytest.mark.parametrize("n", [25, pytest.param(2_000, marks=pytest.mark.fuzz)])
 def test_damage_at_random(tmp_path, kind, n):
     """Reading gives a ValueError, or well-formed arrays no larger than the file, and takes little memory."""

@@ -1,5 +1,4 @@
-"""Constraints: what the examples do.  test_methods_lossless.py checks their
-distribution."""
+"""Constraints: what the examples do.  test_methods_lossless.py checks their distribution."""
 import numpy as np
 import pytest
 from helpers import tiny_gpt2

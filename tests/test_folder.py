@@ -249,6 +249,8 @@ REFUSED = {         # what is changed, and what the sentence says
     "something else": (rename_weights("rust_model.ot"), "holds rust_model.ot, config.json"),
     **{name: (rename_weights(name), f"{re.escape(name)} is .*{says}") for name, says in {
         "gpt2_124M.bin": "llm.c's: python .*export_hf.py", "model.bin": "an export: name the folder",
+        "flax_model.msgpack": "Flax's: .*from_flax=True", "model.onnx": "an export: name the folder",
+        "weights.npz": "NumPy's: .*save_file", "model.weights.h5": "Keras's: .*export_to_t",
         "model.safetensors.incomplete": "not finished: wait", "model.ckpt.data-0-of-1": "fetch its .index",
         "model (1).safetensors": "rename it to model.safetensors"}.items()},
     "an optimizer alone": (rename_weights("optimizer.pt"), "it holds config.json, .* and no model"),

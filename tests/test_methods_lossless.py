@@ -59,10 +59,10 @@ def second_of_two(**how):
     return sampler
 
 
-def penalized(draft, target, *rest, **settings):
+def penalized(draft, target, *rest, sampler=speculative_sampling, **settings):
     """Takes a penalty off the judge's target and puts it back."""
     plain = constrained(target, functools.partial(penalty, size=-2.0))
-    return speculative_sampling(draft, constrained(plain, penalty), *rest, **settings)
+    return sampler(draft, constrained(plain, penalty), *rest, **settings)
 
 
 def counts(draft, x, k, to_probs, rng):
@@ -193,6 +193,7 @@ METHODS = {         # name: (sampler, cases) or (sampler, cases, pairs of its ow
     "a batch": (second_of_two(), LINE),
     "a batch that verifies blocks": (second_of_two(verify=block.verify), LINE),
     "a penalty": (penalized, LINE),
+    "a penalty in a tree": (functools.partial(penalized, sampler=trees()), TREE),
     "forbidden tokens": (line(), LINE, [(table(1), constrained(table(2), forbid([1])))]),
     "an automaton": (line(), LINE, [(constrained(table(1), EITHER), constrained(table(2), EITHER))]),
     "a form that drafts": (line(lambda: draft_forced(FORM, 3)), LINE, FORMED),
